@@ -1,0 +1,132 @@
+"""The C rules of ndarc: nd_cc_library, nd_cc_test, nd_cc_binary and nd_isa_kernels.
+
+They add the language standard, the warnings and ND_HAVE_JEMALLOC, ND_HAVE_ONEDNN, ND_HAVE_OPENMP, ND_HAVE_CUDA and
+ND_HAVE_ZLIB, each 0 or 1. -Werror is not here but in .bazelrc, so that a newer compiler does not break a consumer.
+"""
+
+load("@local_cmocka//:defs.bzl", "HAVE_CMOCKA")
+load("@local_cuda//:defs.bzl", "HAVE_CUDA")
+load("@local_jemalloc//:defs.bzl", "HAVE_JEMALLOC")
+load("@local_onednn//:defs.bzl", "HAVE_ONEDNN")
+load("@local_openmp//:defs.bzl", "HAVE_OPENMP")
+load("@local_zlib//:defs.bzl", "HAVE_ZLIB")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+
+_COPTS = [
+    "-std=gnu17",
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-fvisibility=hidden",
+    "-D_GNU_SOURCE",
+]
+
+def _when(have, setting, value, yes, no):
+    """`yes` where the library is installed and the build setting has that value, else `no`."""
+    if not have:
+        return no
+    return select({
+        str(Label("//bazel:%s_is_%s" % (setting, value))): yes,
+        "//conditions:default": no,
+    })
+
+def _have(name, have, setting, value):
+    return _when(have, setting, value, ["ND_HAVE_%s=1" % name], ["ND_HAVE_%s=0" % name])
+
+_DEFINES = (
+    _have("JEMALLOC", HAVE_JEMALLOC, "host_allocator", "jemalloc") +
+    _have("ONEDNN", HAVE_ONEDNN, "blas", "onednn") +
+    _have("OPENMP", HAVE_OPENMP, "openmp", "on") +
+    _have("CUDA", HAVE_CUDA, "cuda", "on") +
+    ["ND_HAVE_ZLIB=%d" % (1 if HAVE_ZLIB else 0)]
+)
+
+_OPENMP_COPTS = _when(HAVE_OPENMP, "openmp", "on", ["-fopenmp"], ["-Wno-unknown-pragmas"])
+
+# What a package that uses the library adds to its deps: the library, or nothing.
+JEMALLOC = _when(HAVE_JEMALLOC, "host_allocator", "jemalloc", ["@local_jemalloc//:jemalloc"], [])
+ONEDNN = _when(HAVE_ONEDNN, "blas", "onednn", ["@local_onednn//:onednn"], [])
+OPENMP = _when(HAVE_OPENMP, "openmp", "on", ["@local_openmp//:openmp"], [])
+CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], [])
+ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
+
+def nd_cc_library(name, copts = [], local_defines = [], deps = [], **kwargs):
+    cc_library(
+        name = name,
+        copts = _COPTS + _OPENMP_COPTS + copts,
+        local_defines = _DEFINES + local_defines,
+        deps = deps + OPENMP,
+        **kwargs
+    )
+
+def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
+    cc_binary(
+        name = name,
+        copts = _COPTS + _OPENMP_COPTS + copts,
+        local_defines = _DEFINES + local_defines,
+        deps = deps + OPENMP,
+        linkopts = ["-lm", "-lpthread"] + linkopts,
+        **kwargs
+    )
+
+def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
+    """A cmocka test: one executable that carries everything but the system's shared libraries, which it also looks
+    for beside itself, so that it can be copied to another machine."""
+    cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + _OPENMP_COPTS + copts,
+        local_defines = _DEFINES + local_defines,
+        deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
+        linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
+        linkstatic = 1,
+        target_compatible_with = [] if HAVE_CMOCKA else ["@platforms//:incompatible"],
+        **kwargs
+    )
+
+_ISAS = {
+    "baseline": [],
+    "x86_64_v3": ["-march=x86-64-v3"],
+    "x86_64_v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+}
+
+def nd_isa_kernels(name, srcs, hdrs = [], copts = [], local_defines = [], deps = [], **kwargs):
+    """The same sources once per instruction set; which one runs is decided when the program runs.
+
+    Each source is compiled with -DND_ISA=baseline, =x86_64_v3 and =x86_64_v4 and must end every symbol that other
+    files see with it, so that the three sets live side by side. On a CPU other than x86-64 only baseline exists;
+    dependants are told by ND_ISA_X86, 0 or 1.
+
+    Args:
+      name: of the library that holds all the sets.
+      srcs: C files. They must not define anything `inline` with external linkage: the linker would keep one
+        instruction set's copy for all.
+      hdrs: headers, for the sources and for dependants.
+      copts: for every set, before the set's own.
+      local_defines: for every set.
+      deps: for every set.
+      **kwargs: visibility and the like, of the library that holds all the sets.
+    """
+    for isa, isa_copts in _ISAS.items():
+        nd_cc_library(
+            name = name + "_" + isa,
+            srcs = srcs,
+            hdrs = hdrs,
+            copts = ["-O3"] + copts + isa_copts,
+            local_defines = local_defines + ["ND_ISA=" + isa],
+            deps = deps,
+            linkstatic = 1,
+            tags = ["manual"],
+            visibility = ["//visibility:private"],
+        )
+    x86 = str(Label("//bazel:x86_64"))
+    cc_library(
+        name = name,
+        hdrs = hdrs,
+        defines = select({x86: ["ND_ISA_X86=1"], "//conditions:default": ["ND_ISA_X86=0"]}),
+        deps = deps + [":" + name + "_baseline"] + select({
+            x86: [":" + name + "_" + isa for isa in _ISAS if isa != "baseline"],
+            "//conditions:default": [],
+        }),
+        **kwargs
+    )

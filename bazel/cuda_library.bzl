@@ -1,0 +1,77 @@
+"""cuda_library: a cc_library of .cu files, compiled by the toolkit's nvcc, and empty where there is no toolkit."""
+
+load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+# Hopper machine code, and the portable form that newer GPUs translate when they load it.
+_ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
+
+def _cuda_objects(ctx):
+    compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
+    headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
+    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC"] + _ARCHITECTURES
+    arguments += ["-D" + define for define in ctx.attr.local_defines]
+    root = ctx.label.workspace_root or "."
+    arguments += ["-I" + root, "-I" + ctx.bin_dir.path + ("/" + root if root != "." else "")]
+    for context in compilation:
+        for path in context.includes.to_list() + context.quote_includes.to_list():
+            arguments.append("-I" + path)
+        for path in context.system_includes.to_list():
+            arguments += ["-isystem", path]
+        arguments += ["-D" + define for define in context.defines.to_list()]
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, source.basename))
+        ctx.actions.run(
+            executable = NVCC,
+            arguments = arguments + [source.path, "-o", object.path],
+            inputs = depset([source], transitive = [headers]),
+            outputs = [object],
+            env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+            mnemonic = "CudaCompile",
+            progress_message = "Compiling %s" % source.short_path,
+        )
+        objects.append(object)
+    return [DefaultInfo(files = depset(objects))]
+
+_cuda_objects_rule = rule(
+    _cuda_objects,
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "hdrs": attr.label_list(allow_files = True),
+        "local_defines": attr.string_list(),
+        "srcs": attr.label_list(allow_files = [".cu"]),
+    },
+)
+
+def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs):
+    """A C-callable library of .cu files.
+
+    Args:
+      name: of the library.
+      srcs: the .cu files; each becomes one object.
+      hdrs: headers and .inc files that they share, and that dependants may include.
+      deps: libraries whose headers they use.
+      local_defines: preprocessor definitions for the .cu files.
+      **kwargs: visibility and the like.
+    """
+    objects = []
+    if HAVE_CUDA and srcs:
+        _cuda_objects_rule(
+            name = name + "_objects",
+            srcs = srcs,
+            hdrs = hdrs,
+            deps = deps,
+            local_defines = local_defines,
+        )
+        objects = [":" + name + "_objects"]
+    cc_library(
+        name = name,
+        srcs = objects,
+        hdrs = hdrs,
+        linkstatic = 1,
+        # nvcc's host code is C++.
+        linkopts = ["-lstdc++"] if objects else [],
+        deps = deps + ["@local_cuda//:cudart"],
+        **kwargs
+    )

@@ -1,0 +1,79 @@
+"""What this machine has: one small repository per library, each with HAVE_<NAME> in defs.bzl and one cc_library.
+
+A library that is missing gives HAVE_<NAME> = False and an empty cc_library, so everything builds without it. The
+question is put to the compiler (does a three-line program that uses the library link?), not to a list of folders.
+"""
+
+load("//bazel:cuda_repository.bzl", "cuda_repository")
+
+_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "{name}",
+    linkopts = {linkopts},
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _system_library(ctx):
+    compiler = ctx.os.environ.get("CC", "cc")
+    ctx.file("probe.c", "".join(["#include <%s>\n" % header for header in ctx.attr.headers]) +
+                        "int main(void)\n{\n    %s;\n    return 0;\n}\n" % ctx.attr.expression)
+    linkopts = ctx.attr.linkopts
+    probe = ctx.execute([compiler, "probe.c", "-o", "probe"] + linkopts)
+    have = probe.return_code == 0
+    ctx.file("defs.bzl", "HAVE_%s = %s\n" % (ctx.attr.library.upper(), have))
+    ctx.file("BUILD.bazel", _BUILD.format(name = ctx.attr.library, linkopts = linkopts if have else []))
+
+system_library = repository_rule(
+    _system_library,
+    attrs = {
+        "expression": attr.string(mandatory = True, doc = "a C expression that needs the library"),
+        "headers": attr.string_list(mandatory = True),
+        "library": attr.string(mandatory = True),
+        "linkopts": attr.string_list(mandatory = True),
+    },
+    configure = True,
+    environ = ["CC", "PATH"],
+    local = True,
+)
+
+def local_libraries():
+    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib and @local_cmocka."""
+    cuda_repository(name = "local_cuda")
+    system_library(
+        name = "local_jemalloc",
+        library = "jemalloc",
+        headers = ["stddef.h", "jemalloc/jemalloc.h"],
+        expression = "sdallocx(mallocx(16, 0), 16, 0)",
+        # The archive, so that a program carries its allocator with it.
+        linkopts = ["-l:libjemalloc_pic.a", "-lm", "-lpthread", "-ldl"],
+    )
+    system_library(
+        name = "local_onednn",
+        library = "onednn",
+        headers = ["dnnl.h"],
+        expression = "dnnl_version()",
+        linkopts = ["-ldnnl"],
+    )
+    system_library(
+        name = "local_openmp",
+        library = "openmp",
+        headers = ["omp.h"],
+        expression = "omp_get_max_threads()",
+        linkopts = ["-fopenmp"],
+    )
+    system_library(
+        name = "local_zlib",
+        library = "zlib",
+        headers = ["zlib.h"],
+        expression = "zlibVersion()",
+        linkopts = ["-lz"],
+    )
+    system_library(
+        name = "local_cmocka",
+        library = "cmocka",
+        headers = ["stdarg.h", "stddef.h", "stdint.h", "setjmp.h", "cmocka.h"],
+        expression = "cmocka_set_message_output(CM_OUTPUT_STDOUT)",
+        linkopts = ["-lcmocka"],
+    )

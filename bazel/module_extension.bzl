@@ -1,0 +1,5 @@
+"""The libraries of this machine for MODULE.bazel (Bazel 7 and newer)."""
+
+load("//bazel:local_libraries.bzl", _define_local_libraries = "local_libraries")
+
+local_libraries = module_extension(implementation = lambda ctx: _define_local_libraries())
