@@ -9,7 +9,7 @@ _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
 def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
-    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC"] + _ARCHITECTURES
+    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden"] + _ARCHITECTURES
     arguments += ["-D" + define for define in ctx.attr.local_defines]
     root = ctx.label.workspace_root or "."
     arguments += ["-I" + root, "-I" + ctx.bin_dir.path + ("/" + root if root != "." else "")]
@@ -44,6 +44,15 @@ _cuda_objects_rule = rule(
     },
 )
 
+def when_cuda(values):
+    """`values` where the toolkit is installed and //bazel:cuda is on, else nothing."""
+    if not HAVE_CUDA:
+        return []
+    return select({
+        str(Label("//bazel:cuda_is_on")): values,
+        "//conditions:default": [],
+    })
+
 def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs):
     """A C-callable library of .cu files.
 
@@ -63,15 +72,16 @@ def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs)
             hdrs = hdrs,
             deps = deps,
             local_defines = local_defines,
+            tags = ["manual"],
         )
-        objects = [":" + name + "_objects"]
+        objects = when_cuda([":" + name + "_objects"])
     cc_library(
         name = name,
         srcs = objects,
         hdrs = hdrs,
         linkstatic = 1,
         # nvcc's host code is C++.
-        linkopts = ["-lstdc++"] if objects else [],
-        deps = deps + ["@local_cuda//:cudart"],
+        linkopts = when_cuda(["-lstdc++"]),
+        deps = deps + when_cuda(["@local_cuda//:cudart"]),
         **kwargs
     )
