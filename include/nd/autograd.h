@@ -1,0 +1,109 @@
+// Reverse-mode differentiation, of any order.
+//
+// A tensor that requires a gradient, or is computed from one while recording is on, carries a node:
+// the operation, the tensors it saved, and its inputs. All of these are counted objects with
+// traversed edges. create_graph makes cycles (parameter -> gradient -> graph -> parameter); they
+// are what the collector is for.
+#ifndef ND_AUTOGRAD_H
+#define ND_AUTOGRAD_H
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Marks a leaf (f32 or f64). Error: x has history.
+ND_API nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad);
+/// True for such a leaf and for everything computed from one.
+ND_API bool nd_requires_grad(const nd_tensor *x);
+/// True when x was not computed from other tensors by a recorded operation.
+ND_API bool nd_is_leaf(const nd_tensor *x);
+/// Accumulated gradient of a leaf: borrowed until the next backward or nd_zero_grad. NULL when
+/// there is none.
+ND_API const nd_tensor *nd_get_grad(const nd_tensor *x);
+/// Sets (retains) or, with NULL, drops the gradient. Shape, dtype and device must be x's.
+ND_API nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad);
+ND_API nd_status nd_zero_grad(nd_tensor *x);
+/// The node that computed x, borrowed; NULL for a leaf.
+ND_API const nd_node *nd_get_node(const nd_tensor *x);
+/// Name of the operation of a node, such as "mul". Static storage.
+ND_API const char *nd_node_name(const nd_node *node);
+/// How often x's storage was written in place.
+ND_API uint64_t nd_get_version(const nd_tensor *x);
+
+/// nd_no_grad { ... }: nothing in the block is recorded, on this thread.
+#define nd_no_grad                                                                   \
+    for (nd_grad_block nd_grad_                                                      \
+         __attribute__((cleanup(nd__grad_block_end))) = nd__grad_block_begin(false); \
+         nd_grad_.once; nd_grad_.once = false)
+/// nd_enable_grad { ... }: records again inside nd_no_grad.
+#define nd_enable_grad                                                              \
+    for (nd_grad_block nd_grad_                                                     \
+         __attribute__((cleanup(nd__grad_block_end))) = nd__grad_block_begin(true); \
+         nd_grad_.once; nd_grad_.once = false)
+typedef struct nd_grad_block {
+    bool once;
+    bool previous;
+} nd_grad_block;
+ND_API nd_grad_block nd__grad_block_begin(bool enabled);
+ND_API void nd__grad_block_end(nd_grad_block *block);
+ND_API bool nd_grad_enabled(void);
+
+/// Options of a backward pass. NULL means all defaults.
+typedef struct nd_backward_options {
+    uint32_t size;
+    uint32_t version;
+    bool create_graph; ///< record the backward pass, so that gradients can be differentiated again
+    bool allow_unused; ///< nd_grad: an input the output does not depend on gives NULL instead of an
+                       ///< error
+    const nd_tensor *grad; ///< gradient of the output; NULL: one (the output must have one element)
+} nd_backward_options;
+#define ND_BACKWARD_OPTIONS_INIT .size = sizeof(nd_backward_options), .version = 1
+
+/// Adds d output / d leaf to the gradient of every leaf below `output`. Gradients live at their
+/// leaf's manager. The graph stays usable until its handles are released. On error no gradient has
+/// changed. Concurrent backward passes over graphs that share leaves are safe for the graph; the
+/// leaves' accumulation is serialised.
+ND_API nd_status nd_backward(const nd_tensor *output, const nd_backward_options *options);
+
+/// Functional form: writes owned d output / d inputs[i] to ret_grads, touching no .grad. Inputs may
+/// be any tensors of the graph. On error nothing is written.
+ND_API nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_t count,
+                         const nd_backward_options *options, nd_tensor **ret_grads);
+
+/// Hook of a tensor: called during backward with the (summed) gradient of x; may return an owned
+/// replacement of the same shape, or NULL to keep it. Runs outside all locks. `context` (may be
+/// NULL) is an edge of x: a hook that captures x makes a cycle, which the collector finds.
+typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
+ND_API nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context);
+ND_API nd_status nd_remove_hooks(nd_tensor *x);
+
+/// User-defined differentiable function. Set size and version = 1. `forward` runs unrecorded and
+/// writes owned outputs; `backward` gets one gradient per output (NULL: zero) and writes one owned
+/// gradient per input (NULL: zero); when it is written with nd_ operations it can itself be
+/// differentiated. `context` is an object of the user's (may be NULL) that the node holds as an
+/// edge: its type supplies `traverse`, and both functions may keep saved tensors in it.
+typedef struct nd_function {
+    uint32_t size;
+    uint32_t version;
+    const char *name;
+    nd_status (*forward)(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
+                         nd_tensor **ret_outputs, size_t noutputs);
+    nd_status (*backward)(nd_object *context, const nd_tensor *const *grad_outputs, size_t noutputs,
+                          nd_tensor **ret_grad_inputs, size_t ninputs);
+} nd_function;
+ND_API nd_status nd_function_apply(const nd_function *function, const void *context,
+                                   const nd_tensor *const *inputs, size_t ninputs,
+                                   nd_tensor **ret_outputs, size_t noutputs);
+
+/// Compares analytic gradients with central differences. `f` maps inputs (f64 leaves) to one
+/// tensor; order 1 or 2. ND_OK, or ND_ERROR_STATE with the input, element, both values in the
+/// message. eps 1e-6, tolerance 1e-4 are usual.
+typedef nd_tensor *(*nd_gradcheck_function)(const nd_tensor *const *inputs, size_t count,
+                                            void *data);
+ND_API nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
+                              size_t count, int order, double eps, double tolerance);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

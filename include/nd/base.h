@@ -1,0 +1,102 @@
+// Basic vocabulary of ndarc: export and ownership attributes, status codes, dtypes, devices, handle
+// types.
+//
+// Ownership is visible in types everywhere in these headers:
+//   T *        owned: the holder owes one nd_release().
+//   const T *  borrowed: valid while the thing it was borrowed from is; never released.
+// Functions that return an owned handle carry ND_OWNED, which makes gcc -fanalyzer report leaked
+// results and double releases in the code that calls them.
+#ifndef ND_BASE_H
+#define ND_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ND_API __attribute__((visibility("default")))
+
+/// Largest number of dimensions of a tensor.
+#define ND_MAX_DIMS 8
+
+/// What a function that returns no handle answers. ND_OK is zero.
+typedef enum nd_status {
+    ND_OK = 0,
+    ND_ERROR_INVALID_ARGUMENT, ///< NULL, out of range, malformed
+    ND_ERROR_SHAPE,            ///< shapes that do not fit each other or the operation
+    ND_ERROR_DTYPE,            ///< dtype the operation does not take
+    ND_ERROR_DEVICE,           ///< device missing, mismatched, or failed
+    ND_ERROR_OUT_OF_MEMORY,    ///< host or device memory, after every rung of the ladder
+    ND_ERROR_QUOTA,            ///< a manager's byte quota or cap refused
+    ND_ERROR_CLOSED,           ///< object or manager was closed
+    ND_ERROR_STATE, ///< right arguments at the wrong time (scope of another thread, changed saved
+                    ///< tensor, ...)
+    ND_ERROR_NOT_DIFFERENTIABLE, ///< no gradient rule for the operation
+    ND_ERROR_IO,                 ///< file missing, unreadable, truncated, full disk
+    ND_ERROR_FORMAT,             ///< file content that breaks its format
+    ND_ERROR_UNSUPPORTED,        ///< valid, but not built into this library or backend
+} nd_status;
+
+/// Element types. Bytes per element: nd_dtype_size().
+typedef enum nd_dtype {
+    ND_BOOL = 0, ///< one byte, 0 or 1
+    ND_U8,
+    ND_I32,
+    ND_I64,
+    ND_F32,
+    ND_F64,
+    ND_DTYPE_COUNT,
+} nd_dtype;
+
+typedef enum nd_device_kind {
+    ND_CPU = 0,
+    ND_CUDA,
+    ND_FAKE, ///< the test device: CPU memory behind a queue and poison, for tests of lifetimes
+    ND_DEVICE_KIND_COUNT,
+} nd_device_kind;
+
+/// One device. Small, passed by value.
+typedef struct nd_device {
+    nd_device_kind kind;
+    int32_t index;
+} nd_device;
+
+// Handle types. All are counted objects and can be passed to nd_retain, nd_release, nd_close,
+// nd_weak_new, nd_attach.
+typedef struct nd_object nd_object;       ///< any object
+typedef struct nd_tensor nd_tensor;       ///< n-dimensional array
+typedef struct nd_manager nd_manager;     ///< node of the manager tree
+typedef struct nd_weak nd_weak;           ///< weak reference
+typedef struct nd_list nd_list;           ///< growable list of objects
+typedef struct nd_resource nd_resource;   ///< user memory or handle under management
+typedef struct nd_node nd_node;           ///< node of the autograd graph
+typedef struct nd_module nd_module;       ///< neural network module
+typedef struct nd_optimizer nd_optimizer; ///< optimizer
+typedef struct nd_dataset nd_dataset;     ///< data set with shuffling batches
+typedef struct nd_scope nd_scope;         ///< scope; not counted
+
+/// A line of the program, for creation sites.
+typedef struct nd_site {
+    const char *file;
+    uint32_t line;
+} nd_site;
+
+/// The function that gives up an owned handle; nd_release() of <nd/object.h> calls it. Accepts
+/// NULL. Any thread.
+ND_API void nd_object_release(void *object);
+
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
+#elif defined(__clang__)
+#define ND_OWNED __attribute__((ownership_returns(nd_object), warn_unused_result))
+#else
+#define ND_OWNED
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,25 @@
+// Umbrella header of ndarc.
+//
+// Include <nd/scoped.h> instead for operations that hand their results to the current scope. Define
+// ND_TRACK_SITES before including either, and every object remembers the line that made it.
+#ifndef ND_ND_H
+#define ND_ND_H
+
+#include <nd/autograd.h>
+#include <nd/base.h>
+#include <nd/debug.h>
+#include <nd/error.h>
+#include <nd/gc.h>
+#include <nd/io.h>
+#include <nd/manager.h>
+#include <nd/nn.h>
+#include <nd/object.h>
+#include <nd/ops.h>
+#include <nd/scope.h>
+#include <nd/tensor.h>
+
+#ifdef ND_TRACK_SITES
+#include <nd/detail/calls.h>
+#endif
+
+#endif

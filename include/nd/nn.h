@@ -1,0 +1,88 @@
+// Modules, losses and optimizers.
+#ifndef ND_NN_H
+#define ND_NN_H
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// -----------------------------------------------------------------------------------------------------------
+// modules A module holds named parameters and child modules as edges. Parameters are f32 leaves
+// that require a gradient.
+
+/// A kind of module. Set size = sizeof(nd_module_type), version = 1. `forward` returns an owned
+/// tensor.
+typedef struct nd_module_type {
+    uint32_t size;
+    uint32_t version;
+    const char *name;
+    nd_tensor *(*forward)(const nd_module *self, const nd_tensor *x);
+} nd_module_type;
+
+/// Module without parameters and children. `data`, of data_size bytes, is copied into the module
+/// (plain values only).
+ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data,
+                                size_t data_size) ND_OWNED;
+ND_API const void *nd_module_data(const nd_module *module);
+/// Adds a parameter (retained) under a name without dots, unique in the module.
+ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
+                                         const nd_tensor *parameter);
+/// Adds a child (retained).
+ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child);
+/// Parameter of this module by name, borrowed; dots walk into children ("0.weight"). NULL with an
+/// error if missing.
+ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name);
+/// Child by index, borrowed.
+ND_API const nd_module *nd_module_child(const nd_module *module, size_t index);
+ND_API size_t nd_module_child_count(const nd_module *module);
+/// Number of parameters of the module and everything below, and the i-th with its full name, in
+/// order of addition.
+ND_API size_t nd_module_parameter_count(const nd_module *module);
+ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
+                                         const char **ret_name);
+/// y = module(x), owned.
+ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
+ND_API nd_status nd_module_zero_grad(const nd_module *module);
+/// Moves all parameters to a device.
+ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
+
+/// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
+/// from key.
+ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
+/// x: [n, ci, h, w]; weight [co, ci, k, k]; uniform in +-1/sqrt(ci k k).
+ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                   int kernel, int stride, int padding, bool bias) ND_OWNED;
+ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) ND_OWNED;
+ND_API nd_module *nd_relu_module(void) ND_OWNED;
+ND_API nd_module *nd_tanh_module(void) ND_OWNED;
+ND_API nd_module *nd_gelu_module(void) ND_OWNED;
+ND_API nd_module *nd_flatten_module(void) ND_OWNED;
+/// Applies its children in order. Consumes the `count` owned children, always (NULL among them:
+/// NULL, the others released), so that constructors can be nested.
+ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
+#define ND_SEQUENTIAL(...)                                                    \
+    nd_sequential(sizeof((nd_module *[]){__VA_ARGS__}) / sizeof(nd_module *), \
+                  (nd_module *[]){__VA_ARGS__})
+
+// --------------------------------------------------------------------------------------------------------
+// optimizers An optimizer holds the parameters and its state as edges; the state of a parameter
+// lives at the parameter's manager.
+
+/// v = momentum v + (g + weight_decay p); p -= rate v.
+ND_API nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum,
+                            double weight_decay) ND_OWNED;
+/// Kingma and Ba 2015; weight_decay adds to the gradient.
+ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1, double beta2,
+                             double eps, double weight_decay) ND_OWNED;
+/// Loshchilov and Hutter 2019: decoupled weight decay.
+ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2,
+                              double eps, double weight_decay) ND_OWNED;
+/// One update of every parameter that has a gradient.
+ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer);
+ND_API nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer);
+ND_API nd_status nd_optimizer_set_rate(nd_optimizer *optimizer, double rate);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,158 @@
+// Operations on tensors. Definitions follow the Python Array API standard (2022.12) where it has
+// the operation.
+//
+// All return a new owned tensor on the operands' device, placed at the operands' manager
+// (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
+// left) and promote dtypes. Operands on different devices are an error. Safe from any thread while
+// nobody writes the operands.
+#ifndef ND_OPS_H
+#define ND_OPS_H
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// -------------------------------------------------------------------------------------
+// elementwise, two operands Shapes a, b broadcast to the result. bool operands: only logical_*,
+// comparisons and where.
+
+ND_API nd_tensor *nd_add(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_sub(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_mul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// True division; integer operands give f32 (f64 when one is f64).
+ND_API nd_tensor *nd_div(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// Elementwise larger / smaller; NaN propagates. The gradient is shared equally where both are
+/// equal.
+ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+
+// Comparisons and logic: result bool, no gradient.
+ND_API nd_tensor *nd_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_not_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_less(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_less_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_greater(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_greater_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_logical_and(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_logical_or(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
+
+/// condition ? a : b, elementwise; condition is bool.
+ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
+                           const nd_tensor *b) ND_OWNED;
+
+// With a number instead of the second operand. dtype is x's (integer x with a fractional number:
+// f32).
+ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, double value) ND_OWNED;
+ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) ND_OWNED;
+ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) ND_OWNED;
+
+// --------------------------------------------------------------------------------------
+// elementwise, one operand neg, abs, sign, square: any number; the others take f32/f64 and promote
+// integers to f32.
+
+ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_abs(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_sign(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_square(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_exp(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_log(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_sqrt(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_sin(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_cos(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_tanh(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_sigmoid(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_relu(const nd_tensor *x) ND_OWNED;
+/// x/2 (1 + erf(x / sqrt 2)) (Hendrycks and Gimpel 2016, exact form).
+ND_API nd_tensor *nd_gelu(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_erf(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
+/// Limited to [low, high]; use -INFINITY / INFINITY for one-sided.
+ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
+
+// --------------------------------------------------------------------------------------------------------
+// reductions Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of
+// bool/u8/i32 gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN
+// propagates.
+
+ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+ND_API nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Gradient goes, shared equally, to the elements that equal the extremum.
+ND_API nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+ND_API nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Sum of squared deviations over (n - correction).
+ND_API nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
+                         bool keepdims) ND_OWNED;
+/// Index of the first extremum along one axis: i64.
+ND_API nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
+ND_API nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
+/// Sums x down to `shape`, the inverse of broadcasting.
+ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
+
+// ----------------------------------------------------------------------------------------------------
+// linear algebra
+
+/// a: [..., m, k], b: [..., k, n] -> [..., m, n]; leading axes broadcast; 1-d operands as in the
+/// Array API. f32, f64.
+ND_API nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias.
+ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
+                            const nd_tensor *bias) ND_OWNED;
+
+// ----------------------------------------------------------------------------------------------------
+// neural network
+
+ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
+ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
+/// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] f32/f64, targets: [n]
+/// i64 -> [].
+ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
+/// Mean of (a - b)^2 -> [].
+ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// x: [n, ci, h, w], weight: [co, ci, kh, kw], bias: [co] or NULL -> [n, co, (h+2p-kh)/s+1,
+/// (w+2p-kw)/s+1]. f32.
+ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                            int stride, int padding) ND_OWNED;
+/// x: [n, c, h, w] -> [n, c, (h-k)/s+1, (w-k)/s+1]. f32.
+ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, int kernel, int stride) ND_OWNED;
+
+// ----------------------------------------------------------------------------------------------------------
+// indexing
+
+/// Rows `indices` of an axis: x: [a, n, b], indices: [i...] i64 or i32 -> [a, i..., b]. Out of
+/// range is an error.
+ND_API nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) ND_OWNED;
+/// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's.
+ND_API nd_tensor *nd_gather(const nd_tensor *x, int axis, const nd_tensor *index) ND_OWNED;
+/// Copy of x with source added at index along axis; repeated indices accumulate.
+ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, int axis, const nd_tensor *index,
+                                 const nd_tensor *source) ND_OWNED;
+/// indices: [...] i64 -> [..., classes] of `dtype`.
+ND_API nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) ND_OWNED;
+/// Elements of x where mask (same shape, bool) holds, in row-major order: [count].
+ND_API nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) ND_OWNED;
+/// Copy of x with `value` where mask (broadcast to x) holds.
+ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) ND_OWNED;
+
+// ----------------------------------------------------------------------------------------------------------
+// in place Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x
+// needs history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
+// (expanded); partial overlap of x and y.
+
+ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);
+ND_API nd_status nd_sub_(nd_tensor *x, const nd_tensor *y);
+ND_API nd_status nd_mul_(nd_tensor *x, const nd_tensor *y);
+ND_API nd_status nd_div_(nd_tensor *x, const nd_tensor *y);
+/// x += alpha * y.
+ND_API nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha);
+ND_API nd_status nd_mul_scalar_(nd_tensor *x, double value);
+ND_API nd_status nd_fill_(nd_tensor *x, double value);
+/// x = y, converting dtype and crossing devices.
+ND_API nd_status nd_copy_(nd_tensor *x, const nd_tensor *y);
+ND_API nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

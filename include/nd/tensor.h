@@ -1,0 +1,169 @@
+// Tensors: creation, properties, views, transfer, printing.
+//
+// A tensor is a strided window (shape, strides in elements, offset) onto a storage; views share it.
+// Indices that count from the end are written as negative numbers, for axes too. A shape argument
+// is `int ndim, const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on different
+// tensors from any threads; one tensor may be read by many threads at once, but not while one
+// writes it.
+#ifndef ND_TENSOR_H
+#define ND_TENSOR_H
+#include <nd/object.h>
+#include <stdio.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function.
+#define ND_SHAPE(...)                                                                    \
+    (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
+        __VA_ARGS__                                                                      \
+    }
+
+/// Bytes of one element; 0 for an invalid dtype.
+ND_API size_t nd_dtype_size(nd_dtype dtype);
+/// "float32" and so on (names of the Array API); "invalid" otherwise.
+ND_API const char *nd_dtype_name(nd_dtype dtype);
+/// dtype of a result of two operands: bool < u8 < i32 < i64 < f32 < f64 (integers with f32 give
+/// f32).
+ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
+
+// -----------------------------------------------------------------------------------------------------------
+// devices
+
+/// Number of devices of a kind that can be used now; 0 is a normal answer.
+ND_API int nd_device_count(nd_device_kind kind);
+/// Device on which this thread creates tensors; the CPU at first. Error: no such device.
+ND_API nd_status nd_set_default_device(nd_device device);
+ND_API nd_device nd_get_default_device(void);
+/// Waits until all work queued on the device is done.
+ND_API nd_status nd_synchronize(nd_device device);
+
+// ----------------------------------------------------------------------------------------------------------
+// creation All return an owned contiguous tensor on the default device, or NULL.
+
+ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape,
+                           nd_dtype dtype) ND_OWNED; ///< uninitialised
+ND_API nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+ND_API nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) ND_OWNED;
+/// 0-d tensor.
+ND_API nd_tensor *nd_scalar(double value, nd_dtype dtype) ND_OWNED;
+/// start, start+step, ... below stop: [ceil((stop-start)/step)].
+ND_API nd_tensor *nd_arange(double start, double stop, double step, nd_dtype dtype) ND_OWNED;
+/// `count` values from start to stop, both included: [count].
+ND_API nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) ND_OWNED;
+/// Identity matrix: [n, n].
+ND_API nd_tensor *nd_eye(int64_t n, nd_dtype dtype) ND_OWNED;
+/// Copies contiguous host memory of the given shape.
+ND_API nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape,
+                               nd_dtype dtype) ND_OWNED;
+/// Wraps host memory without copying; `free(pointer, bytes)` (may be NULL) is called when the
+/// storage dies.
+ND_API nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
+                          void (*free)(void *pointer, size_t bytes)) ND_OWNED;
+/// Shape, dtype and device of x: new tensor, uninitialised / zero / one. Placed at x's manager,
+/// whatever is current.
+ND_API nd_tensor *nd_empty_like(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_zeros_like(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_ones_like(const nd_tensor *x) ND_OWNED;
+
+/// Key of the counter-based generator (Philox 4x32-10): the same key gives the same numbers on
+/// every device and with any number of threads.
+typedef struct nd_key {
+    uint64_t seed;
+    uint64_t stream;
+} nd_key;
+ND_API nd_key nd_key_new(uint64_t seed);
+/// Independent key derived from `key` and a number, such as a step or layer index.
+ND_API nd_key nd_key_fold(nd_key key, uint64_t data);
+/// Uniform in [0, 1); dtype f32 or f64.
+ND_API nd_tensor *nd_rand(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+/// Standard normal; dtype f32 or f64.
+ND_API nd_tensor *nd_randn(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+/// Integers in [low, high).
+ND_API nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int64_t *shape,
+                             nd_dtype dtype) ND_OWNED;
+/// Random permutation of 0 ... n-1: [n], i64, on the CPU.
+ND_API nd_tensor *nd_randperm(nd_key key, int64_t n) ND_OWNED;
+
+// --------------------------------------------------------------------------------------------------------
+// properties NULL gives 0, -1 or NULL without an error.
+
+ND_API int nd_get_ndim(const nd_tensor *x);
+ND_API const int64_t *nd_get_shape(const nd_tensor *x);   ///< ndim entries, borrowed
+ND_API const int64_t *nd_get_strides(const nd_tensor *x); ///< ndim entries, in elements, borrowed
+ND_API int64_t nd_get_size(const nd_tensor *x,
+                           int axis); ///< -1 and an error when axis is out of range
+ND_API int64_t nd_get_numel(const nd_tensor *x);
+ND_API nd_dtype nd_get_dtype(const nd_tensor *x);
+ND_API nd_device nd_get_device(const nd_tensor *x);
+ND_API bool nd_is_contiguous(const nd_tensor *x);
+/// True when the two share a storage.
+ND_API bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y);
+/// Bytes of the whole storage under x, which a small view pins.
+ND_API size_t nd_get_storage_bytes(const nd_tensor *x);
+/// Address of the first element of a host tensor; NULL with an error for device memory or a closed
+/// tensor. Valid while x is. Writing through it does not bump the version counter.
+ND_API void *nd_get_data(const nd_tensor *x);
+/// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise.
+ND_API double nd_item(const nd_tensor *x);
+ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
+/// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_size bytes.
+ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
+
+// -------------------------------------------------------------------------------------------------------------
+// views Results share x's storage where that is possible (always, unless said otherwise) and are
+// differentiable.
+
+/// New shape of the same number of elements; one entry may be -1. A copy when strides do not allow
+/// a view.
+ND_API nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
+/// Axes reordered: result axis i is x's axis axes[i]; `naxes` must be x's ndim.
+ND_API nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) ND_OWNED;
+ND_API nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) ND_OWNED;
+/// Broadcast to `shape` (stride 0); -1 keeps a size.
+ND_API nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
+/// x[start:stop:step] along axis, with Python's clamping; step > 0. Use INT64_MAX for "to the end".
+ND_API nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t stop,
+                           int64_t step) ND_OWNED;
+/// x[index] along axis; the axis goes away. Error when out of range.
+ND_API nd_tensor *nd_select(const nd_tensor *x, int axis, int64_t index) ND_OWNED;
+ND_API nd_tensor *nd_squeeze(const nd_tensor *x, int axis) ND_OWNED;
+ND_API nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) ND_OWNED;
+/// Axes from `start_axis` on become one.
+ND_API nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) ND_OWNED;
+/// Arbitrary window; checked against the storage's bounds. Not differentiable.
+ND_API nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape,
+                                const int64_t *strides, int64_t offset) ND_OWNED;
+/// Same storage, no history.
+ND_API nd_tensor *nd_detach(const nd_tensor *x) ND_OWNED;
+
+// --------------------------------------------------------------------------------------------------
+// copies, transfer
+
+/// x itself (retained) when contiguous, else a copy.
+ND_API nd_tensor *nd_contiguous(const nd_tensor *x) ND_OWNED;
+ND_API nd_tensor *nd_clone(const nd_tensor *x) ND_OWNED;
+/// Another dtype; x itself (retained) when it has it. Floats to integers truncate; anything to bool
+/// is != 0.
+ND_API nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) ND_OWNED;
+/// Another device; x itself (retained) when there.
+ND_API nd_tensor *nd_to(const nd_tensor *x, nd_device device) ND_OWNED;
+/// Joined along an existing axis. All inputs of one dtype and device; n >= 1.
+ND_API nd_tensor *nd_concat(const nd_tensor *const *inputs, size_t count, int axis) ND_OWNED;
+/// Joined along a new axis.
+ND_API nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) ND_OWNED;
+
+// ----------------------------------------------------------------------------------------------------------
+// printing
+
+/// NumPy-like text: values, summarised above 1,000 elements, with dtype and shape.
+ND_API nd_status nd_print(const nd_tensor *x, FILE *stream);
+/// The same into a buffer, cut and terminated; returns the length it needs (without terminator), -1
+/// on error.
+ND_API int64_t nd_format(const nd_tensor *x, char *buffer, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

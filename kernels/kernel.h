@@ -1,0 +1,88 @@
+// One call of one kernel: plain data that every backend understands.
+//
+// lib/ops checks arguments, broadcasts, promotes and collapses dimensions, then fills an
+// nd_kernel_call and hands it to the backend of the operands' device. A kernel trusts its call; it
+// checks only what needs the data (an index out of range). Strides are in elements; operand[0] is
+// the output, unless a family says otherwise.
+#ifndef ND_KERNELS_KERNEL_H
+#define ND_KERNELS_KERNEL_H
+#include <nd/base.h>
+
+#define ND_MAX_OPERANDS 4
+
+/// Every row of ops.inc as an enumerator: ND_OP_add, ND_OP_exp, ...
+typedef enum nd_op {
+    ND_OP_none = 0,
+#define ND_OP(name, family, inputs, differentiable, saves) ND_OP_##name,
+#include "kernels/ops.inc"
+#undef ND_OP
+    ND_OP_COUNT,
+} nd_op;
+
+/// What an operation is parametrised with, beyond its operands. Which entries mean what stands with
+/// each family.
+typedef struct nd_op_attrs {
+    double f[4];
+    int64_t i[12];
+} nd_op_attrs;
+
+typedef struct nd_operand {
+    void *data; ///< address of the first element
+    nd_dtype dtype;
+    int64_t strides[ND_MAX_DIMS];
+} nd_operand;
+
+typedef struct nd_kernel_call {
+    nd_op op;
+    int noperands;
+    int ndim; ///< of the iteration space; 0 means one element
+    int64_t shape[ND_MAX_DIMS];
+    nd_operand operand[ND_MAX_OPERANDS];
+    nd_op_attrs attrs;
+} nd_kernel_call;
+
+// Families (second column of ops.inc): operands and attributes.
+//
+// UNARY    out, x                 one dtype; scalar parameters in f[0], f[1]
+// BINARY   out, a, b              one dtype (cast before); add_scaled: f[0] = alpha. out may be
+// exactly a or b COMPARE  out (bool), a, b       a and b of one dtype LOGICAL  out (bool), a[, b]
+// bool TERNARY  out, condition, a, b   condition bool, others one dtype REDUCE   out, x iteration
+// space = x's axes; out has stride 0 on reduced axes; i[0] = elements per
+//                                 result. The kernel writes every result, whatever was in out. One
+//                                 dtype
+// ARGREDUCE out (i64), x          the reduced axis is the last of the iteration space, out's stride
+// there is 0 MATMUL   out, a, b              iteration space = batch axes only; i[0..2] = m, n, k;
+// row and column strides:
+//                                 a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] =
+//                                 beta (0 or 1): out = a b + beta out. In a and b one of the two
+//                                 strides is 1 (or the size is)
+// SOFTMAX  out, x                 the axis is the last of the iteration space
+// LOSS     cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c
+// INDEX    take: out, x, indices (i64), all contiguous: i[0] = outer, i[1] = number of indices,
+// i[2] = inner, i[3] = n
+//          gather: out, x, index(i64): iteration space = index's axes; i[0] = axis, i[1] = x's size
+//          there; out, index and x strides as given, x's stride along the axis is applied to the
+//          index value scatter_add: out (holds x already), index(i64), source: iteration space =
+//          index's axes; i[0], i[1] as gather, for out; repeated indices accumulate in iteration
+//          order on the CPU one_hot: out contiguous, indices(i64) contiguous: i[0] = count, i[1] =
+//          classes masked_select: out contiguous, x contiguous, mask contiguous: i[0] = numel of x
+//          An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are resolved
+//          by lib/ops)
+// CREATE   out only: fill f[0] (i[0] for ND_I64); arange f[0] = start, f[1] = step; eye i[0] = n;
+// rand, randn i[0] = seed,
+//          i[1] = stream; randint the same and i[2] = low, i[3] = high. Element e (row-major) of a
+//          random tensor uses Philox counter e/4, word e%4 (f64: counter e/2, words 2(e%2),
+//          2(e%2)+1), so that all backends agree
+// COPY     out, x                 any two dtypes, any strides
+// CONV     conv2d: out, x, weight (bias is added by lib/ops); conv2d_grad_input: out (as x), grad,
+// weight;
+//          conv2d_grad_weight: out (as weight), x, grad. Contiguous NCHW; i[0..10] = n, ci, h, w,
+//          co, kh, kw, stride, padding, oh, ow
+// POOL     max_pool2d: out, positions (i64, position in the h*w plane; written), x; i[0..7] = n, c,
+// h, w, kernel, stride, oh, ow VIEW     no kernel: the row names the gradient rule
+
+/// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)
+/// it has no kernel for, or what the data made impossible. Sets no error message: lib/ops composes
+/// it.
+typedef nd_status (*nd_kernel_launch)(const nd_kernel_call *call);
+#endif

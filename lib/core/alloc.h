@@ -1,0 +1,27 @@
+// Host memory for the library's own structures: one path, so that tests can make any allocation
+// fail.
+//
+// Invariant: every block obtained here is given back here; nd__alloc_live() counts the blocks
+// outstanding.
+#ifndef ND_LIB_CORE_ALLOC_H
+#define ND_LIB_CORE_ALLOC_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Uninitialised / zeroed memory, or NULL (no error is set: the caller knows what it was for).
+void *nd__malloc(size_t bytes);
+void *nd__calloc(size_t bytes);
+/// Grows or shrinks; on failure NULL and `pointer` is still valid.
+void *nd__realloc(void *pointer, size_t bytes);
+void nd__free(void *pointer);
+
+/// When set, asked before every allocation of the library, host storage included; true makes it
+/// fail. For tests.
+extern bool (*nd__alloc_should_fail)(size_t bytes);
+/// False when the test hook refuses. Every allocator of the library (host storage, fake device)
+/// asks.
+static inline bool nd__alloc_allowed(size_t bytes) {
+    return __builtin_expect(nd__alloc_should_fail == NULL, 1) || !nd__alloc_should_fail(bytes);
+}
+#endif

@@ -1,0 +1,19 @@
+// Setting the thread's error. The message buffer is thread-local and fixed, so composing a message
+// needs no memory.
+#ifndef ND_LIB_CORE_ERROR_H
+#define ND_LIB_CORE_ERROR_H
+#include <nd/error.h>
+
+/// Sets the thread's error and returns `status`, so that `return nd__error(...)` works. The
+/// sentence names the operation first: "add: shapes [2, 3] and [4] do not broadcast".
+nd_status nd__error(nd_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/// For an operand that is NULL: keeps the error that is already there, else sets "NAME: ARGUMENT is
+/// NULL".
+nd_status nd__error_null(const char *operation, const char *argument);
+
+/// A programming error that cannot be answered (count underflow, revival of a dead object): prints
+/// and aborts.
+_Noreturn void nd__fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#endif

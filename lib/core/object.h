@@ -1,0 +1,84 @@
+// The header every counted object begins with, and how it lives and dies.
+//
+// Count word: low 32 bits strong count, high 32 bits a version that every retain increments (retain
+// adds 2^32 + 1, release subtracts 1). The collector compares whole words, so a retain between its
+// two looks is never missed.
+//
+// Life: nd__object_new (count 1, private) -> fields and edges are filled freely ->
+// nd__object_publish (attached to a manager, seen by the collector when tracked; from here on edges
+// change only inside the gate, nd_edge_*) -> last release -> unlinked from its manager, weak
+// references cleared, `clear`, `destroy`, freed. Death is iterative.
+//
+// Nothing may touch an object after a release that was not its own last one.
+#ifndef ND_LIB_CORE_OBJECT_H
+#define ND_LIB_CORE_OBJECT_H
+#include <nd/object.h>
+#include <stdatomic.h>
+
+// Bits of nd_object.flags.
+enum {
+    ND__TRACKED = 1u << 0, ///< on its manager's tracked list; set at publish or by nd__object_track
+    ND__CLOSED = 1u << 1,  ///< payload and edges given up; handle still counted
+    ND__DYING = 1u << 2,   ///< found to be garbage by the collection in progress
+    ND__FINALIZED = 1u << 3, ///< finalizer has run
+    ND__NAMED = 1u << 4,     ///< has an entry in the table of names
+    ND__TEMP = 1u << 5,      ///< temp-attached: has a chain of origins
+    ND__USER = 1u << 6,      ///< made by nd_object_new: payload follows the header
+    ND__HAS_WEAK = 1u << 7,  ///< had a weak reference at some time
+};
+
+// Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.
+enum {
+    ND__TYPE_TENSOR = 1u << 8,
+    ND__TYPE_ACCOUNTED = 1u << 9, ///< object begins with struct nd_accounted
+    ND__TYPE_MANAGER = 1u << 10,
+    ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__object_track
+};
+
+struct nd_object {
+    _Atomic uint64_t word;
+    const nd_type *type;
+    _Atomic(nd_manager *)
+        manager; ///< where it is attached; NULL while private or dead. Changes under manager locks
+    nd_object *previous,
+        *next;      ///< links of the manager's list (its lock); of the dead list after unlinking
+    nd_weak *weaks; ///< list of weak references (weak lock)
+    const nd_site *site; ///< creation site, or NULL
+    _Atomic uint32_t flags;
+    uint32_t
+        gc_index; ///< position in the running collection's candidate array; meaningless outside it
+};
+_Static_assert(sizeof(nd_object) == 64, "one cache line");
+
+/// An object with memory that managers account for (storage, resource).
+typedef struct nd_accounted {
+    nd_object header;
+    uint64_t bytes;
+    nd_device_kind kind;
+} nd_accounted;
+
+/// Memory of `size` bytes (>= sizeof(nd_object)) zeroed, with header filled, count 1, in no
+/// manager. NULL with an error.
+nd_object *nd__object_new(const nd_type *type, size_t size);
+
+/// Attaches to `manager` (or its nearest open ancestor when it is closed) and makes the object
+/// visible to the collector, unless its type is green or ND__TYPE_UNTRACKED. Errors: cap. On
+/// failure the object is still private. The bytes of an accounted object must have been charged to
+/// `manager` before (nd__manager_charge).
+nd_status nd__object_publish(nd_object *object, nd_manager *manager);
+
+/// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
+void nd__object_track(nd_object *object);
+
+static inline uint32_t nd__flags(const nd_object *object) {
+    return atomic_load_explicit(&((nd_object *)(uintptr_t)object)->flags, memory_order_relaxed);
+}
+static inline bool nd__is_closed(const void *object) {
+    return (nd__flags(object) & ND__CLOSED) != 0;
+}
+
+/// Owned handle of an object that may be dying, or NULL: a CAS from a non-zero count that bumps the
+/// version. Only inside the gate (nd__gate_enter) and with something that keeps the memory valid (a
+/// manager's or weak lock).
+bool nd__try_retain(nd_object *object);
+#endif

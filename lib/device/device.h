@@ -1,0 +1,37 @@
+// The table of functions a backend fills. Nothing above this layer knows which backend it talks to.
+//
+// Contract of every backend: work is queued in order on one stream per device; `release` is ordered
+// after all work queued before it and never waits; copy_to_host waits for what it reads; after
+// `synchronize` all is done.
+#ifndef ND_LIB_DEVICE_DEVICE_H
+#define ND_LIB_DEVICE_DEVICE_H
+#include "kernels/kernel.h"
+#include <nd/tensor.h>
+
+typedef struct nd_backend {
+    const char *name;     ///< "cpu", "cuda", "fake"
+    bool host_accessible; ///< memory can be read and written by the host directly, at any time
+    int (*device_count)(void);
+    /// 64-byte aligned (256 for devices), at least one byte. ND_ERROR_OUT_OF_MEMORY: none left.
+    /// Sets no message.
+    nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
+    void (*release)(int index, void *pointer, size_t bytes);
+    nd_status (*copy_from_host)(int index, void *destination, const void *source, size_t bytes);
+    nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
+    nd_status (*synchronize)(int index);
+    nd_status (*launch)(int index, const nd_kernel_call *call);
+    /// Gives cached memory back to the system.
+    void (*trim)(int index);
+} nd_backend;
+
+/// Backend of a kind; never NULL: a kind that is not built in has a table whose device_count
+/// answers 0 and whose other functions answer ND_ERROR_DEVICE.
+const nd_backend *nd__backend(nd_device_kind kind);
+
+/// ND_OK when the device exists, else ND_ERROR_DEVICE with a sentence ("no CUDA device", "cpu:3:
+/// there is 1 cpu device").
+nd_status nd__device_check(const char *operation, nd_device device);
+
+/// "cpu:0"; the text is static or thread-local.
+const char *nd__device_text(nd_device device);
+#endif

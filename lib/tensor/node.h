@@ -1,0 +1,84 @@
+// Nodes of the autograd graph and how operations record them. What a node *means* (its gradient
+// rule) is lib/autograd's.
+//
+// Edges of a node, all traversed: source of every input that wants a gradient (the node that made
+// it, or the leaf tensor itself), saved tensors, a user function's context, hook lists. A result's
+// node never saves the result itself: it saves an alias without history (is_output), which
+// nd__node_saved turns back into the result, so that saving makes no cycle. A node is filled while
+// private and published last; after that its edges only change by clear.
+#ifndef ND_LIB_TENSOR_NODE_H
+#define ND_LIB_TENSOR_NODE_H
+#include "lib/tensor/tensor.h"
+#include <nd/autograd.h>
+
+enum { ND_SAVE_A = 1, ND_SAVE_B = 2, ND_SAVE_C = 4, ND_SAVE_OUT = 8 };
+
+typedef struct nd_node_input {
+    nd_object *source; ///< edge: nd_node or leaf nd_tensor; NULL: no gradient wanted for this input
+    bool source_is_node;
+    uint32_t output_index; ///< which output of that node
+    nd_dtype dtype;
+    nd_device device;
+    int ndim;
+    int64_t shape[ND_MAX_DIMS];
+} nd_node_input;
+
+typedef struct nd_saved {
+    nd_tensor *tensor; ///< edge
+    uint64_t version;  ///< of its storage when it was saved
+    bool is_output;
+    uint32_t output_index;
+} nd_saved;
+
+struct nd_node {
+    nd_object header;
+    nd_op op;
+    uint32_t level; ///< 1 + the largest level of its inputs' nodes: descending level is a
+                    ///< topological order
+    uint32_t ninputs;
+    uint32_t nsaved;
+    uint32_t noutputs;
+    nd_op_attrs attrs;
+    const nd_function *function; ///< of a user function, else NULL
+    nd_object *context;          ///< edge: of a user function, or NULL
+    nd_object *hooks;            ///< edge: lib/autograd's hook lists of the outputs, or NULL
+    nd_node_input *inputs;       ///< in the node's own block
+    nd_saved *saved; ///< in the node's own block; [inputs saved in order A, B, C, then OUT]
+    nd_node_input
+        *outputs; ///< in the node's own block: dtype, device, shape of each output (source unused)
+};
+
+extern const nd_type nd__node_type;
+
+/// True when recording is on in this thread and one of the inputs requires a gradient.
+bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
+
+/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__wants_history says so, with
+/// what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL (result
+/// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
+/// records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
+nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
+                      const nd_op_attrs *attrs);
+
+/// The same for an in-place operation: x gets a new node whose inputs are x as it was (its old
+/// node) and the others. Checks the rules of <nd/ops.h> "in place" that concern history (leaf that
+/// requires a gradient; view of a tensor with history): call nd__check_in_place before writing. The
+/// saved tensors are handed in because x's old value is gone: `saved` has one entry per bit of the
+/// op's row (NULL: not needed). No-op when nothing wants history.
+nd_status nd__check_in_place(const char *operation, const nd_tensor *x);
+nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
+                              const nd_op_attrs *attrs);
+
+/// Node with `noutputs` for a user function; recorded onto all results at once.
+nd_status nd__record_function(const nd_function *function, const nd_object *context,
+                              nd_tensor *const *results, size_t noutputs,
+                              const nd_tensor *const *inputs, size_t count);
+
+/// Owned saved tensor `index` of a node, an output with its history restored. NULL with
+/// ND_ERROR_STATE when it was written in place since ("mul: a saved tensor of shape [..] was
+/// changed in place: version 3, saved at 2"), ND_ERROR_CLOSED when closed.
+nd_tensor *nd__node_saved(const nd_node *node, uint32_t index);
+
+/// "mul", "exp", ...: name of an op; a user function's own name for its node.
+const char *nd__op_name(nd_op op);
+#endif

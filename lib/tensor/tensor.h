@@ -1,0 +1,99 @@
+// Inside of tensors and storages, for lib/tensor and the layers above.
+//
+// A tensor is green (never looked at by the collector) until it gets an edge other than its
+// storage: history, gradient, hooks; whoever gives it one calls nd__object_track. A storage is
+// always green and is what managers account for.
+#ifndef ND_LIB_TENSOR_TENSOR_H
+#define ND_LIB_TENSOR_TENSOR_H
+#include "lib/core/error.h"
+#include "lib/core/manager.h"
+#include "lib/core/object.h"
+#include "lib/device/device.h"
+#include <nd/tensor.h>
+
+typedef struct nd_storage {
+    nd_accounted accounted; ///< header, bytes, device kind
+    int32_t device_index;
+    void *data;
+    _Atomic uint64_t version; ///< bumped by every in-place write; saved tensors compare it
+    void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
+    bool borrowed;                             ///< nd_wrap without free: memory is the user's
+} nd_storage;
+
+struct nd_tensor {
+    nd_object header;
+    nd_storage *storage; ///< edge; NULL once closed
+    void *data;          ///< storage->data + offset, for the device
+    int64_t offset;      ///< in elements
+    int64_t numel;
+    nd_device device;
+    nd_dtype dtype;
+    int8_t ndim;
+    bool contiguous;
+    bool requires_grad;    ///< leaf that wants a gradient, or result with history
+    uint32_t output_index; ///< which output of `node` this is
+    nd_tensor *grad;       ///< edge
+    nd_node *node;         ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks;      ///< edge: lib/autograd's hook list of a leaf, or NULL
+    int64_t shape[ND_MAX_DIMS];
+    int64_t strides[ND_MAX_DIMS]; ///< in elements
+};
+
+extern const nd_type nd__tensor_type;
+extern const nd_type nd__storage_type;
+
+/// Contiguous uninitialised tensor at a manager. Runs the quota, the threshold trigger and the
+/// ladder: may collect. NULL with an error that starts with `operation`. Does not check that the
+/// device exists.
+nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device device,
+                          nd_dtype dtype, int ndim, const int64_t *shape);
+/// As above, placed where a result of these operands belongs.
+nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *operands, size_t count,
+                             nd_device device, nd_dtype dtype, int ndim, const int64_t *shape);
+/// View of x's storage with another window, placed where a result of x belongs; unrecorded. offset
+/// in elements.
+nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
+                           const int64_t *strides, int64_t offset);
+
+/// Status of an operand: NULL (keeps the first error), closed. ND_OK when usable.
+nd_status nd__check_operand(const char *operation, const char *argument, const nd_tensor *x);
+
+/// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
+/// elements or bytes.
+nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
+                          int64_t *ret_numel);
+
+/// Axis with negatives resolved; -1 and an error when out of range.
+int nd__resolve_axis(const char *operation, int axis, int ndim);
+
+/// Broadcast shape of two; error names both shapes. Returns its ndim or -1. `ret_shape` has
+/// ND_MAX_DIMS entries.
+int nd__broadcast_shapes(const char *operation, int andim, const int64_t *ashape, int bndim,
+                         const int64_t *bshape, int64_t *ret_shape);
+
+/// "[2, 3]" into a buffer of ND__SHAPE_TEXT bytes; returns the buffer.
+#define ND__SHAPE_TEXT 192
+const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
+
+/// Writes row-major strides.
+void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides);
+
+/// Hands a call to the backend of `device`; turns a failing status into an error that starts with
+/// `operation`.
+nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call);
+
+/// Operand of x seen through a broadcast to `ndim`, `shape` (stride 0 where it repeats).
+nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *shape);
+
+/// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
+/// sets call->ndim and shape.
+void nd__call_collapse(nd_kernel_call *call);
+
+/// Copies x into y (same shape, any strides and dtypes, any devices); unrecorded, no version bump.
+nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);
+
+/// x was written in place.
+static inline void nd__bump_version(nd_tensor *x) {
+    atomic_fetch_add_explicit(&x->storage->version, 1, memory_order_relaxed);
+}
+#endif

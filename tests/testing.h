@@ -1,0 +1,77 @@
+// What every test uses: cmocka, the whole library, and the promise that nothing is left behind.
+//
+//   int main(void)
+//   {
+//       const struct CMUnitTest tests[] =
+//       {ND_TEST(test_B01_inner_temporary_dies_with_inner_scope)}; return
+//       cmocka_run_group_tests(tests, NULL, NULL);
+//   }
+//
+// ND_TEST runs a test between nd_test_begin and nd_test_end: error cleared, collector off;
+// afterwards the root must hold as many objects and bytes as before, no host block of the library
+// may be outstanding beyond those before, and nd_debug_check() must hold.
+#ifndef ND_TESTS_TESTING_H
+#define ND_TESTS_TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+// cmocka wants the four above first.
+#include <cmocka.h>
+
+#include <nd/nd.h>
+
+static uint64_t nd_test_objects_before;
+static uint64_t nd_test_bytes_before;
+
+static inline int nd_test_begin(void **state) {
+    (void)state;
+    nd_error_clear();
+    nd_gc_set_mode(ND_GC_OFF);
+    nd_test_objects_before = nd_manager_total_objects(NULL);
+    nd_test_bytes_before = nd_manager_total_bytes(NULL);
+    return 0;
+}
+
+static inline int nd_test_end(void **state) {
+    (void)state;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        for (int index = 0; index < nd_device_count((nd_device_kind)kind); index++)
+            nd_synchronize((nd_device){(nd_device_kind)kind, index});
+    uint64_t objects = nd_manager_total_objects(NULL);
+    uint64_t bytes = nd_manager_total_bytes(NULL);
+    if (objects != nd_test_objects_before || bytes != nd_test_bytes_before) {
+        fprintf(stderr, "left behind: %lld objects, %lld bytes\n",
+                (long long)(objects - nd_test_objects_before),
+                (long long)(bytes - nd_test_bytes_before));
+        nd_debug_report_leaks(NULL, stderr, 20);
+        return -1;
+    }
+    if (nd_debug_check() != ND_OK) {
+        fprintf(stderr, "%s\n", nd_error_message());
+        return -1;
+    }
+    return 0;
+}
+
+#define ND_TEST(function) \
+    { #function, function, nd_test_begin, nd_test_end, NULL }
+
+/// Asserts that an expression is ND_OK, with the error's sentence when it is not.
+#define assert_ok(expression)                                                                    \
+    do {                                                                                         \
+        nd_status nd_status_ = (expression);                                                     \
+        if (nd_status_ != ND_OK)                                                                 \
+            fail_msg("%s: %s: %s", #expression, nd_status_name(nd_status_), nd_error_message()); \
+    } while (0)
+
+/// Asserts that a handle is not NULL, with the error's sentence when it is.
+#define assert_handle(handle)                                        \
+    do {                                                             \
+        if (!(handle))                                               \
+            fail_msg("%s is NULL: %s", #handle, nd_error_message()); \
+    } while (0)
+#endif
