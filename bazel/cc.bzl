@@ -21,6 +21,12 @@ _COPTS = [
     "-D_GNU_SOURCE",
 ]
 
+# A consumer who chose nothing gets Bazel's fastbuild, which would compile the library without optimisation.
+_OPTIMISED = select({
+    str(Label("//bazel:fastbuild")): ["-O2", "-DNDEBUG"],
+    "//conditions:default": [],
+})
+
 def _when(have, setting, value, yes, no):
     """`yes` where the library is installed and the build setting has that value, else `no`."""
     if not have:
@@ -53,7 +59,7 @@ ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
 def nd_cc_library(name, copts = [], local_defines = [], deps = [], **kwargs):
     cc_library(
         name = name,
-        copts = _COPTS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + local_defines,
         deps = deps + OPENMP,
         **kwargs
@@ -62,7 +68,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], **kwargs):
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name,
-        copts = _COPTS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + local_defines,
         deps = deps + OPENMP,
         linkopts = ["-lm", "-lpthread"] + linkopts,
@@ -75,7 +81,7 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
     cc_test(
         name = name,
         size = size,
-        copts = _COPTS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + local_defines,
         deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,

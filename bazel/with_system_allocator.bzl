@@ -16,7 +16,12 @@ _system_allocator = transition(
 def _with_system_allocator(ctx):
     built = ctx.files.target[0]
     output = ctx.actions.declare_file(ctx.label.name)
-    ctx.actions.symlink(output = output, target_file = built)
+    ctx.actions.run_shell(
+        command = 'cp "$1" "$2"',
+        arguments = [built.path, output.path],
+        inputs = [built],
+        outputs = [output],
+    )
     return [DefaultInfo(files = depset([output]))]
 
 with_system_allocator = rule(
@@ -27,5 +32,5 @@ with_system_allocator = rule(
             default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
     },
-    doc = "An output named like this target: the first file of `target`.",
+    doc = "An output named like this target: a copy of the first file of `target`.",
 )

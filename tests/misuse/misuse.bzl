@@ -1,0 +1,29 @@
+"""misuse_test: what a compiler says about a small C file that uses the public headers."""
+
+def misuse_test(name, says = "", compiler = "gcc", flags = [], src = None, rejected = False):
+    """Compiles a C file, without and with creation sites recorded, and checks the diagnostics.
+
+    Args:
+      name: of the test.
+      says: extended regular expression that the diagnostics must contain; "" when there must be none.
+      compiler: one that is able to tell. Where it is not installed the test says so and passes.
+      flags: what it is given besides the usual warnings.
+      src: the C file; NAME.c when not given.
+      rejected: whether the compilation must fail.
+    """
+    src = src or name + ".c"
+    native.sh_test(
+        name = name,
+        size = "small",
+        srcs = ["misuse_test.sh"],
+        args = [
+            src,
+            "'%s'" % says,
+            "rejected" if rejected else "accepted",
+            compiler,
+        ] + flags,
+        data = [
+            src,
+            "//include/nd:header_files",
+        ],
+    )

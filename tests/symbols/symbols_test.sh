@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# libnd.so shows the functions of the public headers: every symbol starts with nd_, none with nd__ unless a public header
+# names it (macros call those), and each declared function is there.
+set -u
+root=$TEST_SRCDIR/$TEST_WORKSPACE
+exported=$(nm --dynamic --defined-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
+declared=$(grep -rhoE 'ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u)
+
+failures=0
+fail() {
+    echo "$1"
+    sed 's/^/    /' <<<"$2"
+    failures=$((failures + 1))
+}
+
+[ -n "$exported" ] || fail "libnd.so exports nothing." ""
+foreign=$(grep -v '^nd_' <<<"$exported")
+[ -z "$foreign" ] || fail "Exported, and not called nd_...:" "$foreign"
+internal=$(comm -23 <(grep '^nd__' <<<"$exported") <(echo "$declared"))
+[ -z "$internal" ] || fail "Exported, but internal:" "$internal"
+missing=$(comm -13 <(echo "$exported") <(echo "$declared"))
+[ -z "$missing" ] || fail "Declared in a public header, and not in libnd.so:" "$missing"
+echo "$(wc -l <<<"$exported") symbols exported, $(wc -l <<<"$declared") declared, $failures failures"
+[ "$failures" -eq 0 ]
