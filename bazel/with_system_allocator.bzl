@@ -22,7 +22,7 @@ def _with_system_allocator(ctx):
         inputs = [built],
         outputs = [output],
     )
-    return [DefaultInfo(files = depset([output]))]
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
 
 with_system_allocator = rule(
     _with_system_allocator,

@@ -4,7 +4,8 @@
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
 exported=$(nm --dynamic --defined-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
-declared=$(grep -rhoE 'ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u)
+declared=$(grep -RhoE 'ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u)
+[ -n "$declared" ] || { echo "No declarations found."; exit 1; }
 
 failures=0
 fail() {
@@ -20,5 +21,5 @@ internal=$(comm -23 <(grep '^nd__' <<<"$exported") <(echo "$declared"))
 [ -z "$internal" ] || fail "Exported, but internal:" "$internal"
 missing=$(comm -13 <(echo "$exported") <(echo "$declared"))
 [ -z "$missing" ] || fail "Declared in a public header, and not in libnd.so:" "$missing"
-echo "$(wc -l <<<"$exported") symbols exported, $(wc -l <<<"$declared") declared, $failures failures"
+echo "$(grep -c . <<<"$exported") symbols exported, $(grep -c . <<<"$declared") declared, $failures failures"
 [ "$failures" -eq 0 ]
