@@ -20,9 +20,8 @@ ND_API uint64_t nd_debug_report_leaks(const nd_manager *manager, FILE *stream, u
 /// ND_ERROR_STATE with what broke.
 ND_API nd_status nd_debug_check(void);
 
-/// Creation sites. They are recorded in translation units compiled with ND_TRACK_SITES
-/// (<nd/sites.h>; Bazel:
-/// --//bazel:track_sites=on for everything), while this switch is on (it is by default).
+/// Creation sites. They are recorded by calls in translation units compiled with ND_TRACK_SITES
+/// (Bazel: --//bazel:track_sites=on for everything), while this switch is on (it is by default).
 ND_API void nd_debug_track_sites(bool on);
 /// Creation site of x as "file:line", copied into `buffer`; empty when unknown. Returns `buffer`.
 ND_API const char *nd_debug_site(const void *object, char *buffer, size_t size);

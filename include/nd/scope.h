@@ -27,7 +27,14 @@ ND_API nd_scope *nd_scope_current(void);
 /// always: without a scope, or without memory, x is released and NULL returned with an error. NULL
 /// gives NULL. Use nd_tmp().
 ND_API const void *nd_object_tmp(void *object);
-#define nd_tmp(x) ((const __typeof__(*(x)) *)nd_object_tmp(x))
+#define nd_tmp(x) ND__TMP_NUMBERED(__COUNTER__, x)
+// Expands x once, so that nested calls do not multiply the text; `n` makes the name unique.
+#define ND__TMP_NUMBERED(n, x) ND__TMP(n, x)
+#define ND__TMP(n, x)                                               \
+    __extension__({                                                 \
+        __auto_type nd_tmp_##n = (x);                               \
+        (const __typeof__(*nd_tmp_##n) *)nd_object_tmp(nd_tmp_##n); \
+    })
 
 /// Gives the owned x to `scope`, which must belong to this thread or be detached. Consumes x
 /// always.

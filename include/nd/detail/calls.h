@@ -1,0 +1,237 @@
+// One line per public function that makes objects: the macros behind ND_TRACK_SITES and
+// <nd/scoped.h>.
+//
+// ND_TRACK_SITES: every object made inside the call, also deep inside the library, remembers the
+// file and line of the call. Calls nested in the arguments have set and restored the site by the
+// time the outer function runs, so each object belongs to the innermost call that made it.
+// ND_SCOPED (set by <nd/scoped.h>): a new tensor is handed to the current scope and returned
+// borrowed. Tensors only: modules, optimizers, data sets, lists, managers and weak references are
+// changed after they are made, and stay owned.
+//
+// Invariant: every ND_OWNED function of the public headers appears here (tests/behaviour checks).
+// Without either switch nothing here is seen and a call is a plain call. Arguments are expanded
+// once, so nesting calls does not multiply the text. Never wrapped, because what they return was
+// there before: nd_object_retain (nd_retain), nd_edge_take, nd_weak_get, nd_weak_get_tensor.
+#include <nd/nd.h>
+
+#ifndef ND_DETAIL_CALLS_H
+#define ND_DETAIL_CALLS_H
+
+// How a call is made, seen from <nd/detail/calls.h> alone. The machinery comes first, then the
+// list.
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Site that the calling thread's next objects are made at; NULL when the caller does not record.
+extern ND_API __thread const nd_site *nd__site;
+
+#ifdef __cplusplus
+}
+#endif
+
+static inline const nd_site *nd__site_enter(const nd_site *site) {
+    const nd_site *previous = nd__site;
+    nd__site = site;
+    return previous;
+}
+static inline void nd__site_leave(const nd_site *const *previous) {
+    nd__site = *previous;
+}
+
+// ND__CALL_AT keeps the call the last expression of its block, where the compilers still see what
+// happens to the result; the site is restored when the block is left. `n` makes the names unique.
+#define ND__CALL_AT(n, function, ...)                                                          \
+    __extension__({                                                                            \
+        static const nd_site nd_site_##n = {__FILE__, __LINE__};                               \
+        const nd_site *nd_previous_site_##n __attribute__((cleanup(nd__site_leave), unused)) = \
+            nd__site_enter(&nd_site_##n);                                                      \
+        (function)(__VA_ARGS__);                                                               \
+    })
+#define ND__CALL_NUMBERED(n, function, ...) ND__CALL_AT(n, function, __VA_ARGS__)
+
+// GCC forgets warn_unused_result behind a block; clang remembers it.
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((always_inline, warn_unused_result)) static inline void *nd__owned(void *object) {
+    return object;
+}
+#define ND__OWNED_CALL(type, call) ((type)nd__owned(call))
+#else
+#define ND__OWNED_CALL(type, call) (call)
+#endif
+
+#endif // ND_DETAIL_CALLS_H
+
+// From here on the text may be read twice: <nd/scoped.h> after an <nd/nd.h> with ND_TRACK_SITES.
+#undef ND__CALL
+#undef ND__NEW_OBJECT
+#undef ND__NEW_TENSOR
+
+#ifdef ND_TRACK_SITES
+#define ND__CALL(function, ...) ND__CALL_NUMBERED(__COUNTER__, function, __VA_ARGS__)
+#define ND__NEW_OBJECT(type, function, ...) \
+    ND__OWNED_CALL(type, ND__CALL_NUMBERED(__COUNTER__, function, __VA_ARGS__))
+#else
+#define ND__CALL(function, ...) (function)(__VA_ARGS__)
+#define ND__NEW_OBJECT(type, function, ...) (function)(__VA_ARGS__)
+#endif
+
+#ifdef ND_SCOPED
+#define ND__NEW_TENSOR(function, ...) \
+    ((const nd_tensor *)nd_object_tmp(ND__CALL(function, __VA_ARGS__)))
+#else
+#define ND__NEW_TENSOR(function, ...) ND__NEW_OBJECT(nd_tensor *, function, __VA_ARGS__)
+#endif
+
+#ifndef ND__CALLS_LISTED
+#define ND__CALLS_LISTED
+
+// <nd/object.h>
+#define nd_object_new(...) ND__NEW_OBJECT(nd_object *, nd_object_new, __VA_ARGS__)
+#define nd_weak_new(...) ND__NEW_OBJECT(nd_weak *, nd_weak_new, __VA_ARGS__)
+#define nd_list_new(...) ND__NEW_OBJECT(nd_list *, nd_list_new, __VA_ARGS__)
+#define nd_resource_new(...) ND__NEW_OBJECT(nd_resource *, nd_resource_new, __VA_ARGS__)
+
+// <nd/manager.h>
+#define nd_manager_new(...) ND__NEW_OBJECT(nd_manager *, nd_manager_new, __VA_ARGS__)
+
+// <nd/tensor.h>
+#define nd_empty(...) ND__NEW_TENSOR(nd_empty, __VA_ARGS__)
+#define nd_zeros(...) ND__NEW_TENSOR(nd_zeros, __VA_ARGS__)
+#define nd_ones(...) ND__NEW_TENSOR(nd_ones, __VA_ARGS__)
+#define nd_full(...) ND__NEW_TENSOR(nd_full, __VA_ARGS__)
+#define nd_scalar(...) ND__NEW_TENSOR(nd_scalar, __VA_ARGS__)
+#define nd_arange(...) ND__NEW_TENSOR(nd_arange, __VA_ARGS__)
+#define nd_linspace(...) ND__NEW_TENSOR(nd_linspace, __VA_ARGS__)
+#define nd_eye(...) ND__NEW_TENSOR(nd_eye, __VA_ARGS__)
+#define nd_from_data(...) ND__NEW_TENSOR(nd_from_data, __VA_ARGS__)
+#define nd_wrap(...) ND__NEW_TENSOR(nd_wrap, __VA_ARGS__)
+#define nd_empty_like(...) ND__NEW_TENSOR(nd_empty_like, __VA_ARGS__)
+#define nd_zeros_like(...) ND__NEW_TENSOR(nd_zeros_like, __VA_ARGS__)
+#define nd_ones_like(...) ND__NEW_TENSOR(nd_ones_like, __VA_ARGS__)
+#define nd_rand(...) ND__NEW_TENSOR(nd_rand, __VA_ARGS__)
+#define nd_randn(...) ND__NEW_TENSOR(nd_randn, __VA_ARGS__)
+#define nd_randint(...) ND__NEW_TENSOR(nd_randint, __VA_ARGS__)
+#define nd_randperm(...) ND__NEW_TENSOR(nd_randperm, __VA_ARGS__)
+#define nd_reshape(...) ND__NEW_TENSOR(nd_reshape, __VA_ARGS__)
+#define nd_permute(...) ND__NEW_TENSOR(nd_permute, __VA_ARGS__)
+#define nd_transpose(...) ND__NEW_TENSOR(nd_transpose, __VA_ARGS__)
+#define nd_expand(...) ND__NEW_TENSOR(nd_expand, __VA_ARGS__)
+#define nd_slice(...) ND__NEW_TENSOR(nd_slice, __VA_ARGS__)
+#define nd_select(...) ND__NEW_TENSOR(nd_select, __VA_ARGS__)
+#define nd_squeeze(...) ND__NEW_TENSOR(nd_squeeze, __VA_ARGS__)
+#define nd_unsqueeze(...) ND__NEW_TENSOR(nd_unsqueeze, __VA_ARGS__)
+#define nd_flatten(...) ND__NEW_TENSOR(nd_flatten, __VA_ARGS__)
+#define nd_as_strided(...) ND__NEW_TENSOR(nd_as_strided, __VA_ARGS__)
+#define nd_detach(...) ND__NEW_TENSOR(nd_detach, __VA_ARGS__)
+#define nd_contiguous(...) ND__NEW_TENSOR(nd_contiguous, __VA_ARGS__)
+#define nd_clone(...) ND__NEW_TENSOR(nd_clone, __VA_ARGS__)
+#define nd_cast(...) ND__NEW_TENSOR(nd_cast, __VA_ARGS__)
+#define nd_to(...) ND__NEW_TENSOR(nd_to, __VA_ARGS__)
+#define nd_concat(...) ND__NEW_TENSOR(nd_concat, __VA_ARGS__)
+#define nd_stack(...) ND__NEW_TENSOR(nd_stack, __VA_ARGS__)
+
+// <nd/ops.h>
+#define nd_add(...) ND__NEW_TENSOR(nd_add, __VA_ARGS__)
+#define nd_sub(...) ND__NEW_TENSOR(nd_sub, __VA_ARGS__)
+#define nd_mul(...) ND__NEW_TENSOR(nd_mul, __VA_ARGS__)
+#define nd_div(...) ND__NEW_TENSOR(nd_div, __VA_ARGS__)
+#define nd_pow(...) ND__NEW_TENSOR(nd_pow, __VA_ARGS__)
+#define nd_maximum(...) ND__NEW_TENSOR(nd_maximum, __VA_ARGS__)
+#define nd_minimum(...) ND__NEW_TENSOR(nd_minimum, __VA_ARGS__)
+#define nd_equal(...) ND__NEW_TENSOR(nd_equal, __VA_ARGS__)
+#define nd_not_equal(...) ND__NEW_TENSOR(nd_not_equal, __VA_ARGS__)
+#define nd_less(...) ND__NEW_TENSOR(nd_less, __VA_ARGS__)
+#define nd_less_equal(...) ND__NEW_TENSOR(nd_less_equal, __VA_ARGS__)
+#define nd_greater(...) ND__NEW_TENSOR(nd_greater, __VA_ARGS__)
+#define nd_greater_equal(...) ND__NEW_TENSOR(nd_greater_equal, __VA_ARGS__)
+#define nd_logical_and(...) ND__NEW_TENSOR(nd_logical_and, __VA_ARGS__)
+#define nd_logical_or(...) ND__NEW_TENSOR(nd_logical_or, __VA_ARGS__)
+#define nd_logical_not(...) ND__NEW_TENSOR(nd_logical_not, __VA_ARGS__)
+#define nd_where(...) ND__NEW_TENSOR(nd_where, __VA_ARGS__)
+#define nd_add_scalar(...) ND__NEW_TENSOR(nd_add_scalar, __VA_ARGS__)
+#define nd_mul_scalar(...) ND__NEW_TENSOR(nd_mul_scalar, __VA_ARGS__)
+#define nd_pow_scalar(...) ND__NEW_TENSOR(nd_pow_scalar, __VA_ARGS__)
+#define nd_neg(...) ND__NEW_TENSOR(nd_neg, __VA_ARGS__)
+#define nd_abs(...) ND__NEW_TENSOR(nd_abs, __VA_ARGS__)
+#define nd_sign(...) ND__NEW_TENSOR(nd_sign, __VA_ARGS__)
+#define nd_square(...) ND__NEW_TENSOR(nd_square, __VA_ARGS__)
+#define nd_exp(...) ND__NEW_TENSOR(nd_exp, __VA_ARGS__)
+#define nd_log(...) ND__NEW_TENSOR(nd_log, __VA_ARGS__)
+#define nd_sqrt(...) ND__NEW_TENSOR(nd_sqrt, __VA_ARGS__)
+#define nd_sin(...) ND__NEW_TENSOR(nd_sin, __VA_ARGS__)
+#define nd_cos(...) ND__NEW_TENSOR(nd_cos, __VA_ARGS__)
+#define nd_tanh(...) ND__NEW_TENSOR(nd_tanh, __VA_ARGS__)
+#define nd_sigmoid(...) ND__NEW_TENSOR(nd_sigmoid, __VA_ARGS__)
+#define nd_relu(...) ND__NEW_TENSOR(nd_relu, __VA_ARGS__)
+#define nd_gelu(...) ND__NEW_TENSOR(nd_gelu, __VA_ARGS__)
+#define nd_erf(...) ND__NEW_TENSOR(nd_erf, __VA_ARGS__)
+#define nd_reciprocal(...) ND__NEW_TENSOR(nd_reciprocal, __VA_ARGS__)
+#define nd_clip(...) ND__NEW_TENSOR(nd_clip, __VA_ARGS__)
+#define nd_sum(...) ND__NEW_TENSOR(nd_sum, __VA_ARGS__)
+#define nd_mean(...) ND__NEW_TENSOR(nd_mean, __VA_ARGS__)
+#define nd_max(...) ND__NEW_TENSOR(nd_max, __VA_ARGS__)
+#define nd_min(...) ND__NEW_TENSOR(nd_min, __VA_ARGS__)
+#define nd_var(...) ND__NEW_TENSOR(nd_var, __VA_ARGS__)
+#define nd_argmax(...) ND__NEW_TENSOR(nd_argmax, __VA_ARGS__)
+#define nd_argmin(...) ND__NEW_TENSOR(nd_argmin, __VA_ARGS__)
+#define nd_sum_to(...) ND__NEW_TENSOR(nd_sum_to, __VA_ARGS__)
+#define nd_matmul(...) ND__NEW_TENSOR(nd_matmul, __VA_ARGS__)
+#define nd_linear(...) ND__NEW_TENSOR(nd_linear, __VA_ARGS__)
+#define nd_softmax(...) ND__NEW_TENSOR(nd_softmax, __VA_ARGS__)
+#define nd_log_softmax(...) ND__NEW_TENSOR(nd_log_softmax, __VA_ARGS__)
+#define nd_cross_entropy(...) ND__NEW_TENSOR(nd_cross_entropy, __VA_ARGS__)
+#define nd_mse_loss(...) ND__NEW_TENSOR(nd_mse_loss, __VA_ARGS__)
+#define nd_conv2d(...) ND__NEW_TENSOR(nd_conv2d, __VA_ARGS__)
+#define nd_max_pool2d(...) ND__NEW_TENSOR(nd_max_pool2d, __VA_ARGS__)
+#define nd_take(...) ND__NEW_TENSOR(nd_take, __VA_ARGS__)
+#define nd_gather(...) ND__NEW_TENSOR(nd_gather, __VA_ARGS__)
+#define nd_scatter_add(...) ND__NEW_TENSOR(nd_scatter_add, __VA_ARGS__)
+#define nd_one_hot(...) ND__NEW_TENSOR(nd_one_hot, __VA_ARGS__)
+#define nd_masked_select(...) ND__NEW_TENSOR(nd_masked_select, __VA_ARGS__)
+#define nd_masked_fill(...) ND__NEW_TENSOR(nd_masked_fill, __VA_ARGS__)
+#define nd_add_(...) ND__CALL(nd_add_, __VA_ARGS__)
+#define nd_sub_(...) ND__CALL(nd_sub_, __VA_ARGS__)
+#define nd_mul_(...) ND__CALL(nd_mul_, __VA_ARGS__)
+#define nd_div_(...) ND__CALL(nd_div_, __VA_ARGS__)
+#define nd_add_scaled_(...) ND__CALL(nd_add_scaled_, __VA_ARGS__)
+#define nd_mul_scalar_(...) ND__CALL(nd_mul_scalar_, __VA_ARGS__)
+#define nd_fill_(...) ND__CALL(nd_fill_, __VA_ARGS__)
+#define nd_copy_(...) ND__CALL(nd_copy_, __VA_ARGS__)
+#define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, __VA_ARGS__)
+
+// <nd/autograd.h>
+#define nd_set_grad(...) ND__CALL(nd_set_grad, __VA_ARGS__)
+#define nd_backward(...) ND__CALL(nd_backward, __VA_ARGS__)
+#define nd_grad(...) ND__CALL(nd_grad, __VA_ARGS__)
+#define nd_register_hook(...) ND__CALL(nd_register_hook, __VA_ARGS__)
+#define nd_function_apply(...) ND__CALL(nd_function_apply, __VA_ARGS__)
+#define nd_gradcheck(...) ND__CALL(nd_gradcheck, __VA_ARGS__)
+
+// <nd/nn.h>
+#define nd_module_new(...) ND__NEW_OBJECT(nd_module *, nd_module_new, __VA_ARGS__)
+#define nd_module_forward(...) ND__NEW_TENSOR(nd_module_forward, __VA_ARGS__)
+#define nd_linear_module(...) ND__NEW_OBJECT(nd_module *, nd_linear_module, __VA_ARGS__)
+#define nd_conv2d_module(...) ND__NEW_OBJECT(nd_module *, nd_conv2d_module, __VA_ARGS__)
+#define nd_max_pool2d_module(...) ND__NEW_OBJECT(nd_module *, nd_max_pool2d_module, __VA_ARGS__)
+#define nd_relu_module(...) ND__NEW_OBJECT(nd_module *, nd_relu_module, __VA_ARGS__)
+#define nd_tanh_module(...) ND__NEW_OBJECT(nd_module *, nd_tanh_module, __VA_ARGS__)
+#define nd_gelu_module(...) ND__NEW_OBJECT(nd_module *, nd_gelu_module, __VA_ARGS__)
+#define nd_flatten_module(...) ND__NEW_OBJECT(nd_module *, nd_flatten_module, __VA_ARGS__)
+#define nd_sequential(...) ND__NEW_OBJECT(nd_module *, nd_sequential, __VA_ARGS__)
+#define nd_sgd(...) ND__NEW_OBJECT(nd_optimizer *, nd_sgd, __VA_ARGS__)
+#define nd_adam(...) ND__NEW_OBJECT(nd_optimizer *, nd_adam, __VA_ARGS__)
+#define nd_adamw(...) ND__NEW_OBJECT(nd_optimizer *, nd_adamw, __VA_ARGS__)
+#define nd_module_to(...) ND__CALL(nd_module_to, __VA_ARGS__)
+#define nd_optimizer_step(...) ND__CALL(nd_optimizer_step, __VA_ARGS__)
+
+// <nd/io.h>
+#define nd_load_idx(...) ND__NEW_TENSOR(nd_load_idx, __VA_ARGS__)
+#define nd_load_safetensors(...) ND__NEW_OBJECT(nd_list *, nd_load_safetensors, __VA_ARGS__)
+#define nd_dataset_new(...) ND__NEW_OBJECT(nd_dataset *, nd_dataset_new, __VA_ARGS__)
+#define nd_dataset_open_idx(...) ND__NEW_OBJECT(nd_dataset *, nd_dataset_open_idx, __VA_ARGS__)
+#define nd_load_parameters(...) ND__CALL(nd_load_parameters, __VA_ARGS__)
+#define nd_dataset_start(...) ND__CALL(nd_dataset_start, __VA_ARGS__)
+#define nd_dataset_next(...) ND__CALL(nd_dataset_next, __VA_ARGS__)
+
+#endif // ND__CALLS_LISTED

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Every function of the public headers that returns an owned handle is named in <nd/detail/calls.h>, and all but the few that
+# return what was there before go through one of its macros. The compiler, not a pattern, says which functions are ND_OWNED.
+set -u
+root=$TEST_SRCDIR/$TEST_WORKSPACE
+calls=$root/include/nd/detail/calls.h
+failures=0
+
+# After preprocessing, with ND_OWNED spelled as a mark that survives, one declaration stands between two semicolons.
+{
+    echo '#include <nd/base.h>'
+    echo '#undef ND_OWNED'
+    echo '#define ND_OWNED nd_owned_mark'
+    echo '#include <nd/nd.h>'
+} >"$TEST_TMPDIR/all.c"
+functions=$(cc -std=gnu17 -E -P "-I$root/include" "$TEST_TMPDIR/all.c" | tr '\n' ' ' | tr ';{}' '\n\n\n' |
+    sed -n 's/^.*[ *]\(nd_[a-z0-9_]*\) *(.*nd_owned_mark *$/\1/p')
+
+count=0
+for function in $functions; do
+    count=$((count + 1))
+    case $function in
+    nd_object_retain | nd_edge_take | nd_weak_get | nd_weak_get_tensor)
+        wrapped=0
+        ;;
+    *)
+        wrapped=1
+        ;;
+    esac
+    found=$(grep -c "^#define $function(\.\.\.) ND__NEW_[A-Z]*(.*$function, __VA_ARGS__)\$" "$calls")
+    if [ "$found" -ne "$wrapped" ]; then
+        echo "$function: $found lines in calls.h, must be $wrapped"
+        failures=$((failures + 1))
+    fi
+done
+
+# A tensor goes to the scope, anything else stays owned.
+grep '^#define nd_.*ND__NEW_OBJECT(nd_tensor ' "$calls" && failures=$((failures + 1))
+
+# Were the headers written in a form that the search above does not see, it would find next to nothing.
+marks=$(grep -hv '^#' "$root"/include/nd/*.h | grep -c 'ND_OWNED;')
+if [ "$count" -ne "$marks" ] || [ "$count" -lt 100 ]; then
+    echo "found $count owned functions, the headers have $marks"
+    failures=$((failures + 1))
+fi
+[ "$failures" -eq 0 ]
