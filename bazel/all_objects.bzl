@@ -1,5 +1,7 @@
 """Every object file of the libraries below `deps` that are ndarc's own, for a link that must leave none of them out."""
 
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+
 def _all_objects(ctx):
     objects = []
     for dep in ctx.attr.deps:

@@ -2,6 +2,7 @@
 
 load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC")
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 # Hopper machine code, and the portable form that newer GPUs translate when they load it.
 _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]

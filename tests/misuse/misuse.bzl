@@ -1,5 +1,7 @@
 """misuse_test: what a compiler says about a small C file that uses the public headers."""
 
+load("@rules_shell//shell:sh_test.bzl", "sh_test")
+
 def misuse_test(name, says = "", compiler = "gcc", flags = [], src = None, rejected = False):
     """Compiles a C file, without and with creation sites recorded, and checks the diagnostics.
 
@@ -12,7 +14,7 @@ def misuse_test(name, says = "", compiler = "gcc", flags = [], src = None, rejec
       rejected: whether the compilation must fail.
     """
     src = src or name + ".c"
-    native.sh_test(
+    sh_test(
         name = name,
         size = "small",
         srcs = ["misuse_test.sh"],
