@@ -16,42 +16,36 @@ nd_status with_a_manager(const nd_tensor *x);
 nd_status with_goto(const nd_tensor *x);
 double through_a_weak_reference(const nd_tensor *x);
 
-nd_tensor *by_hand(const nd_tensor *a, const nd_tensor *b)
-{
+nd_tensor *by_hand(const nd_tensor *a, const nd_tensor *b) {
     nd_tensor *sum = nd_add(a, b);
     nd_tensor *product = nd_mul(sum, b);
     nd_release(sum);
     return product;
 }
 
-double by_cleanup(const nd_tensor *a, const nd_tensor *b)
-{
+double by_cleanup(const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *sum = nd_add(a, b);
     nd_auto nd_tensor *product = nd_mul(sum, b);
     return nd_item(product);
 }
 
-nd_tensor *by_stealing(const nd_tensor *a, const nd_tensor *b)
-{
+nd_tensor *by_stealing(const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *sum = nd_add(a, b);
     if (nd_item(sum) > 0)
         return nd_steal(&sum);
     return nd_retain(b);
 }
 
-double by_scope(const nd_tensor *a, const nd_tensor *b)
-{
+double by_scope(const nd_tensor *a, const nd_tensor *b) {
     double value = 0;
-    ND_SCOPE
-    {
+    ND_SCOPE {
         const nd_tensor *sum = nd_tmp(nd_add(a, b));
         value = nd_item(nd_tmp(nd_mul(sum, b)));
     }
     return value;
 }
 
-nd_tensor *in_a_loop(const nd_tensor *x, int count)
-{
+nd_tensor *in_a_loop(const nd_tensor *x, int count) {
     nd_tensor *total = nd_zeros_like(x);
     for (int i = 0; i < count; i++) {
         nd_tensor *next = nd_add(total, x);
@@ -61,8 +55,7 @@ nd_tensor *in_a_loop(const nd_tensor *x, int count)
     return total;
 }
 
-nd_list *in_a_list(const nd_tensor *x, int count)
-{
+nd_list *in_a_list(const nd_tensor *x, int count) {
     nd_list *list = nd_list_new();
     for (int i = 0; i < count; i++) {
         nd_auto nd_tensor *doubled = nd_add(x, x);
@@ -74,8 +67,7 @@ nd_list *in_a_list(const nd_tensor *x, int count)
     return list;
 }
 
-nd_status in_a_struct(holder *h, const nd_tensor *x)
-{
+nd_status in_a_struct(holder *h, const nd_tensor *x) {
     nd_tensor *kept = nd_exp(x);
     if (!kept)
         return nd_error_status();
@@ -84,13 +76,11 @@ nd_status in_a_struct(holder *h, const nd_tensor *x)
     return ND_OK;
 }
 
-nd_status with_a_manager(const nd_tensor *x)
-{
+nd_status with_a_manager(const nd_tensor *x) {
     nd_auto nd_manager *manager = nd_manager_new(NULL, "step");
     if (!manager)
         return nd_error_status();
-    nd_with_manager(manager)
-    {
+    nd_with_manager(manager) {
         nd_auto nd_tensor *noise = nd_zeros_like(x);
         nd_auto nd_tensor *noisy = nd_add(x, noise);
         if (!noisy)
@@ -99,8 +89,7 @@ nd_status with_a_manager(const nd_tensor *x)
     return nd_manager_close(manager, NULL);
 }
 
-nd_status with_goto(const nd_tensor *x)
-{
+nd_status with_goto(const nd_tensor *x) {
     nd_status status = ND_OK;
     nd_tensor *root = NULL;
     nd_tensor *logarithm = nd_log(x);
@@ -117,8 +106,7 @@ done:
     return status;
 }
 
-double through_a_weak_reference(const nd_tensor *x)
-{
+double through_a_weak_reference(const nd_tensor *x) {
     nd_auto nd_weak *weak = nd_weak_new(x);
     nd_auto nd_tensor *seen = nd_weak_get_tensor(weak);
     return seen ? nd_item(seen) : 0;

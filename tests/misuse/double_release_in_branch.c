@@ -3,8 +3,7 @@
 
 double positive_part(const nd_tensor *a, const nd_tensor *b);
 
-double positive_part(const nd_tensor *a, const nd_tensor *b)
-{
+double positive_part(const nd_tensor *a, const nd_tensor *b) {
     nd_tensor *sum = nd_add(a, b);
     double value = nd_item(sum);
     if (value < 0) {

@@ -4,8 +4,7 @@
 
 void forget(const nd_tensor *a, const nd_tensor *b);
 
-void forget(const nd_tensor *a, const nd_tensor *b)
-{
+void forget(const nd_tensor *a, const nd_tensor *b) {
     nd_tensor *sum = nd_add(a, b);
     free(sum);
 }

@@ -3,7 +3,6 @@
 
 void forget(const nd_tensor *a, const nd_tensor *b);
 
-void forget(const nd_tensor *a, const nd_tensor *b)
-{
+void forget(const nd_tensor *a, const nd_tensor *b) {
     nd_add(a, b);
 }

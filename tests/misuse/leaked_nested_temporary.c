@@ -3,7 +3,6 @@
 
 nd_tensor *multiply_add(const nd_tensor *a, const nd_tensor *b);
 
-nd_tensor *multiply_add(const nd_tensor *a, const nd_tensor *b)
-{
+nd_tensor *multiply_add(const nd_tensor *a, const nd_tensor *b) {
     return nd_mul(nd_add(a, b), b);
 }

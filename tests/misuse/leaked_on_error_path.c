@@ -3,8 +3,7 @@
 
 nd_tensor *normalised(const nd_tensor *x);
 
-nd_tensor *normalised(const nd_tensor *x)
-{
+nd_tensor *normalised(const nd_tensor *x) {
     nd_tensor *total = nd_sum(x, 0, NULL, true);
     if (nd_item(total) <= 0)
         return NULL;

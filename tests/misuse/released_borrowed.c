@@ -3,7 +3,6 @@
 
 void forget(const nd_tensor *a);
 
-void forget(const nd_tensor *a)
-{
+void forget(const nd_tensor *a) {
     nd_release(a);
 }

@@ -3,11 +3,9 @@
 
 double sum_of_first(const nd_tensor *a, const nd_tensor *b);
 
-double sum_of_first(const nd_tensor *a, const nd_tensor *b)
-{
+double sum_of_first(const nd_tensor *a, const nd_tensor *b) {
     double value = 0;
-    ND_SCOPE
-    {
+    ND_SCOPE {
         nd_tensor *sum = nd_add(a, b);
         value = nd_item(sum);
     }

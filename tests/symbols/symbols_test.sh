@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# libnd.so shows the functions of the public headers: every symbol starts with nd_, none with nd__ unless a public header
+# libnd.so shows what the public headers declare: every symbol starts with nd_, none with nd__ unless a public header
 # names it (macros call those), and each declared function is there.
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
 exported=$(nm --dynamic --defined-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
-declared=$(grep -RhoE 'ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u)
-[ -n "$declared" ] || { echo "No declarations found."; exit 1; }
+functions=$(grep -RhoE '^ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (')
+variables=$(grep -RhE '^extern ND_API [^(]*;' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *;' | tr -d ' ;')
+declared=$(sort -u <<<"$functions"$'\n'"$variables")
+[ -n "$functions" ] || { echo "No declarations found."; exit 1; }
 
 failures=0
 fail() {

@@ -2,19 +2,18 @@
 #include <nd/nd.h>
 #include <stdio.h>
 
-int main(void)
-{
+int main(void) {
     nd_manager *run = nd_manager_new(NULL, "run");
-    nd_with_manager(run)
-    {
+    nd_with_manager(run) {
         nd_auto nd_tensor *w = nd_zeros(ND_SHAPE(1), ND_F32);
         nd_set_requires_grad(w, true);
         for (int step = 0; step < 100; step++) {
             nd_auto nd_tensor *distance = nd_add_scalar(w, -3.0);
             nd_auto nd_tensor *loss = nd_square(distance);
             nd_backward(loss, NULL);
-            nd_no_grad
-            nd_add_scaled_(w, nd_get_grad(w), -0.1);
+            nd_no_grad {
+                nd_add_scaled_(w, nd_get_grad(w), -0.1);
+            }
             nd_zero_grad(w);
         }
         printf("w = %.3f, %s\n", nd_item(w), nd_error_status() ? nd_error_message() : "no error");
