@@ -30,6 +30,22 @@ typedef struct nd_saved {
     uint32_t output_index;
 } nd_saved;
 
+// Attributes (nd_node.attrs) that the operations of lib/tensor record; those of lib/ops stand in
+// kernels/kernel.h.
+//
+//   reshape      none: the old shape is inputs[0].shape (also squeeze, unsqueeze, flatten)
+//   permute      i[0 .. ndim-1] = axes: result axis k is input axis i[k] (also transpose)
+//   expand       none
+//   slice        i[0] = axis, i[1] = start, i[2] = stop, i[3] = step; resolved: 0 <= start <= stop
+//                <= size, step > 0
+//   unslice      as slice; the result's shape is outputs[0].shape, the slice's is inputs[0].shape
+//   concat       i[0] = axis (resolved); sizes along it are inputs[k].shape[axis]
+//   cast, clone, to   none: the other dtype or device is inputs[0]'s (nd_contiguous records clone)
+//   as_strided   none (it has no rule)
+//
+// Views also keep, in i[11], the version their storage had: using a recorded view after its base
+// was written in place is refused, because the view's history no longer tells how it was computed.
+
 struct nd_node {
     nd_object header;
     nd_op op;
@@ -60,12 +76,16 @@ bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
 nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
                       const nd_op_attrs *attrs);
 
-/// The same for an in-place operation: x gets a new node whose inputs are x as it was (its old
-/// node) and the others. Checks the rules of <nd/ops.h> "in place" that concern history (leaf that
-/// requires a gradient; view of a tensor with history): call nd__check_in_place before writing. The
-/// saved tensors are handed in because x's old value is gone: `saved` has one entry per bit of the
-/// op's row (NULL: not needed). No-op when nothing wants history.
+/// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
+/// or a view of a tensor with history (whose base would not learn of the write). Also refuses NULL
+/// and closed tensors, recording or not.
 nd_status nd__check_in_place(const char *operation, const nd_tensor *x);
+/// After an in-place write: gives x a new node. `inputs` are the operands as they were before the
+/// write. An input that is x itself stands for its old history; its old value is gone, so where
+/// the op's row saves that operand and another input wants a gradient, hand in nd_clone(x), taken
+/// (and recorded) before the write, in its place. A saved operand that is x all the same is kept
+/// empty, and nd__node_saved answers ND_ERROR_STATE for it. When no input wants history, or the
+/// op's row says ZERO, x loses the history it had. No-op when nothing is recorded on this thread.
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs);
 

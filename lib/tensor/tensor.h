@@ -18,6 +18,7 @@ typedef struct nd_storage {
     _Atomic uint64_t version; ///< bumped by every in-place write; saved tensors compare it
     void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
     bool borrowed;                             ///< nd_wrap without free: memory is the user's
+    bool embedded; ///< small host data: lies in the storage object's own block
 } nd_storage;
 
 struct nd_tensor {
@@ -88,6 +89,11 @@ nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *sh
 /// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
 /// sets call->ndim and shape.
 void nd__call_collapse(nd_kernel_call *call);
+
+/// Zeros of `shape` with g written into the slice (axis, start, step) of it: the inverse of
+/// nd_slice, differentiable. g's size along the axis is the number of elements of the slice.
+nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis, int64_t start,
+                       int64_t step);
 
 /// Copies x into y (same shape, any strides and dtypes, any devices); unrecorded, no version bump.
 nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);
