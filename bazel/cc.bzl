@@ -86,7 +86,7 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
         deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
         linkstatic = 1,
-        target_compatible_with = [] if HAVE_CMOCKA else ["@platforms//:incompatible"],
+        target_compatible_with = [] if HAVE_CMOCKA else [str(Label("//bazel:cmocka_is_missing"))],
         **kwargs
     )
 
