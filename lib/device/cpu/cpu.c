@@ -1,0 +1,61 @@
+// The CPU as a device: host memory, and kernels that have run when launch returns.
+//
+// Nothing is queued, so release is ordered after all work by itself and synchronize has nothing to
+// wait for.
+#include "kernels/cpu/cpu.h"
+#include "lib/device/backends.h"
+#include "lib/memory/host.h"
+#include <string.h>
+
+static int cpu_device_count(void) {
+    return 1;
+}
+
+static nd_status cpu_allocate(int index, size_t bytes, void **ret_pointer) {
+    (void)index;
+    void *pointer = nd__host_alloc(bytes);
+    if (!pointer)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *ret_pointer = pointer;
+    return ND_OK;
+}
+
+static void cpu_release(int index, void *pointer, size_t bytes) {
+    (void)index;
+    nd__host_free(pointer, bytes);
+}
+
+static nd_status cpu_copy(int index, void *destination, const void *source, size_t bytes) {
+    (void)index;
+    if (bytes > 0)
+        memcpy(destination, source, bytes);
+    return ND_OK;
+}
+
+static nd_status cpu_synchronize(int index) {
+    (void)index;
+    return ND_OK;
+}
+
+static nd_status cpu_launch(int index, const nd_kernel_call *call) {
+    (void)index;
+    return nd__cpu_launch(call);
+}
+
+static void cpu_trim(int index) {
+    (void)index;
+    nd__host_trim();
+}
+
+const nd_backend nd__cpu_backend = {
+    .name = "cpu",
+    .host_accessible = true,
+    .device_count = cpu_device_count,
+    .allocate = cpu_allocate,
+    .release = cpu_release,
+    .copy_from_host = cpu_copy,
+    .copy_to_host = cpu_copy,
+    .synchronize = cpu_synchronize,
+    .launch = cpu_launch,
+    .trim = cpu_trim,
+};

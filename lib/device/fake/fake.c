@@ -1,0 +1,382 @@
+// The fake device: host memory behind a queue and poison, so that mistakes with lifetimes show on a
+// machine without a GPU.
+//
+// Each of its two devices runs its commands in order on one worker thread, which starts with the
+// first command. Memory is filled with 0xCB when it is allocated and with 0xDD when its release is
+// reached, and a guard behind each block is checked then. A block's header is its own release
+// command, so releasing needs no memory and cannot fail. A failure of a command is kept and
+// reported by the next synchronize or copy_to_host.
+//
+// After a fork the child has no worker: its devices answer ND_ERROR_DEVICE, as a GPU would, unless
+// they were never used. From exit on commands run on the thread that queues them.
+#include "lib/device/fake/fake.h"
+#include "kernels/cpu/cpu.h"
+#include "lib/core/alloc.h"
+#include "lib/device/backends.h"
+#include "lib/memory/host.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD_BYTES 64
+
+typedef enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_RELEASE } command_kind;
+
+typedef struct command command;
+struct command {
+    command *next;
+    command_kind kind;
+};
+
+typedef struct launch_command {
+    command header;
+    nd_kernel_call call;
+} launch_command;
+
+typedef struct copy_command {
+    command header;
+    void *destination;
+    size_t bytes;
+    unsigned char source[]; ///< as it was when the copy was queued
+} copy_command;
+
+/// Stands in front of every block.
+typedef struct block {
+    _Alignas(ND__HOST_ALIGNMENT) command release;
+    size_t bytes;
+} block;
+_Static_assert(sizeof(block) == ND__HOST_ALIGNMENT, "the data behind the header is aligned");
+
+typedef enum {
+    WORKER_NONE, ///< not started: nothing was ever queued
+    WORKER_RUNS,
+    WORKER_STOPPED, ///< at exit, or no thread to be had: commands run where they are queued
+    WORKER_LOST,    ///< the parent process has it
+} worker_state;
+
+typedef struct fake_device {
+    pthread_mutex_t lock;
+    pthread_cond_t work; ///< the worker waits here
+    pthread_cond_t done; ///< those who wait for the worker
+    pthread_t thread;
+    worker_state state;
+    bool paused, stopping;
+    command *first, *last;
+    command *running; ///< also keeps it reachable in a forked child
+    uint64_t queued, finished;
+    uint64_t blocks;
+    nd_status failure; ///< of the first command that failed since the last report
+} fake_device;
+
+#define FAKE_DEVICE                                                          \
+    {                                                                        \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, \
+        .done = PTHREAD_COND_INITIALIZER,                                    \
+    }
+static fake_device devices[ND__FAKE_DEVICES] = {FAKE_DEVICE, FAKE_DEVICE};
+
+static void enqueue(fake_device *device, command *new_command);
+static nd_status wait_for_queue(fake_device *device);
+static nd_status release_block(block *released);
+
+// ------------------------------------------------------------------------------------------------
+// the backend's table
+
+static int fake_device_count(void) {
+    return ND__FAKE_DEVICES;
+}
+
+static bool is_lost(fake_device *device) {
+    pthread_mutex_lock(&device->lock);
+    bool lost = device->state == WORKER_LOST;
+    pthread_mutex_unlock(&device->lock);
+    return lost;
+}
+
+static nd_status fake_allocate(int index, size_t bytes, void **ret_pointer) {
+    fake_device *device = &devices[index];
+    if (is_lost(device))
+        return ND_ERROR_DEVICE;
+    if (bytes == 0)
+        bytes = 1;
+    if (bytes > PTRDIFF_MAX / 4)
+        return ND_ERROR_OUT_OF_MEMORY;
+    block *header = nd__host_alloc(sizeof *header + bytes + GUARD_BYTES);
+    if (!header)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *header = (block){.release.kind = COMMAND_RELEASE, .bytes = bytes};
+    memset(header + 1, ND__FAKE_FRESH, bytes + GUARD_BYTES);
+    pthread_mutex_lock(&device->lock);
+    device->blocks++;
+    pthread_mutex_unlock(&device->lock);
+    *ret_pointer = header + 1;
+    return ND_OK;
+}
+
+static void fake_release(int index, void *pointer, size_t bytes) {
+    (void)bytes;
+    if (pointer)
+        enqueue(&devices[index], &((block *)pointer - 1)->release);
+}
+
+static nd_status fake_launch(int index, const nd_kernel_call *call) {
+    fake_device *device = &devices[index];
+    if (is_lost(device))
+        return ND_ERROR_DEVICE;
+    launch_command *launch = nd__malloc(sizeof *launch);
+    if (!launch)
+        return ND_ERROR_OUT_OF_MEMORY;
+    launch->header.kind = COMMAND_LAUNCH;
+    launch->call = *call;
+    enqueue(device, &launch->header);
+    return ND_OK;
+}
+
+static nd_status fake_copy_from_host(int index, void *destination, const void *source,
+                                     size_t bytes) {
+    fake_device *device = &devices[index];
+    if (is_lost(device))
+        return ND_ERROR_DEVICE;
+    if (bytes == 0)
+        return ND_OK;
+    copy_command *copy = nd__malloc(sizeof *copy + bytes);
+    if (!copy)
+        return ND_ERROR_OUT_OF_MEMORY;
+    copy->header.kind = COMMAND_COPY;
+    copy->destination = destination;
+    copy->bytes = bytes;
+    memcpy(copy->source, source, bytes);
+    enqueue(device, &copy->header);
+    return ND_OK;
+}
+
+static nd_status report_failure(fake_device *device) {
+    pthread_mutex_lock(&device->lock);
+    nd_status failure = device->failure;
+    device->failure = ND_OK;
+    pthread_mutex_unlock(&device->lock);
+    return failure;
+}
+
+static nd_status fake_synchronize(int index) {
+    nd_status status = wait_for_queue(&devices[index]);
+    return status == ND_OK ? report_failure(&devices[index]) : status;
+}
+
+static nd_status fake_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
+    nd_status status = fake_synchronize(index);
+    if (status == ND_OK && bytes > 0)
+        memcpy(destination, source, bytes);
+    return status;
+}
+
+static void fake_trim(int index) {
+    wait_for_queue(&devices[index]); // queued releases are this device's cache
+    nd__host_trim();
+}
+
+const nd_backend nd__fake_backend = {
+    .name = "fake",
+    .host_accessible = false,
+    .device_count = fake_device_count,
+    .allocate = fake_allocate,
+    .release = fake_release,
+    .copy_from_host = fake_copy_from_host,
+    .copy_to_host = fake_copy_to_host,
+    .synchronize = fake_synchronize,
+    .launch = fake_launch,
+    .trim = fake_trim,
+};
+
+// ------------------------------------------------------------------------------------------------
+// for tests
+
+static void set_paused(int index, bool paused) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    device->paused = paused;
+    pthread_cond_signal(&device->work);
+    pthread_mutex_unlock(&device->lock);
+}
+
+void nd__fake_pause(int index) {
+    set_paused(index, true);
+}
+
+void nd__fake_resume(int index) {
+    set_paused(index, false);
+}
+
+uint64_t nd__fake_pending(int index) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    uint64_t pending = device->queued - device->finished;
+    pthread_mutex_unlock(&device->lock);
+    return pending;
+}
+
+uint64_t nd__fake_live_blocks(int index) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    uint64_t blocks = device->blocks;
+    pthread_mutex_unlock(&device->lock);
+    return blocks;
+}
+
+// ------------------------------------------------------------------------------------------------
+// the worker
+
+/// Runs one command and frees it.
+static nd_status execute(command *taken) {
+    nd_status status = ND_OK;
+    switch (taken->kind) {
+    case COMMAND_LAUNCH:
+        status = nd__cpu_launch(&((launch_command *)taken)->call);
+        nd__free(taken);
+        break;
+    case COMMAND_COPY: {
+        copy_command *copy = (copy_command *)taken;
+        memcpy(copy->destination, copy->source, copy->bytes);
+        nd__free(copy);
+        break;
+    }
+    case COMMAND_RELEASE:
+        status = release_block((block *)taken);
+        break;
+    }
+    return status;
+}
+
+static nd_status release_block(block *released) {
+    const unsigned char *guard = (const unsigned char *)(released + 1) + released->bytes;
+    nd_status status = ND_OK;
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        if (guard[i] != ND__FAKE_FRESH)
+            status = ND_ERROR_DEVICE; // somebody wrote past the end
+    size_t bytes = released->bytes;
+    memset(released + 1, ND__FAKE_RELEASED, bytes + GUARD_BYTES);
+    nd__host_free(released, sizeof *released + bytes + GUARD_BYTES);
+    return status;
+}
+
+/// Accounts for a command that has run. With the lock held.
+static void finish(fake_device *device, command_kind kind, nd_status status) {
+    device->finished++;
+    if (kind == COMMAND_RELEASE)
+        device->blocks--;
+    if (status != ND_OK && device->failure == ND_OK)
+        device->failure = status;
+    pthread_cond_broadcast(&device->done);
+}
+
+static void *worker(void *data) {
+    fake_device *device = data;
+    pthread_mutex_lock(&device->lock);
+    for (;;) {
+        while (!device->stopping && (!device->first || device->paused))
+            pthread_cond_wait(&device->work, &device->lock);
+        command *taken = device->first;
+        if (!taken)
+            break;
+        device->first = taken->next;
+        device->running = taken;
+        pthread_mutex_unlock(&device->lock);
+        command_kind kind = taken->kind;
+        nd_status status = execute(taken);
+        pthread_mutex_lock(&device->lock);
+        device->running = NULL;
+        finish(device, kind, status);
+    }
+    device->state = WORKER_STOPPED;
+    pthread_mutex_unlock(&device->lock);
+    return NULL;
+}
+
+static void start_worker(fake_device *device);
+
+static void enqueue(fake_device *device, command *new_command) {
+    pthread_mutex_lock(&device->lock);
+    if (device->state == WORKER_NONE)
+        start_worker(device);
+    device->queued++;
+    if (device->state == WORKER_RUNS) {
+        new_command->next = NULL;
+        if (device->first)
+            device->last->next = new_command;
+        else
+            device->first = new_command;
+        device->last = new_command;
+        pthread_cond_signal(&device->work);
+    } else {
+        command_kind kind = new_command->kind;
+        finish(device, kind, execute(new_command));
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+static nd_status wait_for_queue(fake_device *device) {
+    pthread_mutex_lock(&device->lock);
+    uint64_t target = device->queued;
+    while (device->state == WORKER_RUNS && device->finished < target)
+        pthread_cond_wait(&device->done, &device->lock);
+    nd_status status = device->state == WORKER_LOST ? ND_ERROR_DEVICE : ND_OK;
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// start, exit, fork
+
+static void before_fork(void) {
+    for (int i = 0; i < ND__FAKE_DEVICES; i++)
+        pthread_mutex_lock(&devices[i].lock);
+}
+
+static void after_fork_in_parent(void) {
+    for (int i = 0; i < ND__FAKE_DEVICES; i++)
+        pthread_mutex_unlock(&devices[i].lock);
+}
+
+static void after_fork_in_child(void) {
+    for (int i = 0; i < ND__FAKE_DEVICES; i++) {
+        if (devices[i].state == WORKER_RUNS)
+            devices[i].state = WORKER_LOST;
+        pthread_cond_init(&devices[i].work, NULL); // threads of the parent may be waiting on them
+        pthread_cond_init(&devices[i].done, NULL);
+        pthread_mutex_unlock(&devices[i].lock);
+    }
+}
+
+/// Lets the workers finish what is queued.
+static void stop_workers(void) {
+    for (int i = 0; i < ND__FAKE_DEVICES; i++) {
+        fake_device *device = &devices[i];
+        pthread_mutex_lock(&device->lock);
+        bool runs = device->state == WORKER_RUNS;
+        device->stopping = true;
+        pthread_cond_signal(&device->work);
+        if (device->state == WORKER_NONE)
+            device->state = WORKER_STOPPED;
+        pthread_mutex_unlock(&device->lock);
+        if (runs)
+            pthread_join(device->thread, NULL);
+    }
+}
+
+static void register_handlers(void) {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    atexit(stop_workers);
+}
+
+/// With the lock held. The program's signal handlers must not run on the worker.
+static void start_worker(fake_device *device) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_handlers);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&device->thread, NULL, worker, device) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    device->state = started ? WORKER_RUNS : WORKER_STOPPED;
+}

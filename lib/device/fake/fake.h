@@ -1,0 +1,21 @@
+// What tests can do to the fake device, beyond using it.
+//
+// With a paused device a test decides what is still in flight: work, copies and releases pile up in
+// the queue until it resumes. Waiting for a paused device waits until somebody resumes it.
+#ifndef ND_LIB_DEVICE_FAKE_FAKE_H
+#define ND_LIB_DEVICE_FAKE_FAKE_H
+#include <stdint.h>
+
+/// What fresh and what released memory of the device is filled with.
+#define ND__FAKE_FRESH 0xCB
+#define ND__FAKE_RELEASED 0xDD
+#define ND__FAKE_DEVICES 2
+
+/// Holds the worker before its next command. Any thread.
+void nd__fake_pause(int index);
+void nd__fake_resume(int index);
+/// Commands that are queued or running now.
+uint64_t nd__fake_pending(int index);
+/// Blocks allocated and not yet given back, queued releases included.
+uint64_t nd__fake_live_blocks(int index);
+#endif

@@ -1,0 +1,101 @@
+// Host blocks: jemalloc's non-standard API where the build has it, else aligned_alloc.
+//
+// Large blocks come from an arena of their own: jemalloc's default for them (a special arena that
+// returns its pages to the system at once) would fault in every large result anew. The arena keeps
+// them for its decay time instead. Very large blocks start on a huge page and ask for them.
+#include "lib/memory/host.h"
+#include "lib/core/alloc.h"
+#include "lib/core/atomics.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#if ND_HAVE_JEMALLOC
+#include <jemalloc/jemalloc.h>
+#include <stdio.h>
+
+#define LARGE_BLOCK ((size_t)32 << 10) // what a thread's cache no longer takes
+#define HUGE_BLOCK ((size_t)4 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static unsigned large_arena; // 0: jemalloc's own choice
+static pthread_once_t large_arena_once = PTHREAD_ONCE_INIT;
+
+static void create_large_arena(void) {
+    unsigned arena = 0;
+    size_t size = sizeof arena;
+    if (mallctl("arenas.create", &arena, &size, NULL, 0) == 0)
+        large_arena = arena;
+}
+
+static int block_flags(size_t bytes) {
+    if (bytes < LARGE_BLOCK)
+        return MALLOCX_ALIGN(ND__HOST_ALIGNMENT);
+    pthread_once(&large_arena_once, create_large_arena);
+    int flags = bytes < HUGE_BLOCK ? MALLOCX_ALIGN(ND__HOST_ALIGNMENT) : MALLOCX_ALIGN(HUGE_PAGE);
+    return large_arena ? flags | MALLOCX_ARENA(large_arena) | MALLOCX_TCACHE_NONE : flags;
+}
+
+static void *system_alloc(size_t bytes) {
+    void *pointer = mallocx(bytes, block_flags(bytes));
+    if (pointer && bytes >= HUGE_BLOCK)
+        madvise(pointer, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE); // advice: failing is fine
+    return pointer;
+}
+
+static void system_free(void *pointer, size_t bytes) {
+    sdallocx(pointer, bytes, block_flags(bytes));
+}
+
+void nd__host_trim(void) {
+    char name[48];
+    snprintf(name, sizeof name, "arena.%u.purge", (unsigned)MALLCTL_ARENAS_ALL);
+    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+    mallctl(name, NULL, NULL, NULL, 0);
+}
+
+#else
+#include <malloc.h>
+
+static void *system_alloc(size_t bytes) {
+    size_t mask = ND__HOST_ALIGNMENT - 1;
+    return aligned_alloc(ND__HOST_ALIGNMENT, (bytes + mask) & ~mask);
+}
+
+static void system_free(void *pointer, size_t bytes) {
+    (void)bytes;
+    free(pointer);
+}
+
+void nd__host_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+#endif
+
+static _Atomic uint64_t live_bytes;
+
+void *nd__host_alloc(size_t bytes) {
+    if (bytes == 0)
+        bytes = 1;
+    if (bytes > PTRDIFF_MAX / 2 || !nd__alloc_allowed(bytes))
+        return NULL;
+    void *pointer = system_alloc(bytes);
+    if (pointer)
+        nd__fetch_add_relaxed(&live_bytes, bytes);
+    return pointer;
+}
+
+void nd__host_free(void *pointer, size_t bytes) {
+    if (!pointer)
+        return;
+    if (bytes == 0)
+        bytes = 1;
+    nd__fetch_sub_acq_rel(&live_bytes, bytes);
+    system_free(pointer, bytes);
+}
+
+uint64_t nd__host_live_bytes(void) {
+    return nd__load_relaxed(&live_bytes);
+}

@@ -1,0 +1,26 @@
+// The ladder: what happens between "give me memory" and ND_ERROR_OUT_OF_MEMORY.
+//
+// Rungs: charge the manager (its quotas, the collector's byte trigger) -> allocate -> trim caches
+// and try again -> collect the manager and its ancestors and try again -> give up, with everything
+// as it was before. Holds no lock at any rung, and may run the collector and so destructors: the
+// caller must own what it uses.
+#ifndef ND_LIB_MEMORY_LADDER_H
+#define ND_LIB_MEMORY_LADDER_H
+#include "lib/core/manager.h"
+
+typedef struct nd_memory_request {
+    const char *operation; ///< begins the error's sentence
+    nd_manager *manager;   ///< who pays; kept valid by the caller
+    nd_device_kind kind;
+    int index;       ///< of the device; handed to the functions
+    uint64_t charge; ///< bytes accounted for
+    size_t bytes;    ///< bytes to allocate
+    /// ND_ERROR_OUT_OF_MEMORY walks the ladder, any other failure ends it. Sets no message.
+    nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
+    void (*trim)(int index);
+    const char *device; ///< "cpu:0", for the sentence
+} nd_memory_request;
+
+/// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.
+nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer);
+#endif
