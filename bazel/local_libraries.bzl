@@ -19,11 +19,14 @@ def _system_library(ctx):
     compiler = ctx.os.environ.get("CC", "cc")
     ctx.file("probe.c", "".join(["#include <%s>\n" % header for header in ctx.attr.headers]) +
                         "int main(void)\n{\n    %s;\n    return 0;\n}\n" % ctx.attr.expression)
-    linkopts = ctx.attr.linkopts
-    probe = ctx.execute([compiler, "probe.c", "-o", "probe"] + linkopts)
-    have = probe.return_code == 0
+    have = False
+    linkopts = []
+    for options in ctx.attr.ways_to_link:
+        if not have and ctx.execute([compiler, "probe.c", "-o", "probe"] + options.split(" ")).return_code == 0:
+            have = True
+            linkopts = options.split(" ")
     ctx.file("defs.bzl", "HAVE_%s = %s\n" % (ctx.attr.library.upper(), have))
-    ctx.file("BUILD.bazel", _BUILD.format(name = ctx.attr.library, linkopts = linkopts if have else []))
+    ctx.file("BUILD.bazel", _BUILD.format(name = ctx.attr.library, linkopts = linkopts))
 
 system_library = repository_rule(
     _system_library,
@@ -31,10 +34,10 @@ system_library = repository_rule(
         "expression": attr.string(mandatory = True, doc = "a C expression that needs the library"),
         "headers": attr.string_list(mandatory = True),
         "library": attr.string(mandatory = True),
-        "linkopts": attr.string_list(mandatory = True),
+        "ways_to_link": attr.string_list(mandatory = True, doc = "linker options; the first that work are used"),
     },
     configure = True,
-    environ = ["CC", "PATH"],
+    environ = ["CC"],
     local = True,
 )
 
@@ -46,34 +49,34 @@ def local_libraries():
         library = "jemalloc",
         headers = ["stddef.h", "jemalloc/jemalloc.h"],
         expression = "sdallocx(mallocx(16, 0), 16, 0)",
-        # The archive, so that a program carries its allocator with it.
-        linkopts = ["-l:libjemalloc_pic.a", "-lm", "-lpthread", "-ldl"],
+        # The archive first, so that a program carries its allocator with it.
+        ways_to_link = ["-l:libjemalloc_pic.a -lm -lpthread -ldl", "-ljemalloc"],
     )
     system_library(
         name = "local_onednn",
         library = "onednn",
         headers = ["dnnl.h"],
         expression = "dnnl_version()",
-        linkopts = ["-ldnnl"],
+        ways_to_link = ["-ldnnl"],
     )
     system_library(
         name = "local_openmp",
         library = "openmp",
         headers = ["omp.h"],
         expression = "omp_get_max_threads()",
-        linkopts = ["-fopenmp"],
+        ways_to_link = ["-fopenmp"],
     )
     system_library(
         name = "local_zlib",
         library = "zlib",
         headers = ["zlib.h"],
         expression = "zlibVersion()",
-        linkopts = ["-lz"],
+        ways_to_link = ["-lz"],
     )
     system_library(
         name = "local_cmocka",
         library = "cmocka",
         headers = ["stdarg.h", "stddef.h", "stdint.h", "setjmp.h", "cmocka.h"],
         expression = "cmocka_set_message_output(CM_OUTPUT_STDOUT)",
-        linkopts = ["-lcmocka"],
+        ways_to_link = ["-lcmocka"],
     )
