@@ -7,25 +7,35 @@ extern "C" {
 #endif
 
 /// Reads an IDX file, plain or gzipped, to a CPU tensor of its shape (u8, i32, f32, f64; i16
-/// becomes i32, i8 i32).
+/// becomes i32, i8 i32), placed in the current manager. Errors: ND_ERROR_IO (missing, unreadable,
+/// truncated), ND_ERROR_FORMAT (content that breaks the format, more bytes than it announces),
+/// ND_ERROR_UNSUPPORTED (gzipped, and built without zlib).
 ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
 
-/// Writes the module's parameters under their full names as safetensors; written to a temporary
-/// name and renamed, so a failure (full disk) leaves an old file as it was.
+/// Writes tensors of any device and layout under unique UTF-8 names as safetensors
+/// (https://github.com/huggingface/safetensors). Written beside the target and renamed, so a
+/// failure (full disk) leaves an old file as it was; a target that is a device or a pipe is written
+/// directly.
 ND_API nd_status nd_save_safetensors(const char *path, const char *const *names,
                                      const nd_tensor *const *tensors, size_t count);
-/// Reads one file: writes an owned list of tensors, each named (nd_get_name). Every header is
-/// checked before use.
+/// Reads one file: an owned list of CPU tensors in the order of the file's header, each named
+/// (nd_get_name), all placed in the current manager. The whole header is checked before anything is
+/// read by it: ND_ERROR_FORMAT for what the format refuses (ranges that overlap, leave holes or do
+/// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes such as
+/// F16 and more than 8 dimensions.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
-/// Saves / loads all parameters of a module. Loading checks all names, shapes and dtypes before it
-/// changes anything.
+/// Writes all parameters of a module under their full names ("0.weight") with nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
+/// Reads parameters back. The file must hold exactly the module's names, each with its parameter's
+/// shape and dtype; all of it is checked and read before anything changes.
 ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 
-/// Data set over two CPU tensors with the same first size: images and labels.
-/// Batches are cut from a permutation drawn per epoch from key; `drop_last` leaves out a short last
-/// batch. With prefetch, one thread prepares the next batch while the current one is used. Images
-/// of u8 are scaled to f32 in [0, 1]; labels become i64.
+/// Data set over two CPU tensors with the same first size: images [n, ...] and integer labels [n],
+/// which must not be written while an epoch runs. Batches are cut from a permutation drawn per
+/// epoch from key; `drop_last` leaves out a short last batch. With prefetch, one thread prepares
+/// the next batches while the current one is used; it ends with the epoch, and a restart or the
+/// data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others keep their dtype;
+/// labels become i64.
 typedef struct nd_dataset_options {
     uint32_t size;
     uint32_t version;
@@ -43,11 +53,13 @@ ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labe
 /// data set of them.
 ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
                                        const nd_dataset_options *options) ND_OWNED;
-/// Starts (or restarts) an epoch; the shuffle is a function of key and epoch alone.
+/// Starts (or restarts) an epoch; the shuffle is a function of key and epoch alone. On error no
+/// epoch runs.
 ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
 /// Next batch: true and two owned tensors, images [b, ...] and labels [b]; false at the end of the
-/// epoch or on error (then nd_error_status() tells). Batches are placed in the caller's current
-/// manager.
+/// epoch, which leaves the error alone, or on error (then nd_error_status() tells), after which the
+/// same batch can be asked for again. Batches are placed in the caller's current manager. One
+/// thread at a time.
 ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
 /// Number of samples, and of batches per epoch.
 ND_API int64_t nd_dataset_size(const nd_dataset *dataset);

@@ -1,0 +1,425 @@
+// Data sets: shuffled batches of images and labels, optionally prepared ahead by one thread.
+//
+// Invariant: while an epoch runs, `plan` and what it points to stay as they are; the thread
+// (lib/io/prefetch.h) reads nothing else. The data set holds the storages of its tensors beside the
+// tensors, so that memory the thread reads stays even when somebody closes them. Tensors are made
+// by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
+// made is not lost: the next call tries the same one again.
+#include "lib/core/alloc.h"
+#include "lib/io/prefetch.h"
+#include "lib/tensor/tensor.h"
+#include <nd/io.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/// Batches kept ready: as many as fit these bytes, at least 2 and at most 8.
+#define PREFETCH_BYTES ((size_t)4 << 20)
+#define PREFETCH_DEPTH_MIN 2
+#define PREFETCH_DEPTH_MAX 8
+
+// What a batch is cut from.
+typedef struct nd_batch_plan {
+    const unsigned char *images;
+    const unsigned char *labels;
+    nd_dtype image_dtype; ///< u8 is scaled, everything else copied
+    nd_dtype label_dtype;
+    int64_t sample_elements; ///< of one image
+    int64_t samples;
+    int64_t batch;
+    const int64_t *order; ///< permutation of the samples; NULL: as they stand
+    size_t labels_offset; ///< of a slot's labels, behind its images
+    float scaled[256];    ///< u8 -> [0, 1]
+} nd_batch_plan;
+
+struct nd_dataset {
+    nd_object header;
+    nd_tensor *images;          ///< edge: contiguous, on the CPU
+    nd_tensor *labels;          ///< edge: contiguous, on the CPU
+    nd_storage *images_storage; ///< edge
+    nd_storage *labels_storage; ///< edge
+    nd_dataset_options options;
+    nd_batch_plan plan;
+    int64_t *order;       ///< room for a permutation; NULL without shuffle
+    unsigned char *slots; ///< room for prepared batches; NULL until it is needed
+    size_t slot_bytes;
+    int64_t depth; ///< slots
+    int64_t batches;
+    int64_t position; ///< number of the next batch
+    bool started;     ///< an epoch is running
+    nd_prefetch prefetch;
+};
+
+static void traverse(const nd_object *self, nd_visitor *visitor);
+static void clear(nd_object *self);
+static void destroy(nd_object *self);
+static const nd_type dataset_type = {.size = sizeof(nd_type),
+                                     .version = 1,
+                                     .name = "dataset",
+                                     .traverse = traverse,
+                                     .clear = clear,
+                                     .destroy = destroy};
+
+static nd_status check_options(const nd_dataset_options *options);
+static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels);
+static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix);
+static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
+                         const nd_dataset_options *options);
+static nd_status check_dataset(const char *operation, const nd_dataset *dataset);
+static nd_status reserve(nd_dataset *dataset);
+static nd_status shuffle(nd_dataset *dataset, uint64_t epoch);
+static nd_tensor *new_batch_tensor(const nd_dataset *dataset, const nd_tensor *source,
+                                   nd_dtype dtype, int64_t count);
+static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels);
+static int64_t batch_begin_count(const nd_batch_plan *plan, int64_t batch, int64_t *ret_begin);
+static void fill_slot(const void *context, int64_t batch, void *slot);
+static void fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images);
+static void fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels);
+
+ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
+                                  const nd_dataset_options *options) {
+    if (check_options(options) != ND_OK || check_tensors(images, labels) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *images_in_order = nd_contiguous(images);
+    nd_auto nd_tensor *labels_in_order = nd_contiguous(labels);
+    if (!images_in_order || !labels_in_order)
+        return NULL;
+    return build(images_in_order, labels_in_order, options);
+}
+
+ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
+                                       const nd_dataset_options *options) {
+    nd_auto nd_tensor *images = NULL;
+    nd_auto nd_tensor *labels = NULL;
+    if (!directory || !prefix) {
+        nd__error_null("dataset_open_idx", directory ? "prefix" : "directory");
+        return NULL;
+    }
+    if (check_options(options) != ND_OK)
+        return NULL;
+    images = load_idx_beside(directory, prefix, "images-idx3-ubyte");
+    labels = images ? load_idx_beside(directory, prefix, "labels-idx1-ubyte") : NULL;
+    return labels ? nd_dataset_new(images, labels, options) : NULL;
+}
+
+ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
+    nd_status status = check_dataset("dataset_start", dataset);
+    if (status != ND_OK)
+        return status;
+    nd__prefetch_stop(&dataset->prefetch);
+    dataset->started = false;
+    dataset->position = 0;
+    status = reserve(dataset);
+    if (status == ND_OK && dataset->options.shuffle)
+        status = shuffle(dataset, epoch);
+    if (status == ND_OK && dataset->options.prefetch && dataset->batches > 0)
+        status = nd__prefetch_start(&dataset->prefetch, "dataset_start", fill_slot, &dataset->plan,
+                                    dataset->slots, dataset->slot_bytes, dataset->depth,
+                                    dataset->batches);
+    dataset->started = status == ND_OK;
+    return status;
+}
+
+ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+    if (check_dataset("dataset_next", dataset) != ND_OK)
+        return false;
+    if (!ret_images || !ret_labels) {
+        nd__error_null("dataset_next", ret_images ? "ret_labels" : "ret_images");
+        return false;
+    }
+    if (!dataset->started) {
+        nd__error(ND_ERROR_STATE, "dataset_next: no epoch has been started with nd_dataset_start");
+        return false;
+    }
+    if (dataset->position == dataset->batches) {
+        nd__prefetch_stop(&dataset->prefetch);
+        return false;
+    }
+    int64_t begin;
+    int64_t count = batch_begin_count(&dataset->plan, dataset->position, &begin);
+    nd_dtype dtype = dataset->plan.image_dtype == ND_U8 ? ND_F32 : dataset->plan.image_dtype;
+    nd_auto nd_tensor *images = new_batch_tensor(dataset, dataset->images, dtype, count);
+    nd_auto nd_tensor *labels =
+        images ? new_batch_tensor(dataset, dataset->labels, ND_I64, count) : NULL;
+    if (!labels || fill_tensors(dataset, images, labels) != ND_OK)
+        return false;
+    dataset->position++;
+    *ret_images = nd_steal(&images);
+    *ret_labels = nd_steal(&labels);
+    return true;
+}
+
+ND_API int64_t nd_dataset_size(const nd_dataset *dataset) {
+    return dataset ? dataset->plan.samples : 0;
+}
+
+ND_API int64_t nd_dataset_batches(const nd_dataset *dataset) {
+    return dataset ? dataset->batches : 0;
+}
+
+static void traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_dataset *dataset = (const nd_dataset *)self;
+    nd_visit(visitor, dataset->images, "images");
+    nd_visit(visitor, dataset->labels, "labels");
+    nd_visit(visitor, dataset->images_storage, "images_storage");
+    nd_visit(visitor, dataset->labels_storage, "labels_storage");
+}
+
+/// The thread reads what the edges keep, so it ends first.
+static void clear(nd_object *self) {
+    nd_dataset *dataset = (nd_dataset *)self;
+    nd__prefetch_stop(&dataset->prefetch);
+    nd_edge_clear(&dataset->images);
+    nd_edge_clear(&dataset->labels);
+    nd_edge_clear(&dataset->images_storage);
+    nd_edge_clear(&dataset->labels_storage);
+}
+
+static void destroy(nd_object *self) {
+    nd_dataset *dataset = (nd_dataset *)self;
+    nd__free(dataset->order);
+    nd__free(dataset->slots);
+    dataset->order = NULL;
+    dataset->slots = NULL;
+}
+
+static nd_status check_options(const nd_dataset_options *options) {
+    if (!options)
+        return nd__error_null("dataset", "options");
+    if (options->size < sizeof(*options) || options->version != 1)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "dataset: options have size %u and version %u; set them with "
+                         "ND_DATASET_OPTIONS_INIT",
+                         options->size, options->version);
+    if (options->batch < 1)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "dataset: a batch of %lld samples",
+                         (long long)options->batch);
+    return nd__device_check("dataset", options->device);
+}
+
+static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels) {
+    nd_status status = nd__check_operand("dataset", "images", images);
+    if (status == ND_OK)
+        status = nd__check_operand("dataset", "labels", labels);
+    if (status != ND_OK)
+        return status;
+    if (images->device.kind != ND_CPU || labels->device.kind != ND_CPU)
+        return nd__error(
+            ND_ERROR_DEVICE,
+            "dataset: images are on %s; images and labels must be on the CPU, batches "
+            "can go elsewhere",
+            nd__device_text(images->device.kind != ND_CPU ? images->device : labels->device));
+    if (labels->dtype == ND_F32 || labels->dtype == ND_F64)
+        return nd__error(ND_ERROR_DTYPE, "dataset: labels are %s, they must be integers",
+                         nd_dtype_name(labels->dtype));
+    if (images->ndim < 1 || labels->ndim != 1 || images->shape[0] != labels->shape[0]) {
+        char a[ND__SHAPE_TEXT];
+        char b[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_SHAPE,
+                         "dataset: images %s and labels %s; labels must be [n] and images [n, ...]",
+                         nd__shape_text(a, images->ndim, images->shape),
+                         nd__shape_text(b, labels->ndim, labels->shape));
+    }
+    return ND_OK;
+}
+
+/// DIRECTORY/PREFIX-SUFFIX, or the same with .gz when the plain file is not there.
+static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix) {
+    size_t bytes = strlen(directory) + strlen(prefix) + strlen(suffix) + sizeof("/-.gz");
+    char *path = nd__malloc(bytes);
+    if (!path) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_open_idx: no memory for the name of a file");
+        return NULL;
+    }
+    snprintf(path, bytes, "%s/%s-%s", directory, prefix, suffix);
+    if (access(path, F_OK) != 0)
+        strcat(path, ".gz");
+    nd_tensor *tensor = nd_load_idx(path);
+    nd__free(path);
+    return tensor;
+}
+
+/// The data set over two contiguous tensors.
+static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
+                         const nd_dataset_options *options) {
+    nd_dataset *dataset = (nd_dataset *)nd__object_new(&dataset_type, sizeof(*dataset));
+    if (!dataset)
+        return NULL;
+    dataset->images = nd_retain(images);
+    dataset->labels = nd_retain(labels);
+    dataset->images_storage = nd_object_retain(images->storage);
+    dataset->labels_storage = nd_object_retain(labels->storage);
+    dataset->options = *options;
+    nd_batch_plan *plan = &dataset->plan;
+    plan->images = images->data;
+    plan->labels = labels->data;
+    plan->image_dtype = images->dtype;
+    plan->label_dtype = labels->dtype;
+    plan->samples = images->shape[0];
+    plan->sample_elements = 1;
+    for (int axis = 1; axis < images->ndim; axis++)
+        plan->sample_elements *= images->shape[axis];
+    plan->batch =
+        options->batch < plan->samples || options->drop_last ? options->batch : plan->samples;
+    for (int value = 0; value < 256; value++)
+        plan->scaled[value] = (float)value / 255.0f;
+    dataset->batches = plan->samples == 0 ? 0
+                       : options->drop_last
+                           ? plan->samples / plan->batch
+                           : plan->samples / plan->batch + (plan->samples % plan->batch != 0);
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_status status = nd__object_publish(&dataset->header, place.manager);
+    nd__place_end(place);
+    if (status != ND_OK) {
+        nd_release(dataset);
+        return NULL;
+    }
+    return dataset;
+}
+
+static nd_status check_dataset(const char *operation, const nd_dataset *dataset) {
+    if (!dataset)
+        return nd__error_null(operation, "dataset");
+    if (nd__is_closed(dataset))
+        return nd__error(ND_ERROR_CLOSED, "%s: the data set was closed", operation);
+    if (nd__is_closed(dataset->images) || nd__is_closed(dataset->labels))
+        return nd__error(ND_ERROR_CLOSED, "%s: the images or labels of the data set were closed",
+                         operation);
+    return ND_OK;
+}
+
+/// Memory that an epoch needs beyond the tensors it hands out; taken once and kept.
+static nd_status reserve(nd_dataset *dataset) {
+    nd_batch_plan *plan = &dataset->plan;
+    if (dataset->options.shuffle && !dataset->order && plan->samples > 0) {
+        dataset->order = nd__malloc((size_t)plan->samples * sizeof(*dataset->order));
+        if (!dataset->order)
+            return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                             "dataset_start: no memory for the order of %lld samples",
+                             (long long)plan->samples);
+    }
+    bool staged =
+        dataset->options.prefetch || !nd__backend(dataset->options.device.kind)->host_accessible;
+    if (!staged || dataset->slots || dataset->batches == 0)
+        return ND_OK;
+    nd_dtype dtype = plan->image_dtype == ND_U8 ? ND_F32 : plan->image_dtype;
+    size_t images_bytes = (size_t)(plan->batch * plan->sample_elements) * nd_dtype_size(dtype);
+    plan->labels_offset = (images_bytes + 63) / 64 * 64;
+    dataset->slot_bytes =
+        (plan->labels_offset + (size_t)plan->batch * sizeof(int64_t) + 63) / 64 * 64;
+    size_t depth = dataset->options.prefetch ? PREFETCH_BYTES / dataset->slot_bytes : 1;
+    if (dataset->options.prefetch && depth < PREFETCH_DEPTH_MIN)
+        depth = PREFETCH_DEPTH_MIN;
+    if (depth > PREFETCH_DEPTH_MAX)
+        depth = PREFETCH_DEPTH_MAX;
+    dataset->depth = (int64_t)depth;
+    dataset->slots = nd__malloc(depth * dataset->slot_bytes);
+    if (!dataset->slots)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                         "dataset_start: no memory for %zu prepared batches of %zu bytes", depth,
+                         dataset->slot_bytes);
+    return ND_OK;
+}
+
+static nd_status shuffle(nd_dataset *dataset, uint64_t epoch) {
+    nd_batch_plan *plan = &dataset->plan;
+    plan->order = NULL;
+    if (plan->samples == 0)
+        return ND_OK;
+    nd_auto nd_tensor *order = nd_randperm(nd_key_fold(dataset->options.key, epoch), plan->samples);
+    if (!order)
+        return nd_error_status();
+    nd_status status =
+        nd_copy_to_host(order, dataset->order, (size_t)plan->samples * sizeof(*dataset->order));
+    if (status == ND_OK)
+        plan->order = dataset->order;
+    return status;
+}
+
+/// Uninitialised [count, ...] like a sample of `source`, in the caller's manager.
+static nd_tensor *new_batch_tensor(const nd_dataset *dataset, const nd_tensor *source,
+                                   nd_dtype dtype, int64_t count) {
+    int64_t shape[ND_MAX_DIMS];
+    memcpy(shape, source->shape, sizeof(shape));
+    shape[0] = count;
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_tensor *tensor = nd__tensor_new("dataset_next", place.manager, dataset->options.device,
+                                       dtype, source->ndim, shape);
+    nd__place_end(place);
+    return tensor;
+}
+
+/// Puts the batch at `position` into the tensors: directly where the host can write them and
+/// nothing was prepared, else from a slot.
+static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels) {
+    const nd_batch_plan *plan = &dataset->plan;
+    if (!dataset->slots) {
+        fill_images(plan, dataset->position, images->data);
+        fill_labels(plan, dataset->position, labels->data);
+        return ND_OK;
+    }
+    unsigned char *slot = dataset->slots;
+    if (dataset->options.prefetch)
+        slot = nd__prefetch_wait(&dataset->prefetch);
+    else
+        fill_slot(plan, dataset->position, slot);
+    const nd_backend *backend = nd__backend(images->device.kind);
+    size_t images_bytes = (size_t)images->numel * nd_dtype_size(images->dtype);
+    size_t labels_bytes = (size_t)labels->numel * sizeof(int64_t);
+    int index = images->device.index;
+    nd_status status = backend->copy_from_host(index, images->data, slot, images_bytes);
+    if (status == ND_OK)
+        status =
+            backend->copy_from_host(index, labels->data, slot + plan->labels_offset, labels_bytes);
+    if (status != ND_OK)
+        return nd__error(status, "dataset_next: a batch cannot be copied to %s",
+                         nd__device_text(images->device));
+    if (dataset->options.prefetch)
+        nd__prefetch_done(&dataset->prefetch);
+    return ND_OK;
+}
+
+static int64_t batch_begin_count(const nd_batch_plan *plan, int64_t batch, int64_t *ret_begin) {
+    *ret_begin = batch * plan->batch;
+    int64_t left = plan->samples - *ret_begin;
+    return left < plan->batch ? left : plan->batch;
+}
+
+static void fill_slot(const void *context, int64_t batch, void *slot) {
+    const nd_batch_plan *plan = context;
+    fill_images(plan, batch, slot);
+    fill_labels(plan, batch, (int64_t *)(void *)((unsigned char *)slot + plan->labels_offset));
+}
+
+static void fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images) {
+    int64_t begin;
+    int64_t count = batch_begin_count(plan, batch, &begin);
+    const int64_t elements = plan->sample_elements;
+    const size_t sample_bytes = (size_t)elements * nd_dtype_size(plan->image_dtype);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t sample = plan->order ? plan->order[begin + i] : begin + i;
+        const unsigned char *source = plan->images + (size_t)sample * sample_bytes;
+        if (plan->image_dtype != ND_U8) {
+            memcpy((unsigned char *)ret_images + (size_t)i * sample_bytes, source, sample_bytes);
+            continue;
+        }
+        float *image = (float *)ret_images + i * elements;
+        for (int64_t e = 0; e < elements; e++)
+            image[e] = plan->scaled[source[e]];
+    }
+}
+
+static void fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {
+    int64_t begin;
+    int64_t count = batch_begin_count(plan, batch, &begin);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t sample = plan->order ? plan->order[begin + i] : begin + i;
+        if (plan->label_dtype == ND_I64)
+            ret_labels[i] = ((const int64_t *)(const void *)plan->labels)[sample];
+        else if (plan->label_dtype == ND_I32)
+            ret_labels[i] = ((const int32_t *)(const void *)plan->labels)[sample];
+        else
+            ret_labels[i] = plan->labels[sample]; // u8 and bool
+    }
+}

@@ -1,0 +1,105 @@
+// The prefetching thread.
+//
+// Invariant: 0 <= used <= prepared <= used + depth, and slot n % depth is written only while n ==
+// prepared. The caller wakes the thread when half of the ring is empty rather than at every piece:
+// a wake-up costs more than a small batch.
+#include "lib/io/prefetch.h"
+#include "lib/core/error.h"
+
+#include <signal.h>
+#include <string.h>
+
+static void *run(void *argument);
+static int create_thread(nd_prefetch *prefetch);
+
+nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_prefetch_fill fill,
+                             const void *context, void *slots, size_t slot_bytes, int64_t depth,
+                             int64_t pieces) {
+    memset(prefetch, 0, sizeof(*prefetch));
+    prefetch->fill = fill;
+    prefetch->context = context;
+    prefetch->slots = slots;
+    prefetch->slot_bytes = slot_bytes;
+    prefetch->depth = depth;
+    prefetch->pieces = pieces;
+    // With default attributes these three cannot fail on Linux, and they hold no memory of their
+    // own.
+    pthread_mutex_init(&prefetch->lock, NULL);
+    pthread_cond_init(&prefetch->filled, NULL);
+    pthread_cond_init(&prefetch->emptied, NULL);
+    int answer = create_thread(prefetch);
+    if (answer != 0) {
+        pthread_cond_destroy(&prefetch->emptied);
+        pthread_cond_destroy(&prefetch->filled);
+        pthread_mutex_destroy(&prefetch->lock);
+        char buffer[128];
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: the prefetching thread cannot be started: %s",
+                         operation, strerror_r(answer, buffer, sizeof(buffer)));
+    }
+    prefetch->running = true;
+    return ND_OK;
+}
+
+void *nd__prefetch_wait(nd_prefetch *prefetch) {
+    pthread_mutex_lock(&prefetch->lock);
+    int64_t piece = prefetch->used;
+    while (prefetch->prepared <= piece)
+        pthread_cond_wait(&prefetch->filled, &prefetch->lock);
+    pthread_mutex_unlock(&prefetch->lock);
+    return prefetch->slots + (size_t)(piece % prefetch->depth) * prefetch->slot_bytes;
+}
+
+void nd__prefetch_done(nd_prefetch *prefetch) {
+    pthread_mutex_lock(&prefetch->lock);
+    prefetch->used++;
+    bool wake = prefetch->prepared - prefetch->used <= prefetch->depth / 2;
+    pthread_mutex_unlock(&prefetch->lock);
+    if (wake)
+        pthread_cond_signal(&prefetch->emptied);
+}
+
+void nd__prefetch_stop(nd_prefetch *prefetch) {
+    if (!prefetch->running)
+        return;
+    pthread_mutex_lock(&prefetch->lock);
+    prefetch->stop = true;
+    pthread_mutex_unlock(&prefetch->lock);
+    pthread_cond_signal(&prefetch->emptied);
+    pthread_join(prefetch->thread, NULL);
+    pthread_cond_destroy(&prefetch->emptied);
+    pthread_cond_destroy(&prefetch->filled);
+    pthread_mutex_destroy(&prefetch->lock);
+    prefetch->running = false;
+}
+
+static void *run(void *argument) {
+    nd_prefetch *prefetch = argument;
+    for (int64_t piece = 0; piece < prefetch->pieces; piece++) {
+        pthread_mutex_lock(&prefetch->lock);
+        while (!prefetch->stop && piece - prefetch->used >= prefetch->depth)
+            pthread_cond_wait(&prefetch->emptied, &prefetch->lock);
+        bool stop = prefetch->stop;
+        pthread_mutex_unlock(&prefetch->lock);
+        if (stop)
+            break;
+        void *slot = prefetch->slots + (size_t)(piece % prefetch->depth) * prefetch->slot_bytes;
+        prefetch->fill(prefetch->context, piece, slot);
+        pthread_mutex_lock(&prefetch->lock);
+        prefetch->prepared++;
+        bool wanted = prefetch->used == piece; // the caller may be waiting for just this one
+        pthread_mutex_unlock(&prefetch->lock);
+        if (wanted)
+            pthread_cond_signal(&prefetch->filled);
+    }
+    return NULL;
+}
+
+/// The thread blocks all signals, so that the program's handlers run on the program's threads.
+static int create_thread(nd_prefetch *prefetch) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int answer = pthread_create(&prefetch->thread, NULL, run, prefetch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return answer;
+}

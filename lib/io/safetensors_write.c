@@ -1,0 +1,233 @@
+// Writing safetensors files.
+//
+// Invariant: everything is checked before the file is created, and the file takes its place only
+// when it is complete. Data is sorted by falling element size and the header padded to 8 bytes, so
+// that every tensor is aligned to its element wherever the file is mapped.
+#include "lib/core/alloc.h"
+#include "lib/core/error.h"
+#include "lib/io/file.h"
+#include "lib/io/json.h"
+#include "lib/io/safetensors.h"
+#include "lib/tensor/tensor.h"
+#include <nd/io.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char operation[] = "save_safetensors";
+
+// One tensor to write.
+typedef struct nd_saved_tensor {
+    const char *name;
+    const nd_tensor *tensor;
+    size_t bytes;
+    size_t position; ///< in the caller's order, which is kept among equal element sizes
+} nd_saved_tensor;
+
+// The header as it grows.
+typedef struct nd_text {
+    char *data;
+    size_t size;
+    size_t capacity;
+    bool failed; ///< no memory
+} nd_text;
+
+static nd_status check_input(const char *path, const char *const *names,
+                             const nd_tensor *const *tensors, size_t count);
+static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
+                                     size_t count);
+static nd_status check_unique(const nd_saved_tensor *items, size_t count);
+static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count);
+static nd_status write_file(const char *path, const nd_text *header, const nd_saved_tensor *items,
+                            size_t count);
+static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *item);
+static void append(nd_text *text, const char *data, size_t size);
+static void append_string(nd_text *text, const char *string);
+static int compare_position(const void *a, const void *b);
+static int compare_name(const void *a, const void *b);
+
+ND_API nd_status nd_save_safetensors(const char *path, const char *const *names,
+                                     const nd_tensor *const *tensors, size_t count) {
+    nd_status status = check_input(path, names, tensors, count);
+    if (status != ND_OK)
+        return status;
+    nd_saved_tensor *items = sort_tensors(names, tensors, count);
+    if (!items)
+        return nd_error_status();
+    nd_text header = {.data = NULL};
+    status = check_unique(items, count);
+    if (status == ND_OK) {
+        qsort(items, count, sizeof(*items), compare_position);
+        status = compose_header(&header, items, count);
+    }
+    if (status == ND_OK)
+        status = write_file(path, &header, items, count);
+    nd__free(header.data);
+    nd__free(items);
+    return status;
+}
+
+static nd_status check_input(const char *path, const char *const *names,
+                             const nd_tensor *const *tensors, size_t count) {
+    if (!path)
+        return nd__error_null(operation, "path");
+    if (count > 0 && !names)
+        return nd__error_null(operation, "names");
+    if (count > 0 && !tensors)
+        return nd__error_null(operation, "tensors");
+    for (size_t i = 0; i < count; i++) {
+        nd_status status = nd__check_operand(operation, "a tensor", tensors[i]);
+        if (status != ND_OK)
+            return status;
+        if (!names[i])
+            return nd__error_null(operation, "a name");
+        if (!nd__utf8_is_valid(names[i]))
+            return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "%s: the name of tensor %zu is not valid UTF-8", operation, i);
+        if (strcmp(names[i], ND__SAFETENSORS_METADATA) == 0)
+            return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "%s: '" ND__SAFETENSORS_METADATA "' cannot be the name of a tensor",
+                             operation);
+    }
+    return ND_OK;
+}
+
+/// The tensors with their sizes, sorted by name; owned. NULL with an error.
+static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
+                                     size_t count) {
+    nd_saved_tensor *items = nd__malloc((count + 1) * sizeof(*items));
+    if (!items) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
+                  count);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++)
+        items[i] = (nd_saved_tensor){
+            names[i], tensors[i], (size_t)tensors[i]->numel * nd_dtype_size(tensors[i]->dtype), i};
+    qsort(items, count, sizeof(*items), compare_name);
+    return items;
+}
+
+static nd_status check_unique(const nd_saved_tensor *items, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(items[i - 1].name, items[i].name) == 0)
+            return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the name '%.100s' was given twice",
+                             operation, items[i].name);
+    return ND_OK;
+}
+
+static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count) {
+    char number[64];
+    uint64_t begin = 0;
+    append(header, "{", 1);
+    for (size_t i = 0; i < count; i++) {
+        const nd_tensor *tensor = items[i].tensor;
+        if (i > 0)
+            append(header, ",", 1);
+        append_string(header, items[i].name);
+        int length = snprintf(number, sizeof(number), ":{\"dtype\":\"%s\",\"shape\":[",
+                              nd__safetensors_dtype_name(tensor->dtype));
+        append(header, number, (size_t)length);
+        for (int axis = 0; axis < tensor->ndim; axis++) {
+            length = snprintf(number, sizeof(number), axis ? ",%lld" : "%lld",
+                              (long long)tensor->shape[axis]);
+            append(header, number, (size_t)length);
+        }
+        length = snprintf(number, sizeof(number), "],\"data_offsets\":[%llu,%llu]}",
+                          (unsigned long long)begin, (unsigned long long)(begin + items[i].bytes));
+        append(header, number, (size_t)length);
+        begin += items[i].bytes;
+    }
+    append(header, "}", 1);
+    while (header->size % 8 != 0 && !header->failed)
+        append(header, " ", 1);
+    if (header->failed)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the header of %zu tensors",
+                         operation, count);
+    return ND_OK;
+}
+
+static nd_status write_file(const char *path, const nd_text *header, const nd_saved_tensor *items,
+                            size_t count) {
+    nd_file_writer writer;
+    nd_status status = nd__file_create(&writer, operation, path);
+    if (status != ND_OK)
+        return status;
+    uint64_t length = header->size;
+    status = nd__file_write(&writer, &length, sizeof(length));
+    if (status == ND_OK)
+        status = nd__file_write(&writer, header->data, header->size);
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        status = write_tensor(&writer, &items[i]);
+    if (status == ND_OK)
+        return nd__file_commit(&writer);
+    nd__file_abandon(&writer);
+    return status;
+}
+
+/// Directly from host memory where the tensor lies there in order, else through a copy.
+static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *item) {
+    const nd_tensor *tensor = item->tensor;
+    if (tensor->contiguous && tensor->device.kind == ND_CPU)
+        return nd__file_write(writer, tensor->data, item->bytes);
+    void *copy = nd__malloc(item->bytes + 1);
+    if (!copy)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a copy of '%.100s', %zu bytes",
+                         operation, item->name, item->bytes);
+    nd_status status = nd_copy_to_host(tensor, copy, item->bytes);
+    if (status == ND_OK)
+        status = nd__file_write(writer, copy, item->bytes);
+    nd__free(copy);
+    return status;
+}
+
+static void append(nd_text *text, const char *data, size_t size) {
+    if (text->failed)
+        return;
+    if (size > text->capacity - text->size) {
+        size_t capacity = 2 * text->capacity + size + 256;
+        char *grown = nd__realloc(text->data, capacity);
+        if (!grown) {
+            text->failed = true;
+            return;
+        }
+        text->data = grown;
+        text->capacity = capacity;
+    }
+    memcpy(text->data + text->size, data, size);
+    text->size += size;
+}
+
+/// A JSON string: quotes, backslashes and control characters escaped.
+static void append_string(nd_text *text, const char *string) {
+    append(text, "\"", 1);
+    for (; *string; string++) {
+        char escaped[8];
+        if (*string == '"' || *string == '\\') {
+            append(text, "\\", 1);
+            append(text, string, 1);
+        } else if ((unsigned char)*string < 0x20) {
+            snprintf(escaped, sizeof(escaped), "\\u%04x", (unsigned)*string);
+            append(text, escaped, 6);
+        } else {
+            append(text, string, 1);
+        }
+    }
+    append(text, "\"", 1);
+}
+
+/// Larger elements first; the caller's order among equals.
+static int compare_position(const void *a, const void *b) {
+    const nd_saved_tensor *x = a;
+    const nd_saved_tensor *y = b;
+    size_t xsize = nd_dtype_size(x->tensor->dtype);
+    size_t ysize = nd_dtype_size(y->tensor->dtype);
+    if (xsize != ysize)
+        return xsize > ysize ? -1 : 1;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+static int compare_name(const void *a, const void *b) {
+    return strcmp(((const nd_saved_tensor *)a)->name, ((const nd_saved_tensor *)b)->name);
+}
