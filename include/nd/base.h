@@ -84,6 +84,14 @@ typedef struct nd_site {
     uint32_t line;
 } nd_site;
 
+/// Creation site that new objects of this thread get; set around calls by the macros of
+/// ND_TRACK_SITES.
+#ifdef __cplusplus
+extern ND_API thread_local const nd_site *nd__site;
+#else
+extern ND_API _Thread_local const nd_site *nd__site;
+#endif
+
 /// The function that gives up an owned handle; nd_release() of <nd/object.h> calls it. Accepts
 /// NULL. Any thread.
 ND_API void nd_object_release(void *object);

@@ -176,6 +176,9 @@ typedef struct nd_type {
     /// Frees the payload's own resources; edges are already cleared. May run any code. NULL:
     /// nothing to free.
     void (*destroy)(nd_object *self);
+    /// What reports call this object, such as the operation of a graph node; valid while `self` is.
+    /// NULL: `name`.
+    const char *(*describe)(const nd_object *self);
 } nd_type;
 
 /// New object with `size` zeroed payload bytes (its alignment is that of max_align_t), placed in

@@ -32,6 +32,8 @@ enum {
     ND__TYPE_TENSOR = 1u << 8,
     ND__TYPE_ACCOUNTED = 1u << 9, ///< object begins with struct nd_accounted
     ND__TYPE_MANAGER = 1u << 10,
+    ND__TYPE_UNCAPPED =
+        1u << 12, ///< a cap does not count it (a tensor's storage: its tensor is counted)
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__object_track
 };
 
@@ -67,6 +69,9 @@ nd_object *nd__object_new(const nd_type *type, size_t size);
 /// `manager` before (nd__manager_charge).
 nd_status nd__object_publish(nd_object *object, nd_manager *manager);
 
+/// False: new objects get no creation site even where calls record one.
+extern bool nd__sites_enabled;
+
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__object_track(nd_object *object);
 
@@ -75,6 +80,12 @@ static inline uint32_t nd__flags(const nd_object *object) {
 }
 static inline bool nd__is_closed(const void *object) {
     return (nd__flags(object) & ND__CLOSED) != 0;
+}
+
+/// Takes a count whose release is owed by the structure it is kept in, not by a returned handle.
+static inline void nd__keep(const void *object) {
+    void *kept = nd_object_retain(object);
+    (void)kept;
 }
 
 /// Owned handle of an object that may be dying, or NULL: a CAS from a non-zero count that bumps the

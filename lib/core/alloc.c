@@ -1,0 +1,21 @@
+// Host memory for the library's own structures. Malloc is jemalloc's where the build links it.
+#include "lib/core/alloc.h"
+#include <stdlib.h>
+
+bool (*nd__alloc_should_fail)(size_t bytes);
+
+void *nd__malloc(size_t bytes) {
+    return nd__alloc_allowed(bytes) ? malloc(bytes) : NULL;
+}
+
+void *nd__calloc(size_t bytes) {
+    return nd__alloc_allowed(bytes) ? calloc(1, bytes) : NULL;
+}
+
+void *nd__realloc(void *pointer, size_t bytes) {
+    return nd__alloc_allowed(bytes) ? realloc(pointer, bytes) : NULL;
+}
+
+void nd__free(void *pointer) {
+    free(pointer);
+}

@@ -1,0 +1,124 @@
+// Byte accounts, quotas, and the byte-threshold trigger.
+//
+// Invariant: subtree_bytes of a manager with a quota never passes it. Where a path to the root has
+// a quota anywhere, charges are decided under one lock: every quota is looked at before anything is
+// added, so a request that fails never makes a neighbour that fits fail too. Without a quota on the
+// path a charge is one relaxed addition per level.
+#include "lib/core/collect.h"
+#include "lib/core/error.h"
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+#include <stdio.h>
+
+static nd_lock quota_lock;
+
+static void add(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    uint64_t now = nd__fetch_add_relaxed(&manager->subtree_bytes[kind], bytes) + bytes;
+    if (now > nd__load_relaxed(&manager->peak_bytes[kind]))
+        nd__raise_to(&manager->peak_bytes[kind], now);
+}
+
+bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                     uint64_t bytes, nd_manager **ret_refused) {
+    bool limited = false;
+    for (nd_manager *at = manager; at != stop && !limited; at = at->parent)
+        limited = nd__load_relaxed(&at->quota[kind]) != 0;
+    if (!limited) {
+        for (nd_manager *at = manager; at != stop; at = at->parent)
+            add(at, kind, bytes);
+        return true;
+    }
+    nd_manager *refused = NULL;
+    nd__lock(&quota_lock);
+    for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
+        uint64_t quota = nd__load_relaxed(&at->quota[kind]);
+        uint64_t live = nd__load_relaxed(&at->subtree_bytes[kind]);
+        if (quota && (live > quota || bytes > quota - live))
+            refused = at;
+    }
+    if (!refused)
+        for (nd_manager *at = manager; at != stop; at = at->parent)
+            add(at, kind, bytes);
+    nd__unlock(&quota_lock);
+    if (refused)
+        *ret_refused = refused;
+    return !refused;
+}
+
+void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                        uint64_t bytes) {
+    for (nd_manager *at = manager; at != stop; at = at->parent)
+        nd__fetch_add_relaxed(&at->subtree_bytes[kind], UINT64_C(0) - bytes);
+}
+
+/// "holders": the largest accounted objects of a manager, for an error message.
+static void describe_holders(nd_manager *manager, nd_device_kind kind, char *buffer, size_t size) {
+    enum { SHOWN = 3 };
+    const nd_accounted *largest[SHOWN] = {0};
+    buffer[0] = '\0';
+    nd__lock(&manager->lock);
+    for (int list = 0; list < 2; list++) {
+        for (nd_object *object = manager->lists[list].first; object; object = object->next) {
+            const nd_accounted *account = (const nd_accounted *)object;
+            if (!(object->type->flags & ND__TYPE_ACCOUNTED) || account->kind != kind)
+                continue;
+            for (int i = 0; i < SHOWN; i++) {
+                if (!largest[i] || account->bytes > largest[i]->bytes) {
+                    const nd_accounted *smaller = largest[i];
+                    largest[i] = account;
+                    account = smaller;
+                    if (!account)
+                        break;
+                }
+            }
+        }
+    }
+    size_t used = 0;
+    for (int i = 0; i < SHOWN && largest[i] && used < size; i++)
+        used +=
+            (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes%s%s", i ? ", " : "",
+                             largest[i]->header.type->name, (unsigned long long)largest[i]->bytes,
+                             largest[i]->header.site ? " made at " : "",
+                             largest[i]->header.site ? largest[i]->header.site->file : "");
+    nd__unlock(&manager->lock);
+}
+
+static nd_status quota_error(nd_manager *refused, nd_device_kind kind, uint64_t bytes) {
+    static const char *const kinds[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
+    char holders[320];
+    describe_holders(refused, kind, holders, sizeof holders);
+    return nd__error(
+        ND_ERROR_QUOTA,
+        "%llu %s bytes do not fit into manager %s: quota %llu, live %llu; its largest holders: %s",
+        (unsigned long long)bytes, kinds[kind], refused->name,
+        (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
+        (unsigned long long)nd__load_relaxed(&refused->subtree_bytes[kind]),
+        holders[0] ? holders : "none of its own, all in managers below it");
+}
+
+nd_status nd__manager_charge(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    nd__collect_allocated(manager, kind, bytes);
+    nd_manager *refused;
+    if (__builtin_expect(nd__charge_path(manager, NULL, kind, bytes, &refused), 1))
+        return ND_OK;
+    nd__manager_relieve(manager);
+    if (nd__charge_path(manager, NULL, kind, bytes, &refused))
+        return ND_OK;
+    return quota_error(refused, kind, bytes);
+}
+
+void nd__manager_discharge(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    nd__discharge_path(manager, NULL, kind, bytes);
+}
+
+nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    if (!manager)
+        return nd__error_null("manager_set_quota", "manager");
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_set_quota: device kind %d does not exist", (int)kind);
+    nd__lock(&quota_lock);
+    atomic_store_explicit(&manager->quota[kind], bytes, memory_order_relaxed);
+    nd__unlock(&quota_lock);
+    return ND_OK;
+}

@@ -1,0 +1,508 @@
+// When the collector runs and what surrounds its passes: gate, marking, weak references,
+// finalizers, cutting, freeing.
+//
+// Invariants: one thread at a time looks at edges (collection_lock) and nothing is allocated and no
+// user code but `traverse` runs inside the gate; once garbage is marked ND__DYING it belongs to
+// this thread alone, the lock is given up, and user code (weak callbacks, finalizers, destroy) runs
+// without it, so it may wait for a thread that collects. A request made by such user code is
+// deferred until the running collection is done.
+#include "lib/core/collect.h"
+#include "lib/core/collection.h"
+#include "lib/core/error.h"
+#include "lib/core/gate_internal.h"
+#include "lib/core/life.h"
+#include "lib/core/thread.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/// How many objects phase 2 may visit beyond the set, at a boundary: enough for the graph of a
+/// step, flat in the size of a model that a survivor points into.
+enum { PHASE2_BUDGET = 1024 };
+/// Pass 1 to pass 2 may not take longer, lest a version wrap around unseen.
+#define PASS_LIMIT_NS UINT64_C(2000000000)
+/// A collection that finds new garbage because it freed some looks again, so often at most.
+enum { ROUNDS = 8 };
+
+static nd_lock collection_lock;
+static nd_lock settings_lock;
+static nd_gc_cycle_callback cycle_callback;
+static void *cycle_callback_data;
+
+static struct {
+    _Atomic uint64_t collections, examined, collected, collected_bytes, cycles, revived, gate_max,
+        gate_total;
+} totals;
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+// --------------------------------------------------------------------------------------------------------------
+// mode
+
+__attribute__((constructor)) static void read_environment(void) {
+    const char *mode = getenv("ND_GC");
+    if (!mode)
+        return;
+    if (strcmp(mode, "on") == 0)
+        atomic_store(&nd__root.gc_mode, ND_GC_ON);
+    else if (strcmp(mode, "warn") == 0)
+        atomic_store(&nd__root.gc_mode, ND_GC_WARN);
+}
+
+nd_gc_mode nd__manager_gc_mode(const nd_manager *manager) {
+    int mode;
+    while ((mode = atomic_load_explicit(&((nd_manager *)(uintptr_t)manager)->gc_mode,
+                                        memory_order_relaxed)) == ND_GC_INHERIT)
+        manager = manager->parent;
+    return (nd_gc_mode)mode;
+}
+
+nd_status nd_gc_set_mode(nd_gc_mode mode) {
+    if (mode == ND_GC_INHERIT)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gc_set_mode: the root has nothing to inherit from");
+    return nd_manager_set_gc_mode(&nd__root, mode);
+}
+
+nd_gc_mode nd_gc_get_mode(void) {
+    return nd__manager_gc_mode(&nd__root);
+}
+
+nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
+    if (!manager)
+        return nd__error_null("manager_set_gc_mode", "manager");
+    if (mode < ND_GC_INHERIT || mode > ND_GC_WARN)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
+                         (int)mode);
+    atomic_store_explicit(&manager->gc_mode, mode, memory_order_relaxed);
+    return ND_OK;
+}
+
+void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
+    nd__lock(&settings_lock);
+    cycle_callback = callback;
+    cycle_callback_data = data;
+    nd__unlock(&settings_lock);
+}
+
+// ------------------------------------------------------------------------------------------------------
+// inside the gate
+
+/// Adds the tracked objects of the managers, oldest first; false when there is not enough room.
+static bool take_candidates(nd_collection *collection, nd_manager *const *managers, size_t count) {
+    collection->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        nd_manager *manager = managers[i];
+        nd__lock(&manager->lock);
+        bool room = manager->tracked <= collection->capacity - collection->count;
+        nd_object *object = room ? manager->lists[ND__TRACKED_LIST].last : NULL;
+        for (; object; object = object->previous)
+            // Dead ones wait to be buried; dying ones belong to another thread's collection.
+            if ((uint32_t)nd__load_relaxed(&object->word) != 0 && !(nd__flags(object) & ND__DYING))
+                nd__collection_add(collection, object);
+        nd__unlock(&manager->lock);
+        if (!room)
+            return false;
+    }
+    return true;
+}
+
+static size_t count_tracked(nd_manager *const *managers, size_t count) {
+    size_t tracked = 0;
+    for (size_t i = 0; i < count; i++) {
+        nd__lock(&managers[i]->lock);
+        tracked += managers[i]->tracked;
+        nd__unlock(&managers[i]->lock);
+    }
+    return tracked;
+}
+
+/// Marks the garbage as dying and brings it to the front of the array, in order. Returns how many.
+static size_t mark_dying(nd_collection *collection) {
+    size_t garbage = 0;
+    for (size_t i = 0; i < collection->count; i++) {
+        if (collection->live[i])
+            continue;
+        nd__fetch_or_flags(&collection->objects[i]->flags, ND__DYING);
+        collection->objects[garbage++] = collection->objects[i];
+    }
+    return garbage;
+}
+
+static void note_gate_time(nd_collection *collection, uint64_t closed_at) {
+    uint64_t closed = now_ns() - closed_at;
+    if (closed > collection->report.gate_closed_ns)
+        collection->report.gate_closed_ns = closed;
+    nd__fetch_add_relaxed(&totals.gate_total, closed);
+    nd__raise_to(&totals.gate_max, closed);
+}
+
+/// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
+/// open.
+static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
+                         bool *ret_room) {
+    uint64_t closed_at = now_ns();
+    nd__gate_close();
+    *ret_room = take_candidates(collection, managers, count);
+    size_t garbage = 0;
+    if (*ret_room) {
+        size_t own = collection->count;
+        garbage = nd__collection_examine(collection);
+        if (garbage < own && nd__collection_extend(collection) > 0)
+            garbage = nd__collection_examine(collection);
+        collection->report.examined_objects += collection->count;
+        if (garbage)
+            garbage = nd__collection_recheck(collection);
+        if (garbage && now_ns() - closed_at < PASS_LIMIT_NS)
+            garbage = mark_dying(collection);
+        else
+            garbage = 0;
+    }
+    collection->count = garbage;
+    nd__gate_open();
+    note_gate_time(collection, closed_at);
+    nd__bury_parked();
+}
+
+// ---------------------------------------------------------------------------------------- outside
+// the gate, with garbage
+
+static void warn_to_stderr(const char *path, uint64_t objects, uint64_t bytes, void *data) {
+    (void)data;
+    fprintf(stderr, "ndarc: cycle of %llu objects, %llu bytes: %s\n", (unsigned long long)objects,
+            (unsigned long long)bytes, path);
+}
+
+static void report_cycles(nd_collection *collection) {
+    nd__lock(&settings_lock);
+    nd_gc_cycle_callback callback = cycle_callback;
+    void *data = cycle_callback_data;
+    nd__unlock(&settings_lock);
+    if (!callback && collection->mode == ND_GC_WARN)
+        callback = warn_to_stderr;
+    collection->report.cycles += nd__collection_count_cycles(collection);
+    if (callback)
+        nd__collection_explain(collection, callback, data);
+}
+
+static void clear_weak_references(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        if (nd__flags(collection->objects[i]) & ND__HAS_WEAK)
+            nd__weak_clear(collection->objects[i]);
+}
+
+/// Runs the finalizers that have not run, oldest object first. True when any ran.
+static bool run_finalizers(nd_collection *collection) {
+    bool any = false;
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        if (!object->type->finalize ||
+            (nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
+            continue;
+        object->type->finalize(object);
+        any = true;
+    }
+    return any;
+}
+
+/// After finalizers: what is held from outside again lives on, with all it reaches.
+static void let_revived_live(nd_collection *collection) {
+    size_t before = collection->count;
+    nd__lock(&collection_lock);
+    uint64_t closed_at = now_ns();
+    nd__gate_close();
+    for (size_t i = 0; i < before; i++)
+        collection->objects[i]->gc_index = (uint32_t)i;
+    nd__collection_examine(collection);
+    nd__collection_recheck(collection);
+    size_t garbage = 0;
+    for (size_t i = 0; i < before; i++) {
+        if (collection->live[i])
+            nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+        else
+            collection->objects[garbage++] = collection->objects[i];
+    }
+    collection->count = garbage;
+    nd__gate_open();
+    nd__unlock(&collection_lock);
+    note_gate_time(collection, closed_at);
+    collection->report.revived_objects += before - garbage;
+    nd__bury_parked();
+}
+
+/// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
+/// collected if it dies.
+static void free_garbage(nd_thread *thread, nd_collection *collection) {
+    uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
+    bool outermost = nd__burying_begin(thread);
+    thread->cutting = true;
+    for (size_t i = 0; i < collection->count; i++)
+        if (collection->objects[i]->type->clear)
+            collection->objects[i]->type->clear(collection->objects[i]);
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        if ((uint32_t)nd__load_relaxed(&object->word) == 0) {
+            nd__object_free(object);
+        } else {
+            // Its `clear` left an edge to it, or a finalizer of a broken type kept it: it stays as
+            // a closed object.
+            nd__fetch_or_flags(&object->flags, ND__CLOSED);
+            nd__fetch_clear_flags(&object->flags, ND__DYING);
+        }
+    }
+    nd__burying_end(thread, outermost);
+    thread->cutting = false;
+    collection->report.collected_objects += thread->collected_objects - objects_before;
+    collection->report.collected_bytes += thread->collected_bytes - bytes_before;
+}
+
+static void only_warn(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+    collection->report.collected_objects += collection->count;
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// a collection
+
+/// One round. False when there is no memory for the passes (then nothing has happened).
+static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
+                          size_t count, size_t budget, bool *ret_again) {
+    *ret_again = false;
+    nd__lock(&collection_lock);
+    bool room = false;
+    while (!room) {
+        size_t tracked = count_tracked(managers, count);
+        if (tracked == 0 ||
+            !nd__collection_reserve(collection, tracked + tracked / 8 + 64 + budget)) {
+            nd__unlock(&collection_lock);
+            return tracked == 0;
+        }
+        find_garbage(collection, managers, count, &room);
+    }
+    nd__unlock(&collection_lock);
+    if (collection->count == 0)
+        return true;
+    report_cycles(collection);
+    if (collection->mode == ND_GC_WARN) {
+        only_warn(collection);
+        return true;
+    }
+    clear_weak_references(collection);
+    bool finalized = run_finalizers(collection);
+    if (finalized)
+        let_revived_live(collection);
+    *ret_again = finalized && collection->count > 0;
+    free_garbage(thread, collection);
+    return true;
+}
+
+static void add_totals(const nd_gc_report *report, nd_gc_mode mode) {
+    nd__fetch_add_relaxed(&totals.collections, 1);
+    nd__fetch_add_relaxed(&totals.examined, report->examined_objects);
+    nd__fetch_add_relaxed(&totals.cycles, report->cycles);
+    nd__fetch_add_relaxed(&totals.revived, report->revived_objects);
+    if (mode != ND_GC_WARN) {
+        nd__fetch_add_relaxed(&totals.collected, report->collected_objects);
+        nd__fetch_add_relaxed(&totals.collected_bytes, report->collected_bytes);
+    }
+}
+
+static nd_status collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
+
+/// What user code asked for while a collection ran.
+static void collect_deferred(nd_thread *thread) {
+    while (thread->deferred) {
+        nd_manager *manager = thread->deferred;
+        thread->deferred = NULL;
+        nd_manager *open = nd__nearest_open(manager);
+        nd_gc_report report = ND_GC_REPORT_INIT;
+        if (nd__manager_gc_mode(open) != ND_GC_OFF)
+            collect_subtree(open, nd__manager_gc_mode(open), &report);
+        nd_object_release(manager);
+    }
+}
+
+/// Remembers a request made inside a collection; two become one for their common ancestor.
+static void defer(nd_thread *thread, nd_manager *manager) {
+    nd_manager *before = thread->deferred;
+    nd_manager *common = before ? nd__common_ancestor(before, manager) : manager;
+    thread->deferred = nd_object_retain(common);
+    if (before)
+        nd_object_release(before);
+}
+
+static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode, size_t budget,
+                         nd_gc_report *report) {
+    nd_thread *thread = nd__thread();
+    nd_collection collection = {.mode = mode, .report = ND_GC_REPORT_INIT};
+    thread->collecting = true;
+    bool again = true, memory = true;
+    for (int round = 0; again && memory && round < ROUNDS; round++)
+        memory = collect_round(thread, &collection, managers, count, budget, &again);
+    thread->collecting = false;
+    nd__collection_free(&collection);
+    add_totals(&collection.report, mode);
+    *report = collection.report;
+    if (!memory)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                         "gc_collect: no memory for the passes; nothing was collected");
+    if (collection.report.broken_objects)
+        return nd__error(
+            ND_ERROR_STATE,
+            "gc_collect: traverse of type %s reports more edges than there are; it was kept",
+            collection.broken_name);
+    return ND_OK;
+}
+
+static nd_status collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                         "gc_collect: no memory for the passes; nothing was collected");
+    nd_status status = collect(managers.items, managers.count, mode, PHASE2_BUDGET, report);
+    nd__manager_array_free(&managers);
+    return status;
+}
+
+nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
+    nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
+    if (ret_report && (ret_report->version != 1 || ret_report->size != sizeof *ret_report))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gc_collect: report has no size or version; use ND_GC_REPORT_INIT");
+    nd_thread *thread = nd__thread();
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    nd_status status = ND_OK;
+    if (thread->collecting) {
+        defer(thread, manager);
+    } else {
+        nd_gc_mode mode = nd__manager_gc_mode(manager);
+        status = collect_subtree(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
+        collect_deferred(thread);
+    }
+    if (ret_report)
+        *ret_report = report;
+    return status;
+}
+
+void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
+    nd__lock(&manager->lock);
+    bool nothing = manager->tracked == 0;
+    nd__unlock(&manager->lock);
+    if (nothing)
+        return;
+    nd_thread *thread = nd__thread();
+    if (thread->collecting) {
+        defer(thread, nd__nearest_open(manager->parent));
+        return;
+    }
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    collect(&manager, 1, nd__manager_gc_mode(manager), PHASE2_BUDGET, &report);
+    close_report->collected_objects += report.collected_objects;
+    close_report->collected_bytes += report.collected_bytes;
+    if (report.gate_closed_ns > close_report->gate_closed_ns)
+        close_report->gate_closed_ns = report.gate_closed_ns;
+    collect_deferred(thread);
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// byte threshold
+
+#define ADAPTIVE UINT64_MAX
+#define ADAPTIVE_FLOOR (UINT64_C(64) << 20)
+#define FLUSH_LIMIT (UINT64_C(1) << 20)
+
+static _Atomic uint64_t allocated[ND_DEVICE_KIND_COUNT]; ///< since the last triggered collection
+static _Atomic uint64_t threshold[ND_DEVICE_KIND_COUNT] = {ADAPTIVE, ADAPTIVE, ADAPTIVE};
+static _Atomic uint64_t adapted[ND_DEVICE_KIND_COUNT] = {ADAPTIVE_FLOOR, ADAPTIVE_FLOOR,
+                                                         ADAPTIVE_FLOOR};
+
+nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gc_set_threshold: device kind %d does not exist", (int)kind);
+    atomic_store_explicit(&threshold[kind], bytes, memory_order_relaxed);
+    atomic_store_explicit(&allocated[kind], 0, memory_order_relaxed);
+    return ND_OK;
+}
+
+/// The topmost manager on the path to the root for which the collector is on; NULL when it is off
+/// everywhere.
+static nd_manager *topmost_collecting(nd_manager *manager) {
+    nd_manager *top = NULL;
+    for (; manager; manager = manager->parent)
+        if (nd__manager_gc_mode(manager) != ND_GC_OFF)
+            top = manager;
+    return top;
+}
+
+void nd__collect_allocated(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    nd_thread *thread = nd__thread();
+    thread->allocated[kind] += bytes;
+    uint64_t limit = nd__load_relaxed(&threshold[kind]);
+    if (__builtin_expect(
+            thread->allocated[kind] < FLUSH_LIMIT && thread->allocated[kind] < limit / 8, 1))
+        return;
+    uint64_t total =
+        nd__fetch_add_relaxed(&allocated[kind], thread->allocated[kind]) + thread->allocated[kind];
+    thread->allocated[kind] = 0;
+    if (limit == ADAPTIVE)
+        limit = nd__load_relaxed(&adapted[kind]);
+    if (limit == 0 || total < limit || thread->collecting)
+        return;
+    nd_manager *top = topmost_collecting(manager);
+    if (!top)
+        return;
+    atomic_store_explicit(&allocated[kind], 0, memory_order_relaxed);
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    collect_subtree(top, nd__manager_gc_mode(top), &report);
+    collect_deferred(thread);
+    // As much again as is live now, and twice that when this look found nothing.
+    uint64_t live = nd__load_relaxed(&nd__root.subtree_bytes[kind]);
+    uint64_t next = report.collected_objects ? live : 2 * live;
+    atomic_store_explicit(&adapted[kind], next > ADAPTIVE_FLOOR ? next : ADAPTIVE_FLOOR,
+                          memory_order_relaxed);
+}
+
+bool nd__manager_relieve(nd_manager *manager) {
+    if (nd__thread()->collecting)
+        return false;
+    for (nd_manager *at = manager; at; at = at->parent) {
+        if (nd__manager_gc_mode(at) != ND_GC_ON)
+            continue;
+        nd_gc_report report = ND_GC_REPORT_INIT;
+        collect_subtree(at, ND_GC_ON, &report);
+        collect_deferred(nd__thread());
+        if (report.collected_objects)
+            return true;
+    }
+    return false;
+}
+
+// --------------------------------------------------------------------------------------------------------
+// statistics
+
+nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
+    if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
+        return nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "gc_get_stats: stats are NULL or have no size or version; use ND_GC_STATS_INIT");
+    ret_stats->collections = nd__load_relaxed(&totals.collections);
+    ret_stats->examined_objects = nd__load_relaxed(&totals.examined);
+    ret_stats->collected_objects = nd__load_relaxed(&totals.collected);
+    ret_stats->collected_bytes = nd__load_relaxed(&totals.collected_bytes);
+    ret_stats->cycles = nd__load_relaxed(&totals.cycles);
+    ret_stats->revived_objects = nd__load_relaxed(&totals.revived);
+    ret_stats->gate_closed_ns_max = nd__load_relaxed(&totals.gate_max);
+    ret_stats->gate_closed_ns_total = nd__load_relaxed(&totals.gate_total);
+    return ND_OK;
+}
+
+void nd_gc_reset_peak(void) {
+    atomic_store_explicit(&totals.gate_max, 0, memory_order_relaxed);
+}

@@ -1,0 +1,155 @@
+// The passes of trial deletion over a set of candidates.
+#include "lib/core/collection.h"
+#include "lib/core/alloc.h"
+#include <stdio.h>
+#include <string.h>
+
+bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
+    nd__collection_free(collection);
+    const size_t each =
+        sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t);
+    if (capacity > UINT32_MAX || capacity > SIZE_MAX / each)
+        return false;
+    char *block = nd__malloc(capacity * each);
+    if (!block)
+        return false;
+    collection->objects = (nd_object **)(void *)block;
+    collection->words = (uint64_t *)(void *)(collection->objects + capacity);
+    collection->internal = (uint32_t *)(void *)(collection->words + capacity);
+    collection->stack = collection->internal + capacity;
+    collection->live = (uint8_t *)(collection->stack + capacity);
+    collection->capacity = capacity;
+    collection->count = 0;
+    return true;
+}
+
+void nd__collection_free(nd_collection *collection) {
+    nd__free(collection->objects);
+    collection->objects = NULL;
+    collection->count = collection->capacity = 0;
+}
+
+void nd__collection_add(nd_collection *collection, nd_object *object) {
+    object->gc_index = (uint32_t)collection->count;
+    collection->objects[collection->count++] = object;
+}
+
+typedef struct set_visitor {
+    nd_visitor visitor;
+    nd_collection *collection;
+    size_t stacked; ///< marking: entries on the stack
+    size_t added;   ///< extending: objects appended
+} set_visitor;
+
+static void traverse(nd_object *object, nd_visitor *visitor) {
+    if (object->type->traverse)
+        object->type->traverse(object, visitor);
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// pass 1
+
+static void visit_count(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (nd__is_candidate(collection, target))
+        collection->internal[target->gc_index]++;
+}
+
+static void visit_mark(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    set_visitor *marker = (set_visitor *)visitor;
+    nd_collection *collection = marker->collection;
+    if (nd__is_candidate(collection, target) && !collection->live[target->gc_index]) {
+        collection->live[target->gc_index] = 1;
+        collection->stack[marker->stacked++] = target->gc_index;
+    }
+}
+
+static void mark_root(set_visitor *marker, size_t index) {
+    if (marker->collection->live[index])
+        return;
+    marker->collection->live[index] = 1;
+    marker->collection->stack[marker->stacked++] = (uint32_t)index;
+}
+
+/// Everything reached from what is on the stack is live.
+static void mark_reached(set_visitor *marker) {
+    while (marker->stacked)
+        traverse(marker->collection->objects[marker->collection->stack[--marker->stacked]],
+                 &marker->visitor);
+}
+
+static size_t count_garbage(const nd_collection *collection) {
+    size_t garbage = 0;
+    for (size_t i = 0; i < collection->count; i++)
+        garbage += !collection->live[i];
+    return garbage;
+}
+
+/// A traverse that reports more edges to an object than it has counts: the object is kept, and the
+/// first one named.
+static void note_broken(nd_collection *collection, const nd_object *object) {
+    if (collection->report.broken_objects++ == 0)
+        snprintf(collection->broken_name, sizeof collection->broken_name, "%s", object->type->name);
+}
+
+size_t nd__collection_examine(nd_collection *collection) {
+    set_visitor counter = {.visitor = {visit_count}, .collection = collection};
+    memset(collection->internal, 0, collection->count * sizeof *collection->internal);
+    memset(collection->live, 0, collection->count);
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        // The word first, then the edges: a retain that happens in between changes the word that
+        // pass 2 reads.
+        collection->words[i] = atomic_load_explicit(&object->word, memory_order_acquire);
+        traverse(object, &counter.visitor);
+    }
+    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
+    for (size_t i = 0; i < collection->count; i++) {
+        uint32_t held = (uint32_t)collection->words[i], internal = collection->internal[i];
+        if (internal > held)
+            note_broken(collection, collection->objects[i]);
+        if (internal != held)
+            mark_root(&marker, i);
+    }
+    mark_reached(&marker);
+    return count_garbage(collection);
+}
+
+// -----------------------------------------------------------------------------------------------------------
+// phase 2
+
+static void visit_extend(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    set_visitor *extender = (set_visitor *)visitor;
+    nd_collection *collection = extender->collection;
+    if (collection->count == collection->capacity || nd__is_candidate(collection, target) ||
+        (nd__flags(target) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
+        return;
+    collection->live[collection->count] = 1;
+    nd__collection_add(collection, target);
+    extender->added++;
+}
+
+size_t nd__collection_extend(nd_collection *collection) {
+    set_visitor extender = {.visitor = {visit_extend}, .collection = collection};
+    for (size_t i = 0; i < collection->count && collection->count < collection->capacity; i++)
+        if (collection->live[i])
+            traverse(collection->objects[i], &extender.visitor);
+    return extender.added;
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// pass 2
+
+size_t nd__collection_recheck(nd_collection *collection) {
+    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
+    for (size_t i = 0; i < collection->count; i++)
+        if (!collection->live[i] &&
+            atomic_load_explicit(&collection->objects[i]->word, memory_order_acquire) !=
+                collection->words[i])
+            mark_root(&marker, i);
+    mark_reached(&marker);
+    return count_garbage(collection);
+}

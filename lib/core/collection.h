@@ -1,0 +1,59 @@
+// One collection: the memory of its passes, and the passes over a set of candidates. For
+// lib/core/collect.c (when, what happens around them) and cycles.c (explanation).
+//
+//   candidate   a tracked object in the set; object->gc_index is its place in `objects`, which is
+//   trusted only when
+//               objects[gc_index] is the object, so that stale indices need no cleaning
+//   word        an object's count word, read in pass 1 before its edges
+//   internal    how many edges to it came from the set
+//   live        held from outside (count above internal), or reached from one that is
+//   garbage     the rest: found dead together
+#ifndef ND_LIB_CORE_COLLECTION_H
+#define ND_LIB_CORE_COLLECTION_H
+#include "lib/core/manager_internal.h"
+#include <nd/gc.h>
+
+typedef struct nd_collection {
+    nd_object **objects;
+    uint64_t *words;
+    uint32_t *internal;
+    uint32_t *stack; ///< for marking; every candidate is pushed at most once
+    uint8_t *live;
+    size_t count, capacity;
+    nd_gc_report report;
+    nd_gc_mode mode;
+    char broken_name[64]; ///< type of the first object whose traverse reports too many edges
+} nd_collection;
+
+/// Memory for `capacity` candidates, in one block; false when there is none. Grows an empty or
+/// freed collection.
+bool nd__collection_reserve(nd_collection *collection, size_t capacity);
+void nd__collection_free(nd_collection *collection);
+
+/// True when the object is a candidate of this collection.
+static inline bool nd__is_candidate(const nd_collection *collection, const nd_object *object) {
+    return object->gc_index < collection->count && collection->objects[object->gc_index] == object;
+}
+
+// All of the following run inside the closed gate.
+
+/// Appends an object; the capacity must allow it.
+void nd__collection_add(nd_collection *collection, nd_object *object);
+/// Passes 1: words, internal references, live and garbage. Returns the number of garbage
+/// candidates.
+size_t nd__collection_examine(nd_collection *collection);
+/// Appends what live candidates reach outside the set, breadth first, while there is capacity.
+/// Returns how many.
+size_t nd__collection_extend(nd_collection *collection);
+/// Pass 2: garbage whose word has changed, and all it reaches, is live after all. Returns the
+/// number of garbage left.
+size_t nd__collection_recheck(nd_collection *collection);
+
+// Outside the gate, over garbage marked ND__DYING (which nobody else can reach), in `objects[0 ...
+// count)`.
+
+/// Number of groups of garbage that are connected by edges.
+size_t nd__collection_count_cycles(nd_collection *collection);
+/// Hands each group's path, size and bytes to the callback.
+void nd__collection_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data);
+#endif

@@ -1,0 +1,23 @@
+// Death of objects, shared between lib/core/object.c (counts), manager.c and collect.c.
+#ifndef ND_LIB_CORE_LIFE_H
+#define ND_LIB_CORE_LIFE_H
+#include "lib/core/object.h"
+#include "lib/core/thread.h"
+
+/// Between these two, objects that die on this thread wait; the outermost end destroys them.
+/// Nothing is destroyed inside the gate or under a lock, because destruction runs user code.
+bool nd__burying_begin(nd_thread *thread);
+void nd__burying_end(nd_thread *thread, bool outermost);
+
+/// Last steps of an object nobody can reach any more, edges already cleared: out of its manager,
+/// out of the side tables, `destroy`, memory. Runs user code.
+void nd__object_free(nd_object *object);
+
+/// Destroys a list (linked by `next`) of objects with count zero that are in no manager.
+void nd__bury_list(nd_object *list);
+
+/// Clears every weak reference to a dead or dying object and runs their callbacks.
+void nd__weak_clear(nd_object *object);
+/// Removes the object's name.
+void nd__name_remove(nd_object *object);
+#endif

@@ -1,0 +1,491 @@
+// The manager tree: creation, placement blocks, close and dispose, statistics.
+#include "lib/core/alloc.h"
+#include "lib/core/collect.h"
+#include "lib/core/error.h"
+#include "lib/core/gate.h"
+#include "lib/core/life.h"
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+#include <stdio.h>
+#include <string.h>
+
+static void manager_destroy(nd_object *self);
+
+static const nd_type manager_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "manager",
+    .flags = ND_TYPE_GREEN | ND__TYPE_MANAGER,
+    .destroy = manager_destroy,
+};
+
+nd_manager nd__root = {
+    .header = {.word = (UINT64_C(1) << 32) + 1, .type = &manager_type},
+    .name = "root",
+};
+
+static nd_lock recycled_lock;
+static nd_manager *recycled; // linked by next_sibling
+
+// --------------------------------------------------------------------------------------------------------------
+// tree
+
+const nd_manager *nd_manager_root(void) {
+    return &nd__root;
+}
+
+static nd_manager *writable(const nd_manager *manager) {
+    return manager ? (nd_manager *)(uintptr_t)manager : &nd__root;
+}
+
+static nd_manager *take_memory(void) {
+    nd__lock(&recycled_lock);
+    nd_manager *manager = recycled;
+    if (manager)
+        recycled = manager->next_sibling;
+    nd__unlock(&recycled_lock);
+    return manager ? manager : nd__calloc(sizeof(nd_manager));
+}
+
+/// Clears everything but the lock, which a thread with a stale pointer may be about to take.
+static void reset(nd_manager *manager) {
+    memset(&manager->header, 0, sizeof manager->header);
+    memset((char *)manager + offsetof(nd_manager, parent), 0,
+           sizeof *manager - offsetof(nd_manager, parent));
+    atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
+    manager->header.type = &manager_type;
+    manager->header.site = nd__sites_enabled ? nd__site : NULL;
+}
+
+nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
+    nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_current());
+    nd_manager *manager = take_memory();
+    if (!manager) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "manager_new: no memory for manager %s",
+                  name ? name : "");
+        return NULL;
+    }
+    reset(manager);
+    snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
+    atomic_init(&manager->gc_mode, ND_GC_INHERIT);
+    manager->depth = parent->depth + 1;
+    nd__lock(&parent->lock);
+    bool open = nd__manager_open(parent);
+    if (open) {
+        manager->parent = nd_retain(parent);
+        manager->next_sibling = parent->children;
+        if (parent->children)
+            parent->children->previous_sibling = manager;
+        parent->children = manager;
+        atomic_store_explicit(&manager->state, ND__OPEN, memory_order_release);
+    }
+    nd__unlock(&parent->lock);
+    if (!open) {
+        nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
+        atomic_store_explicit(&manager->state, ND__MANAGER_CLOSED, memory_order_release);
+        nd__lock(&recycled_lock);
+        manager->next_sibling = recycled;
+        recycled = manager;
+        nd__unlock(&recycled_lock);
+        return NULL;
+    }
+    return manager;
+}
+
+const nd_manager *nd_manager_current(void) {
+    const nd_manager *current = nd__thread()->current;
+    return current ? current : &nd__root;
+}
+
+const nd_manager *nd_manager_of(const void *object) {
+    return object ? atomic_load_explicit(&((nd_object *)(uintptr_t)object)->manager,
+                                         memory_order_acquire)
+                  : NULL;
+}
+
+const nd_manager *nd_manager_parent(const nd_manager *manager) {
+    return manager ? manager->parent : NULL;
+}
+
+const char *nd_manager_name(const nd_manager *manager) {
+    return manager ? manager->name : "";
+}
+
+bool nd_manager_is_open(const nd_manager *manager) {
+    return manager && nd__manager_open(manager);
+}
+
+nd_manager_block nd__manager_block_begin(const nd_manager *manager) {
+    nd_manager_block block = {.once = true};
+    if (!manager) {
+        nd__error_null("with_manager", "manager");
+        return block;
+    }
+    if (!nd__manager_open(manager)) {
+        nd__error(ND_ERROR_CLOSED, "with_manager: manager %s is closed", manager->name);
+        return block;
+    }
+    nd_thread *thread = nd__thread();
+    block.pushed = true;
+    block.previous = thread->current;
+    thread->current = nd_retain(manager);
+    return block;
+}
+
+void nd__manager_block_end(nd_manager_block *block) {
+    if (!block->pushed)
+        return;
+    nd_thread *thread = nd__thread();
+    nd_manager *manager = writable(thread->current);
+    thread->current = block->previous;
+    nd_object_release(manager);
+}
+
+// -------------------------------------------------------------------------------------------------------------
+// close
+
+nd_manager *nd__nearest_open(nd_manager *manager) {
+    while (!nd__manager_open(manager))
+        manager = manager->parent;
+    return manager;
+}
+
+/// Open -> closing; false when somebody else has done that.
+static bool begin_close(nd_manager *manager) {
+    uint32_t expected = ND__OPEN;
+    nd__lock(&manager->lock);
+    bool won = atomic_compare_exchange_strong(&manager->state, &expected, ND__CLOSING);
+    nd__unlock(&manager->lock);
+    return won;
+}
+
+/// An open child, retained and now closing; NULL when there is none left.
+static nd_manager *begin_close_of_child(nd_manager *parent) {
+    for (;;) {
+        // Uncounted look at children: one found with a count above zero stays ours by the retain.
+        nd_manager *child;
+        nd__lock(&parent->lock);
+        for (child = parent->children; child; child = child->next_sibling)
+            if (nd__manager_open(child) && nd__try_retain(&child->header))
+                break;
+        nd__unlock(&parent->lock);
+        if (!child || begin_close(child))
+            return child;
+        nd_object_release(child);
+    }
+}
+
+/// Temp-attached objects go back to where they came from.
+static uint64_t return_temporaries(nd_manager *manager) {
+    uint64_t returned = 0;
+    for (;;) {
+        nd_object *object = NULL;
+        nd__gate_enter();
+        nd__lock(&manager->lock);
+        for (int list = 0; list < 2 && !object && manager->temporary; list++)
+            for (object = manager->lists[list].first; object; object = object->next)
+                if ((nd__flags(object) & ND__TEMP) && nd__try_retain(object))
+                    break;
+        nd__unlock(&manager->lock);
+        nd__gate_leave();
+        if (!object)
+            return returned;
+        nd__attach_return(object);
+        returned++;
+        nd_object_release(object);
+    }
+}
+
+static void unlink_from_parent(nd_manager *manager) {
+    nd_manager *parent = manager->parent;
+    nd__lock(&parent->lock);
+    if (manager->previous_sibling)
+        manager->previous_sibling->next_sibling = manager->next_sibling;
+    else if (parent->children == manager)
+        parent->children = manager->next_sibling;
+    if (manager->next_sibling)
+        manager->next_sibling->previous_sibling = manager->previous_sibling;
+    manager->previous_sibling = manager->next_sibling = NULL;
+    nd__unlock(&parent->lock);
+}
+
+/// Last steps of closing one manager whose children are closed: collect when asked, move the
+/// survivors to `target` (NULL: the nearest open ancestor), forget it. Adds to the report.
+static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
+                         nd_close_report *report) {
+    nd__origin_forward(manager, nd__nearest_open(manager->parent));
+    report->returned_objects += return_temporaries(manager);
+    if (collect)
+        nd__collect_boundary(manager, report);
+    nd__lock(&manager->lock);
+    report->freed_objects += manager->freed;
+    report->freed_bytes += manager->freed_bytes;
+    nd__unlock(&manager->lock);
+    uint64_t bytes = 0;
+    uint64_t moved;
+    if (target) {
+        moved = nd__move_all(manager, target, &bytes, NULL);
+    } else {
+        moved = nd__move_all(manager, NULL, &bytes, report);
+        report->escaped_objects += moved;
+        report->escaped_bytes += bytes;
+    }
+    unlink_from_parent(manager);
+    atomic_store_explicit(&manager->state, ND__MANAGER_CLOSED, memory_order_release);
+}
+
+/// Closes everything below `top`, deepest first, without recursion: the parent pointers are the
+/// stack. Survivors of a child go to its parent, so that the collection at the top sees them all at
+/// once.
+static void close_children(nd_manager *top, nd_gc_mode top_mode, nd_close_report *report) {
+    nd_manager *at = top;
+    for (;;) {
+        nd_manager *child = begin_close_of_child(at);
+        if (child) {
+            at = child;
+            continue;
+        }
+        if (at == top)
+            return;
+        nd_manager *parent = at->parent;
+        bool own_collection = top_mode == ND_GC_OFF && nd__manager_gc_mode(at) != ND_GC_OFF;
+        finish_close(at, parent, own_collection, report);
+        nd_object_release(at);
+        at = parent;
+    }
+}
+
+static void close_manager(nd_manager *manager, nd_close_report *report) {
+    nd_gc_mode mode = nd__manager_gc_mode(manager);
+    close_children(manager, mode, report);
+    finish_close(manager, NULL, mode != ND_GC_OFF, report);
+}
+
+/// Copies as much of a report as the caller's version has room for.
+static void hand_out_report(const nd_close_report *report, nd_close_report *ret_report) {
+    if (!ret_report)
+        return;
+    uint32_t size = ret_report->size < sizeof *report ? ret_report->size : (uint32_t)sizeof *report;
+    uint32_t version = ret_report->version;
+    memcpy(ret_report, report, size);
+    ret_report->size = size;
+    ret_report->version = version;
+}
+
+static nd_status check_report(const char *operation, const nd_close_report *report) {
+    if (report && (report->version != 1 || report->size < offsetof(nd_close_report, escaped_sites)))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: report has no size or version; use ND_CLOSE_REPORT_INIT", operation);
+    return ND_OK;
+}
+
+nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
+    if (!manager)
+        return nd__error_null("manager_close", "manager");
+    if (manager == &nd__root)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_close: the root manager cannot be closed");
+    nd_status status = check_report("manager_close", ret_report);
+    if (status != ND_OK)
+        return status;
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    if (begin_close(manager)) {
+        nd__keep(manager); // user code that runs during the close may release the caller's handle
+        close_manager(manager, &report);
+        nd_object_release(manager);
+    }
+    hand_out_report(&report, ret_report);
+    return ND_OK;
+}
+
+/// Owned handles of everything attached to a manager; false when out of memory.
+static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *ret_count) {
+    nd__lock(&manager->lock);
+    size_t capacity = manager->live + 64;
+    nd__unlock(&manager->lock);
+    nd_object **objects = nd__malloc(capacity * sizeof *objects);
+    if (!objects)
+        return false;
+    size_t count = 0;
+    nd__gate_enter();
+    nd__lock(&manager->lock);
+    for (int list = 0; list < 2; list++)
+        for (nd_object *object = manager->lists[list].first; object && count < capacity;
+             object = object->next)
+            if (nd__try_retain(object))
+                objects[count++] = object;
+    nd__unlock(&manager->lock);
+    nd__gate_leave();
+    *ret_objects = objects;
+    *ret_count = count;
+    return true;
+}
+
+nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
+    if (!manager)
+        return nd__error_null("manager_dispose", "manager");
+    if (manager == &nd__root)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_dispose: the root manager cannot be closed");
+    nd_status status = check_report("manager_dispose", ret_report);
+    if (status != ND_OK)
+        return status;
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                         "manager_dispose: no memory to list the objects of manager %s",
+                         manager->name);
+    for (size_t i = 0; i < managers.count && status == ND_OK; i++) {
+        nd_object **objects;
+        size_t count;
+        if (!retain_all(managers.items[i], &objects, &count)) {
+            status = nd__error(ND_ERROR_OUT_OF_MEMORY,
+                               "manager_dispose: no memory to list the objects of manager %s",
+                               managers.items[i]->name);
+            break;
+        }
+        for (size_t k = 0; k < count; k++)
+            nd_close(objects[k]);
+        for (size_t k = 0; k < count; k++)
+            nd_object_release(objects[k]);
+        nd__free(objects);
+    }
+    nd__manager_array_free(&managers);
+    return status == ND_OK ? nd_manager_close(manager, ret_report) : status;
+}
+
+static void manager_destroy(nd_object *self) {
+    nd_manager *manager = (nd_manager *)self;
+    if (begin_close(manager)) {
+        // Nobody holds it, so nobody reads a report; count zero also keeps every retain away.
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        close_manager(manager, &report);
+    }
+    nd_manager *parent = manager->parent;
+    nd__lock(&recycled_lock);
+    manager->next_sibling = recycled;
+    recycled = manager;
+    nd__unlock(&recycled_lock);
+    nd_object_release(parent);
+}
+
+// --------------------------------------------------------------------------------------------------
+// sets of managers
+
+static bool array_append(nd__manager_array *array, nd_manager *manager) {
+    if (array->count == array->capacity) {
+        size_t capacity = array->capacity ? 2 * array->capacity : 16;
+        nd_manager **items = nd__realloc(array->items, capacity * sizeof *items);
+        if (!items)
+            return false;
+        array->items = items;
+        array->capacity = capacity;
+    }
+    array->items[array->count++] = manager;
+    return true;
+}
+
+void nd__manager_array_free(nd__manager_array *array) {
+    for (size_t i = 0; i < array->count; i++)
+        nd_object_release(array->items[i]);
+    nd__free(array->items);
+    *array = (nd__manager_array){0};
+}
+
+/// Appends the children of a manager. The array grows outside the locks, so the children are
+/// counted first.
+static bool append_children(nd_manager *manager, nd__manager_array *array) {
+    for (;;) {
+        size_t room = array->capacity - array->count, count = 0;
+        nd__lock(&manager->lock);
+        for (nd_manager *child = manager->children; child; child = child->next_sibling)
+            count++;
+        if (count <= room)
+            for (nd_manager *child = manager->children; child; child = child->next_sibling)
+                if (nd__try_retain(&child->header))
+                    array->items[array->count++] = child;
+        nd__unlock(&manager->lock);
+        if (count <= room)
+            return true;
+        size_t capacity = array->count + 2 * count;
+        nd_manager **items = nd__realloc(array->items, capacity * sizeof *items);
+        if (!items)
+            return false;
+        array->items = items;
+        array->capacity = capacity;
+    }
+}
+
+bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
+    nd__keep(manager);
+    if (!array_append(array, manager)) {
+        nd_object_release(manager);
+        return false;
+    }
+    for (size_t i = 0; i < array->count; i++) {
+        if (!append_children(array->items[i], array)) {
+            nd__manager_array_free(array);
+            return false;
+        }
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------------------
+// statistics
+
+nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_stats) {
+    nd_manager *manager = writable(handle);
+    if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_get_stats: stats are NULL or have no "
+                                                    "size or version; use ND_MANAGER_STATS_INIT");
+    nd__lock(&manager->lock);
+    ret_stats->live_objects = manager->live;
+    ret_stats->tracked_objects = manager->tracked;
+    ret_stats->created_objects = manager->created;
+    ret_stats->arrived_objects = manager->arrived;
+    ret_stats->departed_objects = manager->departed;
+    ret_stats->freed_objects = manager->freed;
+    ret_stats->collected_objects = manager->collected;
+    ret_stats->escaped_objects = manager->escaped;
+    ret_stats->cap_objects = manager->cap;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        ret_stats->live_bytes[kind] = manager->own_bytes[kind];
+        ret_stats->subtree_bytes[kind] = nd__load_relaxed(&manager->subtree_bytes[kind]);
+        ret_stats->peak_bytes[kind] = nd__load_relaxed(&manager->peak_bytes[kind]);
+        ret_stats->quota_bytes[kind] = nd__load_relaxed(&manager->quota[kind]);
+    }
+    nd__unlock(&manager->lock);
+    return ND_OK;
+}
+
+uint64_t nd_manager_total_bytes(const nd_manager *handle) {
+    nd_manager *manager = writable(handle);
+    uint64_t total = 0;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        total += nd__load_relaxed(&manager->subtree_bytes[kind]);
+    return total;
+}
+
+uint64_t nd_manager_total_objects(const nd_manager *handle) {
+    nd__manager_array managers = {0};
+    uint64_t total = 0;
+    if (!nd__manager_subtree(writable(handle), &managers))
+        return UINT64_MAX;
+    for (size_t i = 0; i < managers.count; i++) {
+        nd__lock(&managers.items[i]->lock);
+        total += managers.items[i]->live;
+        nd__unlock(&managers.items[i]->lock);
+    }
+    nd__manager_array_free(&managers);
+    return total;
+}
+
+nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
+    if (!manager)
+        return nd__error_null("manager_set_cap", "manager");
+    nd__lock(&manager->lock);
+    manager->cap = objects;
+    nd__unlock(&manager->lock);
+    return ND_OK;
+}

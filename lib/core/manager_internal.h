@@ -1,0 +1,127 @@
+// Inside of managers, for lib/core and lib/debug.
+//
+//   root (immortal, static)
+//     children: weak list, guarded by the parent's lock; a child holds its parent strongly
+//     lists[0]: green objects, lists[1]: tracked objects; weak, intrusive, guarded by the manager's
+//     lock
+//
+// Memory of managers is type-stable: it is recycled, never returned, so that a thread that read a
+// stale object->manager may still take its lock, see under it that the object has moved, and try
+// again.
+//
+// Two managers are locked in the order of their addresses (nd__lock_pair). Nobody waits for the
+// gate with a manager locked, releases an object there, or runs user code.
+//
+// Accounts: own_bytes is what objects attached here hold (its lock); subtree_bytes is what was
+// charged here and below (atomic), and is what a quota bounds. A charge goes to a manager and all
+// its ancestors.
+#ifndef ND_LIB_CORE_MANAGER_INTERNAL_H
+#define ND_LIB_CORE_MANAGER_INTERNAL_H
+#include "lib/core/atomics.h"
+#include "lib/core/manager.h"
+#include "lib/core/object.h"
+#include <nd/gc.h>
+
+#define ND__MANAGER_NAME_SIZE 64
+
+enum { ND__OPEN = 0, ND__CLOSING = 1, ND__MANAGER_CLOSED = 2 };
+enum { ND__GREEN_LIST = 0, ND__TRACKED_LIST = 1 };
+
+typedef struct nd_origin nd_origin;
+
+struct nd_manager {
+    nd_object header;
+    nd_lock lock;
+    _Atomic uint32_t state;
+    nd_manager *parent; ///< strong; NULL for the root only
+    uint32_t depth;     ///< root 0
+    _Atomic int gc_mode;
+    nd_manager *children; ///< first child; parent's lock guards siblings' links
+    nd_manager *previous_sibling, *next_sibling;
+    char name[ND__MANAGER_NAME_SIZE];
+
+    // Guarded by lock.
+    struct {
+        nd_object *first, *last;
+    } lists[2];
+    uint64_t live, tracked, capped,
+        temporary; ///< attached objects: all, tracked, those a cap counts, temp-attached
+    uint64_t created, arrived, departed, freed, collected, escaped;
+    uint64_t freed_bytes;
+    uint64_t own_bytes[ND_DEVICE_KIND_COUNT];
+    uint64_t cap;
+
+    _Atomic uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
+    nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
+};
+
+extern nd_manager nd__root;
+
+void nd__lock_pair(nd_manager *a, nd_manager *b);
+void nd__unlock_pair(nd_manager *a, nd_manager *b);
+
+static inline bool nd__manager_open(const nd_manager *manager) {
+    return atomic_load_explicit(&((nd_manager *)(uintptr_t)manager)->state, memory_order_acquire) ==
+           ND__OPEN;
+}
+
+/// The manager itself when open, else its nearest open ancestor (the root always is). The argument
+/// must be valid memory that holds its parents: pinned, or locked with an object attached.
+nd_manager *nd__nearest_open(nd_manager *manager);
+
+/// Locks the manager of an object and returns it; NULL (nothing locked) when the object is in none.
+nd_manager *nd__lock_manager_of(nd_object *object);
+
+/// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
+void nd__object_unlink(nd_object *object);
+/// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
+/// manager.
+void nd__object_reattach(nd_object *object);
+/// The object gives up its bytes (close): accounts of its manager and ancestors go down.
+void nd__account_close(nd_object *object);
+
+// List primitives; the manager's lock is held.
+void nd__list_insert(nd_manager *manager, nd_object *object);
+void nd__list_remove(nd_manager *manager, nd_object *object);
+
+/// Sends a temp-attached object back to where it came from.
+void nd__attach_return(nd_object *object);
+
+/// Moves all objects of a closing manager to `target` (NULL: the nearest open ancestor of its
+/// parent) under both locks. Returns how many, adds their bytes to *bytes. With a report they count
+/// as escaped, with their sites.
+uint64_t nd__move_all(nd_manager *from, nd_manager *target, uint64_t *bytes,
+                      nd_close_report *report);
+
+/// Effective mode: own, else the nearest ancestor's that does not inherit.
+nd_gc_mode nd__manager_gc_mode(const nd_manager *manager);
+
+// Charges along a path: from `manager` up to, not including, `stop` (NULL: through the root).
+bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                     uint64_t bytes, nd_manager **ret_refused);
+void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                        uint64_t bytes);
+nd_manager *nd__common_ancestor(nd_manager *a, nd_manager *b);
+
+// Origins of temp-attached objects (origin.c).
+nd_status nd__origin_push(nd_object *object, nd_manager *origin);
+/// Where the object returns to when its manager closes, taken from its chain with what is closed
+/// before it: retained; NULL when it has no chain (then the root). *ret_more: origins are left, the
+/// object is still away from home.
+nd_manager *nd__origin_pop(nd_object *object, bool *ret_more);
+void nd__origin_forget(nd_object *object);
+/// Records that name a closed manager are sent on to `ancestor`.
+void nd__origin_forward(nd_manager *closed, nd_manager *ancestor);
+
+/// Children of a manager, the ones still alive, retained, appended to a growing array; false when
+/// out of memory.
+typedef struct nd__manager_array {
+    nd_manager **items;
+    size_t count, capacity;
+} nd__manager_array;
+/// manager and everything below it, each retained (the root too). Free with nd__manager_array_free.
+bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array);
+void nd__manager_array_free(nd__manager_array *array);
+#endif

@@ -1,0 +1,286 @@
+// Counts, life and death of objects.
+//
+// Invariants: a count that reached zero never rises again (except inside a finalizer, before
+// anything was cleared); destruction is a loop over the thread's list of dead objects, never a
+// recursion; edges of an object that the collector may see are cleared inside the gate, so a dead
+// tracked object that meets a closed gate is parked.
+#include "lib/core/object.h"
+#include "lib/core/alloc.h"
+#include "lib/core/atomics.h"
+#include "lib/core/error.h"
+#include "lib/core/gate_internal.h"
+#include "lib/core/life.h"
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+#include <nd/manager.h>
+#include <string.h>
+
+#define RETAIN_STEP ((UINT64_C(1) << 32) + 1)
+#define COUNT_LIMIT UINT32_C(0x80000000)
+
+static void object_died(nd_object *object);
+
+// ----------------------------------------------------------------------------------------------------
+// retain, release
+
+void *nd_object_retain(const void *handle) {
+    if (!handle)
+        return NULL;
+    nd_object *object = (nd_object *)(uintptr_t)handle;
+    uint32_t count = (uint32_t)nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
+    if (__builtin_expect(count - 1 >= COUNT_LIMIT - 2, 0)) {
+        if (count == 0)
+            nd__fatal("retain of a dead %s at %p", object->type->name, (void *)object);
+        nd__fatal("count of a %s at %p overflows", object->type->name, (void *)object);
+    }
+    return object;
+}
+
+void nd_object_release(void *handle) {
+    if (!handle)
+        return;
+    nd_object *object = handle;
+    uint32_t count = (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1);
+    if (__builtin_expect(count > 1 && count <= COUNT_LIMIT, 1))
+        return;
+    if (count != 1)
+        nd__fatal("release of a dead %s at %p", object->type->name, (void *)object);
+    object_died(object);
+}
+
+bool nd__try_retain(nd_object *object) {
+    uint64_t word = atomic_load_explicit(&object->word, memory_order_relaxed);
+    do {
+        if ((uint32_t)word == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->word, &word, word + RETAIN_STEP,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return true;
+}
+
+uint32_t nd_get_count(const void *object) {
+    return object ? (uint32_t)nd__load_relaxed(&((const nd_object *)object)->word) : 0;
+}
+
+const char *nd_get_type_name(const void *object) {
+    return object ? ((const nd_object *)object)->type->name : "NULL";
+}
+
+// -------------------------------------------------------------------------------------------------------------
+// birth
+
+nd_object *nd__object_new(const nd_type *type, size_t size) {
+    nd_object *object = nd__calloc(size);
+    if (!object) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "no memory for a %s of %zu bytes", type->name, size);
+        return NULL;
+    }
+    atomic_init(&object->word, RETAIN_STEP);
+    object->type = type;
+    object->site = nd__sites_enabled ? nd__site : NULL;
+    return object;
+}
+
+nd_object *nd_object_new(const nd_type *type, size_t size) {
+    if (!type || type->size != sizeof(nd_type) || type->version != 1 || !type->name) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "object_new: the type is NULL, unnamed, or of another version");
+        return NULL;
+    }
+    if (size > SIZE_MAX / 2) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "object_new: %zu bytes are too many for a %s", size,
+                  type->name);
+        return NULL;
+    }
+    nd_object *object = nd__object_new(type, sizeof(nd_object) + size);
+    if (!object)
+        return NULL;
+    atomic_init(&object->flags, ND__USER);
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_status status = nd__object_publish(object, place.manager);
+    nd__place_end(place);
+    if (status != ND_OK) {
+        nd__free(object);
+        return NULL;
+    }
+    return object;
+}
+
+void *nd_object_data(const nd_object *object) {
+    if (!object || (nd__flags(object) & (ND__USER | ND__CLOSED)) != ND__USER)
+        return NULL;
+    return (void *)(uintptr_t)(object + 1);
+}
+
+const nd_type *nd_object_type(const void *object) {
+    return object ? ((const nd_object *)object)->type : NULL;
+}
+
+// -------------------------------------------------------------------------------------------------------------
+// death
+
+void nd__object_free(nd_object *object) {
+    nd__object_unlink(object);
+    uint32_t flags = nd__flags(object);
+    if (object->type->destroy && !(flags & ND__CLOSED))
+        object->type->destroy(object);
+    if (flags & ND__NAMED)
+        nd__name_remove(object);
+    if (!(object->type->flags &
+          ND__TYPE_MANAGER)) // a manager's memory is recycled by its own destroy
+        nd__free(object);
+}
+
+/// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
+static bool finalize_dead(nd_object *object) {
+    if (!object->type->finalize ||
+        (nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
+        return false;
+    nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
+    object->type->finalize(object);
+    // One that died as part of a longer chain has left its manager already: should it live on, it
+    // does so at the root.
+    nd__object_reattach(object);
+    return (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1) != 1;
+}
+
+static void bury(nd_object *object) {
+    if (nd__flags(object) & ND__HAS_WEAK)
+        nd__weak_clear(object);
+    if (finalize_dead(object))
+        return;
+    if (nd__flags(object) & ND__TRACKED) {
+        nd__object_unlink(object); // frees the links for the parked list
+        if (!nd__gate_try_enter()) {
+            nd__park(object);
+            return;
+        }
+        if (object->type->clear)
+            object->type->clear(object);
+        nd__gate_leave();
+    } else if (object->type->clear) {
+        object->type->clear(object); // green: the collector never looks at its edges
+    }
+    nd__object_free(object);
+}
+
+bool nd__burying_begin(nd_thread *thread) {
+    bool outermost = !thread->burying;
+    thread->burying = true;
+    return outermost;
+}
+
+void nd__burying_end(nd_thread *thread, bool outermost) {
+    if (!outermost)
+        return;
+    while (thread->dead) {
+        nd_object *object = thread->dead;
+        thread->dead = object->next;
+        bury(object);
+    }
+    thread->burying = false;
+}
+
+/// Puts an object whose count is zero on the thread's list of the dead. Its `next` is in use while
+/// it is still in a manager's list, so it leaves that first.
+static void add_dead(nd_thread *thread, nd_object *object) {
+    nd__object_unlink(object);
+    object->next = thread->dead;
+    thread->dead = object;
+}
+
+static void object_died(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    // Garbage of the collection that this thread is running: the collection frees it.
+    if (thread->collecting && (nd__flags(object) & ND__DYING))
+        return;
+    if (thread->burying) {
+        add_dead(thread, object);
+        return;
+    }
+    bool outermost = nd__burying_begin(thread);
+    bury(object);
+    nd__burying_end(thread, outermost);
+}
+
+void nd__bury_list(nd_object *list) {
+    nd_thread *thread = nd__thread();
+    bool outermost = nd__burying_begin(thread);
+    while (list) {
+        nd_object *next = list->next;
+        list->next = thread->dead;
+        thread->dead = list;
+        list = next;
+    }
+    nd__burying_end(thread, outermost);
+}
+
+// -------------------------------------------------------------------------------------------------------------
+// close
+
+nd_status nd_close(void *handle) {
+    if (!handle)
+        return nd__error_null("close", "object");
+    nd_object *object = handle;
+    if (object->type->flags & ND__TYPE_MANAGER)
+        return nd_manager_close(handle, NULL);
+    if (nd__fetch_or_flags(&object->flags, ND__CLOSED) & ND__CLOSED)
+        return ND_OK;
+    nd_thread *thread = nd__thread();
+    bool outermost = nd__burying_begin(thread);
+    if (object->type->clear) {
+        nd__gate_enter();
+        object->type->clear(object);
+        nd__gate_leave();
+    }
+    nd__account_close(object);
+    if (object->type->destroy)
+        object->type->destroy(object);
+    nd__burying_end(thread, outermost);
+    return ND_OK;
+}
+
+bool nd_is_closed(const void *object) {
+    if (!object)
+        return false;
+    if (((const nd_object *)object)->type->flags & ND__TYPE_MANAGER)
+        return !nd_manager_is_open(object);
+    return nd__is_closed(object);
+}
+
+// -------------------------------------------------------------------------------------------------------------
+// edges
+
+void nd_edge_set(void *slot, const void *target) {
+    nd_object **edge = slot;
+    nd_object *retained = nd_object_retain(target);
+    nd__gate_enter();
+    nd_object *before = *edge;
+    *edge = retained;
+    nd__gate_leave();
+    nd_object_release(before);
+}
+
+void *nd_edge_take(void *slot) {
+    nd_object **edge = slot;
+    nd__gate_enter();
+    nd_object *before = *edge;
+    *edge = NULL;
+    nd__gate_leave();
+    return before;
+}
+
+void nd_edge_clear(void *slot) {
+    nd_object **edge = slot;
+    nd_thread *thread = nd__thread();
+    if (thread->cutting && *edge && (nd__flags(*edge) & ND__DYING)) {
+        // Both ends are garbage of this thread's collection: nobody else can see the count any
+        // more.
+        nd_object *target = *edge;
+        *edge = NULL;
+        uint64_t word = atomic_load_explicit(&target->word, memory_order_relaxed);
+        atomic_store_explicit(&target->word, word - 1, memory_order_relaxed);
+        return;
+    }
+    nd_object_release(nd_edge_take(slot));
+}

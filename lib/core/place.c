@@ -1,0 +1,100 @@
+// Placement: which manager a new object belongs to.
+//
+// Invariant: the manager that nd__place_begin answers stays valid until nd__place_end: it is the
+// root, this thread's current manager (which its nd_with_manager block holds), or retained.
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+
+/// The manager of an object, retained; the root is not counted. An object in no manager counts as
+/// in the root.
+static nd_manager *pin(nd_object *object) {
+    // While the process has one thread nothing can close the manager under us, but user code later
+    // in the operation may.
+    nd_manager *manager = nd__lock_manager_of(object);
+    if (!manager)
+        return &nd__root;
+    nd_manager *pinned = manager;
+    // One whose last handle is gone is about to close: its parent, which it still holds, comes
+    // next.
+    while (pinned != &nd__root && !nd__try_retain(&pinned->header))
+        pinned = pinned->parent;
+    nd__unlock(&manager->lock);
+    return pinned;
+}
+
+static void unpin(nd_manager *manager) {
+    if (manager != &nd__root)
+        nd_object_release(manager);
+}
+
+static nd_manager *manager_of(const nd_object *object) {
+    return atomic_load_explicit(&((nd_object *)(uintptr_t)object)->manager, memory_order_acquire);
+}
+
+nd_manager *nd__common_ancestor(nd_manager *a, nd_manager *b) {
+    while (a != b) {
+        if (a->depth >= b->depth)
+            a = a->parent;
+        else
+            b = b->parent;
+    }
+    return a;
+}
+
+/// The deeper of two managers on one path, else their lowest common ancestor. Commutative.
+static nd_manager *combine(nd_manager *a, nd_manager *b) {
+    nd_manager *common = nd__common_ancestor(a, b);
+    if (common == a)
+        return b;
+    if (common == b)
+        return a;
+    return common;
+}
+
+static nd_place place_of_many(const nd_object *const *operands, size_t count) {
+    nd_manager *chosen = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!operands[i] || (chosen && manager_of(operands[i]) == chosen))
+            continue;
+        nd_manager *other = pin((nd_object *)(uintptr_t)operands[i]);
+        if (!chosen) {
+            chosen = other;
+            continue;
+        }
+        nd_manager *combined = combine(chosen, other);
+        if (combined != &nd__root && combined != chosen && combined != other)
+            nd__keep(combined);
+        if (combined != chosen)
+            unpin(chosen);
+        if (combined != other)
+            unpin(other);
+        chosen = combined;
+    }
+    if (!chosen)
+        chosen = &nd__root;
+    return (nd_place){chosen, chosen != &nd__root};
+}
+
+nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
+    const nd_manager *current = nd__thread()->current;
+    if (current)
+        return (nd_place){(nd_manager *)(uintptr_t)current, false};
+    bool all_at_root = true;
+    for (size_t i = 0; i < count && all_at_root; i++)
+        all_at_root = !operands[i] || manager_of(operands[i]) == &nd__root;
+    if (all_at_root)
+        return (nd_place){&nd__root, false};
+    return place_of_many(operands, count);
+}
+
+nd_place nd__place_of(const nd_object *object) {
+    if (!object || manager_of(object) == &nd__root)
+        return (nd_place){&nd__root, false};
+    nd_manager *manager = pin((nd_object *)(uintptr_t)object);
+    return (nd_place){manager, manager != &nd__root};
+}
+
+void nd__place_end(nd_place place) {
+    if (place.pinned)
+        nd_object_release(place.manager);
+}

@@ -1,0 +1,96 @@
+// nd_resource: a user's memory or handle under management.
+#include "lib/core/alloc.h"
+#include "lib/core/error.h"
+#include "lib/core/manager.h"
+#include "lib/core/object.h"
+
+struct nd_resource {
+    nd_accounted accounted;
+    void *pointer;
+    size_t bytes;
+    nd_resource_callbacks callbacks;
+    nd_type type; ///< its own, for the name
+};
+
+static void resource_traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_resource *resource = (const nd_resource *)self;
+    if (resource->pointer)
+        resource->callbacks.traverse(resource->pointer, visitor);
+}
+
+static void resource_clear(nd_object *self) {
+    nd_resource *resource = (nd_resource *)self;
+    if (resource->pointer && resource->callbacks.clear)
+        resource->callbacks.clear(resource->pointer);
+}
+
+static void resource_destroy(nd_object *self) {
+    nd_resource *resource = (nd_resource *)self;
+    void *pointer = resource->pointer;
+    resource->pointer = NULL;
+    if (pointer && resource->callbacks.free)
+        resource->callbacks.free(pointer, resource->bytes);
+}
+
+nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
+                             const nd_resource_callbacks *callbacks) {
+    if (!type_name || !pointer || !callbacks) {
+        nd__error_null("resource_new", !type_name ? "type_name"
+                                       : !pointer ? "pointer"
+                                                  : "callbacks");
+        return NULL;
+    }
+    if (callbacks->size != sizeof *callbacks || callbacks->version != 1 ||
+        (callbacks->traverse && !callbacks->clear)) {
+        nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "resource_new: callbacks of %s are of another version, or have traverse without clear",
+            type_name);
+        return NULL;
+    }
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_resource *resource = NULL;
+    if (nd__manager_charge(place.manager, ND_CPU, bytes) != ND_OK)
+        goto done;
+    static const nd_type resource_type = {
+        .size = sizeof(nd_type), .version = 1, .name = "resource"};
+    resource = (nd_resource *)nd__object_new(&resource_type, sizeof *resource);
+    if (!resource)
+        goto discharge;
+    resource->type = (nd_type){
+        .size = sizeof(nd_type),
+        .version = 1,
+        .name = type_name,
+        .flags = ND__TYPE_ACCOUNTED | (callbacks->traverse ? 0 : ND_TYPE_GREEN),
+        .traverse = callbacks->traverse ? resource_traverse : NULL,
+        .clear = callbacks->traverse ? resource_clear : NULL,
+        .destroy = resource_destroy,
+    };
+    resource->accounted.header.type = &resource->type;
+    resource->accounted.bytes = bytes;
+    resource->accounted.kind = ND_CPU;
+    resource->pointer = pointer;
+    resource->bytes = bytes;
+    resource->callbacks = *callbacks;
+    if (nd__object_publish(&resource->accounted.header, place.manager) == ND_OK)
+        goto done;
+    nd__free(resource);
+    resource = NULL;
+discharge:
+    nd__manager_discharge(place.manager, ND_CPU, bytes);
+done:
+    nd__place_end(place);
+    return resource;
+}
+
+void *nd_resource_get(const nd_resource *resource) {
+    if (!resource) {
+        nd__error_null("resource_get", "resource");
+        return NULL;
+    }
+    if (nd__is_closed(resource)) {
+        nd__error(ND_ERROR_CLOSED, "resource_get: the %s is closed", resource->type.name);
+        return NULL;
+    }
+    return resource->pointer;
+}

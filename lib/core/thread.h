@@ -1,0 +1,42 @@
+// What the core keeps per thread: its side of the gate, its dead objects, its current manager and
+// scope.
+//
+// A record registers itself on first use, so that the collector can look at every thread's
+// `writing` flag, and leaves the registry when its thread ends (after ending the thread's open
+// scopes).
+#ifndef ND_LIB_CORE_THREAD_H
+#define ND_LIB_CORE_THREAD_H
+#include "lib/core/object.h"
+
+typedef struct nd_thread nd_thread;
+struct nd_thread {
+    _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
+    uint32_t gate_depth;
+    bool registered;
+    bool owns_gate;       ///< this thread has closed the gate
+    bool burying;         ///< a loop further up destroys the objects on `dead`
+    bool collecting;      ///< a collection runs on this thread: further requests are deferred
+    bool cutting;         ///< that collection is freeing garbage: what dies now counts as collected
+    nd_object *dead;      ///< objects whose count reached zero, linked by `next`
+    nd_manager *deferred; ///< owned: manager to collect when the running collection is done
+    uint64_t collected_objects, collected_bytes; ///< while cutting
+    const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
+    nd_scope *scope;                             ///< innermost scope
+    uint64_t
+        allocated[ND_DEVICE_KIND_COUNT]; ///< bytes not yet reported to the byte-threshold trigger
+    nd_thread *previous, *next;          ///< registry
+};
+
+extern _Thread_local nd_thread nd__thread_record __attribute__((tls_model("initial-exec")));
+void nd__thread_register(nd_thread *thread);
+
+static inline nd_thread *nd__thread(void) {
+    nd_thread *thread = &nd__thread_record;
+    if (__builtin_expect(!thread->registered, 0))
+        nd__thread_register(thread);
+    return thread;
+}
+
+/// Calls visit for every registered thread, holding the registry's lock.
+void nd__thread_each(void (*visit)(nd_thread *thread, void *data), void *data);
+#endif
