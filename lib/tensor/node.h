@@ -81,7 +81,7 @@ bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
 ///   softmax, log_softmax, take, concat               i[0] = axis, not negative
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv2d and its two gradients                     i[7] = stride, i[8] = padding (as the kernel)
-///   slice, unslice                                   i[0] = axis, i[1] = start, i[2] = step
+///   slice, unslice                                   i[0..3] = axis, start, stop, step, resolved
 ///   permute                                          i[k] = which axis of x is axis k of the result
 /// Sizes come from the node's inputs and outputs.
 nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
