@@ -103,8 +103,8 @@ nd_status nd_debug_dump(const nd_manager *handle, FILE *stream) {
     if (!stream)
         return nd__error_null("debug_dump", "stream");
     nd__manager_array managers = {0};
-    text out = text_begin();
-    if (!out.stream || !nd__manager_subtree(top, &managers)) {
+    text out;
+    if (!text_begin(&out) || !nd__manager_subtree(top, &managers)) {
         text_end(&out, stream);
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "debug_dump: no memory to list the managers");
     }
