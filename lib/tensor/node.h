@@ -74,15 +74,13 @@ bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
 /// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
 /// records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
 ///
-/// What `attrs` must hold, because the rule reads it (others: NULL will do):
+/// What `attrs` must hold for the operations of lib/ops, because the rule reads it:
 ///   add_scalar, mul_scalar, pow_scalar, add_scaled   f[0] = the number
 ///   clip                                             f[0], f[1] = low, high
 ///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
-///   softmax, log_softmax, take, concat               i[0] = axis, not negative
+///   softmax, log_softmax, take                       i[0] = axis, not negative
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv2d and its two gradients                     i[7] = stride, i[8] = padding (as the kernel)
-///   slice, unslice                                   i[0..3] = axis, start, stop, step, resolved
-///   permute                                          i[k] = which axis of x is axis k of the result
 /// Sizes come from the node's inputs and outputs.
 nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
                       const nd_op_attrs *attrs);
