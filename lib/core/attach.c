@@ -283,7 +283,7 @@ static void visit_companion(nd_visitor *visitor, nd_object *target, const char *
 
 static nd_object *companion_of(const nd_object *object) {
     companion_visitor companions = {.visitor = {visit_companion}, .manager = nd_manager_of(object)};
-    if ((object->type->flags & ND__TYPE_TENSOR) && object->type->traverse)
+    if ((object->type->flags & ND__TYPE_TENSOR) && !nd__is_closed(object))
         object->type->traverse(object, &companions.visitor);
     return companions.companion;
 }

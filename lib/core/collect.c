@@ -251,7 +251,7 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
         } else {
             // Its `clear` left an edge to it, or a finalizer of a broken type kept it: it stays as
             // a closed object.
-            nd__fetch_or_flags(&object->flags, ND__CLOSED);
+            nd__fetch_or_flags(&object->flags, ND__CLOSING | ND__CLOSED | ND__GONE);
             nd__fetch_clear_flags(&object->flags, ND__DYING);
         }
     }

@@ -42,7 +42,7 @@ typedef struct set_visitor {
 } set_visitor;
 
 static void traverse(nd_object *object, nd_visitor *visitor) {
-    if (object->type->traverse)
+    if (object->type->traverse && !nd__is_closed(object))
         object->type->traverse(object, visitor);
 }
 

@@ -107,8 +107,13 @@ nd_object *nd_object_new(const nd_type *type, size_t size) {
 }
 
 void *nd_object_data(const nd_object *object) {
-    if (!object || (nd__flags(object) & (ND__USER | ND__CLOSED)) != ND__USER)
+    if (!object || !(nd__flags(object) & ND__USER))
         return NULL;
+    // The callbacks of the type itself still see the payload of an object that is being closed.
+    if (nd__flags(object) & ND__GONE) {
+        nd__error(ND_ERROR_CLOSED, "object_data: the %s is closed", object->type->name);
+        return NULL;
+    }
     return (void *)(uintptr_t)(object + 1);
 }
 
@@ -155,10 +160,10 @@ static void bury(nd_object *object) {
             nd__park(object);
             return;
         }
-        if (object->type->clear)
+        if (object->type->clear && !nd__is_closed(object))
             object->type->clear(object);
         nd__gate_leave();
-    } else if (object->type->clear) {
+    } else if (object->type->clear && !nd__is_closed(object)) {
         object->type->clear(object); // green: the collector never looks at its edges
     }
     nd__object_free(object);
@@ -224,18 +229,20 @@ nd_status nd_close(void *handle) {
     nd_object *object = handle;
     if (object->type->flags & ND__TYPE_MANAGER)
         return nd_manager_close(handle, NULL);
-    if (nd__fetch_or_flags(&object->flags, ND__CLOSED) & ND__CLOSED)
+    if (nd__fetch_or_flags(&object->flags, ND__CLOSING) & ND__CLOSING)
         return ND_OK;
     nd_thread *thread = nd__thread();
     bool outermost = nd__burying_begin(thread);
-    if (object->type->clear) {
-        nd__gate_enter();
+    nd__gate_enter();
+    if (object->type->clear)
         object->type->clear(object);
-        nd__gate_leave();
-    }
+    // Inside the gate: no traverse meets what destroy frees.
+    nd__fetch_or_flags(&object->flags, ND__CLOSED);
+    nd__gate_leave();
     nd__account_close(object);
     if (object->type->destroy)
         object->type->destroy(object);
+    nd__fetch_or_flags(&object->flags, ND__GONE);
     nd__burying_end(thread, outermost);
     return ND_OK;
 }

@@ -25,6 +25,8 @@ enum {
     ND__TEMP = 1u << 5,      ///< temp-attached: has a chain of origins
     ND__USER = 1u << 6,      ///< made by nd_object_new: payload follows the header
     ND__HAS_WEAK = 1u << 7,  ///< had a weak reference at some time
+    ND__CLOSING = 1u << 8,   ///< somebody has begun nd_close
+    ND__GONE = 1u << 9,      ///< closed, and `destroy` has run
 };
 
 // Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.

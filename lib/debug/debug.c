@@ -20,10 +20,10 @@ typedef struct text {
     FILE *stream;
 } text;
 
-static text text_begin(void) {
-    text out = {0};
-    out.stream = open_memstream(&out.data, &out.size);
-    return out;
+static bool text_begin(text *out) {
+    *out = (text){0};
+    out->stream = open_memstream(&out->data, &out->size);
+    return out->stream != NULL;
 }
 
 static void text_end(text *out, FILE *stream) {
