@@ -77,7 +77,7 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
         if (parent->children)
             parent->children->previous_sibling = manager;
         parent->children = manager;
-        atomic_store_explicit(&manager->state, ND__OPEN, memory_order_release);
+        atomic_store_explicit(&manager->state, ND__MANAGER_OPEN, memory_order_release);
     }
     nd__unlock(&parent->lock);
     if (!open) {
@@ -152,9 +152,9 @@ nd_manager *nd__nearest_open(nd_manager *manager) {
 
 /// Open -> closing; false when somebody else has done that.
 static bool begin_close(nd_manager *manager) {
-    uint32_t expected = ND__OPEN;
+    uint32_t expected = ND__MANAGER_OPEN;
     nd__lock(&manager->lock);
-    bool won = atomic_compare_exchange_strong(&manager->state, &expected, ND__CLOSING);
+    bool won = atomic_compare_exchange_strong(&manager->state, &expected, ND__MANAGER_CLOSING);
     nd__unlock(&manager->lock);
     return won;
 }

@@ -24,7 +24,7 @@
 
 #define ND__MANAGER_NAME_SIZE 64
 
-enum { ND__OPEN = 0, ND__CLOSING = 1, ND__MANAGER_CLOSED = 2 };
+enum { ND__MANAGER_OPEN = 0, ND__MANAGER_CLOSING = 1, ND__MANAGER_CLOSED = 2 };
 enum { ND__GREEN_LIST = 0, ND__TRACKED_LIST = 1 };
 
 typedef struct nd_origin nd_origin;
@@ -64,7 +64,7 @@ void nd__unlock_pair(nd_manager *a, nd_manager *b);
 
 static inline bool nd__manager_open(const nd_manager *manager) {
     return atomic_load_explicit(&((nd_manager *)(uintptr_t)manager)->state, memory_order_acquire) ==
-           ND__OPEN;
+           ND__MANAGER_OPEN;
 }
 
 /// The manager itself when open, else its nearest open ancestor (the root always is). The argument
