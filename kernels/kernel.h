@@ -43,43 +43,44 @@ typedef struct nd_kernel_call {
 
 // Families (second column of ops.inc): operands and attributes.
 //
-// UNARY    out, x                 one dtype; scalar parameters in f[0], f[1]
-// BINARY   out, a, b              one dtype (cast before); add_scaled: f[0] = alpha. out may be
-// exactly a or b COMPARE  out (bool), a, b       a and b of one dtype LOGICAL  out (bool), a[, b]
-// bool TERNARY  out, condition, a, b   condition bool, others one dtype REDUCE   out, x iteration
-// space = x's axes; out has stride 0 on reduced axes; i[0] = elements per
-//                                 result. The kernel writes every result, whatever was in out. One
-//                                 dtype
-// ARGREDUCE out (i64), x          the reduced axis is the last of the iteration space, out's stride
-// there is 0 MATMUL   out, a, b              iteration space = batch axes only; i[0..2] = m, n, k;
-// row and column strides:
-//                                 a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] =
-//                                 beta (0 or 1): out = a b + beta out. In a and b one of the two
-//                                 strides is 1 (or the size is)
-// SOFTMAX  out, x                 the axis is the last of the iteration space
-// LOSS     cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c
-// INDEX    take: out, x, indices (i64), all contiguous: i[0] = outer, i[1] = number of indices,
-// i[2] = inner, i[3] = n
-//          gather: out, x, index(i64): iteration space = index's axes; i[0] = axis, i[1] = x's size
-//          there; out, index and x strides as given, x's stride along the axis is applied to the
-//          index value scatter_add: out (holds x already), index(i64), source: iteration space =
-//          index's axes; i[0], i[1] as gather, for out; repeated indices accumulate in iteration
-//          order on the CPU one_hot: out contiguous, indices(i64) contiguous: i[0] = count, i[1] =
-//          classes masked_select: out contiguous, x contiguous, mask contiguous: i[0] = numel of x
-//          An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are resolved
-//          by lib/ops)
-// CREATE   out only: fill f[0] (i[0] for ND_I64); arange f[0] = start, f[1] = step; eye i[0] = n;
-// rand, randn i[0] = seed,
-//          i[1] = stream; randint the same and i[2] = low, i[3] = high. Element e (row-major) of a
-//          random tensor uses Philox counter e/4, word e%4 (f64: counter e/2, words 2(e%2),
-//          2(e%2)+1), so that all backends agree
-// COPY     out, x                 any two dtypes, any strides
-// CONV     conv2d: out, x, weight (bias is added by lib/ops); conv2d_grad_input: out (as x), grad,
-// weight;
-//          conv2d_grad_weight: out (as weight), x, grad. Contiguous NCHW; i[0..10] = n, ci, h, w,
-//          co, kh, kw, stride, padding, oh, ow
-// POOL     max_pool2d: out, positions (i64, position in the h*w plane; written), x; i[0..7] = n, c,
-// h, w, kernel, stride, oh, ow VIEW     no kernel: the row names the gradient rule
+// UNARY      out, x. One dtype; scalar parameters in f[0], f[1].
+// BINARY     out, a, b. One dtype (cast before); add_scaled: f[0] = alpha. out may be exactly a or b.
+// COMPARE    out (bool), a, b. a and b of one dtype.
+// LOGICAL    out (bool), a[, b]. All bool.
+// TERNARY    out, condition, a, b. condition bool, the others one dtype.
+// REDUCE     out, x. Iteration space = x's axes; out has stride 0 on reduced axes; i[0] = elements
+//            per result. The kernel writes every result, whatever was in out. One dtype.
+// ARGREDUCE  out (i64), x. The reduced axis is the last of the iteration space, out's stride there
+//            is 0.
+// MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column
+//            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
+//            out = a b + beta out. In a and b one of the two strides is 1 (or the size is).
+// SOFTMAX    out, x. The axis is the last of the iteration space.
+// LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c.
+// INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
+//            resolved by lib/ops).
+//            take: out, x, indices (i64), all contiguous; i[0] = outer, i[1] = number of indices,
+//            i[2] = inner, i[3] = n.
+//            gather: out, x, index (i64); iteration space = index's axes; i[0] = axis, i[1] = x's
+//            size there; strides of out, index and x as given, x's stride along the axis is applied
+//            to the index value.
+//            scatter_add: out (holds x already), index (i64), source; iteration space = index's
+//            axes; i[0], i[1] as gather, for out; repeated indices accumulate in iteration order on
+//            the CPU.
+//            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
+//            masked_select: out, x, mask, contiguous; i[0] = numel of x.
+// CREATE     out only. fill f[0] (i[0] for ND_I64); arange f[0] = start, f[1] = step; eye i[0] = n;
+//            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.
+//            Element e (row-major) of a random tensor uses Philox counter e/4, word e%4 (f64:
+//            counter e/2, words 2(e%2), 2(e%2)+1), so that all backends agree.
+// COPY       out, x. Any two dtypes, any strides.
+// CONV       Contiguous NCHW; i[0..10] = n, ci, h, w, co, kh, kw, stride, padding, oh, ow.
+//            conv2d: out, x, weight (bias is added by lib/ops).
+//            conv2d_grad_input: out (as x), grad, weight.
+//            conv2d_grad_weight: out (as weight), x, grad.
+// POOL       max_pool2d: out, positions (i64, position in the h*w plane; written), x;
+//            i[0..7] = n, c, h, w, kernel, stride, oh, ow.
+// VIEW       no kernel: the row names the gradient rule.
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)
 /// it has no kernel for, or what the data made impossible. Sets no error message: lib/ops composes
