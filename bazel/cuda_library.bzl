@@ -10,7 +10,12 @@ _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
 def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
-    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden"] + _ARCHITECTURES
+    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall,-Wextra"] + _ARCHITECTURES
+
+    # A fifth of the size; what a program uses is expanded when it is loaded.
+    arguments += ["-Xfatbin", "-compress-all"]
+    if "-Werror" in ctx.fragments.cpp.copts:
+        arguments += ["--Werror", "all-warnings"]
     arguments += ["-D" + define for define in ctx.attr.local_defines]
     root = ctx.label.workspace_root or "."
     arguments += ["-I" + root, "-I" + ctx.bin_dir.path + ("/" + root if root != "." else "")]
@@ -43,6 +48,7 @@ _cuda_objects_rule = rule(
         "local_defines": attr.string_list(),
         "srcs": attr.label_list(allow_files = [".cu"]),
     },
+    fragments = ["cpp"],
 )
 
 def when_cuda(values):

@@ -1,0 +1,55 @@
+// What the CUDA kernels need from a backend, and what they offer to it: plain C, no CUDA header.
+//
+// A kernel queues its work on `stream` and never waits. What only the data can tell, an index out
+// of range, raises the queue's flag: the kernel leaves that element out, and the backend answers
+// ND_ERROR_INVALID_ARGUMENT when it next waits for the stream. Temporary memory comes from the
+// queue and is ordered like everything else on the stream, so it is given back right after the
+// kernel that uses it was queued. The kernels never pick a device: the backend makes the stream's
+// device current before it calls.
+#ifndef ND_KERNELS_CUDA_CUDA_H
+#define ND_KERNELS_CUDA_CUDA_H
+#include "kernels/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nd_cuda_queue {
+    void *stream;          ///< cudaStream_t
+    int multiprocessors;   ///< of the device
+    int32_t *out_of_range; ///< host memory that the device can write
+    void *context;         ///< for the functions below
+    nd_status (*allocate)(void *context, size_t bytes, void **ret_pointer);
+    void (*release)(void *context, void *pointer);
+    /// Device to device.
+    nd_status (*copy)(void *context, void *destination, const void *source, size_t bytes);
+} nd_cuda_queue;
+
+/// Queues one call of any family but VIEW. ND_ERROR_UNSUPPORTED for a pair (op, dtype) without a
+/// kernel.
+nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call);
+
+/// Compute capability (90 for 9.0) below which the kernels in this library cannot be loaded.
+int nd__cuda_minimum_capability(void);
+
+// One function per family, or group of families, of kernels/ops.inc; called by nd__cuda_launch.
+nd_status nd__cuda_unary(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_binary(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_compare(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_where(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_copy(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_create(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_matmul(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_pool(const nd_cuda_queue *queue, const nd_kernel_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,382 @@
+// INDEX: take, gather, scatter_add, one_hot, masked_select.
+//
+// An index out of range raises the queue's flag and is otherwise left out. Elements that are only
+// moved are compiled per size.
+#include "kernels/cuda/arithmetic.cuh"
+#include "kernels/cuda/walk.cuh"
+
+namespace nd_cuda {
+
+/// What take moves at once.
+struct alignas(16) Unit16 {
+    uint64_t half[2];
+};
+
+template <class T> struct Take {
+    const T *x;
+    const int64_t *indices;
+    T *out;
+    Walk<2> walk; ///< over [outer, indices, inner]; x without the indexed axis, indices
+    int64_t size, inner;
+    int32_t *out_of_range;
+
+    ND_BOTH void operator()(int64_t element) const {
+        int64_t offset[2];
+        walk.offsets(element, offset);
+        int64_t index = indices[offset[1]];
+        if (index < 0 || index >= size)
+            *out_of_range = 1;
+        else
+            out[element] = x[offset[0] + index * inner];
+    }
+};
+
+template <class T>
+static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call, int64_t inner) {
+    int64_t outer = call->attrs.i[0], count = call->attrs.i[1], size = call->attrs.i[3];
+    Take<T> body{(const T *)call->operand[1].data,
+                 (const int64_t *)call->operand[2].data,
+                 (T *)call->operand[0].data,
+                 Walk<2>(),
+                 size,
+                 inner,
+                 queue->out_of_range};
+    int64_t outer_stride[2] = {size * inner, 0}, index_stride[2] = {0, 1}, inner_stride[2] = {1, 0};
+    body.walk.add_axis(outer, outer_stride);
+    body.walk.add_axis(count, index_stride);
+    body.walk.add_axis(inner, inner_stride);
+    if (body.walk.count == 0)
+        return ND_OK;
+    return run_elements(queue, body.walk.count, body);
+}
+
+static size_t size_of(nd_dtype dtype) {
+    switch (dtype) {
+    case ND_I32:
+    case ND_F32:
+        return 4;
+    case ND_I64:
+    case ND_F64:
+        return 8;
+    default:
+        return 1;
+    }
+}
+
+/// Moves rows in the largest units that rows and addresses are multiples of.
+static nd_status take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    uint64_t bytes = (uint64_t)call->attrs.i[2] * size_of(call->operand[0].dtype);
+    uint64_t common =
+        bytes | (uint64_t)(uintptr_t)call->operand[0].data | (uintptr_t)call->operand[1].data;
+    if (common % 16 == 0)
+        return run_take<Unit16>(queue, call, (int64_t)(bytes / 16));
+    if (common % 8 == 0)
+        return run_take<uint64_t>(queue, call, (int64_t)(bytes / 8));
+    if (common % 4 == 0)
+        return run_take<uint32_t>(queue, call, (int64_t)(bytes / 4));
+    return run_take<uint8_t>(queue, call, (int64_t)bytes);
+}
+
+template <class T> struct Gather {
+    const T *x;
+    const int64_t *indices;
+    T *out;
+    Walk<3> walk; ///< out, x without the indexed axis, indices
+    int64_t size, stride;
+    int32_t *out_of_range;
+
+    ND_BOTH void operator()(int64_t element) const {
+        int64_t offset[3];
+        walk.offsets(element, offset);
+        int64_t index = indices[offset[2]];
+        if (index < 0 || index >= size)
+            *out_of_range = 1;
+        else
+            out[offset[0]] = x[offset[1] + index * stride];
+    }
+};
+
+template <class T>
+static nd_status run_gather(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    int axis = (int)call->attrs.i[0];
+    Gather<T> body{(const T *)call->operand[1].data,
+                   (const int64_t *)call->operand[2].data,
+                   (T *)call->operand[0].data,
+                   Walk<3>(call),
+                   call->attrs.i[1],
+                   call->operand[1].strides[axis],
+                   queue->out_of_range};
+    body.walk.strides[1][axis] = 0;
+    if (body.walk.count == 0)
+        return ND_OK;
+    return run_elements(queue, body.walk.count, body);
+}
+
+// Addition that other threads may do to the same element at the same time.
+#ifdef __CUDA_ARCH__
+template <class T> static __device__ __forceinline__ void add_shared(T *to, T value) {
+    atomicAdd(to, value);
+}
+static __device__ __forceinline__ void add_shared(int64_t *to, int64_t value) {
+    atomicAdd((unsigned long long *)to, (unsigned long long)value);
+}
+#else
+template <class T> static ND_BOTH void add_shared(T *to, T value) {
+    typedef typename Wide<T>::type W;
+    *to = (T)((W)*to + (W)value);
+}
+#endif
+
+template <class T> struct ScatterAdd {
+    const T *source;
+    const int64_t *indices;
+    T *out;
+    Walk<3> walk; ///< out without the indexed axis, indices, source
+    int64_t size, stride;
+    int32_t *out_of_range;
+};
+
+/// One thread per line along the axis. Elements of different lines never meet, so the order of
+/// addition is that of the line.
+template <class T> struct ScatterLines : ScatterAdd<T> {
+    int64_t length, index_stride, source_stride; ///< of the axis, which the walk leaves out
+
+    ND_BOTH void operator()(int64_t line) const {
+        typedef typename Wide<T>::type W;
+        int64_t offset[3];
+        this->walk.offsets(line, offset);
+        for (int64_t position = 0; position < length; position++) {
+            int64_t index = this->indices[offset[1] + position * index_stride];
+            if (index < 0 || index >= this->size) {
+                *this->out_of_range = 1;
+                continue;
+            }
+            T *to = this->out + offset[0] + index * this->stride;
+            *to = (T)((W)*to + (W)this->source[offset[2] + position * source_stride]);
+        }
+    }
+};
+
+/// One thread per element; the order of addition is the hardware's.
+template <class T> struct ScatterElements : ScatterAdd<T> {
+    ND_BOTH void operator()(int64_t element) const {
+        int64_t offset[3];
+        this->walk.offsets(element, offset);
+        int64_t index = this->indices[offset[1]];
+        if (index < 0 || index >= this->size)
+            *this->out_of_range = 1;
+        else
+            add_shared(this->out + offset[0] + index * this->stride, this->source[offset[2]]);
+    }
+};
+
+/// Lines give the same bits every time, and are taken while there are enough of them, or they are
+/// short.
+constexpr int64_t enough_lines = 1024, short_line = 64;
+
+template <class T>
+static nd_status run_scatter_add(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    int axis = (int)call->attrs.i[0];
+    ScatterLines<T> lines = {};
+    lines.source = (const T *)call->operand[2].data;
+    lines.indices = (const int64_t *)call->operand[1].data;
+    lines.out = (T *)call->operand[0].data;
+    lines.out_of_range = queue->out_of_range;
+    lines.size = call->attrs.i[1];
+    lines.stride = call->operand[0].strides[axis];
+    lines.length = call->shape[axis];
+    lines.index_stride = call->operand[1].strides[axis];
+    lines.source_stride = call->operand[2].strides[axis];
+    for (int other = 0; other < call->ndim; other++) {
+        int64_t stride[3] = {call->operand[0].strides[other], call->operand[1].strides[other],
+                             call->operand[2].strides[other]};
+        if (other != axis)
+            lines.walk.add_axis(call->shape[other], stride);
+    }
+    if (lines.walk.count * lines.length == 0)
+        return ND_OK;
+    if constexpr (sizeof(T) >= 4) {
+        if (lines.walk.count < enough_lines && lines.length > short_line) {
+            ScatterElements<T> elements = {};
+            (ScatterAdd<T> &)elements = lines;
+            elements.walk = Walk<3>(call);
+            elements.walk.strides[0][axis] = 0;
+            return run_elements(queue, elements.walk.count, elements);
+        }
+    }
+    return run_elements(queue, lines.walk.count, lines);
+}
+
+template <class T> struct OneHot {
+    const int64_t *indices;
+    T *out;
+    int64_t classes;
+    int32_t *out_of_range;
+
+    ND_BOTH void operator()(int64_t element) const {
+        int64_t position = element / classes;
+        int64_t label = element - position * classes;
+        int64_t index = indices[position];
+        if (label == 0 && (index < 0 || index >= classes))
+            *out_of_range = 1;
+        out[element] = convert<T>((uint8_t)(index == label));
+    }
+};
+
+template <class T>
+static nd_status run_one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    int64_t count = call->attrs.i[0], classes = call->attrs.i[1];
+    if (count * classes == 0)
+        return count == 0 ? ND_OK : ND_ERROR_INVALID_ARGUMENT;
+    return run_elements(queue, count * classes,
+                        OneHot<T>{(const int64_t *)call->operand[1].data,
+                                  (T *)call->operand[0].data, classes, queue->out_of_range});
+}
+
+// masked_select: how many elements each chunk of the mask lets through gives, summed in two levels,
+// where each chunk writes.
+constexpr int64_t chunk_length = 256;
+
+struct CountChunk {
+    const uint8_t *mask;
+    int64_t *counts;
+    int64_t numel;
+
+    ND_BOTH void operator()(int64_t chunk) const {
+        int64_t end = (chunk + 1) * chunk_length < numel ? (chunk + 1) * chunk_length : numel;
+        int64_t count = 0;
+        for (int64_t index = chunk * chunk_length; index < end; index++)
+            count += mask[index] != 0;
+        counts[chunk] = count;
+    }
+};
+
+/// Replaces every entry by the sum of those before it in its chunk; the chunk's sum goes to totals.
+struct SumBefore {
+    int64_t *counts;
+    int64_t *totals;
+    int64_t ncounts, length;
+
+    ND_BOTH void operator()(int64_t chunk) const {
+        int64_t end = (chunk + 1) * length < ncounts ? (chunk + 1) * length : ncounts;
+        int64_t sum = 0;
+        for (int64_t index = chunk * length; index < end; index++) {
+            int64_t count = counts[index];
+            counts[index] = sum;
+            sum += count;
+        }
+        totals[chunk] = sum;
+    }
+};
+
+template <class T> struct SelectChunk {
+    const T *x;
+    const uint8_t *mask;
+    T *out;
+    const int64_t *before, *chunks_before;
+    int64_t numel;
+
+    ND_BOTH void operator()(int64_t chunk) const {
+        int64_t end = (chunk + 1) * chunk_length < numel ? (chunk + 1) * chunk_length : numel;
+        int64_t next = before[chunk] + chunks_before[chunk / chunk_length];
+        for (int64_t index = chunk * chunk_length; index < end; index++)
+            if (mask[index])
+                out[next++] = x[index];
+    }
+};
+
+template <class T>
+static nd_status run_masked_select(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    int64_t numel = call->attrs.i[0];
+    if (numel == 0)
+        return ND_OK;
+    const uint8_t *mask = (const uint8_t *)call->operand[2].data;
+    int64_t chunks = divide_up(numel, chunk_length);
+    int64_t superchunks = divide_up(chunks, chunk_length);
+    Scratch scratch(queue, (chunks + superchunks + 1) * (int64_t)sizeof(int64_t));
+    if (scratch.status != ND_OK)
+        return scratch.status;
+    int64_t *before = (int64_t *)scratch.data;
+    int64_t *chunks_before = before + chunks;
+    int64_t *total = chunks_before + superchunks;
+    nd_status status = run_elements(queue, chunks, CountChunk{mask, before, numel});
+    if (status == ND_OK)
+        status = run_elements(queue, superchunks,
+                              SumBefore{before, chunks_before, chunks, chunk_length});
+    if (status == ND_OK)
+        status = run_elements(queue, 1, SumBefore{chunks_before, total, superchunks, superchunks});
+    if (status == ND_OK)
+        status =
+            run_elements(queue, chunks,
+                         SelectChunk<T>{(const T *)call->operand[1].data, mask,
+                                        (T *)call->operand[0].data, before, chunks_before, numel});
+    return status;
+}
+
+static nd_status one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    switch (call->operand[0].dtype) {
+    case ND_BOOL:
+        return run_one_hot<Bool>(queue, call);
+    case ND_U8:
+        return run_one_hot<uint8_t>(queue, call);
+    case ND_I32:
+        return run_one_hot<int32_t>(queue, call);
+    case ND_I64:
+        return run_one_hot<int64_t>(queue, call);
+    case ND_F32:
+        return run_one_hot<float>(queue, call);
+    case ND_F64:
+        return run_one_hot<double>(queue, call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}
+
+static nd_status scatter_add(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    switch (call->operand[0].dtype) {
+    case ND_U8:
+        return run_scatter_add<uint8_t>(queue, call);
+    case ND_I32:
+        return run_scatter_add<int32_t>(queue, call);
+    case ND_I64:
+        return run_scatter_add<int64_t>(queue, call);
+    case ND_F32:
+        return run_scatter_add<float>(queue, call);
+    case ND_F64:
+        return run_scatter_add<double>(queue, call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}
+
+template <class T> static nd_status moving(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    if (call->op == ND_OP_gather)
+        return run_gather<T>(queue, call);
+    return run_masked_select<T>(queue, call);
+}
+
+} // namespace nd_cuda
+
+nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    using namespace nd_cuda;
+    switch (call->op) {
+    case ND_OP_take:
+        return take(queue, call);
+    case ND_OP_scatter_add:
+        return scatter_add(queue, call);
+    case ND_OP_one_hot:
+        return one_hot(queue, call);
+    case ND_OP_gather:
+    case ND_OP_masked_select:
+        switch (size_of(call->operand[0].dtype)) {
+        case 1:
+            return moving<uint8_t>(queue, call);
+        case 4:
+            return moving<uint32_t>(queue, call);
+        default:
+            return moving<uint64_t>(queue, call);
+        }
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,80 @@
+// From an operation to the function of its family, by the table of operations.
+#include "kernels/cuda/grid.cuh"
+
+enum class Family {
+    UNARY,
+    BINARY,
+    COMPARE,
+    LOGICAL,
+    TERNARY,
+    REDUCE,
+    ARGREDUCE,
+    MATMUL,
+    SOFTMAX,
+    LOSS,
+    INDEX,
+    CREATE,
+    COPY,
+    CONV,
+    POOL,
+    VIEW,
+};
+
+static Family family_of(nd_op op) {
+    switch (op) {
+#define ND_OP(name, family, inputs, differentiable, saves) \
+    case ND_OP_##name:                                     \
+        return Family::family;
+#include "kernels/ops.inc"
+#undef ND_OP
+    default:
+        return Family::VIEW;
+    }
+}
+
+nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    switch (family_of(call->op)) {
+    case Family::UNARY:
+        return nd__cuda_unary(queue, call);
+    case Family::BINARY:
+        return nd__cuda_binary(queue, call);
+    case Family::COMPARE:
+        return nd__cuda_compare(queue, call);
+    case Family::LOGICAL:
+        return nd__cuda_logical(queue, call);
+    case Family::TERNARY:
+        return nd__cuda_where(queue, call);
+    case Family::REDUCE:
+        return nd__cuda_reduce(queue, call);
+    case Family::ARGREDUCE:
+        return nd__cuda_argreduce(queue, call);
+    case Family::MATMUL:
+        return nd__cuda_matmul(queue, call);
+    case Family::SOFTMAX:
+        return nd__cuda_softmax(queue, call);
+    case Family::LOSS:
+        return nd__cuda_loss(queue, call);
+    case Family::INDEX:
+        return nd__cuda_index(queue, call);
+    case Family::CREATE:
+        return nd__cuda_create(queue, call);
+    case Family::COPY:
+        return nd__cuda_copy(queue, call);
+    case Family::CONV:
+        return nd__cuda_conv(queue, call);
+    case Family::POOL:
+        return nd__cuda_pool(queue, call);
+    case Family::VIEW:
+        break;
+    }
+    return ND_ERROR_UNSUPPORTED;
+}
+
+int nd__cuda_minimum_capability(void) {
+#ifdef __CUDA_ARCH_LIST__
+    const int architectures[] = {__CUDA_ARCH_LIST__};
+    return architectures[0] / 10;
+#else
+    return 0;
+#endif
+}
