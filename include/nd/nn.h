@@ -7,8 +7,11 @@ extern "C" {
 #endif
 
 // -----------------------------------------------------------------------------------------------------------
-// modules A module holds named parameters and child modules as edges. Parameters are f32 leaves
-// that require a gradient.
+// modules
+//
+// A module holds named parameters and child modules as edges. Parameters are contiguous f32 leaves
+// that require a gradient. Members are added before a module is used; after that any threads may
+// read it.
 
 /// A kind of module. Set size = sizeof(nd_module_type), version = 1. `forward` returns an owned
 /// tensor.
@@ -19,15 +22,17 @@ typedef struct nd_module_type {
     nd_tensor *(*forward)(const nd_module *self, const nd_tensor *x);
 } nd_module_type;
 
-/// Module without parameters and children. `data`, of data_size bytes, is copied into the module
-/// (plain values only).
+/// Module without parameters and children, in the current manager. `type` must outlive it. `data`,
+/// of data_size bytes, is copied into the module (plain values only).
 ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data,
                                 size_t data_size) ND_OWNED;
+/// The module's copy of `data`, borrowed; NULL when it has none.
 ND_API const void *nd_module_data(const nd_module *module);
-/// Adds a parameter (retained) under a name without dots, unique in the module.
+/// Adds a parameter (retained) under a name without dots, of at most 63 bytes, unique in the module.
 ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
                                          const nd_tensor *parameter);
-/// Adds a child (retained).
+/// Adds a child (retained) under such a name. Error: the child contains the module, or more than 32
+/// modules would stand inside each other.
 ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child);
 /// Parameter of this module by name, borrowed; dots walk into children ("0.weight"). NULL with an
 /// error if missing.
@@ -35,15 +40,18 @@ ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name)
 /// Child by index, borrowed.
 ND_API const nd_module *nd_module_child(const nd_module *module, size_t index);
 ND_API size_t nd_module_child_count(const nd_module *module);
-/// Number of parameters of the module and everything below, and the i-th with its full name, in
-/// order of addition.
+/// Number of parameters of the module and everything below, and the i-th, borrowed, with its full
+/// name ("0.weight"), depth first in order of addition; one under two names counts twice. The name
+/// (ret_name may be NULL) is borrowed until this thread's next call.
 ND_API size_t nd_module_parameter_count(const nd_module *module);
 ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
                                          const char **ret_name);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
-/// Moves all parameters to a device.
+/// Moves all parameters, and the gradients they have, to a device. A parameter stays the same tensor
+/// to all who hold it; its views and what graphs saved of it do not follow. On error nothing has
+/// moved. Not beside other uses of the module.
 ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
@@ -65,8 +73,11 @@ ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
                   (nd_module *[]){__VA_ARGS__})
 
 // --------------------------------------------------------------------------------------------------------
-// optimizers An optimizer holds the parameters and its state as edges; the state of a parameter
-// lives at the parameter's manager.
+// optimizers
+//
+// An optimizer holds the parameters that the module has when it is made, each once, and its state as
+// edges. The state of a parameter is made at the first step that needs it, and lives at the
+// parameter's manager.
 
 /// v = momentum v + (g + weight_decay p); p -= rate v.
 ND_API nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum,
@@ -77,9 +88,14 @@ ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1,
 /// Loshchilov and Hutter 2019: decoupled weight decay.
 ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2,
                               double eps, double weight_decay) ND_OWNED;
-/// One update of every parameter that has a gradient.
+/// One update, in place and unrecorded, of every parameter that has a gradient. All parameters,
+/// gradients and state are checked, and all memory is taken, before the first parameter changes; only
+/// a device that fails can stop a step midway, and then the parameters before the failing one, in
+/// the module's order, are updated and the others are not.
 ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer);
+/// Drops the gradients of all its parameters.
 ND_API nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer);
+/// Another learning rate from the next step on.
 ND_API nd_status nd_optimizer_set_rate(nd_optimizer *optimizer, double rate);
 
 #ifdef __cplusplus

@@ -37,8 +37,8 @@ struct nd_dataset {
     nd_object header;
     nd_tensor *images;          ///< edge: contiguous, on the CPU
     nd_tensor *labels;          ///< edge: contiguous, on the CPU
-    nd_storage *images_storage; ///< edge
-    nd_storage *labels_storage; ///< edge
+    nd_storage *images_storage; ///< held until destroy, not traversed: a storage is green
+    nd_storage *labels_storage;
     nd_dataset_options options;
     nd_batch_plan plan;
     int64_t *order;       ///< room for a permutation; NULL without shuffle
@@ -162,24 +162,25 @@ static void traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_dataset *dataset = (const nd_dataset *)self;
     nd_visit(visitor, dataset->images, "images");
     nd_visit(visitor, dataset->labels, "labels");
-    nd_visit(visitor, dataset->images_storage, "images_storage");
-    nd_visit(visitor, dataset->labels_storage, "labels_storage");
 }
 
-/// The thread reads what the edges keep, so it ends first.
 static void clear(nd_object *self) {
     nd_dataset *dataset = (nd_dataset *)self;
-    nd__prefetch_stop(&dataset->prefetch);
     nd_edge_clear(&dataset->images);
     nd_edge_clear(&dataset->labels);
-    nd_edge_clear(&dataset->images_storage);
-    nd_edge_clear(&dataset->labels_storage);
 }
 
+/// Runs outside the gate, so it may wait for the thread; only then may the memory go that the
+/// thread reads.
 static void destroy(nd_object *self) {
     nd_dataset *dataset = (nd_dataset *)self;
+    nd__prefetch_stop(&dataset->prefetch);
+    nd_object_release(dataset->images_storage);
+    nd_object_release(dataset->labels_storage);
     nd__free(dataset->order);
     nd__free(dataset->slots);
+    dataset->images_storage = NULL;
+    dataset->labels_storage = NULL;
     dataset->order = NULL;
     dataset->slots = NULL;
 }

@@ -1,0 +1,194 @@
+// The layers: each a module type whose forward function calls one operation, and a constructor.
+//
+// Invariant: parameters of a layer are its first members, in the order of its enumerators, so that
+// forward need not look for names. A constructor that fails has released everything it made.
+#include "lib/nn/module.h"
+#include <nd/autograd.h>
+#include <nd/ops.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { WEIGHT = 0, BIAS = 1 };
+
+typedef struct nd_conv2d_data {
+    int stride;
+    int padding;
+} nd_conv2d_data;
+
+typedef struct nd_max_pool2d_data {
+    int kernel;
+    int stride;
+} nd_max_pool2d_data;
+
+static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *tanh_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x);
+
+static nd_module *with_parameters(nd_module *module, nd_key key, int ndim, const int64_t *shape,
+                                  int64_t fan_in, bool bias);
+static nd_status add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
+                             const int64_t *shape, double bound);
+
+#define MODULE_TYPE(kind)                       \
+    static const nd_module_type kind##_type = { \
+        .size = sizeof(nd_module_type), .version = 1, .name = #kind, .forward = kind##_forward}
+MODULE_TYPE(linear);
+MODULE_TYPE(conv2d);
+MODULE_TYPE(max_pool2d);
+MODULE_TYPE(relu);
+MODULE_TYPE(tanh);
+MODULE_TYPE(gelu);
+MODULE_TYPE(flatten);
+MODULE_TYPE(sequential);
+
+ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
+    if (in < 1 || out < 1) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "linear_module: %lld inputs and %lld outputs",
+                  (long long)in, (long long)out);
+        return NULL;
+    }
+    return with_parameters(nd__module_new(&linear_type, NULL, 0), key, ND_SHAPE(out, in), in, bias);
+}
+
+ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                   int kernel, int stride, int padding, bool bias) {
+    int64_t fan_in = 0;
+    if (in_channels < 1 || out_channels < 1 || kernel < 1 || stride < 1 || padding < 0 ||
+        __builtin_mul_overflow(in_channels, (int64_t)kernel * kernel, &fan_in)) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "conv2d_module: channels %lld to %lld, kernel %d, stride %d, padding %d",
+                  (long long)in_channels, (long long)out_channels, kernel, stride, padding);
+        return NULL;
+    }
+    nd_conv2d_data data = {stride, padding};
+    return with_parameters(nd__module_new(&conv2d_type, &data, sizeof(data)), key,
+                           ND_SHAPE(out_channels, in_channels, kernel, kernel), fan_in, bias);
+}
+
+ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) {
+    if (kernel < 1 || stride < 1) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel %d, stride %d", kernel,
+                  stride);
+        return NULL;
+    }
+    nd_max_pool2d_data data = {kernel, stride};
+    return nd__module_new(&max_pool2d_type, &data, sizeof(data));
+}
+
+ND_API nd_module *nd_relu_module(void) {
+    return nd__module_new(&relu_type, NULL, 0);
+}
+
+ND_API nd_module *nd_tanh_module(void) {
+    return nd__module_new(&tanh_type, NULL, 0);
+}
+
+ND_API nd_module *nd_gelu_module(void) {
+    return nd__module_new(&gelu_type, NULL, 0);
+}
+
+ND_API nd_module *nd_flatten_module(void) {
+    return nd__module_new(&flatten_type, NULL, 0);
+}
+
+ND_API nd_module *nd_sequential(size_t count, nd_module **children) {
+    nd_status status = ND_OK;
+    if (count > 0 && !children)
+        return (void)nd__error_null("sequential", "children"), NULL;
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        status = nd__check_module("sequential", children[i]);
+    nd_module *module = status == ND_OK ? nd__module_new(&sequential_type, NULL, 0) : NULL;
+    for (size_t i = 0; i < count; i++) {
+        char name[24];
+        snprintf(name, sizeof(name), "%zu", i);
+        if (module && nd_module_add_child(module, name, children[i]) != ND_OK) {
+            nd_release(module);
+            module = NULL;
+        }
+        nd_release(children[i]);
+    }
+    return module;
+}
+
+static const nd_tensor *parameter_at(const nd_module *module, size_t index) {
+    return index < module->count ? (const nd_tensor *)module->members[index].object : NULL;
+}
+
+static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x) {
+    return nd_linear(x, parameter_at(self, WEIGHT), parameter_at(self, BIAS));
+}
+
+static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x) {
+    const nd_conv2d_data *data = self->data;
+    return nd_conv2d(x, parameter_at(self, WEIGHT), parameter_at(self, BIAS), data->stride,
+                     data->padding);
+}
+
+static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x) {
+    const nd_max_pool2d_data *data = self->data;
+    return nd_max_pool2d(x, data->kernel, data->stride);
+}
+
+static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x) {
+    (void)self;
+    return nd_relu(x);
+}
+
+static nd_tensor *tanh_forward(const nd_module *self, const nd_tensor *x) {
+    (void)self;
+    return nd_tanh(x);
+}
+
+static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x) {
+    (void)self;
+    return nd_gelu(x);
+}
+
+static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x) {
+    (void)self;
+    return nd_flatten(x, 1);
+}
+
+static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x) {
+    nd_tensor *y = nd_retain(x);
+    for (size_t i = 0; y && i < self->count; i++) {
+        nd_tensor *next = nd_module_forward((const nd_module *)self->members[i].object, y);
+        nd_release(y);
+        y = next;
+    }
+    return y;
+}
+
+/// Adds weight and, when wanted, bias of [shape[0]], uniform in +-1/sqrt(fan_in). Consumes the
+/// module: returned, or released and NULL.
+static nd_module *with_parameters(nd_module *module, nd_key key, int ndim, const int64_t *shape,
+                                  int64_t fan_in, bool bias) {
+    if (!module)
+        return NULL;
+    const double bound = 1.0 / sqrt((double)fan_in);
+    nd_status status = add_uniform(module, "weight", nd_key_fold(key, WEIGHT), ndim, shape, bound);
+    if (status == ND_OK && bias)
+        status = add_uniform(module, "bias", nd_key_fold(key, BIAS), 1, shape, bound);
+    if (status != ND_OK) {
+        nd_release(module);
+        return NULL;
+    }
+    return module;
+}
+
+static nd_status add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
+                             const int64_t *shape, double bound) {
+    nd_auto nd_tensor *zero_to_one = nd_rand(key, ndim, shape, ND_F32);
+    nd_auto nd_tensor *scaled = nd_mul_scalar(zero_to_one, 2 * bound);
+    nd_auto nd_tensor *parameter = nd_add_scalar(scaled, -bound);
+    nd_status status = parameter ? nd_set_requires_grad(parameter, true) : nd_error_status();
+    if (status == ND_OK)
+        status = nd_module_add_parameter(module, name, parameter);
+    return status;
+}

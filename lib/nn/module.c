@@ -1,0 +1,279 @@
+// Modules: objects with named parameters and children.
+//
+// Invariant: the member array is only exchanged, and its count only changed, inside the gate,
+// because the collector may be reading it. A module never reaches itself through its children, so
+// that a walk ends.
+#include "lib/nn/module.h"
+#include "lib/core/alloc.h"
+#include "lib/core/gate.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+static void traverse(const nd_object *self, nd_visitor *visitor);
+static void clear(nd_object *self);
+static void destroy(nd_object *self);
+static const nd_type module_object_type = {.size = sizeof(nd_type),
+                                           .version = 1,
+                                           .name = "module",
+                                           .traverse = traverse,
+                                           .clear = clear,
+                                           .destroy = destroy};
+
+static nd_status add_member(const char *operation, nd_module *module, const char *name,
+                            const void *object, bool is_parameter);
+static nd_status check_name(const char *operation, const nd_module *module, const char *name);
+static nd_status check_parameter(const nd_tensor *parameter);
+static nd_status grow(const char *operation, nd_module *module);
+static const nd_member *find(const nd_module *module, const char *name, size_t length);
+static bool reaches(const nd_module *from, const nd_module *target, int depth);
+
+ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data, size_t data_size) {
+    if (!type) {
+        nd__error_null("module_new", "type");
+        return NULL;
+    }
+    if (type->size < sizeof(*type) || type->version != 1 || !type->name || !type->forward) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "module_new: a type of size %u and version %u; it needs size = "
+                  "sizeof(nd_module_type), version = 1, a name and a forward function",
+                  type->size, type->version);
+        return NULL;
+    }
+    if (data_size > 0 && !data) {
+        nd__error_null("module_new", "data");
+        return NULL;
+    }
+    return nd__module_new(type, data, data_size);
+}
+
+nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t data_size) {
+    const size_t alignment = alignof(max_align_t);
+    const size_t data_offset = (sizeof(nd_module) + alignment - 1) / alignment * alignment;
+    if (data_size > SIZE_MAX / 2) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "module_new: no memory for %zu bytes of data", data_size);
+        return NULL;
+    }
+    nd_module *module = (nd_module *)nd__object_new(&module_object_type, data_offset + data_size);
+    if (!module)
+        return NULL;
+    module->type = type;
+    if (data_size > 0) {
+        module->data = (char *)module + data_offset;
+        memcpy(module->data, data, data_size);
+    }
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_status status = nd__object_publish(&module->header, place.manager);
+    nd__place_end(place);
+    if (status != ND_OK) {
+        nd_release(module);
+        return NULL;
+    }
+    return module;
+}
+
+ND_API const void *nd_module_data(const nd_module *module) {
+    return module ? module->data : NULL;
+}
+
+ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
+                                         const nd_tensor *parameter) {
+    nd_status status = nd__check_module("module_add_parameter", module);
+    if (status == ND_OK)
+        status = check_parameter(parameter);
+    if (status == ND_OK)
+        status = add_member("module_add_parameter", module, name, parameter, true);
+    return status;
+}
+
+ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child) {
+    static const char operation[] = "module_add_child";
+    nd_status status = nd__check_module(operation, module);
+    if (status == ND_OK)
+        status = nd__check_module(operation, child);
+    if (status == ND_OK && reaches(child, module, 1))
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT,
+                           "%s: the child contains the module, or more than %d modules inside each "
+                           "other",
+                           operation, ND__MODULE_DEPTH_MAX - 1);
+    if (status == ND_OK)
+        status = add_member(operation, module, name, child, false);
+    return status;
+}
+
+ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
+    static const char operation[] = "module_parameter";
+    if (nd__check_module(operation, module) != ND_OK)
+        return NULL;
+    if (!name) {
+        nd__error_null(operation, "name");
+        return NULL;
+    }
+    const char *part = name;
+    for (;;) {
+        size_t length = strcspn(part, ".");
+        bool last = part[length] == 0;
+        const nd_member *member = find(module, part, length);
+        if (!member || member->is_parameter != last) {
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no parameter '%.200s'",
+                      operation, name);
+            return NULL;
+        }
+        if (last)
+            return (nd_tensor *)member->object;
+        module = (const nd_module *)member->object;
+        if (nd__check_module(operation, module) != ND_OK)
+            return NULL;
+        part += length + 1;
+    }
+}
+
+ND_API const nd_module *nd_module_child(const nd_module *module, size_t index) {
+    if (nd__check_module("module_child", module) != ND_OK)
+        return NULL;
+    size_t children = 0;
+    for (size_t i = 0; i < module->count; i++)
+        if (!module->members[i].is_parameter && children++ == index)
+            return (const nd_module *)module->members[i].object;
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "module_child: child %zu of a module that has %zu", index,
+              children);
+    return NULL;
+}
+
+ND_API size_t nd_module_child_count(const nd_module *module) {
+    size_t children = 0;
+    for (size_t i = 0; module && i < module->count; i++)
+        children += !module->members[i].is_parameter;
+    return children;
+}
+
+ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
+    if (nd__check_module("module_forward", module) != ND_OK ||
+        nd__check_operand(module->type->name, "x", x) != ND_OK)
+        return NULL;
+    return module->type->forward(module, x);
+}
+
+nd_status nd__check_module(const char *operation, const nd_module *module) {
+    if (!module)
+        return nd__error_null(operation, "module");
+    if (nd__is_closed(module))
+        return nd__error(ND_ERROR_CLOSED, "%s: the module, a %s, was closed", operation,
+                         module->type->name);
+    return ND_OK;
+}
+
+static void traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_module *module = (const nd_module *)self;
+    for (size_t i = 0; i < module->count; i++)
+        nd_visit(visitor, module->members[i].object, module->members[i].name);
+}
+
+static void clear(nd_object *self) {
+    nd_module *module = (nd_module *)self;
+    for (size_t i = 0; i < module->count; i++)
+        nd_edge_clear(&module->members[i].object);
+}
+
+static void destroy(nd_object *self) {
+    nd_module *module = (nd_module *)self;
+    nd__gate_enter(); // a closed module may still be looked at
+    nd_member *members = module->members;
+    module->members = NULL;
+    module->count = 0;
+    module->capacity = 0;
+    nd__gate_leave();
+    nd__free(members);
+}
+
+static nd_status add_member(const char *operation, nd_module *module, const char *name,
+                            const void *object, bool is_parameter) {
+    nd_status status = check_name(operation, module, name);
+    if (status == ND_OK && module->count == module->capacity)
+        status = grow(operation, module);
+    if (status != ND_OK)
+        return status;
+    nd_member *member = &module->members[module->count];
+    member->is_parameter = is_parameter;
+    strcpy(member->name, name);
+    nd_object *retained = nd_object_retain(object);
+    nd__gate_enter();
+    member->object = retained;
+    module->count++;
+    nd__gate_leave();
+    return ND_OK;
+}
+
+static nd_status check_name(const char *operation, const nd_module *module, const char *name) {
+    if (!name)
+        return nd__error_null(operation, "name");
+    size_t length = strlen(name);
+    if (length == 0 || length > ND__MODULE_NAME_MAX || strchr(name, '.'))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: the name '%.80s'; a name has 1 to %d bytes and no dot", operation,
+                         name, ND__MODULE_NAME_MAX);
+    if (find(module, name, length))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has a member '%s' already",
+                         operation, name);
+    return ND_OK;
+}
+
+static nd_status check_parameter(const nd_tensor *parameter) {
+    static const char operation[] = "module_add_parameter";
+    nd_status status = nd__check_operand(operation, "parameter", parameter);
+    if (status != ND_OK)
+        return status;
+    if (parameter->dtype != ND_F32)
+        return nd__error(ND_ERROR_DTYPE, "%s: the parameter is %s, parameters are float32",
+                         operation, nd_dtype_name(parameter->dtype));
+    if (!parameter->contiguous)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: the tensor is no contiguous one; parameters are (nd_contiguous)",
+                         operation);
+    if (parameter->node || !parameter->requires_grad)
+        return nd__error(
+            ND_ERROR_STATE, "%s: the tensor %s; parameters are leaves that require a gradient",
+            operation,
+            parameter->node ? "was computed from others" : "does not require a gradient");
+    return ND_OK;
+}
+
+static nd_status grow(const char *operation, nd_module *module) {
+    size_t capacity = module->capacity ? 2 * module->capacity : 4;
+    nd_member *members = nd__calloc(capacity * sizeof(*members));
+    if (!members)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu members", operation,
+                         capacity);
+    nd_member *before = module->members;
+    if (module->count > 0)
+        memcpy(members, before, module->count * sizeof(*members));
+    nd__gate_enter();
+    module->members = members;
+    module->capacity = capacity;
+    nd__gate_leave();
+    nd__free(before);
+    return ND_OK;
+}
+
+/// Member by the first `length` bytes of `name`, or NULL.
+static const nd_member *find(const nd_module *module, const char *name, size_t length) {
+    for (size_t i = 0; i < module->count; i++) {
+        const nd_member *member = &module->members[i];
+        if (strlen(member->name) == length && memcmp(member->name, name, length) == 0)
+            return member;
+    }
+    return NULL;
+}
+
+/// Whether `target` is `from` or below it; also true below the deepest level that is allowed.
+static bool reaches(const nd_module *from, const nd_module *target, int depth) {
+    if (from == target || depth >= ND__MODULE_DEPTH_MAX)
+        return true;
+    for (size_t i = 0; i < from->count; i++) {
+        const nd_member *member = &from->members[i];
+        if (!member->is_parameter && member->object &&
+            reaches((const nd_module *)member->object, target, depth + 1))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,73 @@
+// Inside of modules, and the walk over a tree of them.
+//
+// Invariant: the members of a module stand in the order in which they were added; each is an edge,
+// traversed under its name. Names are unique among the members and have no dots, so that a full
+// name ("0.weight") has one meaning.
+#ifndef ND_LIB_NN_MODULE_H
+#define ND_LIB_NN_MODULE_H
+#include "lib/tensor/tensor.h"
+#include <nd/nn.h>
+
+/// Longest name of a member, and most modules inside each other: together they bound a full name.
+#define ND__MODULE_NAME_MAX 63
+#define ND__MODULE_DEPTH_MAX 32
+#define ND__FULL_NAME_BYTES (ND__MODULE_DEPTH_MAX * (ND__MODULE_NAME_MAX + 1))
+
+typedef struct nd_member {
+    nd_object
+        *object; ///< edge: parameter (tensor) or child (module); NULL once the module is closed
+    bool is_parameter;
+    char name[ND__MODULE_NAME_MAX + 1];
+} nd_member;
+
+struct nd_module {
+    nd_object header;
+    const nd_module_type *type;
+    nd_member *members; ///< exchanged inside the gate
+    size_t count;
+    size_t capacity;
+    void *data; ///< of the type, behind the struct in the same block; NULL when it has none
+};
+
+/// Owned module in the current manager. As nd_module_new, for types known to be right.
+nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t data_size);
+/// Operation "NAME: the module is NULL / was closed"; ND_OK when usable.
+nd_status nd__check_module(const char *operation, const nd_module *module);
+
+// A walk over all parameters of a module and everything below, depth first in order of addition:
+//
+//   nd_module_walk walk;
+//   nd_tensor *parameter;
+//   nd__module_walk_begin(&walk, "save_parameters", module);
+//   while ((parameter = nd__module_walk_next(&walk)))
+//       ... walk.name ...
+//   if (walk.status != ND_OK) ...
+typedef struct nd_module_walk {
+    const char *operation;
+    nd_status status; ///< not ND_OK: the walk ended early (closed module, nested too deep)
+    int depth;        ///< modules entered; 0: at the end
+    struct {
+        const nd_module *module;
+        size_t next;   ///< member
+        size_t prefix; ///< bytes of `name` that lead to the module
+    } level[ND__MODULE_DEPTH_MAX];
+    char name[ND__FULL_NAME_BYTES]; ///< full name of the parameter returned last
+} nd_module_walk;
+
+void nd__module_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module);
+/// Next parameter, borrowed; NULL at the end. A parameter under two names comes twice.
+nd_tensor *nd__module_walk_next(nd_module_walk *walk);
+
+/// All parameters of a module, borrowed, in an array to be freed with nd__free; each once, also
+/// when it has two names. NULL with an error.
+nd_tensor **nd__module_parameters(const char *operation, const nd_module *module,
+                                  size_t *ret_count);
+
+/// Contiguous copy of x on a device, without history, at the manager of `owner`.
+nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const nd_tensor *owner,
+                              nd_device device);
+
+static inline bool nd__same_device(nd_device a, nd_device b) {
+    return a.kind == b.kind && a.index == b.index;
+}
+#endif

@@ -1,0 +1,337 @@
+// Everything that concerns all parameters of a module: walking, gradients, devices, files.
+//
+// Invariant: functions that change several parameters check and prepare everything first; what
+// follows cannot fail for lack of memory.
+#include "lib/core/alloc.h"
+#include "lib/io/safetensors.h"
+#include "lib/nn/module.h"
+#include <nd/autograd.h>
+#include <nd/io.h>
+#include <nd/ops.h>
+
+#include <string.h>
+
+// A parameter on its way to another device.
+typedef struct nd_move {
+    nd_tensor *parameter;
+    nd_tensor *copy; ///< owned
+    nd_tensor *grad; ///< owned, or NULL
+} nd_move;
+
+static nd_status count_parameters(const char *operation, const nd_module *module,
+                                  size_t *ret_count);
+static void commit_move(const nd_move *move);
+static nd_status check_file(const nd_safetensors *table, const nd_module *module);
+static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_entry *entry,
+                             const nd_tensor *parameter, const char *name);
+static nd_list *read_parameters(nd_safetensors *table, const nd_module *module);
+static nd_status assign_parameters(const nd_list *list, const nd_module *module);
+
+void nd__module_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module) {
+    walk->operation = operation;
+    walk->status = nd__check_module(operation, module);
+    walk->depth = walk->status == ND_OK ? 1 : 0;
+    walk->level[0].module = module;
+    walk->level[0].next = 0;
+    walk->level[0].prefix = 0;
+    walk->name[0] = 0;
+}
+
+nd_tensor *nd__module_walk_next(nd_module_walk *walk) {
+    while (walk->depth > 0) {
+        const nd_module *module = walk->level[walk->depth - 1].module;
+        size_t prefix = walk->level[walk->depth - 1].prefix;
+        if (walk->level[walk->depth - 1].next == module->count) {
+            walk->depth--;
+            continue;
+        }
+        const nd_member *member = &module->members[walk->level[walk->depth - 1].next++];
+        size_t length = strlen(member->name);
+        memcpy(walk->name + prefix, member->name, length + 1);
+        if (member->is_parameter)
+            return (nd_tensor *)member->object;
+        const nd_module *child = (const nd_module *)member->object;
+        walk->status = nd__check_module(walk->operation, child);
+        if (walk->status == ND_OK && walk->depth == ND__MODULE_DEPTH_MAX)
+            walk->status =
+                nd__error(ND_ERROR_UNSUPPORTED, "%s: more than %d modules stand inside each other",
+                          walk->operation, ND__MODULE_DEPTH_MAX);
+        if (walk->status != ND_OK) {
+            walk->depth = 0;
+            break;
+        }
+        walk->name[prefix + length] = '.';
+        walk->level[walk->depth].module = child;
+        walk->level[walk->depth].next = 0;
+        walk->level[walk->depth].prefix = prefix + length + 1;
+        walk->depth++;
+    }
+    return NULL;
+}
+
+nd_tensor **nd__module_parameters(const char *operation, const nd_module *module,
+                                  size_t *ret_count) {
+    size_t names = 0;
+    nd_status status = count_parameters(operation, module, &names);
+    nd_tensor **parameters = status == ND_OK ? nd__malloc((names + 1) * sizeof(*parameters)) : NULL;
+    if (!parameters) {
+        if (status == ND_OK)
+            nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
+                      operation, names);
+        return NULL;
+    }
+    nd_module_walk walk;
+    nd__module_walk_begin(&walk, operation, module);
+    size_t count = 0;
+    nd_tensor *parameter;
+    while ((parameter = nd__module_walk_next(&walk))) {
+        size_t i = 0;
+        while (i < count && parameters[i] != parameter)
+            i++;
+        parameters[i] = parameter;
+        count += i == count;
+    }
+    if (walk.status != ND_OK) {
+        nd__free(parameters);
+        return NULL;
+    }
+    *ret_count = count;
+    return parameters;
+}
+
+ND_API size_t nd_module_parameter_count(const nd_module *module) {
+    size_t count = 0;
+    if (module)
+        count_parameters("module_parameter_count", module, &count);
+    return count;
+}
+
+ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
+                                         const char **ret_name) {
+    static _Thread_local char name[ND__FULL_NAME_BYTES];
+    nd_module_walk walk;
+    size_t count = 0;
+    nd_tensor *parameter;
+    nd__module_walk_begin(&walk, "module_parameter_at", module);
+    while ((parameter = nd__module_walk_next(&walk)))
+        if (count++ == index) {
+            if (ret_name)
+                *ret_name = strcpy(name, walk.name);
+            return parameter;
+        }
+    if (walk.status == ND_OK)
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "module_parameter_at: parameter %zu of a module that has %zu", index, count);
+    return NULL;
+}
+
+ND_API nd_status nd_module_zero_grad(const nd_module *module) {
+    nd_module_walk walk;
+    nd_tensor *parameter;
+    nd__module_walk_begin(&walk, "module_zero_grad", module);
+    while ((parameter = nd__module_walk_next(&walk))) {
+        nd_status status = nd_zero_grad(parameter);
+        if (status != ND_OK)
+            return status;
+    }
+    return walk.status;
+}
+
+ND_API nd_status nd_module_to(const nd_module *module, nd_device device) {
+    static const char operation[] = "module_to";
+    nd_status status = nd__device_check(operation, device);
+    size_t count = 0;
+    nd_tensor **parameters =
+        status == ND_OK ? nd__module_parameters(operation, module, &count) : NULL;
+    nd_move *moves = parameters ? nd__calloc((count + 1) * sizeof(*moves)) : NULL;
+    if (parameters && !moves)
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters", operation,
+                  count);
+    if (!moves) {
+        nd__free(parameters);
+        return nd_error_status();
+    }
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        nd_tensor *parameter = parameters[i];
+        status = nd__check_operand(operation, "a parameter", parameter);
+        if (status != ND_OK || nd__same_device(parameter->device, device))
+            continue;
+        moves[i].parameter = parameter;
+        moves[i].copy = nd__copy_to_device(operation, parameter, parameter, device);
+        if (parameter->grad)
+            moves[i].grad = nd__copy_to_device(operation, parameter->grad, parameter, device);
+        if (!moves[i].copy || (parameter->grad && !moves[i].grad))
+            status = nd_error_status();
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (status == ND_OK && moves[i].parameter)
+            commit_move(&moves[i]);
+        nd_release(moves[i].copy);
+        nd_release(moves[i].grad);
+    }
+    nd__free(moves);
+    nd__free(parameters);
+    return status;
+}
+
+nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const nd_tensor *owner,
+                              nd_device device) {
+    if (nd__check_operand(operation, "a tensor", x) != ND_OK)
+        return NULL;
+    nd_place place = nd__place_of(&owner->header);
+    nd_tensor *copy = nd__tensor_new(operation, place.manager, device, x->dtype, x->ndim, x->shape);
+    nd__place_end(place);
+    if (copy && nd__copy_into(operation, copy, x) != ND_OK) {
+        nd_release(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+ND_API nd_status nd_save_parameters(const nd_module *module, const char *path) {
+    static const char operation[] = "save_parameters";
+    size_t count = 0;
+    nd_status status = count_parameters(operation, module, &count);
+    if (status != ND_OK)
+        return status;
+    char *names = nd__malloc(count * ND__FULL_NAME_BYTES + 1);
+    const char **name_list = nd__malloc((count + 1) * sizeof(*name_list));
+    const nd_tensor **tensors = nd__malloc((count + 1) * sizeof(*tensors));
+    if (!names || !name_list || !tensors)
+        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu parameters",
+                           operation, count);
+    nd_module_walk walk;
+    nd__module_walk_begin(&walk, operation, module);
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        tensors[i] = nd__module_walk_next(&walk);
+        name_list[i] = strcpy(names + i * ND__FULL_NAME_BYTES, walk.name);
+        status = walk.status;
+    }
+    if (status == ND_OK)
+        status = nd_save_safetensors(path, name_list, tensors, count);
+    nd__free(names);
+    nd__free(name_list);
+    nd__free(tensors);
+    return status;
+}
+
+ND_API nd_status nd_load_parameters(const nd_module *module, const char *path) {
+    nd_status status = nd__check_module("load_parameters", module);
+    nd_safetensors table;
+    if (status == ND_OK)
+        status = nd__safetensors_open(&table, "load_parameters", path);
+    if (status != ND_OK)
+        return status;
+    status = check_file(&table, module);
+    nd_auto nd_list *list = status == ND_OK ? read_parameters(&table, module) : NULL;
+    nd__safetensors_close(&table);
+    if (!list)
+        return nd_error_status();
+    return assign_parameters(list, module);
+}
+
+/// Names of parameters; one under two names counts twice. On error *ret_count stays.
+static nd_status count_parameters(const char *operation, const nd_module *module,
+                                  size_t *ret_count) {
+    nd_module_walk walk;
+    size_t count = 0;
+    nd__module_walk_begin(&walk, operation, module);
+    while (nd__module_walk_next(&walk))
+        count++;
+    if (walk.status == ND_OK)
+        *ret_count = count;
+    return walk.status;
+}
+
+/// Puts the copy's storage under the parameter, which stays the same object to all who hold it.
+static void commit_move(const nd_move *move) {
+    nd_tensor *parameter = move->parameter;
+    const nd_tensor *copy = move->copy;
+    // What a graph saved of the parameter must not pass for its value on the new device.
+    uint64_t version = atomic_load_explicit(&parameter->storage->version, memory_order_relaxed);
+    atomic_store_explicit(&copy->storage->version, version + 1, memory_order_relaxed);
+    nd_edge_set(&parameter->storage, copy->storage);
+    parameter->data = copy->data;
+    parameter->offset = copy->offset;
+    parameter->device = copy->device;
+    parameter->contiguous = copy->contiguous;
+    memcpy(parameter->strides, copy->strides, sizeof(parameter->strides));
+    nd_edge_set(&parameter->grad, move->grad);
+}
+
+/// The file must have exactly the module's names, with the same shapes and dtypes.
+static nd_status check_file(const nd_safetensors *table, const nd_module *module) {
+    nd_module_walk walk;
+    nd_tensor *parameter;
+    size_t count = 0;
+    nd__module_walk_begin(&walk, table->file.operation, module);
+    while ((parameter = nd__module_walk_next(&walk))) {
+        const nd_safetensors_entry *entry = nd__safetensors_find(table, walk.name);
+        if (!entry)
+            return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "%s: '%s' has no tensor for the parameter '%.200s'",
+                             table->file.operation, table->file.path, walk.name);
+        nd_status status = check_entry(table, entry, parameter, walk.name);
+        if (status != ND_OK)
+            return status;
+        count++;
+    }
+    if (walk.status == ND_OK && count != table->count)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: '%s' has %zu tensors, the module has %zu parameters",
+                         table->file.operation, table->file.path, table->count, count);
+    return walk.status;
+}
+
+static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_entry *entry,
+                             const nd_tensor *parameter, const char *name) {
+    nd_status status = nd__check_operand(table->file.operation, "a parameter", parameter);
+    if (status != ND_OK)
+        return status;
+    bool same_shape = entry->ndim == parameter->ndim;
+    for (int axis = 0; same_shape && axis < entry->ndim; axis++)
+        same_shape = entry->shape[axis] == parameter->shape[axis];
+    char a[ND__SHAPE_TEXT];
+    char b[ND__SHAPE_TEXT];
+    if (!same_shape)
+        return nd__error(ND_ERROR_SHAPE,
+                         "%s: '%.200s' has the shape %s in '%s' and %s in the module",
+                         table->file.operation, name, nd__shape_text(a, entry->ndim, entry->shape),
+                         table->file.path, nd__shape_text(b, parameter->ndim, parameter->shape));
+    if (entry->dtype != parameter->dtype)
+        return nd__error(ND_ERROR_DTYPE, "%s: '%.200s' is %s in '%s' and %s in the module",
+                         table->file.operation, name, nd_dtype_name(entry->dtype), table->file.path,
+                         nd_dtype_name(parameter->dtype));
+    return ND_OK;
+}
+
+/// Owned list of the file's tensors in the module's order. NULL with an error.
+static nd_list *read_parameters(nd_safetensors *table, const nd_module *module) {
+    nd_list *list = nd_list_new();
+    nd_module_walk walk;
+    nd__module_walk_begin(&walk, table->file.operation, module);
+    while (list && nd__module_walk_next(&walk)) {
+        nd_tensor *tensor = nd__safetensors_read(table, nd__safetensors_find(table, walk.name));
+        if (!tensor || nd_list_append(list, tensor) != ND_OK) {
+            nd_release(list);
+            list = NULL;
+        }
+        nd_release(tensor);
+    }
+    return list;
+}
+
+static nd_status assign_parameters(const nd_list *list, const nd_module *module) {
+    nd_module_walk walk;
+    nd_tensor *parameter;
+    size_t index = 0;
+    nd__module_walk_begin(&walk, "load_parameters", module);
+    while ((parameter = nd__module_walk_next(&walk))) {
+        const nd_tensor *source = (const nd_tensor *)nd_list_get(list, index++);
+        nd_status status = nd__copy_into("load_parameters", parameter, source);
+        if (status != ND_OK)
+            return status;
+        nd__bump_version(parameter);
+    }
+    return walk.status;
+}
