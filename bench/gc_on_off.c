@@ -1,0 +1,160 @@
+// The main job: trains on real digits with the cycle collector off and on, shows what grows and
+// what does not, and judges every claim from the figures of the same run.
+//
+// Each leaking run is followed by one explicit collection, so that runs do not disturb each other.
+// The epochs of `plain`, which leaks nothing, are interleaved off and on, so that a machine that
+// slows down slows both.
+#include "bench/support/measure.h"
+#include "bench/training/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool device_missing(const settings *settings);
+static nd_status run_everything(report *report, const settings *settings);
+static nd_status run_scenario(report *report, const scenario *scenario, const settings *settings,
+                              const digits *digits);
+static nd_status run_group(report *report, const scenario *scenario, const bool *modes,
+                           size_t count, const settings *settings, const digits *digits);
+static nd_status say_error(nd_status status, const scenario *scenario, bool collector_on);
+
+int main(int argc, char **argv) {
+    settings settings;
+    int answer = options_read(argc, argv, &settings);
+    if (answer >= 0)
+        return answer;
+    if (device_missing(&settings))
+        return 0;
+    if (settings.chart && !chart_check(settings.chart))
+        return 2;
+    FILE *json = settings.json ? report_open(settings.json) : NULL;
+    if (settings.json && !json)
+        return 2;
+
+    report report = {.settings = &settings, .price = {.ratio = NAN}};
+    double begin = bench_seconds();
+    nd_status status = run_everything(&report, &settings);
+    report.seconds = bench_seconds() - begin;
+    report.remaining_objects = nd_manager_total_objects(NULL);
+    report.remaining_bytes = nd_manager_total_bytes(NULL);
+
+    answer = 2;
+    if (status == ND_OK) {
+        claim claims[CLAIMS_MAX];
+        size_t count = claims_judge(&report, claims);
+        answer = claims_print(claims, count) ? 0 : 1;
+        if (json && !report_json(&report, claims, count, json))
+            answer = 2;
+        json = NULL;
+        if (settings.chart && !chart_draw(&report, settings.chart))
+            answer = 2;
+        printf("%.1f seconds in all\n", report.seconds);
+    }
+    if (json)
+        fclose(json);
+    for (size_t i = 0; i < report.run_count; i++)
+        free(report.runs[i].epochs);
+    return answer;
+}
+
+const run_result *report_find(const report *report, const scenario *scenario, bool collector_on) {
+    for (size_t i = 0; i < report->run_count; i++) {
+        const run_result *run = &report->runs[i];
+        if (run->scenario == scenario && run->collector_on == collector_on)
+            return run;
+    }
+    return NULL;
+}
+
+/// No device of that kind is a normal answer, given on standard output.
+static bool device_missing(const settings *settings) {
+    static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA", [ND_FAKE] = "fake"};
+    if (nd_device_count(settings->device.kind) > 0)
+        return false;
+    printf("no %s device\n", names[settings->device.kind]);
+    return true;
+}
+
+static nd_status run_everything(report *report, const settings *settings) {
+    digits digits;
+    nd_status status = digits_load(&digits, settings);
+    if (status != ND_OK) {
+        fprintf(stderr, "gc_on_off: the digits could not be read: %s\n", nd_error_message());
+        return status;
+    }
+    table_begin(settings, &digits);
+    bool all = strcmp(settings->scenario, "all") == 0;
+    for (size_t i = 0; i < SCENARIO_COUNT && status == ND_OK; i++)
+        if (all || strcmp(settings->scenario, scenarios[i].name) == 0)
+            status = run_scenario(report, &scenarios[i], settings, &digits);
+    digits_release(&digits);
+    progress_clear();
+    return status;
+}
+
+static nd_status run_scenario(report *report, const scenario *scenario, const settings *settings,
+                              const digits *digits) {
+    bool modes[2];
+    size_t count = 0;
+    if (settings->off)
+        modes[count++] = false;
+    if (settings->on)
+        modes[count++] = true;
+    table_scenario(scenario, settings->batch ? settings->batch : scenario->batch);
+    bool leaks = scenario->makes_cycles || scenario->keeps_history;
+    if (!leaks) {
+        nd_status status = run_group(report, scenario, modes, count, settings, digits);
+        if (status != ND_OK || count < 2)
+            return status;
+        status = price_measure(&report->price, settings, digits);
+        progress_clear();
+        return say_error(status, scenario, true);
+    }
+    nd_status status = ND_OK;
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        status = run_group(report, scenario, &modes[i], 1, settings, digits);
+    return status;
+}
+
+/// Runs of one scenario, epoch by epoch in turn; which one comes first alternates.
+static nd_status run_group(report *report, const scenario *scenario, const bool *modes,
+                           size_t count, const settings *settings, const digits *digits) {
+    training runs[2];
+    run_result *results = &report->runs[report->run_count];
+    nd_status status = ND_OK;
+    size_t begun = 0;
+    while (begun < count && status == ND_OK) {
+        status =
+            training_begin(&runs[begun], scenario, modes[begun], settings, digits, &results[begun]);
+        say_error(status, scenario, modes[begun]);
+        begun++;
+    }
+    report->run_count += begun;
+    for (int epoch = 0; epoch < settings->epochs && status == ND_OK; epoch++) {
+        for (size_t i = 0; i < count && status == ND_OK; i++) {
+            size_t turn = (i + (size_t)epoch) % count;
+            status = say_error(training_epoch(&runs[turn], epoch), scenario, modes[turn]);
+        }
+        for (size_t i = 0; i < count && status == ND_OK; i++)
+            table_epoch(&results[i], epoch);
+    }
+    for (size_t i = 0; i < begun; i++) {
+        nd_status ended = say_error(training_end(&runs[i]), scenario, modes[i]);
+        if (status == ND_OK)
+            table_run_end(&results[i]);
+        status = status == ND_OK ? ended : status;
+    }
+    return status;
+}
+
+static nd_status say_error(nd_status status, const scenario *scenario, bool collector_on) {
+    if (status == ND_OK)
+        return ND_OK;
+    progress_clear();
+    fprintf(stderr, "gc_on_off: %s, gc %s: %s: %s\n", scenario->name, collector_on ? "on" : "off",
+            nd_status_name(status), nd_error_message());
+    return status;
+}

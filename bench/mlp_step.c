@@ -1,0 +1,128 @@
+// T9: one training step of the MLP 784-128-64-10 (forward, cross-entropy, backward, SGD without
+// momentum), batch 32 and 128, ours beside PyTorch's in one run. Random data. The rival runs
+// between two halves of our measurement, so that a machine that speeds up or slows down does not
+// decide.
+#include "bench/support/measure.h"
+#include "bench/support/metrics.h"
+#include "bench/support/paths.h"
+#include "bench/support/peer.h"
+
+#include <nd/nd.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SIZES = 2, REPEATS = 25 };
+static const int64_t batches[SIZES] = {32, 128};
+
+typedef struct workload {
+    nd_manager *manager;
+    nd_module *model;
+    nd_optimizer *optimizer;
+    nd_tensor *images;
+    nd_tensor *labels;
+} workload;
+
+static bool workload_begin(workload *work, int64_t batch);
+static void workload_end(workload *work);
+static bool steps(void *data, uint64_t count);
+static bool measure_half(double *us);
+static void run_rival(bench_peer *peer);
+
+int main(int argc, char **argv) {
+    const char *json = NULL;
+    int answer = bench_metrics_options(
+        argc, argv, "T9: one training step of an MLP 784-128-64-10, beside PyTorch.", &json);
+    if (answer >= 0)
+        return answer;
+
+    double first[SIZES];
+    double second[SIZES];
+    bench_peer peer;
+    if (!measure_half(first))
+        return 2;
+    run_rival(&peer);
+    if (!measure_half(second))
+        return 2;
+
+    bench_metric metrics[] = {
+        {.work = "step of MLP 784-128-64-10, SGD, batch 32",
+         .name = "T9_us_batch32",
+         .rival = "T9_rival_us_batch32",
+         .ratio = "T9_ratio_batch32",
+         .target = 85},
+        {.work = "step of MLP 784-128-64-10, SGD, batch 128",
+         .name = "T9_us_batch128",
+         .rival = "T9_rival_us_batch128",
+         .ratio = "T9_ratio_batch128",
+         .target = 230},
+    };
+    for (size_t i = 0; i < SIZES; i++) {
+        metrics[i].unit = "us";
+        metrics[i].ours = (first[i] + second[i]) / 2;
+        metrics[i].theirs = bench_peer_number(&peer, metrics[i].rival);
+    }
+    bench_metrics_print("mlp_step", metrics, SIZES, "PyTorch", &peer);
+    return bench_metrics_write(json, "mlp_step", metrics, SIZES) ? 0 : 2;
+}
+
+/// Median microseconds of a step, per batch size. False, with the error printed, on failure.
+static bool measure_half(double *us) {
+    for (size_t i = 0; i < SIZES; i++) {
+        workload work;
+        us[i] =
+            workload_begin(&work, batches[i]) ? bench_measure_ns(steps, &work, REPEATS) / 1e3 : NAN;
+        workload_end(&work);
+        if (!isfinite(us[i])) {
+            fprintf(stderr, "mlp_step: batch %lld: %s\n", (long long)batches[i],
+                    nd_error_message());
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool workload_begin(workload *work, int64_t batch) {
+    nd_key key = nd_key_new(7);
+    *work = (workload){.manager = nd_manager_new(NULL, "mlp_step")};
+    nd_with_manager(work->manager) {
+        work->model =
+            ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), 784, 128, true), nd_relu_module(),
+                          nd_linear_module(nd_key_fold(key, 1), 128, 64, true), nd_relu_module(),
+                          nd_linear_module(nd_key_fold(key, 2), 64, 10, true));
+        work->optimizer = nd_sgd(work->model, 0.01, 0, 0);
+        work->images = nd_rand(nd_key_fold(key, 3), ND_SHAPE(batch, 784), ND_F32);
+        work->labels = nd_randint(nd_key_fold(key, 4), 0, 10, ND_SHAPE(batch), ND_I64);
+    }
+    return work->optimizer && work->images && work->labels;
+}
+
+static void workload_end(workload *work) {
+    nd_release(work->images);
+    nd_release(work->labels);
+    nd_release(work->optimizer);
+    nd_release(work->model);
+    nd_release(work->manager);
+}
+
+static bool steps(void *data, uint64_t count) {
+    workload *work = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_auto nd_tensor *logits = nd_module_forward(work->model, work->images);
+        nd_auto nd_tensor *loss = nd_cross_entropy(logits, work->labels);
+        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK || nd_backward(loss, NULL) != ND_OK ||
+            nd_optimizer_step(work->optimizer) != ND_OK)
+            return false;
+    }
+    return true;
+}
+
+static void run_rival(bench_peer *peer) {
+    char script[4096];
+    if (!bench_find_file("bench/peers/pytorch_mlp.py", script, sizeof script)) {
+        *peer = (bench_peer){.skipped = "bench/peers/pytorch_mlp.py is not beside this program"};
+        return;
+    }
+    const char *const arguments[] = {"/usr/bin/python3", script, NULL};
+    bench_peer_run(peer, arguments);
+}

@@ -1,0 +1,101 @@
+// Starts a rival with its standard output in a pipe. Its standard error is the user's.
+#include "bench/support/peer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static bool start(const char *const *arguments, int output, pid_t *ret_process);
+static void read_all(int from, char *buffer, size_t size);
+static const char *find_value(const bench_peer *peer, const char *name);
+
+void bench_peer_run(bench_peer *peer, const char *const *arguments) {
+    *peer = (bench_peer){0};
+    int ends[2];
+    if (pipe(ends) != 0) {
+        snprintf(peer->skipped, sizeof peer->skipped, "no pipe: %s", strerror(errno));
+        return;
+    }
+    pid_t process = 0;
+    bool started = start(arguments, ends[1], &process);
+    close(ends[1]);
+    if (!started) {
+        snprintf(peer->skipped, sizeof peer->skipped, "%s cannot be started", arguments[0]);
+        close(ends[0]);
+        return;
+    }
+    read_all(ends[0], peer->output, sizeof peer->output);
+    close(ends[0]);
+    int status = 0;
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (*bench_peer_text(peer, "skipped", peer->skipped, sizeof peer->skipped))
+        return;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        snprintf(peer->skipped, sizeof peer->skipped, "%s failed", arguments[0]);
+        return;
+    }
+    peer->ran = true;
+}
+
+double bench_peer_number(const bench_peer *peer, const char *name) {
+    const char *value = find_value(peer, name);
+    if (!peer->ran || !value)
+        return NAN;
+    char *end = NULL;
+    double number = strtod(value, &end);
+    return end == value ? NAN : number;
+}
+
+const char *bench_peer_text(const bench_peer *peer, const char *name, char *buffer, size_t size) {
+    const char *value = find_value(peer, name);
+    bool text = value && *value == '"';
+    snprintf(buffer, size, "%.*s", text ? (int)strcspn(value + 1, "\"") : 0, text ? value + 1 : "");
+    return buffer;
+}
+
+static bool start(const char *const *arguments, int output, pid_t *ret_process) {
+    posix_spawn_file_actions_t actions;
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return false;
+    bool started = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) == 0 &&
+                   posix_spawnp(ret_process, arguments[0], &actions, NULL,
+                                (char **)(void *)arguments, environ) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    return started;
+}
+
+/// Reads to the end of the stream, keeping what fits.
+static void read_all(int from, char *buffer, size_t size) {
+    size_t used = 0;
+    char rest[512];
+    for (;;) {
+        bool full = used + 1 >= size;
+        ssize_t count =
+            read(from, full ? rest : buffer + used, full ? sizeof rest : size - 1 - used);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            break;
+        used += full ? 0 : (size_t)count;
+    }
+    buffer[used] = '\0';
+}
+
+/// First character of the value under a key; NULL when the key is not there.
+static const char *find_value(const bench_peer *peer, const char *name) {
+    char key[96];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *found = strstr(peer->output, key);
+    if (!found)
+        return NULL;
+    found += strlen(key);
+    return found + strspn(found, " ");
+}

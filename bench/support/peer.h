@@ -1,0 +1,25 @@
+// Runs the same work in another library, as another process, and reads the figures it prints.
+//
+// A rival prints one flat JSON object: {"NAME": number, ...}, or {"skipped": "why"} where its
+// library is not installed. Skipping is a normal answer, never a failure.
+#ifndef ND_BENCH_PEER_H
+#define ND_BENCH_PEER_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct bench_peer {
+    bool ran;
+    char skipped[160]; ///< why it did not run
+    char output[8192]; ///< what it printed
+} bench_peer;
+
+/// Runs `arguments` (NULL-terminated, the program first) and waits for it.
+void bench_peer_run(bench_peer *peer, const char *const *arguments);
+
+/// The number printed under `name`; NaN when there is none.
+double bench_peer_number(const bench_peer *peer, const char *name);
+
+/// The text printed under `name`, copied into `buffer`; empty when there is none. Returns `buffer`.
+const char *bench_peer_text(const bench_peer *peer, const char *name, char *buffer, size_t size);
+
+#endif

@@ -1,0 +1,78 @@
+// What the main job tells people: options, progress, table, claims, JSON and chart.
+#ifndef ND_BENCH_REPORT_H
+#define ND_BENCH_REPORT_H
+#include "bench/training/training.h"
+
+/// Everything that was measured.
+typedef struct report {
+    const settings *settings;
+    run_result runs[2 * SCENARIO_COUNT];
+    size_t run_count;
+    price_result price;
+    uint64_t remaining_objects; ///< alive in the whole process at the end
+    uint64_t remaining_bytes;
+    double seconds;
+} report;
+
+/// The run of a scenario with the collector off or on; NULL when it was not asked for.
+const run_result *report_find(const report *report, const scenario *scenario, bool collector_on);
+
+// ---- options
+
+/// Default number of epochs; accuracy is judged from here on.
+enum { DEFAULT_EPOCHS = 10 };
+
+/// Reads the command line. Returns -1 to go on, else the exit status.
+int options_read(int argc, char **argv, settings *settings);
+
+// ---- progress: on standard error, and only when that is a terminal
+
+void progress_show(const training *run, int epoch);
+void progress_show_price(size_t done, size_t total);
+void progress_clear(void);
+
+// ---- table
+
+void table_begin(const settings *settings, const digits *digits);
+void table_scenario(const scenario *scenario, int64_t batch);
+void table_epoch(const run_result *run, int epoch);
+/// What is left when a run is over, and where what escaped was made.
+void table_run_end(const run_result *run);
+
+// ---- claims
+
+typedef enum verdict { HOLDS, FAILS, NOT_JUDGED } verdict;
+
+enum { CLAIM_TEXT = 320, CLAIMS_MAX = 32 };
+
+typedef struct claim {
+    verdict verdict;
+    char text[CLAIM_TEXT];
+} claim;
+
+/// Judges everything the runs let one judge; returns how many claims were written.
+size_t claims_judge(const report *report, claim claims[CLAIMS_MAX]);
+/// One line each. True when none failed.
+bool claims_print(const claim *claims, size_t count);
+const char *verdict_name(verdict verdict);
+
+// ---- files
+
+/// Opens the file the user named before anything is trained, so that a wrong path costs no run.
+/// NULL with a printed message on failure.
+FILE *report_open(const char *path);
+/// Writes the whole report and closes the stream. False with a printed message on failure.
+bool report_json(const report *report, const claim *claims, size_t count, FILE *stream);
+/// False with a printed message when the chart cannot be drawn: gnuplot missing, unknown ending.
+bool chart_check(const char *path);
+bool chart_draw(const report *report, const char *path);
+
+// ---- numbers for people; each writes into `buffer` and returns it
+
+enum { NUMBER_TEXT = 32 };
+/// 1234567 -> "1,234,567".
+const char *with_commas(char buffer[NUMBER_TEXT], uint64_t value);
+/// 1234567 -> "1.2 MiB".
+const char *in_units(char buffer[NUMBER_TEXT], uint64_t bytes);
+
+#endif
