@@ -42,7 +42,7 @@ system_library = repository_rule(
 )
 
 def local_libraries():
-    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib and @local_cmocka."""
+    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib, @local_cmocka and @local_libtorch."""
     cuda_repository(name = "local_cuda")
     system_library(
         name = "local_jemalloc",
@@ -79,4 +79,13 @@ def local_libraries():
         headers = ["stdarg.h", "stddef.h", "stdint.h", "setjmp.h", "cmocka.h"],
         expression = "cmocka_set_message_output(CM_OUTPUT_STDOUT)",
         ways_to_link = ["-lcmocka"],
+    )
+
+    # Only a rival in //bench.
+    system_library(
+        name = "local_libtorch",
+        library = "libtorch",
+        headers = ["torch/csrc/api/include/torch/version.h"],
+        expression = "(void)TORCH_VERSION_MAJOR",
+        ways_to_link = ["-ltorch -ltorch_cpu -lc10"],
     )
