@@ -107,7 +107,8 @@ size_t nd__collection_examine(nd_collection *collection) {
     }
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
     for (size_t i = 0; i < collection->count; i++) {
-        uint32_t held = (uint32_t)collection->words[i], internal = collection->internal[i];
+        uint32_t held = (uint32_t)collection->words[i] - collection->held_here;
+        uint32_t internal = collection->internal[i];
         if (internal > held)
             note_broken(collection, collection->objects[i]);
         if (internal != held)

@@ -20,6 +20,7 @@ typedef struct nd_collection {
     uint32_t *stack; ///< for marking; every candidate is pushed at most once
     uint8_t *live;
     size_t count, capacity;
+    uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     nd_gc_report report;
     nd_gc_mode mode;
     char broken_name[64]; ///< type of the first object whose traverse reports too many edges

@@ -29,7 +29,7 @@ typedef struct group_visitor {
 static void visit_group(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     group_visitor *self = (group_visitor *)visitor;
-    if (!nd__is_candidate(self->collection, target))
+    if (!is_garbage(target))
         return;
     uint32_t *group = self->collection->internal;
     uint32_t a = find_group(group, self->index), b = find_group(group, target->gc_index);
@@ -87,7 +87,7 @@ typedef struct edge_visitor {
 
 static void visit_edge(nd_visitor *visitor, nd_object *target, const char *label) {
     edge_visitor *self = (edge_visitor *)visitor;
-    if (nd__is_candidate(self->collection, target) && self->seen++ == self->wanted) {
+    if (is_garbage(target) && self->seen++ == self->wanted) {
         self->target = target;
         self->label = label;
     }
