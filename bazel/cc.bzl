@@ -18,6 +18,8 @@ _COPTS = [
     "-Wextra",
     "-Wconversion",
     "-fvisibility=hidden",
+    # Public functions may be inlined where they are called inside the library.
+    "-fno-semantic-interposition",
     "-D_GNU_SOURCE",
 ]
 
