@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PANEL_WIDTH = 440, CHART_HEIGHT = 760 };
+enum { PANEL_WIDTH = 460, CHART_HEIGHT = 780 };
 
 static bool has_ending(const char *path, const char *ending);
 static void write_style(FILE *gnuplot, const char *target, size_t columns);
@@ -49,11 +49,12 @@ bool chart_draw(const report *report, const char *path) {
     write_style(gnuplot, target, columns);
     for (size_t i = 0; i < report->run_count; i++)
         write_data(gnuplot, &report->runs[i]);
+    double width = PANEL_WIDTH * (double)(columns > 1 ? columns : 2);
     fprintf(gnuplot,
-            "set multiplot layout 2,%zu columnsfirst margins screen %g,%g,%g,%g spacing screen "
-            "%g,0.14 title 'MNIST, MLP 784-128-64-10: cycle collector off and on' font ',15'\n",
-            columns, 0.075 * 4 / (double)(columns + 3), 0.985, 0.09, 0.845,
-            0.055 * 4 / (double)(columns + 3));
+            "set multiplot layout 2,%zu columnsfirst margins screen %g,%g,0.08,0.86 "
+            "spacing screen %g,0.17 title "
+            "'MNIST, MLP 784-128-64-10: cycle collector off and on' font ',15' offset 0,-0.4\n",
+            columns, 84 / width, 1 - 24 / width, 96 / width);
     for (size_t i = 0; i < SCENARIO_COUNT; i++) {
         if (!was_run(report, &scenarios[i]))
             continue;
@@ -81,15 +82,15 @@ static void write_style(FILE *gnuplot, const char *target, size_t columns) {
     fprintf(gnuplot, "set output '");
     for (const char *c = target; *c; c++)
         fprintf(gnuplot, *c == '\'' ? "''" : "%c", *c);
-    fprintf(gnuplot, "'\n"
-                     "set border 3 linecolor '#606060'\n"
-                     "set tics nomirror out scale 0.6 textcolor '#303030'\n"
-                     "set grid ytics linetype 1 linecolor '#e4e4e4'\n"
-                     "set key top left reverse Left samplen 1.6 spacing 1.1\n"
-                     "set style line 1 linecolor '#c8553d' linewidth 2.2 pointtype 7 pointsize "
-                     "0.8\n"
-                     "set style line 2 linecolor '#00798c' linewidth 2.2 pointtype 5 pointsize "
-                     "0.8\n");
+    fprintf(gnuplot,
+            "'\n"
+            "set border 3 linecolor '#606060'\n"
+            "set tics nomirror out scale 0.6 textcolor '#303030'\n"
+            "set grid ytics linetype 1 linecolor '#e4e4e4'\n"
+            "set key top left reverse Left samplen 1.6 spacing 1.1\n"
+            // The open circles of one line stay visible where the other runs over it.
+            "set style line 1 linecolor '#c8553d' linewidth 1.8 pointtype 6 pointsize 1.3\n"
+            "set style line 2 linecolor '#00798c' linewidth 1.8 pointtype 7 pointsize 0.6\n");
 }
 
 /// $plain_off and so on: epoch, MiB, seconds.
@@ -109,14 +110,14 @@ static void write_panel(FILE *gnuplot, const report *report, const scenario *sce
         *c = *c == '_' ? ' ' : *c;
     fprintf(gnuplot,
             "set title \"{/:Bold %s}\\n%s\" offset 0,-0.4\n"
-            "set ylabel '%s' offset 0.8\n"
+            "set ylabel '%s' offset 0.4\n"
             "set xlabel 'epoch' offset 0,0.4\n"
             "set xrange [0.5:%d.5]\n"
             "set yrange [0:*]\n"
             "set offsets graph 0, 0, graph 0.28, 0\n"
-            "set format y '%s'\n",
+            "set format y '%%g'\n",
             title, bytes ? "live bytes at the end of the epoch" : "time of the epoch",
-            bytes ? "MiB" : "seconds", report->settings->epochs, bytes ? "%g" : "%.2f");
+            bytes ? "MiB" : "seconds", report->settings->epochs);
     const char *separator = "plot";
     for (int on = 0; on < 2; on++) {
         if (!report_find(report, scenario, on != 0))
