@@ -28,8 +28,8 @@ nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer
 
 static nd_status give_up(const nd_memory_request *request, nd_status status) {
     if (status != ND_ERROR_OUT_OF_MEMORY)
-        return nd__error(status, "%s: %s could not allocate %zu bytes: the device failed",
-                         request->operation, request->device, request->bytes);
+        return nd__error(status, "%s: %s:%d could not allocate %zu bytes: the device failed",
+                         request->operation, request->device, request->index, request->bytes);
     nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     nd_manager_get_stats(request->manager, &stats);
     char limit[48] = "without a quota";
@@ -37,9 +37,9 @@ static nd_status give_up(const nd_memory_request *request, nd_status status) {
         snprintf(limit, sizeof limit, "of a quota of %llu",
                  (unsigned long long)stats.quota_bytes[request->kind]);
     return nd__error(status,
-                     "%s: no memory on %s for %zu bytes; manager \"%s\" and those below it hold "
+                     "%s: no memory on %s:%d for %zu bytes; manager \"%s\" and those below it hold "
                      "%llu bytes there, %s",
-                     request->operation, request->device, request->bytes,
+                     request->operation, request->device, request->index, request->bytes,
                      nd_manager_name(request->manager),
                      (unsigned long long)stats.subtree_bytes[request->kind], limit);
 }

@@ -18,7 +18,7 @@ typedef struct nd_memory_request {
     /// ND_ERROR_OUT_OF_MEMORY walks the ladder, any other failure ends it. Sets no message.
     nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
     void (*trim)(int index);
-    const char *device; ///< "cpu:0", for the sentence
+    const char *device; ///< name of the backend, for the sentence
 } nd_memory_request;
 
 /// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.

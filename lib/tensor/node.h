@@ -64,7 +64,20 @@ struct nd_node {
         *outputs; ///< in the node's own block: dtype, device, shape of each output (source unused)
 };
 
-extern const nd_type nd__node_type;
+/// One type per operation, "mul_backward" and so on, so that every report names it.
+extern const nd_type nd__node_types[ND_OP_COUNT];
+
+/// A row of the table of operations, as recording sees it.
+typedef struct nd_op_info {
+    const char *name;
+    uint8_t saves;    ///< ND_SAVE_ bits
+    bool is_view;     ///< shares its input's storage
+    bool is_constant; ///< ZERO: piecewise constant, its result never requires a gradient
+} nd_op_info;
+extern const nd_op_info nd__op_infos[ND_OP_COUNT];
+
+/// Inside nd_no_grad.
+extern _Thread_local bool nd__recording_off __attribute__((tls_model("initial-exec")));
 
 /// True when recording is on in this thread and one of the inputs requires a gradient.
 bool nd__wants_history(const nd_tensor *const *inputs, size_t count);

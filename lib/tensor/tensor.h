@@ -12,13 +12,14 @@
 #include <nd/tensor.h>
 
 typedef struct nd_storage {
-    nd_accounted accounted; ///< header, bytes, device kind
+    nd_accounted accounted; ///< header, bytes charged (zero once closed), device kind
     int32_t device_index;
+    bool borrowed; ///< nd_wrap without free: memory is the user's
+    bool embedded; ///< small host data: lies in the storage object's own block
     void *data;
+    size_t bytes;             ///< of data
     _Atomic uint64_t version; ///< bumped by every in-place write; saved tensors compare it
     void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
-    bool borrowed;                             ///< nd_wrap without free: memory is the user's
-    bool embedded; ///< small host data: lies in the storage object's own block
 } nd_storage;
 
 struct nd_tensor {
@@ -43,6 +44,16 @@ struct nd_tensor {
 extern const nd_type nd__tensor_type;
 extern const nd_type nd__storage_type;
 
+/// Storage published at a manager, with uninitialised data. Owned.
+nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
+                            size_t bytes);
+/// Storage on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
+/// `free` and clears `borrowed` once nothing can fail any more. Owned.
+nd_storage *nd__storage_wrap(nd_manager *manager, void *data, size_t bytes);
+/// Contiguous tensor on a storage, which it takes over (released on error). The shape was checked.
+nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
+                         const int64_t *shape, int64_t numel);
+
 /// Contiguous uninitialised tensor at a manager. Runs the quota, the threshold trigger and the
 /// ladder: may collect. NULL with an error that starts with `operation`. Does not check that the
 /// device exists.
@@ -51,6 +62,14 @@ nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device 
 /// As above, placed where a result of these operands belongs.
 nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *operands, size_t count,
                              nd_device device, nd_dtype dtype, int ndim, const int64_t *shape);
+/// Fresh uninitialised tensor on the default device, at the current manager.
+nd_tensor *nd__create(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype);
+/// Runs a CREATE operation into the contiguous x, which it consumes, and returns it; NULL (x
+/// released) on error. NULL gives NULL.
+nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x, const nd_op_attrs *attrs);
+/// Writes a value into every element of the contiguous x, as nd__create_with. The value fits x's
+/// dtype.
+nd_tensor *nd__filled(const char *operation, nd_tensor *x, double value);
 /// View of x's storage with another window, placed where a result of x belongs; unrecorded. offset
 /// in elements.
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
@@ -94,6 +113,13 @@ void nd__call_collapse(nd_kernel_call *call);
 /// nd_slice, differentiable. g's size along the axis is the number of elements of the slice.
 nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis, int64_t start,
                        int64_t step);
+
+/// Copies x in row-major order to host memory of its size, and waits for it.
+nd_status nd__read_to_host(const char *operation, const nd_tensor *x, void *destination);
+
+/// Copies x to memory of its own device with the layout `destination`.
+nd_status nd__copy_to_operand(const char *operation, const nd_operand *destination,
+                              const nd_tensor *x);
 
 /// Copies x into y (same shape, any strides and dtypes, any devices); unrecorded, no version bump.
 nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);

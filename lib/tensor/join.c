@@ -1,0 +1,144 @@
+// Joining: concat, stack, and the inverse of slicing.
+//
+// The result is allocated once and every input is copied straight to its place in it.
+#include "lib/core/alloc.h"
+#include "lib/tensor/node.h"
+#include "lib/tensor/tensor.h"
+
+/// Checks that x can stand beside `first` along `axis`.
+static nd_status check_part(const char *operation, const nd_tensor *first, const nd_tensor *x,
+                            int axis) {
+    char ftext[ND__SHAPE_TEXT], xtext[ND__SHAPE_TEXT];
+    if (x->dtype != first->dtype)
+        return nd__error(ND_ERROR_DTYPE, "%s: inputs of %s and %s", operation,
+                         nd_dtype_name(first->dtype), nd_dtype_name(x->dtype));
+    if (x->device.kind != first->device.kind || x->device.index != first->device.index)
+        return nd__error(ND_ERROR_DEVICE, "%s: inputs on %s and %s", operation,
+                         nd__device_text(first->device), nd__device_text(x->device));
+    bool fits = x->ndim == first->ndim;
+    for (int i = 0; fits && i < x->ndim; i++)
+        fits = i == axis || x->shape[i] == first->shape[i];
+    if (!fits)
+        return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s do not join along axis %d",
+                         operation, nd__shape_text(ftext, first->ndim, first->shape),
+                         nd__shape_text(xtext, x->ndim, x->shape), axis);
+    return ND_OK;
+}
+
+/// Copies the inputs one behind the other into `result`.
+static nd_status write_parts(const char *operation, nd_tensor *result,
+                             const nd_tensor *const *inputs, size_t count, int axis) {
+    nd_operand destination = nd__operand_broadcast(result, result->ndim, result->shape);
+    int64_t element = (int64_t)nd_dtype_size(result->dtype);
+    char *at = result->data;
+    for (size_t k = 0; k < count; k++) {
+        destination.data = at;
+        nd_status status = nd__copy_to_operand(operation, &destination, inputs[k]);
+        if (status != ND_OK)
+            return status;
+        at += inputs[k]->shape[axis] * result->strides[axis] * element;
+    }
+    return ND_OK;
+}
+
+static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, size_t count,
+                         int axis) {
+    const nd_tensor *first = inputs[0];
+    int resolved = nd__resolve_axis(operation, axis, first->ndim);
+    if (resolved < 0)
+        return NULL;
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < first->ndim; i++)
+        shape[i] = i == resolved ? 0 : first->shape[i];
+    for (size_t k = 0; k < count; k++) {
+        if (check_part(operation, first, inputs[k], resolved) != ND_OK)
+            return NULL;
+        if (__builtin_add_overflow(shape[resolved], inputs[k]->shape[resolved], &shape[resolved])) {
+            nd__error(ND_ERROR_SHAPE, "%s: the sizes along axis %d add up to too many elements",
+                      operation, axis);
+            return NULL;
+        }
+    }
+    nd_tensor *result = nd__tensor_result(operation, inputs, count, first->device, first->dtype,
+                                          first->ndim, shape);
+    if (!result)
+        return NULL;
+    if (write_parts(operation, result, inputs, count, resolved) != ND_OK) {
+        nd_object_release(result);
+        return NULL;
+    }
+    nd_op_attrs attrs = {.i = {resolved}};
+    return nd__record(ND_OP_concat, result, inputs, count, &attrs);
+}
+
+static nd_status check_inputs(const char *operation, const nd_tensor *const *inputs, size_t count) {
+    if (!inputs)
+        return nd__error_null(operation, "inputs");
+    if (count == 0)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: there are no inputs", operation);
+    for (size_t k = 0; k < count; k++) {
+        nd_status status = nd__check_operand(operation, "an input", inputs[k]);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+nd_tensor *nd_concat(const nd_tensor *const *inputs, size_t count, int axis) {
+    if (check_inputs("concat", inputs, count) != ND_OK)
+        return NULL;
+    return concat("concat", inputs, count, axis);
+}
+
+nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) {
+    if (check_inputs("stack", inputs, count) != ND_OK)
+        return NULL;
+    int resolved =
+        inputs[0]->ndim < ND_MAX_DIMS ? nd__resolve_axis("stack", axis, inputs[0]->ndim + 1) : -1;
+    if (resolved < 0) {
+        if (inputs[0]->ndim == ND_MAX_DIMS)
+            nd__error(ND_ERROR_SHAPE, "stack: inputs already have %d dimensions", ND_MAX_DIMS);
+        return NULL;
+    }
+    // Sizes along the new axis would hide a difference in the old ones.
+    for (size_t k = 1; k < count; k++)
+        if (check_part("stack", inputs[0], inputs[k], -1) != ND_OK)
+            return NULL;
+    nd_tensor **parts = nd__calloc(count * sizeof *parts);
+    if (!parts) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "stack: no memory for %zu inputs", count);
+        return NULL;
+    }
+    nd_tensor *result = NULL;
+    size_t made = 0;
+    while (made < count && (parts[made] = nd_unsqueeze(inputs[made], resolved)))
+        made++;
+    if (made == count)
+        result = concat("stack", (const nd_tensor *const *)parts, count, resolved);
+    for (size_t k = 0; k < made; k++)
+        nd_object_release(parts[k]);
+    nd__free(parts);
+    return result;
+}
+
+nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis, int64_t start,
+                       int64_t step) {
+    nd_tensor *result = nd__filled(
+        "unslice", nd__tensor_result("unslice", &g, 1, g->device, g->dtype, ndim, shape), 0.0);
+    if (!result)
+        return NULL;
+    int64_t count = g->shape[axis];
+    nd_operand destination = nd__operand_broadcast(result, ndim, shape);
+    if (count > 0) {
+        destination.data =
+            (char *)result->data + start * result->strides[axis] * (int64_t)nd_dtype_size(g->dtype);
+        destination.strides[axis] *= count > 1 ? step : 1;
+    }
+    if (nd__copy_to_operand("unslice", &destination, g) != ND_OK) {
+        nd_object_release(result);
+        return NULL;
+    }
+    int64_t stop = count > 0 ? start + (count - 1) * step + 1 : start;
+    nd_op_attrs attrs = {.i = {axis, start, stop, step}};
+    return nd__record(ND_OP_unslice, result, &g, 1, &attrs);
+}

@@ -1,0 +1,142 @@
+// Graph nodes as objects, the table of operations, and the thread's recording switch.
+//
+// A node and its three arrays are one block. Its edges are the sources of its inputs, its saved
+// tensors, a user function's context and lib/autograd's hooks.
+#include "lib/tensor/node.h"
+
+static void node_traverse(const nd_object *self, nd_visitor *visitor);
+static void node_clear(nd_object *self);
+
+#define ND_OP(op, family, inputs, differentiable, saves) \
+    [ND_OP_##op] = {                                     \
+        .size = sizeof(nd_type),                         \
+        .version = 1,                                    \
+        .name = #op "_backward",                         \
+        .traverse = node_traverse,                       \
+        .clear = node_clear,                             \
+    },
+const nd_type nd__node_types[ND_OP_COUNT] = {
+#include "kernels/ops.inc"
+};
+#undef ND_OP
+
+static void node_traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_node *node = (const nd_node *)self;
+    for (uint32_t i = 0; i < node->ninputs; i++)
+        nd_visit(visitor, node->inputs[i].source, "input");
+    for (uint32_t i = 0; i < node->nsaved; i++)
+        nd_visit(visitor, node->saved[i].tensor, "saved");
+    nd_visit(visitor, node->context, "context");
+    nd_visit(visitor, node->hooks, "hooks");
+}
+
+static void node_clear(nd_object *self) {
+    nd_node *node = (nd_node *)self;
+    for (uint32_t i = 0; i < node->ninputs; i++)
+        if (node->inputs[i].source)
+            nd_edge_clear(&node->inputs[i].source);
+    for (uint32_t i = 0; i < node->nsaved; i++)
+        if (node->saved[i].tensor)
+            nd_edge_clear(&node->saved[i].tensor);
+    if (node->context)
+        nd_edge_clear(&node->context);
+    if (node->hooks)
+        nd_edge_clear(&node->hooks);
+}
+
+// ------------------------------------------------------------------------------------------------
+// the table of operations
+
+enum { FATE_YES, FATE_NO = FATE_YES, FATE_ZERO };
+enum {
+    FAMILY_UNARY,
+    FAMILY_BINARY,
+    FAMILY_COMPARE,
+    FAMILY_LOGICAL,
+    FAMILY_TERNARY,
+    FAMILY_REDUCE,
+    FAMILY_ARGREDUCE,
+    FAMILY_MATMUL,
+    FAMILY_SOFTMAX,
+    FAMILY_LOSS,
+    FAMILY_INDEX,
+    FAMILY_CREATE,
+    FAMILY_COPY,
+    FAMILY_CONV,
+    FAMILY_POOL,
+    FAMILY_VIEW,
+};
+
+#define ND_OP(op, family, inputs, differentiable, saved)                           \
+    [ND_OP_##op] = {                                                               \
+        .name = #op,                                                               \
+        .saves = saved,                                                            \
+        .is_view = FAMILY_##family == FAMILY_VIEW && ND_OP_##op != ND_OP_function, \
+        .is_constant = FATE_##differentiable == FATE_ZERO,                         \
+    },
+const nd_op_info nd__op_infos[ND_OP_COUNT] = {
+    [ND_OP_none] = {.name = "none"},
+#include "kernels/ops.inc"
+};
+#undef ND_OP
+
+const char *nd__op_name(nd_op op) {
+    return (unsigned)op < ND_OP_COUNT ? nd__op_infos[op].name : "invalid";
+}
+
+const char *nd_node_name(const nd_node *node) {
+    if (!node)
+        return NULL;
+    return node->function && node->function->name ? node->function->name : nd__op_name(node->op);
+}
+
+// ------------------------------------------------------------------------------------------------
+// tensors and their history
+
+bool nd_requires_grad(const nd_tensor *x) {
+    return x && x->requires_grad;
+}
+
+bool nd_is_leaf(const nd_tensor *x) {
+    return x && !x->node;
+}
+
+const nd_node *nd_get_node(const nd_tensor *x) {
+    return x ? x->node : NULL;
+}
+
+nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
+    nd_status status = nd__check_operand("set_requires_grad", "x", x);
+    if (status != ND_OK)
+        return status;
+    if (x->node)
+        return nd__error(ND_ERROR_STATE,
+                         "set_requires_grad: x was computed by %s; only a leaf can be set",
+                         nd_node_name(x->node));
+    if (requires_grad && x->dtype != ND_F32 && x->dtype != ND_F64)
+        return nd__error(
+            ND_ERROR_DTYPE,
+            "set_requires_grad: a tensor of %s has no gradient; float32 and float64 do",
+            nd_dtype_name(x->dtype));
+    x->requires_grad = requires_grad;
+    return ND_OK;
+}
+
+// ------------------------------------------------------------------------------------------------
+// the recording switch
+
+_Thread_local bool nd__recording_off __attribute__((tls_model("initial-exec")));
+
+bool nd_grad_enabled(void) {
+    return !nd__recording_off;
+}
+
+nd_grad_block nd__grad_block_begin(bool enabled) {
+    nd_grad_block block = {.once = true, .previous = !nd__recording_off};
+    nd__recording_off = !enabled;
+    return block;
+}
+
+void nd__grad_block_end(nd_grad_block *block) {
+    nd__recording_off = !block->previous;
+}

@@ -1,0 +1,166 @@
+// What a tensor is: shape, strides, dtype, device, storage, values of single elements.
+#include "lib/tensor/node.h"
+#include "lib/tensor/tensor.h"
+#include <math.h>
+#include <string.h>
+
+int nd_get_ndim(const nd_tensor *x) {
+    return x ? x->ndim : 0;
+}
+
+const int64_t *nd_get_shape(const nd_tensor *x) {
+    return x ? x->shape : NULL;
+}
+
+const int64_t *nd_get_strides(const nd_tensor *x) {
+    return x ? x->strides : NULL;
+}
+
+int64_t nd_get_size(const nd_tensor *x, int axis) {
+    if (!x)
+        return -1;
+    int resolved = nd__resolve_axis("get_size", axis, x->ndim);
+    return resolved < 0 ? -1 : x->shape[resolved];
+}
+
+int64_t nd_get_numel(const nd_tensor *x) {
+    return x ? x->numel : 0;
+}
+
+nd_dtype nd_get_dtype(const nd_tensor *x) {
+    return x ? x->dtype : ND_BOOL;
+}
+
+nd_device nd_get_device(const nd_tensor *x) {
+    return x ? x->device : (nd_device){ND_CPU, 0};
+}
+
+bool nd_is_contiguous(const nd_tensor *x) {
+    return x && x->contiguous;
+}
+
+bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y) {
+    return x && y && x->storage && x->storage == y->storage;
+}
+
+size_t nd_get_storage_bytes(const nd_tensor *x) {
+    return x && x->storage ? x->storage->bytes : 0;
+}
+
+uint64_t nd_get_version(const nd_tensor *x) {
+    return x && x->storage ? atomic_load_explicit(&x->storage->version, memory_order_relaxed) : 0;
+}
+
+void *nd_get_data(const nd_tensor *x) {
+    if (nd__check_operand("get_data", "x", x) != ND_OK)
+        return NULL;
+    if (!nd__backend(x->device.kind)->host_accessible) {
+        nd__error(ND_ERROR_DEVICE,
+                  "get_data: memory of %s cannot be reached from the host; copy it with nd_to "
+                  "or nd_copy_to_host",
+                  nd__device_text(x->device));
+        return NULL;
+    }
+    return x->data;
+}
+
+// ------------------------------------------------------------------------------------------------
+// single elements
+
+typedef union element {
+    uint8_t u8;
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
+} element;
+
+/// The only element of x, on the host.
+static nd_status read_element(const char *operation, const nd_tensor *x, element *ret_value) {
+    nd_status status = nd__check_operand(operation, "x", x);
+    if (status != ND_OK)
+        return status;
+    if (x->numel != 1) {
+        char text[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_SHAPE, "%s: a tensor of shape %s has %lld elements, not one",
+                         operation, nd__shape_text(text, x->ndim, x->shape), (long long)x->numel);
+    }
+    size_t bytes = nd_dtype_size(x->dtype);
+    const nd_backend *backend = nd__backend(x->device.kind);
+    if (backend->host_accessible) {
+        memcpy(ret_value, x->data, bytes);
+        return ND_OK;
+    }
+    status = backend->copy_to_host(x->device.index, ret_value, x->data, bytes);
+    if (status != ND_OK)
+        return nd__error(status, "%s: copying from %s failed with %s", operation,
+                         nd__device_text(x->device), nd_status_name(status));
+    return ND_OK;
+}
+
+double nd_item(const nd_tensor *x) {
+    element value;
+    if (read_element("item", x, &value) != ND_OK)
+        return NAN;
+    switch (x->dtype) {
+    case ND_BOOL:
+    case ND_U8:
+        return value.u8;
+    case ND_I32:
+        return value.i32;
+    case ND_I64:
+        return (double)value.i64;
+    case ND_F32:
+        return (double)value.f32;
+    default:
+        return value.f64;
+    }
+}
+
+nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
+    if (!ret_value)
+        return nd__error_null("get_item_i64", "ret_value");
+    element value;
+    nd_status status = read_element("get_item_i64", x, &value);
+    if (status != ND_OK)
+        return status;
+    switch (x->dtype) {
+    case ND_BOOL:
+    case ND_U8:
+        *ret_value = value.u8;
+        return ND_OK;
+    case ND_I32:
+        *ret_value = value.i32;
+        return ND_OK;
+    case ND_I64:
+        *ret_value = value.i64;
+        return ND_OK;
+    default:
+        break;
+    }
+    double number = x->dtype == ND_F32 ? (double)value.f32 : value.f64;
+    if (!(number >= -0x1p63 && number < 0x1p63) || number != trunc(number))
+        return nd__error(ND_ERROR_DTYPE, "get_item_i64: %g, a %s, is no int64", number,
+                         nd_dtype_name(x->dtype));
+    *ret_value = (int64_t)number;
+    return ND_OK;
+}
+
+nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {
+    nd_status status = nd__check_operand("copy_to_host", "x", x);
+    if (status != ND_OK)
+        return status;
+    size_t needed = (size_t)x->numel * nd_dtype_size(x->dtype);
+    if (bytes != needed) {
+        char text[ND__SHAPE_TEXT];
+        return nd__error(
+            ND_ERROR_SHAPE,
+            "copy_to_host: a tensor of shape %s and %s has %zu bytes, the destination %zu",
+            nd__shape_text(text, x->ndim, x->shape), nd_dtype_name(x->dtype), needed, bytes);
+    }
+    if (bytes == 0)
+        return ND_OK;
+    if (!destination)
+        return nd__error_null("copy_to_host", "destination");
+    return nd__read_to_host("copy_to_host", x, destination);
+}

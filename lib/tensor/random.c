@@ -1,0 +1,83 @@
+// Random tensors from keys. The numbers themselves are made by the kernels, from kernels/philox.h,
+// so that they do not depend on the device; here are the keys and what only the host does.
+#include "kernels/philox.h"
+#include "lib/tensor/tensor.h"
+
+nd_key nd_key_new(uint64_t seed) {
+    return (nd_key){.seed = seed};
+}
+
+nd_key nd_key_fold(nd_key key, uint64_t data) {
+    nd__philox_block block = nd__philox_at(key.seed, ~key.stream, data);
+    return (nd_key){.seed = nd__philox_u64(block, 0), .stream = nd__philox_u64(block, 1)};
+}
+
+static bool check_float(const char *operation, nd_dtype dtype) {
+    if (dtype == ND_F32 || dtype == ND_F64)
+        return true;
+    nd__error(ND_ERROR_DTYPE, "%s: dtype %s; float32 and float64 are possible", operation,
+              nd_dtype_name(dtype));
+    return false;
+}
+
+static nd_tensor *create_random(const char *operation, nd_op op, nd_key key, int64_t low,
+                                int64_t high, int ndim, const int64_t *shape, nd_dtype dtype) {
+    nd_op_attrs attrs = {.i = {(int64_t)key.seed, (int64_t)key.stream, low, high}};
+    return nd__create_with(operation, op, nd__create(operation, ndim, shape, dtype), &attrs);
+}
+
+nd_tensor *nd_rand(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) {
+    if (!check_float("rand", dtype))
+        return NULL;
+    return create_random("rand", ND_OP_rand, key, 0, 0, ndim, shape, dtype);
+}
+
+nd_tensor *nd_randn(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) {
+    if (!check_float("randn", dtype))
+        return NULL;
+    return create_random("randn", ND_OP_randn, key, 0, 0, ndim, shape, dtype);
+}
+
+nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int64_t *shape,
+                      nd_dtype dtype) {
+    static const struct {
+        int64_t low, high; ///< what the dtype holds: low <= value <= high
+    } ranges[ND_DTYPE_COUNT] = {
+        [ND_BOOL] = {0, 1},
+        [ND_U8] = {0, UINT8_MAX},
+        [ND_I32] = {INT32_MIN, INT32_MAX},
+        [ND_I64] = {INT64_MIN, INT64_MAX},
+        [ND_F32] = {-(1 << 24), 1 << 24}, // every integer in between has a float
+        [ND_F64] = {-((int64_t)1 << 53), (int64_t)1 << 53},
+    };
+    if (nd_dtype_size(dtype) == 0) {
+        nd__error(ND_ERROR_DTYPE, "randint: there is no dtype %d", (int)dtype);
+        return NULL;
+    }
+    if (low >= high || low < ranges[dtype].low || high - 1 > ranges[dtype].high) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "randint: [%lld, %lld) is empty or leaves the range of %s", (long long)low,
+                  (long long)high, nd_dtype_name(dtype));
+        return NULL;
+    }
+    return create_random("randint", ND_OP_randint, key, low, high, ndim, shape, dtype);
+}
+
+nd_tensor *nd_randperm(nd_key key, int64_t n) {
+    nd_tensor *x = nd__tensor_result("randperm", NULL, 0, (nd_device){ND_CPU, 0}, ND_I64, 1, &n);
+    if (!x)
+        return NULL;
+    int64_t *value = x->data;
+    for (int64_t i = 0; i < n; i++)
+        value[i] = i;
+    // Fisher and Yates, from the end.
+    for (int64_t i = n - 1; i > 0; i--) {
+        uint64_t word =
+            nd__philox_u64(nd__philox_at(key.seed, key.stream, (uint64_t)i / 2), (int)(i % 2));
+        int64_t k = nd__uniform_i64(word, 0, i + 1);
+        int64_t taken = value[i];
+        value[i] = value[k];
+        value[k] = taken;
+    }
+    return x;
+}

@@ -1,0 +1,310 @@
+// Recording: giving results their node, and giving saved tensors back.
+//
+// A node is filled while private, published, and only then made an edge of its result; a failure
+// on the way leaves the result without history and the node released. Nothing here computes.
+#include "lib/core/gate.h"
+#include "lib/tensor/node.h"
+
+/// The slot of nd_op_attrs.i where a view keeps its storage's version.
+#define VERSION_SLOT 11
+
+static bool is_float(nd_dtype dtype) {
+    return dtype == ND_F32 || dtype == ND_F64;
+}
+
+static uint64_t version_of(const nd_tensor *x) {
+    return atomic_load_explicit(&x->storage->version, memory_order_relaxed);
+}
+
+bool nd__wants_history(const nd_tensor *const *inputs, size_t count) {
+    if (nd__recording_off)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] && inputs[i]->requires_grad)
+            return true;
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------------
+// building a node
+
+static nd_node *new_node(nd_op op, size_t ninputs, size_t nsaved, size_t noutputs) {
+    if (ninputs > UINT32_MAX || noutputs > UINT32_MAX) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: too many operands to record", nd__op_name(op));
+        return NULL;
+    }
+    size_t size =
+        sizeof(nd_node) + (ninputs + noutputs) * sizeof(nd_node_input) + nsaved * sizeof(nd_saved);
+    nd_node *node = (nd_node *)nd__object_new(&nd__node_types[op], size);
+    if (!node)
+        return NULL;
+    node->op = op;
+    node->level = 1;
+    node->ninputs = (uint32_t)ninputs;
+    node->nsaved = (uint32_t)nsaved;
+    node->noutputs = (uint32_t)noutputs;
+    node->inputs = (nd_node_input *)(node + 1);
+    node->outputs = node->inputs + ninputs;
+    node->saved = (nd_saved *)(node->outputs + noutputs);
+    return node;
+}
+
+static void describe(nd_node_input *slot, const nd_tensor *x) {
+    slot->dtype = x->dtype;
+    slot->device = x->device;
+    slot->ndim = x->ndim;
+    for (int i = 0; i < x->ndim; i++)
+        slot->shape[i] = x->shape[i];
+}
+
+/// A recorded view is only usable while its history tells how its values came about.
+static nd_status check_view(nd_op op, const nd_tensor *x) {
+    const nd_node *node = x->node;
+    if (!node || !nd__op_infos[node->op].is_view ||
+        (uint64_t)node->attrs.i[VERSION_SLOT] == version_of(x))
+        return ND_OK;
+    char text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_STATE,
+                     "%s: an input of shape %s is a view (%s) whose storage was written in place "
+                     "since; make the view again",
+                     nd__op_name(op), nd__shape_text(text, x->ndim, x->shape),
+                     nd__op_name(node->op));
+}
+
+static nd_status fill_inputs(nd_node *node, const nd_tensor *const *inputs, size_t count) {
+    for (size_t k = 0; k < count; k++) {
+        const nd_tensor *x = inputs[k];
+        if (!x)
+            continue;
+        nd_node_input *slot = &node->inputs[k];
+        describe(slot, x);
+        if (!x->requires_grad)
+            continue;
+        nd_status status = check_view(node->op, x);
+        if (status != ND_OK)
+            return status;
+        if (x->node) {
+            slot->source = nd_object_retain(x->node);
+            slot->source_is_node = true;
+            slot->output_index = x->output_index;
+            if (x->node->level >= node->level)
+                node->level = x->node->level + 1;
+        } else {
+            slot->source = nd_object_retain(x);
+        }
+    }
+    return ND_OK;
+}
+
+/// Saves what the op's row says. An input on the storage that an in-place operation wrote has lost
+/// the value it had; its entry stays empty.
+static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_t count,
+                            const nd_tensor *result, bool in_place) {
+    nd_saved *entry = node->saved;
+    unsigned saves = nd__op_infos[node->op].saves;
+    for (size_t k = 0; k < 3; k++) {
+        if (!(saves & ((unsigned)ND_SAVE_A << k)))
+            continue;
+        const nd_tensor *x = k < count ? inputs[k] : NULL;
+        if (x && !(in_place && x->storage == result->storage)) {
+            entry->tensor = nd_retain(x);
+            entry->version = version_of(x);
+        }
+        entry++;
+    }
+    if (saves & ND_SAVE_OUT) {
+        entry->tensor =
+            nd__tensor_view(result, result->ndim, result->shape, result->strides, result->offset);
+        if (!entry->tensor)
+            return nd_error_status();
+        entry->version = version_of(result);
+        entry->is_output = true;
+    }
+    return ND_OK;
+}
+
+static nd_status publish_at(nd_node *node, const nd_tensor *result) {
+    nd_place place = nd__place_of(&result->header);
+    nd_status status = nd__object_publish(&node->header, place.manager);
+    nd__place_end(place);
+    return status;
+}
+
+/// Owned published node for `result`, or NULL with an error.
+static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
+                      size_t count, const nd_op_attrs *attrs, bool in_place) {
+    const nd_op_info *info = &nd__op_infos[op];
+    nd_node *node = new_node(op, count, (size_t)__builtin_popcount(info->saves), 1);
+    if (!node)
+        return NULL;
+    if (attrs)
+        node->attrs = *attrs;
+    if (info->is_view)
+        node->attrs.i[VERSION_SLOT] = (int64_t)version_of(result);
+    describe(node->outputs, result);
+    if (fill_inputs(node, inputs, count) == ND_OK &&
+        fill_saved(node, inputs, count, result, in_place) == ND_OK &&
+        publish_at(node, result) == ND_OK)
+        return node;
+    nd_object_release(node);
+    return NULL;
+}
+
+nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
+                      const nd_op_attrs *attrs) {
+    if (!result || !nd__wants_history(inputs, count) || nd__op_infos[op].is_constant ||
+        !is_float(result->dtype))
+        return result;
+    nd_node *node = build(op, result, inputs, count, attrs, false);
+    if (!node) {
+        nd_object_release(result);
+        return NULL;
+    }
+    // Nobody else knows the result, and the collector looks at it only once it is tracked.
+    result->node = node;
+    result->requires_grad = true;
+    nd__object_track(&result->header);
+    return result;
+}
+
+// ------------------------------------------------------------------------------------------------
+// in place
+
+nd_status nd__check_in_place(const char *operation, const nd_tensor *x) {
+    nd_status status = nd__check_operand(operation, "x", x);
+    if (status != ND_OK || nd__recording_off || !x->requires_grad)
+        return status;
+    if (!x->node)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: x is a leaf that requires a gradient; write it inside nd_no_grad",
+                         operation);
+    if (nd__op_infos[x->node->op].is_view)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: x is a view (%s) of a tensor with history; write a clone of it, or "
+                         "inside nd_no_grad",
+                         operation, nd_node_name(x->node));
+    return ND_OK;
+}
+
+/// Makes `node` (owned, consumed; may be NULL) what computed the published x.
+static void replace_node(nd_tensor *x, nd_node *node) {
+    if (node)
+        nd__object_track(&x->header);
+    nd__gate_enter();
+    nd_node *before = x->node;
+    x->node = node;
+    nd__gate_leave();
+    x->output_index = 0;
+    x->requires_grad = node != NULL;
+    nd_object_release(before);
+}
+
+nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
+                              const nd_op_attrs *attrs) {
+    if (nd__recording_off)
+        return ND_OK;
+    if (!nd__wants_history(inputs, count) || nd__op_infos[op].is_constant || !is_float(x->dtype)) {
+        if (x->node)
+            replace_node(x, NULL);
+        return ND_OK;
+    }
+    nd_node *node = build(op, x, inputs, count, attrs, true);
+    if (!node)
+        return nd_error_status();
+    replace_node(x, node);
+    return ND_OK;
+}
+
+// ------------------------------------------------------------------------------------------------
+// user functions
+
+static nd_status check_results(const nd_function *function, nd_tensor *const *results,
+                               size_t noutputs, const nd_tensor *const *inputs, size_t count) {
+    for (size_t i = 0; i < noutputs; i++)
+        for (size_t k = 0; k < count && results[i]; k++)
+            if (results[i] == inputs[k])
+                return nd__error(ND_ERROR_STATE,
+                                 "%s: output %zu is input %zu itself; return a copy or a view",
+                                 function->name, i, k);
+    return ND_OK;
+}
+
+nd_status nd__record_function(const nd_function *function, const nd_object *context,
+                              nd_tensor *const *results, size_t noutputs,
+                              const nd_tensor *const *inputs, size_t count) {
+    if (noutputs == 0 || !nd__wants_history(inputs, count))
+        return ND_OK;
+    nd_status status = check_results(function, results, noutputs, inputs, count);
+    if (status != ND_OK)
+        return status;
+    nd_node *node = new_node(ND_OP_function, count, 0, noutputs);
+    if (!node)
+        return nd_error_status();
+    node->function = function;
+    node->context = nd_object_retain(context);
+    const nd_tensor *first = NULL;
+    for (size_t i = 0; i < noutputs; i++) {
+        if (results[i]) {
+            describe(&node->outputs[i], results[i]);
+            first = first ? first : results[i];
+        }
+    }
+    status = fill_inputs(node, inputs, count);
+    if (status == ND_OK && first)
+        status = publish_at(node, first);
+    if (status == ND_OK && first) {
+        for (size_t i = 0; i < noutputs; i++) {
+            if (!results[i] || !is_float(results[i]->dtype))
+                continue;
+            replace_node(results[i], nd_object_retain(node));
+            results[i]->output_index = (uint32_t)i;
+        }
+    }
+    nd_object_release(node);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// saved tensors
+
+/// An alias of the saved output with the history it had as the result.
+static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
+    const nd_tensor *x = saved->tensor;
+    nd_tensor *alias = nd__tensor_view(x, x->ndim, x->shape, x->strides, x->offset);
+    if (!alias)
+        return NULL;
+    alias->node = nd_object_retain(node);
+    alias->output_index = saved->output_index;
+    alias->requires_grad = true;
+    nd__object_track(&alias->header);
+    return alias;
+}
+
+nd_tensor *nd__node_saved(const nd_node *node, uint32_t index) {
+    const nd_saved *saved = index < node->nsaved ? &node->saved[index] : NULL;
+    const nd_tensor *x = saved ? saved->tensor : NULL;
+    if (!x || nd__is_closed(x)) {
+        if (x || nd__is_closed(node))
+            nd__error(ND_ERROR_CLOSED, "%s: a tensor saved for the gradient was closed",
+                      nd_node_name(node));
+        else
+            nd__error(
+                ND_ERROR_STATE,
+                "%s: the value that the in-place write replaced was not kept for the gradient",
+                nd_node_name(node));
+        return NULL;
+    }
+    uint64_t version = version_of(x);
+    if (version != saved->version) {
+        char text[ND__SHAPE_TEXT];
+        nd__error(
+            ND_ERROR_STATE,
+            "%s: a saved tensor of shape %s was changed in place: version %llu, saved at %llu",
+            nd_node_name(node), nd__shape_text(text, x->ndim, x->shape),
+            (unsigned long long)version, (unsigned long long)saved->version);
+        return NULL;
+    }
+    if (saved->is_output && !nd__recording_off)
+        return with_history(node, saved);
+    return nd_retain(x);
+}

@@ -1,0 +1,132 @@
+// Storages: the memory under tensors, and the only thing that managers count the bytes of.
+//
+// A storage is published with its data in place and its bytes charged; from then on the object's
+// death gives both back. Small host data lies in the storage's own block, which saves an
+// allocation; it goes with the object and not with a backend.
+#include "lib/core/alloc.h"
+#include "lib/memory/host.h"
+#include "lib/memory/ladder.h"
+#include "lib/tensor/tensor.h"
+
+#define EMBEDDED_LIMIT 256
+// Where embedded data may begin, and what a block needs beyond the data for its alignment.
+#define EMBEDDED_OFFSET sizeof(nd_storage)
+#define EMBEDDED_SLACK (ND__HOST_ALIGNMENT - _Alignof(max_align_t))
+
+static void storage_destroy(nd_object *self);
+
+const nd_type nd__storage_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "storage",
+    .flags = ND_TYPE_GREEN | ND__TYPE_ACCOUNTED | ND__TYPE_UNCAPPED,
+    .destroy = storage_destroy,
+};
+
+static nd_storage *publish(nd_storage *storage, nd_manager *manager);
+static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer);
+
+/// A storage whose data lies behind it, uncharged data included in one walk of the ladder.
+static nd_storage *new_embedded(const nd_memory_request *request, size_t bytes) {
+    nd_memory_request with_header = *request;
+    with_header.allocate = allocate_embedded;
+    with_header.bytes = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
+    void *block;
+    if (nd__memory_obtain(&with_header, &block) != ND_OK)
+        return NULL;
+    nd_storage *storage = block;
+    uintptr_t data = (uintptr_t)block + EMBEDDED_OFFSET + ND__HOST_ALIGNMENT - 1;
+    storage->data = (void *)(data & ~(uintptr_t)(ND__HOST_ALIGNMENT - 1));
+    storage->embedded = true;
+    return storage;
+}
+
+static nd_storage *new_separate(const nd_memory_request *request, const nd_backend *backend) {
+    void *data;
+    if (nd__memory_obtain(request, &data) != ND_OK)
+        return NULL;
+    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    if (!storage) {
+        backend->release(request->index, data, request->bytes);
+        nd__manager_discharge(request->manager, request->kind, request->charge);
+        return NULL;
+    }
+    storage->data = data;
+    return storage;
+}
+
+nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
+                            size_t bytes) {
+    const nd_backend *backend = nd__backend(device.kind);
+    nd_memory_request request = {
+        .operation = operation,
+        .manager = manager,
+        .kind = device.kind,
+        .index = device.index,
+        .charge = bytes,
+        .bytes = bytes,
+        .allocate = backend->allocate,
+        .trim = backend->trim,
+        .device = backend->name,
+    };
+    bool embedded = bytes <= EMBEDDED_LIMIT && backend->host_accessible;
+    nd_storage *storage =
+        embedded ? new_embedded(&request, bytes) : new_separate(&request, backend);
+    if (!storage)
+        return NULL;
+    storage->accounted.bytes = bytes;
+    storage->accounted.kind = device.kind;
+    storage->device_index = device.index;
+    storage->bytes = bytes;
+    return publish(storage, manager);
+}
+
+nd_storage *nd__storage_wrap(nd_manager *manager, void *data, size_t bytes) {
+    if (nd__manager_charge(manager, ND_CPU, bytes) != ND_OK)
+        return NULL;
+    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    if (!storage) {
+        nd__manager_discharge(manager, ND_CPU, bytes);
+        return NULL;
+    }
+    storage->accounted.bytes = bytes;
+    storage->accounted.kind = ND_CPU;
+    storage->bytes = bytes;
+    storage->data = data;
+    storage->borrowed = true;
+    return publish(storage, manager);
+}
+
+static nd_storage *publish(nd_storage *storage, nd_manager *manager) {
+    if (__builtin_expect(nd__object_publish(&storage->accounted.header, manager) == ND_OK, 1))
+        return storage;
+    nd__manager_discharge(manager, storage->accounted.kind, storage->accounted.bytes);
+    nd_object_release(storage);
+    return NULL;
+}
+
+/// An allocation function for the ladder: the object and its data in one block.
+static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer) {
+    (void)index;
+    nd_status before = nd_error_status();
+    nd_object *object = nd__object_new(&nd__storage_type, bytes);
+    if (object) {
+        *ret_pointer = object;
+        return ND_OK;
+    }
+    if (before == ND_OK)
+        nd_error_clear(); // a later rung may succeed
+    return ND_ERROR_OUT_OF_MEMORY;
+}
+
+static void storage_destroy(nd_object *self) {
+    nd_storage *storage = (nd_storage *)self;
+    void *data = storage->data;
+    storage->data = NULL;
+    if (storage->embedded || storage->borrowed || !data)
+        return;
+    if (storage->free)
+        storage->free(data, storage->bytes);
+    else
+        nd__backend(storage->accounted.kind)->release(storage->device_index, data, storage->bytes);
+}

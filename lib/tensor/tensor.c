@@ -1,0 +1,164 @@
+// Tensor objects: how they are made, what they hold, and the checks every operation begins with.
+//
+// A tensor is filled while private and published last. It is green until it gets an edge other
+// than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
+// readable, so that an error can name them.
+#include "lib/tensor/tensor.h"
+#include "lib/core/gate.h"
+#include "lib/tensor/node.h"
+#include <string.h>
+
+static void tensor_traverse(const nd_object *self, nd_visitor *visitor);
+static void tensor_clear(nd_object *self);
+
+const nd_type nd__tensor_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "tensor",
+    .flags = ND__TYPE_TENSOR | ND__TYPE_UNTRACKED,
+    .traverse = tensor_traverse,
+    .clear = tensor_clear,
+};
+
+static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_tensor *x = (const nd_tensor *)self;
+    nd_visit(visitor, x->storage, "storage");
+    nd_visit(visitor, x->grad, "grad");
+    nd_visit(visitor, x->node, "node");
+    nd_visit(visitor, x->hooks, "hooks");
+}
+
+static void tensor_clear(nd_object *self) {
+    nd_tensor *x = (nd_tensor *)self;
+    x->data = NULL;
+    if (x->grad)
+        nd_edge_clear(&x->grad);
+    if (x->node)
+        nd_edge_clear(&x->node);
+    if (x->hooks)
+        nd_edge_clear(&x->hooks);
+    if (x->storage)
+        nd_edge_clear(&x->storage);
+}
+
+static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides, int64_t numel) {
+    if (numel <= 1)
+        return true;
+    int64_t expected = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        if (shape[i] == 1)
+            continue;
+        if (strides[i] != expected)
+            return false;
+        expected *= shape[i];
+    }
+    return true;
+}
+
+/// Private tensor with an edge to `storage`, which is taken over. Shape and strides are left to the
+/// caller. NULL: the storage was released.
+static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
+    nd_tensor *x = (nd_tensor *)nd__object_new(&nd__tensor_type, sizeof *x);
+    if (!x) {
+        nd_object_release(storage);
+        return NULL;
+    }
+    x->storage = storage;
+    x->numel = numel;
+    x->device = (nd_device){storage->accounted.kind, storage->device_index};
+    x->dtype = dtype;
+    x->ndim = (int8_t)ndim;
+    return x;
+}
+
+static nd_tensor *publish(nd_tensor *x, nd_manager *manager) {
+    if (__builtin_expect(nd__object_publish(&x->header, manager) == ND_OK, 1))
+        return x;
+    nd_object_release(x);
+    return NULL;
+}
+
+nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
+                         const int64_t *shape, int64_t numel) {
+    nd_tensor *x = new_on(storage, dtype, ndim, numel);
+    if (!x)
+        return NULL;
+    x->data = storage->data;
+    x->contiguous = true;
+    for (int i = 0; i < ndim; i++)
+        x->shape[i] = shape[i];
+    nd__contiguous_strides(ndim, shape, x->strides);
+    return publish(x, manager);
+}
+
+nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device device,
+                          nd_dtype dtype, int ndim, const int64_t *shape) {
+    int64_t numel;
+    if (nd__check_shape(operation, ndim, shape, dtype, &numel) != ND_OK)
+        return NULL;
+    size_t bytes = (size_t)numel * nd_dtype_size(dtype);
+    nd_storage *storage = nd__storage_new(operation, manager, device, bytes);
+    return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
+}
+
+nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *operands, size_t count,
+                             nd_device device, nd_dtype dtype, int ndim, const int64_t *shape) {
+    nd_place place = nd__place_begin((const nd_object *const *)(const void *)operands, count);
+    nd_tensor *result = nd__tensor_new(operation, place.manager, device, dtype, ndim, shape);
+    nd__place_end(place);
+    return result;
+}
+
+nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
+                           const int64_t *strides, int64_t offset) {
+    int64_t numel = 1;
+    for (int i = 0; i < ndim; i++)
+        numel *= shape[i];
+    nd_tensor *view = new_on(nd_object_retain(x->storage), x->dtype, ndim, numel);
+    if (!view)
+        return NULL;
+    view->offset = offset;
+    view->data = (char *)x->storage->data + offset * (int64_t)nd_dtype_size(x->dtype);
+    for (int i = 0; i < ndim; i++) {
+        view->shape[i] = shape[i];
+        view->strides[i] = strides[i];
+    }
+    view->contiguous = is_contiguous(ndim, shape, strides, numel);
+    const nd_object *operand = &x->header;
+    nd_place place = nd__place_begin(&operand, 1);
+    view = publish(view, place.manager);
+    nd__place_end(place);
+    return view;
+}
+
+nd_status nd__check_operand(const char *operation, const char *argument, const nd_tensor *x) {
+    if (__builtin_expect(!x, 0))
+        return nd__error_null(operation, argument);
+    if (__builtin_expect(nd__is_closed(x), 0)) {
+        char text[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_CLOSED, "%s: %s, a tensor of shape %s and %s, was closed",
+                         operation, argument, nd__shape_text(text, x->ndim, x->shape),
+                         nd_dtype_name(x->dtype));
+    }
+    return ND_OK;
+}
+
+nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
+    nd_status status = nd__backend(device.kind)->launch(device.index, call);
+    if (__builtin_expect(status == ND_OK, 1))
+        return ND_OK;
+    const char *where = nd__device_text(device);
+    const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
+    switch (status) {
+    case ND_ERROR_UNSUPPORTED:
+        return nd__error(status, "%s: %s has no kernel for %s", operation, where, dtype);
+    case ND_ERROR_INVALID_ARGUMENT:
+        return nd__error(status, "%s: an index is out of range (found on %s)", operation, where);
+    case ND_ERROR_OUT_OF_MEMORY:
+        return nd__error(status, "%s: no memory to run the kernel for %s on %s", operation, dtype,
+                         where);
+    default:
+        return nd__error(status, "%s: the kernel for %s on %s failed with %s", operation, dtype,
+                         where, nd_status_name(status));
+    }
+}

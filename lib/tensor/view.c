@@ -1,0 +1,383 @@
+// Views: other windows onto the same storage, recorded so that gradients pass through them.
+//
+// Every view function here checks, computes a window, and ends in `recorded`. What is a view by
+// nature never copies; reshape copies where strides leave no other way, and says so in its node
+// exactly as if it had not.
+#include "lib/tensor/node.h"
+#include "lib/tensor/tensor.h"
+
+/// The view x[window], with history when x has some. Consumes nothing; attrs may be NULL.
+static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t *shape,
+                           const int64_t *strides, int64_t offset, const nd_op_attrs *attrs) {
+    nd_tensor *view = nd__tensor_view(x, ndim, shape, strides, offset);
+    return view ? nd__record(op, view, &x, 1, attrs) : NULL;
+}
+
+// ------------------------------------------------------------------------------------------------
+// reshape and its kin
+
+/// Strides that walk x's elements in row-major order under another shape of as many elements; false
+/// when there are none. Sizes of one are free; the others are matched in groups of equal products.
+static bool reshaped_strides(const nd_tensor *x, int ndim, const int64_t *shape,
+                             int64_t *ret_strides) {
+    if (x->contiguous) {
+        nd__contiguous_strides(ndim, shape, ret_strides);
+        return true;
+    }
+    int at = x->ndim - 1; // x's axes not yet used, from the end
+    int64_t stride = 1, left = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        if (shape[i] == 1) {
+            ret_strides[i] = stride;
+            continue;
+        }
+        if (left == 1) {
+            // A new group: as many of x's axes as continue each other.
+            while (at >= 0 && x->shape[at] == 1)
+                at--;
+            stride = x->strides[at];
+            left = x->shape[at--];
+            for (; at >= 0 && (x->shape[at] == 1 || x->strides[at] == stride * left); at--)
+                left *= x->shape[at];
+        }
+        if (left % shape[i] != 0)
+            return false;
+        ret_strides[i] = stride;
+        stride *= shape[i];
+        left /= shape[i];
+    }
+    return true;
+}
+
+/// x with another shape of as many elements, already checked.
+static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
+                           const int64_t *shape) {
+    int64_t strides[ND_MAX_DIMS];
+    if (reshaped_strides(x, ndim, shape, strides))
+        return recorded(ND_OP_reshape, x, ndim, shape, strides, x->offset, NULL);
+    nd_tensor *copy = nd__tensor_result(operation, &x, 1, x->device, x->dtype, ndim, shape);
+    if (!copy)
+        return NULL;
+    // The copy is written in x's shape.
+    nd_tensor *window = NULL;
+    nd__contiguous_strides(x->ndim, x->shape, strides);
+    window = nd__tensor_view(copy, x->ndim, x->shape, strides, 0);
+    bool written = window && nd__copy_into(operation, window, x) == ND_OK;
+    nd_object_release(window);
+    if (!written) {
+        nd_object_release(copy);
+        return NULL;
+    }
+    return nd__record(ND_OP_reshape, copy, &x, 1, NULL);
+}
+
+nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
+    if (nd__check_operand("reshape", "x", x) != ND_OK)
+        return NULL;
+    int64_t resolved[ND_MAX_DIMS];
+    int unknown = -1;
+    if (ndim >= 0 && ndim <= ND_MAX_DIMS && shape) {
+        for (int i = 0; i < ndim; i++) {
+            resolved[i] = shape[i];
+            if (shape[i] == -1 && unknown < 0) {
+                unknown = i;
+                resolved[i] = 1;
+            }
+        }
+        shape = resolved;
+    }
+    int64_t numel;
+    if (nd__check_shape("reshape", ndim, shape, x->dtype, &numel) != ND_OK)
+        return NULL;
+    if (unknown >= 0) {
+        resolved[unknown] = numel > 0 ? x->numel / numel : -1;
+        numel *= resolved[unknown];
+    }
+    if (numel != x->numel || (unknown >= 0 && resolved[unknown] < 0)) {
+        char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
+        if (unknown >= 0)
+            resolved[unknown] = -1;
+        nd__error(ND_ERROR_SHAPE, "reshape: shape %s with %lld elements does not become %s",
+                  nd__shape_text(from, x->ndim, x->shape), (long long)x->numel,
+                  nd__shape_text(to, ndim, shape));
+        return NULL;
+    }
+    return reshaped("reshape", x, ndim, shape);
+}
+
+nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) {
+    if (nd__check_operand("flatten", "x", x) != ND_OK)
+        return NULL;
+    int start = x->ndim == 0 && (start_axis == 0 || start_axis == -1)
+                    ? 0
+                    : nd__resolve_axis("flatten", start_axis, x->ndim);
+    if (start < 0)
+        return NULL;
+    int64_t shape[ND_MAX_DIMS], size = 1;
+    for (int i = 0; i < x->ndim; i++) {
+        if (i < start)
+            shape[i] = x->shape[i];
+        else
+            size *= x->shape[i];
+    }
+    shape[start] = size;
+    return reshaped("flatten", x, start + 1, shape);
+}
+
+/// x[offset ...] without its axis `axis`: of size one, or index 0 is meant.
+static nd_tensor *without_axis(const nd_tensor *x, int axis, int64_t offset) {
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0, k = 0; i < x->ndim; i++) {
+        if (i != axis) {
+            shape[k] = x->shape[i];
+            strides[k++] = x->strides[i];
+        }
+    }
+    return recorded(ND_OP_reshape, x, x->ndim - 1, shape, strides, offset, NULL);
+}
+
+nd_tensor *nd_squeeze(const nd_tensor *x, int axis) {
+    if (nd__check_operand("squeeze", "x", x) != ND_OK)
+        return NULL;
+    int resolved = nd__resolve_axis("squeeze", axis, x->ndim);
+    if (resolved < 0)
+        return NULL;
+    if (x->shape[resolved] != 1) {
+        char text[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE, "squeeze: axis %d of shape %s has size %lld, not 1", axis,
+                  nd__shape_text(text, x->ndim, x->shape), (long long)x->shape[resolved]);
+        return NULL;
+    }
+    return without_axis(x, resolved, x->offset);
+}
+
+nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) {
+    if (nd__check_operand("unsqueeze", "x", x) != ND_OK)
+        return NULL;
+    if (x->ndim == ND_MAX_DIMS) {
+        nd__error(ND_ERROR_SHAPE, "unsqueeze: x already has %d dimensions", ND_MAX_DIMS);
+        return NULL;
+    }
+    int resolved = nd__resolve_axis("unsqueeze", axis, x->ndim + 1);
+    if (resolved < 0)
+        return NULL;
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0, k = 0; i <= x->ndim; i++) {
+        bool added = i == resolved;
+        shape[i] = added ? 1 : x->shape[k];
+        strides[i] = added ? (k < x->ndim ? x->shape[k] * x->strides[k] : 1) : x->strides[k];
+        k += added ? 0 : 1;
+    }
+    return recorded(ND_OP_reshape, x, x->ndim + 1, shape, strides, x->offset, NULL);
+}
+
+// ------------------------------------------------------------------------------------------------
+// axes and sizes
+
+nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
+    if (nd__check_operand("permute", "x", x) != ND_OK)
+        return NULL;
+    if (naxes != x->ndim) {
+        nd__error(ND_ERROR_SHAPE, "permute: %d axes given for %d dimensions", naxes, x->ndim);
+        return NULL;
+    }
+    if (naxes > 0 && !axes) {
+        nd__error_null("permute", "axes");
+        return NULL;
+    }
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    nd_op_attrs attrs = {0};
+    unsigned seen = 0;
+    for (int i = 0; i < naxes; i++) {
+        int axis = nd__resolve_axis("permute", axes[i], x->ndim);
+        if (axis < 0)
+            return NULL;
+        if (seen & (1u << axis)) {
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "permute: axis %d is given twice", axes[i]);
+            return NULL;
+        }
+        seen |= 1u << axis;
+        shape[i] = x->shape[axis];
+        strides[i] = x->strides[axis];
+        attrs.i[i] = axis;
+    }
+    return recorded(ND_OP_permute, x, naxes, shape, strides, x->offset, &attrs);
+}
+
+nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
+    if (nd__check_operand("transpose", "x", x) != ND_OK)
+        return NULL;
+    int first = nd__resolve_axis("transpose", axis0, x->ndim);
+    int second = first < 0 ? -1 : nd__resolve_axis("transpose", axis1, x->ndim);
+    if (second < 0)
+        return NULL;
+    int axes[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++)
+        axes[i] = i;
+    axes[first] = second;
+    axes[second] = first;
+    return nd_permute(x, x->ndim, axes);
+}
+
+nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
+    if (nd__check_operand("expand", "x", x) != ND_OK)
+        return NULL;
+    int64_t target[ND_MAX_DIMS], strides[ND_MAX_DIMS], numel;
+    int missing = ndim - x->ndim;
+    bool fits = missing >= 0 && ndim <= ND_MAX_DIMS && (shape || ndim == 0);
+    for (int i = 0; fits && i < ndim; i++) {
+        int64_t size = i < missing ? 1 : x->shape[i - missing];
+        target[i] = shape[i] == -1 && i >= missing ? size : shape[i];
+        fits = target[i] == size || (size == 1 && target[i] >= 0);
+        strides[i] = i < missing || (size == 1 && target[i] != 1) ? 0 : x->strides[i - missing];
+    }
+    if (!fits) {
+        // Reports what is wrong with the shape itself, if that is it.
+        if (nd__check_shape("expand", ndim, shape, x->dtype, &numel) == ND_OK) {
+            char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
+            nd__error(ND_ERROR_SHAPE, "expand: shape %s does not expand to %s",
+                      nd__shape_text(from, x->ndim, x->shape), nd__shape_text(to, ndim, shape));
+        }
+        return NULL;
+    }
+    if (nd__check_shape("expand", ndim, target, x->dtype, &numel) != ND_OK)
+        return NULL;
+    return recorded(ND_OP_expand, x, ndim, target, strides, x->offset, NULL);
+}
+
+// ------------------------------------------------------------------------------------------------
+// parts
+
+static int64_t clamp(int64_t index, int64_t size) {
+    if (index < 0)
+        index = index < -size ? 0 : index + size;
+    return index > size ? size : index;
+}
+
+/// Range of one axis, resolved.
+typedef struct range {
+    int axis;
+    int64_t start, stop, step, count;
+} range;
+
+static nd_tensor *sliced(const nd_tensor *x, range along) {
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        shape[i] = x->shape[i];
+        strides[i] = x->strides[i];
+    }
+    shape[along.axis] = along.count;
+    strides[along.axis] *= along.count > 1 ? along.step : 1; // a huge step must not overflow
+    // An empty slice points to where x does, not behind its end.
+    int64_t offset = x->offset + (along.count > 0 ? along.start * x->strides[along.axis] : 0);
+    nd_tensor *view = nd__tensor_view(x, x->ndim, shape, strides, offset);
+    if (!view || !nd__wants_history(&x, 1))
+        return view;
+    nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
+    return nd__record(ND_OP_slice, view, &x, 1, &attrs);
+}
+
+nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
+    if (nd__check_operand("slice", "x", x) != ND_OK)
+        return NULL;
+    range along = {.axis = nd__resolve_axis("slice", axis, x->ndim)};
+    if (along.axis < 0)
+        return NULL;
+    if (step <= 0) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "slice: step %lld; it must be positive",
+                  (long long)step);
+        return NULL;
+    }
+    int64_t size = x->shape[along.axis];
+    along.start = clamp(start, size);
+    along.stop = clamp(stop, size);
+    if (along.stop < along.start)
+        along.stop = along.start;
+    int64_t span = along.stop - along.start;
+    along.step = step;
+    along.count = span / step + (span % step != 0);
+    return sliced(x, along);
+}
+
+nd_tensor *nd_select(const nd_tensor *x, int axis, int64_t index) {
+    if (nd__check_operand("select", "x", x) != ND_OK)
+        return NULL;
+    int resolved = nd__resolve_axis("select", axis, x->ndim);
+    if (resolved < 0)
+        return NULL;
+    int64_t size = x->shape[resolved];
+    if (index < -size || index >= size) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "select: index %lld is out of range for axis %d of size %lld", (long long)index,
+                  axis, (long long)size);
+        return NULL;
+    }
+    int64_t at = index < 0 ? index + size : index;
+    if (!nd__wants_history(&x, 1))
+        return without_axis(x, resolved, x->offset + at * x->strides[resolved]);
+    nd_tensor *part = sliced(x, (range){resolved, at, at + 1, 1, 1});
+    if (!part)
+        return NULL;
+    nd_tensor *view = without_axis(part, resolved, part->offset);
+    nd_object_release(part);
+    return view;
+}
+
+/// False when a window of at least one element reaches outside `available` elements.
+static bool window_fits(int ndim, const int64_t *shape, const int64_t *strides, int64_t offset,
+                        int64_t available) {
+    int64_t last = offset;
+    for (int i = 0; i < ndim; i++) {
+        int64_t reach;
+        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            return false;
+    }
+    return last < available;
+}
+
+nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, const int64_t *strides,
+                         int64_t offset) {
+    if (nd__check_operand("as_strided", "x", x) != ND_OK)
+        return NULL;
+    int64_t numel;
+    if (nd__check_shape("as_strided", ndim, shape, x->dtype, &numel) != ND_OK)
+        return NULL;
+    if (ndim > 0 && !strides) {
+        nd__error_null("as_strided", "strides");
+        return NULL;
+    }
+    bool negative = offset < 0;
+    for (int i = 0; i < ndim; i++)
+        negative |= strides[i] < 0;
+    if (negative) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "as_strided: strides and offset must not be negative");
+        return NULL;
+    }
+    int64_t available = (int64_t)(x->storage->bytes / nd_dtype_size(x->dtype));
+    int64_t row_major[ND_MAX_DIMS];
+    bool fits;
+    if (numel == 0) { // no element, no stride: large ones must not overflow later
+        fits = offset <= available;
+        nd__contiguous_strides(ndim, shape, row_major);
+    } else {
+        fits = window_fits(ndim, shape, strides, offset, available);
+    }
+    if (!fits) {
+        char text[ND__SHAPE_TEXT], stride_text[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE,
+                  "as_strided: shape %s with strides %s at offset %lld leaves the storage of %lld "
+                  "elements",
+                  nd__shape_text(text, ndim, shape), nd__shape_text(stride_text, ndim, strides),
+                  (long long)offset, (long long)available);
+        return NULL;
+    }
+    return recorded(ND_OP_as_strided, x, ndim, shape, numel == 0 ? row_major : strides, offset,
+                    NULL);
+}
+
+nd_tensor *nd_detach(const nd_tensor *x) {
+    if (nd__check_operand("detach", "x", x) != ND_OK)
+        return NULL;
+    return nd__tensor_view(x, x->ndim, x->shape, x->strides, x->offset);
+}
