@@ -236,7 +236,8 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
         if (!nd__manager_open(target))
             status =
                 nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", operation, target->name);
-        else if (from != target && !exempt && cap_refuses(target, object))
+        else if (!exempt && (from != target || (nd__flags(object) & ND__TEMP)) &&
+                 cap_refuses(target, object))
             status = nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects",
                                operation, target->name, (unsigned long long)target->cap);
         else if (account && from != target &&
@@ -445,7 +446,7 @@ uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, uint64_t *byte
     target->temporary += from->temporary;
     target->arrived += moved;
     from->departed += moved;
-    from->escaped += report ? moved : 0;
+    from->escaped += moved;
     from->live = from->tracked = from->capped = from->temporary = 0;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
         uint64_t own = from->own_bytes[kind];

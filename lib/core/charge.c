@@ -74,12 +74,15 @@ static void describe_holders(nd_manager *manager, nd_device_kind kind, char *buf
         }
     }
     size_t used = 0;
-    for (int i = 0; i < SHOWN && largest[i] && used < size; i++)
+    for (int i = 0; i < SHOWN && largest[i] && used < size; i++) {
+        const nd_site *site = largest[i]->header.site;
         used +=
-            (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes%s%s", i ? ", " : "",
-                             largest[i]->header.type->name, (unsigned long long)largest[i]->bytes,
-                             largest[i]->header.site ? " made at " : "",
-                             largest[i]->header.site ? largest[i]->header.site->file : "");
+            (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes", i ? ", " : "",
+                             largest[i]->header.type->name, (unsigned long long)largest[i]->bytes);
+        if (site && used < size)
+            used += (size_t)snprintf(buffer + used, size - used, " made at %s:%u", site->file,
+                                     site->line);
+    }
     nd__unlock(&manager->lock);
 }
 

@@ -196,23 +196,33 @@ static void clear_weak_references(nd_collection *collection) {
             nd__weak_clear(collection->objects[i]);
 }
 
-/// Runs the finalizers that have not run, oldest object first. True when any ran.
-static bool run_finalizers(nd_collection *collection) {
-    bool any = false;
-    for (size_t i = 0; i < collection->count; i++) {
-        nd_object *object = collection->objects[i];
-        if (!object->type->finalize ||
-            (nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
-            continue;
-        object->type->finalize(object);
-        any = true;
-    }
-    return any;
+static bool has_finalizer_to_run(const nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        if (collection->objects[i]->type->finalize &&
+            !(nd__flags(collection->objects[i]) & ND__FINALIZED))
+            return true;
+    return false;
 }
 
-/// After finalizers: what is held from outside again lives on, with all it reaches.
+/// Runs the finalizers that have not run, oldest object first. Each may hand out references to
+/// other threads or cut edges, so the collection holds every object meanwhile: no count reaches
+/// zero under it.
+static void run_finalizers(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        nd__keep(collection->objects[i]);
+    collection->held_here = 1;
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        if (object->type->finalize &&
+            !(nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
+            object->type->finalize(object);
+    }
+}
+
+/// After finalizers: what is held from outside again lives on, with all it reaches. The collection
+/// gives up its references.
 static void let_revived_live(nd_collection *collection) {
-    size_t before = collection->count;
+    size_t before = collection->count, garbage = 0;
     nd__lock(&collection_lock);
     uint64_t closed_at = now_ns();
     nd__gate_close();
@@ -220,17 +230,21 @@ static void let_revived_live(nd_collection *collection) {
         collection->objects[i]->gc_index = (uint32_t)i;
     nd__collection_examine(collection);
     nd__collection_recheck(collection);
-    size_t garbage = 0;
-    for (size_t i = 0; i < before; i++) {
+    for (size_t i = 0; i < before; i++)
         if (collection->live[i])
             nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
-        else
-            collection->objects[garbage++] = collection->objects[i];
-    }
-    collection->count = garbage;
     nd__gate_open();
     nd__unlock(&collection_lock);
     note_gate_time(collection, closed_at);
+    collection->held_here = 0;
+    for (size_t i = 0; i < before; i++) {
+        nd_object *object = collection->objects[i];
+        if (!collection->live[i])
+            collection->objects[garbage++] = object;
+        nd_object_release(
+            object); // garbage that this leaves with count zero is freed with the rest
+    }
+    collection->count = garbage;
     collection->report.revived_objects += before - garbage;
     nd__bury_parked();
 }
@@ -294,9 +308,11 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         return true;
     }
     clear_weak_references(collection);
-    bool finalized = run_finalizers(collection);
-    if (finalized)
+    bool finalized = has_finalizer_to_run(collection);
+    if (finalized) {
+        run_finalizers(collection);
         let_revived_live(collection);
+    }
     *ret_again = finalized && collection->count > 0;
     free_garbage(thread, collection);
     return true;
@@ -402,9 +418,12 @@ void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
         return;
     }
     nd_gc_report report = ND_GC_REPORT_INIT;
-    collect(&manager, 1, nd__manager_gc_mode(manager), PHASE2_BUDGET, &report);
-    close_report->collected_objects += report.collected_objects;
-    close_report->collected_bytes += report.collected_bytes;
+    nd_gc_mode mode = nd__manager_gc_mode(manager);
+    collect(&manager, 1, mode, PHASE2_BUDGET, &report);
+    if (mode != ND_GC_WARN) {
+        close_report->collected_objects += report.collected_objects;
+        close_report->collected_bytes += report.collected_bytes;
+    }
     if (report.gate_closed_ns > close_report->gate_closed_ns)
         close_report->gate_closed_ns = report.gate_closed_ns;
     collect_deferred(thread);

@@ -11,6 +11,11 @@
 // ------------------------------------------------------------------------------------------------------------
 // groups
 
+/// Marked garbage is this collection's own. (The index of anything else belongs to whoever holds the collection lock.)
+static bool is_garbage(const nd_object *object) {
+    return (nd__flags(object) & ND__DYING) != 0;
+}
+
 static uint32_t find_group(uint32_t *group, uint32_t index) {
     while (group[index] != index) {
         group[index] = group[group[index]];
