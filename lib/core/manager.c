@@ -344,8 +344,10 @@ nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
                                managers.items[i]->name);
             break;
         }
+        // A storage dies with its tensors, or stays with a live view of another manager.
         for (size_t k = 0; k < count; k++)
-            nd_close(objects[k]);
+            if (!(objects[k]->type->flags & ND__TYPE_UNCAPPED))
+                nd_close(objects[k]);
         for (size_t k = 0; k < count; k++)
             nd_object_release(objects[k]);
         nd__free(objects);
