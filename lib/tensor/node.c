@@ -7,18 +7,16 @@
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
 static void node_clear(nd_object *self);
 
-#define ND_OP(op, family, inputs, differentiable, saves) \
-    [ND_OP_##op] = {                                     \
-        .size = sizeof(nd_type),                         \
-        .version = 1,                                    \
-        .name = #op "_backward",                         \
-        .traverse = node_traverse,                       \
-        .clear = node_clear,                             \
-    },
-const nd_type nd__node_types[ND_OP_COUNT] = {
-#include "kernels/ops.inc"
+static const char *node_describe(const nd_object *self);
+
+const nd_type nd__node_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "node",
+    .traverse = node_traverse,
+    .clear = node_clear,
+    .describe = node_describe,
 };
-#undef ND_OP
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_node *node = (const nd_node *)self;
@@ -42,6 +40,10 @@ static void node_clear(nd_object *self) {
         nd_edge_clear(&node->context);
     if (node->hooks)
         nd_edge_clear(&node->hooks);
+}
+
+static const char *node_describe(const nd_object *self) {
+    return nd_node_name((const nd_node *)self);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -64,8 +64,7 @@ struct nd_node {
         *outputs; ///< in the node's own block: dtype, device, shape of each output (source unused)
 };
 
-/// One type per operation, "mul_backward" and so on, so that every report names it.
-extern const nd_type nd__node_types[ND_OP_COUNT];
+extern const nd_type nd__node_type;
 
 /// A row of the table of operations, as recording sees it.
 typedef struct nd_op_info {
