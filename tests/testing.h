@@ -2,9 +2,10 @@
 //
 //   int main(void)
 //   {
-//       const struct CMUnitTest tests[] =
-//       {ND_TEST(test_B01_inner_temporary_dies_with_inner_scope)}; return
-//       cmocka_run_group_tests(tests, NULL, NULL);
+//       const struct CMUnitTest tests[] = {
+//           ND_TEST(test_B01_inner_temporary_dies_with_inner_scope),
+//       };
+//       return cmocka_run_group_tests(tests, NULL, NULL);
 //   }
 //
 // ND_TEST runs a test between nd_test_begin and nd_test_end: error cleared, collector off;
@@ -24,6 +25,10 @@
 
 #include <nd/nd.h>
 
+// A test of the core alone links no devices; then there is nothing to wait for.
+#pragma weak nd_device_count
+#pragma weak nd_synchronize
+
 static uint64_t nd_test_objects_before;
 static uint64_t nd_test_bytes_before;
 
@@ -38,7 +43,7 @@ static inline int nd_test_begin(void **state) {
 
 static inline int nd_test_end(void **state) {
     (void)state;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; nd_device_count && kind < ND_DEVICE_KIND_COUNT; kind++)
         for (int index = 0; index < nd_device_count((nd_device_kind)kind); index++)
             nd_synchronize((nd_device){(nd_device_kind)kind, index});
     uint64_t objects = nd_manager_total_objects(NULL);

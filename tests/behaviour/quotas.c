@@ -1,0 +1,331 @@
+// Byte quotas: B17, B21 and F7 with resources, whose bytes managers account for like those of a
+// tensor's storage.
+#ifndef ND_TRACK_SITES
+#define ND_TRACK_SITES
+#endif
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+static char nowhere[1];
+static const nd_resource_callbacks no_callbacks = {.size = sizeof(nd_resource_callbacks),
+                                                   .version = 1};
+
+/// Accounts for bytes that nobody allocates. NULL with an error when they do not fit.
+static nd_resource *bytes_new(const nd_manager *manager, size_t bytes) {
+    nd_resource *resource = NULL;
+    nd_with_manager(manager) {
+        resource = nd_resource_new("buffer", nowhere, bytes, &no_callbacks);
+    }
+    return resource;
+}
+
+static nd_manager *bounded_manager(const nd_manager *parent, const char *name, uint64_t quota) {
+    nd_manager *manager = nd_manager_new(parent, name);
+    assert_handle(manager);
+    assert_ok(nd_manager_set_quota(manager, ND_CPU, quota));
+    return manager;
+}
+
+static uint64_t bytes_of(const nd_manager *manager) {
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    return stats.subtree_bytes[ND_CPU];
+}
+
+static void close_and_release(nd_manager *manager) {
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+}
+
+/// A dead ring of two cells that holds `bytes`.
+static void drop_ring_with_bytes(const nd_manager *manager, size_t bytes) {
+    nd_with_manager(manager) {
+        nd_object *ring[2] = {cell_new(0, 2), cell_new(1, 2)};
+        nd_resource *buffer = bytes_new(manager, bytes);
+        assert_handle(buffer);
+        cell_ring(ring, 2);
+        cell_link(ring[0], 1, buffer);
+        nd_release(buffer);
+        nd_release(ring[0]);
+        nd_release(ring[1]);
+    }
+}
+
+static void test_B17_request_over_the_quota_fails_and_changes_nothing(void **state) {
+    (void)state;
+    nd_manager *outer = bounded_manager(NULL, "training", 1000);
+    nd_manager *inner = nd_manager_new(outer, "step");
+    nd_resource *held = bytes_new(inner, 700);
+    assert_handle(held);
+    nd_manager_stats before = ND_MANAGER_STATS_INIT, after = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(inner, &before));
+    nd_error_clear();
+    assert_null(bytes_new(inner, 301));
+    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_message(), "training"));
+    assert_non_null(strstr(nd_error_message(), "301"));
+    assert_non_null(strstr(nd_error_message(), "1000"));
+    assert_non_null(strstr(nd_error_message(), "700"));
+    assert_ok(nd_manager_get_stats(inner, &after));
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(bytes_of(outer), 700);
+
+    nd_resource *fits = bytes_new(inner, 300);
+    assert_handle(fits);
+    assert_int_equal(bytes_of(outer), 1000);
+    nd_release(fits);
+    nd_release(held);
+    assert_int_equal(bytes_of(outer), 0);
+    close_and_release(inner);
+    close_and_release(outer);
+}
+
+static void test_B17_error_names_the_largest_holders(void **state) {
+    (void)state;
+    nd_manager *m = bounded_manager(NULL, "m", 1000);
+    nd_resource *held[3];
+    size_t sizes[3] = {100, 600, 200};
+    char site[64];
+    nd_with_manager(m) {
+        for (int i = 0; i < 3; i++)
+            held[i] = nd_resource_new("weights", nowhere, sizes[i], &no_callbacks);
+        snprintf(site, sizeof site, "quotas.c:%d", __LINE__ - 1);
+    }
+    assert_null(bytes_new(m, 101));
+    const char *message = nd_error_message();
+    assert_non_null(strstr(message, "weights"));
+    const char *largest = strstr(message, "600"), *second = strstr(message, "200 bytes");
+    assert_true(largest && second && largest < second);
+    assert_non_null(strstr(message, site));
+    for (int i = 0; i < 3; i++)
+        nd_release(held[i]);
+    close_and_release(m);
+}
+
+static void test_B17_quota_collects_before_it_refuses(void **state) {
+    (void)state;
+    for (int mode = ND_GC_OFF; mode <= ND_GC_ON; mode++) {
+        cell_begin(2);
+        nd_gc_set_mode((nd_gc_mode)mode);
+        nd_manager *m = bounded_manager(NULL, "m", 1000);
+        drop_ring_with_bytes(m, 900);
+        assert_int_equal(bytes_of(m), 900);
+        nd_resource *next = bytes_new(m, 200);
+        if (mode == ND_GC_ON) {
+            assert_handle(next);
+            assert_int_equal(cell_total_deaths(), 2);
+            assert_int_equal(bytes_of(m), 200);
+        } else {
+            assert_null(next);
+            assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+            assert_int_equal(cell_total_deaths(), 0);
+            assert_int_equal(bytes_of(m), 900);
+        }
+        nd_release(next);
+        close_and_release(m);
+        assert_ok(nd_gc_collect(NULL, NULL));
+        assert_int_equal(cell_total_deaths(), 2);
+    }
+}
+
+static void test_B17_quota_collects_in_a_sibling_below_the_bounded_manager(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_gc_set_mode(ND_GC_ON);
+    nd_manager *top = bounded_manager(NULL, "top", 1000);
+    nd_manager *waster = nd_manager_new(top, "waster");
+    nd_manager *asker = nd_manager_new(top, "asker");
+    drop_ring_with_bytes(waster, 900);
+    nd_resource *next = bytes_new(asker, 200);
+    assert_handle(next);
+    assert_int_equal(cell_total_deaths(), 2);
+    nd_release(next);
+    close_and_release(asker);
+    close_and_release(waster);
+    close_and_release(top);
+}
+
+static void test_B17_attach_respects_the_quota(void **state) {
+    (void)state;
+    nd_manager *home = nd_manager_new(NULL, "home");
+    nd_manager *small = bounded_manager(NULL, "small", 100);
+    nd_resource *x = bytes_new(home, 101);
+    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(bytes_of(home), 101);
+    assert_int_equal(bytes_of(small), 0);
+    nd_release(x);
+    x = bytes_new(home, 100);
+    assert_ok(nd_attach(small, x));
+    assert_int_equal(bytes_of(home), 0);
+    assert_int_equal(bytes_of(small), 100);
+    nd_release(x);
+    close_and_release(small);
+    close_and_release(home);
+}
+
+static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
+    (void)state;
+    nd_manager *m = bounded_manager(NULL, "m", 1000);
+    nd_resource *held = bytes_new(m, 10);
+    nd_error_clear();
+    assert_null(bytes_new(m, SIZE_MAX));
+    assert_null(bytes_new(m, SIZE_MAX - 5));
+    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_int_equal(bytes_of(m), 10);
+    assert_ok(nd_manager_set_quota(m, ND_CPU, 5)); // below what is live: only new requests fail
+    assert_null(bytes_new(m, 1));
+    assert_ok(nd_manager_set_quota(m, ND_CPU, 0));
+    nd_release(bytes_new(m, 5000));
+    nd_release(held);
+    close_and_release(m);
+}
+
+// ------------------------------------------------------------------------------------ threads
+
+typedef struct race {
+    nd_manager *manager;
+    pthread_barrier_t barrier;
+    size_t bytes;
+    int rounds;
+    atomic_int wins;
+    atomic_int wrong_rounds;
+    atomic_bool stop;
+} race;
+
+static void *race_for_the_last_bytes(void *data) {
+    race *r = data;
+    for (int round = 0; round < r->rounds; round++) {
+        pthread_barrier_wait(&r->barrier);
+        nd_resource *mine = bytes_new(r->manager, r->bytes);
+        if (mine)
+            atomic_fetch_add(&r->wins, 1);
+        pthread_barrier_wait(&r->barrier);
+        nd_release(mine);
+        if (pthread_barrier_wait(&r->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
+            if (atomic_exchange(&r->wins, 0) != 1)
+                atomic_fetch_add(&r->wrong_rounds, 1);
+        }
+        pthread_barrier_wait(&r->barrier);
+    }
+    return NULL;
+}
+
+static void test_B17_two_threads_race_for_the_last_bytes_and_one_wins(void **state) {
+    (void)state;
+    race r = {
+        .manager = bounded_manager(NULL, "m", 100), .bytes = 60, .rounds = 5000 / ND_TEST_SCALE};
+    pthread_barrier_init(&r.barrier, NULL, 2);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, race_for_the_last_bytes, &r);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&r.barrier);
+    assert_int_equal(atomic_load(&r.wrong_rounds), 0);
+    assert_int_equal(bytes_of(r.manager), 0);
+    close_and_release(r.manager);
+}
+
+static void *ask_for_too_much(void *data) {
+    race *r = data;
+    while (!atomic_load(&r->stop)) {
+        nd_resource *never = bytes_new(r->manager, 2000);
+        if (never)
+            atomic_fetch_add(&r->wins, 1);
+        nd_release(never);
+    }
+    return NULL;
+}
+
+static void test_B17_neighbour_that_fits_is_never_refused(void **state) {
+    (void)state;
+    race r = {.manager = bounded_manager(NULL, "m", 1000)};
+    pthread_t greedy[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&greedy[i], NULL, ask_for_too_much, &r);
+    uint64_t refused = 0;
+    for (int i = 0; i < 100000 / ND_TEST_SCALE; i++) {
+        nd_resource *fits = bytes_new(r.manager, 1000);
+        refused += fits == NULL;
+        nd_release(fits);
+    }
+    atomic_store(&r.stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(greedy[i], NULL);
+    assert_int_equal(refused, 0);
+    assert_int_equal(atomic_load(&r.wins), 0);
+    close_and_release(r.manager);
+}
+
+enum { WORKERS = 24, ROUNDS = 2000 / ND_TEST_SCALE, BLOCK = 2 << 20 };
+
+typedef struct worker {
+    nd_manager *manager;
+    uint32_t seed;
+    uint32_t failures;
+} worker;
+
+static void *churn(void *data) {
+    worker *w = data;
+    nd_resource *kept[2] = {NULL, NULL};
+    uint32_t random = w->seed;
+    for (int i = 0; i < ROUNDS; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t slot = random >> 31;
+        // Releasing first keeps every thread at two blocks, which is what the quota has room for.
+        nd_release(kept[slot]);
+        kept[slot] = bytes_new(w->manager, BLOCK);
+        if (!kept[slot]) {
+            w->failures++;
+            continue;
+        }
+        for (uint32_t extra = (random >> 20) & 3; extra > 0; extra--) {
+            nd_resource *again = nd_retain(kept[slot]);
+            nd_release(again);
+        }
+    }
+    nd_release(kept[0]);
+    nd_release(kept[1]);
+    return NULL;
+}
+
+static void test_B21_24_threads_of_2_mb_blocks_under_a_quota(void **state) {
+    (void)state;
+    nd_manager *m = bounded_manager(NULL, "m", (uint64_t)WORKERS * 2 * BLOCK);
+    pthread_t threads[WORKERS];
+    worker workers[WORKERS];
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        workers[i] = (worker){m, i + 1, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].failures, 0);
+    }
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(m, &stats));
+    assert_int_equal(stats.live_objects, 0);
+    assert_int_equal(stats.subtree_bytes[ND_CPU], 0);
+    assert_int_equal(stats.created_objects, (uint64_t)WORKERS * ROUNDS);
+    assert_int_equal(stats.freed_objects, (uint64_t)WORKERS * ROUNDS);
+    assert_in_range(stats.peak_bytes[ND_CPU], BLOCK, (uint64_t)WORKERS * 2 * BLOCK);
+    close_and_release(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_B17_request_over_the_quota_fails_and_changes_nothing),
+        ND_TEST(test_B17_error_names_the_largest_holders),
+        ND_TEST(test_B17_quota_collects_before_it_refuses),
+        ND_TEST(test_B17_quota_collects_in_a_sibling_below_the_bounded_manager),
+        ND_TEST(test_B17_attach_respects_the_quota),
+        ND_TEST(test_B17_sizes_near_the_limits_of_64_bits),
+        ND_TEST(test_B17_two_threads_race_for_the_last_bytes_and_one_wins),
+        ND_TEST(test_B17_neighbour_that_fits_is_never_refused),
+        ND_TEST(test_B21_24_threads_of_2_mb_blocks_under_a_quota),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

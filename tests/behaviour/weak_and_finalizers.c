@@ -1,0 +1,520 @@
+// Finalizers, destructors and weak references around a collection: G20 to G28.
+//
+// What is promised: weak references to garbage are cleared first, then their callbacks run, then
+// finalizers, each with all edges of all members still in place; then edges are cut and destructors
+// run. A finalizer runs once in an object's life.
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+static nd_gc_report collect(void) {
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(NULL, &report));
+    return report;
+}
+
+static uint32_t finalized[16];
+
+static void count_finalized(nd_object *self) {
+    finalized[cell_of(self)->number]++;
+}
+
+static void begin(uint32_t numbers) {
+    cell_begin(numbers);
+    memset(finalized, 0, sizeof finalized);
+    cell_on_finalize = count_finalized;
+}
+
+/// A ring of finalized cells with numbers from 0 on; the caller owns all handles.
+static void finalized_ring(nd_object **cells, uint32_t count, uint32_t edges) {
+    for (uint32_t i = 0; i < count; i++)
+        cells[i] = cell_new_of(&cell_finalized_type, i, edges);
+    cell_ring(cells, count);
+}
+
+static void release_all(nd_object *const *cells, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        nd_release(cells[i]);
+}
+
+// ------------------------------------------------------------------------------------- finalizers
+
+static void test_G20_finalizer_in_a_cycle_runs_once(void **state) {
+    (void)state;
+    begin(3);
+    nd_object *ring[3];
+    finalized_ring(ring, 3, 1);
+    assert_int_equal(collect().collected_objects, 0);
+    assert_int_equal(finalized[0], 0);
+    release_all(ring, 3);
+    nd_gc_report report = collect();
+    assert_int_equal(report.collected_objects, 3);
+    assert_int_equal(report.revived_objects, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(finalized[i], 1);
+        assert_int_equal(cell_deaths(i), 1);
+    }
+}
+
+static void test_G20_finalizer_of_an_acyclic_object_runs_once(void **state) {
+    (void)state;
+    begin(2);
+    nd_object *holder = cell_new(1, 1);
+    nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
+    cell_link(holder, 0, x);
+    nd_release(x);
+    assert_int_equal(finalized[0], 0);
+    nd_release(holder);
+    assert_int_equal(finalized[0], 1);
+    assert_int_equal(cell_deaths(0), 1);
+}
+
+static nd_object *revived;
+
+static void revive_number_0(nd_object *self) {
+    count_finalized(self);
+    if (cell_of(self)->number == 0)
+        revived = nd_retain(self);
+}
+
+static void test_G21_revived_object_and_all_it_reaches_live(void **state) {
+    (void)state;
+    begin(6);
+    cell_on_finalize = revive_number_0;
+    // 0 and 1 are a ring, 0 reaches 2; 3 and 4 are another ring that reaches 5 and the first one,
+    // which does not reach it.
+    nd_object *first[2], *second[2] = {cell_new(3, 2), cell_new(4, 2)};
+    finalized_ring(first, 2, 2);
+    nd_object *reached = cell_new(2, 0), *lost = cell_new(5, 0);
+    cell_link(first[0], 1, reached);
+    cell_ring(second, 2);
+    cell_link(second[0], 1, lost);
+    cell_link(second[1], 1, first[1]);
+    nd_release(reached);
+    nd_release(lost);
+    release_all(first, 2);
+    release_all(second, 2);
+
+    nd_gc_report report = collect();
+    assert_int_equal(report.collected_objects, 3);
+    assert_int_equal(report.revived_objects, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(cell_deaths(i), 0);
+    for (uint32_t i = 3; i < 6; i++)
+        assert_int_equal(cell_deaths(i), 1);
+    assert_int_equal(nd_get_count(revived), 2);
+    nd_object *other = cell_of(revived)->edges[0];
+    assert_int_equal(cell_of(other)->number, 1);
+    assert_int_equal(nd_get_count(other), 1); // its count from the second ring is gone
+    assert_int_equal(cell_of(cell_of(revived)->edges[1])->number, 2);
+    assert_ptr_equal(nd_manager_of(revived), nd_manager_root());
+
+    // The second death runs no finalizer.
+    nd_release(revived);
+    assert_int_equal(collect().collected_objects, 3);
+    assert_int_equal(finalized[0], 1);
+    assert_int_equal(finalized[1], 1);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(cell_deaths(i), 1);
+}
+
+static void test_G21_acyclic_object_revives_itself(void **state) {
+    (void)state;
+    for (int nested = 0; nested < 2; nested++) {
+        begin(2);
+        cell_on_finalize = revive_number_0;
+        uint64_t before = nd_manager_total_objects(NULL);
+        nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
+        if (nested) {
+            nd_object *holder = cell_new(1, 1);
+            cell_link(holder, 0, x);
+            nd_release(x);
+            nd_release(holder);
+            assert_int_equal(cell_deaths(1), 1);
+        } else {
+            nd_release(x);
+        }
+        assert_int_equal(cell_deaths(0), 0);
+        assert_int_equal(nd_get_count(revived), 1);
+        assert_non_null(nd_manager_of(revived));
+        assert_int_equal(nd_manager_total_objects(NULL), before + 1);
+        // It can take part in a cycle again, and die in it.
+        assert_ok(nd_debug_check());
+        nd_release(revived);
+        assert_int_equal(finalized[0], 1);
+        assert_int_equal(cell_deaths(0), 1);
+    }
+}
+
+static uint32_t events[64], event_count;
+enum { FINALIZED = 100, DESTROYED = 200, CALLED_BACK = 300 };
+
+static void note(uint32_t event) {
+    if (event_count < 64)
+        events[event_count] = event;
+    event_count++;
+}
+
+static void note_finalized(nd_object *self) {
+    note(FINALIZED + cell_of(self)->number);
+}
+
+static void note_destroyed(nd_object *self) {
+    note(DESTROYED + cell_of(self)->number);
+}
+
+static void note_called_back(void *data) {
+    note(CALLED_BACK + *(const uint32_t *)data);
+}
+
+static void test_G22_members_are_finalized_in_the_order_they_were_made(void **state) {
+    (void)state;
+    enum { MEMBERS = 5 };
+    begin(MEMBERS);
+    event_count = 0;
+    cell_on_finalize = note_finalized;
+    cell_on_destroy = note_destroyed;
+    nd_object *ring[MEMBERS];
+    nd_weak *weak[MEMBERS];
+    uint32_t numbers[MEMBERS];
+    finalized_ring(ring, MEMBERS, 1);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        numbers[i] = i;
+        weak[i] = nd_weak_new(ring[i]);
+        assert_ok(nd_weak_set_callback(weak[i], note_called_back, &numbers[i]));
+    }
+    release_all(ring, MEMBERS);
+    assert_int_equal(collect().collected_objects, MEMBERS);
+    // All callbacks, then all finalizers, then all destructors, each oldest first.
+    assert_int_equal(event_count, 3 * MEMBERS);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(events[i], CALLED_BACK + i);
+        assert_int_equal(events[MEMBERS + i], FINALIZED + i);
+        assert_int_equal(events[2 * MEMBERS + i], DESTROYED + i);
+        nd_release(weak[i]);
+    }
+}
+
+static nd_manager *busy_manager;
+
+static void allocate_a_lot(nd_object *self) {
+    count_finalized(self);
+    static char nowhere[1];
+    static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
+    nd_with_manager(busy_manager) {
+        for (int i = 0; i < 50; i++)
+            nd_release(nd_resource_new("buffer", nowhere, 1 << 20, &callbacks));
+    }
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(NULL, &report)); // deferred, or done, but never inside itself
+}
+
+static void test_G23_finalizer_that_allocates_until_a_threshold_would_collect(void **state) {
+    (void)state;
+    begin(2);
+    nd_gc_set_mode(ND_GC_ON);
+    assert_ok(nd_gc_set_threshold(ND_CPU, 4 << 20));
+    cell_on_finalize = allocate_a_lot;
+    busy_manager = nd_manager_new(NULL, "busy");
+    nd_object *ring[2];
+    nd_with_manager(busy_manager) {
+        finalized_ring(ring, 2, 1);
+    }
+    release_all(ring, 2);
+    assert_int_equal(collect().collected_objects, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(finalized[i], 1);
+        assert_int_equal(cell_deaths(i), 1);
+    }
+    assert_ok(nd_manager_close(busy_manager, NULL));
+    nd_release(busy_manager);
+    assert_ok(nd_gc_set_threshold(ND_CPU, 64 << 20));
+}
+
+static uint32_t cycles_left;
+
+static void make_a_new_cycle(nd_object *self) {
+    count_finalized(self);
+    if (cycles_left == 0)
+        return;
+    cycles_left--;
+    nd_object *next[2] = {cell_new_of(&cell_finalized_type, 2 * cycles_left + 2, 1),
+                          cell_new(2 * cycles_left + 3, 1)};
+    cell_ring(next, 2);
+    nd_release(next[0]);
+    nd_release(next[1]);
+}
+
+static void test_G24_finalizer_that_makes_a_new_cycle(void **state) {
+    (void)state;
+    begin(10);
+    cell_on_finalize = make_a_new_cycle;
+    cycles_left = 3;
+    nd_object *ring[1];
+    finalized_ring(ring, 1, 1);
+    nd_release(ring[0]);
+    // The new garbage goes at once or with the next collections; nothing dies twice or stays.
+    for (int i = 0; i < 4; i++)
+        collect();
+    assert_int_equal(cycles_left, 0);
+    assert_int_equal(cell_deaths(0), 1);
+    for (uint32_t i = 2; i < 8; i++)
+        assert_int_equal(cell_deaths(i), 1);
+    assert_int_equal(cell_total_deaths(), 7);
+}
+
+static nd_manager *closed_by_destructor;
+
+static void close_a_manager(nd_object *self) {
+    if (cell_of(self)->number != 0)
+        return;
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(closed_by_destructor, &report));
+    assert_false(nd_manager_is_open(closed_by_destructor));
+    nd_release(closed_by_destructor);
+}
+
+static void test_G25_destructor_that_closes_a_manager_inside_a_collection(void **state) {
+    (void)state;
+    for (int at_boundary = 0; at_boundary < 2; at_boundary++) {
+        begin(6);
+        nd_gc_set_mode(ND_GC_ON);
+        cell_on_destroy = close_a_manager;
+        nd_manager *m = nd_manager_new(NULL, "m");
+        closed_by_destructor = nd_manager_new(NULL, "inner");
+        nd_with_manager(m) {
+            cell_drop_ring(0, 3);
+        }
+        nd_with_manager(closed_by_destructor) {
+            cell_drop_ring(3, 3);
+        }
+        if (at_boundary)
+            assert_ok(nd_manager_close(m, NULL));
+        else
+            assert_ok(nd_gc_collect(m, NULL));
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(cell_deaths(i), 1);
+        collect();
+        for (uint32_t i = 0; i < 6; i++)
+            assert_int_equal(cell_deaths(i), 1);
+        assert_ok(nd_manager_close(m, NULL));
+        nd_release(m);
+    }
+}
+
+static void test_G25_destructor_that_releases_the_closing_manager(void **state) {
+    (void)state;
+    begin(3);
+    nd_gc_set_mode(ND_GC_ON);
+    cell_on_destroy = close_a_manager; // the very manager whose close runs the destructor
+    closed_by_destructor = nd_manager_new(NULL, "m");
+    nd_with_manager(closed_by_destructor) {
+        cell_drop_ring(0, 3);
+    }
+    assert_ok(nd_manager_close(closed_by_destructor, NULL));
+    assert_int_equal(cell_total_deaths(), 3);
+}
+
+// -------------------------------------------------------------------------------- weak references
+
+static nd_object *watched[4];
+static nd_weak *watchers[4];
+static uint32_t callbacks_run;
+
+static void look_at_the_members(void *data) {
+    (void)data;
+    callbacks_run++;
+    for (int i = 0; i < 3; i++) {
+        assert_null(nd_weak_get(watchers[i]));
+        const cell *member = cell_of(watched[i]);
+        assert_non_null(member);
+        assert_ptr_equal(member->edges[0], watched[(i + 1) % 3]);
+        assert_ptr_equal(member->edges[1], watched[3]);
+    }
+    assert_int_equal(cell_total_deaths(), 0);
+}
+
+static void test_G26_callbacks_never_see_a_half_cleared_object(void **state) {
+    (void)state;
+    begin(4);
+    callbacks_run = 0;
+    finalized_ring(watched, 3, 2);
+    watched[3] = cell_new(3, 0);
+    for (int i = 0; i < 3; i++)
+        cell_link(watched[i], 1, watched[3]);
+    for (int i = 0; i < 4; i++) {
+        watchers[i] = nd_weak_new(watched[i]);
+        assert_ok(nd_weak_set_callback(watchers[i], look_at_the_members, NULL));
+    }
+    release_all(watched, 4);
+    nd_release(watchers[3]); // a released reference is not called
+    assert_int_equal(collect().collected_objects, 4);
+    assert_int_equal(callbacks_run, 3);
+    for (int i = 0; i < 3; i++) {
+        nd_release(watchers[i]);
+        assert_int_equal(finalized[i], 1);
+    }
+}
+
+static void test_G27_weak_reference_inside_a_cycle(void **state) {
+    (void)state;
+    begin(2);
+    nd_object *ring[2] = {cell_new(0, 2), cell_new(1, 2)};
+    cell_ring(ring, 2);
+    nd_weak *inside = nd_weak_new(ring[1]);
+    nd_weak *outside = nd_weak_new(ring[0]);
+    cell_link(ring[0], 1, inside);
+    nd_release(inside);
+    nd_object *got = nd_weak_get(outside);
+    assert_ptr_equal(got, ring[0]);
+    nd_release(got);
+    release_all(ring, 2);
+    // A weak reference holds nothing: the ring is still garbage.
+    assert_int_equal(collect().collected_objects, 3);
+    assert_null(nd_weak_get(outside));
+    nd_release(outside);
+    assert_int_equal(cell_total_deaths(), 2);
+}
+
+static void test_G27_weak_reference_to_a_member_revives_before_the_collection(void **state) {
+    (void)state;
+    begin(2);
+    nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
+    cell_ring(ring, 2);
+    nd_weak *weak = nd_weak_new(ring[1]);
+    release_all(ring, 2);
+    nd_object *held = nd_weak_get(weak); // garbage, but nobody has collected it
+    assert_ptr_equal(held, ring[1]);
+    assert_int_equal(collect().collected_objects, 0);
+    nd_release(held);
+    assert_int_equal(collect().collected_objects, 2);
+    assert_null(nd_weak_get(weak));
+    nd_release(weak);
+}
+
+// Every piece of user code that a collection runs asks every weak reference there is.
+static nd_weak *asked[3];
+static uint32_t answers_while_dying, asked_count;
+
+static void ask(void) {
+    for (int i = 0; i < 3; i++) {
+        nd_object *answer = nd_weak_get(asked[i]);
+        asked_count++;
+        answers_while_dying += answer != NULL;
+        nd_release(answer);
+    }
+}
+
+static void ask_from_object(nd_object *self) {
+    (void)self;
+    ask();
+}
+
+static void ask_from_callback(void *data) {
+    (void)data;
+    ask();
+}
+
+static void test_G28_weak_get_at_every_point_of_a_collection(void **state) {
+    (void)state;
+    begin(3);
+    asked_count = answers_while_dying = 0;
+    cell_on_finalize = ask_from_object;
+    cell_on_destroy = ask_from_object;
+    nd_object *ring[3];
+    finalized_ring(ring, 3, 1);
+    for (int i = 0; i < 3; i++) {
+        asked[i] = nd_weak_new(ring[i]);
+        assert_ok(nd_weak_set_callback(asked[i], ask_from_callback, NULL));
+    }
+    release_all(ring, 3);
+    assert_int_equal(collect().collected_objects, 3);
+    assert_int_equal(asked_count, 3 * 9);
+    assert_int_equal(answers_while_dying, 0);
+    for (int i = 0; i < 3; i++)
+        nd_release(asked[i]);
+}
+
+typedef struct asker {
+    nd_weak *weak;
+    atomic_bool stop;
+    uint64_t got, not_got;
+} asker;
+
+static void *ask_without_pause(void *data) {
+    asker *a = data;
+    while (!atomic_load(&a->stop)) {
+        nd_object *got = nd_weak_get(a->weak);
+        if (got && cell_of(got)->number != 0)
+            abort();
+        a->got += got != NULL;
+        a->not_got += got == NULL;
+        nd_release(got);
+    }
+    return NULL;
+}
+
+static void test_G28_weak_get_from_another_thread_during_collections(void **state) {
+    (void)state;
+    begin(2);
+    for (int round = 0; round < 200; round++) {
+        nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
+        cell_ring(ring, 2);
+        asker a = {.weak = nd_weak_new(ring[0])};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, ask_without_pause, &a), 0);
+        release_all(ring, 2);
+        uint64_t before = cell_total_deaths(), died = 0;
+        for (int tries = 0; tries < 1000 && died == 0; tries++) {
+            collect();
+            died = cell_total_deaths() - before;
+        }
+        atomic_store(&a.stop, true);
+        pthread_join(thread, NULL);
+        if (died == 0) // the other thread held it every time
+            died = collect().collected_objects;
+        assert_int_equal(died, 2);
+        assert_null(nd_weak_get(a.weak));
+        nd_release(a.weak);
+    }
+}
+
+static void test_weak_reference_to_a_dead_object_is_empty_for_good(void **state) {
+    (void)state;
+    begin(1);
+    uint32_t zero = 0;
+    event_count = 0;
+    nd_object *x = cell_new(0, 0);
+    nd_weak *weak = nd_weak_new(x), *second = nd_weak_new(x);
+    assert_ok(nd_weak_set_callback(second, note_called_back, &zero));
+    assert_null(nd_weak_get_tensor(weak)); // alive, but no tensor
+    assert_int_equal(nd_get_count(x), 1);
+    nd_release(x);
+    assert_int_equal(event_count, 1);
+    assert_null(nd_weak_get(weak));
+    assert_int_equal(nd_weak_set_callback(weak, note_called_back, &zero), ND_ERROR_STATE);
+    nd_release(weak);
+    nd_release(second);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_G20_finalizer_in_a_cycle_runs_once),
+        ND_TEST(test_G20_finalizer_of_an_acyclic_object_runs_once),
+        ND_TEST(test_G21_revived_object_and_all_it_reaches_live),
+        ND_TEST(test_G21_acyclic_object_revives_itself),
+        ND_TEST(test_G22_members_are_finalized_in_the_order_they_were_made),
+        ND_TEST(test_G23_finalizer_that_allocates_until_a_threshold_would_collect),
+        ND_TEST(test_G24_finalizer_that_makes_a_new_cycle),
+        ND_TEST(test_G25_destructor_that_closes_a_manager_inside_a_collection),
+        ND_TEST(test_G25_destructor_that_releases_the_closing_manager),
+        ND_TEST(test_G26_callbacks_never_see_a_half_cleared_object),
+        ND_TEST(test_G27_weak_reference_inside_a_cycle),
+        ND_TEST(test_G27_weak_reference_to_a_member_revives_before_the_collection),
+        ND_TEST(test_G28_weak_get_at_every_point_of_a_collection),
+        ND_TEST(test_G28_weak_get_from_another_thread_during_collections),
+        ND_TEST(test_weak_reference_to_a_dead_object_is_empty_for_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
