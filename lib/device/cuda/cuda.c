@@ -1,0 +1,278 @@
+// The CUDA backend: which devices there are, their memory, and the way into the kernels.
+//
+// The driver is first touched when somebody asks for a device, and a machine without one is a normal
+// answer. No CUDA call is made in a child of a process that had touched it, nor once exit has begun:
+// every function asks enter() first. A sticky error makes CUDA refuse everything afterwards, which
+// every function passes on as ND_ERROR_DEVICE.
+#include "kernels/cuda/cuda.h"
+#include "lib/core/alloc.h"
+#include "lib/device/backends.h"
+#include "lib/device/cuda/cuda_device.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define MAX_DEVICES 16
+
+static nd_cuda_device devices[MAX_DEVICES];
+static int device_total;
+static pthread_once_t discovered = PTHREAD_ONCE_INIT;
+static _Atomic bool touched;     ///< the driver was asked for something
+static _Atomic bool unreachable; ///< child of a process that had touched it, or exit has begun
+
+// ------------------------------------------------------------------------------------------------
+// finding devices
+
+nd_status nd__cuda_status(cudaError_t error) {
+    if (error == cudaSuccess)
+        return ND_OK;
+    (void)cudaGetLastError();
+    return error == cudaErrorMemoryAllocation ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_DEVICE;
+}
+
+static void after_fork_in_child(void) {
+    if (atomic_load(&touched))
+        atomic_store(&unreachable, true);
+}
+
+static void at_process_exit(void) {
+    atomic_store(&unreachable, true);
+}
+
+static int attribute(enum cudaDeviceAttr name, int ordinal) {
+    int value = 0;
+    return nd__cuda_status(cudaDeviceGetAttribute(&value, name, ordinal)) == ND_OK ? value : 0;
+}
+
+/// True when the kernels can be loaded on a device and its memory can be stream-ordered.
+static bool is_usable(int ordinal) {
+    int capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
+                     attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
+    return capability >= nd__cuda_minimum_capability() &&
+           attribute(cudaDevAttrMemoryPoolsSupported, ordinal) &&
+           attribute(cudaDevAttrComputeMode, ordinal) != cudaComputeModeProhibited;
+}
+
+static void discover(void) {
+    // Without the handler a child could not know, so there is no device then.
+    if (pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
+        return;
+    atomic_store(&touched, true);
+    int found = 0;
+    // No driver, an old one, the toolkit's stub, no device: whatever the error, there is none.
+    if (nd__cuda_status(cudaGetDeviceCount(&found)) != ND_OK)
+        return;
+    // Handlers run last in, first out: this one runs before those that the driver has just set up.
+    if (atexit(at_process_exit) != 0)
+        return;
+    for (int ordinal = 0; ordinal < found && device_total < MAX_DEVICES; ordinal++) {
+        if (!is_usable(ordinal))
+            continue;
+        nd_cuda_device *device = &devices[device_total++];
+        device->ordinal = ordinal;
+        device->multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);
+        pthread_mutex_init(&device->lock, NULL);
+        pthread_mutex_init(&device->blas_lock, NULL);
+        pthread_mutex_init(&device->staging.lock, NULL);
+    }
+}
+
+static int cuda_device_count(void) {
+    if (atomic_load_explicit(&unreachable, memory_order_relaxed))
+        return 0;
+    pthread_once(&discovered, discover);
+    return device_total;
+}
+
+/// Stream, pool and flag of a device, at its first use. What a failure leaves is taken up again by
+/// the next try.
+static nd_status prepare(nd_cuda_device *device) {
+    nd_status status = ND_OK;
+    if (!device->stream)
+        status = nd__cuda_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
+    if (status == ND_OK && !device->pool) {
+        struct cudaMemPoolProps properties = {
+            .allocType = cudaMemAllocationTypePinned,
+            .location = {.type = cudaMemLocationTypeDevice, .id = device->ordinal},
+        };
+        status = nd__cuda_status(cudaMemPoolCreate(&device->pool, &properties));
+    }
+    if (status == ND_OK) {
+        uint64_t keep_all = UINT64_MAX;
+        status = nd__cuda_status(
+            cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
+    }
+    if (status == ND_OK && !device->out_of_range) {
+        void *flag = NULL;
+        status = nd__cuda_status(
+            cudaHostAlloc(&flag, sizeof *device->out_of_range, cudaHostAllocPortable));
+        if (status == ND_OK) {
+            device->out_of_range = flag;
+            *device->out_of_range = 0;
+        }
+    }
+    // The context set up handlers of its own, which must run after ours.
+    if (status == ND_OK && atexit(at_process_exit) != 0)
+        status = ND_ERROR_OUT_OF_MEMORY;
+    return status;
+}
+
+/// Makes a device current in this thread, prepared. Every function but device_count begins here.
+static nd_status enter(int index, nd_cuda_device **ret_device) {
+    if (index < 0 || index >= cuda_device_count())
+        return ND_ERROR_DEVICE;
+    nd_cuda_device *device = &devices[index];
+    nd_status status = nd__cuda_status(cudaSetDevice(device->ordinal));
+    if (status != ND_OK)
+        return status;
+    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) {
+        pthread_mutex_lock(&device->lock);
+        if (!atomic_load_explicit(&device->ready, memory_order_relaxed)) {
+            status = prepare(device);
+            if (status == ND_OK)
+                atomic_store_explicit(&device->ready, true, memory_order_release);
+        }
+        pthread_mutex_unlock(&device->lock);
+    }
+    *ret_device = device;
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// memory
+
+static nd_status take_from_pool(nd_cuda_device *device, size_t bytes, void **ret_pointer) {
+    if (!nd__alloc_allowed(bytes))
+        return ND_ERROR_OUT_OF_MEMORY;
+    void *pointer = NULL;
+    nd_status status = nd__cuda_status(
+        cudaMallocFromPoolAsync(&pointer, bytes ? bytes : 1, device->pool, device->stream));
+    if (status == ND_OK)
+        *ret_pointer = pointer;
+    return status;
+}
+
+static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    return status == ND_OK ? take_from_pool(device, bytes, ret_pointer) : status;
+}
+
+static void cuda_release(int index, void *pointer, size_t bytes) {
+    (void)bytes;
+    nd_cuda_device *device;
+    // The stream's work queued so far comes first; a device that has failed keeps its memory.
+    if (pointer && enter(index, &device) == ND_OK)
+        (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
+}
+
+static void cuda_trim(int index) {
+    nd_cuda_device *device;
+    if (enter(index, &device) != ND_OK)
+        return;
+    // What was released becomes free when the stream reaches it.
+    if (nd__cuda_status(cudaStreamSynchronize(device->stream)) == ND_OK)
+        (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
+}
+
+// ------------------------------------------------------------------------------------------------
+// copies and waiting
+
+/// Waits for the stream and says what its work made of its data.
+static nd_status wait_for(nd_cuda_device *device) {
+    nd_status status = nd__cuda_status(cudaStreamSynchronize(device->stream));
+    if (status != ND_OK)
+        return status;
+    if (__atomic_load_n(device->out_of_range, __ATOMIC_ACQUIRE) == 0)
+        return ND_OK;
+    return __atomic_exchange_n(device->out_of_range, 0, __ATOMIC_ACQ_REL)
+               ? ND_ERROR_INVALID_ARGUMENT
+               : ND_OK;
+}
+
+static nd_status cuda_copy_from_host(int index, void *destination, const void *source,
+                                     size_t bytes) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    if (status != ND_OK || bytes == 0)
+        return status;
+    if (bytes <= ND__CUDA_STAGING_BYTES) {
+        status = nd__cuda_stage(device, destination, source, bytes);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status;
+    }
+    status = nd__cuda_status(
+        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyHostToDevice, device->stream));
+    if (status != ND_OK)
+        return status;
+    // The caller may change or free its memory as soon as this returns.
+    return nd__cuda_status(cudaStreamSynchronize(device->stream));
+}
+
+static nd_status cuda_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    if (status == ND_OK && bytes > 0)
+        status = nd__cuda_status(
+            cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToHost, device->stream));
+    return status == ND_OK ? wait_for(device) : status;
+}
+
+static nd_status cuda_synchronize(int index) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    return status == ND_OK ? wait_for(device) : status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// kernels
+
+static nd_status scratch_allocate(void *context, size_t bytes, void **ret_pointer) {
+    return take_from_pool(context, bytes, ret_pointer);
+}
+
+static void scratch_release(void *context, void *pointer) {
+    nd_cuda_device *device = context;
+    (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
+}
+
+static nd_status copy_on_device(void *context, void *destination, const void *source,
+                                size_t bytes) {
+    nd_cuda_device *device = context;
+    return nd__cuda_status(
+        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, device->stream));
+}
+
+static nd_status cuda_launch(int index, const nd_kernel_call *call) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    if (status != ND_OK)
+        return status;
+    if (call->op == ND_OP_matmul || call->op == ND_OP_linear) {
+        status = nd__cublas_matmul(device, call);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status;
+    }
+    nd_cuda_queue queue = {
+        .stream = device->stream,
+        .multiprocessors = device->multiprocessors,
+        .out_of_range = device->out_of_range,
+        .context = device,
+        .allocate = scratch_allocate,
+        .release = scratch_release,
+        .copy = copy_on_device,
+    };
+    return nd__cuda_launch(&queue, call);
+}
+
+const nd_backend nd__cuda_backend = {
+    .name = "cuda",
+    .host_accessible = false,
+    .device_count = cuda_device_count,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .copy_from_host = cuda_copy_from_host,
+    .copy_to_host = cuda_copy_to_host,
+    .synchronize = cuda_synchronize,
+    .launch = cuda_launch,
+    .trim = cuda_trim,
+};
