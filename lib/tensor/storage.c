@@ -26,39 +26,10 @@ const nd_type nd__storage_type = {
 static nd_storage *publish(nd_storage *storage, nd_manager *manager);
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer);
 
-/// A storage whose data lies behind it, uncharged data included in one walk of the ladder.
-static nd_storage *new_embedded(const nd_memory_request *request, size_t bytes) {
-    nd_memory_request with_header = *request;
-    with_header.allocate = allocate_embedded;
-    with_header.bytes = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
-    void *block;
-    if (nd__memory_obtain(&with_header, &block) != ND_OK)
-        return NULL;
-    nd_storage *storage = block;
-    uintptr_t data = (uintptr_t)block + EMBEDDED_OFFSET + ND__HOST_ALIGNMENT - 1;
-    storage->data = (void *)(data & ~(uintptr_t)(ND__HOST_ALIGNMENT - 1));
-    storage->embedded = true;
-    return storage;
-}
-
-static nd_storage *new_separate(const nd_memory_request *request, const nd_backend *backend) {
-    void *data;
-    if (nd__memory_obtain(request, &data) != ND_OK)
-        return NULL;
-    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
-    if (!storage) {
-        backend->release(request->index, data, request->bytes);
-        nd__manager_discharge(request->manager, request->kind, request->charge);
-        return NULL;
-    }
-    storage->data = data;
-    return storage;
-}
-
-nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
-                            size_t bytes) {
+static nd_memory_request request_for(const char *operation, nd_manager *manager, nd_device device,
+                                     size_t bytes) {
     const nd_backend *backend = nd__backend(device.kind);
-    nd_memory_request request = {
+    return (nd_memory_request){
         .operation = operation,
         .manager = manager,
         .kind = device.kind,
@@ -69,9 +40,52 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
         .trim = backend->trim,
         .device = backend->name,
     };
-    bool embedded = bytes <= EMBEDDED_LIMIT && backend->host_accessible;
-    nd_storage *storage =
-        embedded ? new_embedded(&request, bytes) : new_separate(&request, backend);
+}
+
+/// A storage whose data lies behind it. Tried directly first: the ladder's bookkeeping is a tenth of
+/// what a small tensor costs.
+static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_device device,
+                                size_t bytes) {
+    if (nd__manager_charge(manager, device.kind, bytes) != ND_OK)
+        return NULL;
+    void *block = NULL;
+    size_t size = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
+    if (__builtin_expect(allocate_embedded(0, size, &block) != ND_OK, 0)) {
+        nd__manager_discharge(manager, device.kind, bytes);
+        nd_memory_request request = request_for(operation, manager, device, bytes);
+        request.allocate = allocate_embedded;
+        request.bytes = size;
+        if (nd__memory_obtain(&request, &block) != ND_OK)
+            return NULL;
+    }
+    nd_storage *storage = block;
+    uintptr_t data = (uintptr_t)block + EMBEDDED_OFFSET + ND__HOST_ALIGNMENT - 1;
+    storage->data = (void *)(data & ~(uintptr_t)(ND__HOST_ALIGNMENT - 1));
+    storage->embedded = true;
+    return storage;
+}
+
+static nd_storage *new_separate(const char *operation, nd_manager *manager, nd_device device,
+                                size_t bytes) {
+    nd_memory_request request = request_for(operation, manager, device, bytes);
+    void *data;
+    if (nd__memory_obtain(&request, &data) != ND_OK)
+        return NULL;
+    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    if (!storage) {
+        nd__backend(device.kind)->release(device.index, data, bytes);
+        nd__manager_discharge(manager, device.kind, bytes);
+        return NULL;
+    }
+    storage->data = data;
+    return storage;
+}
+
+nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
+                            size_t bytes) {
+    bool embedded = bytes <= EMBEDDED_LIMIT && nd__backend(device.kind)->host_accessible;
+    nd_storage *storage = embedded ? new_embedded(operation, manager, device, bytes)
+                                   : new_separate(operation, manager, device, bytes);
     if (!storage)
         return NULL;
     storage->accounted.bytes = bytes;
