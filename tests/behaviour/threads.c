@@ -1,0 +1,514 @@
+// The collector beside running threads: G29 to G36, G38 and G39.
+//
+// Two kinds of tests. Interleavings: a watched cell's `traverse` is the moment between two looks of the collector, so what
+// another thread would do there is done there, at every such moment in turn. (A type must not do that; the collector cannot
+// tell it from another thread.) And races: real threads, many rounds.
+#include "lib/core/object.h"
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+static nd_gc_report collect(const nd_manager *manager) {
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(manager, &report));
+    return report;
+}
+
+static nd_manager *manager_new(const nd_manager *parent, const char *name) {
+    nd_manager *manager = nd_manager_new(parent, name);
+    assert_handle(manager);
+    return manager;
+}
+
+static void close_and_release(nd_manager *manager) {
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+}
+
+static void start(pthread_t *thread, void *(*function)(void *), void *data) {
+    assert_int_equal(pthread_create(thread, NULL, function, data), 0);
+}
+
+// -------------------------------------------------------------------------------- interleavings
+
+enum { HOPS = 6 };
+static nd_object *hop_ring[2];
+static uint32_t moment, hop_at[HOPS], hops_done;
+
+/// The n-th step of a thread that always holds A or B: retain the other one, release this one.
+static void hop(uint32_t n) {
+    static const struct {
+        bool retain;
+        int which;
+    } steps[4] = {{true, 0}, {false, 1}, {true, 1}, {false, 0}};
+    nd_object *object = hop_ring[steps[n % 4].which];
+    if (steps[n % 4].retain)
+        assert_ptr_equal(nd_retain(object), object);
+    else
+        nd_release(object);
+}
+
+static void hop_when_it_is_time(const nd_object *self) {
+    (void)self;
+    for (; hops_done < HOPS && hop_at[hops_done] <= moment; hops_done++)
+        hop(hops_done);
+    moment++;
+}
+
+/// One collection with the hops at the given moments; the ring must live through it.
+static uint32_t check_hops(void) {
+    cell_begin(2);
+    hop_ring[0] = cell_new_of(&cell_watched_type, 0, 1);
+    hop_ring[1] = cell_new_of(&cell_watched_type, 1, 1);
+    cell_ring(hop_ring, 2);
+    nd_release(hop_ring[0]);
+    moment = hops_done = 0;
+    cell_on_traverse = hop_when_it_is_time;
+    assert_int_equal(collect(NULL).collected_objects, 0);
+    assert_int_equal(cell_total_deaths(), 0);
+    uint32_t moments = moment;
+    cell_on_traverse = NULL;
+    for (; hops_done < HOPS; hops_done++)
+        hop(hops_done);
+    assert_int_equal(nd_get_count(hop_ring[0]) + nd_get_count(hop_ring[1]), 3);
+    nd_release(hop_ring[nd_get_count(hop_ring[0]) == 2 ? 0 : 1]);
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    assert_int_equal(cell_total_deaths(), 2);
+    return moments;
+}
+
+static void test_G29_hopping_thread_at_every_interleaving(void **state) {
+    (void)state;
+    for (int i = 0; i < HOPS; i++)
+        hop_at[i] = UINT32_MAX;
+    uint32_t moments = check_hops();
+    assert_in_range(moments, 2, 16);
+    // Every non-decreasing assignment of the hops to the moments.
+    uint64_t checked = 0;
+    for (int i = 0; i < HOPS; i++)
+        hop_at[i] = 0;
+    for (;;) {
+        check_hops();
+        checked++;
+        int i = HOPS - 1;
+        while (i >= 0 && hop_at[i] == moments)
+            i--;
+        if (i < 0)
+            break;
+        uint32_t next = hop_at[i] + 1;
+        for (; i < HOPS; i++)
+            hop_at[i] = next;
+    }
+    assert_true(checked >= 28);
+}
+
+typedef struct hopper {
+    nd_object *ring[2];
+    atomic_bool stop;
+} hopper;
+
+static void *hop_without_pause(void *data) {
+    hopper *h = data;
+    // Holds ring[1] when it starts and when it ends.
+    while (!atomic_load_explicit(&h->stop, memory_order_relaxed)) {
+        nd_object *first = nd_retain(h->ring[0]);
+        nd_release(h->ring[1]);
+        nd_object *second = nd_retain(h->ring[1]);
+        nd_release(first);
+        (void)second;
+    }
+    nd_release(h->ring[1]);
+    return NULL;
+}
+
+static void test_G29_hopping_thread_for_real(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    cell_begin(2 * THREADS);
+    hopper hoppers[THREADS] = {0};
+    pthread_t threads[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            hoppers[i].ring[k] = cell_new(2 * i + k, 1);
+        cell_ring(hoppers[i].ring, 2);
+        nd_release(hoppers[i].ring[0]);
+        start(&threads[i], hop_without_pause, &hoppers[i]);
+    }
+    for (int i = 0; i < 20000 / ND_TEST_SCALE; i++) {
+        assert_int_equal(collect(NULL).collected_objects, 0);
+        assert_int_equal(cell_total_deaths(), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        atomic_store(&hoppers[i].stop, true);
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(collect(NULL).collected_objects, 2 * THREADS);
+    assert_int_equal(cell_total_deaths(), 2 * THREADS);
+}
+
+// A handle of a member taken out of an edge by reading it, as a thread does that holds the owner, at each moment.
+static nd_object *taken_from, *taken;
+static uint32_t take_at;
+
+static void take_when_it_is_time(const nd_object *self) {
+    (void)self;
+    if (moment++ != take_at)
+        return;
+    // The thread owns `taken_from`; it keeps what the edge points to and lets the owner go.
+    taken = nd_retain(cell_of(taken_from)->edges[0]);
+    nd_release(taken_from);
+}
+
+static void test_G30_edge_taken_between_the_reads(void **state) {
+    (void)state;
+    for (take_at = 0; take_at < 8; take_at++) {
+        for (uint32_t owner = 0; owner < 3; owner++) {
+            cell_begin(3);
+            nd_object *ring[3];
+            for (uint32_t i = 0; i < 3; i++)
+                ring[i] = cell_new_of(&cell_watched_type, i, 1);
+            cell_ring(ring, 3);
+            for (uint32_t i = 0; i < 3; i++)
+                if (i != owner)
+                    nd_release(ring[i]);
+            taken_from = ring[owner];
+            taken = NULL;
+            moment = 0;
+            cell_on_traverse = take_when_it_is_time;
+            assert_int_equal(collect(NULL).collected_objects, 0);
+            cell_on_traverse = NULL;
+            nd_release(taken ? taken : taken_from);
+            assert_int_equal(collect(NULL).collected_objects, 3);
+            assert_int_equal(cell_total_deaths(), 3);
+        }
+    }
+}
+
+static nd_object *late;
+static uint32_t release_at;
+
+static void *release_late(void *data) {
+    nd_release(late);
+    atomic_store((atomic_bool *)data, true);
+    return NULL;
+}
+
+/// Another thread gives up the last handle of `late`; that must not wait for the collector.
+static void release_when_it_is_time(const nd_object *self) {
+    (void)self;
+    if (moment++ != release_at)
+        return;
+    static atomic_bool done;
+    atomic_store(&done, false);
+    pthread_t thread;
+    start(&thread, release_late, &done);
+    for (int waited = 0; !atomic_load(&done); waited++) {
+        if (waited > 10000) {
+            fputs("a release waits for the collector\n", stderr);
+            abort();
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    pthread_join(thread, NULL);
+}
+
+static void test_G32_last_release_while_the_gate_is_closed_loses_nothing(void **state) {
+    (void)state;
+    for (int dead_ring = 0; dead_ring < 2; dead_ring++) {
+        for (release_at = 0; release_at < 6; release_at++) {
+            // 2 points into the ring 0 <-> 1 and to 3; its last handle goes while the collector looks.
+            cell_begin(4);
+            nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
+                                  cell_new_of(&cell_watched_type, 1, 1)};
+            cell_ring(ring, 2);
+            late = cell_new_of(&cell_watched_type, 2, 2);
+            nd_object *last = cell_new(3, 0);
+            cell_link(late, 0, ring[0]);
+            cell_link(late, 1, last);
+            nd_release(last);
+            nd_release(ring[1]);
+            if (dead_ring)
+                nd_release(ring[0]);
+            moment = 0;
+            cell_on_traverse = release_when_it_is_time;
+            collect(NULL);
+            cell_on_traverse = NULL;
+            if (moment <= release_at)
+                nd_release(late);
+            assert_int_equal(cell_deaths(2), 1);
+            assert_int_equal(cell_deaths(3), 1);
+            if (!dead_ring) {
+                assert_int_equal(cell_deaths(0) + cell_deaths(1), 0);
+                assert_int_equal(nd_get_count(ring[0]), 2);
+                nd_release(ring[0]);
+            }
+            collect(NULL);
+            assert_int_equal(cell_total_deaths(), 4);
+        }
+    }
+}
+
+static void test_G33_version_wraps_around(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
+    for (int i = 0; i < 2; i++) {
+        uint64_t count = atomic_load(&ring[i]->word) & UINT32_MAX;
+        atomic_store(&ring[i]->word, (UINT64_C(0xFFFFFFFF) << 32) | count);
+    }
+    cell_ring(ring, 2); // the retains wrap the version
+    assert_int_equal(nd_get_count(ring[0]), 2);
+    assert_int_equal(nd_get_count(ring[1]), 2);
+    assert_int_equal(atomic_load(&ring[0]->word) >> 32, 0);
+    assert_int_equal(collect(NULL).collected_objects, 0);
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    assert_int_equal(cell_total_deaths(), 2);
+}
+
+// ------------------------------------------------------------------------------------------ races
+
+typedef struct release_race {
+    nd_object *object;
+    pthread_barrier_t barrier;
+    int rounds;
+} release_race;
+
+static void *release_together(void *data) {
+    release_race *r = data;
+    for (int i = 0; i < r->rounds; i++) {
+        pthread_barrier_wait(&r->barrier);
+        nd_release(r->object);
+        pthread_barrier_wait(&r->barrier);
+    }
+    return NULL;
+}
+
+static void test_G31_two_releasers_one_frees(void **state) {
+    (void)state;
+    enum { ROUNDS = 5000 / ND_TEST_SCALE };
+    cell_begin(ROUNDS);
+    release_race r = {.rounds = ROUNDS};
+    pthread_barrier_init(&r.barrier, NULL, 3);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        start(&threads[i], release_together, &r);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        r.object = cell_new(i, 0);
+        nd_object *second = nd_retain(r.object);
+        assert_ptr_equal(second, r.object);
+        pthread_barrier_wait(&r.barrier);
+        pthread_barrier_wait(&r.barrier);
+        assert_int_equal(cell_deaths(i), 1);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&r.barrier);
+    assert_int_equal(cell_total_deaths(), ROUNDS);
+}
+
+typedef struct hot {
+    nd_object *object;
+    atomic_bool stop;
+} hot;
+
+static void *heat(void *data) {
+    hot *h = data;
+    while (!atomic_load_explicit(&h->stop, memory_order_relaxed)) {
+        nd_object *again = nd_retain(h->object);
+        nd_release(again);
+    }
+    return NULL;
+}
+
+static void test_G34_hot_object_does_not_keep_unrelated_garbage(void **state) {
+    (void)state;
+    cell_begin(4);
+    hot h = {.object = cell_new(3, 1)};
+    cell_link(h.object, 0, h.object);
+    pthread_t thread;
+    start(&thread, heat, &h);
+    for (int i = 0; i < 2000 / ND_TEST_SCALE; i++) {
+        cell_drop_ring(0, 3);
+        assert_int_equal(collect(NULL).collected_objects, 3);
+    }
+    atomic_store(&h.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(cell_deaths(3), 0);
+    nd_release(h.object);
+    assert_int_equal(collect(NULL).collected_objects, 1);
+}
+
+typedef struct sibling {
+    nd_manager *parent;
+    nd_object *shared;
+    uint64_t collected, escaped;
+} sibling;
+
+static void *open_and_close_siblings(void *data) {
+    sibling *s = data;
+    for (int i = 0; i < 1000 / ND_TEST_SCALE; i++) {
+        nd_manager *m = nd_manager_new(s->parent, "sibling");
+        nd_with_manager(m) {
+            cell_drop_ring(0, 5);
+            nd_object *user = cell_new(5, 1); // acyclic, reaches into the other thread's world
+            cell_link(user, 0, s->shared);
+            nd_release(user);
+        }
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        nd_manager_close(m, &report);
+        s->collected += report.collected_objects;
+        s->escaped += report.escaped_objects;
+        nd_release(m);
+    }
+    return NULL;
+}
+
+static void test_G35_two_threads_close_sibling_managers(void **state) {
+    (void)state;
+    cell_begin(0);
+    nd_gc_set_mode(ND_GC_ON);
+    nd_manager *parent = manager_new(NULL, "parent");
+    nd_object *shared = cell_new(6, 0);
+    sibling siblings[2] = {{parent, shared, 0, 0}, {parent, shared, 0, 0}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        start(&threads[i], open_and_close_siblings, &siblings[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(siblings[i].collected, 5 * (1000 / ND_TEST_SCALE));
+        assert_int_equal(siblings[i].escaped, 0);
+    }
+    assert_int_equal(nd_get_count(shared), 1);
+    nd_release(shared);
+    close_and_release(parent);
+}
+
+typedef struct rewirer {
+    nd_object *ring[8];
+    atomic_bool stop;
+    uint64_t rewired;
+} rewirer;
+
+static void *rewire_without_pause(void *data) {
+    rewirer *r = data;
+    uint32_t random = 1;
+    while (!atomic_load_explicit(&r->stop, memory_order_relaxed)) {
+        random = random * 1664525u + 1013904223u;
+        nd_object *from = r->ring[(random >> 8) % 8], *to = r->ring[(random >> 16) % 8];
+        // The edge moves: taken from one slot, put into another, both of live cells.
+        nd_object *moved = nd_edge_take(&cell_of(from)->edges[1]);
+        cell_link(to, 1, moved ? moved : from);
+        nd_release(moved);
+        r->rewired++;
+    }
+    return NULL;
+}
+
+static void test_G36_rewiring_a_live_ring_while_another_thread_collects(void **state) {
+    (void)state;
+    cell_begin(8);
+    rewirer r = {0};
+    for (uint32_t i = 0; i < 8; i++)
+        r.ring[i] = cell_new(i, 2);
+    cell_ring(r.ring, 8);
+    for (uint32_t i = 1; i < 8; i++)
+        nd_release(r.ring[i]); // alive through the ring
+    pthread_t thread;
+    start(&thread, rewire_without_pause, &r);
+    for (int i = 0; i < 20000 / ND_TEST_SCALE; i++)
+        assert_int_equal(collect(NULL).collected_objects, 0);
+    atomic_store(&r.stop, true);
+    pthread_join(thread, NULL);
+    assert_true(r.rewired > 0);
+    assert_int_equal(cell_total_deaths(), 0);
+    nd_release(r.ring[0]);
+    assert_int_equal(collect(NULL).collected_objects, 8);
+}
+
+typedef struct builder {
+    nd_object *half_built;
+    pthread_barrier_t barrier;
+} builder;
+
+/// Makes an object with a hand on its own first edge, as a layer above the core does: private until published.
+static void *build_slowly(void *data) {
+    builder *b = data;
+    nd_object *target = cell_new(0, 1);
+    nd_object *object =
+        nd__object_new(&cell_type, sizeof(nd_object) + sizeof(cell) + sizeof target);
+    cell *payload = (cell *)(object + 1);
+    payload->number = 1;
+    atomic_store(&payload->count, 1);
+    payload->edges[0] = target;
+    atomic_fetch_or(&object->flags, ND__USER);
+    b->half_built = object;
+    pthread_barrier_wait(&b->barrier); // the other thread collects
+    pthread_barrier_wait(&b->barrier);
+    nd__object_publish(object, (nd_manager *)(uintptr_t)nd_manager_root());
+    cell_link(target, 0, object);
+    return NULL;
+}
+
+static void test_G38_half_built_object_on_another_thread(void **state) {
+    (void)state;
+    cell_begin(2);
+    builder b = {0};
+    pthread_barrier_init(&b.barrier, NULL, 2);
+    pthread_t thread;
+    start(&thread, build_slowly, &b);
+    pthread_barrier_wait(&b.barrier);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(collect(NULL).collected_objects, 0);
+    pthread_barrier_wait(&b.barrier);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&b.barrier);
+    assert_int_equal(collect(NULL).collected_objects, 0);
+    nd_release(b.half_built);
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    assert_int_equal(cell_total_deaths(), 2);
+}
+
+static void *leave_a_cycle(void *data) {
+    nd_with_manager((const nd_manager *)data) {
+        cell_drop_ring(0, 3);
+    }
+    return NULL;
+}
+
+static void test_G39_thread_that_exits_leaving_a_cycle(void **state) {
+    (void)state;
+    cell_begin(3);
+    nd_gc_set_mode(ND_GC_ON);
+    nd_manager *m = manager_new(NULL, "m");
+    pthread_t thread;
+    start(&thread, leave_a_cycle, m);
+    pthread_join(thread, NULL);
+    assert_int_equal(cell_total_deaths(), 0);
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(m, &report));
+    assert_int_equal(report.collected_objects, 3);
+    assert_int_equal(cell_total_deaths(), 3);
+    nd_release(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_G29_hopping_thread_at_every_interleaving),
+        ND_TEST(test_G29_hopping_thread_for_real),
+        ND_TEST(test_G30_edge_taken_between_the_reads),
+        ND_TEST(test_G31_two_releasers_one_frees),
+        ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
+        ND_TEST(test_G33_version_wraps_around),
+        ND_TEST(test_G34_hot_object_does_not_keep_unrelated_garbage),
+        ND_TEST(test_G35_two_threads_close_sibling_managers),
+        ND_TEST(test_G36_rewiring_a_live_ring_while_another_thread_collects),
+        ND_TEST(test_G38_half_built_object_on_another_thread),
+        ND_TEST(test_G39_thread_that_exits_leaving_a_cycle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
