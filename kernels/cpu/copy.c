@@ -1,0 +1,113 @@
+// Copies: same bytes at once where both sides are dense, in small square tiles where one side is a
+// transpose of the other, else row by row with conversion.
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/parallel.h"
+#include <string.h>
+
+/// Side of a tile: its rows and columns stay in the first-level cache on both sides.
+#define TILE 32
+
+typedef struct dense_copy {
+    char *out;
+    const char *x;
+} dense_copy;
+
+static void copy_bytes(void *context, int64_t begin, int64_t end) {
+    const dense_copy *copy = (const dense_copy *)context;
+    memcpy(copy->out + begin, copy->x + begin, (size_t)(end - begin));
+}
+
+// A copy in which x is dense along axis `x_axis` and out along the last axis.
+typedef struct tiled_copy {
+    const nd_kernel_call *call;
+    int x_axis;
+    int64_t bytes;
+    int64_t tiles_down, tiles_across;
+} tiled_copy;
+
+#define COPY_TILE(T)                                                                            \
+    static void copy_tile_##T(char *out_, int64_t out_stride, const char *x_, int64_t x_stride, \
+                              int64_t rows, int64_t columns) {                                  \
+        for (int64_t row = 0; row < rows; row++) {                                              \
+            T *out = (T *)out_ + row * out_stride;                                              \
+            const T *x = (const T *)x_ + row;                                                   \
+            for (int64_t column = 0; column < columns; column++)                                \
+                out[column] = x[column * x_stride];                                             \
+        }                                                                                       \
+    }
+COPY_TILE(uint8_t)
+COPY_TILE(uint32_t)
+COPY_TILE(uint64_t)
+
+static void copy_tiles(void *context, int64_t begin, int64_t end) {
+    const tiled_copy *copy = (const tiled_copy *)context;
+    const nd_kernel_call *call = copy->call;
+    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
+    int last = call->ndim - 1, down = copy->x_axis;
+    for (int64_t tile = begin; tile < end; tile++) {
+        int64_t rest = tile / copy->tiles_across;
+        int64_t left = tile % copy->tiles_across * TILE, top = rest % copy->tiles_down * TILE;
+        rest /= copy->tiles_down;
+        int64_t to = left + top * out->strides[down], from = top + left * x->strides[last];
+        for (int axis = last - 1; axis >= 0; axis--) {
+            if (axis == down)
+                continue;
+            int64_t index = rest % call->shape[axis];
+            rest /= call->shape[axis];
+            to += index * out->strides[axis];
+            from += index * x->strides[axis];
+        }
+        int64_t rows = call->shape[down] - top, columns = call->shape[last] - left;
+        rows = rows < TILE ? rows : TILE;
+        columns = columns < TILE ? columns : TILE;
+        char *out_at = (char *)out->data + to * copy->bytes;
+        const char *x_at = (const char *)x->data + from * copy->bytes;
+        if (copy->bytes == 4)
+            copy_tile_uint32_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
+        else if (copy->bytes == 8)
+            copy_tile_uint64_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
+        else
+            copy_tile_uint8_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
+    }
+}
+
+/// True, and the call is done, when it is a transposition worth tiles.
+static bool copy_transposed(const nd_kernel_call *call, int64_t total, int64_t bytes) {
+    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
+    int last = call->ndim - 1;
+    if (last < 1 || out->strides[last] != 1 || x->strides[last] == 1 || call->shape[last] < 8)
+        return false;
+    for (int axis = last - 1; axis >= 0; axis--) {
+        if (x->strides[axis] != 1 || call->shape[axis] < 8)
+            continue;
+        tiled_copy copy = {call, axis, bytes, (call->shape[axis] + TILE - 1) / TILE,
+                           (call->shape[last] + TILE - 1) / TILE};
+        int64_t tiles =
+            total / call->shape[axis] / call->shape[last] * copy.tiles_down * copy.tiles_across;
+        nd__cpu_parallel(tiles, TILE * TILE, 1, copy_tiles, &copy);
+        return true;
+    }
+    return false;
+}
+
+nd_status nd__cpu_copy(const nd_kernel_call *call) {
+    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
+    int64_t total = nd__call_total(call), bytes = nd__dtype_bytes(out->dtype);
+    if (out->dtype == x->dtype && total > 0) {
+        bool dense = call->ndim == 0 ||
+                     (call->ndim == 1 &&
+                      (call->shape[0] == 1 || (out->strides[0] == 1 && x->strides[0] == 1)));
+        if (dense) {
+            dense_copy copy = {(char *)out->data, (const char *)x->data};
+            // A quarter of an addition per byte, which an integer cannot say: count in words.
+            if (total * bytes < 4 * ND__PARALLEL_WORK)
+                copy_bytes(&copy, 0, total * bytes);
+            else
+                nd__cpu_parallel(total * bytes, 1, 4096, copy_bytes, &copy);
+            return ND_OK;
+        }
+        if (copy_transposed(call, total, bytes))
+            return ND_OK;
+    }
+    return nd__cpu_elementwise(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+}

@@ -1,0 +1,137 @@
+// Chooses the instruction set once and sends each call to its family's kernel.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/families.h"
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    UNARY = 1,
+    BINARY,
+    COMPARE,
+    LOGICAL,
+    TERNARY,
+    REDUCE,
+    ARGREDUCE,
+    MATMUL,
+    SOFTMAX,
+    LOSS,
+    CONV,
+    POOL,
+    INDEX,
+    CREATE,
+    COPY,
+    VIEW,
+};
+static const uint8_t family_of[ND_OP_COUNT] = {
+#define ND_OP(name, family, inputs, differentiable, saves) [ND_OP_##name] = family,
+#include "kernels/ops.inc"
+#undef ND_OP
+};
+
+static _Atomic(const nd__cpu_loops *) loops_now;
+
+static bool machine_has(const nd__cpu_loops *loops) {
+#if ND_ISA_X86
+    if (loops == &nd__cpu_loops_x86_64_v4)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi2");
+    if (loops == &nd__cpu_loops_x86_64_v3)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#endif
+    return loops == &nd__cpu_loops_baseline;
+}
+
+// Best first.
+static const nd__cpu_loops *const all_loops[] = {
+#if ND_ISA_X86
+    &nd__cpu_loops_x86_64_v4,
+    &nd__cpu_loops_x86_64_v3,
+#endif
+    &nd__cpu_loops_baseline,
+};
+
+bool nd__cpu_use_isa(const char *name) {
+    for (size_t i = 0; i < sizeof all_loops / sizeof *all_loops; i++)
+        if ((!name || strcmp(name, all_loops[i]->name) == 0) && machine_has(all_loops[i])) {
+            atomic_store_explicit(&loops_now, all_loops[i], memory_order_relaxed);
+            return true;
+        }
+    return false;
+}
+
+const nd__cpu_loops *nd__cpu_loops_now(void) {
+    const nd__cpu_loops *loops = atomic_load_explicit(&loops_now, memory_order_relaxed);
+    if (__builtin_expect(loops != NULL, 1))
+        return loops;
+    nd__cpu_use_isa(NULL);
+    return atomic_load_explicit(&loops_now, memory_order_relaxed);
+}
+
+const char *nd__cpu_isa(void) {
+    return nd__cpu_loops_now()->name;
+}
+
+/// Work of one element, in additions of floats.
+static int64_t cost_of(nd_op op, nd_dtype dtype) {
+    switch (op) {
+    case ND_OP_exp:
+    case ND_OP_log:
+    case ND_OP_tanh:
+    case ND_OP_sigmoid:
+    case ND_OP_gelu:
+    case ND_OP_erf:
+        return dtype == ND_F32 ? 4 : 32;
+    case ND_OP_sin:
+    case ND_OP_cos:
+    case ND_OP_pow:
+    case ND_OP_pow_scalar:
+        return 32;
+    default:
+        return 1;
+    }
+}
+
+static nd_status launch_elementwise(const nd_kernel_call *call, const nd__loop *const *table) {
+    nd_dtype dtype = call->operand[call->noperands - 1].dtype;
+    nd__loop loop = table[dtype] ? table[dtype][call->op] : NULL;
+    if (__builtin_expect(!loop, 0))
+        return ND_ERROR_UNSUPPORTED;
+    return nd__cpu_elementwise(call, loop, cost_of(call->op, dtype));
+}
+
+nd_status nd__cpu_launch(const nd_kernel_call *call) {
+    switch (family_of[call->op]) {
+    case UNARY:
+        return launch_elementwise(call, nd__cpu_loops_now()->unary);
+    case BINARY:
+    case COMPARE:
+    case LOGICAL:
+    case TERNARY:
+        return launch_elementwise(call, nd__cpu_loops_now()->binary);
+    case REDUCE:
+        return nd__cpu_reduce(call);
+    case ARGREDUCE:
+        return nd__cpu_argreduce(call);
+    case MATMUL:
+        return nd__cpu_matmul(call);
+    case SOFTMAX:
+        return nd__cpu_softmax(call);
+    case LOSS:
+        return nd__cpu_cross_entropy(call);
+    case CONV:
+        return nd__cpu_conv(call);
+    case POOL:
+        return nd__cpu_max_pool2d(call);
+    case INDEX:
+        return nd__cpu_index(call);
+    case CREATE:
+        return nd__cpu_create(call);
+    case COPY:
+        return nd__cpu_copy(call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,152 @@
+// fill, arange, eye and the random tensors.
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/philox.h"
+#include <string.h>
+
+/// `value` in the dtype's own bytes.
+static void encode(nd_dtype dtype, double value, int64_t integer, void *ret_element) {
+    switch (dtype) {
+    case ND_BOOL:
+        *(uint8_t *)ret_element = nd__f64_to_b8(value);
+        break;
+    case ND_U8:
+        *(uint8_t *)ret_element = nd__f64_to_u8(value);
+        break;
+    case ND_I32:
+        *(int32_t *)ret_element = nd__f64_to_i32(value);
+        break;
+    case ND_I64:
+        *(int64_t *)ret_element = integer;
+        break;
+    case ND_F32:
+        *(float *)ret_element = (float)value;
+        break;
+    default:
+        *(double *)ret_element = value;
+    }
+}
+
+#define FILL_ROW(T)                                                                \
+    static void fill_row_##T(int64_t n, char *const *data, const int64_t *strides, \
+                             const double *f) {                                    \
+        T value, *out = (T *)data[0];                                              \
+        memcpy(&value, f, sizeof value);                                           \
+        if (strides[0] == 1)                                                       \
+            for (int64_t i = 0; i < n; i++)                                        \
+                out[i] = value;                                                    \
+        else                                                                       \
+            for (int64_t i = 0; i < n; i++)                                        \
+                out[i * strides[0]] = value;                                       \
+    }
+FILL_ROW(uint8_t)
+FILL_ROW(uint32_t)
+FILL_ROW(uint64_t)
+
+static nd_status fill(const nd_kernel_call *call) {
+    // The scalars that the loop is handed carry the element's bytes.
+    nd_kernel_call filled = *call;
+    nd_dtype dtype = call->operand[0].dtype;
+    encode(dtype, call->attrs.f[0], call->attrs.i[0], filled.attrs.f);
+    nd__loop rows[9] = {[1] = fill_row_uint8_t, [4] = fill_row_uint32_t, [8] = fill_row_uint64_t};
+    return nd__cpu_elementwise(&filled, rows[nd__dtype_bytes(dtype)], 1);
+}
+
+typedef struct create_work {
+    char *out;
+    nd_dtype dtype;
+    const nd_op_attrs *attrs;
+    nd_op op;
+    int64_t total;
+} create_work;
+
+static void arange_range(void *context, int64_t begin, int64_t end) {
+    const create_work *work = (const create_work *)context;
+    double start = work->attrs->f[0], step = work->attrs->f[1];
+    int64_t bytes = nd__dtype_bytes(work->dtype);
+    for (int64_t i = begin; i < end; i++) {
+        double value = start + (double)i * step;
+        encode(work->dtype, value, nd__f64_to_i64(value), work->out + i * bytes);
+    }
+}
+
+static nd_status eye(const nd_kernel_call *call) {
+    nd_dtype dtype = call->operand[0].dtype;
+    int64_t n = call->attrs.i[0], bytes = nd__dtype_bytes(dtype);
+    char *out = (char *)call->operand[0].data;
+    if (n > 0)
+        memset(out, 0, (size_t)(n * n * bytes));
+    for (int64_t i = 0; i < n; i++)
+        encode(dtype, 1.0, 1, out + i * (n + 1) * bytes);
+    return ND_OK;
+}
+
+/// Elements of blocks [begin, end); the tensor's last block may be cut.
+static void random_blocks_of_4(void *context, int64_t begin, int64_t end) {
+    const create_work *work = (const create_work *)context;
+    uint64_t seed = (uint64_t)work->attrs->i[0], stream = (uint64_t)work->attrs->i[1];
+    float *out = (float *)work->out;
+    for (int64_t i = begin; i < end; i++) {
+        nd__philox_block block = nd__philox_at(seed, stream, (uint64_t)i);
+        float value[4];
+        if (work->op == ND_OP_rand)
+            for (int word = 0; word < 4; word++)
+                value[word] = nd__uniform_f32(block.word[word]);
+        else
+            nd__normal_f32(block, value);
+        int64_t left = work->total - 4 * i;
+        memcpy(out + 4 * i, value, sizeof(float) * (size_t)(left < 4 ? left : 4));
+    }
+}
+
+static void random_blocks_of_2(void *context, int64_t begin, int64_t end) {
+    const create_work *work = (const create_work *)context;
+    const int64_t *attrs = work->attrs->i;
+    int64_t bytes = nd__dtype_bytes(work->dtype);
+    for (int64_t i = begin; i < end; i++) {
+        nd__philox_block block = nd__philox_at((uint64_t)attrs[0], (uint64_t)attrs[1], (uint64_t)i);
+        double normal[2] = {0, 0};
+        if (work->op == ND_OP_randn)
+            nd__normal_f64(block, normal);
+        for (int half = 0; half < 2 && 2 * i + half < work->total; half++) {
+            char *element = work->out + (2 * i + half) * bytes;
+            uint64_t word = nd__philox_u64(block, half);
+            if (work->op == ND_OP_randint) {
+                int64_t value = nd__uniform_i64(word, attrs[2], attrs[3]);
+                encode(work->dtype, (double)value, value, element);
+            } else {
+                *(double *)element = work->op == ND_OP_rand ? nd__uniform_f64(word) : normal[half];
+            }
+        }
+    }
+}
+
+nd_status nd__cpu_create(const nd_kernel_call *call) {
+    const nd_operand *out = &call->operand[0];
+    create_work work = {(char *)out->data, out->dtype, &call->attrs, call->op,
+                        nd__call_total(call)};
+    switch (call->op) {
+    case ND_OP_fill:
+        return fill(call);
+    case ND_OP_eye:
+        return eye(call);
+    case ND_OP_arange:
+        nd__cpu_parallel(work.total, 4, 64, arange_range, &work);
+        return ND_OK;
+    case ND_OP_rand:
+    case ND_OP_randn:
+        if (nd__float_index(out->dtype) < 0)
+            return ND_ERROR_UNSUPPORTED;
+        if (out->dtype == ND_F32) {
+            nd__cpu_parallel((work.total + 3) / 4, 32, 16, random_blocks_of_4, &work);
+            return ND_OK;
+        }
+        // fall through
+    case ND_OP_randint:
+        nd__cpu_parallel((work.total + 1) / 2, 32, 16, random_blocks_of_2, &work);
+        return ND_OK;
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,48 @@
+// Largest and smallest element of a contiguous row of n >= 1 elements; NaN when there is one.
+//
+// Float comparisons do not vectorise as a reduction without giving up NaN, so floats are compared as
+// the integers that order alike: sign and magnitude become two's complement.
+#ifndef ND_KERNELS_CPU_EXTREMUM_H
+#define ND_KERNELS_CPU_EXTREMUM_H
+#include "kernels/cpu/rows.h"
+
+#define ND__BETTER_max(a, b) ((a) > (b) ? (a) : (b))
+#define ND__BETTER_min(a, b) ((a) < (b) ? (a) : (b))
+
+#define ND__FLOAT_EXTREMUM(name, TYPE, T, I, WORST, MAGNITUDE, INFINITE)     \
+    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) {         \
+        I best = WORST, largest = 0;                                         \
+        ND__PRAGMA(omp simd reduction(name : best) reduction(max : largest)) \
+        for (int64_t i = 0; i < n; i++) {                                    \
+            I bits;                                                          \
+            memcpy(&bits, &x[i], sizeof bits);                               \
+            I magnitude = bits & MAGNITUDE;                                  \
+            I key = bits < 0 ? bits ^ MAGNITUDE : bits;                      \
+            best = ND__BETTER_##name(key, best);                             \
+            largest = ND__BETTER_max(magnitude, largest);                    \
+        }                                                                    \
+        I bits = best < 0 ? best ^ MAGNITUDE : best;                         \
+        T result;                                                            \
+        memcpy(&result, &bits, sizeof result);                               \
+        return largest > INFINITE ? (T)NAN : result;                         \
+    }
+ND__FLOAT_EXTREMUM(max, f32, float, int32_t, INT32_MIN, INT32_MAX, 0x7f800000)
+ND__FLOAT_EXTREMUM(min, f32, float, int32_t, INT32_MAX, INT32_MAX, 0x7f800000)
+ND__FLOAT_EXTREMUM(max, f64, double, int64_t, INT64_MIN, INT64_MAX, 0x7ff0000000000000)
+ND__FLOAT_EXTREMUM(min, f64, double, int64_t, INT64_MAX, INT64_MAX, 0x7ff0000000000000)
+
+#define ND__INTEGER_EXTREMUM(name, TYPE, T)                          \
+    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) { \
+        T best = x[0];                                               \
+        ND__PRAGMA(omp simd reduction(name : best))                  \
+        for (int64_t i = 0; i < n; i++)                              \
+            best = ND__BETTER_##name(x[i], best);                    \
+        return best;                                                 \
+    }
+ND__INTEGER_EXTREMUM(max, u8, uint8_t)
+ND__INTEGER_EXTREMUM(min, u8, uint8_t)
+ND__INTEGER_EXTREMUM(max, i32, int32_t)
+ND__INTEGER_EXTREMUM(min, i32, int32_t)
+ND__INTEGER_EXTREMUM(max, i64, int64_t)
+ND__INTEGER_EXTREMUM(min, i64, int64_t)
+#endif

@@ -1,0 +1,34 @@
+// The kernel of each family (kernels/kernel.h), for cpu.c. All trust their call.
+#ifndef ND_KERNELS_CPU_FAMILIES_H
+#define ND_KERNELS_CPU_FAMILIES_H
+#include "kernels/cpu/isa.h"
+
+/// Runs `loop` over the iteration space. `cost` is the work of one element in additions of floats.
+nd_status nd__cpu_elementwise(const nd_kernel_call *call, nd__loop loop, int64_t cost);
+nd_status nd__cpu_copy(const nd_kernel_call *call);
+nd_status nd__cpu_reduce(const nd_kernel_call *call);
+nd_status nd__cpu_argreduce(const nd_kernel_call *call);
+nd_status nd__cpu_matmul(const nd_kernel_call *call);
+nd_status nd__cpu_softmax(const nd_kernel_call *call);
+nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
+nd_status nd__cpu_conv(const nd_kernel_call *call);
+nd_status nd__cpu_max_pool2d(const nd_kernel_call *call);
+nd_status nd__cpu_index(const nd_kernel_call *call);
+nd_status nd__cpu_create(const nd_kernel_call *call);
+
+/// Bytes of an element.
+static inline int64_t nd__dtype_bytes(nd_dtype dtype) {
+    static const int8_t bytes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8};
+    return bytes[dtype];
+}
+/// 0 for f32, 1 for f64, -1 for the others: index of the tables that only floats have.
+static inline int nd__float_index(nd_dtype dtype) {
+    return dtype == ND_F32 ? 0 : dtype == ND_F64 ? 1 : -1;
+}
+static inline int64_t nd__call_total(const nd_kernel_call *call) {
+    int64_t total = 1;
+    for (int axis = 0; axis < call->ndim; axis++)
+        total *= call->shape[axis];
+    return total;
+}
+#endif

@@ -1,0 +1,110 @@
+// The functions that kernels/expressions.inc names, for every dtype: nd__<function>_<dtype>.
+//
+// f32 has its own approximations (math_f32.h), f64 asks the math library. Integer functions wrap and
+// never trap.
+#ifndef ND_KERNELS_CPU_FUNCTIONS_H
+#define ND_KERNELS_CPU_FUNCTIONS_H
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/math_f32.h"
+
+static inline uint64_t nd__pow_wrapping(uint64_t base, uint64_t exponent) {
+    uint64_t result = 1;
+    for (; exponent; exponent >>= 1, base *= base)
+        if (exponent & 1)
+            result *= base;
+    return result;
+}
+
+static inline int64_t nd__pow_i64(int64_t base, int64_t exponent) {
+    if (exponent >= 0)
+        return (int64_t)nd__pow_wrapping((uint64_t)base, (uint64_t)exponent);
+    if (base == 1)
+        return 1;
+    if (base == -1)
+        return exponent & 1 ? -1 : 1;
+    return 0;
+}
+static inline int32_t nd__pow_i32(int32_t base, int32_t exponent) {
+    return (int32_t)nd__pow_i64(base, exponent);
+}
+static inline uint8_t nd__pow_u8(uint8_t base, uint8_t exponent) {
+    return (uint8_t)nd__pow_wrapping(base, exponent);
+}
+static inline float nd__pow_f32(float base, float exponent) {
+    return powf(base, exponent);
+}
+static inline double nd__pow_f64(double base, double exponent) {
+    return pow(base, exponent);
+}
+
+static inline uint8_t nd__abs_u8(uint8_t x) {
+    return x;
+}
+static inline int32_t nd__abs_i32(int32_t x) {
+    return x < 0 ? (int32_t)(-(uint32_t)x) : x;
+}
+static inline int64_t nd__abs_i64(int64_t x) {
+    return x < 0 ? (int64_t)(-(uint64_t)x) : x;
+}
+static inline float nd__abs_f32(float x) {
+    return fabsf(x);
+}
+static inline double nd__abs_f64(double x) {
+    return fabs(x);
+}
+
+static inline uint8_t nd__sign_u8(uint8_t x) {
+    return x != 0;
+}
+static inline int32_t nd__sign_i32(int32_t x) {
+    return (x > 0) - (x < 0);
+}
+static inline int64_t nd__sign_i64(int64_t x) {
+    return (x > 0) - (x < 0);
+}
+static inline float nd__sign_f32(float x) {
+    float sign = (float)((x > 0.0f) - (x < 0.0f));
+    return x != x ? x : sign;
+}
+static inline double nd__sign_f64(double x) {
+    double sign = (double)((x > 0.0) - (x < 0.0));
+    return x != x ? x : sign;
+}
+
+static inline float nd__sqrt_f32(float x) {
+    return sqrtf(x);
+}
+static inline float nd__sin_f32(float x) {
+    return sinf(x);
+}
+static inline float nd__cos_f32(float x) {
+    return cosf(x);
+}
+static inline double nd__exp_f64(double x) {
+    return exp(x);
+}
+static inline double nd__log_f64(double x) {
+    return log(x);
+}
+static inline double nd__sqrt_f64(double x) {
+    return sqrt(x);
+}
+static inline double nd__sin_f64(double x) {
+    return sin(x);
+}
+static inline double nd__cos_f64(double x) {
+    return cos(x);
+}
+static inline double nd__tanh_f64(double x) {
+    return tanh(x);
+}
+static inline double nd__sigmoid_f64(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+static inline double nd__erf_f64(double x) {
+    return erf(x);
+}
+static inline double nd__gelu_f64(double x) {
+    return x < -40.0 ? -0.0 : 0.5 * x * erfc(x * -0.707106781186547524401);
+}
+#endif

@@ -1,0 +1,224 @@
+// take, gather, scatter_add, one_hot and masked_select.
+//
+// Every index is checked where it is used; one out of range stops the call, which then has written part
+// of its fresh result and nothing else.
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/parallel.h"
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct index_work {
+    const nd_kernel_call *call;
+    int axis; ///< threads share the iterations along it
+    atomic_bool out_of_range;
+} index_work;
+
+static nd_status status_of(const index_work *work) {
+    return atomic_load(&work->out_of_range) ? ND_ERROR_INVALID_ARGUMENT : ND_OK;
+}
+
+static void take_rows(void *context, int64_t begin, int64_t end) {
+    index_work *work = (index_work *)context;
+    const nd_kernel_call *call = work->call;
+    int64_t count = call->attrs.i[1], n = call->attrs.i[3];
+    int64_t row = call->attrs.i[2] * nd__dtype_bytes(call->operand[1].dtype);
+    char *out = (char *)call->operand[0].data;
+    const char *x = (const char *)call->operand[1].data;
+    const int64_t *indices = (const int64_t *)call->operand[2].data;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t index = indices[i % count];
+        if (index < 0 || index >= n) {
+            atomic_store(&work->out_of_range, true);
+            return;
+        }
+        memcpy(out + i * row, x + (i / count * n + index) * row, (size_t)row);
+    }
+}
+
+static nd_status take(const nd_kernel_call *call) {
+    index_work work = {.call = call};
+    if (call->attrs.i[2] > 0)
+        nd__cpu_parallel(call->attrs.i[0] * call->attrs.i[1], call->attrs.i[2] / 4 + 4, 1,
+                         take_rows, &work);
+    return status_of(&work);
+}
+
+#define GATHER_ROW(T)                                                                              \
+    static bool gather_row_##T(int64_t n, char *const *data, const int64_t *strides, int64_t size, \
+                               int64_t stride) {                                                   \
+        T *out = (T *)data[0];                                                                     \
+        const T *x = (const T *)data[1];                                                           \
+        const int64_t *index = (const int64_t *)data[2];                                           \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            int64_t at = index[i * strides[2]];                                                    \
+            if (at < 0 || at >= size)                                                              \
+                return false;                                                                      \
+            out[i * strides[0]] = x[i * strides[1] + at * stride];                                 \
+        }                                                                                          \
+        return true;                                                                               \
+    }
+GATHER_ROW(uint8_t)
+GATHER_ROW(uint32_t)
+GATHER_ROW(uint64_t)
+
+// W: type whose addition has no undefined overflow.
+#define SCATTER_ROW(T, W)                                                                      \
+    static bool scatter_row_##T(int64_t n, char *const *data, const int64_t *strides,          \
+                                int64_t size, int64_t stride) {                                \
+        T *out = (T *)data[0];                                                                 \
+        const int64_t *index = (const int64_t *)data[1];                                       \
+        const T *source = (const T *)data[2];                                                  \
+        if (strides[1] == 0 && strides[0] != 0) {                                              \
+            if (*index < 0 || *index >= size)                                                  \
+                return false;                                                                  \
+            out += *index * stride;                                                            \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                out[i * strides[0]] = (T)((W)out[i * strides[0]] + (W)source[i * strides[2]]); \
+            return true;                                                                       \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            int64_t at = index[i * strides[1]];                                                \
+            if (at < 0 || at >= size)                                                          \
+                return false;                                                                  \
+            T *to = &out[i * strides[0] + at * stride];                                        \
+            *to = (T)((W)*to + (W)source[i * strides[2]]);                                     \
+        }                                                                                      \
+        return true;                                                                           \
+    }
+SCATTER_ROW(uint8_t, uint32_t)
+SCATTER_ROW(int32_t, uint32_t)
+SCATTER_ROW(int64_t, uint64_t)
+SCATTER_ROW(float, float)
+SCATTER_ROW(double, double)
+
+typedef bool (*index_row)(int64_t n, char *const *data, const int64_t *strides, int64_t size,
+                          int64_t stride);
+
+static index_row row_of(const nd_kernel_call *call) {
+    static const index_row gather[9] = {
+        [1] = gather_row_uint8_t, [4] = gather_row_uint32_t, [8] = gather_row_uint64_t};
+    static const index_row scatter[ND_DTYPE_COUNT] = {
+        [ND_U8] = scatter_row_uint8_t,  [ND_I32] = scatter_row_int32_t,
+        [ND_I64] = scatter_row_int64_t, [ND_F32] = scatter_row_float,
+        [ND_F64] = scatter_row_double,
+    };
+    nd_dtype dtype = call->operand[0].dtype;
+    return call->op == ND_OP_gather ? gather[nd__dtype_bytes(dtype)] : scatter[dtype];
+}
+
+/// The iterations in which the index along work->axis is in [begin, end), in row-major order.
+static void indexed_rows(void *context, int64_t begin, int64_t end) {
+    index_work *work = (index_work *)context;
+    const nd_kernel_call *call = work->call;
+    // The operand that the index value moves: gather's x, scatter_add's out. Its own stride along the
+    // indexed axis is not walked.
+    int indexed = call->op == ND_OP_gather ? 1 : 0;
+    int index_axis = (int)call->attrs.i[0], last = call->ndim - 1;
+    int64_t strides[3][ND_MAX_DIMS], shape[ND_MAX_DIMS], position[ND_MAX_DIMS] = {0};
+    int64_t row_strides[3], bytes[3], rows = 1;
+    char *data[3];
+    for (int i = 0; i < 3; i++) {
+        const nd_operand *operand = &call->operand[i];
+        memcpy(strides[i], operand->strides, sizeof strides[i]);
+        if (i == indexed)
+            strides[i][index_axis] = 0;
+        bytes[i] = nd__dtype_bytes(operand->dtype);
+        row_strides[i] = strides[i][last];
+        data[i] = (char *)operand->data + begin * strides[i][work->axis] * bytes[i];
+    }
+    for (int axis = 0; axis <= last; axis++) {
+        shape[axis] = axis == work->axis ? end - begin : call->shape[axis];
+        if (axis < last)
+            rows *= shape[axis];
+    }
+    index_row row = row_of(call);
+    for (; rows > 0; rows--) {
+        if (!row(shape[last], data, row_strides, call->attrs.i[1],
+                 call->operand[indexed].strides[index_axis])) {
+            atomic_store(&work->out_of_range, true);
+            return;
+        }
+        for (int axis = last - 1; axis >= 0; axis--) {
+            bool carry = ++position[axis] == shape[axis];
+            for (int i = 0; i < 3; i++)
+                data[i] += (carry ? 1 - shape[axis] : 1) * strides[i][axis] * bytes[i];
+            if (!carry)
+                break;
+            position[axis] = 0;
+        }
+    }
+}
+
+static nd_status gather_or_scatter(const nd_kernel_call *call) {
+    int64_t total = nd__call_total(call);
+    if (!row_of(call))
+        return ND_ERROR_UNSUPPORTED;
+    if (total == 0)
+        return ND_OK;
+    // The longest axis that is not the indexed one: along that, no two threads meet in a result.
+    index_work work = {.call = call, .axis = -1};
+    for (int axis = 0; axis < call->ndim; axis++)
+        if ((call->op == ND_OP_gather || axis != (int)call->attrs.i[0]) &&
+            (work.axis < 0 || call->shape[axis] > call->shape[work.axis]))
+            work.axis = axis;
+    if (work.axis < 0) {
+        work.axis = 0;
+        indexed_rows(&work, 0, call->shape[0]);
+    } else {
+        int64_t length = call->shape[work.axis];
+        nd__cpu_parallel(length, 4 * (total / length), work.axis == call->ndim - 1 ? 16 : 1,
+                         indexed_rows, &work);
+    }
+    return status_of(&work);
+}
+
+static nd_status one_hot(const nd_kernel_call *call) {
+    int64_t count = call->attrs.i[0], classes = call->attrs.i[1];
+    nd_dtype dtype = call->operand[0].dtype;
+    int64_t bytes = nd__dtype_bytes(dtype);
+    char *out = (char *)call->operand[0].data;
+    const int64_t *indices = (const int64_t *)call->operand[1].data;
+    float one_f32 = 1.0f;
+    double one_f64 = 1.0;
+    int64_t one_integer = 1; // little-endian: its first bytes are 1 in every integer dtype
+    const void *one = dtype == ND_F32   ? (const void *)&one_f32
+                      : dtype == ND_F64 ? (const void *)&one_f64
+                                        : (const void *)&one_integer;
+    memset(out, 0, (size_t)(count * classes * bytes));
+    for (int64_t i = 0; i < count; i++) {
+        if (indices[i] < 0 || indices[i] >= classes)
+            return ND_ERROR_INVALID_ARGUMENT;
+        memcpy(out + (i * classes + indices[i]) * bytes, one, (size_t)bytes);
+    }
+    return ND_OK;
+}
+
+static nd_status masked_select(const nd_kernel_call *call) {
+    int64_t n = call->attrs.i[0];
+    size_t bytes = (size_t)nd__dtype_bytes(call->operand[0].dtype);
+    char *out = (char *)call->operand[0].data;
+    const char *x = (const char *)call->operand[1].data;
+    const uint8_t *mask = (const uint8_t *)call->operand[2].data;
+    for (int64_t i = 0; i < n; i++, x += bytes)
+        if (mask[i]) {
+            memcpy(out, x, bytes);
+            out += bytes;
+        }
+    return ND_OK;
+}
+
+nd_status nd__cpu_index(const nd_kernel_call *call) {
+    switch (call->op) {
+    case ND_OP_take:
+        return take(call);
+    case ND_OP_gather:
+    case ND_OP_scatter_add:
+        return gather_or_scatter(call);
+    case ND_OP_one_hot:
+        return one_hot(call);
+    case ND_OP_masked_select:
+        return masked_select(call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}

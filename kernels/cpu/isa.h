@@ -1,0 +1,60 @@
+// What one instruction set's copy of the loops offers, and how its symbols are named.
+//
+// The files listed as `loops` in BUILD.bazel are compiled once per instruction set with -DND_ISA=...;
+// every symbol they share carries that name (ND_ISA_NAME). cpu.c picks one table when the program
+// runs. Nothing in those files starts threads: they ask nd__cpu_parallel.
+#ifndef ND_KERNELS_CPU_ISA_H
+#define ND_KERNELS_CPU_ISA_H
+#include "kernels/cpu/reduce.h"
+
+#define ND__PASTE2(a, b) a##_##b
+#define ND__PASTE(a, b) ND__PASTE2(a, b)
+#define ND_ISA_NAME(name) ND__PASTE(name, ND_ISA)
+
+/// Elementwise work on one row of n elements. data[k] points to operand k's first element,
+/// strides[k] counts elements, f are the call's scalars.
+typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides, const double *f);
+
+/// Rows of n contiguous elements: softmax and log_softmax into `out`, which may be `row`; and
+/// -log softmax(row)[target].
+typedef struct nd__softmax_rows {
+    void (*softmax)(const void *row, void *out, int64_t n);
+    void (*log_softmax)(const void *row, void *out, int64_t n);
+    double (*loss)(const void *row, int64_t n, int64_t target);
+} nd__softmax_rows;
+
+typedef struct nd__matrix {
+    void *data;
+    int64_t row_stride;
+    int64_t column_stride;
+} nd__matrix;
+
+/// out = a b, or out += a b. The caller fills what stands above the line.
+typedef struct nd__product {
+    int64_t m, n, k;
+    nd__matrix a, b, out;
+    bool accumulate;
+    // ----------------------------------------------------------------------------------------------
+    int64_t tile_rows, tile_columns, tiles_across;
+} nd__product;
+typedef void (*nd__matmul)(nd__product *product);
+
+/// Everything one instruction set supplies. Entries are NULL where an op is not defined for a dtype.
+typedef struct nd__cpu_loops {
+    const char *name;
+    const nd__loop *const *unary;              ///< by dtype of the last operand, then op
+    const nd__loop *const *binary;             ///< likewise: BINARY, COMPARE, LOGICAL and TERNARY
+    const nd__loop (*convert)[ND_DTYPE_COUNT]; ///< by dtype from, then to
+    const nd__reducer *const (*reducers)[3];   ///< by dtype, then sum, max, min
+    const nd__argreducer (*argreducers)[2];    ///< by dtype, then argmax, argmin
+    const nd__softmax_rows *softmax;           ///< f32, f64
+    const nd__matmul *matmul;                  ///< f32, f64
+} nd__cpu_loops;
+
+extern const nd__cpu_loops nd__cpu_loops_baseline;
+extern const nd__cpu_loops nd__cpu_loops_x86_64_v3;
+extern const nd__cpu_loops nd__cpu_loops_x86_64_v4;
+
+/// The loops for this machine's CPU.
+const nd__cpu_loops *nd__cpu_loops_now(void);
+#endif

@@ -1,0 +1,161 @@
+// The loops of sum, mean, max and min for every dtype, and of argmax and argmin.
+//
+// Sums of f32 are accumulated in double, which costs nothing at memory speed. max and min keep NaN.
+#include "kernels/cpu/extremum.h"
+#include "kernels/cpu/reduce.h"
+
+#define ND__BLOCK 2048
+
+#define ND__FLOAT_BLOCK_SUM(TYPE, T)                                           \
+    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {          \
+        double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;                         \
+        int64_t quarter = n / 4;                                               \
+        if (quarter >= 16) {                                                   \
+            const T *x1 = x + quarter, *x2 = x1 + quarter, *x3 = x2 + quarter; \
+            ND__PRAGMA(omp simd reduction(+ : sum0, sum1, sum2, sum3))         \
+            for (int64_t i = 0; i < quarter; i++) {                            \
+                sum0 += (double)x[i];                                          \
+                sum1 += (double)x1[i];                                         \
+                sum2 += (double)x2[i];                                         \
+                sum3 += (double)x3[i];                                         \
+            }                                                                  \
+        } else {                                                               \
+            quarter = 0;                                                       \
+        }                                                                      \
+        for (int64_t i = 4 * quarter; i < n; i++)                              \
+            sum0 += (double)x[i];                                              \
+        return (sum0 + sum1) + (sum2 + sum3);                                  \
+    }
+ND__FLOAT_BLOCK_SUM(f32, float)
+ND__FLOAT_BLOCK_SUM(f64, double)
+
+static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (uint64_t)x[i];
+    return sum;
+}
+
+#define ND__SUM(a, b) ((a) + (b))
+// Either may be NaN, which wins.
+#define ND__LARGER(a, b) ((a) > (b) || ND_ISNAN(a) ? (a) : (b))
+#define ND__SMALLER(a, b) ((a) < (b) || ND_ISNAN(a) ? (a) : (b))
+
+#include "kernels/cpu/rows_for_type.inc"
+#include "kernels/cpu/type_f32.inc"
+#define REDUCTION sum
+#define PARTIAL double
+#define START 0.0
+#define COMBINE ND__SUM
+#define BLOCK block_sum_of_f32
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION max
+#define PARTIAL T
+#define START (-INFINITY)
+#define COMBINE ND__LARGER
+#define BLOCK nd__row_max_f32
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION min
+#define PARTIAL T
+#define START INFINITY
+#define COMBINE ND__SMALLER
+#define BLOCK nd__row_min_f32
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/rows_for_type.inc"
+#include "kernels/cpu/type_f64.inc"
+#define REDUCTION sum
+#define PARTIAL double
+#define START 0.0
+#define COMBINE ND__SUM
+#define BLOCK block_sum_of_f64
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION max
+#define PARTIAL T
+#define START (-(double)INFINITY)
+#define COMBINE ND__LARGER
+#define BLOCK nd__row_max_f64
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION min
+#define PARTIAL T
+#define START ((double)INFINITY)
+#define COMBINE ND__SMALLER
+#define BLOCK nd__row_min_f64
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/rows_for_type.inc"
+#include "kernels/cpu/type_i64.inc"
+#define REDUCTION sum
+#define PARTIAL uint64_t
+#define START 0
+#define COMBINE ND__SUM
+#define BLOCK block_sum_of_i64
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION max
+#define PARTIAL T
+#define START INT64_MIN
+#define COMBINE ND__LARGER
+#define BLOCK nd__row_max_i64
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION min
+#define PARTIAL T
+#define START INT64_MAX
+#define COMBINE ND__SMALLER
+#define BLOCK nd__row_min_i64
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/rows_for_type.inc"
+#include "kernels/cpu/type_i32.inc"
+#define REDUCTION max
+#define PARTIAL T
+#define START INT32_MIN
+#define COMBINE ND__LARGER
+#define BLOCK nd__row_max_i32
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION min
+#define PARTIAL T
+#define START INT32_MAX
+#define COMBINE ND__SMALLER
+#define BLOCK nd__row_min_i32
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+// Also bool: 0 and 1 order as false and true.
+#include "kernels/cpu/rows_for_type.inc"
+#include "kernels/cpu/type_u8.inc"
+#define REDUCTION max
+#define PARTIAL T
+#define START 0
+#define COMBINE ND__LARGER
+#define BLOCK nd__row_max_u8
+#include "kernels/cpu/reduce.inc"
+#define REDUCTION min
+#define PARTIAL T
+#define START UINT8_MAX
+#define COMBINE ND__SMALLER
+#define BLOCK nd__row_min_u8
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND_DTYPE_COUNT][3] = {
+    [ND_BOOL] = {NULL, &reducer_max_u8, &reducer_min_u8},
+    [ND_U8] = {NULL, &reducer_max_u8, &reducer_min_u8},
+    [ND_I32] = {NULL, &reducer_max_i32, &reducer_min_i32},
+    [ND_I64] = {&reducer_sum_i64, &reducer_max_i64, &reducer_min_i64},
+    [ND_F32] = {&reducer_sum_f32, &reducer_max_f32, &reducer_min_f32},
+    [ND_F64] = {&reducer_sum_f64, &reducer_max_f64, &reducer_min_f64},
+};
+
+const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2] = {
+    [ND_BOOL] = {argmax_u8, argmin_u8},  [ND_U8] = {argmax_u8, argmin_u8},
+    [ND_I32] = {argmax_i32, argmin_i32}, [ND_I64] = {argmax_i64, argmin_i64},
+    [ND_F32] = {argmax_f32, argmin_f32}, [ND_F64] = {argmax_f64, argmin_f64},
+};

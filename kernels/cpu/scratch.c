@@ -1,0 +1,35 @@
+// One growing block of working memory per thread.
+//
+// A block above ND__KEEP_BYTES is given back by the next smaller request, so that one large call does
+// not pin its memory for good.
+#include "kernels/cpu/scratch.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+#define ND__KEEP_BYTES ((size_t)16 << 20)
+
+static _Thread_local struct {
+    void *block;
+    size_t bytes;
+} scratch;
+
+static pthread_key_t thread_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void) {
+    pthread_key_create(&thread_end, free);
+}
+
+void *nd__cpu_scratch(size_t bytes) {
+    if (bytes <= scratch.bytes && (scratch.bytes <= ND__KEEP_BYTES || bytes > ND__KEEP_BYTES))
+        return scratch.block;
+    pthread_once(&once, make_key);
+    free(scratch.block);
+    scratch.bytes = 0;
+    scratch.block =
+        bytes < SIZE_MAX - 4096 ? aligned_alloc(64, (bytes + 4095) & ~(size_t)4095) : NULL;
+    if (scratch.block)
+        scratch.bytes = (bytes + 4095) & ~(size_t)4095;
+    pthread_setspecific(thread_end, scratch.block);
+    return scratch.block;
+}

@@ -1,0 +1,10 @@
+// Working memory of kernels: one block per thread, kept and grown, freed when its thread ends.
+#ifndef ND_KERNELS_CPU_SCRATCH_H
+#define ND_KERNELS_CPU_SCRATCH_H
+#include <stddef.h>
+#include <stdint.h>
+
+/// At least `bytes` bytes, 64-byte aligned, uninitialised, this thread's until its next call. NULL when
+/// there is no memory.
+void *nd__cpu_scratch(size_t bytes);
+#endif

@@ -1,0 +1,18 @@
+// Rows of softmax and its kin for f32 and f64 (softmax.c decides which rows and on which threads).
+#include "kernels/cpu/extremum.h"
+
+// A float sum of this many exponentials, each at most 1, loses nothing that matters.
+#define ND__SUM_RUN 4096
+
+#include "kernels/cpu/softmax.inc"
+#include "kernels/cpu/type_end.inc"
+#include "kernels/cpu/type_f32.inc"
+
+#include "kernels/cpu/softmax.inc"
+#include "kernels/cpu/type_end.inc"
+#include "kernels/cpu/type_f64.inc"
+
+const nd__softmax_rows ND_ISA_NAME(nd__cpu_softmax)[2] = {
+    {softmax_row_f32, log_softmax_row_f32, loss_row_f32},
+    {softmax_row_f64, log_softmax_row_f64, loss_row_f64},
+};
