@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// -------------------------------------------------------------------------------------------------------------
-// locks
+// ------------------------------------------------------------------------------------------- locks
 
 void nd__lock_pair(nd_manager *a, nd_manager *b) {
     if (a == b) {
@@ -46,8 +45,7 @@ nd_manager *nd__lock_manager_of(nd_object *object) {
     }
 }
 
-// -------------------------------------------------------------------------------------------------
-// lists and counters
+// ------------------------------------------------------------------------------ lists and counters
 
 static int list_of(const nd_object *object) {
     return (nd__flags(object) & ND__TRACKED) ? ND__TRACKED_LIST : ND__GREEN_LIST;
@@ -113,8 +111,7 @@ static bool cap_refuses(const nd_manager *manager, const nd_object *object) {
            !(object->type->flags & ND__TYPE_UNCAPPED);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// birth, death
+// ------------------------------------------------------------------------------------ birth, death
 
 nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED)))
@@ -161,11 +158,8 @@ void nd__object_track(nd_object *object) {
     nd__unlock(&manager->lock);
 }
 
-void nd__object_unlink(nd_object *object) {
-    nd_manager *manager = nd__lock_manager_of(object);
-    if (!manager)
-        return;
-    nd_thread *thread = nd__thread();
+/// Takes a dead object out of its manager, whose lock is held: list, counters, bytes.
+static void unlink_locked(nd_manager *manager, nd_object *object, nd_thread *thread) {
     leave(manager, object);
     nd_accounted *account = accounted(object);
     uint64_t bytes = account ? account->bytes : 0;
@@ -180,9 +174,34 @@ void nd__object_unlink(nd_object *object) {
     if (bytes)
         nd__discharge_path(manager, NULL, account->kind, bytes);
     atomic_store_explicit(&object->manager, NULL, memory_order_release);
+}
+
+void nd__object_unlink(nd_object *object) {
+    nd_manager *manager = nd__lock_manager_of(object);
+    if (!manager)
+        return;
+    unlink_locked(manager, object, nd__thread());
     nd__unlock(&manager->lock);
     if (nd__flags(object) & ND__TEMP)
         nd__origin_forget(object);
+}
+
+void nd__objects_unlink(nd_object *const *objects, size_t count) {
+    enum { BATCH = 256 }; // others wait for the lock meanwhile
+    nd_thread *thread = nd__thread();
+    for (size_t i = 0; i < count;) {
+        nd_manager *manager = nd__lock_manager_of(objects[i]);
+        size_t first = i;
+        for (; i < count && i - first < BATCH && manager && manager_of(objects[i]) == manager; i++)
+            unlink_locked(manager, objects[i], thread);
+        if (manager)
+            nd__unlock(&manager->lock);
+        else
+            i++;
+        for (size_t k = first; k < i; k++)
+            if (nd__flags(objects[k]) & ND__TEMP)
+                nd__origin_forget(objects[k]);
+    }
 }
 
 void nd__object_reattach(nd_object *object) {
@@ -212,8 +231,7 @@ void nd__account_close(nd_object *object) {
     nd__unlock(&manager->lock);
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// attach
+// ------------------------------------------------------------------------------------------ attach
 
 /// Moves an object to `target`. `exempt`: neither cap nor quota may refuse (temp-attach, returns,
 /// undoing). The object's ND__TEMP bit becomes `temporary`. Error: closed, cap, quota; then nothing
@@ -370,8 +388,7 @@ void nd__attach_return(nd_object *object) {
         nd_object_release(target);
 }
 
-// -----------------------------------------------------------------------------------------------
-// survivors of a close
+// ---------------------------------------------------------------------------- survivors of a close
 
 enum { SITE_SLOTS = 64 };
 typedef struct site_count {

@@ -26,6 +26,7 @@ enum { PHASE2_BUDGET = 1024 };
 enum { ROUNDS = 8 };
 
 static nd_lock collection_lock;
+static uint64_t last_collection_id; // collection lock
 static nd_lock settings_lock;
 static nd_gc_cycle_callback cycle_callback;
 static void *cycle_callback_data;
@@ -41,8 +42,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// mode
+// -------------------------------------------------------------------------------------------- mode
 
 __attribute__((constructor)) static void read_environment(void) {
     const char *mode = getenv("ND_GC");
@@ -90,27 +90,7 @@ void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
     nd__unlock(&settings_lock);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// inside the gate
-
-/// Adds the tracked objects of the managers, oldest first; false when there is not enough room.
-static bool take_candidates(nd_collection *collection, nd_manager *const *managers, size_t count) {
-    collection->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        nd_manager *manager = managers[i];
-        nd__lock(&manager->lock);
-        bool room = manager->tracked <= collection->capacity - collection->count;
-        nd_object *object = room ? manager->lists[ND__TRACKED_LIST].last : NULL;
-        for (; object; object = object->previous)
-            // Dead ones wait to be buried; dying ones belong to another thread's collection.
-            if ((uint32_t)nd__load_relaxed(&object->word) != 0 && !(nd__flags(object) & ND__DYING))
-                nd__collection_add(collection, object);
-        nd__unlock(&manager->lock);
-        if (!room)
-            return false;
-    }
-    return true;
-}
+// --------------------------------------------------------------------------------- inside the gate
 
 static size_t count_tracked(nd_manager *const *managers, size_t count) {
     size_t tracked = 0;
@@ -122,14 +102,21 @@ static size_t count_tracked(nd_manager *const *managers, size_t count) {
     return tracked;
 }
 
-/// Marks the garbage as dying and brings it to the front of the array, in order. Returns how many.
+/// Marks the garbage as dying and brings it to the front of the array, in order. Nobody else can
+/// reach it, so its flags are written plainly. Returns how many.
 static size_t mark_dying(nd_collection *collection) {
     size_t garbage = 0;
+    collection->any_weak = collection->any_finalizer = false;
     for (size_t i = 0; i < collection->count; i++) {
         if (collection->live[i])
             continue;
-        nd__fetch_or_flags(&collection->objects[i]->flags, ND__DYING);
-        collection->objects[garbage++] = collection->objects[i];
+        nd_object *object = collection->objects[i];
+        uint32_t flags = nd__flags(object);
+        atomic_store_explicit(&object->flags, flags | ND__DYING, memory_order_relaxed);
+        collection->any_weak |= (flags & ND__HAS_WEAK) != 0;
+        collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
+        object->gc_index = (uint32_t)garbage;
+        collection->objects[garbage++] = object;
     }
     return garbage;
 }
@@ -148,11 +135,12 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
                          bool *ret_room) {
     uint64_t closed_at = now_ns();
     nd__gate_close();
-    *ret_room = take_candidates(collection, managers, count);
-    size_t garbage = 0;
+    collection->id = ++last_collection_id;
+    for (size_t i = 0; i < count; i++)
+        managers[i]->collection = collection->id;
+    size_t garbage = nd__collection_discover(collection, managers, count, ret_room);
     if (*ret_room) {
         size_t own = collection->count;
-        garbage = nd__collection_examine(collection);
         if (garbage < own && nd__collection_extend(collection) > 0)
             garbage = nd__collection_examine(collection);
         collection->report.examined_objects += collection->count;
@@ -169,8 +157,7 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
     nd__bury_parked();
 }
 
-// ---------------------------------------------------------------------------------------- outside
-// the gate, with garbage
+// ------------------------------------------------------------------ outside the gate, with garbage
 
 static void warn_to_stderr(const char *path, uint64_t objects, uint64_t bytes, void *data) {
     (void)data;
@@ -178,14 +165,13 @@ static void warn_to_stderr(const char *path, uint64_t objects, uint64_t bytes, v
             (unsigned long long)bytes, path);
 }
 
-static void report_cycles(nd_collection *collection) {
+static void explain_cycles(nd_collection *collection) {
     nd__lock(&settings_lock);
     nd_gc_cycle_callback callback = cycle_callback;
     void *data = cycle_callback_data;
     nd__unlock(&settings_lock);
     if (!callback && collection->mode == ND_GC_WARN)
         callback = warn_to_stderr;
-    collection->report.cycles += nd__collection_count_cycles(collection);
     if (callback)
         nd__collection_explain(collection, callback, data);
 }
@@ -194,14 +180,6 @@ static void clear_weak_references(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++)
         if (nd__flags(collection->objects[i]) & ND__HAS_WEAK)
             nd__weak_clear(collection->objects[i]);
-}
-
-static bool has_finalizer_to_run(const nd_collection *collection) {
-    for (size_t i = 0; i < collection->count; i++)
-        if (collection->objects[i]->type->finalize &&
-            !(nd__flags(collection->objects[i]) & ND__FINALIZED))
-            return true;
-    return false;
 }
 
 /// Runs the finalizers that have not run, oldest object first. Each may hand out references to
@@ -226,8 +204,6 @@ static void let_revived_live(nd_collection *collection) {
     nd__lock(&collection_lock);
     uint64_t closed_at = now_ns();
     nd__gate_close();
-    for (size_t i = 0; i < before; i++)
-        collection->objects[i]->gc_index = (uint32_t)i;
     nd__collection_examine(collection);
     nd__collection_recheck(collection);
     for (size_t i = 0; i < before; i++)
@@ -239,14 +215,28 @@ static void let_revived_live(nd_collection *collection) {
     collection->held_here = 0;
     for (size_t i = 0; i < before; i++) {
         nd_object *object = collection->objects[i];
-        if (!collection->live[i])
+        if (!collection->live[i]) {
+            object->gc_index = (uint32_t)garbage;
             collection->objects[garbage++] = object;
-        nd_object_release(
-            object); // garbage that this leaves with count zero is freed with the rest
+        }
+        // Garbage that this leaves with count zero is freed with the rest.
+        nd_object_release(object);
     }
     collection->count = garbage;
     collection->report.revived_objects += before - garbage;
     nd__bury_parked();
+}
+
+/// Cuts every edge of the garbage; on the way counts the groups that they connected.
+static void cut_edges(nd_collection *collection) {
+    nd__collection_group_begin(collection);
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        nd__collection_group_join(collection, i);
+        if (object->type->clear && !nd__is_closed(object))
+            object->type->clear(object);
+    }
+    collection->report.cycles += nd__collection_group_count(collection);
 }
 
 /// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
@@ -255,20 +245,21 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
     uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
     bool outermost = nd__burying_begin(thread);
     thread->cutting = true;
-    for (size_t i = 0; i < collection->count; i++)
-        if (collection->objects[i]->type->clear)
-            collection->objects[i]->type->clear(collection->objects[i]);
+    cut_edges(collection);
+    size_t free_count = 0;
     for (size_t i = 0; i < collection->count; i++) {
         nd_object *object = collection->objects[i];
-        if ((uint32_t)nd__load_relaxed(&object->word) == 0) {
-            nd__object_free(object);
+        if (__builtin_expect((uint32_t)nd__load_relaxed(&object->word) == 0, 1)) {
+            collection->objects[free_count++] = object;
         } else {
-            // Its `clear` left an edge to it, or a finalizer of a broken type kept it: it stays as
-            // a closed object.
+            // Its `clear` left an edge to it: it stays as a closed object.
             nd__fetch_or_flags(&object->flags, ND__CLOSING | ND__CLOSED | ND__GONE);
             nd__fetch_clear_flags(&object->flags, ND__DYING);
         }
     }
+    nd__objects_unlink(collection->objects, free_count);
+    for (size_t i = 0; i < free_count; i++)
+        nd__object_free(collection->objects[i]);
     nd__burying_end(thread, outermost);
     thread->cutting = false;
     collection->report.collected_objects += thread->collected_objects - objects_before;
@@ -276,13 +267,16 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
 }
 
 static void only_warn(nd_collection *collection) {
+    nd__collection_group_begin(collection);
+    for (size_t i = 0; i < collection->count; i++)
+        nd__collection_group_join(collection, i);
+    collection->report.cycles += nd__collection_group_count(collection);
     for (size_t i = 0; i < collection->count; i++)
         nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
     collection->report.collected_objects += collection->count;
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// a collection
+// ------------------------------------------------------------------------------------ a collection
 
 /// One round. False when there is no memory for the passes (then nothing has happened).
 static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
@@ -302,13 +296,14 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
     nd__unlock(&collection_lock);
     if (collection->count == 0)
         return true;
-    report_cycles(collection);
+    explain_cycles(collection);
     if (collection->mode == ND_GC_WARN) {
         only_warn(collection);
         return true;
     }
-    clear_weak_references(collection);
-    bool finalized = has_finalizer_to_run(collection);
+    if (collection->any_weak)
+        clear_weak_references(collection);
+    bool finalized = collection->any_finalizer;
     if (finalized) {
         run_finalizers(collection);
         let_revived_live(collection);
@@ -429,8 +424,7 @@ void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
     collect_deferred(thread);
 }
 
-// ----------------------------------------------------------------------------------------------------------
-// byte threshold
+// ---------------------------------------------------------------------------------- byte threshold
 
 #define ADAPTIVE UINT64_MAX
 #define ADAPTIVE_FLOOR (UINT64_C(64) << 20)
@@ -503,8 +497,7 @@ bool nd__manager_relieve(nd_manager *manager) {
     return false;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// statistics
+// -------------------------------------------------------------------------------------- statistics
 
 nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
     if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)

@@ -29,11 +29,6 @@ void nd__collection_free(nd_collection *collection) {
     collection->count = collection->capacity = 0;
 }
 
-void nd__collection_add(nd_collection *collection, nd_object *object) {
-    object->gc_index = (uint32_t)collection->count;
-    collection->objects[collection->count++] = object;
-}
-
 typedef struct set_visitor {
     nd_visitor visitor;
     nd_collection *collection;
@@ -46,8 +41,7 @@ static void traverse(nd_object *object, nd_visitor *visitor) {
         object->type->traverse(object, visitor);
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// pass 1
+// ------------------------------------------------------------------------------------------ pass 1
 
 static void visit_count(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
@@ -94,32 +88,108 @@ static void note_broken(nd_collection *collection, const nd_object *object) {
         snprintf(collection->broken_name, sizeof collection->broken_name, "%s", object->type->name);
 }
 
-size_t nd__collection_examine(nd_collection *collection) {
-    set_visitor counter = {.visitor = {visit_count}, .collection = collection};
-    memset(collection->internal, 0, collection->count * sizeof *collection->internal);
-    memset(collection->live, 0, collection->count);
-    for (size_t i = 0; i < collection->count; i++) {
-        nd_object *object = collection->objects[i];
-        // The word first, then the edges: a retain that happens in between changes the word that
-        // pass 2 reads.
-        collection->words[i] = atomic_load_explicit(&object->word, memory_order_acquire);
-        traverse(object, &counter.visitor);
-    }
+/// The word first, then the edges: a retain that happens in between changes the word that pass 2
+/// reads.
+static void read_candidate(nd_collection *collection, size_t index, nd_visitor *visitor) {
+    nd_object *object = collection->objects[index];
+    collection->words[index] = atomic_load_explicit(&object->word, memory_order_acquire);
+    traverse(object, visitor);
+}
+
+/// What has a count that edges from inside do not explain is live, with all it reaches.
+static size_t decide(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
+    bool any_live = false;
     for (size_t i = 0; i < collection->count; i++) {
         uint32_t held = (uint32_t)collection->words[i] - collection->held_here;
         uint32_t internal = collection->internal[i];
-        if (internal > held)
+        if (__builtin_expect(internal > held, 0))
             note_broken(collection, collection->objects[i]);
-        if (internal != held)
+        if (internal != held) {
             mark_root(&marker, i);
+            any_live = true;
+        }
     }
+    if (!any_live)
+        return collection->count;
     mark_reached(&marker);
     return count_garbage(collection);
 }
 
-// -----------------------------------------------------------------------------------------------------------
-// phase 2
+size_t nd__collection_examine(nd_collection *collection) {
+    set_visitor counter = {.visitor = {visit_count}, .collection = collection};
+    memset(collection->internal, 0, collection->count * sizeof *collection->internal);
+    memset(collection->live, 0, collection->count);
+    for (size_t i = 0; i < collection->count; i++)
+        read_candidate(collection, i, &counter.visitor);
+    return decide(collection);
+}
+
+/// True when the object is, or has just become, a candidate; false when it does not belong to the
+/// set or there is no room.
+static bool discover(nd_collection *collection, nd_object *object) {
+    if (nd__is_candidate(collection, object))
+        return true;
+    nd_manager *manager = atomic_load_explicit(&object->manager, memory_order_acquire);
+    if (!manager || manager->collection != collection->id ||
+        (nd__flags(object) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
+        return false;
+    if (collection->count == collection->capacity) {
+        collection->full = true;
+        return false;
+    }
+    nd__collection_add(collection, object);
+    return true;
+}
+
+static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (discover(collection, target))
+        collection->internal[target->gc_index]++;
+}
+
+/// Reads the tracked objects of one manager, oldest first, each followed by what it points to, while
+/// that is warm. Gives up the manager's lock now and then, so that nobody waits for more than a
+/// few objects; if the object it stopped at has left the manager meanwhile, starts again (those it
+/// knows are skipped quickly) and in the end does without the rest, which then counts as live.
+static void discover_manager(nd_collection *collection, nd_manager *manager, size_t *read,
+                             nd_visitor *visitor) {
+    enum { OBJECTS_PER_LOCK = 512, STARTS = 8 };
+    for (int start = 0; start < STARTS; start++) {
+        nd__lock(&manager->lock);
+        nd_object *object = manager->lists[ND__TRACKED_LIST].last;
+        for (size_t steps = 1; object && !collection->full; object = object->previous, steps++) {
+            // One with count zero is dead and waits to be buried.
+            if ((uint32_t)nd__load_relaxed(&object->word) != 0 && discover(collection, object))
+                while (*read < collection->count)
+                    read_candidate(collection, (*read)++, visitor);
+            if (steps % OBJECTS_PER_LOCK == 0 && !nd__single_threaded()) {
+                nd__unlock(&manager->lock);
+                nd__lock(&manager->lock);
+                if (atomic_load_explicit(&object->manager, memory_order_acquire) != manager)
+                    break;
+            }
+        }
+        nd__unlock(&manager->lock);
+        if (!object)
+            return;
+    }
+}
+
+size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
+                               bool *ret_room) {
+    set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
+    collection->count = 0;
+    collection->full = false;
+    size_t read = 0;
+    for (size_t i = 0; i < count && !collection->full; i++)
+        discover_manager(collection, managers[i], &read, &counter.visitor);
+    *ret_room = !collection->full;
+    return *ret_room ? decide(collection) : 0;
+}
+
+// ----------------------------------------------------------------------------------------- phase 2
 
 static void visit_extend(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
@@ -128,8 +198,8 @@ static void visit_extend(nd_visitor *visitor, nd_object *target, const char *lab
     if (collection->count == collection->capacity || nd__is_candidate(collection, target) ||
         (nd__flags(target) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
         return;
-    collection->live[collection->count] = 1;
     nd__collection_add(collection, target);
+    collection->live[target->gc_index] = 1;
     extender->added++;
 }
 
@@ -141,10 +211,11 @@ size_t nd__collection_extend(nd_collection *collection) {
     return extender.added;
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// pass 2
+// ------------------------------------------------------------------------------------------ pass 2
 
 size_t nd__collection_recheck(nd_collection *collection) {
+    if (nd__single_threaded())
+        return count_garbage(collection); // nobody could have changed a word
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
     for (size_t i = 0; i < collection->count; i++)
         if (!collection->live[i] &&

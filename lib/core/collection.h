@@ -20,6 +20,9 @@ typedef struct nd_collection {
     uint32_t *stack; ///< for marking; every candidate is pushed at most once
     uint8_t *live;
     size_t count, capacity;
+    bool any_weak, any_finalizer; ///< among the garbage
+    bool full;                    ///< discovery ran out of capacity
+    uint64_t id;                  ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     nd_gc_report report;
     nd_gc_mode mode;
@@ -39,9 +42,21 @@ static inline bool nd__is_candidate(const nd_collection *collection, const nd_ob
 // All of the following run inside the closed gate.
 
 /// Appends an object; the capacity must allow it.
-void nd__collection_add(nd_collection *collection, nd_object *object);
-/// Passes 1: words, internal references, live and garbage. Returns the number of garbage
-/// candidates.
+static inline void nd__collection_add(nd_collection *collection, nd_object *object) {
+    size_t index = collection->count++;
+    object->gc_index = (uint32_t)index;
+    collection->objects[index] = object;
+    collection->internal[index] = 0;
+    collection->live[index] = 0;
+}
+
+/// Pass 1 of phase 1, which finds its candidates as it goes: the tracked objects of the managers
+/// (marked with nd_manager.collection = collection->id), oldest first, each followed by what it
+/// points to. Then decides which are live. Returns the number of garbage candidates; *ret_room is
+/// false, and nothing was decided, when the capacity did not suffice.
+size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
+                               bool *ret_room);
+/// Pass 1 over the set as it is.
 size_t nd__collection_examine(nd_collection *collection);
 /// Appends what live candidates reach outside the set, breadth first, while there is capacity.
 /// Returns how many.
@@ -50,11 +65,14 @@ size_t nd__collection_extend(nd_collection *collection);
 /// number of garbage left.
 size_t nd__collection_recheck(nd_collection *collection);
 
-// Outside the gate, over garbage marked ND__DYING (which nobody else can reach), in `objects[0 ...
-// count)`.
+// Outside the gate, over garbage marked ND__DYING (which nobody else can reach), in
+// `objects[0 ... count)`, where gc_index is each one's place.
 
-/// Number of groups of garbage that are connected by edges.
-size_t nd__collection_count_cycles(nd_collection *collection);
+/// Joins the groups of the candidate and of the garbage it points to; group_begin first.
+void nd__collection_group_begin(nd_collection *collection);
+void nd__collection_group_join(nd_collection *collection, size_t index);
+/// Number of groups of garbage that are connected by the edges joined so far.
+size_t nd__collection_group_count(const nd_collection *collection);
 /// Hands each group's path, size and bytes to the callback.
 void nd__collection_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data);
 #endif

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ------------------------------------------------------------------------------------------------------------
-// groups
+// ------------------------------------------------------------------------------------------ groups
 
 /// Marked garbage is this collection's own. (The index of anything else belongs to whoever holds the collection lock.)
 static bool is_garbage(const nd_object *object) {
@@ -45,21 +44,23 @@ static void visit_group(nd_visitor *visitor, nd_object *target, const char *labe
         group[a] = b;
 }
 
-size_t nd__collection_count_cycles(nd_collection *collection) {
-    uint32_t *group = collection->internal;
-    for (size_t i = 0; i < collection->count; i++) {
-        collection->objects[i]->gc_index = (uint32_t)i;
-        group[i] = (uint32_t)i;
-    }
-    group_visitor visitor = {.visitor = {visit_group}, .collection = collection};
-    for (size_t i = 0; i < collection->count; i++) {
-        visitor.index = (uint32_t)i;
-        if (collection->objects[i]->type->traverse)
-            collection->objects[i]->type->traverse(collection->objects[i], &visitor.visitor);
-    }
+void nd__collection_group_begin(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        collection->internal[i] = (uint32_t)i;
+}
+
+void nd__collection_group_join(nd_collection *collection, size_t index) {
+    nd_object *object = collection->objects[index];
+    group_visitor visitor = {
+        .visitor = {visit_group}, .collection = collection, .index = (uint32_t)index};
+    if (object->type->traverse && !nd__is_closed(object))
+        object->type->traverse(object, &visitor.visitor);
+}
+
+size_t nd__collection_group_count(const nd_collection *collection) {
     size_t groups = 0;
     for (size_t i = 0; i < collection->count; i++)
-        groups += group[i] == i;
+        groups += collection->internal[i] == i;
     return groups;
 }
 
@@ -76,8 +77,7 @@ static void chain_groups(nd_collection *collection) {
     }
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// path
+// -------------------------------------------------------------------------------------------- path
 
 enum { PATH_LIMIT = 32, EDGE_BUDGET = 200000 };
 
@@ -210,7 +210,9 @@ void nd__collection_explain(nd_collection *collection, nd_gc_cycle_callback call
     step *walk = nd__malloc(WALK_LIMIT * sizeof *walk);
     if (!walk)
         return;
-    nd__collection_count_cycles(collection);
+    nd__collection_group_begin(collection);
+    for (size_t i = 0; i < collection->count; i++)
+        nd__collection_group_join(collection, i);
     chain_groups(collection);
     memset(collection->live, 0, collection->count);
     for (size_t first = 0; first < collection->count; first++) {

@@ -27,8 +27,7 @@ nd_manager nd__root = {
 static nd_lock recycled_lock;
 static nd_manager *recycled; // linked by next_sibling
 
-// --------------------------------------------------------------------------------------------------------------
-// tree
+// -------------------------------------------------------------------------------------------- tree
 
 const nd_manager *nd_manager_root(void) {
     return &nd__root;
@@ -141,8 +140,7 @@ void nd__manager_block_end(nd_manager_block *block) {
     nd_object_release(manager);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// close
+// ------------------------------------------------------------------------------------------- close
 
 nd_manager *nd__nearest_open(nd_manager *manager) {
     while (!nd__manager_open(manager))
@@ -371,8 +369,7 @@ static void manager_destroy(nd_object *self) {
     nd_object_release(parent);
 }
 
-// --------------------------------------------------------------------------------------------------
-// sets of managers
+// -------------------------------------------------------------------------------- sets of managers
 
 static bool array_append(nd__manager_array *array, nd_manager *manager) {
     if (array->count == array->capacity) {
@@ -433,8 +430,7 @@ bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
     return true;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// statistics
+// -------------------------------------------------------------------------------------- statistics
 
 nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_stats) {
     nd_manager *manager = writable(handle);

@@ -54,6 +54,8 @@ struct nd_manager {
     _Atomic uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
+    uint64_t
+        collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
 };
 
@@ -76,6 +78,8 @@ nd_manager *nd__lock_manager_of(nd_object *object);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__object_unlink(nd_object *object);
+/// The same for many; a lock is taken once for a run of them in one manager.
+void nd__objects_unlink(nd_object *const *objects, size_t count);
 /// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
 /// manager.
 void nd__object_reattach(nd_object *object);

@@ -20,8 +20,7 @@
 
 static void object_died(nd_object *object);
 
-// ----------------------------------------------------------------------------------------------------
-// retain, release
+// --------------------------------------------------------------------------------- retain, release
 
 void *nd_object_retain(const void *handle) {
     if (!handle)
@@ -66,8 +65,7 @@ const char *nd_get_type_name(const void *object) {
     return object ? ((const nd_object *)object)->type->name : "NULL";
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// birth
+// ------------------------------------------------------------------------------------------- birth
 
 nd_object *nd__object_new(const nd_type *type, size_t size) {
     nd_object *object = nd__calloc(size);
@@ -121,8 +119,7 @@ const nd_type *nd_object_type(const void *object) {
     return object ? ((const nd_object *)object)->type : NULL;
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// death
+// ------------------------------------------------------------------------------------------- death
 
 void nd__object_free(nd_object *object) {
     nd__object_unlink(object);
@@ -220,8 +217,7 @@ void nd__bury_list(nd_object *list) {
     nd__burying_end(thread, outermost);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// close
+// ------------------------------------------------------------------------------------------- close
 
 nd_status nd_close(void *handle) {
     if (!handle)
@@ -255,8 +251,7 @@ bool nd_is_closed(const void *object) {
     return nd__is_closed(object);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// edges
+// ------------------------------------------------------------------------------------------- edges
 
 void nd_edge_set(void *slot, const void *target) {
     nd_object **edge = slot;
