@@ -263,13 +263,16 @@ void nd_edge_set(void *slot, const void *target) {
     nd_object_release(before);
 }
 
-void *nd_edge_take(void *slot) {
-    nd_object **edge = slot;
+static nd_object *take_edge(nd_object **edge) {
     nd__gate_enter();
     nd_object *before = *edge;
     *edge = NULL;
     nd__gate_leave();
     return before;
+}
+
+void *nd_edge_take(void *slot) {
+    return take_edge(slot);
 }
 
 void nd_edge_clear(void *slot) {
@@ -284,5 +287,5 @@ void nd_edge_clear(void *slot) {
         atomic_store_explicit(&target->word, word - 1, memory_order_relaxed);
         return;
     }
-    nd_object_release(nd_edge_take(slot));
+    nd_object_release(take_edge(edge));
 }

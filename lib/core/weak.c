@@ -86,11 +86,7 @@ nd_weak *nd_weak_new(const void *handle) {
     return weak;
 }
 
-nd_object *nd_weak_get(const nd_weak *weak) {
-    if (!weak) {
-        nd__error_null("weak_get", "weak");
-        return NULL;
-    }
+static nd_object *upgrade(const nd_weak *weak) {
     nd_lock *lock = lock_of(weak->address);
     nd__gate_enter();
     nd__lock(lock);
@@ -102,8 +98,20 @@ nd_object *nd_weak_get(const nd_weak *weak) {
     return target;
 }
 
+nd_object *nd_weak_get(const nd_weak *weak) {
+    if (!weak) {
+        nd__error_null("weak_get", "weak");
+        return NULL;
+    }
+    return upgrade(weak);
+}
+
 nd_tensor *nd_weak_get_tensor(const nd_weak *weak) {
-    nd_object *target = nd_weak_get(weak);
+    if (!weak) {
+        nd__error_null("weak_get_tensor", "weak");
+        return NULL;
+    }
+    nd_object *target = upgrade(weak);
     if (target && !(target->type->flags & ND__TYPE_TENSOR)) {
         nd_object_release(target);
         return NULL;
