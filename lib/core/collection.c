@@ -149,31 +149,47 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
         collection->internal[target->gc_index]++;
 }
 
-/// Reads the tracked objects of one manager, oldest first, each followed by what it points to, while
-/// that is warm. Gives up the manager's lock now and then, so that nobody waits for more than a
-/// few objects; if the object it stopped at has left the manager meanwhile, starts again (those it
-/// knows are skipped quickly) and in the end does without the rest, which then counts as live.
+/// Takes the next few tracked objects of a manager, from `*cursor` on towards newer ones (NULL: from
+/// the oldest), under its lock. False when the cursor has left the manager since.
+static bool take_some(nd_collection *collection, nd_manager *manager, nd_object **cursor) {
+    enum { OBJECTS_PER_LOCK = 512 };
+    nd__lock(&manager->lock);
+    nd_object *object = *cursor;
+    bool here = !object || atomic_load_explicit(&object->manager, memory_order_acquire) == manager;
+    if (here) {
+        object = object ? object->previous : manager->lists[ND__TRACKED_LIST].last;
+        nd_object *last = NULL;
+        for (int taken = 0; object && taken < OBJECTS_PER_LOCK; taken++) {
+            // One with count zero is dead and waits to be buried.
+            if ((uint32_t)nd__load_relaxed(&object->word) != 0)
+                discover(collection, object);
+            last = object;
+            object = object->previous;
+        }
+        *cursor = last;
+    }
+    nd__unlock(&manager->lock);
+    return here;
+}
+
+/// Reads the tracked objects of one manager, oldest first, each few followed by what they point to,
+/// while that is warm. No lock is held while edges are read, so a release beside it does not wait.
+/// If the object it stopped at has left the manager meanwhile, starts again (what it knows is
+/// skipped quickly), and in the end does without the rest, which then counts as live.
 static void discover_manager(nd_collection *collection, nd_manager *manager, size_t *read,
                              nd_visitor *visitor) {
-    enum { OBJECTS_PER_LOCK = 512, STARTS = 8 };
-    for (int start = 0; start < STARTS; start++) {
-        nd__lock(&manager->lock);
-        nd_object *object = manager->lists[ND__TRACKED_LIST].last;
-        for (size_t steps = 1; object && !collection->full; object = object->previous, steps++) {
-            // One with count zero is dead and waits to be buried.
-            if ((uint32_t)nd__load_relaxed(&object->word) != 0 && discover(collection, object))
-                while (*read < collection->count)
-                    read_candidate(collection, (*read)++, visitor);
-            if (steps % OBJECTS_PER_LOCK == 0 && !nd__single_threaded()) {
-                nd__unlock(&manager->lock);
-                nd__lock(&manager->lock);
-                if (atomic_load_explicit(&object->manager, memory_order_acquire) != manager)
-                    break;
-            }
+    enum { STARTS = 8 };
+    nd_object *cursor = NULL;
+    for (int starts = 0; starts < STARTS && !collection->full;) {
+        if (!take_some(collection, manager, &cursor)) {
+            cursor = NULL;
+            starts++;
+            continue;
         }
-        nd__unlock(&manager->lock);
-        if (!object)
+        if (!cursor)
             return;
+        while (*read < collection->count)
+            read_candidate(collection, (*read)++, visitor);
     }
 }
 

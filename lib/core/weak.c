@@ -86,7 +86,15 @@ nd_weak *nd_weak_new(const void *handle) {
     return weak;
 }
 
-static nd_object *upgrade(const nd_weak *weak) {
+static nd_object *upgrade(const char *operation, const nd_weak *weak) {
+    if (!weak) {
+        nd__error_null(operation, "weak");
+        return NULL;
+    }
+    if (nd__is_closed(weak)) {
+        nd__error(ND_ERROR_CLOSED, "%s: the weak reference is closed", operation);
+        return NULL;
+    }
     nd_lock *lock = lock_of(weak->address);
     nd__gate_enter();
     nd__lock(lock);
@@ -99,19 +107,11 @@ static nd_object *upgrade(const nd_weak *weak) {
 }
 
 nd_object *nd_weak_get(const nd_weak *weak) {
-    if (!weak) {
-        nd__error_null("weak_get", "weak");
-        return NULL;
-    }
-    return upgrade(weak);
+    return upgrade("weak_get", weak);
 }
 
 nd_tensor *nd_weak_get_tensor(const nd_weak *weak) {
-    if (!weak) {
-        nd__error_null("weak_get_tensor", "weak");
-        return NULL;
-    }
-    nd_object *target = upgrade(weak);
+    nd_object *target = upgrade("weak_get_tensor", weak);
     if (target && !(target->type->flags & ND__TYPE_TENSOR)) {
         nd_object_release(target);
         return NULL;
@@ -122,6 +122,8 @@ nd_tensor *nd_weak_get_tensor(const nd_weak *weak) {
 nd_status nd_weak_set_callback(nd_weak *weak, void (*callback)(void *data), void *data) {
     if (!weak)
         return nd__error_null("weak_set_callback", "weak");
+    if (nd__is_closed(weak))
+        return nd__error(ND_ERROR_CLOSED, "weak_set_callback: the weak reference is closed");
     nd_lock *lock = lock_of(weak->address);
     nd__lock(lock);
     bool alive = weak->target != NULL;
