@@ -1,0 +1,111 @@
+// The fake device when the process forks or ends with work in its queue: nothing hangs.
+#include "lib/device/backends.h"
+#include "lib/device/fake/fake.h"
+#include "tests/testing.h"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/// Runs `body` in a child and returns its exit status; a child that hangs is ended by its alarm.
+static int in_child(int (*body)(void)) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        exit(body());
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// Leaves work in a paused queue and goes.
+static int end_with_work(void) {
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    void *block;
+    char source[64] = "text";
+    if (fake->allocate(0, 64, &block) != ND_OK)
+        return 1;
+    nd__fake_pause(0);
+    if (fake->copy_from_host(0, block, source, 64) != ND_OK)
+        return 2;
+    fake->release(0, block, 64);
+    return nd__fake_pending(0) == 2 ? 0 : 3;
+}
+
+static void *late_block;
+
+/// Runs after the workers have stopped, because it was registered before they started.
+static void release_late(void) {
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    fake->release(1, late_block, 64);
+    if (nd__fake_live_blocks(1) != 0 || fake->synchronize(1) != ND_OK)
+        _exit(7);
+}
+
+static int release_during_exit(void) {
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    char source[64] = "text";
+    atexit(release_late);
+    if (fake->allocate(1, 64, &late_block) != ND_OK)
+        return 1;
+    return fake->copy_from_host(1, late_block, source, 64) == ND_OK ? 0 : 2;
+}
+
+static void test_F23_exit_with_queued_work(void **state) {
+    (void)state;
+    assert_int_equal(in_child(end_with_work), 0);
+}
+
+static void test_F23_release_during_exit(void **state) {
+    (void)state;
+    assert_int_equal(in_child(release_during_exit), 0);
+}
+
+static void *parents_block;
+
+static int use_after_fork(void) {
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    void *block = NULL;
+    char bytes[64];
+    if (fake->allocate(0, 64, &block) != ND_ERROR_DEVICE || block)
+        return 1;
+    if (fake->copy_to_host(0, bytes, parents_block, 64) != ND_ERROR_DEVICE)
+        return 2;
+    if (nd_synchronize((nd_device){ND_FAKE, 0}) != ND_ERROR_DEVICE)
+        return 3;
+    fake->trim(0);
+    fake->release(0, parents_block, 64);
+    // The other device was never used, so the child has lost nothing there.
+    if (fake->allocate(1, 64, &block) != ND_OK ||
+        fake->copy_from_host(1, block, "text", 5) != ND_OK ||
+        fake->copy_to_host(1, bytes, block, 5) != ND_OK || strcmp(bytes, "text") != 0)
+        return 4;
+    fake->release(1, block, 64);
+    return 0;
+}
+
+static void test_F22_fork_then_use(void **state) {
+    (void)state;
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    assert_ok(fake->allocate(0, 64, &parents_block));
+    assert_ok(fake->copy_from_host(0, parents_block, "mine", 5));
+    nd__fake_pause(0);
+    assert_ok(fake->copy_from_host(0, parents_block, "ours", 5)); // in flight at the fork
+    assert_int_equal(in_child(use_after_fork), 0);
+    nd__fake_resume(0);
+    char bytes[5] = "";
+    assert_ok(fake->copy_to_host(0, bytes, parents_block, 5));
+    assert_string_equal(bytes, "ours");
+    fake->release(0, parents_block, 64);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        // The first two use the devices in children only; the last starts a worker here.
+        ND_TEST(test_F23_exit_with_queued_work),
+        ND_TEST(test_F23_release_during_exit),
+        ND_TEST(test_F22_fork_then_use),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

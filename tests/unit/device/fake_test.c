@@ -1,0 +1,200 @@
+// The fake device: order, poison, and failures that show later.
+#include "lib/core/alloc.h"
+#include "lib/device/backends.h"
+#include "lib/device/fake/fake.h"
+#include "lib/memory/host.h"
+#include "tests/testing.h"
+#include <pthread.h>
+
+static const nd_backend *fake;
+
+static float *allocate(int index, size_t count) {
+    void *pointer = NULL;
+    assert_ok(fake->allocate(index, count * sizeof(float), &pointer));
+    return pointer;
+}
+
+static void release(int index, float *pointer, size_t count) {
+    fake->release(index, pointer, count * sizeof(float));
+}
+
+/// out = x, or out = value when x is NULL; contiguous.
+static nd_kernel_call call_for(float *out, float *x, double value, int64_t count) {
+    nd_kernel_call call = {
+        .op = x ? ND_OP_clone : ND_OP_fill,
+        .noperands = x ? 2 : 1,
+        .ndim = 1,
+        .shape = {count},
+        .operand = {{.data = out, .dtype = ND_F32, .strides = {1}},
+                    {.data = x, .dtype = ND_F32, .strides = {1}}},
+        .attrs.f = {value},
+    };
+    return call;
+}
+
+static void test_fresh_memory_is_poisoned(void **state) {
+    (void)state;
+    float *block = allocate(0, 8);
+    assert_int_equal((uintptr_t)block % 64, 0);
+    unsigned char bytes[32];
+    assert_ok(fake->copy_to_host(0, bytes, block, sizeof bytes));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        assert_int_equal(bytes[i], ND__FAKE_FRESH);
+    release(0, block, 8);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(nd__fake_live_blocks(0), 0);
+}
+
+static void test_host_copies_are_snapshots(void **state) {
+    (void)state;
+    float *block = allocate(1, 2);
+    float source[2] = {1, 2}, back[2] = {0};
+    nd__fake_pause(1);
+    assert_ok(fake->copy_from_host(1, block, source, sizeof source));
+    source[0] = source[1] = -1;
+    assert_int_equal(nd__fake_pending(1), 1);
+    nd__fake_resume(1);
+    assert_ok(fake->copy_to_host(1, back, block, sizeof back));
+    assert_true(back[0] == 1 && back[1] == 2);
+    release(1, block, 2);
+}
+
+static void test_F17_release_waits_for_the_kernels_before_it(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    float *a = allocate(0, N), *b = allocate(0, N);
+    float back[N];
+    nd__fake_pause(0);
+    nd_kernel_call fill = call_for(a, NULL, 3.5, N), copy = call_for(b, a, 0, N);
+    assert_ok(fake->launch(0, &fill));
+    assert_ok(fake->launch(0, &copy));
+    release(0, a, N); // two kernels that use it are still queued
+    assert_int_equal(nd__fake_live_blocks(0), 2);
+    assert_int_equal(nd__fake_pending(0), 3);
+    nd__fake_resume(0);
+    assert_ok(fake->copy_to_host(0, back, b, sizeof back));
+    for (int i = 0; i < N; i++)
+        assert_true(back[i] == 3.5f);
+    assert_int_equal(nd__fake_live_blocks(0), 1);
+    release(0, b, N);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(nd__fake_live_blocks(0), 0);
+    assert_int_equal(nd__fake_pending(0), 0);
+}
+
+static void test_a_failing_kernel_shows_at_the_next_wait_and_once(void **state) {
+    (void)state;
+    float *block = allocate(0, 4), back[4];
+    nd_kernel_call bad = call_for(block, NULL, 1, 4);
+    bad.op = ND_OP_reshape; // no kernel
+    assert_ok(fake->launch(0, &bad));
+    assert_int_equal(nd_synchronize((nd_device){ND_FAKE, 0}), ND_ERROR_UNSUPPORTED);
+    assert_string_equal(nd_error_message(), "synchronize: work queued earlier on fake:0 failed "
+                                            "with ND_ERROR_UNSUPPORTED");
+    assert_ok(fake->launch(0, &bad));
+    assert_int_equal(fake->copy_to_host(0, back, block, sizeof back), ND_ERROR_UNSUPPORTED);
+    assert_ok(fake->copy_to_host(0, back, block, sizeof back));
+    release(0, block, 4);
+}
+
+static void test_a_write_past_the_end_shows_at_the_next_wait(void **state) {
+    (void)state;
+    float *block = allocate(1, 3);
+    nd_kernel_call call = call_for(block, NULL, 1, 4); // one too many
+    assert_ok(fake->launch(1, &call));
+    release(1, block, 3);
+    assert_int_equal(fake->synchronize(1), ND_ERROR_DEVICE);
+    assert_ok(fake->synchronize(1));
+}
+
+static bool refuse(size_t bytes) {
+    (void)bytes;
+    return true;
+}
+
+static void test_F2_without_memory_calls_fail_and_change_nothing(void **state) {
+    (void)state;
+    float *block = allocate(0, 4), source[4] = {0};
+    nd_kernel_call fill = call_for(block, NULL, 1, 4);
+    assert_ok(fake->synchronize(0));
+    void *pointer = NULL;
+    nd__alloc_should_fail = refuse;
+    nd_status allocated = fake->allocate(0, 4, &pointer);
+    nd_status launched = fake->launch(0, &fill);
+    nd_status copied = fake->copy_from_host(0, block, source, sizeof source);
+    release(0, block, 4); // needs no memory
+    nd__alloc_should_fail = NULL;
+    assert_int_equal(allocated, ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(launched, ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(copied, ND_ERROR_OUT_OF_MEMORY);
+    assert_null(pointer);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(nd__fake_live_blocks(0), 0);
+    assert_int_equal(fake->allocate(0, SIZE_MAX, &pointer), ND_ERROR_OUT_OF_MEMORY);
+}
+
+static void test_trim_finishes_queued_releases(void **state) {
+    (void)state;
+    float *block = allocate(0, 1 << 16);
+    release(0, block, 1 << 16);
+    fake->trim(0);
+    assert_int_equal(nd__fake_live_blocks(0), 0);
+}
+
+static void *use_device(void *data) {
+    float value = (float)(intptr_t)data;
+    for (int i = 0; i < 300; i++) {
+        int index = i % 2;
+        float *a = NULL, *b = NULL, back[16];
+        void *pointer;
+        if (fake->allocate(index, sizeof back, &pointer) != ND_OK)
+            return "allocate";
+        a = pointer;
+        if (fake->allocate(index, sizeof back, &pointer) != ND_OK)
+            return "allocate";
+        b = pointer;
+        nd_kernel_call fill = call_for(a, NULL, (double)value, 16), copy = call_for(b, a, 0, 16);
+        if (fake->launch(index, &fill) != ND_OK || fake->launch(index, &copy) != ND_OK)
+            return "launch";
+        fake->release(index, a, sizeof back);
+        if (fake->copy_to_host(index, back, b, sizeof back) != ND_OK)
+            return "copy";
+        fake->release(index, b, sizeof back);
+        for (int k = 0; k < 16; k++)
+            if (back[k] != value)
+                return "value";
+    }
+    return NULL;
+}
+
+static void test_threads_share_the_queues(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    for (intptr_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_device, (void *)(i + 1)), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        if (failed)
+            fail_msg("%s", (const char *)failed);
+    }
+    for (int index = 0; index < 2; index++) {
+        assert_ok(fake->synchronize(index));
+        assert_int_equal(nd__fake_live_blocks(index), 0);
+    }
+}
+
+int main(void) {
+    fake = nd__backend(ND_FAKE);
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_fresh_memory_is_poisoned),
+        ND_TEST(test_host_copies_are_snapshots),
+        ND_TEST(test_F17_release_waits_for_the_kernels_before_it),
+        ND_TEST(test_a_failing_kernel_shows_at_the_next_wait_and_once),
+        ND_TEST(test_a_write_past_the_end_shows_at_the_next_wait),
+        ND_TEST(test_F2_without_memory_calls_fail_and_change_nothing),
+        ND_TEST(test_trim_finishes_queued_releases),
+        ND_TEST(test_threads_share_the_queues),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
