@@ -1,0 +1,150 @@
+// User-defined differentiable functions: running forward, recording one node for all outputs, and
+// calling backward as that node's rule.
+//
+// A function's code is not trusted: what it returns is checked, what it leaves behind on failure is
+// released, and an output that is an input, another output, or already has history gets an alias
+// of its own, so that recording never changes a tensor that somebody else holds as theirs.
+#include "lib/autograd/rules.h"
+#include "lib/core/alloc.h"
+
+static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
+                                 size_t ninputs, nd_tensor **ret_outputs, size_t noutputs);
+static nd_status run_forward(const nd_function *function, nd_object *context,
+                             const nd_tensor *const *inputs, size_t ninputs, nd_tensor **outputs,
+                             size_t noutputs);
+static nd_status own_outputs(const nd_function *function, const nd_tensor *const *inputs,
+                             size_t ninputs, nd_tensor **outputs, size_t noutputs);
+static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
+                        nd_tensor *const *outputs, size_t before);
+static nd_status user_failure(const char *name, const char *part, nd_status status);
+
+nd_status nd_function_apply(const nd_function *function, const void *context,
+                            const nd_tensor *const *inputs, size_t ninputs, nd_tensor **ret_outputs,
+                            size_t noutputs) {
+    nd_status status = check_arguments(function, inputs, ninputs, ret_outputs, noutputs);
+    if (status != ND_OK)
+        return status;
+    nd_tensor **outputs = nd__calloc(noutputs * sizeof *outputs);
+    if (!outputs)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu outputs",
+                         function->name, noutputs);
+    nd_object *held = (nd_object *)(uintptr_t)context;
+    status = run_forward(function, held, inputs, ninputs, outputs, noutputs);
+    if (status == ND_OK)
+        status = nd__record_function(function, held, outputs, noutputs, inputs, ninputs);
+    for (size_t i = 0; i < noutputs; i++) {
+        if (status == ND_OK)
+            ret_outputs[i] = outputs[i];
+        else
+            nd_release(outputs[i]);
+    }
+    nd__free(outputs);
+    return status;
+}
+
+/// The rule of a user function's node.
+nd_status nd__rule_function(const nd_rule_call *call) {
+    const nd_node *node = call->node;
+    const nd_function *function = node->function;
+    nd_status status = function->backward(node->context, (const nd_tensor *const *)call->grads,
+                                          node->noutputs, call->ret_grads, node->ninputs);
+    if (status != ND_OK)
+        return user_failure(function->name, "backward", status);
+    for (uint32_t i = 0; i < node->ninputs; i++) {
+        if (!call->wanted[i] || !call->ret_grads[i])
+            continue;
+        char what[128];
+        snprintf(what, sizeof what, "%s: the gradient that backward wrote for input %u",
+                 function->name, i);
+        status = nd__check_gradient(what, call->ret_grads[i], &node->inputs[i]);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
+                                 size_t ninputs, nd_tensor **ret_outputs, size_t noutputs) {
+    if (!function)
+        return nd__error_null("function_apply", "function");
+    if (function->version != 1 || function->size < sizeof *function)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "function_apply: a function of size %u and version %u is not known; set "
+                         "size = sizeof(nd_function) and version = 1",
+                         function->size, function->version);
+    if (!function->name || !function->forward || !function->backward)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "function_apply: a function needs a name, a forward and a backward");
+    if (noutputs == 0 || noutputs > INT32_MAX || ninputs > INT32_MAX)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: %zu inputs and %zu outputs are out of range", function->name, ninputs,
+                         noutputs);
+    if (ninputs > 0 && !inputs)
+        return nd__error_null(function->name, "inputs");
+    if (!ret_outputs)
+        return nd__error_null(function->name, "ret_outputs");
+    for (size_t i = 0; i < ninputs; i++) {
+        char argument[32];
+        snprintf(argument, sizeof argument, "inputs[%zu]", i);
+        nd_status status = nd__check_operand(function->name, argument, inputs[i]);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+static nd_status run_forward(const nd_function *function, nd_object *context,
+                             const nd_tensor *const *inputs, size_t ninputs, nd_tensor **outputs,
+                             size_t noutputs) {
+    nd_grad_block block = nd__grad_block_begin(false);
+    nd_status status = function->forward(context, inputs, ninputs, outputs, noutputs);
+    if (status != ND_OK)
+        status = user_failure(function->name, "forward", status);
+    else
+        status = own_outputs(function, inputs, ninputs, outputs, noutputs);
+    nd__grad_block_end(&block);
+    return status;
+}
+
+/// Every output is there, open, and nobody else's tensor.
+static nd_status own_outputs(const nd_function *function, const nd_tensor *const *inputs,
+                             size_t ninputs, nd_tensor **outputs, size_t noutputs) {
+    for (size_t i = 0; i < noutputs; i++) {
+        if (!outputs[i])
+            return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: forward wrote no output %zu of %zu",
+                             function->name, i, noutputs);
+        nd_status status = nd__check_operand(function->name, "an output of forward", outputs[i]);
+        if (status != ND_OK)
+            return status;
+        if (needs_alias(outputs[i], inputs, ninputs, outputs, i)) {
+            nd_tensor *alias = nd_detach(outputs[i]);
+            if (!alias)
+                return nd_error_status();
+            nd_release(outputs[i]);
+            outputs[i] = alias;
+        }
+    }
+    return ND_OK;
+}
+
+static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
+                        nd_tensor *const *outputs, size_t before) {
+    if (output->node || output->requires_grad)
+        return true;
+    for (size_t i = 0; i < ninputs; i++)
+        if (output == inputs[i])
+            return true;
+    for (size_t i = 0; i < before; i++)
+        if (output == outputs[i])
+            return true;
+    return false;
+}
+
+/// Keeps the sentence of the operation that failed inside the user's code, when there is one.
+static nd_status user_failure(const char *name, const char *part, nd_status status) {
+    if (nd_error_status() == status)
+        return status;
+    return nd__error(status, "%s: %s answered %s", name, part, nd_status_name(status));
+}

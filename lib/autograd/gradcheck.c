@@ -1,0 +1,264 @@
+// nd_gradcheck: analytic gradients against central differences, first and second order.
+//
+// What is differentiated is one number made of all results: the sum of each element times a fixed
+// weight, so that no error can hide in a sum that cancels (a softmax sums to one). Order 2 does the
+// same to the gradients of that number. The caller's inputs are not touched: all work is done on
+// copies.
+#include "lib/autograd/autograd.h"
+#include "lib/core/alloc.h"
+#include <math.h>
+
+typedef struct nd_check {
+    nd_gradcheck_function f;
+    void *data;
+    const nd_tensor *const *inputs; ///< the caller's
+    size_t count;
+    int order;
+    double eps;
+    double tolerance;
+    nd_tensor **copies;    ///< leaves, owned
+    nd_tensor **gradients; ///< owned; NULL: does not depend on that input
+} nd_check;
+
+static nd_status check_arguments(const nd_check *check);
+static nd_status copy_inputs(nd_check *check);
+static nd_tensor *weighted_sum(const nd_tensor *x, uint64_t seed);
+static nd_tensor *value_of(const nd_check *check);
+static nd_tensor *gradient_value_of(const nd_check *check);
+static nd_status analytic_gradients(nd_check *check);
+static nd_status compare_input(nd_check *check, size_t index);
+static nd_status difference_at(nd_check *check, size_t index, int64_t element, double *values,
+                               double *ret_difference);
+static nd_status value_with(nd_check *check, size_t index, const double *values, double *ret_value);
+static nd_tensor *from_values(const nd_tensor *like, const double *values);
+static nd_status read_values(const nd_tensor *x, double **ret_values);
+static void release_all(nd_tensor **tensors, size_t count);
+
+nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
+                       size_t count, int order, double eps, double tolerance) {
+    nd_check check = {f, data, inputs, count, order, eps, tolerance, NULL, NULL};
+    nd_status status = check_arguments(&check);
+    if (status != ND_OK)
+        return status;
+    check.copies = nd__calloc(2 * count * sizeof *check.copies);
+    if (!check.copies)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for copies of %zu inputs",
+                         count);
+    check.gradients = check.copies + count;
+    // Values are compared with recording on, whatever the caller's block says.
+    nd_enable_grad {
+        status = copy_inputs(&check);
+        if (status == ND_OK)
+            status = analytic_gradients(&check);
+        for (size_t i = 0; i < count && status == ND_OK; i++)
+            if (check.copies[i]->requires_grad)
+                status = compare_input(&check, i);
+    }
+    release_all(check.copies, 2 * count);
+    nd__free(check.copies);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+static nd_status check_arguments(const nd_check *check) {
+    if (!check->f)
+        return nd__error_null("gradcheck", "f");
+    if (check->count == 0 || check->count > INT32_MAX || !check->inputs)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "gradcheck: there are no inputs to check");
+    if (check->order != 1 && check->order != 2)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "gradcheck: order %d is neither 1 nor 2",
+                         check->order);
+    if (!(check->eps > 0.0) || !(check->tolerance > 0.0))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gradcheck: eps %g and tolerance %g must be positive", check->eps,
+                         check->tolerance);
+    bool any = false;
+    for (size_t i = 0; i < check->count; i++) {
+        char argument[32];
+        snprintf(argument, sizeof argument, "inputs[%zu]", i);
+        nd_status status = nd__check_operand("gradcheck", argument, check->inputs[i]);
+        if (status != ND_OK)
+            return status;
+        any = any || nd_requires_grad(check->inputs[i]);
+    }
+    if (!any)
+        return nd__error(ND_ERROR_STATE, "gradcheck: none of the %zu inputs requires a gradient",
+                         check->count);
+    return ND_OK;
+}
+
+static nd_status copy_inputs(nd_check *check) {
+    for (size_t i = 0; i < check->count; i++) {
+        nd_auto nd_tensor *plain = nd_detach(check->inputs[i]);
+        check->copies[i] = nd_clone(plain);
+        if (!check->copies[i])
+            return nd_error_status();
+        nd_status status =
+            nd_set_requires_grad(check->copies[i], nd_requires_grad(check->inputs[i]));
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+/// sum(x * weights), the weights drawn from the seed: [].
+static nd_tensor *weighted_sum(const nd_tensor *x, uint64_t seed) {
+    if (!x)
+        return NULL;
+    nd_auto nd_tensor *drawn =
+        nd_rand(nd_key_new(seed), x->ndim, x->shape, x->dtype == ND_F32 ? ND_F32 : ND_F64);
+    nd_auto nd_tensor *weights = nd_add_scalar(drawn, 0.5);
+    nd_auto nd_tensor *local = weights ? nd_to(weights, x->device) : NULL;
+    nd_auto nd_tensor *product = nd_mul(x, local);
+    return nd_sum(product, 0, NULL, false);
+}
+
+/// The number that is differentiated, from the copies. Order 2: made of first gradients.
+static nd_tensor *value_of(const nd_check *check) {
+    if (check->order == 2)
+        return gradient_value_of(check);
+    nd_auto nd_tensor *result =
+        check->f((const nd_tensor *const *)check->copies, check->count, check->data);
+    return weighted_sum(result, 1);
+}
+
+static nd_tensor *gradient_value_of(const nd_check *check) {
+    nd_auto nd_tensor *result =
+        check->f((const nd_tensor *const *)check->copies, check->count, check->data);
+    nd_auto nd_tensor *value = weighted_sum(result, 1);
+    if (!value)
+        return NULL;
+    nd_auto nd_tensor *total = nd__constant(value, value->dtype, 0.0);
+    for (size_t i = 0; i < check->count && total; i++) {
+        if (!check->copies[i]->requires_grad || !value->requires_grad)
+            continue;
+        const nd_tensor *input = check->copies[i];
+        nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true,
+                                       .allow_unused = true};
+        nd_auto nd_tensor *gradient = NULL;
+        if (nd_grad(value, &input, 1, &options, &gradient) != ND_OK)
+            return NULL;
+        if (!gradient)
+            continue;
+        nd_auto nd_tensor *part = weighted_sum(gradient, 2 + i);
+        nd_tensor *sum = nd_add(total, part);
+        nd_release(total);
+        total = sum;
+    }
+    return nd_steal(&total);
+}
+
+/// Gradients of the number by nd_grad. It may depend on no input (then all are zero): the second
+/// order of a linear function.
+static nd_status analytic_gradients(nd_check *check) {
+    nd_auto nd_tensor *value = value_of(check);
+    if (!value)
+        return nd_error_status();
+    if (!value->requires_grad)
+        return ND_OK;
+    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .allow_unused = true};
+    for (size_t i = 0; i < check->count; i++) {
+        const nd_tensor *input = check->copies[i];
+        if (!input->requires_grad)
+            continue;
+        nd_status status = nd_grad(value, &input, 1, &options, &check->gradients[i]);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+static nd_status compare_input(nd_check *check, size_t index) {
+    double *values = NULL;
+    double *analytic = NULL;
+    nd_status status = read_values(check->copies[index], &values);
+    if (status == ND_OK && check->gradients[index])
+        status = read_values(check->gradients[index], &analytic);
+    int64_t numel = check->copies[index]->numel;
+    for (int64_t i = 0; i < numel && status == ND_OK; i++) {
+        double expected = analytic ? analytic[i] : 0.0;
+        double difference = 0.0;
+        status = difference_at(check, index, i, values, &difference);
+        double scale = fmax(1.0, fmax(fabs(expected), fabs(difference)));
+        // Written so that a NaN on either side fails.
+        if (status == ND_OK && !(fabs(expected - difference) <= check->tolerance * scale))
+            status = nd__error(ND_ERROR_STATE,
+                               "gradcheck: order %d, input %zu, element %lld: the analytic "
+                               "gradient is %.9g, the central difference %.9g",
+                               check->order, index, (long long)i, expected, difference);
+    }
+    nd__free(values);
+    nd__free(analytic);
+    return status;
+}
+
+static nd_status difference_at(nd_check *check, size_t index, int64_t element, double *values,
+                               double *ret_difference) {
+    double middle = values[element];
+    double above = 0.0;
+    double below = 0.0;
+    values[element] = middle + check->eps;
+    nd_status status = value_with(check, index, values, &above);
+    values[element] = middle - check->eps;
+    if (status == ND_OK)
+        status = value_with(check, index, values, &below);
+    values[element] = middle;
+    *ret_difference = (above - below) / (2.0 * check->eps);
+    return status;
+}
+
+/// The number with other values in one of the inputs.
+static nd_status value_with(nd_check *check, size_t index, const double *values,
+                            double *ret_value) {
+    nd_tensor *original = check->copies[index];
+    nd_auto nd_tensor *changed = from_values(original, values);
+    if (!changed)
+        return nd_error_status();
+    check->copies[index] = changed;
+    nd_auto nd_tensor *value = value_of(check);
+    check->copies[index] = original;
+    if (!value)
+        return nd_error_status();
+    *ret_value = nd_item(value);
+    return ND_OK;
+}
+
+/// Leaf of the shape, dtype and device of `like`.
+static nd_tensor *from_values(const nd_tensor *like, const double *values) {
+    nd_device previous = nd_get_default_device();
+    if (nd_set_default_device((nd_device){ND_CPU, 0}) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *host = nd_from_data(values, like->ndim, like->shape, ND_F64);
+    nd_set_default_device(previous);
+    nd_auto nd_tensor *converted = host ? nd_cast(host, like->dtype) : NULL;
+    nd_auto nd_tensor *local = converted ? nd_to(converted, like->device) : NULL;
+    if (!local || nd_set_requires_grad(local, true) != ND_OK)
+        return NULL;
+    return nd_steal(&local);
+}
+
+/// Elements as doubles, row-major; the caller frees them.
+static nd_status read_values(const nd_tensor *x, double **ret_values) {
+    nd_auto nd_tensor *plain = nd_detach(x);
+    nd_auto nd_tensor *wide = plain ? nd_cast(plain, ND_F64) : NULL;
+    if (!wide)
+        return nd_error_status();
+    size_t bytes = (size_t)wide->numel * sizeof(double);
+    double *values = nd__malloc(bytes > 0 ? bytes : 1);
+    if (!values)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for %zu bytes of values",
+                         bytes);
+    nd_status status = nd_copy_to_host(wide, values, bytes);
+    if (status != ND_OK) {
+        nd__free(values);
+        return status;
+    }
+    *ret_values = values;
+    return ND_OK;
+}
+
+static void release_all(nd_tensor **tensors, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        nd_release(tensors[i]);
+}

@@ -1,0 +1,328 @@
+// Gradients as tensors hold them: reading, setting, and the step that ends a backward pass.
+//
+// A leaf's grad slot is an edge of a published object: it changes inside the gate, and under the
+// gradient lock, so that two passes over the same leaf add up. What the slot held is released after
+// the lock is given back, because a release may run anybody's destructor.
+#include "lib/autograd/autograd.h"
+#include "lib/core/alloc.h"
+#include "lib/core/gate.h"
+#include <pthread.h>
+#include <stddef.h>
+
+enum { INLINE_SLOTS = 16 };
+
+static pthread_mutex_t gradient_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t count_of(const nd_object *object);
+static bool same_shape(const nd_tensor *x, const nd_node_input *input);
+static nd_status add_existing(const char *operation, nd_tensor *gradient,
+                              const nd_tensor *existing);
+static void swap_in(nd_tensor *const *leaves, nd_tensor **gradients, size_t count);
+static nd_status commit_plain(const char *operation, nd_tensor *const *leaves,
+                              nd_tensor **gradients, size_t count);
+static nd_status commit_recorded(const char *operation, nd_tensor *const *leaves,
+                                 nd_tensor **gradients, size_t count, nd_tensor **seen,
+                                 nd_tensor **totals);
+static nd_status recorded_totals(const char *operation, nd_tensor *const *leaves,
+                                 nd_tensor *const *gradients, size_t count, nd_tensor *const *seen,
+                                 nd_tensor **totals);
+
+// --------------------------------------------------------------------------------------------------
+// public
+
+const nd_tensor *nd_get_grad(const nd_tensor *x) {
+    return x ? x->grad : NULL;
+}
+
+nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
+    nd_status status = nd__check_operand("set_grad", "x", x);
+    if (status != ND_OK)
+        return status;
+    if (grad) {
+        status = nd__check_operand("set_grad", "grad", grad);
+        if (status != ND_OK)
+            return status;
+        if (x->node)
+            return nd__error(ND_ERROR_STATE,
+                             "set_grad: x is the result of '%s'; only a leaf holds a gradient",
+                             nd_node_name(x->node));
+        if (grad == x)
+            return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "set_grad: a tensor cannot be its own gradient");
+        nd_node_input described = nd__describe(x);
+        status = nd__check_gradient("set_grad: grad", grad, &described);
+        if (status != ND_OK)
+            return status;
+        nd__object_track(&x->header);
+    }
+    nd_tensor *retained = nd_retain(grad);
+    nd__gradient_lock();
+    nd_tensor *previous = nd__edge_exchange(&x->grad, retained);
+    nd__gradient_unlock();
+    nd_release(previous);
+    return ND_OK;
+}
+
+nd_status nd_zero_grad(nd_tensor *x) {
+    nd_status status = nd__check_operand("zero_grad", "x", x);
+    return status == ND_OK ? nd_set_grad(x, NULL) : status;
+}
+
+// --------------------------------------------------------------------------------------------------
+// checks
+
+bool nd__exclusively_owned(const nd_tensor *x) {
+    const nd_storage *storage = x->storage;
+    return storage && x->contiguous && count_of(&x->header) == 1 &&
+           count_of(&storage->accounted.header) == 1 && !storage->borrowed && !storage->free;
+}
+
+nd_status nd__check_gradient(const char *what, const nd_tensor *gradient,
+                             const nd_node_input *input) {
+    nd_status status = nd__check_operand(what, "the gradient", gradient);
+    if (status != ND_OK)
+        return status;
+    char expected[ND__SHAPE_TEXT];
+    char given[ND__SHAPE_TEXT];
+    if (!same_shape(gradient, input))
+        return nd__error(ND_ERROR_SHAPE, "%s has shape %s; it must be %s", what,
+                         nd__shape_text(given, gradient->ndim, gradient->shape),
+                         nd__shape_text(expected, input->ndim, input->shape));
+    if (gradient->dtype != input->dtype)
+        return nd__error(ND_ERROR_DTYPE, "%s of shape %s is %s; it must be %s", what,
+                         nd__shape_text(given, gradient->ndim, gradient->shape),
+                         nd_dtype_name(gradient->dtype), nd_dtype_name(input->dtype));
+    if (gradient->device.kind != input->device.kind ||
+        gradient->device.index != input->device.index) {
+        // The text of a device may share one buffer per thread, so it is taken one at a time.
+        char device[32];
+        snprintf(device, sizeof device, "%s", nd__device_text(gradient->device));
+        return nd__error(ND_ERROR_DEVICE, "%s of shape %s is on %s; it must be on %s", what,
+                         nd__shape_text(given, gradient->ndim, gradient->shape), device,
+                         nd__device_text(input->device));
+    }
+    return ND_OK;
+}
+
+nd_node_input nd__describe(const nd_tensor *x) {
+    nd_node_input input = {
+        .dtype = x->dtype, .device = x->device, .ndim = x->ndim, .output_index = x->output_index};
+    for (int i = 0; i < x->ndim; i++)
+        input.shape[i] = x->shape[i];
+    return input;
+}
+
+nd_status nd__read_options(const char *operation, const nd_backward_options *options,
+                           nd_backward_options *ret_options) {
+    *ret_options = (nd_backward_options){ND_BACKWARD_OPTIONS_INIT};
+    if (!options)
+        return ND_OK;
+    if (options->version != 1 || options->size < sizeof *options)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: options of size %u and version %u are not known; start them with "
+                         "ND_BACKWARD_OPTIONS_INIT",
+                         operation, options->size, options->version);
+    *ret_options = *options;
+    return ND_OK;
+}
+
+nd_tensor *nd__seed_gradient(const char *operation, const nd_tensor *output,
+                             const nd_tensor *grad) {
+    char shape[ND__SHAPE_TEXT];
+    if (grad) {
+        char what[48];
+        snprintf(what, sizeof what, "%s: options.grad", operation);
+        nd_node_input described = nd__describe(output);
+        return nd__check_gradient(what, grad, &described) == ND_OK ? nd_retain(grad) : NULL;
+    }
+    if (output->numel != 1) {
+        nd__error(ND_ERROR_SHAPE,
+                  "%s: an output of shape %s has no gradient of its own; sum it to one element or "
+                  "set options.grad",
+                  operation, nd__shape_text(shape, output->ndim, output->shape));
+        return NULL;
+    }
+    nd_auto nd_tensor *seed = nd__tensor_result(operation, &output, 1, output->device,
+                                                output->dtype, output->ndim, output->shape);
+    if (!seed || nd_fill_(seed, 1.0) != ND_OK)
+        return NULL;
+    return nd_steal(&seed);
+}
+
+// --------------------------------------------------------------------------------------------------
+// settling and committing
+
+nd_tensor *nd__settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
+    nd_auto nd_tensor *settled = gradient;
+    if (!nd_grad_enabled() && settled->requires_grad) {
+        // A hook or user function that recorded on its own: its history is not asked for.
+        nd_tensor *plain = nd_detach(settled);
+        nd_release(settled);
+        settled = plain;
+        if (!settled)
+            return NULL;
+    }
+    size_t bytes = (size_t)settled->numel * nd_dtype_size(settled->dtype);
+    if (!nd__exclusively_owned(settled) || nd_get_storage_bytes(settled) > 2 * bytes + 64) {
+        nd_tensor *copy = nd_clone(settled);
+        nd_release(settled);
+        settled = copy;
+        if (!settled)
+            return NULL;
+    }
+    if (home) {
+        nd_place place = nd__place_of(&home->header);
+        nd_status status = ND_OK;
+        if (place.manager != nd_manager_of(settled))
+            status = nd_attach(place.manager, settled);
+        nd__place_end(place);
+        if (status != ND_OK)
+            return NULL;
+    }
+    (void)operation;
+    return nd_steal(&settled);
+}
+
+nd_status nd__commit_gradients(const char *operation, nd_tensor *const *leaves,
+                               nd_tensor **gradients, size_t count, bool create_graph) {
+    for (size_t i = 0; i < count; i++)
+        nd__object_track(&leaves[i]->header);
+    if (!create_graph)
+        return commit_plain(operation, leaves, gradients, count);
+    nd_tensor *inline_slots[2 * INLINE_SLOTS];
+    nd_tensor **slots = inline_slots;
+    if (count > INLINE_SLOTS) {
+        slots = nd__malloc(2 * count * sizeof *slots);
+        if (!slots)
+            return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                             "%s: no memory to add the gradients of %zu leaves", operation, count);
+    }
+    nd_status status = commit_recorded(operation, leaves, gradients, count, slots, slots + count);
+    if (slots != inline_slots)
+        nd__free(slots);
+    return status;
+}
+
+void nd__gradient_lock(void) {
+    pthread_mutex_lock(&gradient_mutex);
+}
+
+void nd__gradient_unlock(void) {
+    pthread_mutex_unlock(&gradient_mutex);
+}
+
+void *nd__edge_exchange(void *slot, void *value) {
+    void **edge = slot;
+    nd__gate_enter();
+    void *previous = *edge;
+    *edge = value;
+    nd__gate_leave();
+    return previous;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+static uint32_t count_of(const nd_object *object) {
+    return (uint32_t)atomic_load_explicit(&((nd_object *)(uintptr_t)object)->word,
+                                          memory_order_acquire);
+}
+
+static bool same_shape(const nd_tensor *x, const nd_node_input *input) {
+    if (x->ndim != input->ndim)
+        return false;
+    for (int i = 0; i < input->ndim; i++)
+        if (x->shape[i] != input->shape[i])
+            return false;
+    return true;
+}
+
+/// The new gradients take the old ones' values in; then slots and gradients change places, which
+/// cannot fail. Until then no leaf has changed.
+static nd_status commit_plain(const char *operation, nd_tensor *const *leaves,
+                              nd_tensor **gradients, size_t count) {
+    nd_status status = ND_OK;
+    nd__gradient_lock();
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        if (leaves[i]->grad)
+            status = add_existing(operation, gradients[i], leaves[i]->grad);
+    if (status == ND_OK)
+        swap_in(leaves, gradients, count);
+    nd__gradient_unlock();
+    if (status == ND_OK)
+        for (size_t i = 0; i < count; i++)
+            nd_release(gradients[i]);
+    return status;
+}
+
+/// gradient += existing, by one kernel: nothing is allocated or recorded.
+static nd_status add_existing(const char *operation, nd_tensor *gradient,
+                              const nd_tensor *existing) {
+    nd_status status = nd__check_operand(operation, "the gradient of a leaf", existing);
+    if (status != ND_OK)
+        return status;
+    nd_kernel_call call = {.op = ND_OP_add, .noperands = 3, .ndim = gradient->ndim};
+    for (int i = 0; i < gradient->ndim; i++)
+        call.shape[i] = gradient->shape[i];
+    call.operand[0] = nd__operand_broadcast(gradient, gradient->ndim, gradient->shape);
+    call.operand[1] = call.operand[0];
+    call.operand[2] = nd__operand_broadcast(existing, gradient->ndim, gradient->shape);
+    nd__call_collapse(&call);
+    return nd__launch(operation, gradient->device, &call);
+}
+
+/// Afterwards gradients[] holds what the leaves had.
+static void swap_in(nd_tensor *const *leaves, nd_tensor **gradients, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        gradients[i] = nd__edge_exchange(&leaves[i]->grad, gradients[i]);
+}
+
+/// A recorded sum allocates, so it is made without the lock and kept when the leaves still have
+/// the gradients it was made of; else it is made again. Each turn means that another pass got
+/// through.
+static nd_status commit_recorded(const char *operation, nd_tensor *const *leaves,
+                                 nd_tensor **gradients, size_t count, nd_tensor **seen,
+                                 nd_tensor **totals) {
+    nd_status status = ND_OK;
+    for (bool done = false; !done && status == ND_OK;) {
+        nd__gradient_lock();
+        for (size_t i = 0; i < count; i++)
+            seen[i] = nd_retain(leaves[i]->grad);
+        nd__gradient_unlock();
+        for (size_t i = 0; i < count; i++)
+            totals[i] = NULL;
+        status = recorded_totals(operation, leaves, gradients, count, seen, totals);
+        if (status == ND_OK) {
+            nd__gradient_lock();
+            done = true;
+            for (size_t i = 0; i < count; i++)
+                done = done && leaves[i]->grad == seen[i];
+            if (done)
+                swap_in(leaves, totals, count);
+            nd__gradient_unlock();
+        }
+        for (size_t i = 0; i < count; i++) {
+            nd_release(seen[i]);
+            nd_release(totals[i]);
+        }
+    }
+    if (status == ND_OK)
+        for (size_t i = 0; i < count; i++)
+            nd_release(gradients[i]);
+    return status;
+}
+
+static nd_status recorded_totals(const char *operation, nd_tensor *const *leaves,
+                                 nd_tensor *const *gradients, size_t count, nd_tensor *const *seen,
+                                 nd_tensor **totals) {
+    for (size_t i = 0; i < count; i++) {
+        if (seen[i]) {
+            nd_tensor *sum = nd_add(seen[i], gradients[i]);
+            totals[i] = sum ? nd__settle(operation, sum, leaves[i]) : NULL;
+            if (!totals[i])
+                return nd_error_status();
+        } else {
+            totals[i] = nd_retain(gradients[i]);
+        }
+    }
+    return ND_OK;
+}

@@ -1,0 +1,250 @@
+// The containers of a backward pass (pending.h). Nothing here knows what a gradient means; nothing
+// here calls an operation, so a table is never changed behind the back of its user.
+#include "lib/autograd/pending.h"
+#include "lib/core/alloc.h"
+
+static uint32_t hash_of(const nd_pointer_map *map, const void *key);
+static uint32_t find_slot(const nd_pointer_map *map, const void *key);
+static bool grow_map(nd_pointer_map *map);
+static bool grow_entries(nd_pending *pending);
+static bool comes_before(const nd_order_item *a, const nd_order_item *b);
+
+// --------------------------------------------------------------------------------------------------
+// map
+
+void nd__map_init(nd_pointer_map *map) {
+    map->keys = map->inline_keys;
+    map->values = map->inline_values;
+    map->capacity = 2 * ND__PENDING_INLINE;
+    map->count = 0;
+    for (uint32_t i = 0; i < map->capacity; i++)
+        map->inline_keys[i] = NULL;
+}
+
+void nd__map_free(nd_pointer_map *map) {
+    if (map->keys != map->inline_keys) {
+        nd__free(map->keys);
+        nd__free(map->values);
+    }
+}
+
+uint32_t nd__map_get(const nd_pointer_map *map, const void *key) {
+    uint32_t slot = find_slot(map, key);
+    return map->keys[slot] ? map->values[slot] : ND__ABSENT;
+}
+
+bool nd__map_set(nd_pointer_map *map, const void *key, uint32_t value) {
+    uint32_t slot = find_slot(map, key);
+    if (!map->keys[slot]) {
+        if (2 * (map->count + 1) > map->capacity) {
+            if (!grow_map(map))
+                return false;
+            slot = find_slot(map, key);
+        }
+        map->keys[slot] = key;
+        map->count++;
+    }
+    map->values[slot] = value;
+    return true;
+}
+
+void nd__map_remove(nd_pointer_map *map, const void *key) {
+    uint32_t mask = map->capacity - 1;
+    uint32_t hole = find_slot(map, key);
+    // Keys that were pushed past the hole move back into it, so that no marker of a removal is
+    // needed.
+    for (uint32_t slot = (hole + 1) & mask; map->keys[slot]; slot = (slot + 1) & mask) {
+        uint32_t home = hash_of(map, map->keys[slot]);
+        if (((slot - home) & mask) >= ((slot - hole) & mask)) {
+            map->keys[hole] = map->keys[slot];
+            map->values[hole] = map->values[slot];
+            hole = slot;
+        }
+    }
+    map->keys[hole] = NULL;
+    map->count--;
+}
+
+// --------------------------------------------------------------------------------------------------
+// pending gradients
+
+void nd__pending_init(nd_pending *pending) {
+    nd__map_init(&pending->index);
+    pending->entries = pending->inline_entries;
+    pending->capacity = ND__PENDING_INLINE;
+    pending->count = 0;
+}
+
+void nd__pending_free(nd_pending *pending) {
+    for (uint32_t i = 0; i < pending->count; i++)
+        nd__pending_entry_free(&pending->entries[i]);
+    if (pending->entries != pending->inline_entries)
+        nd__free(pending->entries);
+    nd__map_free(&pending->index);
+}
+
+nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t outputs,
+                             uint32_t output, bool *ret_new) {
+    uint32_t position = nd__map_get(&pending->index, key);
+    *ret_new = position == ND__ABSENT;
+    if (*ret_new) {
+        nd_tensor **gradients = NULL;
+        if (pending->count == pending->capacity && !grow_entries(pending))
+            return NULL;
+        if (outputs > 1) {
+            gradients = nd__calloc(outputs * sizeof *gradients);
+            if (!gradients)
+                return NULL;
+        }
+        position = pending->count;
+        if (!nd__map_set(&pending->index, key, position)) {
+            nd__free(gradients);
+            return NULL;
+        }
+        pending->entries[position] = (nd_pending_entry){nd_retain(key), NULL, gradients, outputs};
+        pending->count++;
+    }
+    return nd__pending_gradients(&pending->entries[position]) + output;
+}
+
+nd_pending_entry nd__pending_take(nd_pending *pending, const nd_object *key) {
+    uint32_t position = nd__map_get(&pending->index, key);
+    nd_pending_entry entry = pending->entries[position];
+    nd__map_remove(&pending->index, key);
+    pending->count--;
+    if (position != pending->count) {
+        pending->entries[position] = pending->entries[pending->count];
+        nd__map_set(&pending->index, pending->entries[position].key, position);
+    }
+    return entry;
+}
+
+void nd__pending_entry_free(nd_pending_entry *entry) {
+    nd_tensor **gradients = nd__pending_gradients(entry);
+    for (uint32_t i = 0; i < entry->count; i++)
+        nd_release(gradients[i]);
+    nd__free(entry->gradients);
+    nd_release(entry->key);
+}
+
+// --------------------------------------------------------------------------------------------------
+// order
+
+void nd__order_init(nd_order *order) {
+    order->items = order->inline_items;
+    order->capacity = ND__PENDING_INLINE;
+    order->count = 0;
+    order->next_sequence = 0;
+}
+
+void nd__order_free(nd_order *order) {
+    if (order->items != order->inline_items)
+        nd__free(order->items);
+}
+
+bool nd__order_push(nd_order *order, const nd_node *node) {
+    if (order->count == order->capacity) {
+        uint32_t capacity = 2 * order->capacity;
+        bool on_stack = order->items == order->inline_items;
+        nd_order_item *items =
+            nd__realloc(on_stack ? NULL : order->items, capacity * sizeof *items);
+        if (!items)
+            return false;
+        if (on_stack)
+            for (uint32_t i = 0; i < order->count; i++)
+                items[i] = order->inline_items[i];
+        order->items = items;
+        order->capacity = capacity;
+    }
+    nd_order_item item = {node, node->level, order->next_sequence++};
+    uint32_t position = order->count++;
+    while (position > 0 && comes_before(&item, &order->items[(position - 1) / 2])) {
+        order->items[position] = order->items[(position - 1) / 2];
+        position = (position - 1) / 2;
+    }
+    order->items[position] = item;
+    return true;
+}
+
+const nd_node *nd__order_pop(nd_order *order) {
+    if (order->count == 0)
+        return NULL;
+    const nd_node *first = order->items[0].node;
+    nd_order_item last = order->items[--order->count];
+    uint32_t position = 0;
+    for (;;) {
+        uint32_t child = 2 * position + 1;
+        if (child >= order->count)
+            break;
+        if (child + 1 < order->count &&
+            comes_before(&order->items[child + 1], &order->items[child]))
+            child++;
+        if (!comes_before(&order->items[child], &last))
+            break;
+        order->items[position] = order->items[child];
+        position = child;
+    }
+    order->items[position] = last;
+    return first;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+/// Objects are aligned, so the low bits say nothing: multiply, and take the high ones.
+static uint32_t hash_of(const nd_pointer_map *map, const void *key) {
+    uint64_t product = (uint64_t)(uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15);
+    return (uint32_t)(product >> 32) & (map->capacity - 1);
+}
+
+/// Slot where the key is, or the empty one where it belongs.
+static uint32_t find_slot(const nd_pointer_map *map, const void *key) {
+    uint32_t slot = hash_of(map, key);
+    while (map->keys[slot] && map->keys[slot] != key)
+        slot = (slot + 1) & (map->capacity - 1);
+    return slot;
+}
+
+static bool grow_map(nd_pointer_map *map) {
+    if (map->capacity > UINT32_MAX / 4)
+        return false;
+    nd_pointer_map larger;
+    larger.capacity = 2 * map->capacity;
+    larger.count = map->count;
+    larger.keys = nd__calloc(larger.capacity * sizeof *larger.keys);
+    larger.values = nd__malloc(larger.capacity * sizeof *larger.values);
+    if (!larger.keys || !larger.values) {
+        nd__free(larger.keys);
+        nd__free(larger.values);
+        return false;
+    }
+    for (uint32_t i = 0; i < map->capacity; i++)
+        if (map->keys[i]) {
+            uint32_t slot = find_slot(&larger, map->keys[i]);
+            larger.keys[slot] = map->keys[i];
+            larger.values[slot] = map->values[i];
+        }
+    nd__map_free(map);
+    map->keys = larger.keys;
+    map->values = larger.values;
+    map->capacity = larger.capacity;
+    return true;
+}
+
+static bool grow_entries(nd_pending *pending) {
+    uint32_t capacity = 2 * pending->capacity;
+    bool on_stack = pending->entries == pending->inline_entries;
+    nd_pending_entry *entries =
+        nd__realloc(on_stack ? NULL : pending->entries, capacity * sizeof *entries);
+    if (!entries)
+        return false;
+    if (on_stack)
+        for (uint32_t i = 0; i < pending->count; i++)
+            entries[i] = pending->inline_entries[i];
+    pending->entries = entries;
+    pending->capacity = capacity;
+    return true;
+}
+
+static bool comes_before(const nd_order_item *a, const nd_order_item *b) {
+    return a->level > b->level || (a->level == b->level && a->sequence < b->sequence);
+}

@@ -1,0 +1,173 @@
+// Gradient rules of indexing, copies and views. In every comment, g is the gradient of the result.
+// What an operation picked, its gradient puts back: take, gather and masked_select add into zeros,
+// slice fills the rest with zeros.
+#include "lib/autograd/rules.h"
+#include "lib/ops/internal.h"
+
+static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
+                                 const nd_tensor *index);
+static nd_tensor *row_index(const nd_tensor *indices, const int64_t *flat);
+static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input *x);
+
+// --------------------------------------------------------------------------------------------------
+// indexing
+
+/// x: [outer, n, inner], indices: [count] -> [outer, count, inner]: g's rows added to the rows they
+/// came from.
+nd_status nd__rule_take(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    const nd_node_input *x = &call->node->inputs[0];
+    const nd_node_input *indices = &call->node->inputs[1];
+    int axis = (int)call->node->attrs.i[0];
+    int64_t target[3] = {1, x->shape[axis], 1};
+    int64_t source[3] = {1, 1, 1};
+    for (int i = 0; i < axis; i++)
+        target[0] *= x->shape[i];
+    for (int i = axis + 1; i < x->ndim; i++)
+        target[2] *= x->shape[i];
+    for (int i = 0; i < indices->ndim; i++)
+        source[1] *= indices->shape[i];
+    source[0] = target[0];
+    source[2] = target[2];
+    nd_auto nd_tensor *saved = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *index = row_index(saved, source);
+    nd_auto nd_tensor *rows = nd_reshape(nd__rule_grad(call), 3, source);
+    nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
+    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
+}
+
+nd_status nd__rule_gather(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    const nd_node_input *x = &call->node->inputs[0];
+    nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
+    return nd__rule_give(
+        call, 0,
+        add_into_zeros(nd__rule_grad(call), x->shape, x->ndim, (int)call->node->attrs.i[0], index));
+}
+
+/// x with source added at index: g for x, g's elements at index for source.
+nd_status nd__rule_scatter_add(const nd_rule_call *call) {
+    nd_status status = ND_OK;
+    if (call->wanted[0])
+        status = nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+    if (call->wanted[2] && status == ND_OK) {
+        nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
+        status = nd__rule_give(call, 2,
+                               nd_gather(nd__rule_grad(call), (int)call->node->attrs.i[0], index));
+    }
+    return status;
+}
+
+nd_status nd__rule_masked_select(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    const nd_node_input *x = &call->node->inputs[0];
+    int64_t numel = 1;
+    for (int i = 0; i < x->ndim; i++)
+        numel *= x->shape[i];
+    nd_auto nd_tensor *mask = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *positions = selected_positions(mask, x);
+    nd_auto nd_tensor *sums = add_into_zeros(nd__rule_grad(call), &numel, 1, 0, positions);
+    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
+}
+
+// --------------------------------------------------------------------------------------------------
+// copies
+
+/// nd__rule_give casts back.
+nd_status nd__rule_cast(const nd_rule_call *call) {
+    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+}
+
+nd_status nd__rule_clone(const nd_rule_call *call) {
+    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+}
+
+nd_status nd__rule_to(const nd_rule_call *call) {
+    return nd__rule_give(call, 0, nd_to(nd__rule_grad(call), call->node->inputs[0].device));
+}
+
+nd_status nd__rule_concat(const nd_rule_call *call) {
+    int axis = (int)call->node->attrs.i[0];
+    int64_t start = 0;
+    nd_status status = ND_OK;
+    for (uint32_t i = 0; i < call->node->ninputs && status == ND_OK; i++) {
+        int64_t stop = start + call->node->inputs[i].shape[axis];
+        if (call->wanted[i])
+            status = nd__rule_give(call, i, nd_slice(nd__rule_grad(call), axis, start, stop, 1));
+        start = stop;
+    }
+    return status;
+}
+
+// --------------------------------------------------------------------------------------------------
+// views
+
+nd_status nd__rule_reshape(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0];
+    return nd__rule_give(call, 0, nd_reshape(nd__rule_grad(call), x->ndim, x->shape));
+}
+
+nd_status nd__rule_permute(const nd_rule_call *call) {
+    int naxes = call->node->inputs[0].ndim;
+    int inverse[ND_MAX_DIMS];
+    for (int i = 0; i < naxes; i++)
+        inverse[call->node->attrs.i[i]] = i;
+    return nd__rule_give(call, 0, nd_permute(nd__rule_grad(call), naxes, inverse));
+}
+
+/// nd__rule_give sums what was repeated.
+nd_status nd__rule_expand(const nd_rule_call *call) {
+    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+}
+
+nd_status nd__rule_slice(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0];
+    const int64_t *i = call->node->attrs.i;
+    return nd__rule_give(
+        call, 0, nd__unslice(nd__rule_grad(call), x->ndim, x->shape, (int)i[0], i[1], i[3]));
+}
+
+nd_status nd__rule_unslice(const nd_rule_call *call) {
+    const int64_t *i = call->node->attrs.i;
+    int64_t count = call->node->inputs[0].shape[i[0]];
+    int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
+    return nd__rule_give(call, 0, nd_slice(nd__rule_grad(call), (int)i[0], i[1], stop, i[3]));
+}
+
+// --------------------------------------------------------------------------------------------------
+
+/// Zeros of a shape, with g added at index along axis.
+static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
+                                 const nd_tensor *index) {
+    if (!g)
+        return NULL;
+    nd_node_input described = {.dtype = g->dtype, .device = g->device, .ndim = ndim};
+    for (int i = 0; i < ndim; i++)
+        described.shape[i] = shape[i];
+    nd_auto nd_tensor *zeros = nd__zeros_of(g, &described);
+    return nd_scatter_add(zeros, axis, index, g);
+}
+
+/// indices repeated to the flat shape [outer, count, inner], for scatter_add.
+static nd_tensor *row_index(const nd_tensor *indices, const int64_t *flat) {
+    int64_t column[3] = {1, flat[1], 1};
+    nd_auto nd_tensor *wide = indices ? nd_cast(indices, ND_I64) : NULL;
+    nd_auto nd_tensor *shaped = nd_reshape(wide, 3, column);
+    return nd_expand(shaped, 3, flat);
+}
+
+/// Where in row-major order the mask holds, on x's device: [count], i64.
+static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input *x) {
+    if (!mask)
+        return NULL;
+    int64_t numel = 1;
+    for (int i = 0; i < x->ndim; i++)
+        numel *= x->shape[i];
+    nd_auto nd_tensor *counted = nd_arange(0.0, (double)numel, 1.0, ND_I64);
+    nd_auto nd_tensor *local = counted ? nd_to(counted, x->device) : NULL;
+    nd_auto nd_tensor *shaped = nd_reshape(local, x->ndim, x->shape);
+    return nd_masked_select(shaped, mask);
+}

@@ -1,0 +1,200 @@
+// Gradient rules of matrix products, convolution and pooling. Transposes are views: the product
+// takes operands of either order, so nothing is copied to turn it.
+#include "lib/autograd/rules.h"
+#include "lib/ops/internal.h"
+
+static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column);
+static nd_tensor *as_rows(const nd_tensor *x);
+static nd_status give_left(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *b);
+static nd_status give_right(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *a);
+static nd_status give_linear_input(const nd_rule_call *call, const nd_tensor *rows);
+static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *rows);
+static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
+                             const nd_tensor *weight, const nd_node_input *input);
+static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
+                              const nd_node_input *weight);
+static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight);
+
+// --------------------------------------------------------------------------------------------------
+// matrix products
+
+/// a: [..., m, k], b: [..., k, n]; g: [..., m, n]: g b^T, a^T g, summed over what was broadcast. A
+/// 1-d operand is a matrix of one row (a) or one column (b).
+nd_status nd__rule_matmul(const nd_rule_call *call) {
+    nd_auto nd_tensor *a = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *b = nd__node_saved(call->node, 1);
+    if (!a || !b)
+        return nd_error_status();
+    bool row = a->ndim == 1;
+    bool column = b->ndim == 1;
+    nd_auto nd_tensor *g = as_matrices(nd__rule_grad(call), row, column);
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *matrices = as_matrices(b, false, column);
+        status = give_left(call, g, matrices);
+    }
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *matrices = as_matrices(a, row, false);
+        status = give_right(call, g, matrices);
+    }
+    return status;
+}
+
+/// x: [..., in], weight: [out, in], bias: [out]; g: [..., out]: g weight, g^T x, g summed.
+nd_status nd__rule_linear(const nd_rule_call *call) {
+    nd_auto nd_tensor *rows = as_rows(nd__rule_grad(call));
+    nd_status status = rows ? ND_OK : nd_error_status();
+    if (call->wanted[0] && status == ND_OK)
+        status = give_linear_input(call, rows);
+    if (call->wanted[1] && status == ND_OK)
+        status = give_linear_weight(call, rows);
+    if (call->node->ninputs > 2 && call->wanted[2] && status == ND_OK)
+        status = nd__rule_give(call, 2, nd_retain(rows));
+    return status;
+}
+
+// --------------------------------------------------------------------------------------------------
+// convolution: the three of them are the derivatives of one trilinear form
+
+/// out = conv2d(x, weight)
+nd_status nd__rule_conv2d(const nd_rule_call *call) {
+    const nd_node_input *inputs = call->node->inputs;
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
+        status = nd__rule_give(call, 0, grad_input(call, nd__rule_grad(call), weight, &inputs[0]));
+    }
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+        status = nd__rule_give(call, 1, grad_weight(call, x, nd__rule_grad(call), &inputs[1]));
+    }
+    return status;
+}
+
+/// out (as x) = conv2d_grad_input(grad, weight)
+nd_status nd__rule_conv2d_grad_input(const nd_rule_call *call) {
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
+        status = nd__rule_give(call, 0, convolve(call, nd__rule_grad(call), weight));
+    }
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *grad = nd__node_saved(call->node, 0);
+        status = nd__rule_give(
+            call, 1, grad_weight(call, nd__rule_grad(call), grad, &call->node->inputs[1]));
+    }
+    return status;
+}
+
+/// out (as weight) = conv2d_grad_weight(x, grad)
+nd_status nd__rule_conv2d_grad_weight(const nd_rule_call *call) {
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *grad = nd__node_saved(call->node, 1);
+        status = nd__rule_give(call, 0,
+                               grad_input(call, grad, nd__rule_grad(call), &call->node->inputs[0]));
+    }
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+        status = nd__rule_give(call, 1, convolve(call, x, nd__rule_grad(call)));
+    }
+    return status;
+}
+
+/// g goes to the position of each window's maximum; windows that share one add up.
+nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    const nd_node_input *x = &call->node->inputs[0];
+    const nd_node_input *y = &call->node->outputs[0];
+    int64_t planes[3] = {x->shape[0], x->shape[1], x->shape[2] * x->shape[3]};
+    int64_t windows[3] = {y->shape[0], y->shape[1], y->shape[2] * y->shape[3]};
+    nd_node_input flat = *x;
+    flat.ndim = 3;
+    for (int i = 0; i < 3; i++)
+        flat.shape[i] = planes[i];
+    nd_auto nd_tensor *positions = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
+    nd_auto nd_tensor *source = nd_reshape(nd__rule_grad(call), 3, windows);
+    nd_auto nd_tensor *zeros = nd__zeros_of(nd__rule_grad(call), &flat);
+    nd_auto nd_tensor *sums = nd_scatter_add(zeros, 2, index, source);
+    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
+}
+
+// --------------------------------------------------------------------------------------------------
+
+/// x with an axis of size 1 where the operands of a product had one axis less: before the last
+/// (row), at the end (column).
+static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column) {
+    nd_auto nd_tensor *matrices = nd_retain(x);
+    if (column) {
+        nd_tensor *wider = nd_unsqueeze(matrices, -1);
+        nd_release(matrices);
+        matrices = wider;
+    }
+    if (row) {
+        nd_tensor *taller = nd_unsqueeze(matrices, -2);
+        nd_release(matrices);
+        matrices = taller;
+    }
+    return nd_steal(&matrices);
+}
+
+/// x: [..., n] as one matrix: [rows, n].
+static nd_tensor *as_rows(const nd_tensor *x) {
+    if (!x || x->ndim == 2)
+        return nd_retain(x);
+    int64_t shape[2] = {1, x->shape[x->ndim - 1]};
+    for (int i = 0; i < x->ndim - 1; i++)
+        shape[0] *= x->shape[i];
+    return nd_reshape(x, 2, shape);
+}
+
+/// g b^T for a.
+static nd_status give_left(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *b) {
+    nd_auto nd_tensor *transposed = nd_transpose(b, -2, -1);
+    return nd__rule_give(call, 0, nd_matmul(g, transposed));
+}
+
+/// a^T g for b. When b is one matrix for a whole batch, the batch becomes rows of one product.
+static nd_status give_right(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *a) {
+    bool column = call->node->inputs[1].ndim == 1;
+    bool one_matrix = call->node->inputs[1].ndim <= 2;
+    nd_auto nd_tensor *left = one_matrix ? as_rows(a) : nd_retain(a);
+    nd_auto nd_tensor *right = one_matrix ? as_rows(g) : nd_retain(g);
+    nd_auto nd_tensor *transposed = nd_transpose(left, -2, -1);
+    nd_auto nd_tensor *product = nd_matmul(transposed, right);
+    return nd__rule_give(call, 1, column ? nd_squeeze(product, -1) : nd_steal(&product));
+}
+
+static nd_status give_linear_input(const nd_rule_call *call, const nd_tensor *rows) {
+    const nd_node_input *x = &call->node->inputs[0];
+    nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *product = nd_matmul(rows, weight);
+    return nd__rule_give(
+        call, 0, x->ndim == 2 ? nd_steal(&product) : nd_reshape(product, x->ndim, x->shape));
+}
+
+static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *rows) {
+    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *inputs = as_rows(x);
+    nd_auto nd_tensor *transposed = nd_transpose(rows, 0, 1);
+    return nd__rule_give(call, 1, nd_matmul(transposed, inputs));
+}
+
+static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
+                             const nd_tensor *weight, const nd_node_input *input) {
+    const int64_t *i = call->node->attrs.i;
+    return nd__conv2d_grad_input(grad, weight, input->shape, (int)i[7], (int)i[8]);
+}
+
+static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
+                              const nd_node_input *weight) {
+    const int64_t *i = call->node->attrs.i;
+    return nd__conv2d_grad_weight(x, grad, weight->shape, (int)i[7], (int)i[8]);
+}
+
+static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight) {
+    const int64_t *i = call->node->attrs.i;
+    return nd_conv2d(x, weight, NULL, (int)i[7], (int)i[8]);
+}

@@ -1,0 +1,128 @@
+// Gradient rules of reductions and of operations that are made of one: softmax, log_softmax,
+// cross_entropy. In every comment, g is the gradient of the result, x the operand, y the result.
+#include "lib/autograd/rules.h"
+
+static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
+static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);
+static nd_status give_extremum_gradient(const nd_rule_call *call);
+static nd_tensor *extremum_share(const nd_rule_call *call);
+static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *logits);
+
+/// g, repeated along the reduced axes.
+nd_status nd__rule_sum(const nd_rule_call *call) {
+    return give_repeated(call, nd__rule_grad(call));
+}
+
+/// g / n, repeated, where n elements became one.
+nd_status nd__rule_mean(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0];
+    double count = 1.0;
+    for (int i = 0; i < x->ndim; i++)
+        if (call->node->attrs.i[0] & (INT64_C(1) << i))
+            count *= (double)x->shape[i];
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rule_grad(call), 1.0 / count);
+    return give_repeated(call, scaled);
+}
+
+nd_status nd__rule_max(const nd_rule_call *call) {
+    return give_extremum_gradient(call);
+}
+
+nd_status nd__rule_min(const nd_rule_call *call) {
+    return give_extremum_gradient(call);
+}
+
+/// t - y sum(t) with t = g y
+nd_status nd__rule_softmax(const nd_rule_call *call) {
+    int axis = (int)call->node->attrs.i[0];
+    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *product = nd_mul(nd__rule_grad(call), y);
+    nd_auto nd_tensor *sum = nd_sum(product, 1, &axis, true);
+    nd_auto nd_tensor *part = nd_mul(y, sum);
+    return nd__rule_give(call, 0, nd_sub(product, part));
+}
+
+/// g - exp(y) sum(g)
+nd_status nd__rule_log_softmax(const nd_rule_call *call) {
+    int axis = (int)call->node->attrs.i[0];
+    const nd_tensor *g = nd__rule_grad(call);
+    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *probability = nd_exp(y);
+    nd_auto nd_tensor *sum = nd_sum(g, 1, &axis, true);
+    nd_auto nd_tensor *part = nd_mul(probability, sum);
+    return nd__rule_give(call, 0, nd_sub(g, part));
+}
+
+/// (softmax(x) - one_hot(targets)) g / n
+nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    nd_auto nd_tensor *logits = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *difference = exact_difference(call, logits);
+    double rows = (double)call->node->inputs[0].shape[0];
+    nd_auto nd_tensor *scale = nd_mul_scalar(nd__rule_grad(call), 1.0 / rows);
+    if (nd_grad_enabled() || !difference || !scale)
+        return nd__rule_give(call, 0, nd_mul(difference, scale));
+    nd_status status = nd_mul_(difference, scale);
+    return status == ND_OK ? nd__rule_give(call, 0, nd_steal(&difference)) : status;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+/// y, which lost the reduced axes or has them with size 1, with all of them of size 1. Owned.
+static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y) {
+    const nd_node_input *x = &call->node->inputs[0];
+    if (!y || y->ndim == x->ndim)
+        return nd_retain(y);
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++)
+        shape[i] = call->node->attrs.i[0] & (INT64_C(1) << i) ? 1 : x->shape[i];
+    return nd_reshape(y, x->ndim, shape);
+}
+
+static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g) {
+    const nd_node_input *x = &call->node->inputs[0];
+    nd_auto nd_tensor *kept = with_reduced_axes(call, g);
+    return nd__rule_give(call, 0, nd_expand(kept, x->ndim, x->shape));
+}
+
+/// g, shared equally by the elements that equal the extremum.
+static nd_status give_extremum_gradient(const nd_rule_call *call) {
+    nd_auto nd_tensor *share = extremum_share(call);
+    nd_auto nd_tensor *kept = with_reduced_axes(call, nd__rule_grad(call));
+    return nd__rule_give(call, 0, nd_mul(share, kept));
+}
+
+/// 1 / count where x equals its extremum, else 0. A constant: nothing to record.
+static nd_tensor *extremum_share(const nd_rule_call *call) {
+    int axes[ND_MAX_DIMS];
+    int naxes = 0;
+    for (int i = 0; i < call->node->inputs[0].ndim; i++)
+        if (call->node->attrs.i[0] & (INT64_C(1) << i))
+            axes[naxes++] = i;
+    nd_tensor *share = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+        nd_auto nd_tensor *y = nd__node_saved(call->node, 1);
+        nd_auto nd_tensor *extremum = with_reduced_axes(call, y);
+        nd_auto nd_tensor *equal = nd_equal(x, extremum);
+        nd_auto nd_tensor *mask = equal ? nd_cast(equal, x->dtype) : NULL;
+        // No axes means all of them to nd_sum; here it means that x has none.
+        nd_auto nd_tensor *count = nd_sum(mask, naxes, axes, true);
+        share = nd_div(mask, count);
+    }
+    return share;
+}
+
+/// softmax(logits) - one_hot(targets), recorded as far as it depends on the logits. Owned by the
+/// caller alone.
+static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *logits) {
+    nd_auto nd_tensor *targets = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *probability = nd_softmax(logits, 1);
+    if (!probability)
+        return NULL;
+    nd_auto nd_tensor *chosen = nd_one_hot(targets, logits->shape[1], logits->dtype);
+    if (nd_grad_enabled() || !chosen)
+        return nd_sub(probability, chosen);
+    return nd_sub_(probability, chosen) == ND_OK ? nd_steal(&probability) : NULL;
+}

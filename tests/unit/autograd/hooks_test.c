@@ -1,0 +1,294 @@
+// Hooks: when they run, what they may return, and that their contexts are edges.
+#include "tests/unit/autograd/support.h"
+
+/// What a recording hook saw; the context of its hooks.
+typedef struct log_data {
+    int calls;
+    double last[4];
+    int marks[8];
+} log_data;
+
+static const nd_type log_type = {
+    .size = sizeof(nd_type), .version = 1, .name = "log", .flags = ND_TYPE_GREEN};
+
+static nd_object *new_log(void) {
+    nd_object *log = nd_object_new(&log_type, sizeof(log_data));
+    assert_handle(log);
+    return log;
+}
+
+static log_data *read_log(const nd_object *log) {
+    return nd_object_data(log);
+}
+
+static nd_tensor *note(const nd_tensor *grad, const nd_object *context) {
+    log_data *log = nd_object_data(context);
+    log->marks[log->calls++ % 8] = 1;
+    size_t bytes = (size_t)nd_get_numel(grad) * sizeof(double);
+    if (bytes <= sizeof log->last)
+        nd_copy_to_host(grad, log->last, bytes);
+    return NULL;
+}
+
+static nd_tensor *double_it(const nd_tensor *grad, const nd_object *context) {
+    (void)context;
+    return nd_mul_scalar(grad, 2.0);
+}
+
+static nd_tensor *second_mark(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    log_data *log = nd_object_data(context);
+    log->marks[log->calls++ % 8] = 2;
+    return NULL;
+}
+
+static nd_tensor *wrong_shape(const nd_tensor *grad, const nd_object *context) {
+    (void)grad, (void)context;
+    return nd_zeros(ND_SHAPE(7), ND_F64);
+}
+
+static nd_tensor *ignore(const nd_tensor *grad, const nd_object *context) {
+    (void)grad, (void)context;
+    return NULL;
+}
+
+static void test_hook_sees_the_sum_of_all_paths(void **state) {
+    (void)state;
+    nd_auto nd_object *inner = new_log();
+    nd_auto nd_object *outer = new_log();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *y = nd_mul_scalar(x, 3.0);
+    nd_auto nd_tensor *square = nd_square(y);
+    nd_auto nd_tensor *sum = nd_add(square, y);
+    nd_auto nd_tensor *loss = total(sum);
+    assert_ok(nd_register_hook(y, note, inner));
+    assert_ok(nd_register_hook(x, note, outer));
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(read_log(inner)->calls, 1);
+    assert_true(read_log(inner)->last[0] == 7.0 && read_log(inner)->last[1] == 13.0);
+    assert_int_equal(read_log(outer)->calls, 1);
+    assert_true(read_log(outer)->last[0] == 21.0 && read_log(outer)->last[1] == 39.0);
+    // A leaf's hook sees the gradient of the pass, not what had been accumulated.
+    assert_ok(nd_backward(loss, NULL));
+    assert_true(read_log(outer)->last[0] == 21.0);
+    assert_values(nd_get_grad(x), VALUES(42, 78));
+}
+
+static void test_hook_replaces_the_gradient(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *y = nd_mul_scalar(x, 3.0);
+    nd_auto nd_tensor *loss = total(y);
+    assert_ok(nd_register_hook(y, double_it, NULL));
+    assert_ok(nd_register_hook(y, double_it, NULL));
+    assert_ok(nd_register_hook(x, double_it, NULL));
+    assert_ok(nd_backward(loss, NULL));
+    assert_values(nd_get_grad(x), VALUES(24, 24));
+    // nd_grad sees the replaced gradients as well.
+    const nd_tensor *inputs[] = {y, x};
+    nd_tensor *grads[2] = {NULL};
+    assert_ok(nd_grad(loss, inputs, 2, NULL, grads));
+    assert_values(grads[0], VALUES(4, 4));
+    assert_values(grads[1], VALUES(24, 24));
+    nd_release(grads[0]);
+    nd_release(grads[1]);
+}
+
+static void test_hooks_run_in_order_and_are_removed(void **state) {
+    (void)state;
+    nd_auto nd_object *log = new_log();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1));
+    nd_auto nd_tensor *y = nd_square(x);
+    assert_ok(nd_register_hook(y, note, log));
+    assert_ok(nd_register_hook(y, second_mark, log));
+    assert_ok(nd_register_hook(y, note, log));
+    assert_ok(nd_backward(y, NULL));
+    assert_int_equal(read_log(log)->calls, 3);
+    assert_int_equal(read_log(log)->marks[0], 1);
+    assert_int_equal(read_log(log)->marks[1], 2);
+    assert_int_equal(read_log(log)->marks[2], 1);
+    assert_int_equal(nd_get_count(log), 4);
+    assert_ok(nd_remove_hooks(y));
+    assert_int_equal(nd_get_count(log), 1);
+    assert_ok(nd_remove_hooks(y));
+    assert_ok(nd_backward(y, NULL));
+    assert_int_equal(read_log(log)->calls, 3);
+    assert_ok(nd_register_hook(x, note, log));
+    assert_ok(nd_remove_hooks(x));
+    assert_ok(nd_backward(y, NULL));
+    assert_int_equal(read_log(log)->calls, 3);
+}
+
+static void test_hook_errors(void **state) {
+    (void)state;
+    nd_auto nd_tensor *plain = make_vector(VALUES(1));
+    nd_auto nd_tensor *x = make_leaf(VALUES(1));
+    nd_auto nd_tensor *y = nd_square(x);
+    assert_int_equal(nd_register_hook(NULL, ignore, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_register_hook(x, NULL, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_remove_hooks(NULL), ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
+    assert_int_equal(nd_register_hook(plain, ignore, NULL), ND_ERROR_STATE);
+    assert_error(ND_ERROR_STATE, "does not require a gradient");
+    assert_ok(nd_register_hook(y, wrong_shape, NULL));
+    assert_int_equal(nd_backward(y, NULL), ND_ERROR_SHAPE);
+    assert_error(ND_ERROR_SHAPE, "hook");
+    assert_null(nd_get_grad(x));
+    assert_ok(nd_remove_hooks(y));
+    assert_ok(nd_register_hook(x, wrong_shape, NULL));
+    assert_int_equal(nd_backward(y, NULL), ND_ERROR_SHAPE);
+    nd_error_clear();
+    assert_null(nd_get_grad(x));
+}
+
+// --------------------------------------------------------------------------------------------------
+// hooks that act on the graph while it runs
+
+static nd_tensor *remove_own_hooks(const nd_tensor *grad, const nd_object *context) {
+    const nd_list *list = (const nd_list *)context;
+    nd_remove_hooks((nd_tensor *)(uintptr_t)nd_list_get(list, 0));
+    return nd_mul_scalar(grad, 2.0);
+}
+
+static void test_hook_that_removes_itself(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(3));
+    nd_auto nd_tensor *y = nd_square(x);
+    nd_auto nd_list *holder = nd_list_new();
+    assert_ok(nd_list_append(holder, y));
+    assert_ok(nd_register_hook(y, remove_own_hooks, holder));
+    assert_ok(nd_register_hook(y, double_it, NULL));
+    // Both run: the list of this pass is the one it began with.
+    assert_ok(nd_backward(y, NULL));
+    assert_values(nd_get_grad(x), VALUES(24));
+    assert_ok(nd_backward(y, NULL));
+    assert_values(nd_get_grad(x), VALUES(30));
+}
+
+static nd_tensor *nested_backward(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    nd_enable_grad {
+        nd_auto nd_tensor *square = nd_square((const nd_tensor *)context);
+        nd_backward(square, NULL);
+    }
+    return NULL;
+}
+
+static void test_backward_inside_a_hook(void **state) {
+    (void)state;
+    nd_auto nd_tensor *other = make_leaf(VALUES(5));
+    nd_auto nd_tensor *x = make_leaf(VALUES(3));
+    nd_auto nd_tensor *y = nd_square(x);
+    assert_ok(nd_register_hook(y, nested_backward, other));
+    assert_ok(nd_register_hook(x, nested_backward, other));
+    assert_ok(nd_backward(y, NULL));
+    assert_values(nd_get_grad(x), VALUES(6));
+    assert_values(nd_get_grad(other), VALUES(20));
+}
+
+static nd_tensor *keep_gradient(const nd_tensor *grad, const nd_object *context) {
+    nd_list_append((nd_list *)(uintptr_t)context, grad);
+    return NULL;
+}
+
+static void test_a_gradient_that_a_hook_kept_is_not_written(void **state) {
+    (void)state;
+    nd_auto nd_list *kept = nd_list_new();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *a = nd_mul_scalar(x, 2.0);
+    nd_auto nd_tensor *b = nd_mul_scalar(x, 3.0);
+    nd_auto nd_tensor *sum = nd_add(a, b);
+    nd_auto nd_tensor *loss = total(sum);
+    assert_ok(nd_register_hook(a, keep_gradient, kept));
+    assert_ok(nd_register_hook(b, keep_gradient, kept));
+    assert_ok(nd_register_hook(x, keep_gradient, kept));
+    assert_ok(nd_backward(loss, NULL));
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_list_size(kept), 6);
+    const double expected[] = {1, 1, 5, 1, 1, 5};
+    for (size_t i = 0; i < 6; i++)
+        assert_values((const nd_tensor *)nd_list_get(kept, i), VALUES(expected[i], expected[i]));
+    assert_values(nd_get_grad(x), VALUES(10, 10));
+}
+
+// --------------------------------------------------------------------------------------------------
+// G12: a hook that captured its owner
+
+static void collects(uint64_t at_least) {
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(nd_manager_root(), &report));
+    assert_true(report.collected_objects >= at_least);
+    assert_int_equal(report.broken_objects, 0);
+}
+
+static void test_G12_leaf_hook_that_captured_its_leaf(void **state) {
+    (void)state;
+    nd_tensor *x = make_leaf(VALUES(1, 2));
+    assert_ok(nd_register_hook(x, ignore, x));
+    nd_auto nd_weak *weak = nd_weak_new(x);
+    nd_release(x);
+    nd_object *alive = nd_weak_get(weak);
+    assert_non_null(alive);
+    nd_release(alive);
+    // The leaf and its hook list.
+    collects(2);
+    assert_null(nd_weak_get(weak));
+}
+
+static void test_G12_result_hook_that_captured_its_result(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_tensor *y = nd_square(x);
+    nd_auto nd_list *closure = nd_list_new();
+    assert_ok(nd_list_append(closure, y));
+    assert_ok(nd_register_hook(y, ignore, closure));
+    nd_release(nd_steal(&closure));
+    nd_auto nd_weak *weak = nd_weak_new(y);
+    // Still held here: nothing may be freed.
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(nd_manager_root(), &report));
+    assert_int_equal(report.collected_objects, 0);
+    nd_auto nd_tensor *loss = total(y);
+    assert_ok(nd_backward(loss, NULL));
+    nd_release(nd_steal(&loss));
+    nd_release(y);
+    // The result, its node, the hook list, the closure.
+    collects(4);
+    assert_null(nd_weak_get(weak));
+    assert_values(nd_get_grad(x), VALUES(2, 4));
+}
+
+static void test_G12_freed_at_the_boundary_when_on(void **state) {
+    (void)state;
+    assert_ok(nd_gc_set_mode(ND_GC_ON));
+    nd_auto nd_manager *step = nd_manager_new(NULL, "step");
+    nd_with_manager(step) {
+        nd_tensor *x = make_leaf(VALUES(1, 2));
+        nd_tensor *y = nd_square(x);
+        assert_ok(nd_register_hook(x, ignore, y));
+        assert_ok(nd_register_hook(y, ignore, x));
+        nd_release(x);
+        nd_release(y);
+    }
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(step, &report));
+    assert_true(report.collected_objects >= 5);
+    assert_int_equal(report.escaped_objects, 0);
+    assert_ok(nd_gc_set_mode(ND_GC_OFF));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_hook_sees_the_sum_of_all_paths),
+        ND_TEST(test_hook_replaces_the_gradient),
+        ND_TEST(test_hooks_run_in_order_and_are_removed),
+        ND_TEST(test_hook_errors),
+        ND_TEST(test_hook_that_removes_itself),
+        ND_TEST(test_backward_inside_a_hook),
+        ND_TEST(test_a_gradient_that_a_hook_kept_is_not_written),
+        ND_TEST(test_G12_leaf_hook_that_captured_its_leaf),
+        ND_TEST(test_G12_result_hook_that_captured_its_result),
+        ND_TEST(test_G12_freed_at_the_boundary_when_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
