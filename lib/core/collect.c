@@ -252,7 +252,8 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
         if (__builtin_expect((uint32_t)nd__load_relaxed(&object->word) == 0, 1)) {
             collection->objects[free_count++] = object;
         } else {
-            // Its `clear` left an edge to it: it stays as a closed object.
+            // An edge that was reported was not cleared, or reported twice: it stays, closed.
+            nd__collection_note_broken(collection, object);
             nd__fetch_or_flags(&object->flags, ND__CLOSING | ND__CLOSED | ND__GONE);
             nd__fetch_clear_flags(&object->flags, ND__DYING);
         }
@@ -366,7 +367,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
     if (collection.report.broken_objects)
         return nd__error(
             ND_ERROR_STATE,
-            "gc_collect: traverse of type %s reports more edges than there are; it was kept",
+            "gc_collect: the edges that are reported to a %s are more than there are; it was kept",
             collection.broken_name);
     return ND_OK;
 }

@@ -81,9 +81,7 @@ static size_t count_garbage(const nd_collection *collection) {
     return garbage;
 }
 
-/// A traverse that reports more edges to an object than it has counts: the object is kept, and the
-/// first one named.
-static void note_broken(nd_collection *collection, const nd_object *object) {
+void nd__collection_note_broken(nd_collection *collection, const nd_object *object) {
     if (collection->report.broken_objects++ == 0)
         snprintf(collection->broken_name, sizeof collection->broken_name, "%s", object->type->name);
 }
@@ -104,8 +102,9 @@ static size_t decide(nd_collection *collection) {
         uint32_t held = (uint32_t)collection->words[i] - collection->held_here;
         uint32_t internal = collection->internal[i];
         if (__builtin_expect(internal > held, 0))
-            note_broken(collection, collection->objects[i]);
-        if (internal != held) {
+            nd__collection_note_broken(collection, collection->objects[i]);
+        // A candidate that has died since it was taken waits to be buried: its edges still hold.
+        if (internal != held || (uint32_t)collection->words[i] == 0) {
             mark_root(&marker, i);
             any_live = true;
         }
@@ -230,8 +229,6 @@ size_t nd__collection_extend(nd_collection *collection) {
 // ------------------------------------------------------------------------------------------ pass 2
 
 size_t nd__collection_recheck(nd_collection *collection) {
-    if (nd__single_threaded())
-        return count_garbage(collection); // nobody could have changed a word
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
     for (size_t i = 0; i < collection->count; i++)
         if (!collection->live[i] &&

@@ -34,6 +34,10 @@ typedef struct nd_collection {
 bool nd__collection_reserve(nd_collection *collection, size_t capacity);
 void nd__collection_free(nd_collection *collection);
 
+/// Counts an object whose edges do not add up: its type, or one that points to it, reports other
+/// edges than it clears. Such an object is kept; the first one's type is named in the error.
+void nd__collection_note_broken(nd_collection *collection, const nd_object *object);
+
 /// True when the object is a candidate of this collection.
 static inline bool nd__is_candidate(const nd_collection *collection, const nd_object *object) {
     return object->gc_index < collection->count && collection->objects[object->gc_index] == object;

@@ -124,12 +124,14 @@ const nd_type *nd_object_type(const void *object) {
 void nd__object_free(nd_object *object) {
     nd__object_unlink(object);
     uint32_t flags = nd__flags(object);
-    if (object->type->destroy && !(flags & ND__CLOSED))
-        object->type->destroy(object);
+    const nd_type *type = object->type;
+    bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
     if (flags & ND__NAMED)
         nd__name_remove(object);
-    if (!(object->type->flags &
-          ND__TYPE_MANAGER)) // a manager's memory is recycled by its own destroy
+    if (type->destroy && !(flags & ND__CLOSED))
+        type->destroy(object);
+    // The destroy of a manager has recycled its memory: it may be another one already.
+    if (!recycled)
         nd__free(object);
 }
 
