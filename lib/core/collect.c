@@ -254,8 +254,8 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
         } else {
             // An edge that was reported was not cleared, or reported twice: it stays, closed.
             nd__collection_note_broken(collection, object);
-            nd__fetch_or_flags(&object->flags, ND__CLOSING | ND__CLOSED | ND__GONE);
             nd__fetch_clear_flags(&object->flags, ND__DYING);
+            nd_close(object);
         }
     }
     nd__objects_unlink(collection->objects, free_count);
