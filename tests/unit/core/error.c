@@ -1,0 +1,128 @@
+// The thread's last error: what it says, how long it lives, who changes it.
+#include "lib/core/error.h"
+#include "lib/core/alloc.h"
+#include "tests/testing.h"
+#include <pthread.h>
+
+static void test_error_is_none_at_first(void **state) {
+    (void)state;
+    assert_int_equal(nd_error_status(), ND_OK);
+    assert_non_null(nd_error_message());
+    assert_string_equal(nd_status_name(nd_error_status()), "ND_OK");
+}
+
+static void test_error_keeps_status_and_sentence_until_cleared(void **state) {
+    (void)state;
+    assert_int_equal(nd__error(ND_ERROR_SHAPE, "add: shapes [%d] and [%d] do not broadcast", 2, 3),
+                     ND_ERROR_SHAPE);
+    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    assert_string_equal(nd_error_message(), "add: shapes [2] and [3] do not broadcast");
+    // A call that succeeds leaves it alone.
+    nd_release(nd_list_new());
+    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    nd__error(ND_ERROR_DTYPE, "later");
+    assert_string_equal(nd_error_message(), "later");
+    nd_error_clear();
+    assert_int_equal(nd_error_status(), ND_OK);
+    assert_null(strstr(nd_error_message(), "later"));
+}
+
+static void test_error_null_keeps_the_first_error(void **state) {
+    (void)state;
+    assert_int_equal(nd__error_null("add", "a"), ND_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(nd_error_message(), "add: a is NULL"));
+    nd__error(ND_ERROR_QUOTA, "the first");
+    assert_int_equal(nd__error_null("mul", "b"), ND_ERROR_QUOTA);
+    assert_string_equal(nd_error_message(), "the first");
+}
+
+static void test_error_longer_than_the_buffer_is_cut(void **state) {
+    (void)state;
+    char text[5000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    nd__error(ND_ERROR_IO, "%s", text);
+    size_t length = strlen(nd_error_message());
+    assert_in_range(length, 500, sizeof text - 2);
+    assert_int_equal(nd_error_message()[length - 1], 'x');
+}
+
+static void test_error_may_quote_the_one_before(void **state) {
+    (void)state;
+    nd__error(ND_ERROR_IO, "no such file");
+    nd__error(ND_ERROR_FORMAT, "load: %s", nd_error_message());
+    assert_string_equal(nd_error_message(), "load: no such file");
+}
+
+static bool refuse(size_t bytes) {
+    (void)bytes;
+    return true;
+}
+
+static void test_F06_composing_a_message_needs_no_memory(void **state) {
+    (void)state;
+    nd__alloc_should_fail = refuse;
+    nd_list *list = nd_list_new();
+    nd__alloc_should_fail = NULL;
+    assert_null(list);
+    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(nd_error_message(), "list"));
+}
+
+static void *look(void *data) {
+    *(nd_status *)data = nd_error_status();
+    nd__error(ND_ERROR_DEVICE, "of the other thread");
+    return NULL;
+}
+
+static void test_error_belongs_to_its_thread(void **state) {
+    (void)state;
+    nd__error(ND_ERROR_SHAPE, "of this thread");
+    nd_status there = ND_ERROR_IO;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, look, &there), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(there, ND_OK);
+    assert_string_equal(nd_error_message(), "of this thread");
+}
+
+static void test_status_names_are_those_of_the_enumerators(void **state) {
+    (void)state;
+    static const struct {
+        nd_status status;
+        const char *name;
+    } names[] = {
+#define NAME(status) {status, #status}
+        NAME(ND_OK),
+        NAME(ND_ERROR_INVALID_ARGUMENT),
+        NAME(ND_ERROR_SHAPE),
+        NAME(ND_ERROR_DTYPE),
+        NAME(ND_ERROR_DEVICE),
+        NAME(ND_ERROR_OUT_OF_MEMORY),
+        NAME(ND_ERROR_QUOTA),
+        NAME(ND_ERROR_CLOSED),
+        NAME(ND_ERROR_STATE),
+        NAME(ND_ERROR_NOT_DIFFERENTIABLE),
+        NAME(ND_ERROR_IO),
+        NAME(ND_ERROR_FORMAT),
+        NAME(ND_ERROR_UNSUPPORTED),
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_string_equal(nd_status_name(names[i].status), names[i].name);
+    assert_non_null(nd_status_name((nd_status)-1));
+    assert_non_null(nd_status_name((nd_status)1000));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_error_is_none_at_first),
+        ND_TEST(test_error_keeps_status_and_sentence_until_cleared),
+        ND_TEST(test_error_null_keeps_the_first_error),
+        ND_TEST(test_error_longer_than_the_buffer_is_cut),
+        ND_TEST(test_error_may_quote_the_one_before),
+        ND_TEST(test_F06_composing_a_message_needs_no_memory),
+        ND_TEST(test_error_belongs_to_its_thread),
+        ND_TEST(test_status_names_are_those_of_the_enumerators),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

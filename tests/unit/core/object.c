@@ -1,0 +1,225 @@
+// Objects: handles, names, types, edges, creation sites.
+#ifndef ND_TRACK_SITES
+#define ND_TRACK_SITES
+#endif
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <stdlib.h>
+
+static void test_object_retain_and_release_count(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_object *x = cell_new(0, 0);
+    assert_int_equal(nd_get_count(x), 1);
+    const nd_object *borrowed = x;
+    nd_object *second = nd_retain(borrowed);
+    assert_ptr_equal(second, x);
+    assert_int_equal(nd_get_count(x), 2);
+    nd_release(x);
+    assert_int_equal(cell_deaths(0), 0);
+    nd_release(second);
+    assert_int_equal(cell_deaths(0), 1);
+}
+
+static void test_object_null_is_a_handle_of_nothing(void **state) {
+    (void)state;
+    nd_object *nothing = NULL;
+    assert_null(nd_retain(nothing));
+    nd_release(nothing);
+    assert_int_equal(nd_get_count(NULL), 0);
+    assert_string_equal(nd_get_type_name(NULL), "NULL");
+    assert_null(nd_object_type(NULL));
+    assert_null(nd_object_data(NULL));
+    assert_null(nd_manager_of(NULL));
+    assert_false(nd_is_closed(NULL));
+    nd_object *slot = NULL;
+    nd_edge_clear(&slot);
+    nd_edge_set(&slot, NULL);
+    assert_null(nd_edge_take(&slot));
+}
+
+static nd_object *made_and_stolen(void) {
+    nd_auto nd_object *x = cell_new(0, 0);
+    nd_auto nd_object *dropped = cell_new(1, 0);
+    (void)dropped;
+    return nd_steal(&x);
+}
+
+static void test_object_auto_and_steal(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_object *x = made_and_stolen();
+    assert_int_equal(cell_deaths(1), 1);
+    assert_int_equal(cell_deaths(0), 0);
+    assert_int_equal(nd_get_count(x), 1);
+    nd_release(x);
+}
+
+static void test_object_payload_is_zero_and_aligned(void **state) {
+    (void)state;
+    static const nd_type plain = {.size = sizeof(nd_type), .version = 1, .name = "plain"};
+    for (size_t size = 0; size < 300; size += 7) {
+        nd_object *x = nd_object_new(&plain, size);
+        assert_handle(x);
+        const unsigned char *data = nd_object_data(x);
+        assert_int_equal((uintptr_t)data % _Alignof(max_align_t), 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(data[i], 0);
+        assert_ptr_equal(nd_object_type(x), &plain);
+        assert_string_equal(nd_get_type_name(x), "plain");
+        nd_release(x);
+    }
+}
+
+static void test_object_bad_types_are_refused(void **state) {
+    (void)state;
+    static const nd_type bad[] = {
+        {.size = 0, .version = 1, .name = "no size"},
+        {.size = sizeof(nd_type), .version = 2, .name = "of the future"},
+        {.size = sizeof(nd_type), .version = 1, .name = NULL},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        nd_error_clear();
+        assert_null(nd_object_new(&bad[i], 8));
+        assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    }
+    nd_error_clear();
+    assert_null(nd_object_new(NULL, 8));
+    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
+    assert_null(nd_object_new(&cell_type, SIZE_MAX - 8));
+    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+}
+
+static void test_object_edges(void **state) {
+    (void)state;
+    cell_begin(3);
+    nd_object *owner = cell_new(0, 2), *a = cell_new(1, 0), *b = cell_new(2, 0);
+    cell *payload = cell_of(owner);
+    nd_edge_set(&payload->edges[0], a);
+    assert_int_equal(nd_get_count(a), 2);
+    nd_edge_set(&payload->edges[0], a); // onto itself
+    assert_int_equal(nd_get_count(a), 2);
+    nd_edge_set(&payload->edges[0], b);
+    assert_int_equal(nd_get_count(a), 1);
+    assert_int_equal(nd_get_count(b), 2);
+    nd_object *taken = nd_edge_take(&payload->edges[0]);
+    assert_ptr_equal(taken, b);
+    assert_null(payload->edges[0]);
+    assert_int_equal(nd_get_count(b), 2);
+    nd_release(taken);
+    nd_edge_set(&payload->edges[1], a);
+    nd_edge_clear(&payload->edges[1]);
+    nd_edge_clear(&payload->edges[1]);
+    assert_int_equal(nd_get_count(a), 1);
+    nd_release(a);
+    nd_release(b);
+    nd_release(owner);
+}
+
+static void test_object_names(void **state) {
+    (void)state;
+    cell_begin(2);
+    char buffer[16];
+    nd_object *x = cell_new(0, 0), *y = cell_new(1, 0);
+    assert_string_equal(nd_get_name(x, buffer, sizeof buffer), "");
+    char name[] = "weight";
+    assert_ok(nd_set_name(x, name));
+    name[0] = '?'; // it was copied
+    assert_string_equal(nd_get_name(x, buffer, sizeof buffer), "weight");
+    assert_string_equal(nd_get_name(y, buffer, sizeof buffer), "");
+    assert_ok(nd_set_name(x, "another"));
+    assert_string_equal(nd_get_name(x, buffer, sizeof buffer), "another");
+    assert_string_equal(nd_get_name(x, buffer, 4), "ano");
+    assert_ok(nd_set_name(x, NULL));
+    assert_string_equal(nd_get_name(x, buffer, sizeof buffer), "");
+    assert_ok(nd_set_name(x, "last"));
+    nd_release(x);
+    nd_release(y);
+    assert_string_equal(nd_get_name(NULL, buffer, sizeof buffer), "");
+    assert_int_equal(nd_set_name(NULL, "nobody"), ND_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_object_name_dies_with_the_object(void **state) {
+    (void)state;
+    // Addresses are used again: no new object may find an old one's name.
+    cell_begin(1);
+    char buffer[16];
+    for (int i = 0; i < 2000; i++) {
+        nd_object *x = cell_new(0, 0);
+        assert_string_equal(nd_get_name(x, buffer, sizeof buffer), "");
+        assert_ok(nd_set_name(x, "old"));
+        nd_release(x);
+    }
+    nd_object *many[3000];
+    for (int i = 0; i < 3000; i++) {
+        many[i] = cell_new(0, 0);
+        snprintf(buffer, sizeof buffer, "n%d", i);
+        assert_ok(nd_set_name(many[i], buffer));
+    }
+    for (int i = 0; i < 3000; i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, "n%d", i);
+        assert_string_equal(nd_get_name(many[i], buffer, sizeof buffer), expected);
+        nd_release(many[i]);
+    }
+}
+
+static int inner_line;
+
+static nd_object *make_inner(void) {
+    inner_line = __LINE__ + 1;
+    return nd_object_new(&cell_type, sizeof(cell));
+}
+
+static void assert_made_at(const void *object, int line) {
+    char site[128], expected[32];
+    snprintf(expected, sizeof expected, "/object.c:%d", line);
+    nd_debug_site(object, site, sizeof site);
+    if (!strstr(site, expected))
+        fail_msg("made at %s, should be %s", site, expected);
+}
+
+static void test_object_creation_sites(void **state) {
+    (void)state;
+    nd_list *list = nd_list_new();
+    assert_made_at(list, __LINE__ - 1);
+    // The object of a call among the arguments belongs to that call, what the outer call makes to the outer one.
+    nd_object *inner = NULL;
+    nd_weak *weak = nd_weak_new(inner = make_inner());
+    assert_made_at(weak, __LINE__ - 1);
+    assert_made_at(inner, inner_line);
+    nd_release(weak);
+    nd_release(inner);
+    nd_release(list);
+}
+
+static void test_object_without_creation_site(void **state) {
+    (void)state;
+    char site[16] = "?";
+    nd_object *unknown = (nd_object_new)(&cell_type, sizeof(cell));
+    assert_string_equal(nd_debug_site(unknown, site, sizeof site), "");
+    nd_release(unknown);
+    nd_debug_track_sites(false);
+    nd_object *untracked = nd_object_new(&cell_type, sizeof(cell));
+    nd_debug_track_sites(true);
+    assert_string_equal(nd_debug_site(untracked, site, sizeof site), "");
+    nd_release(untracked);
+    assert_string_equal(nd_debug_site(NULL, site, sizeof site), "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_object_retain_and_release_count),
+        ND_TEST(test_object_null_is_a_handle_of_nothing),
+        ND_TEST(test_object_auto_and_steal),
+        ND_TEST(test_object_payload_is_zero_and_aligned),
+        ND_TEST(test_object_bad_types_are_refused),
+        ND_TEST(test_object_edges),
+        ND_TEST(test_object_names),
+        ND_TEST(test_object_name_dies_with_the_object),
+        ND_TEST(test_object_creation_sites),
+        ND_TEST(test_object_without_creation_site),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
