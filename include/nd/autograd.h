@@ -20,7 +20,7 @@ ND_API bool nd_is_leaf(const nd_tensor *x);
 /// Accumulated gradient of a leaf: borrowed until the next backward or nd_zero_grad. NULL when
 /// there is none.
 ND_API const nd_tensor *nd_get_grad(const nd_tensor *x);
-/// Sets (retains) or, with NULL, drops the gradient. Shape, dtype and device must be x's.
+/// Sets (retains) or, with NULL, drops the gradient of a leaf. Shape, dtype and device must be x's.
 ND_API nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad);
 ND_API nd_status nd_zero_grad(nd_tensor *x);
 /// The node that computed x, borrowed; NULL for a leaf.
@@ -81,7 +81,8 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// writes owned outputs; `backward` gets one gradient per output (NULL: zero) and writes one owned
 /// gradient per input (NULL: zero); when it is written with nd_ operations it can itself be
 /// differentiated. `context` is an object of the user's (may be NULL) that the node holds as an
-/// edge: its type supplies `traverse`, and both functions may keep saved tensors in it.
+/// edge: its type supplies `traverse`, and both functions may keep saved tensors in it. The struct
+/// must outlive every graph it was applied in.
 typedef struct nd_function {
     uint32_t size;
     uint32_t version;
@@ -95,9 +96,11 @@ ND_API nd_status nd_function_apply(const nd_function *function, const void *cont
                                    const nd_tensor *const *inputs, size_t ninputs,
                                    nd_tensor **ret_outputs, size_t noutputs);
 
-/// Compares analytic gradients with central differences. `f` maps inputs (f64 leaves) to one
-/// tensor; order 1 or 2. ND_OK, or ND_ERROR_STATE with the input, element, both values in the
-/// message. eps 1e-6, tolerance 1e-4 are usual.
+/// Compares analytic gradients with central differences. `f` maps inputs (f64; f32 wants a larger
+/// eps) to one tensor; order 1 or 2. It is called with copies of the inputs; those that require a
+/// gradient are checked. The tolerance is relative above 1, absolute below. ND_OK, or
+/// ND_ERROR_STATE with the input, element, both values in the message. eps 1e-6, tolerance 1e-4
+/// are usual.
 typedef nd_tensor *(*nd_gradcheck_function)(const nd_tensor *const *inputs, size_t count,
                                             void *data);
 ND_API nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,

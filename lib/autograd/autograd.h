@@ -73,6 +73,11 @@ void nd__gradient_unlock(void);
 /// there, owned. Counts do not change hands: safe while nd__gradient_lock is held.
 void *nd__edge_exchange(void *slot, void *value);
 
+/// Whether an edge slot that another thread may be changing holds anything.
+static inline bool nd__edge_is_set(nd_object *const *slot) {
+    return __atomic_load_n(slot, __ATOMIC_RELAXED) != NULL;
+}
+
 // --------------------------------------------------------------------------------------------------
 // hooks
 

@@ -7,7 +7,6 @@
 // functions may release, close or run backward over what they like.
 #include "lib/autograd/engine.h"
 #include "lib/core/alloc.h"
-#include <assert.h>
 
 // Values of nd_pass.roles.
 enum {
@@ -184,7 +183,8 @@ static nd_status visit_node(nd_pass *pass, nd_pending_entry *entry) {
     if (nd__is_closed(node))
         return nd__error(ND_ERROR_CLOSED, "%s: a node '%s' of the graph was closed",
                          pass->operation, nd_node_name(node));
-    for (uint32_t i = 0; node->hooks && i < entry->count; i++)
+    bool hooked = nd__edge_is_set(&node->hooks);
+    for (uint32_t i = 0; hooked && i < entry->count; i++)
         if (gradients[i]) {
             nd_status status =
                 nd__run_hooks(pass->operation, &node->hooks, i, &node->outputs[i], &gradients[i]);
@@ -246,7 +246,7 @@ static nd_status finish_leaves(nd_pass *pass) {
     for (uint32_t i = 0; i < pass->leaves.count; i++) {
         nd_pending_entry *entry = &pass->leaves.entries[i];
         nd_tensor *leaf = (nd_tensor *)entry->key;
-        if (leaf->hooks) {
+        if (nd__edge_is_set(&leaf->hooks)) {
             nd_node_input described = nd__describe(leaf);
             nd_status status =
                 nd__run_hooks(pass->operation, &leaf->hooks, 0, &described, &entry->only);

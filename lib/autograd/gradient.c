@@ -215,7 +215,7 @@ void *nd__edge_exchange(void *slot, void *value) {
     void **edge = slot;
     nd__gate_enter();
     void *previous = *edge;
-    *edge = value;
+    __atomic_store_n(edge, value, __ATOMIC_RELAXED);
     nd__gate_leave();
     return previous;
 }
