@@ -11,53 +11,73 @@
 #include <stdint.h>
 #include <sys/single_threaded.h>
 
+// The primitives. A memory order is written without its prefix: nd__atomic_load(&word, acquire).
+#define nd__atomic_load(word, order) atomic_load_explicit(word, memory_order_##order)
+#define nd__atomic_store(word, value, order) \
+    atomic_store_explicit(word, value, memory_order_##order)
+#define nd__atomic_exchange(word, value, order) \
+    atomic_exchange_explicit(word, value, memory_order_##order)
+#define nd__atomic_cas(word, expected, value, success, failure)                            \
+    atomic_compare_exchange_strong_explicit(word, expected, value, memory_order_##success, \
+                                            memory_order_##failure)
+#define nd__atomic_fetch_add(word, value, order) \
+    atomic_fetch_add_explicit(word, value, memory_order_##order)
+#define nd__atomic_fetch_sub(word, value, order) \
+    atomic_fetch_sub_explicit(word, value, memory_order_##order)
+#define nd__atomic_fetch_or(word, value, order) \
+    atomic_fetch_or_explicit(word, value, memory_order_##order)
+#define nd__atomic_fetch_and(word, value, order) \
+    atomic_fetch_and_explicit(word, value, memory_order_##order)
+#define nd__full_fence() atomic_thread_fence(memory_order_seq_cst)
+/// Keeps the compiler, not the processor, from moving memory accesses.
+#define nd__compiler_fence() atomic_signal_fence(memory_order_seq_cst)
+
 static inline bool nd__single_threaded(void) {
     return __builtin_expect(__libc_single_threaded, 0);
 }
 
 static inline uint64_t nd__load_relaxed(const _Atomic uint64_t *word) {
-    return atomic_load_explicit(word, memory_order_relaxed);
+    return nd__atomic_load(word, relaxed);
 }
 
 /// Adds and returns what was there before.
 static inline uint64_t nd__fetch_add_relaxed(_Atomic uint64_t *word, uint64_t value) {
     if (nd__single_threaded()) {
-        uint64_t before = atomic_load_explicit(word, memory_order_relaxed);
-        atomic_store_explicit(word, before + value, memory_order_relaxed);
+        uint64_t before = nd__atomic_load(word, relaxed);
+        nd__atomic_store(word, before + value, relaxed);
         return before;
     }
-    return atomic_fetch_add_explicit(word, value, memory_order_relaxed);
+    return nd__atomic_fetch_add(word, value, relaxed);
 }
 
 /// Subtracts and returns what was there before; everything the thread did before is visible to
 /// whoever subtracts last.
 static inline uint64_t nd__fetch_sub_acq_rel(_Atomic uint64_t *word, uint64_t value) {
     if (nd__single_threaded()) {
-        uint64_t before = atomic_load_explicit(word, memory_order_relaxed);
-        atomic_store_explicit(word, before - value, memory_order_relaxed);
+        uint64_t before = nd__atomic_load(word, relaxed);
+        nd__atomic_store(word, before - value, relaxed);
         return before;
     }
-    return atomic_fetch_sub_explicit(word, value, memory_order_acq_rel);
+    return nd__atomic_fetch_sub(word, value, acq_rel);
 }
 
 static inline uint32_t nd__fetch_or_flags(_Atomic uint32_t *flags, uint32_t bits) {
     if (nd__single_threaded()) {
-        uint32_t before = atomic_load_explicit(flags, memory_order_relaxed);
-        atomic_store_explicit(flags, before | bits, memory_order_relaxed);
+        uint32_t before = nd__atomic_load(flags, relaxed);
+        nd__atomic_store(flags, before | bits, relaxed);
         return before;
     }
-    return atomic_fetch_or_explicit(flags, bits, memory_order_acq_rel);
+    return nd__atomic_fetch_or(flags, bits, acq_rel);
 }
 
 static inline uint32_t nd__fetch_clear_flags(_Atomic uint32_t *flags, uint32_t bits) {
-    return atomic_fetch_and_explicit(flags, ~bits, memory_order_acq_rel);
+    return nd__atomic_fetch_and(flags, ~bits, acq_rel);
 }
 
 /// Raises *peak to at least value.
 static inline void nd__raise_to(_Atomic uint64_t *peak, uint64_t value) {
-    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
-    while (seen < value && !atomic_compare_exchange_weak_explicit(
-                               peak, &seen, value, memory_order_relaxed, memory_order_relaxed))
+    uint64_t seen = nd__atomic_load(peak, relaxed);
+    while (seen < value && !nd__atomic_cas(peak, &seen, value, relaxed, relaxed))
         ;
 }
 
@@ -71,21 +91,20 @@ void nd__lock_wake(nd_lock *lock);
 
 static inline bool nd__try_lock(nd_lock *lock) {
     uint32_t expected = 0;
-    return atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    return nd__atomic_cas(&lock->state, &expected, 1, acquire, relaxed);
 }
 
 static inline void nd__lock(nd_lock *lock) {
     if (nd__single_threaded())
-        atomic_store_explicit(&lock->state, 1, memory_order_relaxed);
+        nd__atomic_store(&lock->state, 1, relaxed);
     else if (!nd__try_lock(lock))
         nd__lock_wait(lock);
 }
 
 static inline void nd__unlock(nd_lock *lock) {
     if (nd__single_threaded())
-        atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
-    else if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2)
+        nd__atomic_store(&lock->state, 0, relaxed);
+    else if (nd__atomic_exchange(&lock->state, 0, release) == 2)
         nd__lock_wake(lock);
 }
 
@@ -101,4 +120,12 @@ static inline void nd__cpu_relax(void) {
 /// Sleeps while *word == value (may return early). Wakes everybody who sleeps on it.
 void nd__futex_wait(_Atomic uint32_t *word, uint32_t value);
 void nd__futex_wake_all(_Atomic uint32_t *word);
+
+/// Makes every running thread of the process execute a full fence, so that its own threads need none
+/// on their fast path. Prepare once; false when the kernel cannot.
+bool nd__process_barrier_prepare(void);
+void nd__process_barrier(void);
+
+/// Lets another thread run.
+void nd__yield(void);
 #endif

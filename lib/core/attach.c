@@ -30,7 +30,7 @@ void nd__unlock_pair(nd_manager *a, nd_manager *b) {
 }
 
 static nd_manager *manager_of(nd_object *object) {
-    return atomic_load_explicit(&object->manager, memory_order_acquire);
+    return nd__atomic_load(&object->manager, acquire);
 }
 
 nd_manager *nd__lock_manager_of(nd_object *object) {
@@ -98,7 +98,7 @@ static void count(nd_manager *manager, nd_object *object, uint64_t one) {
 static void enter(nd_manager *manager, nd_object *object) {
     nd__list_insert(manager, object);
     count(manager, object, 1);
-    atomic_store_explicit(&object->manager, manager, memory_order_release);
+    nd__atomic_store(&object->manager, manager, release);
 }
 
 static void leave(nd_manager *manager, nd_object *object) {
@@ -115,7 +115,7 @@ static bool cap_refuses(const nd_manager *manager, const nd_object *object) {
 
 nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED)))
-        nd__fetch_or_flags(&object->flags, ND__TRACKED);
+        nd__atomic_store(&object->flags, nd__flags(object) | ND__TRACKED, relaxed); // still private
     nd_manager *target = manager;
     for (;;) {
         nd__lock(&target->lock);
@@ -173,7 +173,7 @@ static void unlink_locked(nd_manager *manager, nd_object *object, nd_thread *thr
     }
     if (bytes)
         nd__discharge_path(manager, NULL, account->kind, bytes);
-    atomic_store_explicit(&object->manager, NULL, memory_order_release);
+    nd__atomic_store(&object->manager, NULL, release);
 }
 
 void nd__object_unlink(nd_object *object) {
@@ -450,7 +450,7 @@ uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, uint64_t *byte
     }
     for (int list = 0; list < 2; list++) {
         for (nd_object *object = from->lists[list].first; object; object = object->next) {
-            atomic_store_explicit(&object->manager, target, memory_order_release);
+            nd__atomic_store(&object->manager, target, release);
             if (report)
                 count_site(sites, object->site);
         }

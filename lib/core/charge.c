@@ -121,7 +121,7 @@ nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, uint64_
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "manager_set_quota: device kind %d does not exist", (int)kind);
     nd__lock(&quota_lock);
-    atomic_store_explicit(&manager->quota[kind], bytes, memory_order_relaxed);
+    nd__atomic_store(&manager->quota[kind], bytes, relaxed);
     nd__unlock(&quota_lock);
     return ND_OK;
 }

@@ -49,15 +49,15 @@ __attribute__((constructor)) static void read_environment(void) {
     if (!mode)
         return;
     if (strcmp(mode, "on") == 0)
-        atomic_store(&nd__root.gc_mode, ND_GC_ON);
+        nd__atomic_store(&nd__root.gc_mode, ND_GC_ON, relaxed);
     else if (strcmp(mode, "warn") == 0)
-        atomic_store(&nd__root.gc_mode, ND_GC_WARN);
+        nd__atomic_store(&nd__root.gc_mode, ND_GC_WARN, relaxed);
 }
 
 nd_gc_mode nd__manager_gc_mode(const nd_manager *manager) {
     int mode;
-    while ((mode = atomic_load_explicit(&((nd_manager *)(uintptr_t)manager)->gc_mode,
-                                        memory_order_relaxed)) == ND_GC_INHERIT)
+    while ((mode = nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->gc_mode, relaxed)) ==
+           ND_GC_INHERIT)
         manager = manager->parent;
     return (nd_gc_mode)mode;
 }
@@ -79,7 +79,7 @@ nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
     if (mode < ND_GC_INHERIT || mode > ND_GC_WARN)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
                          (int)mode);
-    atomic_store_explicit(&manager->gc_mode, mode, memory_order_relaxed);
+    nd__atomic_store(&manager->gc_mode, mode, relaxed);
     return ND_OK;
 }
 
@@ -112,7 +112,7 @@ static size_t mark_dying(nd_collection *collection) {
             continue;
         nd_object *object = collection->objects[i];
         uint32_t flags = nd__flags(object);
-        atomic_store_explicit(&object->flags, flags | ND__DYING, memory_order_relaxed);
+        nd__atomic_store(&object->flags, flags | ND__DYING, relaxed);
         collection->any_weak |= (flags & ND__HAS_WEAK) != 0;
         collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
         object->gc_index = (uint32_t)garbage;
@@ -440,8 +440,8 @@ nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
     if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "gc_set_threshold: device kind %d does not exist", (int)kind);
-    atomic_store_explicit(&threshold[kind], bytes, memory_order_relaxed);
-    atomic_store_explicit(&allocated[kind], 0, memory_order_relaxed);
+    nd__atomic_store(&threshold[kind], bytes, relaxed);
+    nd__atomic_store(&allocated[kind], 0, relaxed);
     return ND_OK;
 }
 
@@ -472,15 +472,14 @@ void nd__collect_allocated(nd_manager *manager, nd_device_kind kind, uint64_t by
     nd_manager *top = topmost_collecting(manager);
     if (!top)
         return;
-    atomic_store_explicit(&allocated[kind], 0, memory_order_relaxed);
+    nd__atomic_store(&allocated[kind], 0, relaxed);
     nd_gc_report report = ND_GC_REPORT_INIT;
     collect_subtree(top, nd__manager_gc_mode(top), &report);
     collect_deferred(thread);
     // As much again as is live now, and twice that when this look found nothing.
     uint64_t live = nd__load_relaxed(&nd__root.subtree_bytes[kind]);
     uint64_t next = report.collected_objects ? live : 2 * live;
-    atomic_store_explicit(&adapted[kind], next > ADAPTIVE_FLOOR ? next : ADAPTIVE_FLOOR,
-                          memory_order_relaxed);
+    nd__atomic_store(&adapted[kind], next > ADAPTIVE_FLOOR ? next : ADAPTIVE_FLOOR, relaxed);
 }
 
 bool nd__manager_relieve(nd_manager *manager) {
@@ -517,5 +516,5 @@ nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
 }
 
 void nd_gc_reset_peak(void) {
-    atomic_store_explicit(&totals.gate_max, 0, memory_order_relaxed);
+    nd__atomic_store(&totals.gate_max, 0, relaxed);
 }

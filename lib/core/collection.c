@@ -90,7 +90,7 @@ void nd__collection_note_broken(nd_collection *collection, const nd_object *obje
 /// reads.
 static void read_candidate(nd_collection *collection, size_t index, nd_visitor *visitor) {
     nd_object *object = collection->objects[index];
-    collection->words[index] = atomic_load_explicit(&object->word, memory_order_acquire);
+    collection->words[index] = nd__atomic_load(&object->word, acquire);
     traverse(object, visitor);
 }
 
@@ -129,7 +129,7 @@ size_t nd__collection_examine(nd_collection *collection) {
 static bool discover(nd_collection *collection, nd_object *object) {
     if (nd__is_candidate(collection, object))
         return true;
-    nd_manager *manager = atomic_load_explicit(&object->manager, memory_order_acquire);
+    nd_manager *manager = nd__atomic_load(&object->manager, acquire);
     if (!manager || manager->collection != collection->id ||
         (nd__flags(object) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
         return false;
@@ -154,7 +154,7 @@ static bool take_some(nd_collection *collection, nd_manager *manager, nd_object 
     enum { OBJECTS_PER_LOCK = 512 };
     nd__lock(&manager->lock);
     nd_object *object = *cursor;
-    bool here = !object || atomic_load_explicit(&object->manager, memory_order_acquire) == manager;
+    bool here = !object || nd__atomic_load(&object->manager, acquire) == manager;
     if (here) {
         object = object ? object->previous : manager->lists[ND__TRACKED_LIST].last;
         nd_object *last = NULL;
@@ -232,8 +232,7 @@ size_t nd__collection_recheck(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
     for (size_t i = 0; i < collection->count; i++)
         if (!collection->live[i] &&
-            atomic_load_explicit(&collection->objects[i]->word, memory_order_acquire) !=
-                collection->words[i])
+            nd__atomic_load(&collection->objects[i]->word, acquire) != collection->words[i])
             mark_root(&marker, i);
     mark_reached(&marker);
     return count_garbage(collection);

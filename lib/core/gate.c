@@ -8,17 +8,13 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
-#include <linux/membarrier.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static _Atomic uint32_t gate_closed;
 static bool writers_fence;
 static _Atomic(nd_object *) parked;
 
-__attribute__((constructor)) static void register_membarrier(void) {
-    writers_fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+__attribute__((constructor)) static void prepare_barrier(void) {
+    writers_fence = !nd__process_barrier_prepare();
 }
 
 bool nd__gate_try_enter(void) {
@@ -27,16 +23,16 @@ bool nd__gate_try_enter(void) {
         thread->gate_depth++;
         return true;
     }
-    atomic_store_explicit(&thread->writing, 1, memory_order_relaxed);
+    nd__atomic_store(&thread->writing, 1, relaxed);
     if (__builtin_expect(writers_fence, 0))
-        atomic_thread_fence(memory_order_seq_cst);
+        nd__full_fence();
     else
-        atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(&gate_closed, memory_order_acquire) == 0, 1)) {
+        nd__compiler_fence();
+    if (__builtin_expect(nd__atomic_load(&gate_closed, acquire) == 0, 1)) {
         thread->gate_depth = 1;
         return true;
     }
-    atomic_store_explicit(&thread->writing, 0, memory_order_release);
+    nd__atomic_store(&thread->writing, 0, release);
     return false;
 }
 
@@ -48,27 +44,27 @@ void nd__gate_enter(void) {
 void nd__gate_leave(void) {
     nd_thread *thread = nd__thread();
     if (--thread->gate_depth == 0 && !thread->owns_gate)
-        atomic_store_explicit(&thread->writing, 0, memory_order_release);
+        nd__atomic_store(&thread->writing, 0, release);
 }
 
 static void wait_for_writer(nd_thread *thread, void *self) {
     if (thread == self)
         return;
-    for (int spin = 0; atomic_load_explicit(&thread->writing, memory_order_acquire) != 0; spin++) {
+    for (int spin = 0; nd__atomic_load(&thread->writing, acquire) != 0; spin++) {
         if (spin < 100)
             nd__cpu_relax();
         else
-            sched_yield();
+            nd__yield();
     }
 }
 
 void nd__gate_close(void) {
     nd_thread *self = nd__thread();
-    atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
+    nd__atomic_store(&gate_closed, 1, seq_cst);
     if (!writers_fence && !nd__single_threaded())
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+        nd__process_barrier();
     else
-        atomic_thread_fence(memory_order_seq_cst);
+        nd__full_fence();
     nd__thread_each(wait_for_writer, self);
     self->owns_gate = true;
 }
@@ -77,23 +73,22 @@ void nd__gate_open(void) {
     nd__thread()->owns_gate = false;
     // Sequentially consistent with nd__park: either it sees the gate open, or nd__bury_parked sees
     // its object.
-    atomic_store_explicit(&gate_closed, 0, memory_order_seq_cst);
+    nd__atomic_store(&gate_closed, 0, seq_cst);
     if (!nd__single_threaded())
         nd__futex_wake_all(&gate_closed);
 }
 
 void nd__park(nd_object *object) {
-    nd_object *head = atomic_load_explicit(&parked, memory_order_relaxed);
+    nd_object *head = nd__atomic_load(&parked, relaxed);
     do
         object->next = head;
-    while (!atomic_compare_exchange_weak_explicit(&parked, &head, object, memory_order_seq_cst,
-                                                  memory_order_relaxed));
-    if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
+    while (!nd__atomic_cas(&parked, &head, object, seq_cst, relaxed));
+    if (nd__atomic_load(&gate_closed, seq_cst) == 0)
         nd__bury_parked();
 }
 
 void nd__bury_parked(void) {
-    if (atomic_load_explicit(&parked, memory_order_seq_cst) == NULL)
+    if (nd__atomic_load(&parked, seq_cst) == NULL)
         return;
-    nd__bury_list(atomic_exchange_explicit(&parked, NULL, memory_order_seq_cst));
+    nd__bury_list(nd__atomic_exchange(&parked, NULL, seq_cst));
 }

@@ -76,12 +76,12 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
         if (parent->children)
             parent->children->previous_sibling = manager;
         parent->children = manager;
-        atomic_store_explicit(&manager->state, ND__MANAGER_OPEN, memory_order_release);
+        nd__atomic_store(&manager->state, ND__MANAGER_OPEN, release);
     }
     nd__unlock(&parent->lock);
     if (!open) {
         nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
-        atomic_store_explicit(&manager->state, ND__MANAGER_CLOSED, memory_order_release);
+        nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
         nd__lock(&recycled_lock);
         manager->next_sibling = recycled;
         recycled = manager;
@@ -97,9 +97,7 @@ const nd_manager *nd_manager_current(void) {
 }
 
 const nd_manager *nd_manager_of(const void *object) {
-    return object ? atomic_load_explicit(&((nd_object *)(uintptr_t)object)->manager,
-                                         memory_order_acquire)
-                  : NULL;
+    return object ? nd__atomic_load(&((nd_object *)(uintptr_t)object)->manager, acquire) : NULL;
 }
 
 const nd_manager *nd_manager_parent(const nd_manager *manager) {
@@ -152,7 +150,7 @@ nd_manager *nd__nearest_open(nd_manager *manager) {
 static bool begin_close(nd_manager *manager) {
     uint32_t expected = ND__MANAGER_OPEN;
     nd__lock(&manager->lock);
-    bool won = atomic_compare_exchange_strong(&manager->state, &expected, ND__MANAGER_CLOSING);
+    bool won = nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed);
     nd__unlock(&manager->lock);
     return won;
 }
@@ -229,7 +227,7 @@ static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
         report->escaped_bytes += bytes;
     }
     unlink_from_parent(manager);
-    atomic_store_explicit(&manager->state, ND__MANAGER_CLOSED, memory_order_release);
+    nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
 }
 
 /// Closes everything below `top`, deepest first, without recursion: the parent pointers are the

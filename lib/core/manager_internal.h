@@ -65,8 +65,7 @@ void nd__lock_pair(nd_manager *a, nd_manager *b);
 void nd__unlock_pair(nd_manager *a, nd_manager *b);
 
 static inline bool nd__manager_open(const nd_manager *manager) {
-    return atomic_load_explicit(&((nd_manager *)(uintptr_t)manager)->state, memory_order_acquire) ==
-           ND__MANAGER_OPEN;
+    return nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->state, acquire) == ND__MANAGER_OPEN;
 }
 
 /// The manager itself when open, else its nearest open ancestor (the root always is). The argument

@@ -48,12 +48,11 @@ void nd_object_release(void *handle) {
 }
 
 bool nd__try_retain(nd_object *object) {
-    uint64_t word = atomic_load_explicit(&object->word, memory_order_relaxed);
+    uint64_t word = nd__atomic_load(&object->word, relaxed);
     do {
         if ((uint32_t)word == 0)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&object->word, &word, word + RETAIN_STEP,
-                                                    memory_order_acquire, memory_order_relaxed));
+    } while (!nd__atomic_cas(&object->word, &word, word + RETAIN_STEP, acquire, relaxed));
     return true;
 }
 
@@ -285,8 +284,8 @@ void nd_edge_clear(void *slot) {
         // more.
         nd_object *target = *edge;
         *edge = NULL;
-        uint64_t word = atomic_load_explicit(&target->word, memory_order_relaxed);
-        atomic_store_explicit(&target->word, word - 1, memory_order_relaxed);
+        uint64_t word = nd__atomic_load(&target->word, relaxed);
+        nd__atomic_store(&target->word, word - 1, relaxed);
         return;
     }
     nd_object_release(take_edge(edge));

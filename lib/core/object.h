@@ -12,8 +12,8 @@
 // Nothing may touch an object after a release that was not its own last one.
 #ifndef ND_LIB_CORE_OBJECT_H
 #define ND_LIB_CORE_OBJECT_H
+#include "lib/core/atomics.h"
 #include <nd/object.h>
-#include <stdatomic.h>
 
 // Bits of nd_object.flags.
 enum {
@@ -78,7 +78,7 @@ extern bool nd__sites_enabled;
 void nd__object_track(nd_object *object);
 
 static inline uint32_t nd__flags(const nd_object *object) {
-    return atomic_load_explicit(&((nd_object *)(uintptr_t)object)->flags, memory_order_relaxed);
+    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, relaxed);
 }
 static inline bool nd__is_closed(const void *object) {
     return (nd__flags(object) & ND__CLOSED) != 0;

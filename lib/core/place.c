@@ -28,7 +28,7 @@ static void unpin(nd_manager *manager) {
 }
 
 static nd_manager *manager_of(const nd_object *object) {
-    return atomic_load_explicit(&((nd_object *)(uintptr_t)object)->manager, memory_order_acquire);
+    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->manager, acquire);
 }
 
 nd_manager *nd__common_ancestor(nd_manager *a, nd_manager *b) {

@@ -116,8 +116,7 @@ nd_status nd_debug_dump(const nd_manager *handle, FILE *stream) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// leak report
+// ------------------------------------------------------------------------------------- leak report
 
 /// Live objects with the same type and creation site.
 typedef struct leak_group {
@@ -215,8 +214,7 @@ __attribute__((constructor)) static void read_environment(void) {
         atexit(report_leaks_at_exit);
 }
 
-// -------------------------------------------------------------------------------------------------
-// check of invariants
+// ----------------------------------------------------------------------------- check of invariants
 
 static nd_status check_manager(nd_manager *manager) {
     uint64_t live = 0, tracked = 0, own[ND_DEVICE_KIND_COUNT] = {0};
@@ -230,7 +228,7 @@ static nd_status check_manager(nd_manager *manager) {
             tracked += (uint64_t)list;
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
-            if (atomic_load(&object->manager) != manager)
+            if (nd__atomic_load(&object->manager, relaxed) != manager)
                 broken = "an object names another manager";
             if (((nd__flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
                 broken = "an object is in the wrong list";
@@ -260,7 +258,7 @@ static nd_status check_accounts(const nd__manager_array *managers) {
             uint64_t sum = managers->items[i]->own_bytes[kind];
             for (size_t k = 0; k < managers->count; k++)
                 if (managers->items[k]->parent == managers->items[i] &&
-                    atomic_load(&managers->items[k]->state) != ND__MANAGER_CLOSED)
+                    nd__atomic_load(&managers->items[k]->state, relaxed) != ND__MANAGER_CLOSED)
                     sum += nd__load_relaxed(&managers->items[k]->subtree_bytes[kind]);
             uint64_t account = nd__load_relaxed(&managers->items[i]->subtree_bytes[kind]);
             if (sum != account)
@@ -286,8 +284,7 @@ nd_status nd_debug_check(void) {
     return status;
 }
 
-// -----------------------------------------------------------------------------------------------------
-// creation sites
+// ---------------------------------------------------------------------------------- creation sites
 
 void nd_debug_track_sites(bool on) {
     nd__sites_enabled = on;
