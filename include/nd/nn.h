@@ -6,8 +6,7 @@
 extern "C" {
 #endif
 
-// -----------------------------------------------------------------------------------------------------------
-// modules
+// ----------------------------------------------------------------------------------------- modules
 //
 // A module holds named parameters and child modules as edges. Parameters are contiguous f32 leaves
 // that require a gradient. Members are added before a module is used; after that any threads may
@@ -72,8 +71,7 @@ ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
     nd_sequential(sizeof((nd_module *[]){__VA_ARGS__}) / sizeof(nd_module *), \
                   (nd_module *[]){__VA_ARGS__})
 
-// --------------------------------------------------------------------------------------------------------
-// optimizers
+// -------------------------------------------------------------------------------------- optimizers
 //
 // An optimizer holds the parameters that the module has when it is made, each once, and its state as
 // edges. The state of a parameter is made at the first step that needs it, and lives at the

@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-// ----------------------------------------------------------------------------------------------------
-// retain, release
+// --------------------------------------------------------------------------------- retain, release
 
 /// Adds a strong count and returns the object; the caller owes one release. NULL gives NULL. Use
 /// nd_retain().
@@ -137,8 +136,7 @@ ND_API nd_status nd_close(void *object);
 /// True when x was closed.
 ND_API bool nd_is_closed(const void *object);
 
-// ------------------------------------------------------------------------------------------------
-// user-defined types
+// ------------------------------------------------------------------------------ user-defined types
 
 /// Passed to `traverse`, which hands every owned edge to nd_visit once.
 typedef struct nd_visitor nd_visitor;
@@ -203,8 +201,7 @@ ND_API void *nd_edge_take(void *slot) ND_OWNED;
 /// Drops the reference in *slot, leaving NULL. What `clear` and `nd_close` use.
 ND_API void nd_edge_clear(void *slot);
 
-// ---------------------------------------------------------------------------------------------------
-// weak references
+// --------------------------------------------------------------------------------- weak references
 
 /// Weak reference to x: does not keep it alive. Owned. NULL on error.
 ND_API nd_weak *nd_weak_new(const void *object) ND_OWNED;
@@ -221,8 +218,7 @@ ND_API nd_tensor *nd_weak_get_tensor(const nd_weak *weak) ND_OWNED;
 /// released first.
 ND_API nd_status nd_weak_set_callback(nd_weak *weak, void (*callback)(void *data), void *data);
 
-// -------------------------------------------------------------------------------------------------------------
-// lists
+// ------------------------------------------------------------------------------------------- lists
 
 /// Empty list. Items are edges: a list keeps them alive, and cycles through it are found.
 ND_API nd_list *nd_list_new(void) ND_OWNED;
@@ -235,8 +231,7 @@ ND_API size_t nd_list_size(const nd_list *list);
 /// Drops all items.
 ND_API nd_status nd_list_clear(nd_list *list);
 
-// ---------------------------------------------------------------------------------------------------------
-// resources
+// --------------------------------------------------------------------------------------- resources
 
 /// Callbacks of a resource; set `size = sizeof` and `version = 1`. `free` is called once, from any
 /// thread.

@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-// -------------------------------------------------------------------------------------
-// elementwise, two operands Shapes a, b broadcast to the result. bool operands: only logical_*,
+// --- elementwise, two operands Shapes a, b broadcast to the result. bool operands: only logical_*,
 // comparisons and where.
 
 ND_API nd_tensor *nd_add(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -48,8 +47,7 @@ ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, double value) ND_OWNED;
 ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) ND_OWNED;
 ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) ND_OWNED;
 
-// --------------------------------------------------------------------------------------
-// elementwise, one operand neg, abs, sign, square: any number; the others take f32/f64 and promote
+//  elementwise, one operand neg, abs, sign, square: any number; the others take f32/f64 and promote
 // integers to f32.
 
 ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
@@ -71,8 +69,7 @@ ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
 /// Limited to [low, high]; use -INFINITY / INFINITY for one-sided.
 ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
 
-// --------------------------------------------------------------------------------------------------------
-// reductions Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of
+// ---- reductions Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of
 // bool/u8/i32 gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN
 // propagates.
 
@@ -90,8 +87,7 @@ ND_API nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) ND_OWNE
 /// Sums x down to `shape`, the inverse of broadcasting.
 ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
 
-// ----------------------------------------------------------------------------------------------------
-// linear algebra
+// ---------------------------------------------------------------------------------- linear algebra
 
 /// a: [..., m, k], b: [..., k, n] -> [..., m, n]; leading axes broadcast; 1-d operands as in the
 /// Array API. f32, f64.
@@ -100,8 +96,7 @@ ND_API nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
                             const nd_tensor *bias) ND_OWNED;
 
-// ----------------------------------------------------------------------------------------------------
-// neural network
+// ---------------------------------------------------------------------------------- neural network
 
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
 ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
@@ -117,8 +112,7 @@ ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const n
 /// x: [n, c, h, w] -> [n, c, (h-k)/s+1, (w-k)/s+1]. f32.
 ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, int kernel, int stride) ND_OWNED;
 
-// ----------------------------------------------------------------------------------------------------------
-// indexing
+// ---------------------------------------------------------------------------------------- indexing
 
 /// Rows `indices` of an axis: x: [a, n, b], indices: [i...] i64 or i32 -> [a, i..., b]. Out of
 /// range is an error.
@@ -135,8 +129,7 @@ ND_API nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) ND
 /// Copy of x with `value` where mask (broadcast to x) holds.
 ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) ND_OWNED;
 
-// ----------------------------------------------------------------------------------------------------------
-// in place Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x
+// --- in place Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x
 // needs history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
 // (expanded); partial overlap of x and y.
 

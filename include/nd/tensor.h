@@ -27,8 +27,7 @@ ND_API const char *nd_dtype_name(nd_dtype dtype);
 /// f32).
 ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
 
-// -----------------------------------------------------------------------------------------------------------
-// devices
+// ----------------------------------------------------------------------------------------- devices
 
 /// Number of devices of a kind that can be used now; 0 is a normal answer.
 ND_API int nd_device_count(nd_device_kind kind);
@@ -38,8 +37,7 @@ ND_API nd_device nd_get_default_device(void);
 /// Waits until all work queued on the device is done.
 ND_API nd_status nd_synchronize(nd_device device);
 
-// ----------------------------------------------------------------------------------------------------------
-// creation All return an owned contiguous tensor on the default device, or NULL.
+// ------------------ creation All return an owned contiguous tensor on the default device, or NULL.
 
 ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape,
                            nd_dtype dtype) ND_OWNED; ///< uninitialised
@@ -86,8 +84,7 @@ ND_API nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, co
 /// Random permutation of 0 ... n-1: [n], i64, on the CPU.
 ND_API nd_tensor *nd_randperm(nd_key key, int64_t n) ND_OWNED;
 
-// --------------------------------------------------------------------------------------------------------
-// properties NULL gives 0, -1 or NULL without an error.
+// ------------------------------------------- properties NULL gives 0, -1 or NULL without an error.
 
 ND_API int nd_get_ndim(const nd_tensor *x);
 ND_API const int64_t *nd_get_shape(const nd_tensor *x);   ///< ndim entries, borrowed
@@ -111,8 +108,7 @@ ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
 /// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_size bytes.
 ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
 
-// -------------------------------------------------------------------------------------------------------------
-// views Results share x's storage where that is possible (always, unless said otherwise) and are
+// -- views Results share x's storage where that is possible (always, unless said otherwise) and are
 // differentiable.
 
 /// New shape of the same number of elements; one entry may be -1. A copy when strides do not allow
@@ -138,8 +134,7 @@ ND_API nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *sha
 /// Same storage, no history.
 ND_API nd_tensor *nd_detach(const nd_tensor *x) ND_OWNED;
 
-// --------------------------------------------------------------------------------------------------
-// copies, transfer
+// -------------------------------------------------------------------------------- copies, transfer
 
 /// x itself (retained) when contiguous, else a copy.
 ND_API nd_tensor *nd_contiguous(const nd_tensor *x) ND_OWNED;
@@ -154,8 +149,7 @@ ND_API nd_tensor *nd_concat(const nd_tensor *const *inputs, size_t count, int ax
 /// Joined along a new axis.
 ND_API nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) ND_OWNED;
 
-// ----------------------------------------------------------------------------------------------------------
-// printing
+// ---------------------------------------------------------------------------------------- printing
 
 /// NumPy-like text: values, summarised above 1,000 elements, with dtype and shape.
 ND_API nd_status nd_print(const nd_tensor *x, FILE *stream);
