@@ -10,8 +10,9 @@
 
 #define EMBEDDED_LIMIT 256
 // Where embedded data may begin, and what a block needs beyond the data for its alignment.
-#define EMBEDDED_OFFSET sizeof(nd_storage)
-#define EMBEDDED_SLACK (ND__HOST_ALIGNMENT - _Alignof(max_align_t))
+#define BLOCK_ALIGNMENT _Alignof(max_align_t)
+#define EMBEDDED_OFFSET ((sizeof(nd_storage) + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1))
+#define EMBEDDED_SLACK (ND__HOST_ALIGNMENT - BLOCK_ALIGNMENT)
 
 static void storage_destroy(nd_object *self);
 
