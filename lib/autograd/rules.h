@@ -7,6 +7,7 @@
 #ifndef ND_LIB_AUTOGRAD_RULES_H
 #define ND_LIB_AUTOGRAD_RULES_H
 #include "lib/autograd/autograd.h"
+#include "lib/ops/internal.h"
 
 #define ND__DECLARE_RULE_YES(name) nd_status nd__rule_##name(const nd_rule_call *call);
 #define ND__DECLARE_RULE_NO(name)
@@ -16,7 +17,7 @@
 #undef ND_OP
 
 /// The gradient of the one output.
-static inline const nd_tensor *nd__rule_grad(const nd_rule_call *call) {
+static inline const nd_tensor *nd__output_grad(const nd_rule_call *call) {
     return call->grads[0];
 }
 #endif

@@ -15,16 +15,16 @@ nd_status nd__rule_add(const nd_rule_call *call) {
     nd_status status = ND_OK;
     for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
         if (call->wanted[i])
-            status = nd__rule_give(call, i, nd_retain(nd__rule_grad(call)));
+            status = nd__rule_give(call, i, nd_retain(nd__output_grad(call)));
     return status;
 }
 
 nd_status nd__rule_sub(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
     if (call->wanted[1] && status == ND_OK)
-        status = nd__rule_give(call, 1, nd_neg(nd__rule_grad(call)));
+        status = nd__rule_give(call, 1, nd_neg(nd__output_grad(call)));
     return status;
 }
 
@@ -34,7 +34,7 @@ nd_status nd__rule_mul(const nd_rule_call *call) {
     for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
         if (call->wanted[i]) {
             nd_auto nd_tensor *other = nd__node_saved(call->node, 1 - i);
-            status = nd__rule_give(call, i, nd_mul(nd__rule_grad(call), other));
+            status = nd__rule_give(call, i, nd_mul(nd__output_grad(call), other));
         }
     return status;
 }
@@ -44,7 +44,7 @@ nd_status nd__rule_div(const nd_rule_call *call) {
     nd_auto nd_tensor *b = nd__node_saved(call->node, 1);
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_div(nd__rule_grad(call), b));
+        status = nd__rule_give(call, 0, nd_div(nd__output_grad(call), b));
     if (call->wanted[1] && status == ND_OK) {
         nd_auto nd_tensor *a = nd__node_saved(call->node, 0);
         status = give_quotient_gradient(call, a, b);
@@ -76,9 +76,10 @@ nd_status nd__rule_minimum(const nd_rule_call *call) {
 nd_status nd__rule_add_scaled(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
     if (call->wanted[1] && status == ND_OK)
-        status = nd__rule_give(call, 1, nd_mul_scalar(nd__rule_grad(call), call->node->attrs.f[0]));
+        status =
+            nd__rule_give(call, 1, nd_mul_scalar(nd__output_grad(call), call->node->attrs.f[0]));
     return status;
 }
 
@@ -87,10 +88,10 @@ nd_status nd__rule_where(const nd_rule_call *call) {
     nd_auto nd_tensor *condition = nd__node_saved(call->node, 0);
     nd_status status = ND_OK;
     if (call->wanted[1])
-        status = nd__rule_give(call, 1, nd__zero_unless(condition, nd__rule_grad(call)));
+        status = nd__rule_give(call, 1, nd__zero_unless(condition, nd__output_grad(call)));
     if (call->wanted[2] && status == ND_OK) {
         nd_auto nd_tensor *otherwise = nd_logical_not(condition);
-        status = nd__rule_give(call, 2, nd__zero_unless(otherwise, nd__rule_grad(call)));
+        status = nd__rule_give(call, 2, nd__zero_unless(otherwise, nd__output_grad(call)));
     }
     return status;
 }
@@ -101,7 +102,7 @@ static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tenso
                                         const nd_tensor *b) {
     nd_auto nd_tensor *quotient = nd_div(a, b);
     nd_auto nd_tensor *slope = nd_div(quotient, b);
-    nd_auto nd_tensor *product = nd_mul(nd__rule_grad(call), slope);
+    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), slope);
     return nd__rule_give(call, 1, nd_neg(product));
 }
 
@@ -117,7 +118,7 @@ static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a
     nd_auto nd_tensor *lower = nd_add_scalar(b, -1.0);
     nd_auto nd_tensor *power = nd_pow(base, lower);
     nd_auto nd_tensor *slope = nd_mul(b, power);
-    return nd__rule_give(call, 0, nd_mul(nd__rule_grad(call), slope));
+    return nd__rule_give(call, 0, nd_mul(nd__output_grad(call), slope));
 }
 
 /// a^b log(a), and 0 where a is 0: 1 takes the place of a there, so that nothing, the logarithm's
@@ -131,13 +132,13 @@ static nd_status give_exponent_gradient(const nd_rule_call *call, const nd_tenso
     nd_auto nd_tensor *logarithm = nd_log(base);
     nd_auto nd_tensor *power = nd_pow(base, b);
     nd_auto nd_tensor *slope = nd_mul(power, logarithm);
-    return nd__rule_give(call, 1, nd_mul(nd__rule_grad(call), slope));
+    return nd__rule_give(call, 1, nd_mul(nd__output_grad(call), slope));
 }
 
 /// Of maximum(a, b), `larger` is the input that gets g where it is the larger one: 0 of 0, 1. Both
 /// get half where they are equal.
 static nd_status give_shares(const nd_rule_call *call, uint32_t larger, uint32_t smaller) {
-    const nd_tensor *g = nd__rule_grad(call);
+    const nd_tensor *g = nd__output_grad(call);
     nd_auto nd_tensor *first = nd__node_saved(call->node, larger);
     nd_auto nd_tensor *second = nd__node_saved(call->node, smaller);
     nd_status status = ND_OK;

@@ -2,7 +2,6 @@
 // What an operation picked, its gradient puts back: take, gather and masked_select add into zeros,
 // slice fills the rest with zeros.
 #include "lib/autograd/rules.h"
-#include "lib/ops/internal.h"
 
 static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
                                  const nd_tensor *index);
@@ -32,7 +31,7 @@ nd_status nd__rule_take(const nd_rule_call *call) {
     source[2] = target[2];
     nd_auto nd_tensor *saved = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *index = row_index(saved, source);
-    nd_auto nd_tensor *rows = nd_reshape(nd__rule_grad(call), 3, source);
+    nd_auto nd_tensor *rows = nd_reshape(nd__output_grad(call), 3, source);
     nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
@@ -42,20 +41,20 @@ nd_status nd__rule_gather(const nd_rule_call *call) {
         return ND_OK;
     const nd_node_input *x = &call->node->inputs[0];
     nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
-    return nd__rule_give(
-        call, 0,
-        add_into_zeros(nd__rule_grad(call), x->shape, x->ndim, (int)call->node->attrs.i[0], index));
+    return nd__rule_give(call, 0,
+                         add_into_zeros(nd__output_grad(call), x->shape, x->ndim,
+                                        (int)call->node->attrs.i[0], index));
 }
 
 /// x with source added at index: g for x, g's elements at index for source.
 nd_status nd__rule_scatter_add(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
     if (call->wanted[2] && status == ND_OK) {
         nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
-        status = nd__rule_give(call, 2,
-                               nd_gather(nd__rule_grad(call), (int)call->node->attrs.i[0], index));
+        status = nd__rule_give(
+            call, 2, nd_gather(nd__output_grad(call), (int)call->node->attrs.i[0], index));
     }
     return status;
 }
@@ -69,7 +68,7 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
         numel *= x->shape[i];
     nd_auto nd_tensor *mask = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *positions = selected_positions(mask, x);
-    nd_auto nd_tensor *sums = add_into_zeros(nd__rule_grad(call), &numel, 1, 0, positions);
+    nd_auto nd_tensor *sums = add_into_zeros(nd__output_grad(call), &numel, 1, 0, positions);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -78,15 +77,15 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
 
 /// nd__rule_give casts back.
 nd_status nd__rule_cast(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
 }
 
 nd_status nd__rule_clone(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
 }
 
 nd_status nd__rule_to(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_to(nd__rule_grad(call), call->node->inputs[0].device));
+    return nd__rule_give(call, 0, nd_to(nd__output_grad(call), call->node->inputs[0].device));
 }
 
 nd_status nd__rule_concat(const nd_rule_call *call) {
@@ -96,7 +95,7 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
     for (uint32_t i = 0; i < call->node->ninputs && status == ND_OK; i++) {
         int64_t stop = start + call->node->inputs[i].shape[axis];
         if (call->wanted[i])
-            status = nd__rule_give(call, i, nd_slice(nd__rule_grad(call), axis, start, stop, 1));
+            status = nd__rule_give(call, i, nd_slice(nd__output_grad(call), axis, start, stop, 1));
         start = stop;
     }
     return status;
@@ -107,7 +106,7 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
 
 nd_status nd__rule_reshape(const nd_rule_call *call) {
     const nd_node_input *x = &call->node->inputs[0];
-    return nd__rule_give(call, 0, nd_reshape(nd__rule_grad(call), x->ndim, x->shape));
+    return nd__rule_give(call, 0, nd_reshape(nd__output_grad(call), x->ndim, x->shape));
 }
 
 nd_status nd__rule_permute(const nd_rule_call *call) {
@@ -115,26 +114,26 @@ nd_status nd__rule_permute(const nd_rule_call *call) {
     int inverse[ND_MAX_DIMS];
     for (int i = 0; i < naxes; i++)
         inverse[call->node->attrs.i[i]] = i;
-    return nd__rule_give(call, 0, nd_permute(nd__rule_grad(call), naxes, inverse));
+    return nd__rule_give(call, 0, nd_permute(nd__output_grad(call), naxes, inverse));
 }
 
 /// nd__rule_give sums what was repeated.
 nd_status nd__rule_expand(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
 }
 
 nd_status nd__rule_slice(const nd_rule_call *call) {
     const nd_node_input *x = &call->node->inputs[0];
     const int64_t *i = call->node->attrs.i;
     return nd__rule_give(
-        call, 0, nd__unslice(nd__rule_grad(call), x->ndim, x->shape, (int)i[0], i[1], i[3]));
+        call, 0, nd__unslice(nd__output_grad(call), x->ndim, x->shape, (int)i[0], i[1], i[3]));
 }
 
 nd_status nd__rule_unslice(const nd_rule_call *call) {
     const int64_t *i = call->node->attrs.i;
     int64_t count = call->node->inputs[0].shape[i[0]];
     int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
-    return nd__rule_give(call, 0, nd_slice(nd__rule_grad(call), (int)i[0], i[1], stop, i[3]));
+    return nd__rule_give(call, 0, nd_slice(nd__output_grad(call), (int)i[0], i[1], stop, i[3]));
 }
 
 // --------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 // Gradient rules of matrix products, convolution and pooling. Transposes are views: the product
 // takes operands of either order, so nothing is copied to turn it.
 #include "lib/autograd/rules.h"
-#include "lib/ops/internal.h"
 
 static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column);
 static nd_tensor *as_rows(const nd_tensor *x);
@@ -27,7 +26,7 @@ nd_status nd__rule_matmul(const nd_rule_call *call) {
         return nd_error_status();
     bool row = a->ndim == 1;
     bool column = b->ndim == 1;
-    nd_auto nd_tensor *g = as_matrices(nd__rule_grad(call), row, column);
+    nd_auto nd_tensor *g = as_matrices(nd__output_grad(call), row, column);
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *matrices = as_matrices(b, false, column);
@@ -42,7 +41,7 @@ nd_status nd__rule_matmul(const nd_rule_call *call) {
 
 /// x: [..., in], weight: [out, in], bias: [out]; g: [..., out]: g weight, g^T x, g summed.
 nd_status nd__rule_linear(const nd_rule_call *call) {
-    nd_auto nd_tensor *rows = as_rows(nd__rule_grad(call));
+    nd_auto nd_tensor *rows = as_rows(nd__output_grad(call));
     nd_status status = rows ? ND_OK : nd_error_status();
     if (call->wanted[0] && status == ND_OK)
         status = give_linear_input(call, rows);
@@ -62,11 +61,12 @@ nd_status nd__rule_conv2d(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
-        status = nd__rule_give(call, 0, grad_input(call, nd__rule_grad(call), weight, &inputs[0]));
+        status =
+            nd__rule_give(call, 0, grad_input(call, nd__output_grad(call), weight, &inputs[0]));
     }
     if (call->wanted[1] && status == ND_OK) {
         nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-        status = nd__rule_give(call, 1, grad_weight(call, x, nd__rule_grad(call), &inputs[1]));
+        status = nd__rule_give(call, 1, grad_weight(call, x, nd__output_grad(call), &inputs[1]));
     }
     return status;
 }
@@ -76,12 +76,12 @@ nd_status nd__rule_conv2d_grad_input(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
-        status = nd__rule_give(call, 0, convolve(call, nd__rule_grad(call), weight));
+        status = nd__rule_give(call, 0, convolve(call, nd__output_grad(call), weight));
     }
     if (call->wanted[1] && status == ND_OK) {
         nd_auto nd_tensor *grad = nd__node_saved(call->node, 0);
         status = nd__rule_give(
-            call, 1, grad_weight(call, nd__rule_grad(call), grad, &call->node->inputs[1]));
+            call, 1, grad_weight(call, nd__output_grad(call), grad, &call->node->inputs[1]));
     }
     return status;
 }
@@ -91,12 +91,12 @@ nd_status nd__rule_conv2d_grad_weight(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *grad = nd__node_saved(call->node, 1);
-        status = nd__rule_give(call, 0,
-                               grad_input(call, grad, nd__rule_grad(call), &call->node->inputs[0]));
+        status = nd__rule_give(
+            call, 0, grad_input(call, grad, nd__output_grad(call), &call->node->inputs[0]));
     }
     if (call->wanted[1] && status == ND_OK) {
         nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-        status = nd__rule_give(call, 1, convolve(call, x, nd__rule_grad(call)));
+        status = nd__rule_give(call, 1, convolve(call, x, nd__output_grad(call)));
     }
     return status;
 }
@@ -115,8 +115,8 @@ nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
         flat.shape[i] = planes[i];
     nd_auto nd_tensor *positions = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
-    nd_auto nd_tensor *source = nd_reshape(nd__rule_grad(call), 3, windows);
-    nd_auto nd_tensor *zeros = nd__zeros_of(nd__rule_grad(call), &flat);
+    nd_auto nd_tensor *source = nd_reshape(nd__output_grad(call), 3, windows);
+    nd_auto nd_tensor *zeros = nd__zeros_of(nd__output_grad(call), &flat);
     nd_auto nd_tensor *sums = nd_scatter_add(zeros, 2, index, source);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }

@@ -10,7 +10,7 @@ static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *lo
 
 /// g, repeated along the reduced axes.
 nd_status nd__rule_sum(const nd_rule_call *call) {
-    return give_repeated(call, nd__rule_grad(call));
+    return give_repeated(call, nd__output_grad(call));
 }
 
 /// g / n, repeated, where n elements became one.
@@ -20,7 +20,7 @@ nd_status nd__rule_mean(const nd_rule_call *call) {
     for (int i = 0; i < x->ndim; i++)
         if (call->node->attrs.i[0] & (INT64_C(1) << i))
             count *= (double)x->shape[i];
-    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rule_grad(call), 1.0 / count);
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__output_grad(call), 1.0 / count);
     return give_repeated(call, scaled);
 }
 
@@ -36,7 +36,7 @@ nd_status nd__rule_min(const nd_rule_call *call) {
 nd_status nd__rule_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__rule_grad(call), y);
+    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), y);
     nd_auto nd_tensor *sum = nd_sum(product, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(y, sum);
     return nd__rule_give(call, 0, nd_sub(product, part));
@@ -45,7 +45,7 @@ nd_status nd__rule_softmax(const nd_rule_call *call) {
 /// g - exp(y) sum(g)
 nd_status nd__rule_log_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
-    const nd_tensor *g = nd__rule_grad(call);
+    const nd_tensor *g = nd__output_grad(call);
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *probability = nd_exp(y);
     nd_auto nd_tensor *sum = nd_sum(g, 1, &axis, true);
@@ -60,7 +60,7 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     nd_auto nd_tensor *logits = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *difference = exact_difference(call, logits);
     double rows = (double)call->node->inputs[0].shape[0];
-    nd_auto nd_tensor *scale = nd_mul_scalar(nd__rule_grad(call), 1.0 / rows);
+    nd_auto nd_tensor *scale = nd_mul_scalar(nd__output_grad(call), 1.0 / rows);
     if (nd_grad_enabled() || !difference || !scale)
         return nd__rule_give(call, 0, nd_mul(difference, scale));
     nd_status status = nd_mul_(difference, scale);
@@ -89,7 +89,7 @@ static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g) {
 /// g, shared equally by the elements that equal the extremum.
 static nd_status give_extremum_gradient(const nd_rule_call *call) {
     nd_auto nd_tensor *share = extremum_share(call);
-    nd_auto nd_tensor *kept = with_reduced_axes(call, nd__rule_grad(call));
+    nd_auto nd_tensor *kept = with_reduced_axes(call, nd__output_grad(call));
     return nd__rule_give(call, 0, nd_mul(share, kept));
 }
 

@@ -9,7 +9,7 @@ static const double one_over_sqrt_two = 0.70710678118654752440;
 static const double one_over_sqrt_two_pi = 0.39894228040143267794;
 
 nd_status nd__rule_neg(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_neg(nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd_neg(nd__output_grad(call)));
 }
 
 /// g sign(x); at 0 the gradient is 0.
@@ -22,7 +22,7 @@ nd_status nd__rule_abs(const nd_rule_call *call) {
 /// 2 g x
 nd_status nd__rule_square(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__rule_grad(call), x);
+    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), x);
     return nd__rule_give(call, 0, nd_mul_scalar(product, 2.0));
 }
 
@@ -35,13 +35,13 @@ nd_status nd__rule_exp(const nd_rule_call *call) {
 /// g / x
 nd_status nd__rule_log(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd_div(nd__rule_grad(call), x));
+    return nd__rule_give(call, 0, nd_div(nd__output_grad(call), x));
 }
 
 /// g / (2 y)
 nd_status nd__rule_sqrt(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *quotient = nd_div(nd__rule_grad(call), y);
+    nd_auto nd_tensor *quotient = nd_div(nd__output_grad(call), y);
     return nd__rule_give(call, 0, nd_mul_scalar(quotient, 0.5));
 }
 
@@ -62,7 +62,7 @@ nd_status nd__rule_cos(const nd_rule_call *call) {
 
 /// g (1 - y^2)
 nd_status nd__rule_tanh(const nd_rule_call *call) {
-    const nd_tensor *g = nd__rule_grad(call);
+    const nd_tensor *g = nd__output_grad(call);
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(y);
     nd_auto nd_tensor *part = nd_mul(g, square);
@@ -72,7 +72,7 @@ nd_status nd__rule_tanh(const nd_rule_call *call) {
 /// g y (1 - y) = t - t y with t = g y
 nd_status nd__rule_sigmoid(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__rule_grad(call), y);
+    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), y);
     nd_auto nd_tensor *part = nd_mul(product, y);
     return nd__rule_give(call, 0, nd_sub(product, part));
 }
@@ -80,7 +80,7 @@ nd_status nd__rule_sigmoid(const nd_rule_call *call) {
 /// g where y > 0
 nd_status nd__rule_relu(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd__relu_grad(nd__rule_grad(call), y));
+    return nd__rule_give(call, 0, nd__relu_grad(nd__output_grad(call), y));
 }
 
 /// relu_grad(g1, y) = g1 where y > 0: linear in g1, and constant in y where it has a derivative.
@@ -88,7 +88,7 @@ nd_status nd__rule_relu_grad(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
     nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd__relu_grad(nd__rule_grad(call), y));
+    return nd__rule_give(call, 0, nd__relu_grad(nd__output_grad(call), y));
 }
 
 /// g (P(x) + x p(x)), P and p the distribution and density of the standard normal.
@@ -126,11 +126,11 @@ nd_status nd__rule_reciprocal(const nd_rule_call *call) {
 }
 
 nd_status nd__rule_add_scalar(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
 }
 
 nd_status nd__rule_mul_scalar(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_mul_scalar(nd__rule_grad(call), call->node->attrs.f[0]));
+    return nd__rule_give(call, 0, nd_mul_scalar(nd__output_grad(call), call->node->attrs.f[0]));
 }
 
 /// g p x^(p-1); exactly 0 for p = 0, where x^-1 may not be finite.
@@ -152,9 +152,9 @@ nd_status nd__rule_clip(const nd_rule_call *call) {
         nd_auto nd_tensor *clipped = nd_clip(x, call->node->attrs.f[0], call->node->attrs.f[1]);
         inside = nd_equal(x, clipped);
     }
-    return nd__rule_give(call, 0, nd__zero_unless(inside, nd__rule_grad(call)));
+    return nd__rule_give(call, 0, nd__zero_unless(inside, nd__output_grad(call)));
 }
 
 static nd_status give_product(const nd_rule_call *call, const nd_tensor *factor) {
-    return nd__rule_give(call, 0, nd_mul(nd__rule_grad(call), factor));
+    return nd__rule_give(call, 0, nd_mul(nd__output_grad(call), factor));
 }

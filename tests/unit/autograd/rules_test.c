@@ -9,6 +9,8 @@
 #include "lib/autograd/autograd.h"
 #include "lib/ops/internal.h"
 
+#include <math.h>
+
 enum { MAX_INPUTS = 3 };
 
 typedef struct input {
