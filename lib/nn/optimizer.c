@@ -357,7 +357,8 @@ static nd_status update_adam(const nd_optimizer_numbers *numbers, const nd_param
     const double decay = numbers->weight_decay;
     const double steps = (double)state->steps;
     const double correction1 = 1 - pow(numbers->beta1, steps);
-    const double correction2 = 1 - pow(numbers->beta2, steps);
+    // Multiplying numerator and denominator by it spares a pass over the second moment.
+    const double root_correction2 = sqrt(1 - pow(numbers->beta2, steps));
     nd_status status = ND_OK;
     if (decay > 0 && numbers->kind == ADAMW)
         status = apply(parameter, ND_OP_mul_scalar, p, p, NULL, 1 - numbers->rate * decay);
@@ -377,10 +378,9 @@ static nd_status update_adam(const nd_optimizer_numbers *numbers, const nd_param
         {ND_OP_mul_scalar, v, v, NULL, numbers->beta2},
         {ND_OP_add_scaled, v, v, &s, 1 - numbers->beta2},
         {ND_OP_sqrt, s, v, NULL, 0},
-        {ND_OP_mul_scalar, s, s, NULL, 1 / sqrt(correction2)},
-        {ND_OP_add_scalar, s, s, NULL, numbers->eps},
+        {ND_OP_add_scalar, s, s, NULL, numbers->eps * root_correction2},
         {ND_OP_div, s, m, &s, 0},
-        {ND_OP_add_scaled, p, p, &s, -numbers->rate / correction1},
+        {ND_OP_add_scaled, p, p, &s, -numbers->rate * root_correction2 / correction1},
     };
     for (size_t i = 0; status == ND_OK && i < sizeof(sequence) / sizeof(*sequence); i++)
         status = apply(parameter, sequence[i].op, sequence[i].out, sequence[i].a, sequence[i].b,

@@ -1,0 +1,428 @@
+// Modules: members and their names, layers, Sequential, what is refused.
+#include "tests/unit/io/files.h"
+
+#include "lib/core/alloc.h"
+#include <math.h>
+
+static nd_tensor *new_parameter(int64_t size) {
+    nd_tensor *parameter = nd_ones(ND_SHAPE(size), ND_F32);
+    assert_handle(parameter);
+    assert_ok(nd_set_requires_grad(parameter, true));
+    return parameter;
+}
+
+typedef struct scale_data {
+    double offset;
+    int times;
+} scale_data;
+
+/// y = times * scale * x + offset.
+static nd_tensor *scale_forward(const nd_module *self, const nd_tensor *x) {
+    const scale_data *data = nd_module_data(self);
+    nd_auto nd_tensor *scaled = nd_mul(x, nd_module_parameter(self, "scale"));
+    nd_auto nd_tensor *repeated = nd_mul_scalar(scaled, data->times);
+    return nd_add_scalar(repeated, data->offset);
+}
+
+static const nd_module_type scale_type = {
+    .size = sizeof(nd_module_type), .version = 1, .name = "scale", .forward = scale_forward};
+
+static nd_module *new_scale(void) {
+    scale_data data = {.offset = 0.5, .times = 2};
+    nd_module *module = nd_module_new(&scale_type, &data, sizeof(data));
+    data.times = 100; // the module has its own copy
+    nd_auto nd_tensor *parameter = new_parameter(3);
+    assert_ok(nd_module_add_parameter(module, "scale", parameter));
+    return module;
+}
+
+static void test_user_defined_module(void **state) {
+    (void)state;
+    nd_auto nd_module *module = new_scale();
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(2, 3), 4, ND_F32);
+    nd_auto nd_tensor *y = nd_module_forward(module, x);
+    assert_handle(y);
+    const float *value = nd_get_data(y);
+    for (int i = 0; i < 6; i++)
+        assert_true(value[i] == 8.5f);
+}
+
+static void test_full_names_in_order_of_addition(void **state) {
+    (void)state;
+    nd_key key = nd_key_new(1);
+    nd_auto nd_module *inner = ND_SEQUENTIAL(nd_relu_module(), nd_linear_module(key, 4, 5, false));
+    nd_auto nd_module *outer = ND_SEQUENTIAL(nd_linear_module(key, 3, 4, true));
+    nd_auto nd_tensor *last = new_parameter(7);
+    assert_ok(nd_module_add_child(outer, "inner", inner));
+    assert_ok(nd_module_add_parameter(outer, "last", last));
+    static const char *const names[] = {"0.weight", "0.bias", "inner.1.weight", "last"};
+    static const int64_t sizes[] = {12, 4, 20, 7};
+    assert_int_equal(nd_module_parameter_count(outer), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const char *name = NULL;
+        nd_tensor *parameter = nd_module_parameter_at(outer, i, &name);
+        assert_handle(parameter);
+        assert_string_equal(name, names[i]);
+        assert_int_equal(nd_get_numel(parameter), sizes[i]);
+        assert_ptr_equal(nd_module_parameter(outer, names[i]), parameter);
+        assert_true(nd_requires_grad(parameter) && nd_is_leaf(parameter));
+    }
+    assert_null(nd_module_parameter_at(outer, 4, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "parameter 4 of a module that has 4");
+    static const char *const missing[] = {
+        "", ".", "0", "0.", "0.weight.x", "inner", "0..weight", "weight", "inner.0.bias"};
+    for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++) {
+        assert_null(nd_module_parameter(outer, missing[i]));
+        assert_failed(ND_ERROR_INVALID_ARGUMENT, "has no parameter");
+    }
+    assert_int_equal(nd_module_child_count(outer), 2);
+    assert_ptr_equal(nd_module_child(outer, 1), inner);
+    assert_null(nd_module_child(outer, 2));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "child 2 of a module that has 2");
+}
+
+static void test_a_module_holds_its_members(void **state) {
+    (void)state;
+    nd_tensor *parameter = new_parameter(2);
+    nd_module *child = nd_relu_module();
+    nd_module *module = nd_module_new(&scale_type, NULL, 0);
+    assert_ok(nd_module_add_parameter(module, "p", parameter));
+    assert_ok(nd_module_add_child(module, "c", child));
+    assert_int_equal(nd_get_count(parameter), 2);
+    assert_int_equal(nd_get_count(child), 2);
+    nd_release(module);
+    assert_int_equal(nd_get_count(parameter), 1);
+    assert_int_equal(nd_get_count(child), 1);
+    nd_release(parameter);
+    nd_release(child);
+}
+
+static void test_many_members(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_module_new(&scale_type, NULL, 0);
+    char name[16];
+    for (int i = 0; i < 100; i++) {
+        nd_auto nd_tensor *parameter = new_parameter(i + 1);
+        snprintf(name, sizeof(name), "p%d", i);
+        assert_ok(nd_module_add_parameter(module, name, parameter));
+    }
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof(name), "p%d", i);
+        assert_int_equal(nd_get_numel(nd_module_parameter(module, name)), i + 1);
+    }
+}
+
+static void test_layers_compute_their_operation(void **state) {
+    (void)state;
+    nd_key key = nd_key_new(7);
+    nd_auto nd_tensor *image = nd_randn(key, ND_SHAPE(2, 3, 6, 6), ND_F32);
+    nd_auto nd_module *net =
+        ND_SEQUENTIAL(nd_conv2d_module(key, 3, 4, 3, 1, 1, true), nd_relu_module(),
+                      nd_max_pool2d_module(2, 2), nd_gelu_module(), nd_flatten_module(),
+                      nd_linear_module(key, 36, 5, true), nd_tanh_module());
+    nd_auto nd_tensor *y = nd_module_forward(net, image);
+    assert_handle(y);
+    nd_auto nd_tensor *convolved = nd_conv2d(image, nd_module_parameter(net, "0.weight"),
+                                             nd_module_parameter(net, "0.bias"), 1, 1);
+    nd_auto nd_tensor *positive = nd_relu(convolved);
+    nd_auto nd_tensor *pooled = nd_max_pool2d(positive, 2, 2);
+    nd_auto nd_tensor *smooth = nd_gelu(pooled);
+    nd_auto nd_tensor *flat = nd_reshape(smooth, ND_SHAPE(2, 36));
+    nd_auto nd_tensor *mapped =
+        nd_linear(flat, nd_module_parameter(net, "5.weight"), nd_module_parameter(net, "5.bias"));
+    nd_auto nd_tensor *expected = nd_tanh(mapped);
+    assert_handle(expected);
+    assert_int_equal(nd_get_numel(y), 10);
+    assert_memory_equal(nd_get_data(y), nd_get_data(expected), 10 * sizeof(float));
+}
+
+static void test_initial_values_are_bounded_and_a_function_of_the_key(void **state) {
+    (void)state;
+    nd_auto nd_module *a = nd_linear_module(nd_key_new(1), 100, 50, true);
+    nd_auto nd_module *b = nd_linear_module(nd_key_new(1), 100, 50, true);
+    nd_auto nd_module *c = nd_linear_module(nd_key_new(2), 100, 50, true);
+    const float *weight = nd_get_data(nd_module_parameter(a, "weight"));
+    double sum = 0;
+    double largest = 0;
+    for (int i = 0; i < 5000; i++) {
+        sum += weight[i];
+        largest = fmax(largest, fabs(weight[i]));
+    }
+    assert_true(largest <= 0.1 + 1e-6 && largest > 0.099);
+    assert_true(fabs(sum / 5000) < 0.005);
+    assert_memory_equal(weight, nd_get_data(nd_module_parameter(b, "weight")), 5000 * 4);
+    assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(c, "weight")), 5000 * 4);
+    assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(a, "bias")), 50 * 4);
+    nd_auto nd_module *convolution = nd_conv2d_module(nd_key_new(1), 4, 8, 5, 1, 0, true);
+    const float *kernel = nd_get_data(nd_module_parameter(convolution, "weight"));
+    for (int i = 0; i < 8 * 4 * 25; i++)
+        assert_true(fabsf(kernel[i]) <= 0.1f + 1e-6f);
+}
+
+static void test_sequential_consumes_its_children_always(void **state) {
+    (void)state;
+    // One constructor fails (in = 0), the others' modules must not be left behind.
+    nd_module *failed = ND_SEQUENTIAL(nd_relu_module(), nd_linear_module(nd_key_new(1), 0, 5, true),
+                                      nd_tanh_module());
+    assert_null(failed);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "linear_module: 0 inputs");
+    nd_module *child = nd_relu_module();
+    nd_module *module = nd_sequential(1, &child);
+    assert_int_equal(nd_get_count(child), 1);
+    nd_release(module);
+    nd_auto nd_module *empty = nd_sequential(0, NULL);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2), ND_F32);
+    nd_auto nd_tensor *y = nd_module_forward(empty, x);
+    assert_ptr_equal(x, y);
+    assert_null(nd_sequential(1, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "children is NULL");
+}
+
+static void test_an_error_in_a_layer_releases_what_came_before(void **state) {
+    (void)state;
+    nd_key key = nd_key_new(1);
+    nd_auto nd_module *net = ND_SEQUENTIAL(nd_linear_module(key, 4, 5, true), nd_tanh_module(),
+                                           nd_linear_module(key, 6, 2, true));
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3, 4), ND_F32);
+    assert_null(nd_module_forward(net, x));
+    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    nd_error_clear();
+}
+
+static void test_zero_grad_drops_the_gradients(void **state) {
+    (void)state;
+    nd_auto nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 4, 1, true));
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 4), ND_F32);
+    nd_auto nd_tensor *y = nd_module_forward(net, x);
+    assert_ok(nd_backward(y, NULL));
+    assert_non_null(nd_get_grad(nd_module_parameter(net, "0.weight")));
+    assert_non_null(nd_get_grad(nd_module_parameter(net, "0.bias")));
+    assert_ok(nd_module_zero_grad(net));
+    assert_null(nd_get_grad(nd_module_parameter(net, "0.weight")));
+    assert_null(nd_get_grad(nd_module_parameter(net, "0.bias")));
+}
+
+static void test_to_keeps_the_handles_and_their_gradients(void **state) {
+    (void)state;
+    if (nd_device_count(ND_FAKE) == 0)
+        skip();
+    const nd_device fake = {ND_FAKE, 0};
+    const nd_device cpu = {ND_CPU, 0};
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "model");
+    nd_module *net = NULL;
+    nd_with_manager(manager) {
+        net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 4, 3, true));
+    }
+    assert_handle(net);
+    nd_tensor *weight = nd_module_parameter(net, "0.weight");
+    nd_auto nd_tensor *before = nd_clone(weight);
+    nd_auto nd_tensor *grad = nd_full(ND_SHAPE(3, 4), 2, ND_F32);
+    assert_ok(nd_set_grad(weight, grad));
+    uint64_t version = nd_get_version(weight);
+    assert_ok(nd_module_to(net, fake));
+    assert_ptr_equal(nd_module_parameter(net, "0.weight"), weight);
+    assert_int_equal(nd_get_device(weight).kind, ND_FAKE);
+    assert_int_equal(nd_get_device(nd_get_grad(weight)).kind, ND_FAKE);
+    assert_true(nd_requires_grad(weight) && nd_is_leaf(weight));
+    assert_true(nd_get_version(weight) > version);
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    assert_int_equal(stats.live_bytes[ND_CPU], 0);
+    assert_int_equal(stats.live_bytes[ND_FAKE], (12 + 3 + 12) * 4);
+    assert_ok(nd_module_to(net, cpu));
+    assert_memory_equal(nd_get_data(weight), nd_get_data(before), 12 * 4);
+    const float *value = nd_get_data(nd_get_grad(weight));
+    assert_true(value[0] == 2 && value[11] == 2);
+    assert_int_equal(nd_module_to(net, (nd_device){ND_CPU, 99}), ND_ERROR_DEVICE);
+    nd_error_clear();
+    nd_release(net);
+}
+
+static void test_members_that_are_refused(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_module_new(&scale_type, NULL, 0);
+    nd_auto nd_module *child = nd_module_new(&scale_type, NULL, 0);
+    nd_auto nd_tensor *parameter = new_parameter(2);
+    assert_ok(nd_module_add_parameter(module, "x", parameter));
+    assert_int_not_equal(nd_module_add_parameter(module, "x", parameter), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has a member 'x' already");
+    assert_int_not_equal(nd_module_add_child(module, "x", child), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has a member 'x' already");
+    char long_name[65];
+    memset(long_name, 'n', 64);
+    long_name[64] = 0;
+    static const char *const names[] = {"", "a.b", "."};
+    for (size_t i = 0; i < 4; i++) {
+        const char *name = i < 3 ? names[i] : long_name;
+        assert_int_not_equal(nd_module_add_parameter(module, name, parameter), ND_OK);
+        assert_failed(ND_ERROR_INVALID_ARGUMENT, "1 to 63 bytes and no dot");
+    }
+    nd_auto nd_tensor *plain = nd_ones(ND_SHAPE(2), ND_F32);
+    assert_int_not_equal(nd_module_add_parameter(module, "y", plain), ND_OK);
+    assert_failed(ND_ERROR_STATE, "does not require a gradient");
+    nd_auto nd_tensor *computed = nd_mul_scalar(parameter, 2);
+    assert_int_not_equal(nd_module_add_parameter(module, "y", computed), ND_OK);
+    assert_failed(ND_ERROR_STATE, "was computed from others");
+    nd_auto nd_tensor *doubles = nd_ones(ND_SHAPE(2), ND_F64);
+    assert_ok(nd_set_requires_grad(doubles, true));
+    assert_int_not_equal(nd_module_add_parameter(module, "y", doubles), ND_OK);
+    assert_failed(ND_ERROR_DTYPE, "float64");
+    assert_int_equal(nd_module_parameter_count(module), 1);
+}
+
+static void test_a_module_cannot_contain_itself(void **state) {
+    (void)state;
+    nd_auto nd_module *a = nd_module_new(&scale_type, NULL, 0);
+    nd_auto nd_module *b = nd_module_new(&scale_type, NULL, 0);
+    nd_auto nd_module *c = nd_module_new(&scale_type, NULL, 0);
+    assert_int_not_equal(nd_module_add_child(a, "self", a), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "contains the module");
+    assert_ok(nd_module_add_child(a, "b", b));
+    assert_ok(nd_module_add_child(b, "c", c));
+    assert_int_not_equal(nd_module_add_child(c, "a", a), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "contains the module");
+    // Twice the same child is no cycle.
+    assert_ok(nd_module_add_child(a, "c", c));
+}
+
+static void test_nesting_is_bounded(void **state) {
+    (void)state;
+    // Built from the outside in, so that no single addition is too deep.
+    nd_module *chain[40];
+    for (int i = 0; i < 40; i++)
+        chain[i] = nd_module_new(&scale_type, NULL, 0);
+    for (int i = 0; i + 1 < 40; i++)
+        assert_ok(nd_module_add_child(chain[i], "next", chain[i + 1]));
+    assert_int_equal(nd_module_parameter_count(chain[0]), 0);
+    assert_failed(ND_ERROR_UNSUPPORTED, "more than 32 modules");
+    assert_int_equal(nd_module_zero_grad(chain[0]), ND_ERROR_UNSUPPORTED);
+    nd_error_clear();
+    assert_ok(nd_module_zero_grad(chain[8]));
+    for (int i = 0; i < 40; i++)
+        nd_release(chain[i]);
+}
+
+static void test_F15_closed_module(void **state) {
+    (void)state;
+    nd_auto nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 2, true));
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 2), ND_F32);
+    nd_module *layer = nd_retain(nd_module_child(net, 0));
+    assert_ok(nd_close(layer));
+    assert_null(nd_module_forward(net, x));
+    assert_failed(ND_ERROR_CLOSED, "closed");
+    assert_null(nd_module_parameter(net, "0.weight"));
+    nd_error_clear();
+    assert_int_equal(nd_module_zero_grad(net), ND_ERROR_CLOSED);
+    assert_failed(ND_ERROR_CLOSED, "linear");
+    nd_release(layer);
+}
+
+static nd_tensor *keep_gradient(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    (void)context;
+    return NULL;
+}
+
+static void test_G11_a_hook_that_captures_its_module_is_collected(void **state) {
+    (void)state;
+    nd_manager *manager = nd_manager_new(NULL, "model");
+    nd_with_manager(manager) {
+        nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 2, true));
+        assert_ok(nd_register_hook(nd_module_parameter(net, "0.weight"), keep_gradient, net));
+        nd_release(net);
+    }
+    assert_true(nd_manager_total_objects(manager) > 0);
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(manager, &report));
+    assert_int_equal(nd_manager_total_objects(manager), 0);
+    assert_true(report.collected_objects >= 3);
+    nd_release(manager);
+}
+
+static int allocations_left;
+
+static bool allocation_fails(size_t bytes) {
+    (void)bytes;
+    return allocations_left-- <= 0;
+}
+
+static void test_F01_every_allocation_fails_once(void **state) {
+    (void)state;
+    bool done = false;
+    for (int n = 0; !done; n++) {
+        assert_true(n < 1000);
+        allocations_left = n;
+        nd__alloc_should_fail = allocation_fails;
+        nd_auto nd_module *net =
+            ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 40, 40, true), nd_relu_module());
+        done = net && nd_module_to(net, (nd_device){ND_CPU, 0}) == ND_OK;
+        nd__alloc_should_fail = NULL;
+        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        nd_error_clear();
+    }
+}
+
+static void test_F30_bad_arguments(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_module_new(&scale_type, NULL, 0);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
+    nd_module_type no_forward = {.size = sizeof(nd_module_type), .version = 1, .name = "x"};
+    assert_null(nd_module_new(NULL, NULL, 0));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "type is NULL");
+    assert_null(nd_module_new(&no_forward, NULL, 0));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "forward");
+    assert_null(nd_module_new(&scale_type, NULL, 8));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "data is NULL");
+    assert_int_not_equal(nd_module_add_parameter(NULL, "x", x), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_int_not_equal(nd_module_add_parameter(module, "x", NULL), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "parameter is NULL");
+    assert_int_not_equal(nd_module_add_child(module, "x", NULL), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_int_not_equal(nd_module_add_child(module, NULL, module), ND_OK);
+    nd_error_clear();
+    assert_null(nd_module_parameter(module, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "name is NULL");
+    assert_null(nd_module_parameter(NULL, "x"));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_null(nd_module_forward(module, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "x is NULL");
+    assert_null(nd_module_forward(NULL, x));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_int_not_equal(nd_module_zero_grad(NULL), ND_OK);
+    nd_error_clear();
+    assert_int_not_equal(nd_module_to(NULL, (nd_device){ND_CPU, 0}), ND_OK);
+    nd_error_clear();
+    assert_int_equal(nd_module_parameter_count(NULL), 0);
+    assert_int_equal(nd_module_child_count(NULL), 0);
+    assert_null(nd_module_data(NULL));
+    assert_null(nd_module_child(NULL, 0));
+    nd_error_clear();
+    assert_null(nd_max_pool2d_module(0, 1));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "kernel 0");
+    assert_null(nd_conv2d_module(nd_key_new(1), 1, 1, 3, 0, 0, true));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "stride 0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_user_defined_module),
+        ND_TEST(test_full_names_in_order_of_addition),
+        ND_TEST(test_a_module_holds_its_members),
+        ND_TEST(test_many_members),
+        ND_TEST(test_layers_compute_their_operation),
+        ND_TEST(test_initial_values_are_bounded_and_a_function_of_the_key),
+        ND_TEST(test_sequential_consumes_its_children_always),
+        ND_TEST(test_an_error_in_a_layer_releases_what_came_before),
+        ND_TEST(test_zero_grad_drops_the_gradients),
+        ND_TEST(test_to_keeps_the_handles_and_their_gradients),
+        ND_TEST(test_members_that_are_refused),
+        ND_TEST(test_a_module_cannot_contain_itself),
+        ND_TEST(test_nesting_is_bounded),
+        ND_TEST(test_F15_closed_module),
+        ND_TEST(test_G11_a_hook_that_captures_its_module_is_collected),
+        ND_TEST(test_F01_every_allocation_fails_once),
+        ND_TEST(test_F30_bad_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

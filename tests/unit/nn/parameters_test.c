@@ -1,0 +1,125 @@
+// Saving and loading the parameters of a module: all or nothing.
+#include "tests/unit/io/files.h"
+
+static nd_module *new_net(uint64_t seed, int64_t hidden) {
+    nd_key key = nd_key_new(seed);
+    nd_module *net =
+        ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), 3, hidden, true), nd_relu_module(),
+                      nd_linear_module(nd_key_fold(key, 1), hidden, 2, false));
+    assert_handle(net);
+    return net;
+}
+
+static bool same_parameters(const nd_module *a, const nd_module *b) {
+    bool same = nd_module_parameter_count(a) == nd_module_parameter_count(b);
+    for (size_t i = 0; same && i < nd_module_parameter_count(a); i++) {
+        const nd_tensor *x = nd_module_parameter_at(a, i, NULL);
+        const nd_tensor *y = nd_module_parameter_at(b, i, NULL);
+        same = nd_get_numel(x) == nd_get_numel(y) &&
+               memcmp(nd_get_data(x), nd_get_data(y), (size_t)nd_get_numel(x) * 4) == 0;
+    }
+    return same;
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    const char *path = nd_test_path("net.safetensors");
+    nd_auto nd_module *saved = new_net(1, 4);
+    nd_auto nd_module *loaded = new_net(2, 4);
+    assert_ok(nd_save_parameters(saved, path));
+    assert_false(same_parameters(saved, loaded));
+    nd_tensor *weight = nd_module_parameter(loaded, "0.weight");
+    uint64_t version = nd_get_version(weight);
+    assert_ok(nd_load_parameters(loaded, path));
+    assert_true(same_parameters(saved, loaded));
+    assert_ptr_equal(nd_module_parameter(loaded, "0.weight"), weight);
+    assert_true(nd_get_version(weight) > version);
+    assert_true(nd_requires_grad(weight) && nd_is_leaf(weight));
+    nd_auto nd_list *list = nd_load_safetensors(path);
+    static const char *const names[] = {"0.weight", "0.bias", "2.weight"};
+    assert_int_equal(nd_list_size(list), 3);
+    for (size_t i = 0; i < 3; i++) {
+        char name[32];
+        assert_string_equal(nd_get_name(nd_list_get(list, i), name, sizeof(name)), names[i]);
+    }
+}
+
+/// Loading `names` and `tensors` into a net must fail with this fragment and change nothing.
+static void refuse(const char *const *names, const nd_tensor *const *tensors, size_t count,
+                   nd_status status, const char *fragment) {
+    const char *path = nd_test_path("other.safetensors");
+    nd_auto nd_module *before = new_net(3, 4);
+    nd_auto nd_module *net = new_net(3, 4);
+    assert_ok(nd_save_safetensors(path, names, tensors, count));
+    assert_int_equal(nd_load_parameters(net, path), status);
+    assert_failed(status, fragment);
+    assert_true(same_parameters(before, net));
+}
+
+static void test_what_does_not_fit_is_refused_whole(void **state) {
+    (void)state;
+    nd_auto nd_tensor *weight0 = nd_ones(ND_SHAPE(4, 3), ND_F32);
+    nd_auto nd_tensor *bias0 = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_auto nd_tensor *weight2 = nd_ones(ND_SHAPE(2, 4), ND_F32);
+    nd_auto nd_tensor *turned = nd_ones(ND_SHAPE(4, 2), ND_F32);
+    nd_auto nd_tensor *doubles = nd_ones(ND_SHAPE(2, 4), ND_F64);
+    const char *names[] = {"0.weight", "0.bias", "2.weight", "more"};
+    const nd_tensor *tensors[] = {weight0, bias0, weight2, bias0};
+    refuse(names, tensors, 2, ND_ERROR_INVALID_ARGUMENT, "no tensor for the parameter '2.weight'");
+    refuse(names, tensors, 4, ND_ERROR_INVALID_ARGUMENT, "has 4 tensors, the module has 3");
+    tensors[2] = turned;
+    refuse(names, tensors, 3, ND_ERROR_SHAPE, "[4, 2]");
+    tensors[2] = doubles;
+    refuse(names, tensors, 3, ND_ERROR_DTYPE, "float64");
+    names[2] = "2.weights";
+    refuse(names, tensors, 3, ND_ERROR_INVALID_ARGUMENT, "'2.weight'");
+}
+
+static void test_F24_damaged_file_changes_nothing(void **state) {
+    (void)state;
+    const char *path = nd_test_path("damaged.safetensors");
+    nd_auto nd_module *before = new_net(1, 4);
+    nd_auto nd_module *net = new_net(1, 4);
+    nd_auto nd_module *other = new_net(2, 4);
+    assert_ok(nd_save_parameters(other, path));
+    size_t bytes;
+    char *content = nd_test_read(path, &bytes);
+    for (size_t length = 0; length < bytes; length += 7) {
+        nd_test_write(path, content, length);
+        assert_int_equal(nd_load_parameters(net, path), ND_ERROR_FORMAT);
+        assert_failed(ND_ERROR_FORMAT, "damaged.safetensors");
+    }
+    free(content);
+    assert_true(same_parameters(before, net));
+    assert_int_equal(nd_load_parameters(net, nd_test_path("missing")), ND_ERROR_IO);
+    assert_failed(ND_ERROR_IO, "load_parameters");
+    assert_int_equal(nd_save_parameters(net, "/dev/full"), ND_ERROR_IO);
+    assert_failed(ND_ERROR_IO, "No space left");
+}
+
+static void test_F30_bad_arguments(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net(1, 4);
+    assert_int_not_equal(nd_save_parameters(NULL, "x"), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_int_not_equal(nd_save_parameters(net, NULL), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "path is NULL");
+    assert_int_not_equal(nd_load_parameters(NULL, "x"), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    assert_int_not_equal(nd_load_parameters(net, NULL), ND_OK);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "path is NULL");
+    assert_ok(nd_close(net));
+    assert_int_equal(nd_save_parameters(net, "x"), ND_ERROR_CLOSED);
+    assert_int_equal(nd_load_parameters(net, "x"), ND_ERROR_CLOSED);
+    nd_error_clear();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_round_trip),
+        ND_TEST(test_what_does_not_fit_is_refused_whole),
+        ND_TEST(test_F24_damaged_file_changes_nothing),
+        ND_TEST(test_F30_bad_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
