@@ -26,29 +26,32 @@
     }
 #include "kernels/expressions.inc"
 
-#include "kernels/cpu/binary.inc"
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
 #include "kernels/cpu/type_b8.inc"
-#include "kernels/cpu/type_end.inc"
-
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_u8.inc"
-
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_i32.inc"
-
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_i64.inc"
-
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f32.inc"
-
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f64.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+// clang-format on
 
 const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT] = {
     [ND_BOOL] = binary_b8, [ND_U8] = binary_u8,   [ND_I32] = binary_i32,

@@ -21,12 +21,15 @@
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
 
-#include "kernels/cpu/matmul.inc"
-#include "kernels/cpu/type_end.inc"
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
 #include "kernels/cpu/type_f32.inc"
-
 #include "kernels/cpu/matmul.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f64.inc"
+#include "kernels/cpu/matmul.inc"
+#include "kernels/cpu/type_end.inc"
+// clang-format on
 
 const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[2] = {matmul_f32, matmul_f64};

@@ -41,8 +41,10 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define ND__LARGER(a, b) ((a) > (b) || ND_ISNAN(a) ? (a) : (b))
 #define ND__SMALLER(a, b) ((a) < (b) || ND_ISNAN(a) ? (a) : (b))
 
-#include "kernels/cpu/rows_for_type.inc"
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
 #include "kernels/cpu/type_f32.inc"
+#include "kernels/cpu/rows_for_type.inc"
 #define REDUCTION sum
 #define PARTIAL double
 #define START 0.0
@@ -60,12 +62,12 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define START INFINITY
 #define COMBINE ND__SMALLER
 #define BLOCK nd__row_min_f32
-#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
-#include "kernels/cpu/rows_for_type.inc"
 #include "kernels/cpu/type_f64.inc"
+#include "kernels/cpu/rows_for_type.inc"
 #define REDUCTION sum
 #define PARTIAL double
 #define START 0.0
@@ -83,12 +85,12 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define START ((double)INFINITY)
 #define COMBINE ND__SMALLER
 #define BLOCK nd__row_min_f64
-#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
-#include "kernels/cpu/rows_for_type.inc"
 #include "kernels/cpu/type_i64.inc"
+#include "kernels/cpu/rows_for_type.inc"
 #define REDUCTION sum
 #define PARTIAL uint64_t
 #define START 0
@@ -106,12 +108,12 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define START INT64_MAX
 #define COMBINE ND__SMALLER
 #define BLOCK nd__row_min_i64
-#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
-#include "kernels/cpu/rows_for_type.inc"
 #include "kernels/cpu/type_i32.inc"
+#include "kernels/cpu/rows_for_type.inc"
 #define REDUCTION max
 #define PARTIAL T
 #define START INT32_MIN
@@ -123,13 +125,13 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define START INT32_MAX
 #define COMBINE ND__SMALLER
 #define BLOCK nd__row_min_i32
-#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
 // Also bool: 0 and 1 order as false and true.
-#include "kernels/cpu/rows_for_type.inc"
 #include "kernels/cpu/type_u8.inc"
+#include "kernels/cpu/rows_for_type.inc"
 #define REDUCTION max
 #define PARTIAL T
 #define START 0
@@ -141,9 +143,10 @@ static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
 #define START UINT8_MAX
 #define COMBINE ND__SMALLER
 #define BLOCK nd__row_min_u8
-#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
+// clang-format on
 
 const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND_DTYPE_COUNT][3] = {
     [ND_BOOL] = {NULL, &reducer_max_u8, &reducer_min_u8},

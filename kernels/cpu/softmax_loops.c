@@ -4,13 +4,16 @@
 // A float sum of this many exponentials, each at most 1, loses nothing that matters.
 #define ND__SUM_RUN 4096
 
-#include "kernels/cpu/softmax.inc"
-#include "kernels/cpu/type_end.inc"
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
 #include "kernels/cpu/type_f32.inc"
-
 #include "kernels/cpu/softmax.inc"
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f64.inc"
+#include "kernels/cpu/softmax.inc"
+#include "kernels/cpu/type_end.inc"
+// clang-format on
 
 const nd__softmax_rows ND_ISA_NAME(nd__cpu_softmax)[2] = {
     {softmax_row_f32, log_softmax_row_f32, loss_row_f32},

@@ -1,25 +1,28 @@
 // Elementwise operations of one operand: a loop per op and dtype, made from kernels/expressions.inc.
 #include "kernels/cpu/rows.h"
 
-#include "kernels/cpu/type_end.inc"
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
 #include "kernels/cpu/type_u8.inc"
 #include "kernels/cpu/unary.inc"
-
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_i32.inc"
 #include "kernels/cpu/unary.inc"
-
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_i64.inc"
 #include "kernels/cpu/unary.inc"
-
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f32.inc"
 #include "kernels/cpu/unary.inc"
-
 #include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_f64.inc"
 #include "kernels/cpu/unary.inc"
+#include "kernels/cpu/type_end.inc"
+// clang-format on
 
 const nd__loop *const ND_ISA_NAME(nd__cpu_unary)[ND_DTYPE_COUNT] = {
     [ND_U8] = unary_u8,   [ND_I32] = unary_i32, [ND_I64] = unary_i64,
