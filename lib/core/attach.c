@@ -187,12 +187,11 @@ void nd__object_unlink(nd_object *object) {
 }
 
 void nd__objects_unlink(nd_object *const *objects, size_t count) {
-    enum { BATCH = 256 }; // others wait for the lock meanwhile
     nd_thread *thread = nd__thread();
     for (size_t i = 0; i < count;) {
         nd_manager *manager = nd__lock_manager_of(objects[i]);
         size_t first = i;
-        for (; i < count && i - first < BATCH && manager && manager_of(objects[i]) == manager; i++)
+        for (; i < count && manager && manager_of(objects[i]) == manager; i++)
             unlink_locked(manager, objects[i], thread);
         if (manager)
             nd__unlock(&manager->lock);

@@ -24,6 +24,8 @@ enum { PHASE2_BUDGET = 1024 };
 #define PASS_LIMIT_NS UINT64_C(2000000000)
 /// A collection that finds new garbage because it freed some looks again, so often at most.
 enum { ROUNDS = 8 };
+/// Garbage is freed so many at a time: others wait for its manager's lock meanwhile.
+enum { FREE_BATCH = 256 };
 
 static nd_lock collection_lock;
 static uint64_t last_collection_id; // collection lock
@@ -239,18 +241,13 @@ static void cut_edges(nd_collection *collection) {
     collection->report.cycles += nd__collection_group_count(collection);
 }
 
-/// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
-/// collected if it dies.
-static void free_garbage(nd_thread *thread, nd_collection *collection) {
-    uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
-    bool outermost = nd__burying_begin(thread);
-    thread->cutting = true;
-    cut_edges(collection);
+/// Frees objects whose edges, and those of all that pointed to them, are cut.
+static void free_some(nd_collection *collection, nd_object **objects, size_t count) {
     size_t free_count = 0;
-    for (size_t i = 0; i < collection->count; i++) {
-        nd_object *object = collection->objects[i];
+    for (size_t i = 0; i < count; i++) {
+        nd_object *object = objects[i];
         if (__builtin_expect((uint32_t)nd__load_relaxed(&object->word) == 0, 1)) {
-            collection->objects[free_count++] = object;
+            objects[free_count++] = object;
         } else {
             // An edge that was reported was not cleared, or reported twice: it stays, closed.
             nd__collection_note_broken(collection, object);
@@ -258,9 +255,21 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
             nd_close(object);
         }
     }
-    nd__objects_unlink(collection->objects, free_count);
+    nd__objects_unlink(objects, free_count);
     for (size_t i = 0; i < free_count; i++)
-        nd__object_free(collection->objects[i]);
+        nd__object_free(objects[i]);
+}
+
+/// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
+/// collected if it dies.
+static void free_garbage(nd_thread *thread, nd_collection *collection) {
+    uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
+    bool outermost = nd__burying_begin(thread);
+    thread->cutting = true;
+    cut_edges(collection);
+    for (size_t i = 0; i < collection->count; i += FREE_BATCH)
+        free_some(collection, collection->objects + i,
+                  collection->count - i < FREE_BATCH ? collection->count - i : FREE_BATCH);
     nd__burying_end(thread, outermost);
     thread->cutting = false;
     collection->report.collected_objects += thread->collected_objects - objects_before;
