@@ -6,6 +6,7 @@
 // by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
 // made is not lost: the next call tries the same one again.
 #include "lib/core/alloc.h"
+#include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
@@ -19,20 +20,6 @@
 #define PREFETCH_DEPTH_MIN 2
 #define PREFETCH_DEPTH_MAX 8
 
-// What a batch is cut from.
-typedef struct nd_batch_plan {
-    const unsigned char *images;
-    const unsigned char *labels;
-    nd_dtype image_dtype; ///< u8 is scaled, everything else copied
-    nd_dtype label_dtype;
-    int64_t sample_elements; ///< of one image
-    int64_t samples;
-    int64_t batch;
-    const int64_t *order; ///< permutation of the samples; NULL: as they stand
-    size_t labels_offset; ///< of a slot's labels, behind its images
-    float scaled[256];    ///< u8 -> [0, 1]
-} nd_batch_plan;
-
 struct nd_dataset {
     nd_object header;
     nd_tensor *images;          ///< edge: contiguous, on the CPU
@@ -41,10 +28,10 @@ struct nd_dataset {
     nd_storage *labels_storage;
     nd_dataset_options options;
     nd_batch_plan plan;
-    int64_t *order;       ///< room for a permutation; NULL without shuffle
-    unsigned char *slots; ///< room for prepared batches; NULL until it is needed
-    size_t slot_bytes;
-    int64_t depth; ///< slots
+    int64_t *order; ///< room for a permutation; NULL without shuffle
+    nd_batch_slot
+        slots[PREFETCH_DEPTH_MAX]; ///< batches being prepared; empty until they are needed
+    int64_t depth;                 ///< slots that are used
     int64_t batches;
     int64_t position; ///< number of the next batch
     bool started;     ///< an epoch is running
@@ -69,13 +56,10 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
 static nd_status check_dataset(const char *operation, const nd_dataset *dataset);
 static nd_status reserve(nd_dataset *dataset);
 static nd_status shuffle(nd_dataset *dataset, uint64_t epoch);
-static nd_tensor *new_batch_tensor(const nd_dataset *dataset, const nd_tensor *source,
-                                   nd_dtype dtype, int64_t count);
+static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
+static bool make_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
 static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels);
-static int64_t batch_begin_count(const nd_batch_plan *plan, int64_t batch, int64_t *ret_begin);
-static void fill_slot(const void *context, int64_t batch, void *slot);
-static void fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images);
-static void fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels);
+static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape);
 
 ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                                   const nd_dataset_options *options) {
@@ -114,9 +98,9 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     if (status == ND_OK && dataset->options.shuffle)
         status = shuffle(dataset, epoch);
     if (status == ND_OK && dataset->options.prefetch && dataset->batches > 0)
-        status = nd__prefetch_start(&dataset->prefetch, "dataset_start", fill_slot, &dataset->plan,
-                                    dataset->slots, dataset->slot_bytes, dataset->depth,
-                                    dataset->batches);
+        status = nd__prefetch_start(&dataset->prefetch, "dataset_start", nd__batch_fill,
+                                    &dataset->plan, dataset->slots, sizeof(*dataset->slots),
+                                    dataset->depth, dataset->batches);
     dataset->started = status == ND_OK;
     return status;
 }
@@ -136,17 +120,17 @@ ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tens
         nd__prefetch_stop(&dataset->prefetch);
         return false;
     }
-    int64_t begin;
-    int64_t count = batch_begin_count(&dataset->plan, dataset->position, &begin);
-    nd_dtype dtype = dataset->plan.image_dtype == ND_U8 ? ND_F32 : dataset->plan.image_dtype;
-    nd_auto nd_tensor *images = new_batch_tensor(dataset, dataset->images, dtype, count);
-    nd_auto nd_tensor *labels =
-        images ? new_batch_tensor(dataset, dataset->labels, ND_I64, count) : NULL;
-    if (!labels || fill_tensors(dataset, images, labels) != ND_OK)
+    nd_tensor *images;
+    nd_tensor *labels;
+    bool whole = nd__batch_count(&dataset->plan, dataset->position) == dataset->plan.batch;
+    bool made = whole && dataset->options.prefetch && dataset->options.device.kind == ND_CPU
+                    ? hand_over(dataset, &images, &labels)
+                    : make_batch(dataset, &images, &labels);
+    if (!made)
         return false;
     dataset->position++;
-    *ret_images = nd_steal(&images);
-    *ret_labels = nd_steal(&labels);
+    *ret_images = images;
+    *ret_labels = labels;
     return true;
 }
 
@@ -178,11 +162,11 @@ static void destroy(nd_object *self) {
     nd_object_release(dataset->images_storage);
     nd_object_release(dataset->labels_storage);
     nd__free(dataset->order);
-    nd__free(dataset->slots);
+    for (int64_t i = 0; i < PREFETCH_DEPTH_MAX; i++)
+        nd__batch_slot_free(&dataset->slots[i], &dataset->plan);
     dataset->images_storage = NULL;
     dataset->labels_storage = NULL;
     dataset->order = NULL;
-    dataset->slots = NULL;
 }
 
 static nd_status check_options(const nd_dataset_options *options) {
@@ -252,23 +236,11 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
     dataset->images_storage = nd_object_retain(images->storage);
     dataset->labels_storage = nd_object_retain(labels->storage);
     dataset->options = *options;
-    nd_batch_plan *plan = &dataset->plan;
-    plan->images = images->data;
-    plan->labels = labels->data;
-    plan->image_dtype = images->dtype;
-    plan->label_dtype = labels->dtype;
-    plan->samples = images->shape[0];
-    plan->sample_elements = 1;
-    for (int axis = 1; axis < images->ndim; axis++)
-        plan->sample_elements *= images->shape[axis];
-    plan->batch =
-        options->batch < plan->samples || options->drop_last ? options->batch : plan->samples;
-    for (int value = 0; value < 256; value++)
-        plan->scaled[value] = (float)value / 255.0f;
-    dataset->batches = plan->samples == 0 ? 0
-                       : options->drop_last
-                           ? plan->samples / plan->batch
-                           : plan->samples / plan->batch + (plan->samples % plan->batch != 0);
+    nd__batch_plan(&dataset->plan, images, labels, options->batch);
+    const int64_t samples = dataset->plan.samples;
+    dataset->batches = samples / options->batch;
+    if (!options->drop_last && samples % options->batch != 0)
+        dataset->batches++;
     nd_place place = nd__place_begin(NULL, 0);
     nd_status status = nd__object_publish(&dataset->header, place.manager);
     nd__place_end(place);
@@ -300,26 +272,19 @@ static nd_status reserve(nd_dataset *dataset) {
                              "dataset_start: no memory for the order of %lld samples",
                              (long long)plan->samples);
     }
-    bool staged =
-        dataset->options.prefetch || !nd__backend(dataset->options.device.kind)->host_accessible;
-    if (!staged || dataset->slots || dataset->batches == 0)
+    const bool on_host = nd__backend(dataset->options.device.kind)->host_accessible;
+    if (dataset->batches == 0 || (on_host && !dataset->options.prefetch))
         return ND_OK;
-    nd_dtype dtype = plan->image_dtype == ND_U8 ? ND_F32 : plan->image_dtype;
-    size_t images_bytes = (size_t)(plan->batch * plan->sample_elements) * nd_dtype_size(dtype);
-    plan->labels_offset = (images_bytes + 63) / 64 * 64;
-    dataset->slot_bytes =
-        (plan->labels_offset + (size_t)plan->batch * sizeof(int64_t) + 63) / 64 * 64;
-    size_t depth = dataset->options.prefetch ? PREFETCH_BYTES / dataset->slot_bytes : 1;
-    if (dataset->options.prefetch && depth < PREFETCH_DEPTH_MIN)
-        depth = PREFETCH_DEPTH_MIN;
-    if (depth > PREFETCH_DEPTH_MAX)
-        depth = PREFETCH_DEPTH_MAX;
-    dataset->depth = (int64_t)depth;
-    dataset->slots = nd__malloc(depth * dataset->slot_bytes);
-    if (!dataset->slots)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "dataset_start: no memory for %zu prepared batches of %zu bytes", depth,
-                         dataset->slot_bytes);
+    const size_t bytes = plan->images_bytes + plan->labels_bytes;
+    size_t depth = PREFETCH_BYTES / (bytes ? bytes : 1);
+    depth = depth < PREFETCH_DEPTH_MIN ? PREFETCH_DEPTH_MIN : depth;
+    depth = depth > PREFETCH_DEPTH_MAX ? PREFETCH_DEPTH_MAX : depth;
+    dataset->depth = dataset->options.prefetch ? (int64_t)depth : 1;
+    for (int64_t i = 0; i < dataset->depth; i++)
+        if (!dataset->slots[i].images && !nd__batch_slot_new(&dataset->slots[i], plan))
+            return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                             "dataset_start: no memory for %lld prepared batches of %zu bytes",
+                             (long long)dataset->depth, bytes);
     return ND_OK;
 }
 
@@ -338,89 +303,96 @@ static nd_status shuffle(nd_dataset *dataset, uint64_t epoch) {
     return status;
 }
 
-/// Uninitialised [count, ...] like a sample of `source`, in the caller's manager.
-static nd_tensor *new_batch_tensor(const nd_dataset *dataset, const nd_tensor *source,
-                                   nd_dtype dtype, int64_t count) {
-    int64_t shape[ND_MAX_DIMS];
-    memcpy(shape, source->shape, sizeof(shape));
-    shape[0] = count;
-    nd_place place = nd__place_begin(NULL, 0);
-    nd_tensor *tensor = nd__tensor_new("dataset_next", place.manager, dataset->options.device,
-                                       dtype, source->ndim, shape);
-    nd__place_end(place);
-    return tensor;
+static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
+    memcpy(ret_shape, dataset->images->shape, sizeof(dataset->images->shape));
+    ret_shape[0] = nd__batch_count(&dataset->plan, dataset->position);
 }
 
-/// Puts the batch at `position` into the tensors: directly where the host can write them and
-/// nothing was prepared, else from a slot.
+/// Tensor on a block of the host allocator, which stays the caller's until `borrowed` is cleared.
+static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes, nd_dtype dtype,
+                                  int ndim, const int64_t *shape) {
+    nd_storage *storage = nd__storage_wrap(manager, block, bytes);
+    int64_t numel = (int64_t)(bytes / nd_dtype_size(dtype));
+    return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
+}
+
+/// The next prepared batch, as tensors on the very memory in which it was prepared; its slot gets new memory.
+static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+    const nd_batch_plan *plan = &dataset->plan;
+    int64_t shape[ND_MAX_DIMS];
+    batch_shape(dataset, shape);
+    nd_batch_slot replacement;
+    if (!nd__batch_slot_new(&replacement, plan)) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_next: no memory for a batch of %zu bytes",
+                  plan->images_bytes + plan->labels_bytes);
+        return false;
+    }
+    nd_batch_slot *slot = nd__prefetch_wait(&dataset->prefetch);
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_tensor *images = tensor_on_block(place.manager, slot->images, plan->images_bytes,
+                                        plan->image_dtype, dataset->images->ndim, shape);
+    nd_tensor *labels =
+        images ? tensor_on_block(place.manager, slot->labels, plan->labels_bytes, ND_I64, 1, shape)
+               : NULL;
+    nd__place_end(place);
+    if (!labels) {
+        nd_release(images);
+        nd__batch_slot_free(&replacement, plan);
+        return false;
+    }
+    images->storage->borrowed = false;
+    labels->storage->borrowed = false;
+    *slot = replacement;
+    nd__prefetch_done(&dataset->prefetch);
+    *ret_images = images;
+    *ret_labels = labels;
+    return true;
+}
+
+/// The next batch in new tensors: cut directly into them, or copied from a slot.
+static bool make_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+    const nd_device device = dataset->options.device;
+    int64_t shape[ND_MAX_DIMS];
+    batch_shape(dataset, shape);
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_tensor *images = nd__tensor_new("dataset_next", place.manager, device,
+                                       dataset->plan.image_dtype, dataset->images->ndim, shape);
+    nd_tensor *labels =
+        images ? nd__tensor_new("dataset_next", place.manager, device, ND_I64, 1, shape) : NULL;
+    nd__place_end(place);
+    if (!labels || fill_tensors(dataset, images, labels) != ND_OK) {
+        nd_release(images);
+        nd_release(labels);
+        return false;
+    }
+    *ret_images = images;
+    *ret_labels = labels;
+    return true;
+}
+
 static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels) {
     const nd_batch_plan *plan = &dataset->plan;
-    if (!dataset->slots) {
-        fill_images(plan, dataset->position, images->data);
-        fill_labels(plan, dataset->position, labels->data);
+    nd_batch_slot *slot = dataset->slots;
+    if (!slot->images) {
+        nd__batch_fill_images(plan, dataset->position, images->data);
+        nd__batch_fill_labels(plan, dataset->position, labels->data);
         return ND_OK;
     }
-    unsigned char *slot = dataset->slots;
     if (dataset->options.prefetch)
         slot = nd__prefetch_wait(&dataset->prefetch);
     else
-        fill_slot(plan, dataset->position, slot);
+        nd__batch_fill(plan, dataset->position, slot);
     const nd_backend *backend = nd__backend(images->device.kind);
+    const int index = images->device.index;
     size_t images_bytes = (size_t)images->numel * nd_dtype_size(images->dtype);
     size_t labels_bytes = (size_t)labels->numel * sizeof(int64_t);
-    int index = images->device.index;
-    nd_status status = backend->copy_from_host(index, images->data, slot, images_bytes);
+    nd_status status = backend->copy_from_host(index, images->data, slot->images, images_bytes);
     if (status == ND_OK)
-        status =
-            backend->copy_from_host(index, labels->data, slot + plan->labels_offset, labels_bytes);
+        status = backend->copy_from_host(index, labels->data, slot->labels, labels_bytes);
     if (status != ND_OK)
         return nd__error(status, "dataset_next: a batch cannot be copied to %s",
                          nd__device_text(images->device));
     if (dataset->options.prefetch)
         nd__prefetch_done(&dataset->prefetch);
     return ND_OK;
-}
-
-static int64_t batch_begin_count(const nd_batch_plan *plan, int64_t batch, int64_t *ret_begin) {
-    *ret_begin = batch * plan->batch;
-    int64_t left = plan->samples - *ret_begin;
-    return left < plan->batch ? left : plan->batch;
-}
-
-static void fill_slot(const void *context, int64_t batch, void *slot) {
-    const nd_batch_plan *plan = context;
-    fill_images(plan, batch, slot);
-    fill_labels(plan, batch, (int64_t *)(void *)((unsigned char *)slot + plan->labels_offset));
-}
-
-static void fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images) {
-    int64_t begin;
-    int64_t count = batch_begin_count(plan, batch, &begin);
-    const int64_t elements = plan->sample_elements;
-    const size_t sample_bytes = (size_t)elements * nd_dtype_size(plan->image_dtype);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t sample = plan->order ? plan->order[begin + i] : begin + i;
-        const unsigned char *source = plan->images + (size_t)sample * sample_bytes;
-        if (plan->image_dtype != ND_U8) {
-            memcpy((unsigned char *)ret_images + (size_t)i * sample_bytes, source, sample_bytes);
-            continue;
-        }
-        float *image = (float *)ret_images + i * elements;
-        for (int64_t e = 0; e < elements; e++)
-            image[e] = plan->scaled[source[e]];
-    }
-}
-
-static void fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {
-    int64_t begin;
-    int64_t count = batch_begin_count(plan, batch, &begin);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t sample = plan->order ? plan->order[begin + i] : begin + i;
-        if (plan->label_dtype == ND_I64)
-            ret_labels[i] = ((const int64_t *)(const void *)plan->labels)[sample];
-        else if (plan->label_dtype == ND_I32)
-            ret_labels[i] = ((const int32_t *)(const void *)plan->labels)[sample];
-        else
-            ret_labels[i] = plan->labels[sample]; // u8 and bool
-    }
 }

@@ -1,0 +1,93 @@
+// Cutting batches.
+//
+// Invariant: reads only what the plan points to and writes only the batch, so it runs on any thread.
+#include "lib/io/batch.h"
+#include "lib/memory/host.h"
+#include "lib/tensor/tensor.h"
+
+#include <string.h>
+
+void nd__batch_plan(nd_batch_plan *ret_plan, const nd_tensor *images, const nd_tensor *labels,
+                    int64_t batch) {
+    nd_batch_plan *plan = ret_plan;
+    plan->images = images->data;
+    plan->labels = labels->data;
+    plan->source_dtype = images->dtype;
+    plan->image_dtype = images->dtype == ND_U8 ? ND_F32 : images->dtype;
+    plan->label_dtype = labels->dtype;
+    plan->samples = images->shape[0];
+    plan->batch = batch;
+    plan->sample_elements = 1;
+    for (int axis = 1; axis < images->ndim; axis++)
+        plan->sample_elements *= images->shape[axis];
+    int64_t largest = batch < plan->samples ? batch : plan->samples;
+    plan->images_bytes =
+        (size_t)(largest * plan->sample_elements) * nd_dtype_size(plan->image_dtype);
+    plan->labels_bytes = (size_t)largest * sizeof(int64_t);
+    plan->order = NULL;
+    for (int value = 0; value < 256; value++)
+        plan->scaled[value] = (float)value / 255.0f;
+}
+
+int64_t nd__batch_count(const nd_batch_plan *plan, int64_t batch) {
+    int64_t left = plan->samples - batch * plan->batch;
+    return left < plan->batch ? left : plan->batch;
+}
+
+static int64_t sample_at(const nd_batch_plan *plan, int64_t position) {
+    return plan->order ? plan->order[position] : position;
+}
+
+void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images) {
+    const int64_t begin = batch * plan->batch;
+    const int64_t count = nd__batch_count(plan, batch);
+    const int64_t elements = plan->sample_elements;
+    const size_t sample_bytes = (size_t)elements * nd_dtype_size(plan->source_dtype);
+    for (int64_t i = 0; i < count; i++) {
+        const unsigned char *source =
+            plan->images + (size_t)sample_at(plan, begin + i) * sample_bytes;
+        if (plan->source_dtype != ND_U8) {
+            memcpy((unsigned char *)ret_images + (size_t)i * sample_bytes, source, sample_bytes);
+            continue;
+        }
+        float *image = (float *)ret_images + i * elements;
+        for (int64_t e = 0; e < elements; e++)
+            image[e] = plan->scaled[source[e]];
+    }
+}
+
+void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {
+    const int64_t begin = batch * plan->batch;
+    const int64_t count = nd__batch_count(plan, batch);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t sample = sample_at(plan, begin + i);
+        if (plan->label_dtype == ND_I64)
+            ret_labels[i] = ((const int64_t *)(const void *)plan->labels)[sample];
+        else if (plan->label_dtype == ND_I32)
+            ret_labels[i] = ((const int32_t *)(const void *)plan->labels)[sample];
+        else
+            ret_labels[i] = plan->labels[sample]; // u8 and bool
+    }
+}
+
+bool nd__batch_slot_new(nd_batch_slot *ret_slot, const nd_batch_plan *plan) {
+    nd_batch_slot slot = {nd__host_alloc(plan->images_bytes), nd__host_alloc(plan->labels_bytes)};
+    if (!slot.images || !slot.labels) {
+        nd__batch_slot_free(&slot, plan);
+        return false;
+    }
+    *ret_slot = slot;
+    return true;
+}
+
+void nd__batch_slot_free(nd_batch_slot *slot, const nd_batch_plan *plan) {
+    nd__host_free(slot->images, plan->images_bytes);
+    nd__host_free(slot->labels, plan->labels_bytes);
+    *slot = (nd_batch_slot){NULL, NULL};
+}
+
+void nd__batch_fill(const void *plan, int64_t batch, void *slot) {
+    const nd_batch_slot *room = slot;
+    nd__batch_fill_images(plan, batch, room->images);
+    nd__batch_fill_labels(plan, batch, room->labels);
+}
