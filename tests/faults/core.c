@@ -1,0 +1,332 @@
+// The core without memory, after a fork, during exit, and with NULL everywhere: F1, F3, F22, F23 and F30 as far as they
+// concern it. After every failure nothing is left behind and the next try works.
+#include "lib/core/alloc.h"
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int64_t fail_at; // the n-th allocation from now fails; negative: every one from the n-th on
+static int64_t allocations;
+
+static bool fail_the_nth(size_t bytes) {
+    (void)bytes;
+    allocations++;
+    return fail_at > 0 ? allocations == fail_at : allocations >= -fail_at;
+}
+
+static char nowhere[1];
+static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
+
+/// Goes on only while everything works; what a step made is released whether or not the next one fails.
+#define STEP(condition)   \
+    do {                  \
+        if (!(condition)) \
+            goto done;    \
+        steps++;          \
+    } while (0)
+
+/// A bit of everything the core does. Returns how many steps worked; the last is number 20.
+static int exercise(void) {
+    int steps = 0;
+    nd_manager *m = NULL, *child = NULL;
+    nd_object *a = NULL, *b = NULL;
+    nd_list *list = NULL;
+    nd_weak *weak = NULL;
+    nd_resource *resource = NULL;
+    nd_scope *scope = NULL;
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    STEP(m = nd_manager_new(NULL, "m"));
+    STEP(child = nd_manager_new(m, "child"));
+    nd_with_manager(child) {
+        a = cell_new(0, 2);
+        b = cell_new(0, 2);
+        list = nd_list_new();
+        resource = nd_resource_new("buffer", nowhere, 100, &callbacks);
+    }
+    STEP(a);
+    STEP(b);
+    STEP(list);
+    STEP(resource);
+    cell_link(a, 0, b);
+    cell_link(b, 0, a);
+    for (int i = 0; i < 20; i++)
+        if (nd_list_append(list, i % 2 ? a : b) != ND_OK)
+            goto done;
+    cell_link(a, 1, list);
+    STEP(nd_set_name(a, "a") == ND_OK);
+    STEP(weak = nd_weak_new(b));
+    STEP(nd_weak_set_callback(weak, NULL, NULL) == ND_OK);
+    STEP(nd_attach(m, a) == ND_OK);
+    STEP(nd_temp_attach(child, a) == ND_OK);
+    STEP(nd_temp_attach(m, a) == ND_OK);
+    STEP(scope = nd_scope_begin());
+    for (int i = 0; i < 40; i++)
+        if (!nd_tmp(nd_retain(a)))
+            goto done;
+    STEP(nd_scope_move_out(a) != ND_OK); // there is no outer scope
+    STEP(nd_scope_end(scope) == ND_OK);
+    scope = NULL;
+    nd_release(a);
+    nd_release(b);
+    a = b = NULL;
+    nd_release(list);
+    list = NULL;
+    STEP(nd_gc_collect(m, &report) == ND_OK);
+    STEP(report.collected_objects == 3);
+    STEP(nd_manager_total_objects(m) == 1);
+    STEP(nd_manager_dispose(m, NULL) == ND_OK);
+    STEP(nd_is_closed(resource));
+done:
+    nd_scope_end(scope);
+    nd_release(a);
+    nd_release(b);
+    nd_release(list);
+    nd_release(weak);
+    nd_release(resource);
+    if (m)
+        nd_manager_close(m, NULL);
+    nd_release(child);
+    nd_release(m);
+    return steps;
+}
+
+/// Runs the exercise with failing allocations; afterwards the world must be as it was.
+static int exercise_with(int64_t at) {
+    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    nd_error_clear();
+    allocations = 0;
+    fail_at = at;
+    nd__alloc_should_fail = fail_the_nth;
+    int steps = exercise();
+    nd__alloc_should_fail = NULL;
+    if (steps < 20) {
+        if (nd_error_status() != ND_ERROR_OUT_OF_MEMORY)
+            fail_msg("after %d steps: %s", steps, nd_error_message());
+        assert_true(strlen(nd_error_message()) > 10);
+    }
+    assert_null(nd_scope_current());
+    // A cycle that the failed collection left is what the next one takes.
+    assert_ok(nd_gc_collect(NULL, NULL));
+    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    assert_ok(nd_debug_check());
+    return steps;
+}
+
+static void test_F01_every_nth_allocation_fails(void **state) {
+    (void)state;
+    cell_begin(0);
+    assert_int_equal(exercise(), 20);
+    int failed = 0;
+    int64_t n = 1;
+    for (;; n++) {
+        failed += exercise_with(n) < 20;
+        if (allocations < n)
+            break;
+    }
+    assert_int_equal(exercise_with(n), 20);
+    assert_true(failed >= 8);
+}
+
+static void test_F03_memory_stays_exhausted(void **state) {
+    (void)state;
+    cell_begin(0);
+    for (int64_t n = 1; n < 40; n++) {
+        int steps = exercise_with(-n);
+        if (n == 1) // managers alone can do without: their memory is used again
+            assert_in_range(steps, 0, 2);
+    }
+}
+
+static void test_F03_releasing_and_closing_need_no_memory(void **state) {
+    (void)state;
+    cell_begin(64);
+    nd_manager *m = nd_manager_new(NULL, "m");
+    nd_object *held[64];
+    nd_with_manager(m) {
+        for (uint32_t i = 0; i < 64; i++) {
+            held[i] = cell_new(i, 1);
+            assert_ok(nd_set_name(held[i], "named"));
+        }
+    }
+    fail_at = -1;
+    allocations = 0;
+    nd__alloc_should_fail = fail_the_nth;
+    for (uint32_t i = 0; i < 32; i++)
+        nd_release(held[i]);
+    nd_status status = nd_manager_close(m, NULL);
+    for (uint32_t i = 32; i < 64; i++)
+        nd_release(held[i]);
+    nd_release(m);
+    nd__alloc_should_fail = NULL;
+    assert_ok(status);
+    assert_int_equal(cell_total_deaths(), 64);
+}
+
+// ------------------------------------------------------------------------------------- fork, exit
+
+static int exit_status_of(void (*function)(void)) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20); // a child that waits for a lock of a thread that is not there
+        function();
+        exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+static nd_object *made_before_the_fork;
+
+static void use_after_fork(void) {
+    nd_gc_set_mode(ND_GC_ON);
+    if (exercise() != 20)
+        _exit(3);
+    nd_release(made_before_the_fork);
+    if (cell_deaths(7) != 1)
+        _exit(4);
+}
+
+static void test_F22_fork_then_use(void **state) {
+    (void)state;
+    cell_begin(8);
+    made_before_the_fork = cell_new(7, 0);
+    assert_int_equal(exit_status_of(use_after_fork), 0);
+    assert_int_equal(cell_deaths(7), 0); // the child's world is its own
+    nd_release(made_before_the_fork);
+}
+
+static nd_object *released_at_exit;
+static nd_manager *closed_at_exit;
+
+static void release_at_exit(void) {
+    nd_release(released_at_exit);
+    nd_manager_close(closed_at_exit, NULL);
+    nd_release(closed_at_exit);
+    if (cell_total_deaths() != 4)
+        _exit(5);
+}
+
+static void leave_work_for_the_exit(void) {
+    atexit(release_at_exit);
+    nd_gc_set_mode(ND_GC_ON);
+    released_at_exit = cell_new(0, 0);
+    closed_at_exit = nd_manager_new(NULL, "m");
+    nd_with_manager(closed_at_exit) {
+        cell_drop_ring(1, 3);
+    }
+}
+
+static void test_F23_release_during_exit(void **state) {
+    (void)state;
+    cell_begin(8);
+    assert_int_equal(exit_status_of(leave_work_for_the_exit), 0);
+}
+
+// ------------------------------------------------------------------------------------------- NULL
+
+#define assert_refused(status)                                   \
+    do {                                                         \
+        nd_error_clear();                                        \
+        nd_status nd_status_ = (status);                         \
+        assert_int_equal(nd_status_, ND_ERROR_INVALID_ARGUMENT); \
+        assert_int_equal(nd_error_status(), nd_status_);         \
+        assert_non_null(strstr(nd_error_message(), "NULL"));     \
+    } while (0)
+
+static void test_F30_null_to_every_function_of_the_core(void **state) {
+    (void)state;
+    nd_object *nothing = NULL;
+    char buffer[8];
+    nd_release(nothing);
+    assert_null(nd_retain(nothing));
+    assert_int_equal(nd_get_count(NULL), 0);
+    assert_string_equal(nd_get_type_name(NULL), "NULL");
+    assert_refused(nd_set_name(NULL, "x"));
+    assert_string_equal(nd_get_name(NULL, buffer, sizeof buffer), "");
+    assert_non_null(nd_get_name(NULL, NULL, 0));
+    assert_refused(nd_close(NULL));
+    assert_false(nd_is_closed(NULL));
+    assert_null(nd_object_new(NULL, 1));
+    assert_null(nd_object_data(NULL));
+    assert_null(nd_object_type(NULL));
+    assert_null(nd_weak_new(NULL));
+    assert_null(nd_weak_get(NULL));
+    assert_null(nd_weak_get_tensor(NULL));
+    assert_refused(nd_weak_set_callback(NULL, NULL, NULL));
+    assert_refused(nd_list_append(NULL, NULL));
+    assert_null(nd_list_get(NULL, 0));
+    assert_int_equal(nd_list_size(NULL), 0);
+    assert_refused(nd_list_clear(NULL));
+    assert_null(nd_resource_new(NULL, NULL, 0, NULL));
+    assert_null(nd_resource_get(NULL));
+
+    assert_null(nd_object_tmp(NULL));
+    assert_ok(nd_scope_end(NULL));
+    assert_refused(nd_scope_adopt(NULL, NULL));
+    assert_refused(nd_scope_move_out(NULL));
+    assert_int_equal(nd_scope_size(NULL), 0);
+    assert_refused(nd_scope_detach(NULL));
+    assert_refused(nd_scope_enter(NULL));
+
+    assert_null(nd_manager_of(NULL));
+    assert_null(nd_manager_parent(NULL));
+    assert_non_null(nd_manager_name(NULL));
+    assert_false(nd_manager_is_open(NULL));
+    assert_refused(nd_attach(NULL, NULL));
+    assert_refused(nd_attach(nd_manager_root(), NULL));
+    assert_refused(nd_temp_attach(NULL, NULL));
+    assert_refused(nd_manager_close(NULL, NULL));
+    assert_refused(nd_manager_dispose(NULL, NULL));
+    assert_refused(nd_manager_set_cap(NULL, 1));
+    assert_refused(nd_manager_set_quota(NULL, ND_CPU, 1));
+    assert_refused(nd_manager_set_gc_mode(NULL, ND_GC_ON));
+    assert_int_not_equal(nd_manager_get_stats(NULL, NULL), ND_OK);
+    nd_manager *unnamed = nd_manager_new(NULL, NULL);
+    assert_handle(unnamed);
+    assert_string_equal(nd_manager_name(unnamed), "");
+    nd_release(unnamed);
+
+    assert_int_not_equal(nd_gc_get_stats(NULL), ND_OK);
+    nd_gc_set_cycle_callback(NULL, NULL);
+    assert_ok(nd_gc_collect(NULL, NULL));
+    assert_string_equal(nd_debug_site(NULL, buffer, sizeof buffer), "");
+    assert_refused(nd_debug_dump(NULL, NULL));
+}
+
+static void test_F30_options_without_size_or_version_are_refused(void **state) {
+    (void)state;
+    nd_manager *m = nd_manager_new(NULL, "m");
+    nd_close_report close_report = {0};
+    nd_manager_stats stats = {0};
+    nd_gc_report gc_report = {0};
+    nd_gc_stats gc_stats = {0};
+    assert_int_equal(nd_manager_close(m, &close_report), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_manager_dispose(m, &close_report), ND_ERROR_INVALID_ARGUMENT);
+    assert_true(nd_manager_is_open(m));
+    assert_int_equal(nd_manager_get_stats(m, &stats), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_collect(m, &gc_report), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_get_stats(&gc_stats), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_set_mode(ND_GC_INHERIT), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_set_mode((nd_gc_mode)7), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_set_threshold((nd_device_kind)99, 1), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_manager_set_quota(m, (nd_device_kind)-1, 1), ND_ERROR_INVALID_ARGUMENT);
+    nd_release(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F01_every_nth_allocation_fails),
+        ND_TEST(test_F03_memory_stays_exhausted),
+        ND_TEST(test_F03_releasing_and_closing_need_no_memory),
+        ND_TEST(test_F22_fork_then_use),
+        ND_TEST(test_F23_release_during_exit),
+        ND_TEST(test_F30_null_to_every_function_of_the_core),
+        ND_TEST(test_F30_options_without_size_or_version_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
