@@ -114,12 +114,19 @@ template <class T> struct UniformInteger : RandomOutput<T> {
     UniformInteger(const nd_kernel_call *call, const Walk<1> &over)
         : RandomOutput<T>(call, over), low(call->attrs.i[2]), high(call->attrs.i[3]) {
     }
+    /// What the CPU makes of it: every dtype but i64 goes through f64, so that it saturates.
+    static ND_BOTH T value_of(int64_t value) {
+        if constexpr (sizeof(T) == sizeof(int64_t) && !is_float<T>)
+            return value;
+        else
+            return convert<T>((double)value);
+    }
     ND_BOTH void operator()(int64_t number) const {
         nd__philox_block words = this->block(number);
         ND_UNROLL
         for (int e = 0; e < elements; e++)
             this->write(number * elements + e,
-                        convert<T>(nd__uniform_i64(nd__philox_u64(words, e), low, high)));
+                        value_of(nd__uniform_i64(nd__philox_u64(words, e), low, high)));
     }
 };
 

@@ -237,7 +237,11 @@ template <class T>
 static nd_status run_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->op) {
     case ND_OP_sum:
-        return run_kind<T>(queue, call, Sum<T>());
+        // Sums of smaller integers are of i64: lib/ops casts before it sums.
+        if constexpr (sizeof(T) == 8 || is_float<T>)
+            return run_kind<T>(queue, call, Sum<T>());
+        else
+            return ND_ERROR_UNSUPPORTED;
     case ND_OP_mean:
         if constexpr (is_float<T>)
             return run_kind<T>(queue, call, Mean<T>(call->attrs.i[0]));
@@ -264,9 +268,7 @@ static nd_status run_argreduce(const nd_cuda_queue *queue, const nd_kernel_call 
 nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using namespace nd_cuda;
     switch (call->operand[1].dtype) {
-    case ND_BOOL:
-        // Truth values have extrema, as bytes, but no sum: lib/ops casts before it sums.
-        return call->op == ND_OP_sum ? ND_ERROR_UNSUPPORTED : run_reduce<uint8_t>(queue, call);
+    case ND_BOOL: // 0 and 1 order as false and true
     case ND_U8:
         return run_reduce<uint8_t>(queue, call);
     case ND_I32:

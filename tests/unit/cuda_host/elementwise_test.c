@@ -1,0 +1,158 @@
+// UNARY, BINARY, COMPARE, LOGICAL, TERNARY and COPY in every layout a call can have.
+#include "tests/unit/cuda_host/harness.h"
+#include <math.h>
+
+#define TOLERANCE 64
+
+/// How the operands of one call lie in memory.
+typedef struct layout {
+    int ndim;
+    int64_t shape[ND_MAX_DIMS];
+    int64_t out[ND_MAX_DIMS]; ///< strides
+    int64_t in[3][ND_MAX_DIMS];
+    int64_t shift; ///< elements by which every operand misses its alignment
+} layout;
+
+static layout row_major(int ndim, const int64_t *shape, int64_t shift) {
+    layout made = {.ndim = ndim, .shift = shift};
+    int64_t stride = 1;
+    for (int axis = ndim - 1; axis >= 0; axis--) {
+        made.shape[axis] = shape[axis];
+        made.out[axis] = made.in[0][axis] = made.in[1][axis] = made.in[2][axis] = stride;
+        stride *= shape[axis];
+    }
+    return made;
+}
+
+/// Runs an operation in one layout on memory of exactly the size it needs.
+static void run_layout(nd_op op, const layout *how, int inputs, const nd_dtype *in, nd_dtype out,
+                       void *(*fill)(nd_dtype, int64_t)) {
+    nd_kernel_call call = {.op = op, .noperands = 1 + inputs, .ndim = how->ndim};
+    memcpy(call.shape, how->shape, sizeof call.shape);
+    call.attrs.f[0] = 2;
+    call.attrs.f[1] = op == ND_OP_clip ? 5 : 3;
+    // The output's memory starts at the shifted address: whole and shifted give different packs.
+    int64_t length = extent(&call, how->out) + how->shift;
+    char *data = values(out, length);
+    call.operand[0] = strided(&call, data + (size_t)how->shift * dtype_bytes(out), out, how->out);
+    for (int i = 0; i < inputs; i++) {
+        char *x = fill(in[i], extent(&call, how->in[i]) + how->shift);
+        call.operand[1 + i] =
+            strided(&call, x + (size_t)how->shift * dtype_bytes(in[i]), in[i], how->in[i]);
+    }
+    length -= how->shift;
+    both(&call, 1, &length, TOLERANCE);
+}
+
+static void run_layouts(nd_op op, int inputs, const nd_dtype *in, nd_dtype out,
+                        void *(*fill)(nd_dtype, int64_t)) {
+    // Lengths around the sizes of packs and blocks.
+    static const int64_t lengths[] = {0, 1, 2, 3, 4, 15, 16, 17, 255, 1023, 1024, 2049, 4099, 9000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int64_t shift = 0; shift < 2; shift++) {
+            layout line = row_major(1, &lengths[i], shift);
+            run_layout(op, &line, inputs, in, out, fill);
+        }
+    layout scalar = row_major(0, NULL, 0);
+    run_layout(op, &scalar, inputs, in, out, fill);
+
+    // Broadcast: each input in turn repeats along rows, along columns, and is one number.
+    static const int64_t repeated[3][2] = {{0, 1}, {1, 0}, {0, 0}};
+    for (int input = 0; input < inputs; input++)
+        for (int how = 0; how < 3; how++) {
+            layout matrix = row_major(2, (const int64_t[]){37, 53}, 0);
+            memcpy(matrix.in[input], repeated[how], sizeof repeated[how]);
+            run_layout(op, &matrix, inputs, in, out, fill);
+        }
+    // Transposed input; output with gaps; a window inside a larger tensor; eight axes.
+    layout transposed = row_major(3, (const int64_t[]){5, 60, 7}, 0);
+    memcpy(transposed.in[0], (const int64_t[]){1, 35, 5}, 3 * sizeof(int64_t));
+    run_layout(op, &transposed, inputs, in, out, fill);
+    layout gaps = row_major(2, (const int64_t[]){31, 33}, 1);
+    memcpy(gaps.out, (const int64_t[]){70, 2}, 2 * sizeof(int64_t));
+    run_layout(op, &gaps, inputs, in, out, fill);
+    layout window = row_major(2, (const int64_t[]){20, 16}, 0);
+    memcpy(window.in[inputs - 1], (const int64_t[]){40, 1}, 2 * sizeof(int64_t));
+    run_layout(op, &window, inputs, in, out, fill);
+    layout eight = row_major(8, (const int64_t[]){2, 3, 1, 2, 4, 1, 3, 2}, 0);
+    memcpy(eight.in[0], (const int64_t[]){144, 1, 0, 3, 6, 7, 24, 72}, 8 * sizeof(int64_t));
+    run_layout(op, &eight, inputs, in, out, fill);
+}
+
+/// out is exactly an input.
+static void run_in_place(nd_op op, int inputs, nd_dtype dtype, int same) {
+    nd_kernel_call call = {
+        .op = op, .noperands = 1 + inputs, .ndim = 1, .shape = {5000}, .attrs = {.f = {2, 3}}};
+    for (int i = 0; i <= inputs; i++)
+        call.operand[i] = contiguous(&call, values(dtype, 5000), dtype);
+    call.operand[0] = call.operand[same];
+    both(&call, 1, call.shape, TOLERANCE);
+}
+
+/// Every dtype, so that both sides must also agree about which they refuse.
+static void run_operation(nd_op op, int inputs, bool to_bool) {
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+        const nd_dtype in[2] = {(nd_dtype)dtype, (nd_dtype)dtype};
+        nd_dtype out = to_bool ? ND_BOOL : (nd_dtype)dtype;
+        run_layouts(op, inputs, in, out, values);
+        run_layouts(op, inputs, in, out, special_values);
+        if (!to_bool)
+            for (int same = 1; same <= inputs; same++)
+                run_in_place(op, inputs, (nd_dtype)dtype, same);
+        free_values();
+    }
+}
+
+static void run_family(const char *family, int inputs, bool to_bool) {
+    for (int op = ND_OP_none + 1; op < ND_OP_COUNT; op++)
+        if (strcmp(op_family((nd_op)op), family) == 0)
+            run_operation((nd_op)op, inputs, to_bool);
+}
+
+void test_unary_operations_agree(void **state) {
+    (void)state;
+    run_family("UNARY", 1, false);
+}
+
+void test_binary_operations_agree(void **state) {
+    (void)state;
+    run_family("BINARY", 2, false);
+}
+
+void test_comparisons_agree(void **state) {
+    (void)state;
+    run_family("COMPARE", 2, true);
+}
+
+void test_logical_operations_agree(void **state) {
+    (void)state;
+    const nd_dtype in[2] = {ND_BOOL, ND_BOOL};
+    run_layouts(ND_OP_logical_and, 2, in, ND_BOOL, values);
+    run_layouts(ND_OP_logical_or, 2, in, ND_BOOL, values);
+    run_layouts(ND_OP_logical_not, 1, in, ND_BOOL, values);
+}
+
+void test_where_agrees(void **state) {
+    (void)state;
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+        const nd_dtype in[3] = {ND_BOOL, (nd_dtype)dtype, (nd_dtype)dtype};
+        run_layouts(ND_OP_where, 3, in, (nd_dtype)dtype, special_values);
+        free_values();
+    }
+}
+
+void test_copies_and_casts_agree(void **state) {
+    (void)state;
+    for (int from = 0; from < ND_DTYPE_COUNT; from++)
+        for (int to = 0; to < ND_DTYPE_COUNT; to++) {
+            const nd_dtype in[1] = {(nd_dtype)from};
+            run_layouts(ND_OP_cast, 1, in, (nd_dtype)to, values);
+            run_layouts(ND_OP_cast, 1, in, (nd_dtype)to, special_values);
+            free_values();
+        }
+    // The other rows of the family are the same kernel under names that gradients need.
+    const nd_dtype in[1] = {ND_F32};
+    for (int op = ND_OP_none + 1; op < ND_OP_COUNT; op++)
+        if (strcmp(op_family((nd_op)op), "COPY") == 0)
+            run_layouts((nd_op)op, 1, in, ND_F32, values);
+}

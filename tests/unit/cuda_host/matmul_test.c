@@ -1,0 +1,217 @@
+// MATMUL, by ndarc's own kernel and by the plan for a column-major BLAS; CONV and POOL.
+#include "lib/device/cuda/gemm.h"
+#include "tests/unit/cuda_host/harness.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define TOLERANCE 500
+
+/// A call with batch axes of given shape. Bit 0 of `how` transposes a, bit 1 b, bit 2 pads the rows
+/// of all three, bit 3 repeats a over the batch.
+static nd_kernel_call matmul_call(nd_dtype dtype, int batch_axes, const int64_t *batch, int64_t m,
+                                  int64_t n, int64_t k, unsigned how, double beta,
+                                  int64_t *ret_length) {
+    int64_t pad = how & 4 ? 3 : 0, batches = 1;
+    nd_kernel_call call = {.op = ND_OP_matmul, .noperands = 3, .ndim = batch_axes};
+    int64_t a_size = how & 1 ? k * (m + pad) : m * (k + pad);
+    int64_t b_size = how & 2 ? n * (k + pad) : k * (n + pad);
+    int64_t out_size = m * (n + pad);
+    int64_t strides[3][ND_MAX_DIMS];
+    for (int axis = batch_axes - 1; axis >= 0; axis--) {
+        call.shape[axis] = batch[axis];
+        strides[0][axis] = batches * out_size;
+        strides[1][axis] = how & 8 ? 0 : batches * a_size;
+        strides[2][axis] = batches * b_size;
+        batches *= batch[axis];
+    }
+    int64_t *i = call.attrs.i;
+    i[0] = m, i[1] = n, i[2] = k;
+    i[3] = how & 1 ? 1 : k + pad, i[4] = how & 1 ? m + pad : 1;
+    i[5] = how & 2 ? 1 : n + pad, i[6] = how & 2 ? k + pad : 1;
+    i[7] = n + pad, i[8] = 1;
+    call.attrs.f[0] = beta;
+    *ret_length = batches * out_size;
+    call.operand[0] = strided(&call, values(dtype, *ret_length), dtype, strides[0]);
+    call.operand[1] =
+        strided(&call, values(dtype, (how & 8 ? 1 : batches) * a_size), dtype, strides[1]);
+    call.operand[2] = strided(&call, values(dtype, batches * b_size), dtype, strides[2]);
+    return call;
+}
+
+static const int64_t sizes[][3] = {{1, 1, 1},    {1, 5, 7},    {5, 1, 7},     {5, 7, 1},
+                                   {16, 16, 16}, {65, 63, 70}, {130, 10, 33}, {2, 129, 64}};
+
+typedef void matmul_check(const nd_kernel_call *call, int64_t length);
+
+static void for_every_matmul(matmul_check *check) {
+    for (int wide = 0; wide < 2; wide++)
+        for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++)
+            for (unsigned how = 0; how < 16; how++)
+                for (int batch_axes = 0; batch_axes < 4; batch_axes++) {
+                    int64_t length;
+                    nd_kernel_call call =
+                        matmul_call(wide ? ND_F64 : ND_F32, batch_axes, (const int64_t[]){2, 1, 3},
+                                    sizes[size][0], sizes[size][1], sizes[size][2], how,
+                                    (how ^ (unsigned)size) & 1, &length);
+                    check(&call, length);
+                    free_values();
+                }
+}
+
+static void check_own_kernel(const nd_kernel_call *call, int64_t length) {
+    assert_int_equal(both(call, 1, &length, TOLERANCE), ND_OK);
+    nd_kernel_call linear = *call;
+    linear.op = ND_OP_linear;
+    assert_int_equal(both(&linear, 1, &length, TOLERANCE), ND_OK);
+}
+
+void test_matmul_agrees(void **state) {
+    (void)state;
+    for_every_matmul(check_own_kernel);
+    // Nothing to sum: the result is zero, or what it was.
+    for (int beta = 0; beta < 2; beta++) {
+        int64_t length;
+        nd_kernel_call call = matmul_call(ND_F32, 0, NULL, 4, 5, 0, 0, beta, &length);
+        both(&call, 1, &length, 0);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// a BLAS that is slow and plainly right
+
+static double element(nd_dtype dtype, const void *matrix, long long index) {
+    return dtype == ND_F32 ? (double)((const float *)matrix)[index]
+                           : ((const double *)matrix)[index];
+}
+
+/// Column-major, as the BLAS standard defines it; checks what a BLAS checks.
+static nd_status plain_gemm(void *context, const nd_gemm *g) {
+    int *calls = context;
+    ++*calls;
+    assert_true(g->lda >= (g->transpose_a ? g->k : g->m));
+    assert_true(g->ldb >= (g->transpose_b ? g->n : g->k));
+    assert_true(g->ldc >= g->m && g->batch >= 1);
+    for (long long batch = 0; batch < g->batch; batch++)
+        for (long long row = 0; row < g->m; row++)
+            for (long long column = 0; column < g->n; column++) {
+                double sum = 0;
+                for (long long k = 0; k < g->k; k++)
+                    sum += element(g->dtype, g->a,
+                                   batch * g->stride_a +
+                                       (g->transpose_a ? k + row * g->lda : row + k * g->lda)) *
+                           element(g->dtype, g->b,
+                                   batch * g->stride_b + (g->transpose_b ? column + k * g->ldb
+                                                                         : k + column * g->ldb));
+                long long at = batch * g->stride_c + row + column * g->ldc;
+                if (g->beta != 0)
+                    sum += g->beta * element(g->dtype, g->c, at);
+                if (g->dtype == ND_F32)
+                    ((float *)g->c)[at] = (float)sum;
+                else
+                    ((double *)g->c)[at] = sum;
+            }
+    return ND_OK;
+}
+
+static void check_plan(const nd_kernel_call *call, int64_t length) {
+    size_t bytes = (size_t)length * dtype_bytes(call->operand[0].dtype);
+    void *planned = malloc(bytes), *expected = malloc(bytes);
+    assert_non_null(planned);
+    assert_non_null(expected);
+    memcpy(planned, call->operand[0].data, bytes);
+    memcpy(expected, call->operand[0].data, bytes);
+    nd_kernel_call on_plan = *call, on_cpu = *call;
+    on_plan.operand[0].data = planned;
+    on_cpu.operand[0].data = expected;
+    int calls = 0;
+    assert_int_equal(nd__gemm_matmul(&on_plan, plain_gemm, &calls), ND_OK);
+    assert_true(calls >= 1);
+    assert_int_equal(run_on_cpu(&on_cpu), ND_OK);
+    compare_values(call, 0, length, expected, planned, TOLERANCE);
+    free(planned);
+    free(expected);
+}
+
+static nd_status refuse_second(void *context, const nd_gemm *gemm) {
+    (void)gemm;
+    int *calls = context;
+    return ++*calls > 1 ? ND_ERROR_UNSUPPORTED : ND_OK;
+}
+
+void test_matmul_by_blas_agrees(void **state) {
+    (void)state;
+    for_every_matmul(check_plan);
+    int64_t length;
+    int calls = 0;
+    // What a BLAS cannot express is refused before anything is written: rows that repeat, no sum.
+    nd_kernel_call repeated = matmul_call(ND_F32, 0, NULL, 4, 5, 6, 0, 0, &length);
+    repeated.attrs.i[3] = 0;
+    assert_int_equal(nd__gemm_matmul(&repeated, plain_gemm, &calls), ND_ERROR_UNSUPPORTED);
+    nd_kernel_call empty = matmul_call(ND_F32, 0, NULL, 4, 5, 0, 0, 0, &length);
+    assert_int_equal(nd__gemm_matmul(&empty, plain_gemm, &calls), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(calls, 0);
+    // A refusal in the middle must not pass for one at the beginning.
+    nd_kernel_call two = matmul_call(ND_F32, 2, (const int64_t[]){2, 2}, 2, 2, 2, 0, 0, &length);
+    assert_int_equal(nd__gemm_matmul(&two, refuse_second, &calls), ND_ERROR_DEVICE);
+    assert_int_equal(calls, 2);
+}
+
+// ------------------------------------------------------------------------------------------------
+// convolution and pooling
+
+static void convolve(nd_op op, nd_dtype dtype, const int64_t *sizes_in) {
+    nd_kernel_call call = {.op = op, .noperands = 3};
+    int64_t *i = call.attrs.i;
+    memcpy(i, sizes_in, 9 * sizeof *i);
+    i[9] = (i[2] + 2 * i[8] - i[5]) / i[7] + 1;
+    i[10] = (i[3] + 2 * i[8] - i[6]) / i[7] + 1;
+    int64_t x = i[0] * i[1] * i[2] * i[3], weight = i[4] * i[1] * i[5] * i[6];
+    int64_t result = i[0] * i[4] * i[9] * i[10];
+    int64_t lengths[3] = {result, x, weight};
+    if (op == ND_OP_conv2d_grad_input)
+        lengths[0] = x, lengths[1] = result;
+    if (op == ND_OP_conv2d_grad_weight)
+        lengths[0] = weight, lengths[1] = x, lengths[2] = result;
+    for (int operand = 0; operand < 3; operand++)
+        call.operand[operand] = contiguous(&call, values(dtype, lengths[operand]), dtype);
+    both(&call, 1, lengths, 4000);
+}
+
+void test_convolutions_agree(void **state) {
+    (void)state;
+    // n, ci, h, w, co, kh, kw, stride, padding
+    static const int64_t shapes[][9] = {
+        {1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 3, 9, 11, 4, 3, 3, 1, 1},  {3, 2, 8, 8, 5, 5, 3, 2, 0},
+        {1, 4, 7, 5, 2, 2, 2, 3, 2}, {4, 1, 28, 28, 8, 5, 5, 1, 0},
+    };
+    static const nd_op ops[] = {ND_OP_conv2d, ND_OP_conv2d_grad_input, ND_OP_conv2d_grad_weight};
+    for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
+        for (int op = 0; op < 3; op++) {
+            convolve(ops[op], ND_F32, shapes[shape]);
+            free_values();
+        }
+}
+
+void test_max_pool_agrees(void **state) {
+    (void)state;
+    static const int64_t shapes[][6] = {
+        // n, c, h, w, kernel, stride
+        {1, 1, 1, 1, 1, 1},
+        {2, 3, 8, 8, 2, 2},
+        {3, 2, 9, 11, 3, 2},
+        {1, 5, 7, 6, 3, 1},
+    };
+    for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++) {
+        nd_kernel_call call = {.op = ND_OP_max_pool2d, .noperands = 3};
+        int64_t *i = call.attrs.i;
+        memcpy(i, shapes[shape], 6 * sizeof *i);
+        i[6] = (i[2] - i[4]) / i[5] + 1;
+        i[7] = (i[3] - i[4]) / i[5] + 1;
+        int64_t results = i[0] * i[1] * i[6] * i[7];
+        const int64_t lengths[2] = {results, results};
+        call.operand[0] = contiguous(&call, values(ND_F32, results), ND_F32);
+        call.operand[1] = contiguous(&call, values(ND_I64, results), ND_I64);
+        call.operand[2] = contiguous(&call, values(ND_F32, i[0] * i[1] * i[2] * i[3]), ND_F32);
+        both(&call, 2, lengths, 0);
+    }
+}

@@ -1,0 +1,158 @@
+// REDUCE, ARGREDUCE, SOFTMAX and LOSS: which elements meet in which result, and in what layout.
+#include "tests/unit/cuda_host/harness.h"
+#include <math.h>
+
+#define SUM_TOLERANCE 2000
+#define TOLERANCE 64
+
+static const nd_op reductions[] = {ND_OP_sum, ND_OP_mean, ND_OP_max, ND_OP_min};
+
+/// Reduces the axes of `mask`, for one dtype, x with given strides.
+static void reduce(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
+                   unsigned mask, void *(*fill)(nd_dtype, int64_t)) {
+    nd_kernel_call call = {.op = op, .noperands = 2, .ndim = ndim};
+    int64_t out_strides[ND_MAX_DIMS], results = 1, each = 1;
+    memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
+    for (int axis = ndim - 1; axis >= 0; axis--) {
+        bool reduced = mask >> axis & 1;
+        out_strides[axis] = reduced ? 0 : results;
+        *(reduced ? &each : &results) *= shape[axis];
+    }
+    call.attrs.i[0] = each;
+    call.operand[0] = strided(&call, values(dtype, results), dtype, out_strides);
+    call.operand[1] = strides ? strided(&call, fill(dtype, extent(&call, strides)), dtype, strides)
+                              : contiguous(&call, fill(dtype, results * each), dtype);
+    both(&call, 1, &results, SUM_TOLERANCE);
+}
+
+static void reduce_all_kinds(int ndim, const int64_t *shape, const int64_t *strides,
+                             unsigned mask) {
+    for (size_t kind = 0; kind < sizeof reductions / sizeof *reductions; kind++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask, values);
+            if (kind >= 2 && dtype >= ND_F32)
+                reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask,
+                       special_values);
+        }
+    free_values();
+}
+
+void test_reductions_agree(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 2, 5, 16, 33, 255, 256, 1000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        reduce_all_kinds(1, &lengths[i], NULL, 1);
+    for (unsigned mask = 0; mask < 8; mask++) {
+        reduce_all_kinds(3, (const int64_t[]){7, 11, 13}, NULL, mask);
+        // Transposed, with a repeated axis, and with gaps.
+        reduce_all_kinds(3, (const int64_t[]){7, 11, 13}, (const int64_t[]){1, 91, 7}, mask);
+        reduce_all_kinds(3, (const int64_t[]){7, 11, 13}, (const int64_t[]){13, 0, 1}, mask);
+        reduce_all_kinds(3, (const int64_t[]){7, 11, 13}, (const int64_t[]){400, 30, 2}, mask);
+    }
+    for (unsigned mask = 0; mask < 4; mask++)
+        reduce_all_kinds(2, (const int64_t[]){300, 40}, NULL, mask);
+}
+
+void test_long_reductions_in_parts_agree(void **state) {
+    (void)state;
+    reduce_all_kinds(1, (const int64_t[]){100003}, NULL, 1);
+    reduce_all_kinds(2, (const int64_t[]){3, 30011}, NULL, 2);
+    reduce_all_kinds(2, (const int64_t[]){30011, 3}, NULL, 1);
+    reduce_all_kinds(3, (const int64_t[]){211, 3, 101}, NULL, 5);
+}
+
+void test_reductions_of_nothing_agree(void **state) {
+    (void)state;
+    reduce(ND_OP_sum, ND_F32, 2, (const int64_t[]){3, 0}, NULL, 2, values);
+    reduce(ND_OP_sum, ND_I64, 2, (const int64_t[]){3, 0}, NULL, 2, values);
+    reduce(ND_OP_sum, ND_F32, 2, (const int64_t[]){0, 3}, NULL, 2, values);
+    reduce(ND_OP_mean, ND_F64, 2, (const int64_t[]){3, 0}, NULL, 2, values);
+}
+
+static void find(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
+                 void *(*fill)(nd_dtype, int64_t)) {
+    nd_kernel_call call = {.op = op, .noperands = 2, .ndim = ndim};
+    int64_t out_strides[ND_MAX_DIMS] = {0}, results = 1;
+    memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
+    for (int axis = ndim - 2; axis >= 0; axis--) {
+        out_strides[axis] = results;
+        results *= shape[axis];
+    }
+    call.operand[0] = strided(&call, values(ND_I64, results), ND_I64, out_strides);
+    int64_t length = strides ? extent(&call, strides) : results * shape[ndim - 1];
+    call.operand[1] = strides ? strided(&call, fill(dtype, length), dtype, strides)
+                              : contiguous(&call, fill(dtype, length), dtype);
+    both(&call, 1, &results, 0);
+}
+
+void test_positions_of_extrema_agree(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_argmax, ND_OP_argmin};
+    for (int which = 0; which < 2; which++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            nd_dtype type = (nd_dtype)dtype;
+            find(ops[which], type, 1, (const int64_t[]){1}, NULL, values);
+            find(ops[which], type, 1, (const int64_t[]){1000}, NULL, values);
+            find(ops[which], type, 1, (const int64_t[]){70000}, NULL, values);
+            find(ops[which], type, 2, (const int64_t[]){40, 10}, NULL, values);
+            find(ops[which], type, 2, (const int64_t[]){40, 10}, NULL, special_values);
+            find(ops[which], type, 2, (const int64_t[]){50, 60}, (const int64_t[]){1, 50},
+                 special_values);
+            find(ops[which], type, 3, (const int64_t[]){3, 5, 20000}, NULL, special_values);
+            free_values();
+        }
+}
+
+static void softmax(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape,
+                    const int64_t *strides, void *(*fill)(nd_dtype, int64_t)) {
+    nd_kernel_call call = {.op = op, .noperands = 2, .ndim = ndim};
+    memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
+    nd_operand line = contiguous(&call, NULL, dtype);
+    if (!strides)
+        strides = line.strides;
+    int64_t length = extent(&call, strides);
+    call.operand[0] = strided(&call, values(dtype, length), dtype, strides);
+    call.operand[1] = strided(&call, fill(dtype, length), dtype, strides);
+    both(&call, 1, &length, TOLERANCE);
+}
+
+void test_softmax_agrees(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_softmax, ND_OP_log_softmax};
+    for (int which = 0; which < 2; which++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            nd_dtype type = (nd_dtype)dtype;
+            for (int special = 0; special < 2; special++) {
+                void *(*fill)(nd_dtype, int64_t) = special ? special_values : values;
+                softmax(ops[which], type, 1, (const int64_t[]){1}, NULL, fill);
+                softmax(ops[which], type, 2, (const int64_t[]){33, 10}, NULL, fill);
+                softmax(ops[which], type, 2, (const int64_t[]){300, 3}, NULL, fill);
+                softmax(ops[which], type, 2, (const int64_t[]){3, 5000}, NULL, fill);
+                // Along an axis that is not the innermost in memory; with gaps.
+                softmax(ops[which], type, 3, (const int64_t[]){4, 9, 30},
+                        (const int64_t[]){270, 1, 9}, fill);
+                softmax(ops[which], type, 2, (const int64_t[]){6, 40}, (const int64_t[]){90, 2},
+                        fill);
+            }
+            free_values();
+        }
+}
+
+void test_cross_entropy_agrees(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1}, {32, 10}, {1, 3000}, {3000, 2}, {128, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            int64_t rows = sizes[i][0], classes = sizes[i][1], one = 1;
+            nd_dtype type = (nd_dtype)dtype;
+            nd_kernel_call call = {.op = ND_OP_cross_entropy,
+                                   .noperands = 3,
+                                   .ndim = 0,
+                                   .attrs = {.i = {rows, classes}}};
+            call.operand[0] = contiguous(&call, values(type, 1), type);
+            call.operand[1] = contiguous(&call, values(type, rows * classes), type);
+            call.operand[2] = contiguous(&call, indices(rows, classes), ND_I64);
+            both(&call, 1, &one, TOLERANCE);
+            free_values();
+        }
+}

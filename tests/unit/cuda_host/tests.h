@@ -1,0 +1,36 @@
+// The tests of this folder, one line each; main.c runs them in this order.
+#ifndef ND_TESTS_UNIT_CUDA_HOST_TESTS_H
+#define ND_TESTS_UNIT_CUDA_HOST_TESTS_H
+
+#define CUDA_HOST_TESTS(TEST)                 \
+    TEST(test_division_by_multiplication)     \
+    TEST(test_unary_operations_agree)         \
+    TEST(test_binary_operations_agree)        \
+    TEST(test_comparisons_agree)              \
+    TEST(test_logical_operations_agree)       \
+    TEST(test_where_agrees)                   \
+    TEST(test_copies_and_casts_agree)         \
+    TEST(test_reductions_agree)               \
+    TEST(test_long_reductions_in_parts_agree) \
+    TEST(test_reductions_of_nothing_agree)    \
+    TEST(test_positions_of_extrema_agree)     \
+    TEST(test_softmax_agrees)                 \
+    TEST(test_cross_entropy_agrees)           \
+    TEST(test_take_agrees)                    \
+    TEST(test_gather_agrees)                  \
+    TEST(test_scatter_add_agrees)             \
+    TEST(test_one_hot_agrees)                 \
+    TEST(test_masked_select_agrees)           \
+    TEST(test_index_out_of_range_is_reported) \
+    TEST(test_fill_arange_eye_agree)          \
+    TEST(test_random_tensors_agree)           \
+    TEST(test_matmul_agrees)                  \
+    TEST(test_matmul_by_blas_agrees)          \
+    TEST(test_convolutions_agree)             \
+    TEST(test_max_pool_agrees)                \
+    TEST(test_every_operation_was_compared)
+
+#define DECLARE(name) void name(void **state);
+CUDA_HOST_TESTS(DECLARE)
+#undef DECLARE
+#endif
