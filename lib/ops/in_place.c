@@ -1,0 +1,199 @@
+// In-place operations: x is written where it lies, its version counter moves, and its history gets a new
+// node.
+//
+// Order: everything that can be refused is refused before the first byte is written. What history needs
+// of x's old value is cloned before, too.
+#include "lib/ops/operands.h"
+
+/// Both usable, on one device, history allows the write, and y broadcasts to x.
+static nd_status check_target(const char *name, const nd_tensor *x, const nd_tensor *y) {
+    nd_status status = nd__check_pair(name, "x", x, "y", y);
+    if (status == ND_OK)
+        status = nd__check_in_place(name, x);
+    if (status != ND_OK)
+        return status;
+    int64_t shape[ND_MAX_DIMS];
+    int ndim = nd__broadcast_shapes(name, x->ndim, x->shape, y->ndim, y->shape, shape);
+    bool fits = ndim == x->ndim;
+    for (int i = 0; i < ndim && fits; i++)
+        fits = shape[i] == x->shape[i];
+    if (ndim < 0)
+        return nd_error_status();
+    char x_text[ND__SHAPE_TEXT], y_text[ND__SHAPE_TEXT];
+    if (!fits)
+        return nd__error(ND_ERROR_SHAPE, "%s: y of shape %s does not broadcast to x's %s", name,
+                         nd__shape_text(y_text, y->ndim, y->shape),
+                         nd__shape_text(x_text, x->ndim, x->shape));
+    return ND_OK;
+}
+
+static nd_status check_windows(const char *name, const nd_tensor *x, const nd_tensor *y) {
+    char text[ND__SHAPE_TEXT];
+    if (nd__overlaps_itself(x))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: elements of x (shape %s) share memory with each other, so it cannot "
+                         "be written in place",
+                         name, nd__shape_text(text, x->ndim, x->shape));
+    if (y && nd__overlap(x, y) == ND__PARTIAL)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: x and y (shape %s) share part of their memory; use a clone of y",
+                         name, nd__shape_text(text, y->ndim, y->shape));
+    return ND_OK;
+}
+
+/// Runs op with out = the first operand, x, over x's shape; then counts the write.
+static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
+                            const nd_tensor *const *inputs, int count, const nd_op_attrs *attrs) {
+    if (x->numel == 0)
+        return ND_OK;
+    nd_kernel_call call;
+    call.op = op;
+    call.noperands = count + 1;
+    call.ndim = x->ndim;
+    for (int i = 0; i < x->ndim; i++)
+        call.shape[i] = x->shape[i];
+    call.operand[0] = nd__operand_broadcast(x, x->ndim, x->shape);
+    for (int i = 0; i < count; i++)
+        call.operand[i + 1] = nd__operand_broadcast(inputs[i], x->ndim, x->shape);
+    call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
+    call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
+    call.attrs.i[0] = attrs ? attrs->i[0] : 0;
+    nd__call_collapse(&call);
+    nd_status status = nd__launch(name, x->device, &call);
+    nd__bump_version(x);
+    return status;
+}
+
+/// x = op(x, y).
+static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const nd_tensor *y,
+                                 nd_dtype_rule rule, const nd_op_attrs *attrs) {
+    nd_dtype dtype;
+    nd_status status = check_target(name, x, y);
+    if (status == ND_OK)
+        status = nd__apply_rule(name, rule, x, y, &dtype);
+    if (status != ND_OK)
+        return status;
+    if (dtype != x->dtype)
+        return nd__error(ND_ERROR_DTYPE, "%s: x is %s, which cannot hold the result with y of %s",
+                         name, nd_dtype_name(x->dtype), nd_dtype_name(y->dtype));
+    nd_auto nd_tensor *operand = nd__as_dtype(y, x->dtype);
+    if (!operand)
+        return nd_error_status();
+    status = check_windows(name, x, operand);
+    if (status != ND_OK)
+        return status;
+    // The rule needs x's old value only for y's gradient.
+    const nd_tensor *inputs[] = {x, operand};
+    bool saves_x = (nd__op_infos[op].saves & ND_SAVE_A) != 0 && nd__wants_history(&inputs[1], 1);
+    nd_auto nd_tensor *before = saves_x ? nd_clone(x) : NULL;
+    if (saves_x && !before)
+        return nd_error_status();
+    status = write_over(name, op, x, inputs, 2, attrs);
+    if (status != ND_OK)
+        return status;
+    // x op= x: the other operand's value is gone as well.
+    const nd_tensor *recorded[] = {before ? before : x, operand};
+    if (before && operand->storage == x->storage)
+        recorded[1] = before;
+    return nd__record_in_place(op, x, recorded, 2, attrs);
+}
+
+nd_status nd_add_(nd_tensor *x, const nd_tensor *y) {
+    return binary_in_place("add_", ND_OP_add, x, y, ND__NUMBER, NULL);
+}
+
+nd_status nd_sub_(nd_tensor *x, const nd_tensor *y) {
+    return binary_in_place("sub_", ND_OP_sub, x, y, ND__NUMBER, NULL);
+}
+
+nd_status nd_mul_(nd_tensor *x, const nd_tensor *y) {
+    return binary_in_place("mul_", ND_OP_mul, x, y, ND__NUMBER, NULL);
+}
+
+nd_status nd_div_(nd_tensor *x, const nd_tensor *y) {
+    return binary_in_place("div_", ND_OP_div, x, y, ND__FLOAT, NULL);
+}
+
+nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha) {
+    nd_status status = nd__check_operand("add_scaled_", "x", x);
+    if (status == ND_OK)
+        status = nd__check_number("add_scaled_", x->dtype, alpha);
+    if (status != ND_OK)
+        return status;
+    nd_op_attrs attrs = {.f = {alpha}};
+    return binary_in_place("add_scaled_", ND_OP_add_scaled, x, y, ND__NUMBER, &attrs);
+}
+
+/// For a number: nothing to broadcast and nothing to overlap but x itself.
+static nd_status check_number_write(const char *name, const nd_tensor *x, double value) {
+    nd_status status = nd__check_in_place(name, x);
+    if (status == ND_OK)
+        status = nd__check_number(name, x->dtype, value);
+    return status == ND_OK ? check_windows(name, x, NULL) : status;
+}
+
+nd_status nd_mul_scalar_(nd_tensor *x, double value) {
+    nd_dtype dtype;
+    nd_status status = check_number_write("mul_scalar_", x, value);
+    if (status == ND_OK)
+        status = nd__apply_rule("mul_scalar_", ND__NUMBER, x, NULL, &dtype);
+    if (status != ND_OK)
+        return status;
+    nd_op_attrs attrs = {.f = {value}};
+    const nd_tensor *input = x;
+    status = write_over("mul_scalar_", ND_OP_mul_scalar, x, &input, 1, &attrs);
+    return status == ND_OK ? nd__record_in_place(ND_OP_mul_scalar, x, &input, 1, &attrs) : status;
+}
+
+nd_status nd_fill_(nd_tensor *x, double value) {
+    nd_status status = check_number_write("fill_", x, value);
+    if (status != ND_OK)
+        return status;
+    nd_op_attrs attrs = {.f = {value}};
+    if (x->dtype == ND_I64)
+        attrs.i[0] = (int64_t)value;
+    status = write_over("fill_", ND_OP_fill, x, NULL, 0, &attrs);
+    return status == ND_OK ? nd__record_in_place(ND_OP_fill, x, NULL, 0, NULL) : status;
+}
+
+nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
+    nd_status status = nd__check_operand("copy_", "x", x);
+    if (status == ND_OK)
+        status = nd__check_operand("copy_", "y", y);
+    if (status != ND_OK)
+        return status;
+    // Across devices the copy is recorded as what it is: to, then cast or clone.
+    nd_auto nd_tensor *near = nd_to(y, x->device);
+    if (!near)
+        return nd_error_status();
+    status = check_target("copy_", x, near);
+    if (status == ND_OK)
+        status = check_windows("copy_", x, near);
+    if (status != ND_OK)
+        return status;
+    if (nd__overlap(x, near) == ND__SAME && x->numel > 0)
+        return ND_OK;
+    nd_op op = x->dtype == near->dtype ? ND_OP_clone : ND_OP_cast;
+    const nd_tensor *input = near;
+    status = write_over("copy_", op, x, &input, 1, NULL);
+    return status == ND_OK ? nd__record_in_place(op, x, &input, 1, NULL) : status;
+}
+
+nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value) {
+    nd_status status = check_target("masked_fill_", x, mask);
+    if (status == ND_OK)
+        status = check_number_write("masked_fill_", x, value);
+    if (status == ND_OK && mask->dtype != ND_BOOL)
+        status = nd__error(ND_ERROR_DTYPE, "masked_fill_: the mask is %s and must be bool",
+                           nd_dtype_name(mask->dtype));
+    if (status == ND_OK)
+        status = check_windows("masked_fill_", x, mask);
+    if (status != ND_OK)
+        return status;
+    nd_auto nd_tensor *number = nd__number_like("masked_fill_", x, x->dtype, value);
+    if (!number)
+        return nd_error_status();
+    const nd_tensor *inputs[] = {mask, number, x};
+    status = write_over("masked_fill_", ND_OP_where, x, inputs, 3, NULL);
+    return status == ND_OK ? nd__record_in_place(ND_OP_where, x, inputs, 3, NULL) : status;
+}

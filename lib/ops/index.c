@@ -1,0 +1,299 @@
+// take, gather, scatter_add, one_hot and masked_select.
+//
+// Indices become dense i64 without negatives before a kernel or the tape sees them. What is recorded is
+// i[0] = axis.
+#include "lib/ops/operands.h"
+
+/// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
+static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
+    nd_auto nd_tensor *zero = nd__number_like("index", indices, ND_I64, 0.0);
+    nd_auto nd_tensor *negative = zero ? nd_less(indices, zero) : NULL;
+    nd_auto nd_tensor *shifted = negative ? nd_add_scalar(indices, (double)size) : NULL;
+    return shifted ? nd_where(negative, shifted, indices) : NULL;
+}
+
+/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. What is out
+/// of range stays so for the kernel to find.
+static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size) {
+    nd_auto nd_tensor *dense = nd__dense(name, indices, ND_I64);
+    if (!dense)
+        return NULL;
+    if (!nd__backend(dense->device.kind)->host_accessible)
+        return wrap_on_device(dense, size);
+    const int64_t *values = (const int64_t *)dense->data;
+    int64_t lowest = 0;
+    for (int64_t i = 0; i < dense->numel; i++)
+        lowest = values[i] < lowest ? values[i] : lowest;
+    return lowest < 0 ? wrap_on_device(dense, size) : nd_steal(&dense);
+}
+
+/// The same for indices that may repeat along axes (expanded): those axes are resolved once, and the
+/// result repeats along them too, which kernels use.
+static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, int64_t size) {
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    bool repeats = false;
+    for (int i = 0; i < indices->ndim; i++) {
+        bool repeated = indices->shape[i] > 1 && indices->strides[i] == 0;
+        shape[i] = repeated ? 1 : indices->shape[i];
+        repeats = repeats || repeated;
+    }
+    if (!repeats)
+        return resolve_indices(name, indices, size);
+    nd_auto nd_tensor *once =
+        nd__tensor_view(indices, indices->ndim, shape, indices->strides, indices->offset);
+    nd_auto nd_tensor *resolved = once ? resolve_indices(name, once, size) : NULL;
+    if (!resolved)
+        return NULL;
+    for (int i = 0; i < indices->ndim; i++)
+        strides[i] = shape[i] == indices->shape[i] ? resolved->strides[i] : 0;
+    return nd__tensor_view(resolved, indices->ndim, indices->shape, strides, resolved->offset);
+}
+
+static nd_status check_indices(const char *name, const nd_tensor *indices) {
+    if (indices->dtype == ND_I64 || indices->dtype == ND_I32)
+        return ND_OK;
+    return nd__error(ND_ERROR_DTYPE, "%s: the indices are %s and must be int64 or int32", name,
+                     nd_dtype_name(indices->dtype));
+}
+
+/// Runs a call whose indices may turn out to be out of range.
+static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kernel_call *call,
+                              const nd_tensor *const *inputs, size_t count, int axis,
+                              int64_t size) {
+    nd_op_attrs attrs = {.i = {axis}};
+    if (result->numel > 0) {
+        nd_status status = nd__launch(name, result->device, call);
+        if (status == ND_ERROR_INVALID_ARGUMENT)
+            nd__error(status, "%s: an index is outside %lld ... %lld", name, (long long)-size,
+                      (long long)size - 1);
+        if (status != ND_OK) {
+            nd_object_release(result);
+            return NULL;
+        }
+    }
+    return nd__record(call->op, result, inputs, count, &attrs);
+}
+
+static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+    int64_t shape[ND_MAX_DIMS], outer = 1, inner = 1;
+    int ndim = 0;
+    for (int i = 0; i < axis; i++)
+        outer *= shape[ndim++] = x->shape[i];
+    for (int i = 0; i < indices->ndim; i++)
+        shape[ndim++] = indices->shape[i];
+    for (int i = axis + 1; i < x->ndim; i++)
+        inner *= shape[ndim++] = x->shape[i];
+    nd_auto nd_tensor *dense = nd__dense("take", x, x->dtype);
+    if (!dense)
+        return NULL;
+    const nd_tensor *inputs[] = {x, indices};
+    nd_tensor *result = nd__tensor_result("take", inputs, 2, x->device, x->dtype, ndim, shape);
+    if (!result)
+        return NULL;
+    nd_kernel_call call;
+    call.op = ND_OP_take;
+    call.noperands = 3;
+    call.ndim = 0;
+    call.operand[0] = nd__operand_broadcast(result, ndim, shape);
+    call.operand[1] = nd__operand_broadcast(dense, x->ndim, x->shape);
+    call.operand[2] = nd__operand_broadcast(indices, indices->ndim, indices->shape);
+    const int64_t attrs[] = {outer, indices->numel, inner, x->shape[axis]};
+    for (int i = 0; i < 4; i++)
+        call.attrs.i[i] = attrs[i];
+    return run_indexed("take", result, &call, inputs, 2, axis, x->shape[axis]);
+}
+
+nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+    if (nd__check_pair("take", "x", x, "indices", indices) != ND_OK ||
+        check_indices("take", indices) != ND_OK)
+        return NULL;
+    axis = nd__resolve_axis("take", axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    if (x->ndim - 1 + indices->ndim > ND_MAX_DIMS) {
+        nd__error(ND_ERROR_SHAPE, "take: the result would have %d dimensions; %d are possible",
+                  x->ndim - 1 + indices->ndim, ND_MAX_DIMS);
+        return NULL;
+    }
+    nd_auto nd_tensor *resolved = resolve_indices("take", indices, x->shape[axis]);
+    return resolved ? take(x, resolved, axis) : NULL;
+}
+
+/// gather and scatter_add: `walked` has index's shape, `indexed` is what the index points into.
+static void fill_indexed(nd_kernel_call *call, nd_op op, const nd_tensor *index, int axis,
+                         const nd_tensor *indexed) {
+    call->op = op;
+    call->noperands = 3;
+    call->ndim = index->ndim;
+    for (int i = 0; i < index->ndim; i++)
+        call->shape[i] = index->shape[i];
+    call->attrs.i[0] = axis;
+    call->attrs.i[1] = indexed->shape[axis];
+}
+
+/// The operand as it lies in memory, however its sizes compare with the iteration space.
+static nd_operand plain_operand(const nd_tensor *x) {
+    return nd__operand_broadcast(x, x->ndim, x->shape);
+}
+
+/// index has x's dimensions, and no more elements along any but the axis.
+static nd_status check_index_shape(const char *name, const nd_tensor *x, const nd_tensor *index,
+                                   int axis) {
+    bool fits = index->ndim == x->ndim;
+    for (int i = 0; i < x->ndim && fits; i++)
+        fits = i == axis || index->shape[i] <= x->shape[i];
+    if (fits)
+        return ND_OK;
+    char x_text[ND__SHAPE_TEXT], index_text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_SHAPE,
+                     "%s: an index of shape %s does not fit x of shape %s along axis %d", name,
+                     nd__shape_text(index_text, index->ndim, index->shape),
+                     nd__shape_text(x_text, x->ndim, x->shape), axis);
+}
+
+nd_tensor *nd_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
+    if (nd__check_pair("gather", "x", x, "index", index) != ND_OK ||
+        check_indices("gather", index) != ND_OK)
+        return NULL;
+    axis = nd__resolve_axis("gather", axis, x->ndim);
+    if (axis < 0 || check_index_shape("gather", x, index, axis) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *resolved = resolve_expanded("gather", index, x->shape[axis]);
+    if (!resolved)
+        return NULL;
+    const nd_tensor *inputs[] = {x, resolved};
+    nd_tensor *result =
+        nd__tensor_result("gather", inputs, 2, x->device, x->dtype, index->ndim, index->shape);
+    if (!result)
+        return NULL;
+    nd_kernel_call call;
+    fill_indexed(&call, ND_OP_gather, resolved, axis, x);
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(x);
+    call.operand[2] = plain_operand(resolved);
+    return run_indexed("gather", result, &call, inputs, 2, axis, x->shape[axis]);
+}
+
+static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
+                               const nd_tensor *source) {
+    nd_status status = nd__check_pair("scatter_add", "x", x, "index", index);
+    if (status == ND_OK)
+        status = nd__check_pair("scatter_add", "x", x, "source", source);
+    if (status == ND_OK)
+        status = check_indices("scatter_add", index);
+    if (status != ND_OK)
+        return status;
+    if (x->dtype != source->dtype || x->dtype == ND_BOOL)
+        return nd__error(ND_ERROR_DTYPE,
+                         "scatter_add: x is %s and source %s; both must be the same number type",
+                         nd_dtype_name(x->dtype), nd_dtype_name(source->dtype));
+    char index_text[ND__SHAPE_TEXT], source_text[ND__SHAPE_TEXT];
+    if (!nd__same_shape(index, source))
+        return nd__error(ND_ERROR_SHAPE, "scatter_add: index has shape %s and source %s",
+                         nd__shape_text(index_text, index->ndim, index->shape),
+                         nd__shape_text(source_text, source->ndim, source->shape));
+    return ND_OK;
+}
+
+nd_tensor *nd_scatter_add(const nd_tensor *x, int axis, const nd_tensor *index,
+                          const nd_tensor *source) {
+    if (check_scatter(x, index, source) != ND_OK)
+        return NULL;
+    axis = nd__resolve_axis("scatter_add", axis, x->ndim);
+    if (axis < 0 || check_index_shape("scatter_add", x, index, axis) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *resolved = resolve_expanded("scatter_add", index, x->shape[axis]);
+    if (!resolved)
+        return NULL;
+    const nd_tensor *inputs[] = {x, resolved, source};
+    nd_auto nd_tensor *result =
+        nd__tensor_result("scatter_add", inputs, 3, x->device, x->dtype, x->ndim, x->shape);
+    if (!result || nd__copy_into("scatter_add", result, x) != ND_OK)
+        return NULL;
+    if (resolved->numel == 0) {
+        nd_op_attrs attrs = {.i = {axis}};
+        return nd__record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
+    }
+    nd_kernel_call call;
+    fill_indexed(&call, ND_OP_scatter_add, resolved, axis, x);
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(resolved);
+    call.operand[2] = plain_operand(source);
+    return run_indexed("scatter_add", nd_steal(&result), &call, inputs, 3, axis, x->shape[axis]);
+}
+
+nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) {
+    if (nd__check_operand("one_hot", "indices", indices) != ND_OK ||
+        check_indices("one_hot", indices) != ND_OK)
+        return NULL;
+    if (classes < 1 || indices->ndim == ND_MAX_DIMS) {
+        nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "one_hot: %lld classes for indices of %d dimensions; at least 1 class and at most "
+            "%d dimensions are possible",
+            (long long)classes, indices->ndim, ND_MAX_DIMS - 1);
+        return NULL;
+    }
+    nd_auto nd_tensor *dense = nd__dense("one_hot", indices, ND_I64);
+    if (!dense)
+        return NULL;
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < indices->ndim; i++)
+        shape[i] = indices->shape[i];
+    shape[indices->ndim] = classes;
+    nd_auto nd_tensor *result =
+        nd__tensor_result("one_hot", &indices, 1, indices->device, dtype, indices->ndim + 1, shape);
+    if (!result || result->numel == 0)
+        return nd_steal(&result);
+    nd_kernel_call call;
+    call.op = ND_OP_one_hot;
+    call.noperands = 2;
+    call.ndim = 0;
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(dense);
+    call.attrs.i[0] = dense->numel;
+    call.attrs.i[1] = classes;
+    nd_status status = nd__launch("one_hot", indices->device, &call);
+    if (status == ND_ERROR_INVALID_ARGUMENT)
+        nd__error(status, "one_hot: an index is outside 0 ... %lld", (long long)classes - 1);
+    return status == ND_OK ? nd_steal(&result) : NULL;
+}
+
+/// Number of true elements; -1 with an error.
+static int64_t count_true(const nd_tensor *mask) {
+    nd_auto nd_tensor *sum = nd_sum(mask, 0, NULL, false);
+    int64_t count;
+    return sum && nd_get_item_i64(sum, &count) == ND_OK ? count : -1;
+}
+
+nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
+    if (nd__check_pair("masked_select", "x", x, "mask", mask) != ND_OK)
+        return NULL;
+    char x_text[ND__SHAPE_TEXT], mask_text[ND__SHAPE_TEXT];
+    if (mask->dtype != ND_BOOL || !nd__same_shape(x, mask)) {
+        nd__error(mask->dtype != ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
+                  "masked_select: the mask is %s of shape %s and must be bool of x's shape %s",
+                  nd_dtype_name(mask->dtype), nd__shape_text(mask_text, mask->ndim, mask->shape),
+                  nd__shape_text(x_text, x->ndim, x->shape));
+        return NULL;
+    }
+    int64_t count = count_true(mask);
+    nd_auto nd_tensor *dense = count >= 0 ? nd__dense("masked_select", x, x->dtype) : NULL;
+    nd_auto nd_tensor *chosen = dense ? nd__dense("masked_select", mask, ND_BOOL) : NULL;
+    if (!chosen)
+        return NULL;
+    const nd_tensor *inputs[] = {x, chosen};
+    nd_tensor *result =
+        nd__tensor_result("masked_select", inputs, 2, x->device, x->dtype, 1, &count);
+    if (!result || count == 0)
+        return nd__record(ND_OP_masked_select, result, inputs, 2, NULL);
+    nd_kernel_call call;
+    call.op = ND_OP_masked_select;
+    call.noperands = 3;
+    call.ndim = 0;
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(dense);
+    call.operand[2] = plain_operand(chosen);
+    call.attrs.i[0] = x->numel;
+    return nd__run("masked_select", result, &call, inputs, 2, NULL);
+}

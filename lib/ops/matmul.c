@@ -1,0 +1,324 @@
+// Matrix products: matmul over broadcast batches, and linear with its bias.
+//
+// A product's operands go to the kernel as they lie in memory whenever one of their two strides is 1, so
+// transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one product.
+#include "lib/ops/operands.h"
+
+typedef struct operand_matrix {
+    nd_tensor *tensor; ///< owned: the operand itself or a dense copy
+    int64_t rows, columns;
+    int64_t row_stride, column_stride;
+    int batch_ndim;
+} operand_matrix;
+
+/// Fills from the operand's last two axes; a 1-d operand is one row, or one column.
+static void describe_matrix(operand_matrix *m, bool as_column) {
+    const nd_tensor *x = m->tensor;
+    int last = x->ndim - 1;
+    m->batch_ndim = x->ndim < 2 ? 0 : x->ndim - 2;
+    if (x->ndim == 1) {
+        m->rows = as_column ? x->shape[0] : 1;
+        m->columns = as_column ? 1 : x->shape[0];
+        m->row_stride = as_column ? x->strides[0] : x->shape[0];
+        m->column_stride = as_column ? 1 : x->strides[0];
+        return;
+    }
+    m->rows = x->shape[last - 1];
+    m->columns = x->shape[last];
+    m->row_stride = x->strides[last - 1];
+    m->column_stride = x->strides[last];
+}
+
+/// Whether a kernel can read the matrix where it lies.
+static bool kernel_reads(const operand_matrix *m) {
+    bool by_rows =
+        (m->column_stride == 1 || m->columns == 1) && (m->rows == 1 || m->row_stride >= m->columns);
+    bool by_columns =
+        (m->row_stride == 1 || m->rows == 1) && (m->columns == 1 || m->column_stride >= m->rows);
+    return by_rows || by_columns;
+}
+
+/// Owned operand matrix in `dtype`; m->tensor is NULL on error. `x` has the dtype.
+static void make_matrix(const char *name, operand_matrix *m, const nd_tensor *x, bool as_column) {
+    m->tensor = nd_retain(x);
+    describe_matrix(m, as_column);
+    if (kernel_reads(m))
+        return;
+    nd_release(m->tensor);
+    m->tensor = nd__dense(name, x, x->dtype);
+    if (m->tensor)
+        describe_matrix(m, as_column);
+}
+
+/// A stride that is never walked may be anything; kernels want one that suits the matrix.
+static void tidy_strides(operand_matrix *m) {
+    if (m->columns == 1 && m->row_stride != 1)
+        m->column_stride = 1;
+    else if (m->rows == 1 && m->column_stride != 1)
+        m->row_stride = 1;
+    else if (m->rows == 1)
+        m->row_stride = m->columns;
+    else if (m->columns == 1)
+        m->column_stride = m->rows;
+}
+
+static void fill_product(nd_kernel_call *call, nd_op op, const operand_matrix *a,
+                         const operand_matrix *b, nd_tensor *out, double beta) {
+    int64_t m = a->rows, n = b->columns;
+    call->op = op;
+    call->noperands = 3;
+    call->operand[0].data = out->data;
+    call->operand[1].data = a->tensor->data;
+    call->operand[2].data = b->tensor->data;
+    for (int i = 0; i < 3; i++)
+        call->operand[i].dtype = out->dtype;
+    const int64_t attrs[9] = {
+        m, n, a->columns, a->row_stride, a->column_stride, b->row_stride, b->column_stride, n, 1};
+    for (int i = 0; i < 9; i++)
+        call->attrs.i[i] = attrs[i];
+    call->attrs.f[0] = beta;
+}
+
+/// Strides of an operand's batch axes, seen through the broadcast to the result's.
+static void batch_strides(const operand_matrix *m, int batch, const int64_t *shape,
+                          int64_t *ret_strides) {
+    int missing = batch - m->batch_ndim;
+    for (int i = 0; i < batch; i++) {
+        bool repeats = i < missing || (m->tensor->shape[i - missing] == 1 && shape[i] != 1);
+        ret_strides[i] = repeats ? 0 : m->tensor->strides[i - missing];
+    }
+}
+
+/// One product for a batch whose rows of a follow each other and which shares b.
+static void merge_batch(nd_kernel_call *call) {
+    int64_t *attrs = call->attrs.i;
+    bool rows_follow = call->ndim == 1 && call->operand[2].strides[0] == 0 && attrs[4] == 1 &&
+                       call->operand[1].strides[0] == attrs[0] * attrs[3] &&
+                       call->operand[0].strides[0] == attrs[0] * attrs[7];
+    if (!rows_follow)
+        return;
+    attrs[0] *= call->shape[0];
+    call->ndim = 0;
+}
+
+static nd_status check_inner(const char *name, const nd_tensor *a, const nd_tensor *b,
+                             int64_t a_inner, int64_t b_inner) {
+    if (a_inner == b_inner)
+        return ND_OK;
+    char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s do not fit: %lld against %lld", name,
+                     nd__shape_text(a_text, a->ndim, a->shape),
+                     nd__shape_text(b_text, b->ndim, b->shape), (long long)a_inner,
+                     (long long)b_inner);
+}
+
+/// Result shape of a product, batch axes first. Returns its ndim, or -1 with an error.
+static int product_shape(const operand_matrix *a, const operand_matrix *b, int *ret_batch,
+                         int64_t *ret_shape) {
+    int batch = nd__broadcast_shapes("matmul", a->batch_ndim, a->tensor->shape, b->batch_ndim,
+                                     b->tensor->shape, ret_shape);
+    if (batch < 0)
+        return -1;
+    int ndim = batch;
+    if (a->tensor->ndim > 1)
+        ret_shape[ndim++] = a->rows;
+    if (b->tensor->ndim > 1)
+        ret_shape[ndim++] = b->columns;
+    *ret_batch = batch;
+    return ndim;
+}
+
+static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix *a,
+                           const operand_matrix *b) {
+    int64_t shape[ND_MAX_DIMS];
+    int batch;
+    int ndim = product_shape(a, b, &batch, shape);
+    if (ndim < 0)
+        return NULL;
+    nd_tensor *result =
+        nd__tensor_result("matmul", inputs, 2, inputs[0]->device, inputs[0]->dtype, ndim, shape);
+    if (result && a->columns == 0)
+        result = nd__filled("matmul", result, 0.0);
+    if (!result || result->numel == 0 || a->columns == 0)
+        return nd__record(ND_OP_matmul, result, inputs, 2, NULL);
+    nd_kernel_call call;
+    fill_product(&call, ND_OP_matmul, a, b, result, 0.0);
+    call.ndim = batch;
+    int64_t matrix = a->rows * b->columns;
+    for (int i = batch - 1; i >= 0; i--) {
+        call.shape[i] = shape[i];
+        call.operand[0].strides[i] = matrix;
+        matrix *= shape[i];
+    }
+    batch_strides(a, batch, shape, call.operand[1].strides);
+    batch_strides(b, batch, shape, call.operand[2].strides);
+    nd__call_collapse(&call);
+    merge_batch(&call);
+    return nd__run("matmul", result, &call, inputs, 2, NULL);
+}
+
+nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
+    nd_dtype dtype;
+    if (nd__check_pair("matmul", "a", a, "b", b) != ND_OK)
+        return NULL;
+    dtype = nd_promote_dtypes(a->dtype, b->dtype);
+    if (!nd__is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
+        nd__error(ND_ERROR_DTYPE,
+                  "matmul: it takes float32 and float64, and the operands are %s and %s",
+                  nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
+        return NULL;
+    }
+    if (a->ndim == 0 || b->ndim == 0) {
+        nd__error(ND_ERROR_SHAPE, "matmul: an operand has no dimensions");
+        return NULL;
+    }
+    int64_t a_inner = a->shape[a->ndim - 1];
+    int64_t b_inner = b->shape[b->ndim == 1 ? 0 : b->ndim - 2];
+    if (check_inner("matmul", a, b, a_inner, b_inner) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *a_cast = nd__as_dtype(a, dtype);
+    nd_auto nd_tensor *b_cast = a_cast ? nd__as_dtype(b, dtype) : NULL;
+    if (!b_cast)
+        return NULL;
+    const nd_tensor *inputs[] = {a_cast, b_cast};
+    operand_matrix left = {.tensor = NULL}, right = {.tensor = NULL};
+    make_matrix("matmul", &left, a_cast, false);
+    if (left.tensor)
+        make_matrix("matmul", &right, b_cast, true);
+    nd_tensor *result = NULL;
+    if (right.tensor) {
+        tidy_strides(&left);
+        tidy_strides(&right);
+        result = multiply(inputs, &left, &right);
+    }
+    nd_release(left.tensor);
+    nd_release(right.tensor);
+    return result;
+}
+
+// ------------------------------------------------------------------------------------------ linear
+
+/// x's rows as one matrix: [rows, in]; m->tensor is NULL on error.
+static void make_rows(operand_matrix *m, const nd_tensor *x) {
+    int last = x->ndim - 1;
+    bool follow = x->shape[last] == 1 || x->strides[last] == 1;
+    for (int i = 0; i + 1 < last && follow; i++)
+        follow = x->strides[i] == x->shape[i + 1] * x->strides[i + 1];
+    follow =
+        follow && (last == 0 || x->shape[last - 1] == 1 || x->strides[last - 1] >= x->shape[last]);
+    m->tensor = follow ? nd_retain(x) : nd__dense("linear", x, x->dtype);
+    if (!m->tensor)
+        return;
+    m->columns = x->shape[last];
+    m->rows = 1;
+    for (int i = 0; i < last; i++)
+        m->rows *= x->shape[i];
+    m->row_stride =
+        last > 0 && m->tensor->shape[last - 1] > 1 ? m->tensor->strides[last - 1] : m->columns;
+    m->column_stride = 1;
+}
+
+/// weight: [out, in] turned: [in, out]; m->tensor is NULL on error.
+static void make_turned(operand_matrix *m, const nd_tensor *weight) {
+    make_matrix("linear", m, weight, false);
+    if (!m->tensor)
+        return;
+    tidy_strides(m);
+    operand_matrix turned = *m;
+    turned.rows = m->columns;
+    turned.columns = m->rows;
+    turned.row_stride = m->column_stride;
+    turned.column_stride = m->row_stride;
+    *m = turned;
+}
+
+static nd_status write_bias(nd_tensor *result, const nd_tensor *bias) {
+    nd_kernel_call call;
+    call.op = ND_OP_clone;
+    call.noperands = 2;
+    call.ndim = result->ndim;
+    for (int i = 0; i < result->ndim; i++)
+        call.shape[i] = result->shape[i];
+    call.operand[0] = nd__operand_broadcast(result, result->ndim, result->shape);
+    call.operand[1] = nd__operand_broadcast(bias, result->ndim, result->shape);
+    nd__call_collapse(&call);
+    return nd__launch("linear", result->device, &call);
+}
+
+/// Inputs of one dtype whose shapes fit.
+static nd_tensor *linear(const nd_tensor *const *inputs) {
+    const nd_tensor *x = inputs[0], *weight = inputs[1], *bias = inputs[2];
+    size_t count = bias ? 3 : 2;
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim - 1; i++)
+        shape[i] = x->shape[i];
+    shape[x->ndim - 1] = weight->shape[0];
+    nd_auto nd_tensor *result =
+        nd__tensor_result("linear", inputs, count, x->device, x->dtype, x->ndim, shape);
+    if (!result)
+        return NULL;
+    bool empty = result->numel == 0, nothing_inside = x->shape[x->ndim - 1] == 0;
+    if (!empty && bias && write_bias(result, bias) != ND_OK)
+        return NULL;
+    if (!empty && !bias && nothing_inside) {
+        result = nd__filled("linear", result, 0.0);
+        if (!result)
+            return NULL;
+    }
+    if (empty || nothing_inside)
+        return nd__record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
+    operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
+    make_rows(&rows, x);
+    if (rows.tensor)
+        make_turned(&turned, weight);
+    nd_tensor *done = NULL;
+    if (turned.tensor) {
+        nd_kernel_call call;
+        fill_product(&call, ND_OP_linear, &rows, &turned, result, bias ? 1.0 : 0.0);
+        call.ndim = 0;
+        done = nd__run("linear", nd_steal(&result), &call, inputs, count, NULL);
+    }
+    nd_release(rows.tensor);
+    nd_release(turned.tensor);
+    return done;
+}
+
+static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
+    nd_status status = nd__check_pair("linear", "x", x, "weight", weight);
+    if (status == ND_OK && bias)
+        status = nd__check_pair("linear", "x", x, "bias", bias);
+    if (status != ND_OK)
+        return status;
+    if (x->ndim == 0 || weight->ndim != 2)
+        return nd__error(ND_ERROR_SHAPE,
+                         "linear: x has %d dimensions and needs 1, weight has %d and needs 2",
+                         x->ndim, weight->ndim);
+    status = check_inner("linear", x, weight, x->shape[x->ndim - 1], weight->shape[1]);
+    if (status == ND_OK && bias && (bias->ndim != 1 || bias->shape[0] != weight->shape[0])) {
+        char text[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_SHAPE, "linear: bias has shape %s and must have [%lld]",
+                         nd__shape_text(text, bias->ndim, bias->shape),
+                         (long long)weight->shape[0]);
+    }
+    return status;
+}
+
+nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
+    if (check_linear(x, weight, bias) != ND_OK)
+        return NULL;
+    nd_dtype dtype = nd_promote_dtypes(x->dtype, weight->dtype);
+    if (bias)
+        dtype = nd_promote_dtypes(dtype, bias->dtype);
+    if (!nd__is_float(dtype) || x->dtype == ND_BOOL || weight->dtype == ND_BOOL) {
+        nd__error(ND_ERROR_DTYPE, "linear: it takes float32 and float64, and x is %s, weight %s",
+                  nd_dtype_name(x->dtype), nd_dtype_name(weight->dtype));
+        return NULL;
+    }
+    nd_auto nd_tensor *x_cast = nd__as_dtype(x, dtype);
+    nd_auto nd_tensor *weight_cast = x_cast ? nd__as_dtype(weight, dtype) : NULL;
+    nd_auto nd_tensor *bias_cast = weight_cast && bias ? nd__as_dtype(bias, dtype) : NULL;
+    if (!weight_cast || (bias && !bias_cast))
+        return NULL;
+    const nd_tensor *inputs[] = {x_cast, weight_cast, bias_cast};
+    return linear(inputs);
+}

@@ -1,0 +1,97 @@
+// softmax, log_softmax and the losses.
+#include "lib/ops/operands.h"
+
+static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
+    const char *name = nd__op_name(op);
+    nd_dtype dtype;
+    if (nd__check_operand(name, "x", x) != ND_OK ||
+        nd__apply_rule(name, ND__FLOAT, x, NULL, &dtype) != ND_OK)
+        return NULL;
+    axis = nd__resolve_axis(name, axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    nd_auto nd_tensor *cast = nd__as_dtype(x, dtype);
+    if (!cast)
+        return NULL;
+    const nd_tensor *input = cast;
+    nd_tensor *result = nd__tensor_result(name, &input, 1, x->device, dtype, x->ndim, x->shape);
+    nd_op_attrs attrs = {.i = {axis}};
+    if (!result || result->numel == 0)
+        return nd__record(op, result, &input, 1, &attrs);
+    nd_operand out = nd__operand_broadcast(result, x->ndim, x->shape);
+    nd_kernel_call call;
+    nd__call_along_axis(&call, op, &out, cast, axis);
+    return nd__run(name, result, &call, &input, 1, &attrs);
+}
+
+nd_tensor *nd_softmax(const nd_tensor *x, int axis) {
+    return softmax(ND_OP_softmax, x, axis);
+}
+
+nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) {
+    return softmax(ND_OP_log_softmax, x, axis);
+}
+
+static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
+    nd_status status = nd__check_pair("cross_entropy", "logits", logits, "targets", targets);
+    if (status != ND_OK)
+        return status;
+    if (!nd__is_float(logits->dtype) || (targets->dtype != ND_I64 && targets->dtype != ND_I32))
+        return nd__error(ND_ERROR_DTYPE,
+                         "cross_entropy: logits are %s and must be float32 or float64, targets are "
+                         "%s and must be int64",
+                         nd_dtype_name(logits->dtype), nd_dtype_name(targets->dtype));
+    if (logits->ndim != 2 || targets->ndim != 1 || logits->shape[0] != targets->shape[0]) {
+        char logits_text[ND__SHAPE_TEXT], targets_text[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_SHAPE,
+                         "cross_entropy: logits have shape %s and targets %s; they must be "
+                         "[n, classes] and [n]",
+                         nd__shape_text(logits_text, logits->ndim, logits->shape),
+                         nd__shape_text(targets_text, targets->ndim, targets->shape));
+    }
+    if (logits->shape[0] == 0 || logits->shape[1] == 0) {
+        char text[ND__SHAPE_TEXT];
+        return nd__error(ND_ERROR_SHAPE, "cross_entropy: logits of shape %s have no mean",
+                         nd__shape_text(text, 2, logits->shape));
+    }
+    return ND_OK;
+}
+
+nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
+    if (check_cross_entropy(logits, targets) != ND_OK)
+        return NULL;
+    // The gradient rule reads the targets again, so their dense i64 form is what is recorded.
+    nd_auto nd_tensor *dense = nd__dense("cross_entropy", logits, logits->dtype);
+    nd_auto nd_tensor *classes = dense ? nd__dense("cross_entropy", targets, ND_I64) : NULL;
+    if (!classes)
+        return NULL;
+    const nd_tensor *inputs[] = {logits, classes};
+    nd_auto nd_tensor *result =
+        nd__tensor_result("cross_entropy", inputs, 2, logits->device, logits->dtype, 0, NULL);
+    if (!result)
+        return NULL;
+    nd_kernel_call call;
+    call.op = ND_OP_cross_entropy;
+    call.noperands = 3;
+    call.ndim = 0;
+    call.operand[0] = nd__operand_broadcast(result, 0, NULL);
+    call.operand[1] = nd__operand_broadcast(dense, 2, dense->shape);
+    call.operand[2] = nd__operand_broadcast(classes, 1, classes->shape);
+    call.attrs.i[0] = logits->shape[0];
+    call.attrs.i[1] = logits->shape[1];
+    nd_status status = nd__launch("cross_entropy", logits->device, &call);
+    if (status == ND_ERROR_INVALID_ARGUMENT)
+        nd__error(status, "cross_entropy: a target is outside 0 ... %lld",
+                  (long long)logits->shape[1] - 1);
+    if (status != ND_OK)
+        return NULL;
+    return nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+}
+
+nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
+    if (nd__check_pair("mse_loss", "a", a, "b", b) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *difference = nd_sub(a, b);
+    nd_auto nd_tensor *square = difference ? nd_square(difference) : NULL;
+    return square ? nd_mean(square, 0, NULL, false) : NULL;
+}

@@ -1,0 +1,176 @@
+// Checks, dtype rules, and the path that every elementwise operation takes.
+//
+// The common case, operands of one dtype and shape in row-major order, goes to the kernel as one axis
+// and skips broadcasting.
+#include "lib/ops/operands.h"
+#include <math.h>
+#include <stdio.h>
+
+nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
+                         const char *b_name, const nd_tensor *b) {
+    nd_status status = nd__check_operand(name, a_name, a);
+    if (__builtin_expect(status == ND_OK, 1))
+        status = nd__check_operand(name, b_name, b);
+    if (__builtin_expect(status != ND_OK, 0))
+        return status;
+    if (__builtin_expect(nd__same_device(a, b), 1))
+        return ND_OK;
+    char a_device[32]; // the text of a device may be the thread's one buffer
+    snprintf(a_device, sizeof a_device, "%s", nd__device_text(a->device));
+    return nd__error(ND_ERROR_DEVICE, "%s: %s is on %s and %s on %s", name, a_name, a_device,
+                     b_name, nd__device_text(b->device));
+}
+
+static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_tensor *a,
+                               const nd_tensor *b) {
+    const char *takes = rule == ND__BOOL ? "takes bool" : "does not take bool";
+    if (!b)
+        return nd__error(ND_ERROR_DTYPE, "%s: %s, and the operand is %s", name, takes,
+                         nd_dtype_name(a->dtype));
+    return nd__error(ND_ERROR_DTYPE, "%s: %s, and the operands are %s and %s", name, takes,
+                     nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
+}
+
+nd_status nd__apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
+                         const nd_tensor *b, nd_dtype *ret_dtype) {
+    bool any_bool = a->dtype == ND_BOOL || (b && b->dtype == ND_BOOL);
+    bool all_bool = a->dtype == ND_BOOL && (!b || b->dtype == ND_BOOL);
+    if (rule == ND__BOOL ? !all_bool : any_bool && rule != ND__ANY)
+        return refuse_dtypes(name, rule, a, b);
+    nd_dtype dtype = b ? nd_promote_dtypes(a->dtype, b->dtype) : a->dtype;
+    *ret_dtype = rule == ND__FLOAT && !nd__is_float(dtype) ? ND_F32 : dtype;
+    return ND_OK;
+}
+
+nd_tensor *nd__dense(const char *name, const nd_tensor *x, nd_dtype dtype) {
+    if (x->contiguous && x->dtype == dtype)
+        return nd_retain(x);
+    nd_tensor *copy = nd__tensor_result(name, &x, 1, x->device, dtype, x->ndim, x->shape);
+    if (copy && nd__copy_into(name, copy, x) != ND_OK) {
+        nd_object_release(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+bool nd__holds(nd_dtype dtype, double value) {
+    switch (dtype) {
+    case ND_BOOL:
+        return value == 0.0 || value == 1.0;
+    case ND_U8:
+        return value >= 0.0 && value <= 255.0 && value == trunc(value);
+    case ND_I32:
+        return value >= -2147483648.0 && value <= 2147483647.0 && value == trunc(value);
+    case ND_I64:
+        return value >= -0x1p63 && value < 0x1p63 && value == trunc(value);
+    default:
+        return true;
+    }
+}
+
+nd_status nd__check_number(const char *name, nd_dtype dtype, double value) {
+    if (nd__holds(dtype, value))
+        return ND_OK;
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot hold the number %g", name,
+                     nd_dtype_name(dtype), value);
+}
+
+nd_tensor *nd__number_like(const char *name, const nd_tensor *x, nd_dtype dtype, double value) {
+    nd_tensor *result = nd__tensor_result(name, &x, 1, x->device, dtype, 0, NULL);
+    return nd__filled(name, result, value);
+}
+
+nd_tensor *nd__run(const char *name, nd_tensor *result, const nd_kernel_call *call,
+                   const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs) {
+    if (__builtin_expect(nd__launch(name, result->device, call) != ND_OK, 0)) {
+        nd_object_release(result);
+        return NULL;
+    }
+    return nd__record(call->op, result, inputs, count, attrs);
+}
+
+/// Whether all inputs have one shape and are contiguous.
+static bool all_flat(const nd_tensor *const *inputs, int count) {
+    for (int i = 0; i < count; i++)
+        if (!inputs[i]->contiguous || (i > 0 && !nd__same_shape(inputs[0], inputs[i])))
+            return false;
+    return true;
+}
+
+static nd_operand flat_operand(const nd_tensor *x) {
+    nd_operand operand;
+    operand.data = x->data;
+    operand.dtype = x->dtype;
+    operand.strides[0] = 1;
+    return operand;
+}
+
+nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
+                           const nd_op_attrs *attrs) {
+    const char *name = nd__op_name(op);
+    const nd_tensor *first = inputs[0];
+    nd_kernel_call call;
+    call.op = op;
+    call.noperands = count + 1;
+    call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
+    call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
+    bool flat = all_flat(inputs, count);
+    int ndim = first->ndim;
+    const int64_t *shape = first->shape;
+    int64_t broadcast[ND_MAX_DIMS];
+    if (!flat && count > 1) {
+        for (int i = 1; i < count; i++) {
+            ndim = nd__broadcast_shapes(name, ndim, shape, inputs[i]->ndim, inputs[i]->shape,
+                                        broadcast);
+            if (ndim < 0)
+                return NULL;
+            shape = broadcast;
+        }
+    }
+    nd_tensor *result =
+        nd__tensor_result(name, inputs, (size_t)count, first->device, dtype, ndim, shape);
+    if (__builtin_expect(!result, 0))
+        return NULL;
+    if (result->numel == 0)
+        return nd__record(op, result, inputs, (size_t)count, attrs);
+    if (flat) {
+        call.ndim = 1;
+        call.shape[0] = result->numel;
+        call.operand[0] = flat_operand(result);
+        for (int i = 0; i < count; i++)
+            call.operand[i + 1] = flat_operand(inputs[i]);
+    } else {
+        call.ndim = ndim;
+        for (int i = 0; i < ndim; i++)
+            call.shape[i] = shape[i];
+        call.operand[0] = nd__operand_broadcast(result, ndim, shape);
+        for (int i = 0; i < count; i++)
+            call.operand[i + 1] = nd__operand_broadcast(inputs[i], ndim, shape);
+        nd__call_collapse(&call);
+    }
+    return nd__run(name, result, &call, inputs, (size_t)count, attrs);
+}
+
+void nd__call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out, const nd_tensor *x,
+                         int axis) {
+    call->op = op;
+    call->noperands = 2;
+    call->ndim = 0;
+    call->operand[0] = *out;
+    call->operand[1] = nd__operand_broadcast(x, x->ndim, x->shape);
+    int64_t size = x->shape[axis];
+    int64_t strides[2];
+    for (int k = 0; k < 2; k++) {
+        strides[k] = call->operand[k].strides[axis];
+        for (int i = axis; i + 1 < x->ndim; i++)
+            call->operand[k].strides[i] = call->operand[k].strides[i + 1];
+    }
+    for (int i = 0; i < x->ndim; i++)
+        if (i != axis)
+            call->shape[call->ndim++] = x->shape[i];
+    nd__call_collapse(call);
+    call->shape[call->ndim] = size;
+    for (int k = 0; k < 2; k++)
+        call->operand[k].strides[call->ndim] = strides[k];
+    call->ndim++;
+}

@@ -1,0 +1,82 @@
+// What the operations of this package share: checks of operands, dtype rules, and the one way an
+// elementwise kernel is run.
+//
+// Every helper that can fail has set an error when it does. A helper that returns a tensor returns it
+// owned. `name` is the operation's name as errors begin with it.
+#ifndef ND_LIB_OPS_OPERANDS_H
+#define ND_LIB_OPS_OPERANDS_H
+#include "lib/tensor/node.h"
+#include "lib/tensor/tensor.h"
+#include <nd/ops.h>
+
+/// What dtypes an operation takes and computes in.
+typedef enum nd_dtype_rule {
+    ND__ANY,    ///< all; operands are promoted
+    ND__NUMBER, ///< all but bool; promoted
+    ND__FLOAT,  ///< all but bool; promoted, integers then become f32
+    ND__BOOL,   ///< bool only
+} nd_dtype_rule;
+
+static inline bool nd__is_float(nd_dtype dtype) {
+    return dtype == ND_F32 || dtype == ND_F64;
+}
+static inline bool nd__same_device(const nd_tensor *a, const nd_tensor *b) {
+    return a->device.kind == b->device.kind && a->device.index == b->device.index;
+}
+static inline bool nd__same_shape(const nd_tensor *a, const nd_tensor *b) {
+    if (a->ndim != b->ndim)
+        return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return true;
+}
+
+/// Both usable and on one device.
+nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
+                         const char *b_name, const nd_tensor *b);
+
+/// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's dtypes
+/// (b may be NULL).
+nd_status nd__apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
+                         const nd_tensor *b, nd_dtype *ret_dtype);
+
+/// x, retained, or a recorded cast.
+static inline nd_tensor *nd__as_dtype(const nd_tensor *x, nd_dtype dtype) {
+    return x->dtype == dtype ? nd_retain(x) : nd_cast(x, dtype);
+}
+
+/// x, retained, or an unrecorded contiguous copy in `dtype`: for kernels that want dense memory. What
+/// is recorded is x itself.
+nd_tensor *nd__dense(const char *name, const nd_tensor *x, nd_dtype dtype);
+
+/// True when `dtype` holds the number: a float always, an integer when it is one in range, bool for 0
+/// and 1.
+bool nd__holds(nd_dtype dtype, double value);
+
+/// Sets error and returns false unless nd__holds.
+nd_status nd__check_number(const char *name, nd_dtype dtype, double value);
+
+/// 0-d tensor beside x: its device and manager.
+nd_tensor *nd__number_like(const char *name, const nd_tensor *x, nd_dtype dtype, double value);
+
+/// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into a
+/// fresh result, and records it. attrs may be NULL.
+nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
+                           const nd_op_attrs *attrs);
+
+/// Axes of x but one as the iteration space, collapsed, then that axis last. The call's first two
+/// operands are set: `out` (broadcast over the axis when it lacks it or has size 1) and x.
+void nd__call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out, const nd_tensor *x,
+                         int axis);
+
+/// Runs the call and records it onto `result`, which it consumes; NULL on error.
+nd_tensor *nd__run(const char *name, nd_tensor *result, const nd_kernel_call *call,
+                   const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs);
+
+/// True when two elements of x's window share memory (an expanded axis, or strides that cross).
+bool nd__overlaps_itself(const nd_tensor *x);
+/// How a window that is written relates to one that is read. Both of the shape of x; y broadcasts.
+typedef enum nd_overlap { ND__APART, ND__SAME, ND__PARTIAL } nd_overlap;
+nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y);
+#endif

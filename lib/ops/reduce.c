@@ -1,0 +1,206 @@
+// Reductions: axes are resolved once into a mask; sum, mean, max and min share one path, argmax and
+// argmin another. var and sum_to are made of them.
+//
+// What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims.
+#include "lib/ops/operands.h"
+#include <math.h>
+
+/// Bit mask of the axes; -1 with an error.
+static int resolve_axes(const char *name, const nd_tensor *x, int naxes, const int *axes) {
+    if (naxes == 0)
+        return (1 << x->ndim) - 1;
+    if (naxes < 0 || !axes) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %d axes at %s", name, naxes,
+                  axes ? "an address" : "NULL");
+        return -1;
+    }
+    int mask = 0;
+    for (int i = 0; i < naxes; i++) {
+        int axis = nd__resolve_axis(name, axes[i], x->ndim);
+        if (axis < 0)
+            return -1;
+        if (mask & (1 << axis)) {
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: axis %d is named twice", name, axes[i]);
+            return -1;
+        }
+        mask |= 1 << axis;
+    }
+    return mask;
+}
+
+/// Elements of x that become one.
+static int64_t elements_of(const nd_tensor *x, int mask) {
+    int64_t elements = 1;
+    for (int i = 0; i < x->ndim; i++)
+        if (mask & (1 << i))
+            elements *= x->shape[i];
+    return elements;
+}
+
+/// Uninitialised result of a reduction.
+static nd_tensor *reduced_result(const char *name, const nd_tensor *x, int mask, bool keepdims,
+                                 nd_dtype dtype) {
+    int64_t shape[ND_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (!(mask & (1 << i)))
+            shape[ndim++] = x->shape[i];
+        else if (keepdims)
+            shape[ndim++] = 1;
+    }
+    return nd__tensor_result(name, &x, 1, x->device, dtype, ndim, shape);
+}
+
+/// The result seen in x's axes: stride 0 on those that are reduced.
+static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, int mask,
+                                 bool keepdims) {
+    nd_operand operand;
+    operand.data = result->data;
+    operand.dtype = result->dtype;
+    int at = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        bool reduced = (mask & (1 << i)) != 0;
+        operand.strides[i] = reduced ? 0 : result->strides[at];
+        if (!reduced || keepdims)
+            at++;
+    }
+    return operand;
+}
+
+/// x has the dtype that the kernel wants.
+static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdims) {
+    const char *name = nd__op_name(op);
+    int64_t elements = elements_of(x, mask);
+    if (elements == 0 && (op == ND_OP_max || op == ND_OP_min)) {
+        char text[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE, "%s: shape %s has no elements along the reduced axes", name,
+                  nd__shape_text(text, x->ndim, x->shape));
+        return NULL;
+    }
+    nd_op_attrs attrs = {.i = {mask, keepdims}};
+    nd_tensor *result = reduced_result(name, x, mask, keepdims, x->dtype);
+    if (!result)
+        return NULL;
+    if (elements == 0)
+        result = nd__filled(name, result, op == ND_OP_mean ? (double)NAN : 0.0);
+    if (!result || result->numel == 0 || elements == 0)
+        return nd__record(op, result, &x, 1, &attrs);
+    nd_kernel_call call;
+    call.op = op;
+    call.noperands = 2;
+    call.ndim = x->ndim;
+    for (int i = 0; i < x->ndim; i++)
+        call.shape[i] = x->shape[i];
+    call.operand[0] = spread_operand(result, x, mask, keepdims);
+    call.operand[1] = nd__operand_broadcast(x, x->ndim, x->shape);
+    call.attrs.i[0] = elements;
+    nd__call_collapse(&call);
+    return nd__run(name, result, &call, &x, 1, &attrs);
+}
+
+static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    const char *name = nd__op_name(op);
+    if (nd__check_operand(name, "x", x) != ND_OK)
+        return NULL;
+    int mask = resolve_axes(name, x, naxes, axes);
+    if (mask < 0)
+        return NULL;
+    nd_dtype dtype = x->dtype;
+    if (op == ND_OP_mean && !nd__is_float(dtype))
+        dtype = ND_F32;
+    if (op == ND_OP_sum && !nd__is_float(dtype))
+        dtype = ND_I64;
+    if (__builtin_expect(dtype == x->dtype, 1))
+        return reduce_as(op, x, mask, keepdims);
+    nd_auto nd_tensor *cast = nd_cast(x, dtype);
+    return cast ? reduce_as(op, cast, mask, keepdims) : NULL;
+}
+
+nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_sum, x, naxes, axes, keepdims);
+}
+
+nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_mean, x, naxes, axes, keepdims);
+}
+
+nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_max, x, naxes, axes, keepdims);
+}
+
+nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_min, x, naxes, axes, keepdims);
+}
+
+nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
+                  bool keepdims) {
+    if (nd__check_operand("var", "x", x) != ND_OK)
+        return NULL;
+    int mask = resolve_axes("var", x, naxes, axes);
+    if (mask < 0)
+        return NULL;
+    double divisor = (double)elements_of(x, mask) - correction;
+    nd_auto nd_tensor *center = reduce(ND_OP_mean, x, naxes, axes, true);
+    nd_auto nd_tensor *deviation = nd_sub(x, center);
+    nd_auto nd_tensor *square = nd_square(deviation);
+    nd_auto nd_tensor *sum = reduce(ND_OP_sum, square, naxes, axes, keepdims);
+    // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
+    return sum ? nd_mul_scalar(sum, 1.0 / (divisor > 0.0 ? divisor : 0.0)) : NULL;
+}
+
+static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keepdims) {
+    const char *name = nd__op_name(op);
+    if (nd__check_operand(name, "x", x) != ND_OK)
+        return NULL;
+    axis = nd__resolve_axis(name, axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    if (x->shape[axis] == 0) {
+        char text[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE, "%s: shape %s has no elements along axis %d", name,
+                  nd__shape_text(text, x->ndim, x->shape), axis);
+        return NULL;
+    }
+    nd_tensor *result = reduced_result(name, x, 1 << axis, keepdims, ND_I64);
+    if (!result || result->numel == 0)
+        return result;
+    nd_kernel_call call;
+    nd_operand out = spread_operand(result, x, 1 << axis, keepdims);
+    nd__call_along_axis(&call, op, &out, x, axis);
+    return nd__run(name, result, &call, &x, 1, NULL);
+}
+
+nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) {
+    return arg_extremum(ND_OP_argmax, x, axis, keepdims);
+}
+
+nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) {
+    return arg_extremum(ND_OP_argmin, x, axis, keepdims);
+}
+
+nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
+    int64_t numel;
+    if (nd__check_operand("sum_to", "x", x) != ND_OK ||
+        nd__check_shape("sum_to", ndim, shape, x->dtype, &numel) != ND_OK)
+        return NULL;
+    int extra = x->ndim - ndim, naxes = 0, axes[ND_MAX_DIMS];
+    bool fits = extra >= 0;
+    for (int i = 0; i < x->ndim && fits; i++) {
+        bool missing = i < extra;
+        fits = missing || shape[i - extra] == x->shape[i] || shape[i - extra] == 1;
+        if (missing || shape[i - extra] != x->shape[i])
+            axes[naxes++] = i;
+    }
+    if (!fits) {
+        char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE, "sum_to: shape %s does not broadcast to %s",
+                  nd__shape_text(to, ndim, shape), nd__shape_text(from, x->ndim, x->shape));
+        return NULL;
+    }
+    if (naxes == 0)
+        return nd_retain(x);
+    nd_auto nd_tensor *sum = reduce(ND_OP_sum, x, naxes, axes, true);
+    if (extra == 0)
+        return nd_steal(&sum);
+    return sum ? nd_reshape(sum, ndim, shape) : NULL;
+}
