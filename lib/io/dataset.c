@@ -61,8 +61,8 @@ static bool make_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **
 static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels);
 static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape);
 
-ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
-                                  const nd_dataset_options *options) {
+nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
+                           const nd_dataset_options *options) {
     if (check_options(options) != ND_OK || check_tensors(images, labels) != ND_OK)
         return NULL;
     nd_auto nd_tensor *images_in_order = nd_contiguous(images);
@@ -72,8 +72,8 @@ ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labe
     return build(images_in_order, labels_in_order, options);
 }
 
-ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
-                                       const nd_dataset_options *options) {
+nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
+                                const nd_dataset_options *options) {
     nd_auto nd_tensor *images = NULL;
     nd_auto nd_tensor *labels = NULL;
     if (!directory || !prefix) {
@@ -87,7 +87,7 @@ ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix
     return labels ? nd_dataset_new(images, labels, options) : NULL;
 }
 
-ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
+nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     nd_status status = check_dataset("dataset_start", dataset);
     if (status != ND_OK)
         return status;
@@ -105,7 +105,7 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     return status;
 }
 
-ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
     if (check_dataset("dataset_next", dataset) != ND_OK)
         return false;
     if (!ret_images || !ret_labels) {
@@ -134,11 +134,11 @@ ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tens
     return true;
 }
 
-ND_API int64_t nd_dataset_size(const nd_dataset *dataset) {
+int64_t nd_dataset_size(const nd_dataset *dataset) {
     return dataset ? dataset->plan.samples : 0;
 }
 
-ND_API int64_t nd_dataset_batches(const nd_dataset *dataset) {
+int64_t nd_dataset_batches(const nd_dataset *dataset) {
     return dataset ? dataset->batches : 0;
 }
 

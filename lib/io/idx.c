@@ -37,7 +37,7 @@ static nd_tensor *read_tensor(nd_stream *stream, const nd_idx_header *header);
 static nd_status read_narrow(nd_stream *stream, const nd_idx_header *header, int32_t *ret_elements);
 static void swap_elements(void *elements, unsigned element_bytes, int64_t count);
 
-ND_API nd_tensor *nd_load_idx(const char *path) {
+nd_tensor *nd_load_idx(const char *path) {
     nd_stream stream;
     if (nd__stream_open(&stream, "load_idx", path) != ND_OK)
         return NULL;

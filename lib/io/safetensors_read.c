@@ -43,7 +43,7 @@ static nd_status check_ranges(const nd_safetensors *table);
 static nd_status json_error(const nd_safetensors *table, const nd_json *json);
 static nd_safetensors_entry *add_entry(nd_safetensors *table);
 
-ND_API nd_list *nd_load_safetensors(const char *path) {
+nd_list *nd_load_safetensors(const char *path) {
     nd_safetensors table;
     if (nd__safetensors_open(&table, "load_safetensors", path) != ND_OK)
         return NULL;

@@ -1,7 +1,8 @@
 // The layers: each a module type whose forward function calls one operation, and a constructor.
 //
-// Invariant: parameters of a layer are its first members, in the order of its enumerators, so that
-// forward need not look for names. A constructor that fails has released everything it made.
+// Invariant: weight and, if there is one, bias are the first members of their layer, so that forward
+// need not look for names; members that a user adds come after them. A constructor that fails has
+// released everything it made.
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
@@ -11,7 +12,12 @@
 
 enum { WEIGHT = 0, BIAS = 1 };
 
+typedef struct nd_linear_data {
+    bool bias;
+} nd_linear_data;
+
 typedef struct nd_conv2d_data {
+    bool bias;
     int stride;
     int padding;
 } nd_conv2d_data;
@@ -47,17 +53,19 @@ MODULE_TYPE(gelu);
 MODULE_TYPE(flatten);
 MODULE_TYPE(sequential);
 
-ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
+nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
     if (in < 1 || out < 1) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "linear_module: %lld inputs and %lld outputs",
                   (long long)in, (long long)out);
         return NULL;
     }
-    return with_parameters(nd__module_new(&linear_type, NULL, 0), key, ND_SHAPE(out, in), in, bias);
+    nd_linear_data data = {bias};
+    return with_parameters(nd__module_new(&linear_type, &data, sizeof(data)), key,
+                           ND_SHAPE(out, in), in, bias);
 }
 
-ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
-                                   int kernel, int stride, int padding, bool bias) {
+nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels, int kernel,
+                            int stride, int padding, bool bias) {
     int64_t fan_in = 0;
     if (in_channels < 1 || out_channels < 1 || kernel < 1 || stride < 1 || padding < 0 ||
         __builtin_mul_overflow(in_channels, (int64_t)kernel * kernel, &fan_in)) {
@@ -66,12 +74,12 @@ ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_
                   (long long)in_channels, (long long)out_channels, kernel, stride, padding);
         return NULL;
     }
-    nd_conv2d_data data = {stride, padding};
+    nd_conv2d_data data = {bias, stride, padding};
     return with_parameters(nd__module_new(&conv2d_type, &data, sizeof(data)), key,
                            ND_SHAPE(out_channels, in_channels, kernel, kernel), fan_in, bias);
 }
 
-ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) {
+nd_module *nd_max_pool2d_module(int kernel, int stride) {
     if (kernel < 1 || stride < 1) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel %d, stride %d", kernel,
                   stride);
@@ -81,23 +89,23 @@ ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) {
     return nd__module_new(&max_pool2d_type, &data, sizeof(data));
 }
 
-ND_API nd_module *nd_relu_module(void) {
+nd_module *nd_relu_module(void) {
     return nd__module_new(&relu_type, NULL, 0);
 }
 
-ND_API nd_module *nd_tanh_module(void) {
+nd_module *nd_tanh_module(void) {
     return nd__module_new(&tanh_type, NULL, 0);
 }
 
-ND_API nd_module *nd_gelu_module(void) {
+nd_module *nd_gelu_module(void) {
     return nd__module_new(&gelu_type, NULL, 0);
 }
 
-ND_API nd_module *nd_flatten_module(void) {
+nd_module *nd_flatten_module(void) {
     return nd__module_new(&flatten_type, NULL, 0);
 }
 
-ND_API nd_module *nd_sequential(size_t count, nd_module **children) {
+nd_module *nd_sequential(size_t count, nd_module **children) {
     nd_status status = ND_OK;
     if (count > 0 && !children)
         return (void)nd__error_null("sequential", "children"), NULL;
@@ -121,13 +129,14 @@ static const nd_tensor *parameter_at(const nd_module *module, size_t index) {
 }
 
 static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x) {
-    return nd_linear(x, parameter_at(self, WEIGHT), parameter_at(self, BIAS));
+    const nd_linear_data *data = self->data;
+    return nd_linear(x, parameter_at(self, WEIGHT), data->bias ? parameter_at(self, BIAS) : NULL);
 }
 
 static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x) {
     const nd_conv2d_data *data = self->data;
-    return nd_conv2d(x, parameter_at(self, WEIGHT), parameter_at(self, BIAS), data->stride,
-                     data->padding);
+    return nd_conv2d(x, parameter_at(self, WEIGHT), data->bias ? parameter_at(self, BIAS) : NULL,
+                     data->stride, data->padding);
 }
 
 static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x) {
@@ -158,6 +167,8 @@ static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x) {
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x) {
     nd_tensor *y = nd_retain(x);
     for (size_t i = 0; y && i < self->count; i++) {
+        if (self->members[i].is_parameter)
+            continue; // a user added it
         nd_tensor *next = nd_module_forward((const nd_module *)self->members[i].object, y);
         nd_release(y);
         y = next;

@@ -28,7 +28,7 @@ static nd_status grow(const char *operation, nd_module *module);
 static const nd_member *find(const nd_module *module, const char *name, size_t length);
 static bool reaches(const nd_module *from, const nd_module *target, int depth);
 
-ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data, size_t data_size) {
+nd_module *nd_module_new(const nd_module_type *type, const void *data, size_t data_size) {
     if (!type) {
         nd__error_null("module_new", "type");
         return NULL;
@@ -72,12 +72,11 @@ nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t d
     return module;
 }
 
-ND_API const void *nd_module_data(const nd_module *module) {
+const void *nd_module_data(const nd_module *module) {
     return module ? module->data : NULL;
 }
 
-ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
-                                         const nd_tensor *parameter) {
+nd_status nd_module_add_parameter(nd_module *module, const char *name, const nd_tensor *parameter) {
     nd_status status = nd__check_module("module_add_parameter", module);
     if (status == ND_OK)
         status = check_parameter(parameter);
@@ -86,7 +85,7 @@ ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
     return status;
 }
 
-ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child) {
+nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child) {
     static const char operation[] = "module_add_child";
     nd_status status = nd__check_module(operation, module);
     if (status == ND_OK)
@@ -101,7 +100,7 @@ ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const 
     return status;
 }
 
-ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
+nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
     static const char operation[] = "module_parameter";
     if (nd__check_module(operation, module) != ND_OK)
         return NULL;
@@ -128,7 +127,7 @@ ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name)
     }
 }
 
-ND_API const nd_module *nd_module_child(const nd_module *module, size_t index) {
+const nd_module *nd_module_child(const nd_module *module, size_t index) {
     if (nd__check_module("module_child", module) != ND_OK)
         return NULL;
     size_t children = 0;
@@ -140,14 +139,14 @@ ND_API const nd_module *nd_module_child(const nd_module *module, size_t index) {
     return NULL;
 }
 
-ND_API size_t nd_module_child_count(const nd_module *module) {
+size_t nd_module_child_count(const nd_module *module) {
     size_t children = 0;
     for (size_t i = 0; module && i < module->count; i++)
         children += !module->members[i].is_parameter;
     return children;
 }
 
-ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
+nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
     if (nd__check_module("module_forward", module) != ND_OK ||
         nd__check_operand(module->type->name, "x", x) != ND_OK)
         return NULL;

@@ -75,8 +75,7 @@ static nd_status update_adam(const nd_optimizer_numbers *numbers, const nd_param
 static nd_status apply(const nd_tensor *like, nd_op op, nd_operand out, nd_operand a,
                        const nd_operand *b, double value);
 
-ND_API nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum,
-                            double weight_decay) {
+nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum, double weight_decay) {
     nd_optimizer_numbers numbers = {
         .kind = SGD, .rate = rate, .momentum = momentum, .weight_decay = weight_decay};
     if (check_number("sgd", "momentum", momentum, INFINITY) != ND_OK)
@@ -84,8 +83,8 @@ ND_API nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentu
     return new_optimizer("sgd", module, &numbers);
 }
 
-ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1, double beta2,
-                             double eps, double weight_decay) {
+nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1, double beta2, double eps,
+                      double weight_decay) {
     nd_optimizer_numbers numbers = {.kind = ADAM,
                                     .rate = rate,
                                     .beta1 = beta1,
@@ -95,8 +94,8 @@ ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1,
     return new_adam("adam", module, &numbers);
 }
 
-ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2,
-                              double eps, double weight_decay) {
+nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2, double eps,
+                       double weight_decay) {
     nd_optimizer_numbers numbers = {.kind = ADAMW,
                                     .rate = rate,
                                     .beta1 = beta1,
@@ -106,7 +105,7 @@ ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1
     return new_adam("adamw", module, &numbers);
 }
 
-ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer) {
+nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     nd_status status = check_optimizer(step_operation, optimizer);
     if (status != ND_OK)
         return status;
@@ -126,14 +125,14 @@ ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     return status;
 }
 
-ND_API nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer) {
+nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer) {
     nd_status status = check_optimizer("optimizer_zero_grad", optimizer);
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
         status = nd_zero_grad(optimizer->states[i].parameter);
     return status;
 }
 
-ND_API nd_status nd_optimizer_set_rate(nd_optimizer *optimizer, double rate) {
+nd_status nd_optimizer_set_rate(nd_optimizer *optimizer, double rate) {
     static const char operation[] = "optimizer_set_rate";
     nd_status status = check_optimizer(operation, optimizer);
     if (status == ND_OK)

@@ -99,15 +99,14 @@ nd_tensor **nd__module_parameters(const char *operation, const nd_module *module
     return parameters;
 }
 
-ND_API size_t nd_module_parameter_count(const nd_module *module) {
+size_t nd_module_parameter_count(const nd_module *module) {
     size_t count = 0;
     if (module)
         count_parameters("module_parameter_count", module, &count);
     return count;
 }
 
-ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
-                                         const char **ret_name) {
+nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index, const char **ret_name) {
     static _Thread_local char name[ND__FULL_NAME_BYTES];
     nd_module_walk walk;
     size_t count = 0;
@@ -125,7 +124,7 @@ ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
     return NULL;
 }
 
-ND_API nd_status nd_module_zero_grad(const nd_module *module) {
+nd_status nd_module_zero_grad(const nd_module *module) {
     nd_module_walk walk;
     nd_tensor *parameter;
     nd__module_walk_begin(&walk, "module_zero_grad", module);
@@ -137,7 +136,7 @@ ND_API nd_status nd_module_zero_grad(const nd_module *module) {
     return walk.status;
 }
 
-ND_API nd_status nd_module_to(const nd_module *module, nd_device device) {
+nd_status nd_module_to(const nd_module *module, nd_device device) {
     static const char operation[] = "module_to";
     nd_status status = nd__device_check(operation, device);
     size_t count = 0;
@@ -188,7 +187,7 @@ nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const n
     return copy;
 }
 
-ND_API nd_status nd_save_parameters(const nd_module *module, const char *path) {
+nd_status nd_save_parameters(const nd_module *module, const char *path) {
     static const char operation[] = "save_parameters";
     size_t count = 0;
     nd_status status = count_parameters(operation, module, &count);
@@ -215,7 +214,7 @@ ND_API nd_status nd_save_parameters(const nd_module *module, const char *path) {
     return status;
 }
 
-ND_API nd_status nd_load_parameters(const nd_module *module, const char *path) {
+nd_status nd_load_parameters(const nd_module *module, const char *path) {
     nd_status status = nd__check_module("load_parameters", module);
     nd_safetensors table;
     if (status == ND_OK)

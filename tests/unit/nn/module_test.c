@@ -178,6 +178,24 @@ static void test_sequential_consumes_its_children_always(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "children is NULL");
 }
 
+static void test_members_that_a_user_adds_do_not_disturb_a_layer(void **state) {
+    (void)state;
+    nd_auto nd_module *layer = nd_linear_module(nd_key_new(1), 4, 3, false);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 4), ND_F32);
+    nd_auto nd_tensor *before = nd_module_forward(layer, x);
+    nd_auto nd_tensor *extra = new_parameter(3);
+    assert_ok(nd_module_add_parameter(layer, "extra", extra));
+    nd_auto nd_tensor *after = nd_module_forward(layer, x);
+    assert_handle(after);
+    assert_memory_equal(nd_get_data(before), nd_get_data(after), 3 * sizeof(float));
+    nd_auto nd_module *net = nd_sequential(0, NULL);
+    assert_ok(nd_module_add_parameter(net, "extra", extra));
+    assert_ok(nd_module_add_child(net, "layer", layer));
+    nd_auto nd_tensor *through = nd_module_forward(net, x);
+    assert_handle(through);
+    assert_memory_equal(nd_get_data(before), nd_get_data(through), 3 * sizeof(float));
+}
+
 static void test_an_error_in_a_layer_releases_what_came_before(void **state) {
     (void)state;
     nd_key key = nd_key_new(1);
@@ -227,7 +245,7 @@ static void test_to_keeps_the_handles_and_their_gradients(void **state) {
     assert_true(nd_get_version(weight) > version);
     nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     assert_ok(nd_manager_get_stats(manager, &stats));
-    assert_int_equal(stats.live_bytes[ND_CPU], 0);
+    assert_int_equal(stats.live_bytes[ND_CPU], 12 * 4); // the clone
     assert_int_equal(stats.live_bytes[ND_FAKE], (12 + 3 + 12) * 4);
     assert_ok(nd_module_to(net, cpu));
     assert_memory_equal(nd_get_data(weight), nd_get_data(before), 12 * 4);
@@ -413,6 +431,7 @@ int main(void) {
         ND_TEST(test_layers_compute_their_operation),
         ND_TEST(test_initial_values_are_bounded_and_a_function_of_the_key),
         ND_TEST(test_sequential_consumes_its_children_always),
+        ND_TEST(test_members_that_a_user_adds_do_not_disturb_a_layer),
         ND_TEST(test_an_error_in_a_layer_releases_what_came_before),
         ND_TEST(test_zero_grad_drops_the_gradients),
         ND_TEST(test_to_keeps_the_handles_and_their_gradients),
