@@ -16,7 +16,7 @@ static bool same_device(nd_device a, nd_device b) {
 }
 
 static size_t data_bytes(const nd_tensor *x) {
-    return (size_t)x->numel * nd_dtype_size(x->dtype);
+    return (size_t)x->numel * nd__dtype_bytes[x->dtype];
 }
 
 static nd_status backend_failed(const char *operation, nd_status status, nd_device device,

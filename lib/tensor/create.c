@@ -35,7 +35,7 @@ nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x,
 nd_tensor *nd__filled(const char *operation, nd_tensor *x, double value) {
     if (!x || x->numel == 0)
         return x;
-    size_t bytes = (size_t)x->numel * nd_dtype_size(x->dtype);
+    size_t bytes = (size_t)x->numel * nd__dtype_bytes[x->dtype];
     // Zero is all bytes zero in every dtype; -0.0 is not.
     if (value == 0.0 && !signbit(value) && bytes <= PLAIN_FILL_LIMIT &&
         nd__backend(x->device.kind)->host_accessible) {

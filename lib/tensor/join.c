@@ -29,7 +29,7 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
 static nd_status write_parts(const char *operation, nd_tensor *result,
                              const nd_tensor *const *inputs, size_t count, int axis) {
     nd_operand destination = nd__operand_broadcast(result, result->ndim, result->shape);
-    int64_t element = (int64_t)nd_dtype_size(result->dtype);
+    int64_t element = nd__dtype_bytes[result->dtype];
     char *at = result->data;
     for (size_t k = 0; k < count; k++) {
         destination.data = at;
@@ -131,7 +131,7 @@ nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int a
     nd_operand destination = nd__operand_broadcast(result, ndim, shape);
     if (count > 0) {
         destination.data =
-            (char *)result->data + start * result->strides[axis] * (int64_t)nd_dtype_size(g->dtype);
+            (char *)result->data + start * result->strides[axis] * nd__dtype_bytes[g->dtype];
         destination.strides[axis] *= count > 1 ? step : 1;
     }
     if (nd__copy_to_operand("unslice", &destination, g) != ND_OK) {

@@ -157,7 +157,7 @@ static void measure(printer *printer, int axis, const char *at) {
         printer->visit(printer, at);
         return;
     }
-    int64_t step = x->strides[axis] * (int64_t)nd_dtype_size(x->dtype);
+    int64_t step = x->strides[axis] * nd__dtype_bytes[x->dtype];
     for (int64_t i = 0; i < x->shape[axis]; i++) {
         if (is_cut(printer, axis) && i == EDGE_ITEMS)
             i = x->shape[axis] - EDGE_ITEMS;
@@ -180,7 +180,7 @@ static void write_axis(printer *printer, int axis, const char *at, int indent) {
         write_element(printer, at);
         return;
     }
-    int64_t step = x->strides[axis] * (int64_t)nd_dtype_size(x->dtype);
+    int64_t step = x->strides[axis] * nd__dtype_bytes[x->dtype];
     put(&printer->sink, "[");
     for (int64_t i = 0; i < x->shape[axis]; i++) {
         if (i > 0)

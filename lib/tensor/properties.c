@@ -85,7 +85,7 @@ static nd_status read_element(const char *operation, const nd_tensor *x, element
         return nd__error(ND_ERROR_SHAPE, "%s: a tensor of shape %s has %lld elements, not one",
                          operation, nd__shape_text(text, x->ndim, x->shape), (long long)x->numel);
     }
-    size_t bytes = nd_dtype_size(x->dtype);
+    size_t bytes = nd__dtype_bytes[x->dtype];
     const nd_backend *backend = nd__backend(x->device.kind);
     if (backend->host_accessible) {
         memcpy(ret_value, x->data, bytes);
@@ -150,7 +150,7 @@ nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {
     nd_status status = nd__check_operand("copy_to_host", "x", x);
     if (status != ND_OK)
         return status;
-    size_t needed = (size_t)x->numel * nd_dtype_size(x->dtype);
+    size_t needed = (size_t)x->numel * nd__dtype_bytes[x->dtype];
     if (bytes != needed) {
         char text[ND__SHAPE_TEXT];
         return nd__error(

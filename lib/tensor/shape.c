@@ -7,8 +7,7 @@
 
 nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
                           int64_t *ret_numel) {
-    size_t element = nd_dtype_size(dtype);
-    if (element == 0)
+    if ((unsigned)dtype >= ND_DTYPE_COUNT)
         return nd__error(ND_ERROR_DTYPE, "%s: there is no dtype %d", operation, (int)dtype);
     if (ndim < 0 || ndim > ND_MAX_DIMS)
         return nd__error(ND_ERROR_SHAPE, "%s: %d dimensions were asked for; 0 to %d are possible",
@@ -16,7 +15,7 @@ nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape,
     if (ndim > 0 && !shape)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", operation);
     char text[ND__SHAPE_TEXT];
-    int64_t span = (int64_t)element, numel = 1;
+    int64_t span = nd__dtype_bytes[dtype], numel = 1;
     bool overflow = false;
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0)
@@ -67,14 +66,6 @@ const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape) {
     buffer[at++] = ']';
     buffer[at] = '\0';
     return buffer;
-}
-
-void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides) {
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        ret_strides[i] = stride;
-        stride *= shape[i] == 0 ? 1 : shape[i];
-    }
 }
 
 nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *shape) {

@@ -96,7 +96,7 @@ nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device 
     int64_t numel;
     if (nd__check_shape(operation, ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
-    size_t bytes = (size_t)numel * nd_dtype_size(dtype);
+    size_t bytes = (size_t)numel * nd__dtype_bytes[dtype];
     nd_storage *storage = nd__storage_new(operation, manager, device, bytes);
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
@@ -118,7 +118,7 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     if (!view)
         return NULL;
     view->offset = offset;
-    view->data = (char *)x->storage->data + offset * (int64_t)nd_dtype_size(x->dtype);
+    view->data = (char *)x->storage->data + offset * nd__dtype_bytes[x->dtype];
     for (int i = 0; i < ndim; i++) {
         view->shape[i] = shape[i];
         view->strides[i] = strides[i];

@@ -95,8 +95,17 @@ int nd__broadcast_shapes(const char *operation, int andim, const int64_t *ashape
 #define ND__SHAPE_TEXT 192
 const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
 
-/// Writes row-major strides.
-void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides);
+/// Bytes of one element of a valid dtype: nd_dtype_size without the check.
+extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
+
+/// Writes row-major strides; a size of zero counts as one.
+static inline void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides) {
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        ret_strides[i] = stride;
+        stride *= shape[i] == 0 ? 1 : shape[i];
+    }
+}
 
 /// Hands a call to the backend of `device`; turns a failing status into an error that starts with
 /// `operation`.

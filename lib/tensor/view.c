@@ -354,7 +354,7 @@ nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, con
         nd__error(ND_ERROR_INVALID_ARGUMENT, "as_strided: strides and offset must not be negative");
         return NULL;
     }
-    int64_t available = (int64_t)(x->storage->bytes / nd_dtype_size(x->dtype));
+    int64_t available = (int64_t)(x->storage->bytes / nd__dtype_bytes[x->dtype]);
     int64_t row_major[ND_MAX_DIMS];
     bool fits;
     if (numel == 0) { // no element, no stride: large ones must not overflow later
