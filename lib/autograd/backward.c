@@ -38,9 +38,9 @@ nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_
     if (status != ND_OK)
         return status;
     if (count > 0 && !inputs)
-        return nd__error_null("grad", "inputs");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "grad: inputs is NULL");
     if (count > 0 && !ret_grads)
-        return nd__error_null("grad", "ret_grads");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "grad: ret_grads is NULL");
     nd_pass pass;
     nd__pass_init(&pass, "grad", chosen.create_graph);
     pass.only_targets = true;

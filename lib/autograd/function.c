@@ -68,7 +68,7 @@ nd_status nd__rule_function(const nd_rule_call *call) {
 static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
                                  size_t ninputs, nd_tensor **ret_outputs, size_t noutputs) {
     if (!function)
-        return nd__error_null("function_apply", "function");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "function_apply: function is NULL");
     if (function->version != 1 || function->size < sizeof *function)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "function_apply: a function of size %u and version %u is not known; set "
@@ -82,9 +82,9 @@ static nd_status check_arguments(const nd_function *function, const nd_tensor *c
                          "%s: %zu inputs and %zu outputs are out of range", function->name, ninputs,
                          noutputs);
     if (ninputs > 0 && !inputs)
-        return nd__error_null(function->name, "inputs");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: inputs is NULL", function->name);
     if (!ret_outputs)
-        return nd__error_null(function->name, "ret_outputs");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: ret_outputs is NULL", function->name);
     for (size_t i = 0; i < ninputs; i++) {
         char argument[32];
         snprintf(argument, sizeof argument, "inputs[%zu]", i);

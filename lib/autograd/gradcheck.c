@@ -63,7 +63,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *con
 
 static nd_status check_arguments(const nd_check *check) {
     if (!check->f)
-        return nd__error_null("gradcheck", "f");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "gradcheck: f is NULL");
     if (check->count == 0 || check->count > INT32_MAX || !check->inputs)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "gradcheck: there are no inputs to check");
     if (check->order != 1 && check->order != 2)

@@ -43,7 +43,7 @@ nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context) {
     if (status != ND_OK)
         return status;
     if (!hook)
-        return nd__error_null("register_hook", "hook");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "register_hook: hook is NULL");
     if (!x->requires_grad && !x->node) {
         char shape[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_STATE,
