@@ -18,6 +18,7 @@ typedef struct nd_check {
     double tolerance;
     nd_tensor **copies;    ///< leaves, owned
     nd_tensor **gradients; ///< owned; NULL: does not depend on that input
+    nd_tensor **recorded;  ///< the same, computed with create_graph
 } nd_check;
 
 static nd_status check_arguments(const nd_check *check);
@@ -25,8 +26,10 @@ static nd_status copy_inputs(nd_check *check);
 static nd_tensor *weighted_sum(const nd_tensor *x, uint64_t seed);
 static nd_tensor *value_of(const nd_check *check);
 static nd_tensor *gradient_value_of(const nd_check *check);
-static nd_status analytic_gradients(nd_check *check);
+static nd_status analytic_gradients(nd_check *check, bool create_graph, nd_tensor **gradients);
 static nd_status compare_input(nd_check *check, size_t index);
+static nd_status compare_element(const nd_check *check, size_t index, int64_t element,
+                                 const double *analytic, double difference);
 static nd_status difference_at(nd_check *check, size_t index, int64_t element, double *values,
                                double *ret_difference);
 static nd_status value_with(nd_check *check, size_t index, const double *values, double *ret_value);
@@ -36,25 +39,28 @@ static void release_all(nd_tensor **tensors, size_t count);
 
 nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
                        size_t count, int order, double eps, double tolerance) {
-    nd_check check = {f, data, inputs, count, order, eps, tolerance, NULL, NULL};
+    nd_check check = {f, data, inputs, count, order, eps, tolerance, NULL, NULL, NULL};
     nd_status status = check_arguments(&check);
     if (status != ND_OK)
         return status;
-    check.copies = nd__calloc(2 * count * sizeof *check.copies);
+    check.copies = nd__calloc(3 * count * sizeof *check.copies);
     if (!check.copies)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for copies of %zu inputs",
                          count);
     check.gradients = check.copies + count;
+    check.recorded = check.gradients + count;
     // Values are compared with recording on, whatever the caller's block says.
     nd_enable_grad {
         status = copy_inputs(&check);
         if (status == ND_OK)
-            status = analytic_gradients(&check);
+            status = analytic_gradients(&check, false, check.gradients);
+        if (status == ND_OK)
+            status = analytic_gradients(&check, true, check.recorded);
         for (size_t i = 0; i < count && status == ND_OK; i++)
             if (check.copies[i]->requires_grad)
                 status = compare_input(&check, i);
     }
-    release_all(check.copies, 2 * count);
+    release_all(check.copies, 3 * count);
     nd__free(check.copies);
     return status;
 }
@@ -150,19 +156,21 @@ static nd_tensor *gradient_value_of(const nd_check *check) {
 }
 
 /// Gradients of the number by nd_grad. It may depend on no input (then all are zero): the second
-/// order of a linear function.
-static nd_status analytic_gradients(nd_check *check) {
+/// order of a linear function. A rule may take a shorter way when nothing is recorded, so both ways
+/// are checked.
+static nd_status analytic_gradients(nd_check *check, bool create_graph, nd_tensor **gradients) {
     nd_auto nd_tensor *value = value_of(check);
     if (!value)
         return nd_error_status();
     if (!value->requires_grad)
         return ND_OK;
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .allow_unused = true};
+    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = create_graph,
+                                   .allow_unused = true};
     for (size_t i = 0; i < check->count; i++) {
         const nd_tensor *input = check->copies[i];
         if (!input->requires_grad)
             continue;
-        nd_status status = nd_grad(value, &input, 1, &options, &check->gradients[i]);
+        nd_status status = nd_grad(value, &input, 1, &options, &gradients[i]);
         if (status != ND_OK)
             return status;
     }
@@ -172,25 +180,39 @@ static nd_status analytic_gradients(nd_check *check) {
 static nd_status compare_input(nd_check *check, size_t index) {
     double *values = NULL;
     double *analytic = NULL;
+    double *recorded = NULL;
     nd_status status = read_values(check->copies[index], &values);
     if (status == ND_OK && check->gradients[index])
         status = read_values(check->gradients[index], &analytic);
+    if (status == ND_OK && check->recorded[index])
+        status = read_values(check->recorded[index], &recorded);
     int64_t numel = check->copies[index]->numel;
     for (int64_t i = 0; i < numel && status == ND_OK; i++) {
-        double expected = analytic ? analytic[i] : 0.0;
         double difference = 0.0;
         status = difference_at(check, index, i, values, &difference);
-        double scale = fmax(1.0, fmax(fabs(expected), fabs(difference)));
-        // Written so that a NaN on either side fails.
-        if (status == ND_OK && !(fabs(expected - difference) <= check->tolerance * scale))
-            status = nd__error(ND_ERROR_STATE,
-                               "gradcheck: order %d, input %zu, element %lld: the analytic "
-                               "gradient is %.9g, the central difference %.9g",
-                               check->order, index, (long long)i, expected, difference);
+        if (status == ND_OK)
+            status = compare_element(check, index, i, analytic, difference);
+        if (status == ND_OK)
+            status = compare_element(check, index, i, recorded, difference);
     }
     nd__free(values);
     nd__free(analytic);
+    nd__free(recorded);
     return status;
+}
+
+/// `analytic` may be NULL: all zero.
+static nd_status compare_element(const nd_check *check, size_t index, int64_t element,
+                                 const double *analytic, double difference) {
+    double found = analytic ? analytic[element] : 0.0;
+    double scale = fmax(1.0, fmax(fabs(found), fabs(difference)));
+    // Written so that a NaN on either side fails.
+    if (fabs(found - difference) <= check->tolerance * scale)
+        return ND_OK;
+    return nd__error(ND_ERROR_STATE,
+                     "gradcheck: order %d, input %zu, element %lld: the analytic gradient is %.9g, "
+                     "the central difference %.9g",
+                     check->order, index, (long long)element, found, difference);
 }
 
 static nd_status difference_at(nd_check *check, size_t index, int64_t element, double *values,
