@@ -1,0 +1,497 @@
+// Lifetimes of tensors on the CPU: B3, B4, B9, B11, B12, B18, B19, B21, B23, B24 and F15 where a tensor is more than an object
+// with bytes. Cycles made of tensors are in autograd_cycles.c, other devices in fake_device.c.
+#ifndef ND_TRACK_SITES
+#define ND_TRACK_SITES
+#endif
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static nd_manager *manager_new(const nd_manager *parent, const char *name) {
+    nd_manager *manager = nd_manager_new(parent, name);
+    assert_handle(manager);
+    return manager;
+}
+
+static nd_close_report close_and_release(nd_manager *manager) {
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(manager, &report));
+    nd_release(manager);
+    return report;
+}
+
+static nd_tensor *ones_in(const nd_manager *manager, int64_t count) {
+    nd_tensor *tensor = NULL;
+    nd_with_manager(manager) {
+        tensor = nd_ones(ND_SHAPE(count), ND_F32);
+    }
+    assert_handle(tensor);
+    return tensor;
+}
+
+static uint64_t own_bytes(const nd_manager *manager) {
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    return stats.live_bytes[ND_CPU];
+}
+
+static void test_B03_like_tensor_is_placed_with_its_model(void **state) {
+    (void)state;
+    nd_manager *levels[4];
+    nd_tensor *models[4];
+    for (int i = 0; i < 4; i++) {
+        levels[i] = manager_new(i ? levels[i - 1] : NULL, "level");
+        models[i] = ones_in(levels[i], 16);
+    }
+    nd_tensor *likes[3] = {NULL};
+    nd_with_manager(levels[3]) {
+        likes[0] = nd_zeros_like(models[1]);
+        likes[1] = nd_ones_like(models[1]);
+        likes[2] = nd_empty_like(models[1]);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_handle(likes[i]);
+        assert_ptr_equal(nd_manager_of(likes[i]), levels[1]);
+    }
+    assert_int_equal(own_bytes(levels[1]), 4 * 16 * sizeof(float));
+    // Its neighbours go with the inner levels, it with its model's.
+    assert_int_equal(close_and_release(levels[3]).escaped_objects, 2);
+    assert_int_equal(close_and_release(levels[2]).escaped_objects, 4);
+    for (int i = 0; i < 3; i++)
+        nd_release(likes[i]);
+    for (int i = 0; i < 4; i++)
+        nd_release(models[i]);
+    assert_int_equal(close_and_release(levels[1]).escaped_objects, 0);
+    close_and_release(levels[0]);
+}
+
+static void test_B04_list_of_results_survives_a_move_out(void **state) {
+    (void)state;
+    uint64_t before = nd_manager_total_bytes(NULL);
+    ND_SCOPE {
+        const nd_list *kept = NULL;
+        ND_SCOPE {
+            nd_list *list = nd_list_new();
+            const nd_tensor *a = nd_tmp(nd_ones(ND_SHAPE(1000), ND_F32));
+            for (int i = 0; i < 3; i++)
+                assert_ok(nd_list_append(list, nd_tmp(nd_add_scalar(a, i))));
+            kept = nd_tmp(list);
+            assert_ok(nd_scope_move_out(kept));
+        }
+        assert_int_equal(nd_manager_total_bytes(NULL) - before, 3 * 4000);
+        const nd_tensor *last = (const nd_tensor *)nd_list_get(kept, 2);
+        const nd_tensor *first = nd_tmp(nd_select(last, 0, 0));
+        assert_true(nd_item(first) == 3.0);
+    }
+    assert_int_equal(nd_manager_total_bytes(NULL), before);
+}
+
+static void test_B09_escaped_result_is_reported_with_the_line_of_its_operation(void **state) {
+    (void)state;
+    nd_manager *step = manager_new(NULL, "step");
+    nd_tensor *loss = NULL;
+    char site[64];
+    nd_with_manager(step) {
+        nd_auto nd_tensor *a = nd_ones(ND_SHAPE(256), ND_F32);
+        loss = nd_mul(a, a);
+        snprintf(site, sizeof site, "tensors.c:%d (2)", __LINE__ - 1); // tensor and storage
+    }
+    nd_close_report report = close_and_release(step);
+    assert_int_equal(report.escaped_objects, 2);
+    assert_int_equal(report.escaped_bytes, 256 * sizeof(float));
+    assert_non_null(strstr(report.escaped_sites[0], site));
+    assert_ptr_equal(nd_manager_of(loss), nd_manager_root());
+    nd_release(loss);
+}
+
+static void assert_closed(const void *result) {
+    assert_null(result);
+    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_true(strlen(nd_error_message()) > 10);
+    nd_error_clear();
+}
+
+static void test_B11_disposed_tensor_answers_closed_to_every_use(void **state) {
+    (void)state;
+    nd_manager *m = manager_new(NULL, "m");
+    nd_tensor *x = ones_in(m, 100), *good = nd_ones(ND_SHAPE(100), ND_F32);
+    assert_ok(nd_manager_dispose(m, NULL));
+    assert_int_equal(nd_manager_total_bytes(NULL), 100 * sizeof(float)); // good's
+    assert_true(nd_is_closed(x));
+    nd_error_clear();
+    assert_closed(nd_add(x, good));
+    assert_closed(nd_add(good, x));
+    assert_closed(nd_exp(x));
+    assert_closed(nd_sum(x, 0, NULL, false));
+    assert_closed(nd_reshape(x, ND_SHAPE(10, 10)));
+    assert_closed(nd_slice(x, 0, 0, 1, 1));
+    assert_closed(nd_clone(x));
+    assert_closed(nd_detach(x));
+    assert_closed(nd_cast(x, ND_F64));
+    assert_closed(nd_concat((const nd_tensor *const[]){good, x}, 2, 0));
+    assert_closed(nd_get_data(x));
+    assert_true(isnan(nd_item(x)));
+    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    float copy[100];
+    assert_int_equal(nd_copy_to_host(x, copy, sizeof copy), ND_ERROR_CLOSED);
+    assert_int_equal(nd_add_(x, good), ND_ERROR_CLOSED);
+    assert_int_equal(nd_add_(good, x), ND_ERROR_CLOSED);
+    assert_int_equal(nd_fill_(x, 1), ND_ERROR_CLOSED);
+    assert_int_equal(nd_backward(x, NULL), ND_ERROR_CLOSED);
+    assert_ok(nd_close(x));
+    nd_release(x);
+    nd_release(good);
+    nd_release(m);
+}
+
+static void test_F15_view_keeps_the_storage_of_a_closed_tensor(void **state) {
+    (void)state;
+    nd_tensor *x = nd_arange(0, 100, 1, ND_F32);
+    nd_tensor *view = nd_slice(x, 0, 90, 100, 1);
+    uint64_t before = nd_manager_total_bytes(NULL);
+    assert_ok(nd_close(x));
+    assert_int_equal(nd_manager_total_bytes(NULL), before);
+    nd_auto nd_tensor *sum = nd_sum(view, 0, NULL, false);
+    assert_true(nd_item(sum) == 945.0);
+    nd_release(view);
+    assert_int_equal(before - nd_manager_total_bytes(NULL), 400 - sizeof(float)); // the sum is left
+    nd_release(x);
+}
+
+// --------------------------------------------------------------------------------------------- B12
+
+enum { TREE = 7 }; // three levels
+
+static void test_B12_sum_is_placed_the_same_either_way(void **state) {
+    (void)state;
+    nd_manager *tree[TREE];
+    nd_tensor *tensors[TREE];
+    for (int i = 0; i < TREE; i++) {
+        tree[i] = manager_new(i ? tree[(i - 1) / 2] : NULL, "node");
+        tensors[i] = ones_in(tree[i], 4);
+    }
+    for (int a = 0; a < TREE; a++) {
+        for (int b = 0; b < TREE; b++) {
+            nd_auto nd_tensor *ab = nd_add(tensors[a], tensors[b]);
+            nd_auto nd_tensor *ba = nd_add(tensors[b], tensors[a]);
+            assert_handle(ab);
+            assert_ptr_equal(nd_manager_of(ab), nd_manager_of(ba));
+            int common = a, other = b;
+            while (common != other) {
+                if (common > other)
+                    common = (common - 1) / 2;
+                else
+                    other = (other - 1) / 2;
+            }
+            int expected = common == a ? b : common == b ? a : common;
+            assert_ptr_equal(nd_manager_of(ab), tree[expected]);
+        }
+    }
+    // A result goes with its operands, whatever was made last; a block says otherwise.
+    nd_with_manager(tree[5]) {
+        nd_auto nd_tensor *here = nd_add(tensors[1], tensors[2]);
+        assert_ptr_equal(nd_manager_of(here), tree[5]);
+    }
+    for (int i = 0; i < TREE; i++)
+        nd_release(tensors[i]);
+    for (int i = TREE; i-- > 0;)
+        assert_int_equal(close_and_release(tree[i]).escaped_objects, 0);
+}
+
+static void test_B12_attach_moves_the_bytes_with_the_tensor(void **state) {
+    (void)state;
+    nd_manager *from = manager_new(NULL, "from"), *to = manager_new(NULL, "to");
+    nd_tensor *x = ones_in(from, 1000);
+    assert_ok(nd_attach(to, x));
+    assert_int_equal(own_bytes(from), 0);
+    assert_int_equal(own_bytes(to), 4000);
+    assert_int_equal(close_and_release(from).escaped_objects, 0);
+    nd_manager *guest = manager_new(NULL, "guest");
+    assert_ok(nd_temp_attach(guest, x));
+    assert_int_equal(own_bytes(guest), 4000);
+    close_and_release(guest);
+    assert_int_equal(own_bytes(to), 4000);
+    assert_ptr_equal(nd_manager_of(x), to);
+    nd_release(x);
+    close_and_release(to);
+}
+
+static void test_B16_refused_attach_leaves_tensor_and_bytes_in_place(void **state) {
+    (void)state;
+    nd_manager *home = manager_new(NULL, "home"), *small = manager_new(NULL, "small");
+    nd_tensor *x = ones_in(home, 1000);
+    assert_ok(nd_manager_set_quota(small, ND_CPU, 100));
+    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    assert_ok(nd_manager_set_quota(small, ND_CPU, 0));
+    nd_tensor *resident = ones_in(small, 1);
+    assert_ok(nd_manager_set_cap(small, 1));
+    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    nd_release(resident);
+    assert_ok(nd_manager_close(small, NULL));
+    assert_int_equal(nd_attach(small, x), ND_ERROR_CLOSED);
+    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(own_bytes(home), 4000);
+    nd_release(x);
+    nd_release(small);
+    assert_int_equal(close_and_release(home).escaped_objects, 0);
+}
+
+static void test_B17_quota_refuses_a_tensor_and_names_the_manager(void **state) {
+    (void)state;
+    nd_manager *m = manager_new(NULL, "budget");
+    assert_ok(nd_manager_set_quota(m, ND_CPU, 10000));
+    nd_tensor *x = ones_in(m, 2000);
+    nd_error_clear();
+    assert_null(nd_add(x, x));
+    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_message(), "budget"));
+    assert_int_equal(own_bytes(m), 8000);
+    nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false); // the program goes on
+    assert_true(nd_item(sum) == 2000.0);
+    nd_release(x);
+    nd_release(nd_steal(&sum));
+    close_and_release(m);
+}
+
+// ------------------------------------------------------------------------------------- B18 and B19
+
+/// Objects and bytes that one fresh tensor of this many floats is.
+static void assert_only_new_object_is(const nd_tensor *result, uint64_t objects, uint64_t bytes) {
+    assert_handle(result);
+    assert_int_equal(nd_manager_total_objects(NULL) - objects, 2);
+    assert_int_equal(nd_manager_total_bytes(NULL) - bytes, nd_get_storage_bytes(result));
+}
+
+static void test_B18_indexing_leaves_no_temporaries(void **state) {
+    (void)state;
+    nd_tensor *x = nd_rand(nd_key_new(1), ND_SHAPE(8, 9), ND_F32);
+    nd_tensor *half = nd_full(ND_SHAPE(1), 0.5, ND_F32);
+    nd_tensor *mask = nd_greater(x, half);
+    nd_tensor *rows = nd_arange(0, 4, 1, ND_I64);
+    nd_tensor *index = nd_zeros(ND_SHAPE(8, 9), ND_I64);
+    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    for (int which = 0; which < 7; which++) {
+        nd_tensor *result = NULL;
+        switch (which) {
+        case 0:
+            result = nd_masked_select(x, mask);
+            break;
+        case 1:
+            result = nd_masked_fill(x, mask, 0);
+            break;
+        case 2:
+            result = nd_take(x, rows, 0);
+            break;
+        case 3:
+            result = nd_gather(x, 0, index);
+            break;
+        case 4:
+            result = nd_scatter_add(x, 0, index, x);
+            break;
+        case 5:
+            result = nd_one_hot(rows, 5, ND_F32);
+            break;
+        default:
+            result = nd_where(mask, x, half);
+        }
+        assert_only_new_object_is(result, objects, bytes);
+        nd_release(result);
+        assert_int_equal(nd_manager_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    }
+    assert_ok(nd_masked_fill_(x, mask, 0));
+    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    nd_tensor *view = nd_slice(x, 1, 1, -1, 2);
+    assert_int_equal(nd_manager_total_objects(NULL), objects + 1); // a view brings no storage
+    assert_ok(nd_fill_(view, 3));
+    nd_release(view);
+    nd_tensor *row = nd_select(x, 0, -1);
+    assert_ok(nd_copy_(row, half));
+    nd_release(row);
+    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    nd_release(x);
+    nd_release(half);
+    nd_release(mask);
+    nd_release(rows);
+    nd_release(index);
+}
+
+static void test_B18_failed_indexing_leaves_nothing(void **state) {
+    (void)state;
+    nd_tensor *x = nd_ones(ND_SHAPE(4, 4), ND_F32);
+    nd_tensor *outside = nd_full(ND_SHAPE(2), 4, ND_I64), *wrong = nd_ones(ND_SHAPE(3), ND_BOOL);
+    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    assert_null(nd_take(x, outside, 0));
+    assert_null(nd_select(x, 0, 4));
+    assert_null(nd_masked_select(x, wrong));
+    assert_null(nd_masked_fill(x, wrong, 1));
+    assert_null(nd_gather(x, 0, wrong));
+    assert_int_not_equal(nd_masked_fill_(x, wrong, 1), ND_OK);
+    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    nd_release(x);
+    nd_release(outside);
+    nd_release(wrong);
+}
+
+static void test_B19_growing_by_concat_keeps_only_the_last(void **state) {
+    (void)state;
+    enum { TIMES = 1000 };
+    uint64_t before = nd_manager_total_bytes(NULL), objects = nd_manager_total_objects(NULL);
+    nd_tensor *x = nd_zeros(ND_SHAPE(1), ND_F32), *d = nd_ones(ND_SHAPE(3), ND_F32);
+    for (int i = 1; i <= TIMES; i++) {
+        nd_tensor *longer = nd_concat((const nd_tensor *const[]){x, d}, 2, 0);
+        assert_handle(longer);
+        nd_release(x);
+        x = longer;
+        assert_int_equal(nd_manager_total_bytes(NULL) - before,
+                         (uint64_t)(nd_get_numel(x) + 3) * sizeof(float));
+        assert_int_equal(nd_manager_total_objects(NULL) - objects, 4);
+    }
+    assert_int_equal(nd_get_numel(x), 3 * TIMES + 1);
+    nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
+    assert_true(nd_item(sum) == 3.0 * TIMES);
+    nd_release(x);
+    nd_release(d);
+}
+
+// --------------------------------------------------------------------------------------------- B21
+
+enum { WORKERS = 24, ROUNDS = 2000 / ND_TEST_SCALE, BLOCK = 2 << 20, MOST = 8 };
+
+typedef struct worker {
+    nd_manager *manager;
+    int held;
+    uint32_t seed;
+    uint32_t failures;
+} worker;
+
+static void *churn(void *data) {
+    worker *w = data;
+    nd_tensor *kept[MOST] = {NULL};
+    uint32_t random = w->seed;
+    for (int i = 0; i < ROUNDS; i++) {
+        random = random * 1664525u + 1013904223u;
+        nd_tensor **slot = &kept[(random >> 16) % (uint32_t)w->held];
+        nd_release(*slot);
+        nd_with_manager(w->manager) {
+            *slot = nd_empty(ND_SHAPE(BLOCK), ND_U8);
+        }
+        if (!*slot) {
+            w->failures++;
+            continue;
+        }
+        *(uint8_t *)nd_get_data(*slot) = 1;
+        nd_tensor *view = nd_slice(*slot, 0, 0, 10, 1), *again = nd_retain(*slot);
+        nd_release(again);
+        nd_release(view);
+    }
+    for (int i = 0; i < MOST; i++)
+        nd_release(kept[i]);
+    return NULL;
+}
+
+/// Blocks per thread so that all together take at most a quarter of the machine's memory.
+static int affordable_blocks(void) {
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t blocks = memory / 4 / WORKERS / BLOCK;
+    return blocks < 1 ? 1 : blocks > MOST ? MOST : (int)blocks;
+}
+
+static void test_B21_24_threads_of_2_mb_tensors_under_a_quota(void **state) {
+    (void)state;
+    nd_manager *m = manager_new(NULL, "m");
+    int held = affordable_blocks();
+    uint64_t quota = (uint64_t)WORKERS * (uint64_t)held * BLOCK;
+    assert_ok(nd_manager_set_quota(m, ND_CPU, quota));
+    pthread_t threads[WORKERS];
+    worker workers[WORKERS];
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        workers[i] = (worker){m, held, i + 1, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].failures, 0);
+    }
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(m, &stats));
+    assert_int_equal(stats.live_objects, 0);
+    assert_int_equal(stats.subtree_bytes[ND_CPU], 0);
+    assert_int_equal(stats.created_objects, stats.freed_objects);
+    assert_true(stats.peak_bytes[ND_CPU] <= quota);
+    close_and_release(m);
+}
+
+// ------------------------------------------------------------------------------------- B23 and B24
+
+static void test_B23_view_keeps_its_storage_which_counts_once(void **state) {
+    (void)state;
+    enum { MEGABYTE = 1 << 20 };
+    nd_manager *m = manager_new(NULL, "m");
+    nd_tensor *x = NULL;
+    nd_with_manager(m) {
+        x = nd_ones(ND_SHAPE(MEGABYTE / 4), ND_F32);
+    }
+    nd_tensor *view = nd_slice(x, 0, 10, 12, 1), *second = nd_reshape(x, ND_SHAPE(-1, 2));
+    assert_ptr_equal(nd_manager_of(view), m);
+    assert_true(nd_is_view_of(view, x) && nd_is_view_of(second, view));
+    assert_int_equal(own_bytes(m), MEGABYTE);
+    nd_release(x);
+    nd_release(second);
+    assert_int_equal(own_bytes(m), MEGABYTE);
+    // What pins it can be asked: two elements, a megabyte.
+    assert_int_equal(nd_get_numel(view), 2);
+    assert_int_equal(nd_get_storage_bytes(view), MEGABYTE);
+    assert_true(((const float *)nd_get_data(view))[1] == 1.0f);
+    nd_tensor *copy = nd_clone(view);
+    assert_false(nd_is_view_of(copy, view));
+    nd_release(view);
+    assert_int_equal(own_bytes(m), nd_get_storage_bytes(copy));
+    nd_release(copy);
+    assert_int_equal(own_bytes(m), 0);
+    assert_int_equal(close_and_release(m).escaped_objects, 0);
+}
+
+static void *produce(void *data) {
+    *(nd_tensor **)data = nd_arange(0, 1000, 1, ND_F64);
+    return NULL;
+}
+
+static void test_B24_tensor_outlives_the_thread_that_made_it(void **state) {
+    (void)state;
+    nd_tensor *made = NULL;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, produce, &made), 0);
+    pthread_join(thread, NULL);
+    assert_handle(made);
+    nd_tensor *sum = nd_sum(made, 0, NULL, false);
+    nd_release(made);
+    assert_true(nd_item(sum) == 499500.0);
+    nd_release(sum);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_B03_like_tensor_is_placed_with_its_model),
+        ND_TEST(test_B04_list_of_results_survives_a_move_out),
+        ND_TEST(test_B09_escaped_result_is_reported_with_the_line_of_its_operation),
+        ND_TEST(test_B11_disposed_tensor_answers_closed_to_every_use),
+        ND_TEST(test_F15_view_keeps_the_storage_of_a_closed_tensor),
+        ND_TEST(test_B12_sum_is_placed_the_same_either_way),
+        ND_TEST(test_B12_attach_moves_the_bytes_with_the_tensor),
+        ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
+        ND_TEST(test_B17_quota_refuses_a_tensor_and_names_the_manager),
+        ND_TEST(test_B18_indexing_leaves_no_temporaries),
+        ND_TEST(test_B18_failed_indexing_leaves_nothing),
+        ND_TEST(test_B19_growing_by_concat_keeps_only_the_last),
+        ND_TEST(test_B21_24_threads_of_2_mb_tensors_under_a_quota),
+        ND_TEST(test_B23_view_keeps_its_storage_which_counts_once),
+        ND_TEST(test_B24_tensor_outlives_the_thread_that_made_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
