@@ -164,7 +164,7 @@ void test_fill_arange_eye_agree(void **state) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
             nd_op_attrs fill = {.f = {numbers[i]}, .i = {INT64_MIN + 3}};
             create(ND_OP_fill, type, 1, (const int64_t[]){1000}, &fill, 0);
-            create(ND_OP_fill, type, 0, NULL, &fill, 0);
+            create(ND_OP_fill, type, 0, (const int64_t[]){0}, &fill, 0);
         }
         nd_op_attrs range = {.f = {-3.5, 0.75}};
         create(ND_OP_arange, type, 1, (const int64_t[]){700}, &range, 4);

@@ -50,7 +50,7 @@ static void for_every_matmul(matmul_check *check) {
                 for (int batch_axes = 0; batch_axes < 4; batch_axes++) {
                     int64_t length;
                     nd_kernel_call call =
-                        matmul_call(wide ? ND_F64 : ND_F32, batch_axes, (const int64_t[]){2, 1, 3},
+                        matmul_call(wide ? ND_F64 : ND_F32, batch_axes, (const int64_t[]){2, 2, 3},
                                     sizes[size][0], sizes[size][1], sizes[size][2], how,
                                     (how ^ (unsigned)size) & 1, &length);
                     check(&call, length);
