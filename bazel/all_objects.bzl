@@ -9,7 +9,9 @@ def _all_objects(ctx):
             if input.owner.workspace_name != ctx.label.workspace_name:
                 continue
             for library in input.libraries:
-                objects += library.pic_objects
+                # An alwayslink library is put in whole anyway, and must not come twice.
+                if not library.alwayslink:
+                    objects += library.pic_objects
     return [DefaultInfo(files = depset(objects))]
 
 all_objects = rule(_all_objects, attrs = {"deps": attr.label_list(providers = [CcInfo])})
