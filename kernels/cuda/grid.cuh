@@ -19,7 +19,7 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define ND_BOTH __host__ __device__ __forceinline__
-#define ND_BOTH_CALLED __host__ __device__ __noinline__
+#define ND_BOTH_CALLED inline __host__ __device__ __noinline__
 #else
 #define ND_BOTH inline
 #define ND_BOTH_CALLED inline
