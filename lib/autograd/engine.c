@@ -50,7 +50,7 @@ void nd__pass_init(nd_pass *pass, const char *operation, bool create_graph) {
     pass->only_targets = false;
     pass->targets = NULL;
     pass->target_count = 0;
-    nd__map_init(&pass->roles);
+    pass->roles = (nd_pointer_map){NULL, NULL, 0, 0};
     nd__pending_init(&pass->nodes);
     nd__pending_init(&pass->leaves);
     nd__order_init(&pass->order);

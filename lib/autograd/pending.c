@@ -6,41 +6,32 @@
 static uint32_t hash_of(const nd_pointer_map *map, const void *key);
 static uint32_t find_slot(const nd_pointer_map *map, const void *key);
 static bool grow_map(nd_pointer_map *map);
+static bool is_indexed(const nd_pending *pending);
+static uint32_t position_of(const nd_pending *pending, const nd_object *key);
 static bool grow_entries(nd_pending *pending);
 static bool comes_before(const nd_order_item *a, const nd_order_item *b);
 
 // --------------------------------------------------------------------------------------------------
 // map
 
-void nd__map_init(nd_pointer_map *map) {
-    map->keys = map->inline_keys;
-    map->values = map->inline_values;
-    map->capacity = 2 * ND__PENDING_INLINE;
-    map->count = 0;
-    for (uint32_t i = 0; i < map->capacity; i++)
-        map->inline_keys[i] = NULL;
-}
-
 void nd__map_free(nd_pointer_map *map) {
-    if (map->keys != map->inline_keys) {
-        nd__free(map->keys);
-        nd__free(map->values);
-    }
+    nd__free(map->keys);
+    nd__free(map->values);
 }
 
 uint32_t nd__map_get(const nd_pointer_map *map, const void *key) {
+    if (map->capacity == 0)
+        return ND__ABSENT;
     uint32_t slot = find_slot(map, key);
     return map->keys[slot] ? map->values[slot] : ND__ABSENT;
 }
 
 bool nd__map_set(nd_pointer_map *map, const void *key, uint32_t value) {
+    // Room is made first, also for a key that is known: then nothing needs to be looked up twice.
+    if (2 * (map->count + 1) > map->capacity && !grow_map(map))
+        return false;
     uint32_t slot = find_slot(map, key);
     if (!map->keys[slot]) {
-        if (2 * (map->count + 1) > map->capacity) {
-            if (!grow_map(map))
-                return false;
-            slot = find_slot(map, key);
-        }
         map->keys[slot] = key;
         map->count++;
     }
@@ -69,7 +60,7 @@ void nd__map_remove(nd_pointer_map *map, const void *key) {
 // pending gradients
 
 void nd__pending_init(nd_pending *pending) {
-    nd__map_init(&pending->index);
+    pending->index = (nd_pointer_map){NULL, NULL, 0, 0};
     pending->entries = pending->inline_entries;
     pending->capacity = ND__PENDING_INLINE;
     pending->count = 0;
@@ -85,7 +76,7 @@ void nd__pending_free(nd_pending *pending) {
 
 nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t outputs,
                              uint32_t output, bool *ret_new) {
-    uint32_t position = nd__map_get(&pending->index, key);
+    uint32_t position = position_of(pending, key);
     *ret_new = position == ND__ABSENT;
     if (*ret_new) {
         nd_tensor **gradients = NULL;
@@ -97,7 +88,7 @@ nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t
                 return NULL;
         }
         position = pending->count;
-        if (!nd__map_set(&pending->index, key, position)) {
+        if (is_indexed(pending) && !nd__map_set(&pending->index, key, position)) {
             nd__free(gradients);
             return NULL;
         }
@@ -108,13 +99,16 @@ nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t
 }
 
 nd_pending_entry nd__pending_take(nd_pending *pending, const nd_object *key) {
-    uint32_t position = nd__map_get(&pending->index, key);
+    uint32_t position = position_of(pending, key);
     nd_pending_entry entry = pending->entries[position];
-    nd__map_remove(&pending->index, key);
+    if (is_indexed(pending))
+        nd__map_remove(&pending->index, key);
     pending->count--;
     if (position != pending->count) {
         pending->entries[position] = pending->entries[pending->count];
-        nd__map_set(&pending->index, pending->entries[position].key, position);
+        // The key is known and one has just been removed: this needs no memory.
+        if (is_indexed(pending))
+            nd__map_set(&pending->index, pending->entries[position].key, position);
     }
     return entry;
 }
@@ -207,14 +201,14 @@ static uint32_t find_slot(const nd_pointer_map *map, const void *key) {
 static bool grow_map(nd_pointer_map *map) {
     if (map->capacity > UINT32_MAX / 4)
         return false;
-    nd_pointer_map larger;
-    larger.capacity = 2 * map->capacity;
-    larger.count = map->count;
+    nd_pointer_map larger = {
+        .capacity = map->capacity > 0 ? 2 * map->capacity : 4 * ND__PENDING_INLINE,
+        .count = map->count,
+    };
     larger.keys = nd__calloc(larger.capacity * sizeof *larger.keys);
     larger.values = nd__malloc(larger.capacity * sizeof *larger.values);
     if (!larger.keys || !larger.values) {
-        nd__free(larger.keys);
-        nd__free(larger.values);
+        nd__map_free(&larger);
         return false;
     }
     for (uint32_t i = 0; i < map->capacity; i++)
@@ -224,22 +218,36 @@ static bool grow_map(nd_pointer_map *map) {
             larger.values[slot] = map->values[i];
         }
     nd__map_free(map);
-    map->keys = larger.keys;
-    map->values = larger.values;
-    map->capacity = larger.capacity;
+    *map = larger;
     return true;
 }
 
+static bool is_indexed(const nd_pending *pending) {
+    return pending->entries != pending->inline_entries;
+}
+
+static uint32_t position_of(const nd_pending *pending, const nd_object *key) {
+    if (is_indexed(pending))
+        return nd__map_get(&pending->index, key);
+    for (uint32_t i = 0; i < pending->count; i++)
+        if (pending->entries[i].key == key)
+            return i;
+    return ND__ABSENT;
+}
+
+/// Makes room for more; the first time, also the index of what is there.
 static bool grow_entries(nd_pending *pending) {
     uint32_t capacity = 2 * pending->capacity;
-    bool on_stack = pending->entries == pending->inline_entries;
+    bool first = !is_indexed(pending);
+    for (uint32_t i = 0; first && i < pending->count; i++)
+        if (!nd__map_set(&pending->index, pending->entries[i].key, i))
+            return false;
     nd_pending_entry *entries =
-        nd__realloc(on_stack ? NULL : pending->entries, capacity * sizeof *entries);
+        nd__realloc(first ? NULL : pending->entries, capacity * sizeof *entries);
     if (!entries)
         return false;
-    if (on_stack)
-        for (uint32_t i = 0; i < pending->count; i++)
-            entries[i] = pending->inline_entries[i];
+    for (uint32_t i = 0; first && i < pending->count; i++)
+        entries[i] = pending->inline_entries[i];
     pending->entries = entries;
     pending->capacity = capacity;
     return true;

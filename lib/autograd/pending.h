@@ -1,27 +1,25 @@
 // Bookkeeping of one backward pass, in plain C memory: a map from pointers to small numbers, the
 // gradients that wait for their node or leaf, and the order in which nodes are visited.
 //
-// The map and the lists begin on the stack and move to the heap when they grow, so that a small
-// pass allocates nothing. Entries own (retain) their key and their gradients.
+// The lists begin on the stack and move to the heap when they grow, and few entries are found by
+// looking at all of them, so that a small pass allocates and clears nothing. Entries own (retain)
+// their key and their gradients.
 #ifndef ND_LIB_AUTOGRAD_PENDING_H
 #define ND_LIB_AUTOGRAD_PENDING_H
 #include "lib/tensor/node.h"
 
 enum { ND__PENDING_INLINE = 16 };
 
-/// Open-addressing map from a non-NULL pointer to a number.
+/// Open-addressing map from a non-NULL pointer to a number. Empty when all bytes are zero.
 typedef struct nd_pointer_map {
     const void **keys;
     uint32_t *values;
-    uint32_t capacity; ///< a power of two, at least twice the count
+    uint32_t capacity; ///< 0, or a power of two of at least twice the count
     uint32_t count;
-    const void *inline_keys[2 * ND__PENDING_INLINE];
-    uint32_t inline_values[2 * ND__PENDING_INLINE];
 } nd_pointer_map;
 
 #define ND__ABSENT UINT32_MAX
 
-void nd__map_init(nd_pointer_map *map);
 void nd__map_free(nd_pointer_map *map);
 /// Value of `key`, or ND__ABSENT.
 uint32_t nd__map_get(const nd_pointer_map *map, const void *key);
@@ -39,7 +37,7 @@ typedef struct nd_pending_entry {
 } nd_pending_entry;
 
 typedef struct nd_pending {
-    nd_pointer_map index; ///< key -> position in entries
+    nd_pointer_map index; ///< key -> position in entries; empty while they fit inline
     nd_pending_entry *entries;
     uint32_t capacity;
     uint32_t count;

@@ -69,10 +69,10 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
 
 // --------------------------------------------------------------------------------------------------
 
-/// y, which lost the reduced axes or has them with size 1, with all of them of size 1. Owned.
+/// y, which lost the reduced axes or has them with size 1, so that it broadcasts to x. Owned.
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y) {
     const nd_node_input *x = &call->node->inputs[0];
-    if (!y || y->ndim == x->ndim)
+    if (!y || y->ndim == x->ndim || y->ndim == 0)
         return nd_retain(y);
     int64_t shape[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++)
