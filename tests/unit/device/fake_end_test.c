@@ -62,6 +62,18 @@ static void test_F23_release_during_exit(void **state) {
     assert_int_equal(in_child(release_during_exit), 0);
 }
 
+// The thread sanitizer refuses to start a thread in the child of a process with several.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHILD_STARTS_THREADS 0
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define CHILD_STARTS_THREADS 0
+#endif
+#ifndef CHILD_STARTS_THREADS
+#define CHILD_STARTS_THREADS 1
+#endif
+
 static void *parents_block;
 
 static int use_after_fork(void) {
@@ -77,6 +89,8 @@ static int use_after_fork(void) {
     fake->trim(0);
     fake->release(0, parents_block, 64);
     // The other device was never used, so the child has lost nothing there.
+    if (!CHILD_STARTS_THREADS)
+        return 0;
     if (fake->allocate(1, 64, &block) != ND_OK ||
         fake->copy_from_host(1, block, "text", 5) != ND_OK ||
         fake->copy_to_host(1, bytes, block, 5) != ND_OK || strcmp(bytes, "text") != 0)
