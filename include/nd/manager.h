@@ -113,7 +113,7 @@ typedef struct nd_manager_stats {
 ND_API nd_status nd_manager_get_stats(const nd_manager *manager, nd_manager_stats *ret_stats);
 
 /// Live objects and bytes of m (NULL: the root) and everything below it, summed over the managers,
-/// not over the objects.
+/// not over the objects. Without memory to list the managers: UINT64_MAX and ND_ERROR_OUT_OF_MEMORY.
 ND_API uint64_t nd_manager_total_objects(const nd_manager *manager);
 ND_API uint64_t nd_manager_total_bytes(const nd_manager *manager);
 

@@ -149,7 +149,9 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
 }
 
 /// Takes the next few tracked objects of a manager, from `*cursor` on towards newer ones (NULL: from
-/// the oldest), under its lock. False when the cursor has left the manager since.
+/// the oldest), under its lock; leaves NULL when there were none. False when the cursor has left the
+/// manager since. The cursor rests on a candidate, because that cannot be freed while the gate is
+/// closed; garbage of another thread's collection can.
 static bool take_some(nd_collection *collection, nd_manager *manager, nd_object **cursor) {
     enum { OBJECTS_PER_LOCK = 512 };
     nd__lock(&manager->lock);
@@ -158,12 +160,12 @@ static bool take_some(nd_collection *collection, nd_manager *manager, nd_object 
     if (here) {
         object = object ? object->previous : manager->lists[ND__TRACKED_LIST].last;
         nd_object *last = NULL;
-        for (int taken = 0; object && taken < OBJECTS_PER_LOCK; taken++) {
+        for (int taken = 0; object && taken < OBJECTS_PER_LOCK; object = object->previous) {
             // One with count zero is dead and waits to be buried.
-            if ((uint32_t)nd__load_relaxed(&object->word) != 0)
-                discover(collection, object);
+            if ((uint32_t)nd__load_relaxed(&object->word) == 0 || !discover(collection, object))
+                continue;
             last = object;
-            object = object->previous;
+            taken++;
         }
         *cursor = last;
     }

@@ -180,7 +180,9 @@ static uint64_t return_temporaries(nd_manager *manager) {
         nd__lock(&manager->lock);
         for (int list = 0; list < 2 && !object && manager->temporary; list++)
             for (object = manager->lists[list].first; object; object = object->next)
-                if ((nd__flags(object) & ND__TEMP) && nd__try_retain(object))
+                // A dying one belongs to the collection that found it, on whatever thread.
+                if ((nd__flags(object) & (ND__TEMP | ND__DYING)) == ND__TEMP &&
+                    nd__try_retain(object))
                     break;
         nd__unlock(&manager->lock);
         nd__gate_leave();
@@ -294,7 +296,8 @@ nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
     return ND_OK;
 }
 
-/// Owned handles of everything attached to a manager; false when out of memory.
+/// Owned handles of everything attached to a manager, but for what a collection is freeing; false
+/// when out of memory.
 static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *ret_count) {
     nd__lock(&manager->lock);
     size_t capacity = manager->live + 64;
@@ -308,7 +311,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
     for (int list = 0; list < 2; list++)
         for (nd_object *object = manager->lists[list].first; object && count < capacity;
              object = object->next)
-            if (nd__try_retain(object))
+            if (!(nd__flags(object) & ND__DYING) && nd__try_retain(object))
                 objects[count++] = object;
     nd__unlock(&manager->lock);
     nd__gate_leave();
@@ -466,8 +469,12 @@ uint64_t nd_manager_total_bytes(const nd_manager *handle) {
 uint64_t nd_manager_total_objects(const nd_manager *handle) {
     nd__manager_array managers = {0};
     uint64_t total = 0;
-    if (!nd__manager_subtree(writable(handle), &managers))
+    if (!nd__manager_subtree(writable(handle), &managers)) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY,
+                  "manager_total_objects: no memory to list the managers below manager %s",
+                  nd_manager_name(writable(handle)));
         return UINT64_MAX;
+    }
     for (size_t i = 0; i < managers.count; i++) {
         nd__lock(&managers.items[i]->lock);
         total += managers.items[i]->live;
