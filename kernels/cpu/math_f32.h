@@ -73,9 +73,10 @@ static inline float nd__log_f32(float x) {
     return x >= 0.0f ? result : NAN;
 }
 
-/// 1 / (1 + e^-x): 3 ulp.
+/// 1 / (1 + e^-x): 3 ulp. For negative x as e^x / (1 + e^x), so that nothing overflows.
 static inline float nd__sigmoid_f32(float x) {
-    return 1.0f / (1.0f + nd__exp_f32(-x));
+    float e = nd__exp_f32(-fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
 /// tanh(x): 2 ulp.

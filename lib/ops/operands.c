@@ -117,15 +117,13 @@ nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, 
     bool flat = all_flat(inputs, count);
     int ndim = first->ndim;
     const int64_t *shape = first->shape;
-    int64_t broadcast[ND_MAX_DIMS];
-    if (!flat && count > 1) {
-        for (int i = 1; i < count; i++) {
-            ndim = nd__broadcast_shapes(name, ndim, shape, inputs[i]->ndim, inputs[i]->shape,
-                                        broadcast);
-            if (ndim < 0)
-                return NULL;
-            shape = broadcast;
-        }
+    int64_t broadcast[2][ND_MAX_DIMS]; // the shape so far and the next one
+    for (int i = 1; i < count && !flat; i++) {
+        int64_t *next = broadcast[i & 1];
+        ndim = nd__broadcast_shapes(name, ndim, shape, inputs[i]->ndim, inputs[i]->shape, next);
+        if (ndim < 0)
+            return NULL;
+        shape = next;
     }
     nd_tensor *result =
         nd__tensor_result(name, inputs, (size_t)count, first->device, dtype, ndim, shape);
