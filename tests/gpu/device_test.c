@@ -1,0 +1,253 @@
+// What only a real CUDA device shows: memory released while kernels that use it are queued, devices
+// after a fork and at exit, products without cuBLAS, memory that runs out.
+//
+// Some of it needs a process of its own: the program starts itself again with the name of a role.
+#include "tests/gpu/gpu.h"
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/// Tensor of n elements of the same value.
+static nd_tensor *full(int64_t n, double value) {
+    nd_tensor *x = NULL;
+    if (nd_set_default_device(CUDA_DEVICE) == ND_OK)
+        x = nd_full(ND_SHAPE(n), value, ND_F32);
+    nd_set_default_device((nd_device){ND_CPU, 0});
+    return x;
+}
+
+static double sum_of(const nd_tensor *x) {
+    nd_tensor *sum = nd_sum(x, 0, NULL, false);
+    double value = nd_item(sum);
+    nd_release(sum);
+    return value;
+}
+
+/// A queue of products that keeps the device busy for a while; returns its last result.
+static nd_tensor *busy(int products) {
+    nd_tensor *x = nd_reshape(nd_tmp(full(2048 * 2048, 1.0 / 2048)), ND_SHAPE(2048, 2048));
+    for (int i = 0; x && i < products; i++) {
+        nd_tensor *next = nd_matmul(x, x);
+        nd_release(x);
+        x = next;
+    }
+    return x;
+}
+
+/// Inputs are released right after the operation was queued, and their memory is taken and
+/// overwritten at once by others: the results must be those of the values that were there.
+static void test_F17_release_is_ordered_behind_queued_work(void **state) {
+    (void)state;
+    enum { ROUNDS = 64 };
+    const int64_t n = 1 << 20;
+    nd_tensor *results[ROUNDS];
+    ND_SCOPE {
+        nd_tensor *before = busy(20);
+        assert_handle(before);
+        for (int round = 0; round < ROUNDS; round++) {
+            nd_tensor *a = full(n, round), *b = full(n, 2);
+            results[round] = nd_mul(a, b);
+            assert_handle(results[round]);
+            nd_release(a);
+            nd_release(b);
+            nd_release(full(n, -1));
+        }
+        nd_release(before);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        assert_true(sum_of(results[round]) == 2.0 * round * (double)n);
+        nd_release(results[round]);
+    }
+}
+
+/// Releasing while the device is busy takes the time of a call, not of the work.
+static void test_release_does_not_wait(void **state) {
+    (void)state;
+    ND_SCOPE {
+        nd_release(busy(4)); // everything is loaded and warm
+        assert_ok(nd_synchronize(CUDA_DEVICE));
+        double queued = now();
+        nd_tensor *last = busy(400);
+        double released = now();
+        nd_release(last);
+        double after = now();
+        assert_ok(nd_synchronize(CUDA_DEVICE));
+        double done = now();
+        printf("queued in %.3f ms, released in %.3f ms, worked for %.3f ms\n",
+               1e3 * (released - queued), 1e3 * (after - released), 1e3 * (done - queued));
+        // Only where the device was still at work does the figure say anything.
+        if (done - after > 0.005)
+            assert_true(after - released < 0.25 * (done - after));
+    }
+}
+
+static void test_pool_memory_is_reused(void **state) {
+    (void)state;
+    // Far more in sum than any device has, never more than two blocks at once.
+    for (int round = 0; round < 4000; round++) {
+        nd_tensor *x = full(1 << 26, round);
+        assert_handle(x);
+        nd_release(x);
+    }
+}
+
+static void test_F02_out_of_memory_is_an_answer(void **state) {
+    (void)state;
+    nd_tensor *x = full((int64_t)1 << 44, 1);
+    assert_null(x);
+    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    nd_error_clear();
+    nd_tensor *small = full(1000, 1);
+    assert_handle(small);
+    assert_true(sum_of(small) == 1000);
+    nd_release(small);
+}
+
+static void *add_many_times(void *argument) {
+    double value = *(double *)argument;
+    bool right = true;
+    for (int round = 0; round < 200 && right; round++) {
+        nd_tensor *a = full(10000, value), *b = full(10000, round);
+        nd_tensor *c = nd_add(a, b);
+        right = c && sum_of(c) == (value + round) * 10000;
+        nd_release(a);
+        nd_release(b);
+        nd_release(c);
+    }
+    return right ? argument : NULL;
+}
+
+static void test_threads_share_a_device(void **state) {
+    (void)state;
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    double numbers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, add_many_times, &numbers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *right;
+        assert_int_equal(pthread_join(threads[i], &right), 0);
+        assert_non_null(right);
+    }
+}
+
+static void test_F22_a_forked_child_has_no_device(void **state) {
+    (void)state;
+    nd_tensor *x = full(1000, 1);
+    assert_handle(x);
+    pid_t child = fork();
+    if (child == 0) {
+        bool right = nd_device_count(ND_CUDA) == 0 &&
+                     nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE && full(10, 1) == NULL &&
+                     nd_error_status() == ND_ERROR_DEVICE;
+        nd_release(x); // must do nothing to the driver
+        _exit(right ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(sum_of(x) == 1000);
+    nd_release(x);
+}
+
+/// Starts this program again; asserts that it ends with 0.
+static void run_role(const char *role) {
+    char program[4096];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    assert_true(length > 0);
+    program[length] = '\0';
+    char *arguments[] = {program, (char *)role, NULL};
+    pid_t child;
+    int status;
+    assert_int_equal(posix_spawn(&child, program, NULL, NULL, arguments, environ), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("%s ended with status %d", role, status);
+}
+
+static nd_tensor *left_behind;
+
+static void release_late(void) {
+    nd_release(left_behind);
+}
+
+/// Ends the process with live tensors and queued work, one of them released by an exit handler.
+static int exit_with_tensors(void) {
+    atexit(release_late); // runs after the backend's own handlers
+    left_behind = full(1 << 20, 1);
+    ND_SCOPE {
+        nd_tensor *kept = busy(50);
+        return left_behind && kept ? 0 : 1;
+    }
+    return 1;
+}
+
+static void test_F23_exit_with_live_tensors(void **state) {
+    (void)state;
+    run_role("exit_with_tensors");
+}
+
+/// A product of whole numbers, exact whatever computes it.
+static int multiply(void) {
+    nd_tensor *x = nd_arange(0, 12, 1, ND_F32);
+    nd_tensor *matrix = nd_reshape(x, ND_SHAPE(3, 4));
+    nd_tensor *there = nd_to(matrix, CUDA_DEVICE);
+    nd_tensor *turned = nd_transpose(there, 0, 1);
+    nd_tensor *product = nd_matmul(there, turned);
+    float found[9] = {0};
+    const float expected[9] = {14, 38, 62, 38, 126, 214, 62, 214, 366};
+    bool right = product && nd_copy_to_host(product, found, sizeof found) == ND_OK &&
+                 memcmp(found, expected, sizeof found) == 0;
+    if (!right)
+        fprintf(stderr, "multiply: %s\n", nd_error_message());
+    nd_release(product);
+    nd_release(turned);
+    nd_release(there);
+    nd_release(matrix);
+    nd_release(x);
+    return right ? 0 : 1;
+}
+
+static void test_F21_products_without_cublas(void **state) {
+    (void)state;
+    run_role("multiply");
+    assert_int_equal(setenv("ND_CUBLAS", "/nonexistent/libcublas.so", 1), 0);
+    run_role("multiply");
+    // A library that is there and is no cuBLAS.
+    assert_int_equal(setenv("ND_CUBLAS", "libm.so.6", 1), 0);
+    run_role("multiply");
+    unsetenv("ND_CUBLAS");
+}
+
+int main(int argc, char **argv) {
+    int skipped;
+    if (argc > 1 && strcmp(argv[1], "exit_with_tensors") == 0)
+        return exit_with_tensors();
+    if (argc > 1 && strcmp(argv[1], "multiply") == 0)
+        return multiply();
+    if (!gpu_present(&skipped))
+        return skipped;
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F17_release_is_ordered_behind_queued_work),
+        ND_TEST(test_release_does_not_wait),
+        ND_TEST(test_pool_memory_is_reused),
+        ND_TEST(test_F02_out_of_memory_is_an_answer),
+        ND_TEST(test_threads_share_a_device),
+        ND_TEST(test_F22_a_forked_child_has_no_device),
+        ND_TEST(test_F23_exit_with_live_tensors),
+        ND_TEST(test_F21_products_without_cublas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

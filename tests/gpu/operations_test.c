@@ -1,0 +1,493 @@
+// Every operation of the public API on ND_CUDA beside the same on ND_CPU.
+//
+// An operation is a function of a set of inputs that exists once on each device. The results must
+// agree in dtype, shape and, within rounding, in every value; where the CPU refuses a dtype, so must
+// the device.
+#include "tests/gpu/gpu.h"
+#include <math.h>
+
+typedef struct inputs {
+    nd_tensor *a, *b;        ///< [37, 53]
+    nd_tensor *row, *column; ///< [53], [37, 1]
+    nd_tensor *positive;     ///< [37, 53], from 0.5 on
+    nd_tensor *condition;    ///< bool [37, 53]
+    nd_tensor *flat;         ///< [70000]
+    nd_tensor *index;        ///< i64 [37, 53] in 0 ... 36
+    nd_tensor *labels;       ///< i64 [37] in 0 ... 36
+    nd_tensor *cube;         ///< [3, 37, 53]
+    nd_tensor *image;        ///< [2, 3, 9, 11]
+    nd_tensor *filter;       ///< [4, 3, 3, 3]
+    nd_tensor *bias;         ///< [4]
+} inputs;
+
+/// Takes the owned x to a dtype; consumes it.
+static nd_tensor *as(nd_tensor *x, nd_dtype dtype) {
+    nd_tensor *cast = nd_cast(x, dtype);
+    nd_release(x);
+    return cast;
+}
+
+static nd_tensor *normal(uint64_t stream, int ndim, const int64_t *shape, nd_dtype dtype) {
+    nd_tensor *x = nd_randn((nd_key){7, stream}, ndim, shape, ND_F64);
+    nd_tensor *scaled = nd_mul_scalar(x, 3);
+    nd_release(x);
+    // u8 cannot hold what is below zero in a way that says much.
+    if (dtype == ND_U8) {
+        nd_tensor *positive = nd_abs(scaled);
+        nd_release(scaled);
+        scaled = positive;
+    }
+    return as(scaled, dtype);
+}
+
+static inputs inputs_on_cpu(nd_dtype dtype) {
+    inputs in = {
+        .a = normal(1, ND_SHAPE(37, 53), dtype),
+        .b = normal(2, ND_SHAPE(37, 53), dtype),
+        .row = normal(3, ND_SHAPE(53), dtype),
+        .column = normal(4, ND_SHAPE(37, 1), dtype),
+        .positive = as(nd_rand((nd_key){7, 5}, ND_SHAPE(37, 53), ND_F64), dtype),
+        .flat = normal(6, ND_SHAPE(70000), dtype),
+        .index = nd_randint((nd_key){7, 7}, 0, 37, ND_SHAPE(37, 53), ND_I64),
+        .labels = nd_randint((nd_key){7, 8}, 0, 37, ND_SHAPE(37), ND_I64),
+        .cube = normal(9, ND_SHAPE(3, 37, 53), dtype),
+        .image = normal(10, ND_SHAPE(2, 3, 9, 11), dtype),
+        .filter = normal(11, ND_SHAPE(4, 3, 3, 3), dtype),
+        .bias = normal(12, ND_SHAPE(4), dtype),
+    };
+    nd_tensor *raised = nd_add_scalar(in.positive, dtype >= ND_F32 ? 0.5 : 1);
+    nd_release(in.positive);
+    in.positive = raised;
+    nd_tensor *choice = nd_randint((nd_key){7, 13}, 0, 2, ND_SHAPE(37, 53), ND_U8);
+    in.condition = as(choice, ND_BOOL);
+    return in;
+}
+
+enum { INPUTS = sizeof(inputs) / sizeof(nd_tensor *) };
+
+static inputs inputs_on_cuda(const inputs *cpu) {
+    inputs cuda;
+    for (size_t i = 0; i < INPUTS; i++) {
+        nd_tensor *x = ((nd_tensor *const *)cpu)[i];
+        assert_handle(x);
+        ((nd_tensor **)&cuda)[i] = nd_to(x, CUDA_DEVICE);
+        assert_handle(((nd_tensor **)&cuda)[i]);
+    }
+    return cuda;
+}
+
+static void release_inputs(inputs *in) {
+    for (size_t i = 0; i < INPUTS; i++)
+        nd_release(((nd_tensor **)in)[i]);
+}
+
+// ------------------------------------------------------------------------------------------------
+// operations
+
+#define TRANSPOSED(x) nd_tmp(nd_transpose(x, 0, 1))
+#define BROADCAST(x) nd_tmp(nd_expand(x, ND_SHAPE(37, 53)))
+#define AXIS(axis)     \
+    1, (const int[]) { \
+        axis           \
+    }
+
+// clang-format off
+#define ELEMENTWISE(CASE)                                                            \
+    CASE(neg, nd_neg(in->a))                                                         \
+    CASE(abs, nd_abs(in->a))                                                         \
+    CASE(sign, nd_sign(in->a))                                                       \
+    CASE(square, nd_square(in->a))                                                   \
+    CASE(exp, nd_exp(in->a))                                                         \
+    CASE(log, nd_log(in->positive))                                                  \
+    CASE(log_of_negative, nd_log(in->a))                                             \
+    CASE(sqrt, nd_sqrt(in->positive))                                                \
+    CASE(sin, nd_sin(in->a))                                                         \
+    CASE(cos, nd_cos(in->a))                                                         \
+    CASE(tanh, nd_tanh(in->a))                                                       \
+    CASE(sigmoid, nd_sigmoid(in->a))                                                 \
+    CASE(relu, nd_relu(in->a))                                                       \
+    CASE(gelu, nd_gelu(in->a))                                                       \
+    CASE(erf, nd_erf(in->a))                                                         \
+    CASE(reciprocal, nd_reciprocal(in->positive))                                    \
+    CASE(add_scalar, nd_add_scalar(in->a, 2))                                        \
+    CASE(mul_scalar, nd_mul_scalar(in->a, 3))                                        \
+    CASE(pow_scalar, nd_pow_scalar(in->positive, 2))                                 \
+    CASE(clip, nd_clip(in->a, -1, 2))                                                \
+    CASE(exp_of_transposed, nd_exp(TRANSPOSED(in->a)))                               \
+    CASE(square_of_slice, nd_square(nd_tmp(nd_slice(in->a, 1, 3, 50, 2))))           \
+    CASE(add, nd_add(in->a, in->b))                                                  \
+    CASE(add_row, nd_add(in->a, in->row))                                            \
+    CASE(add_column, nd_add(in->a, in->column))                                      \
+    CASE(add_outer, nd_add(in->column, in->row))                                     \
+    CASE(add_transposed, nd_add(TRANSPOSED(in->a), TRANSPOSED(in->b)))               \
+    CASE(add_long, nd_add(in->flat, in->flat))                                       \
+    CASE(sub, nd_sub(in->a, in->column))                                             \
+    CASE(mul, nd_mul(in->a, in->row))                                                \
+    CASE(div, nd_div(in->a, in->positive))                                           \
+    CASE(pow, nd_pow(in->positive, in->b))                                           \
+    CASE(maximum, nd_maximum(in->a, in->b))                                          \
+    CASE(minimum, nd_minimum(in->a, in->row))                                        \
+    CASE(equal, nd_equal(in->a, in->b))                                              \
+    CASE(not_equal, nd_not_equal(in->a, in->b))                                      \
+    CASE(less, nd_less(in->a, in->column))                                           \
+    CASE(less_equal, nd_less_equal(in->a, in->b))                                    \
+    CASE(greater, nd_greater(in->a, in->row))                                        \
+    CASE(greater_equal, nd_greater_equal(in->a, in->b))                              \
+    CASE(logical_and, nd_logical_and(in->condition, nd_tmp(nd_less(in->a, in->b))))  \
+    CASE(logical_or, nd_logical_or(in->condition, nd_tmp(nd_less(in->a, in->b))))    \
+    CASE(logical_not, nd_logical_not(in->condition))                                 \
+    CASE(where, nd_where(in->condition, in->a, in->row))                             \
+    CASE(masked_fill, nd_masked_fill(in->a, in->condition, 4))
+
+#define REDUCTIONS(CASE)                                                             \
+    CASE(sum, nd_sum(in->a, 0, NULL, false))                                         \
+    CASE(sum_long, nd_sum(in->flat, 0, NULL, false))                                 \
+    CASE(sum_rows, nd_sum(in->a, AXIS(1), false))                                    \
+    CASE(sum_columns, nd_sum(in->a, AXIS(0), true))                                  \
+    CASE(sum_outer_axes, nd_sum(in->cube, 2, ((const int[]){0, 2}), false))          \
+    CASE(sum_of_transposed, nd_sum(TRANSPOSED(in->a), AXIS(1), false))               \
+    CASE(sum_to, nd_sum_to(in->a, ND_SHAPE(53)))                                     \
+    CASE(mean, nd_mean(in->a, AXIS(1), false))                                       \
+    CASE(mean_long, nd_mean(in->flat, 0, NULL, false))                               \
+    CASE(max, nd_max(in->a, AXIS(0), false))                                         \
+    CASE(max_long, nd_max(in->flat, 0, NULL, false))                                 \
+    CASE(min, nd_min(in->cube, AXIS(1), false))                                      \
+    CASE(var, nd_var(in->a, AXIS(1), 1, false))                                      \
+    CASE(argmax, nd_argmax(in->a, 1, false))                                         \
+    CASE(argmax_columns, nd_argmax(in->a, 0, true))                                  \
+    CASE(argmin, nd_argmin(in->cube, 1, false))                                      \
+    CASE(softmax, nd_softmax(in->a, 1))                                              \
+    CASE(softmax_columns, nd_softmax(in->a, 0))                                      \
+    CASE(log_softmax, nd_log_softmax(in->a, 1))                                      \
+    CASE(log_softmax_long, nd_log_softmax(in->flat, 0))                              \
+    CASE(cross_entropy, nd_cross_entropy(in->a, in->labels))                         \
+    CASE(mse_loss, nd_mse_loss(in->a, in->b))
+
+#define PRODUCTS(CASE)                                                               \
+    CASE(matmul, nd_matmul(in->a, TRANSPOSED(in->b)))                                \
+    CASE(matmul_transposed_first, nd_matmul(TRANSPOSED(in->a), in->b))               \
+    CASE(matmul_vector, nd_matmul(in->a, in->row))                                   \
+    CASE(matmul_batch, nd_matmul(in->cube, TRANSPOSED(in->b)))                       \
+    CASE(matmul_two_batches, nd_matmul(in->cube, nd_tmp(nd_transpose(in->cube, 1, 2))))  \
+    CASE(matmul_sliced, nd_matmul(nd_tmp(nd_slice(in->a, 1, 0, 40, 2)),              \
+                                  nd_tmp(nd_slice(in->b, 0, 0, 20, 1))))             \
+    CASE(matmul_repeated_rows, nd_matmul(BROADCAST(in->row), TRANSPOSED(in->b)))     \
+    CASE(linear, nd_linear(in->a, in->b, NULL))                                      \
+    CASE(linear_bias, nd_linear(in->a, nd_tmp(nd_slice(in->b, 0, 0, 5, 1)),          \
+                                nd_tmp(nd_slice(in->row, 0, 0, 5, 1))))              \
+    CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, 1, 1))                       \
+    CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, 2, 0))            \
+    CASE(max_pool2d, nd_max_pool2d(in->image, 3, 2))
+
+#define MOVES(CASE)                                                                  \
+    CASE(take, nd_take(in->a, in->labels, 0))                                        \
+    CASE(take_columns, nd_take(in->a, in->labels, 1))                                \
+    CASE(gather, nd_gather(in->a, 0, in->index))                                     \
+    CASE(gather_columns, nd_gather(in->a, 1, in->index))                             \
+    CASE(scatter_add, nd_scatter_add(in->a, 0, in->index, in->b))                    \
+    CASE(scatter_add_columns, nd_scatter_add(in->a, 1, in->index, in->b))            \
+    CASE(masked_select, nd_masked_select(in->a, in->condition))                      \
+    CASE(contiguous, nd_contiguous(TRANSPOSED(in->a)))                               \
+    CASE(clone_of_slice, nd_clone(nd_tmp(nd_slice(in->cube, 2, 1, 52, 3))))          \
+    CASE(reshape_of_transposed, nd_reshape(TRANSPOSED(in->a), ND_SHAPE(-1)))         \
+    CASE(permute, nd_clone(nd_tmp(nd_permute(in->cube, 3, ((const int[]){2, 0, 1}))))) \
+    CASE(expand, nd_clone(BROADCAST(in->column)))                                    \
+    CASE(cast_bool, nd_cast(in->a, ND_BOOL))                                         \
+    CASE(cast_u8, nd_cast(in->positive, ND_U8))                                      \
+    CASE(cast_i32, nd_cast(in->a, ND_I32))                                           \
+    CASE(cast_i64, nd_cast(in->a, ND_I64))                                           \
+    CASE(cast_f32, nd_cast(TRANSPOSED(in->a), ND_F32))                               \
+    CASE(cast_f64, nd_cast(in->a, ND_F64))                                           \
+    CASE(one_hot, nd_one_hot(in->labels, 37, ND_F32))                                \
+    CASE(concat, nd_concat((const nd_tensor *[]){in->a, in->b}, 2, 1))               \
+    CASE(stack, nd_stack((const nd_tensor *[]){in->a, in->b, in->a}, 3, 0))
+// clang-format on
+
+typedef nd_tensor *operation(const inputs *in);
+
+#define DEFINE(name, expression)                           \
+    static nd_tensor *operation_##name(const inputs *in) { \
+        return expression;                                 \
+    }
+ELEMENTWISE(DEFINE)
+REDUCTIONS(DEFINE)
+PRODUCTS(DEFINE)
+MOVES(DEFINE)
+
+// In place: a copy of `a` is changed.
+static nd_tensor *changed(nd_tensor *x, nd_status status) {
+    if (status == ND_OK)
+        return x;
+    nd_release(x);
+    return NULL;
+}
+#define IN_PLACE(CASE)                              \
+    CASE(add_, nd_add_(x, in->row))                 \
+    CASE(sub_, nd_sub_(x, in->b))                   \
+    CASE(mul_, nd_mul_(x, in->column))              \
+    CASE(div_, nd_div_(x, in->positive))            \
+    CASE(add_scaled_, nd_add_scaled_(x, in->b, -2)) \
+    CASE(mul_scalar_, nd_mul_scalar_(x, 3))         \
+    CASE(fill_, nd_fill_(x, 5))                     \
+    CASE(copy_, nd_copy_(x, in->row))               \
+    CASE(masked_fill_, nd_masked_fill_(x, in->condition, 6))
+#define DEFINE_IN_PLACE(name, expression)                  \
+    static nd_tensor *operation_##name(const inputs *in) { \
+        nd_tensor *x = nd_clone(in->a);                    \
+        return changed(x, expression);                     \
+    }
+IN_PLACE(DEFINE_IN_PLACE)
+
+typedef struct named_operation {
+    const char *name;
+    operation *run;
+} named_operation;
+#define NAMED(name, expression) {#name, operation_##name},
+static const named_operation elementwise[] = {ELEMENTWISE(NAMED)};
+static const named_operation reductions[] = {REDUCTIONS(NAMED)};
+static const named_operation products[] = {PRODUCTS(NAMED)};
+static const named_operation moves[] = {MOVES(NAMED)};
+static const named_operation in_place[] = {IN_PLACE(NAMED)};
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// ------------------------------------------------------------------------------------------------
+// comparing
+
+static double tolerance_of(nd_dtype dtype) {
+    return dtype == ND_F32 ? 2e-5 : dtype == ND_F64 ? 1e-12 : 0;
+}
+
+/// Asserts that a CUDA tensor equals a CPU tensor.
+static void assert_same(const char *name, const nd_tensor *cpu, const nd_tensor *cuda) {
+    assert_int_equal(nd_get_device(cuda).kind, ND_CUDA);
+    assert_int_equal(nd_get_dtype(cpu), nd_get_dtype(cuda));
+    assert_int_equal(nd_get_ndim(cpu), nd_get_ndim(cuda));
+    for (int axis = 0; axis < nd_get_ndim(cpu); axis++)
+        assert_int_equal(nd_get_shape(cpu)[axis], nd_get_shape(cuda)[axis]);
+    size_t count = (size_t)nd_get_numel(cpu);
+    // Every value of every dtype the operations return is exact in f64, or nearly so for big i64.
+    nd_tensor *expected = nd_cast(cpu, ND_F64);
+    double *a = malloc((count + 1) * sizeof *a), *b = malloc((count + 1) * sizeof *b);
+    nd_tensor *back = nd_to(cuda, (nd_device){ND_CPU, 0});
+    nd_tensor *found = nd_cast(back, ND_F64);
+    assert_handle(expected);
+    assert_handle(found);
+    assert_ok(nd_copy_to_host(expected, a, count * sizeof *a));
+    assert_ok(nd_copy_to_host(found, b, count * sizeof *b));
+    double tolerance = tolerance_of(nd_get_dtype(cpu));
+    for (size_t i = 0; i < count; i++) {
+        bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i])) ||
+                    fabs(a[i] - b[i]) <= tolerance * fmax(1, fabs(a[i]));
+        if (!same)
+            fail_msg("%s, %s: element %zu is %.17g on the CPU, %.17g on CUDA", name,
+                     nd_dtype_name(nd_get_dtype(cpu)), i, a[i], b[i]);
+    }
+    free(a);
+    free(b);
+    nd_release(expected);
+    nd_release(back);
+    nd_release(found);
+}
+
+/// Returns how many operations took the dtype.
+static size_t run_operations(const named_operation *operations, size_t count, nd_dtype dtype) {
+    size_t compared = 0;
+    inputs cpu = inputs_on_cpu(dtype);
+    inputs cuda = inputs_on_cuda(&cpu);
+    for (size_t i = 0; i < count; i++)
+        ND_SCOPE {
+            nd_tensor *expected = operations[i].run(&cpu);
+            nd_status refused = nd_error_status();
+            nd_error_clear();
+            nd_tensor *found = operations[i].run(&cuda);
+            if (expected && !found)
+                fail_msg("%s, %s: %s", operations[i].name, nd_dtype_name(dtype),
+                         nd_error_message());
+            if (!expected) {
+                if (found || nd_error_status() != refused)
+                    fail_msg("%s, %s: the CPU refuses it, CUDA does not", operations[i].name,
+                             nd_dtype_name(dtype));
+                nd_error_clear();
+            } else {
+                assert_same(operations[i].name, expected, found);
+                compared++;
+            }
+            nd_release(expected);
+            nd_release(found);
+        }
+    release_inputs(&cpu);
+    release_inputs(&cuda);
+    return compared;
+}
+
+static void run_dtypes(const named_operation *operations, size_t count) {
+    assert_int_equal(run_operations(operations, count, ND_F32), count);
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++)
+        run_operations(operations, count, (nd_dtype)dtype);
+}
+
+// ------------------------------------------------------------------------------------------------
+// tests
+
+static void test_elementwise(void **state) {
+    (void)state;
+    run_dtypes(elementwise, COUNT(elementwise));
+}
+
+static void test_reductions(void **state) {
+    (void)state;
+    run_dtypes(reductions, COUNT(reductions));
+}
+
+static void test_products(void **state) {
+    (void)state;
+    run_dtypes(products, COUNT(products));
+}
+
+static void test_moves(void **state) {
+    (void)state;
+    run_dtypes(moves, COUNT(moves));
+}
+
+static void test_in_place(void **state) {
+    (void)state;
+    run_dtypes(in_place, COUNT(in_place));
+}
+
+typedef nd_tensor *creation(nd_dtype dtype);
+#define CREATIONS(CASE)                                         \
+    CASE(zeros, nd_zeros(ND_SHAPE(5, 7), dtype))                \
+    CASE(ones, nd_ones(ND_SHAPE(1000), dtype))                  \
+    CASE(full, nd_full(ND_SHAPE(3, 3), 2, dtype))               \
+    CASE(scalar, nd_scalar(3, dtype))                           \
+    CASE(arange, nd_arange(0, 200, 3, dtype))                   \
+    CASE(linspace, nd_linspace(0, 1, 11, dtype))                \
+    CASE(eye, nd_eye(9, dtype))                                 \
+    CASE(rand, nd_rand(nd_key_new(3), ND_SHAPE(1001), dtype))   \
+    CASE(randn, nd_randn(nd_key_new(3), ND_SHAPE(1001), dtype)) \
+    CASE(randint, nd_randint(nd_key_new(3), 0, 100, ND_SHAPE(1001), dtype))
+#define DEFINE_CREATION(name, expression)               \
+    static nd_tensor *creation_##name(nd_dtype dtype) { \
+        return expression;                              \
+    }
+CREATIONS(DEFINE_CREATION)
+
+static void test_creation(void **state) {
+    (void)state;
+#define CREATION(name, expression) {#name, creation_##name},
+    static const struct {
+        const char *name;
+        creation *run;
+    } creations[] = {CREATIONS(CREATION)};
+    for (size_t i = 0; i < COUNT(creations); i++)
+        for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++) {
+            nd_tensor *expected = creations[i].run((nd_dtype)dtype);
+            nd_error_clear();
+            assert_ok(nd_set_default_device(CUDA_DEVICE));
+            nd_tensor *found = creations[i].run((nd_dtype)dtype);
+            assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
+            if (expected) {
+                assert_handle(found);
+                assert_same(creations[i].name, expected, found);
+            } else {
+                assert_null(found);
+                nd_error_clear();
+            }
+            nd_release(expected);
+            nd_release(found);
+        }
+}
+
+static void test_item_and_transfer(void **state) {
+    (void)state;
+    const float numbers[] = {1, 2, 3, 4, 5, 6};
+    ND_SCOPE {
+        const nd_tensor *x = nd_tmp(nd_from_data(numbers, ND_SHAPE(2, 3), ND_F32));
+        const nd_tensor *there = nd_tmp(nd_to(nd_tmp(nd_transpose(x, 0, 1)), CUDA_DEVICE));
+        float back[6];
+        assert_ok(nd_copy_to_host(there, back, sizeof back));
+        const float transposed[] = {1, 4, 2, 5, 3, 6};
+        assert_memory_equal(back, transposed, sizeof back);
+        assert_true(nd_item(nd_tmp(nd_sum(there, 0, NULL, false))) == 21);
+        assert_null(nd_get_data(there));
+        assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
+        nd_error_clear();
+        // Devices do not mix.
+        assert_null(nd_add(x, nd_tmp(nd_transpose(there, 0, 1))));
+        assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
+        nd_error_clear();
+    }
+}
+
+static void test_index_out_of_range_is_reported_when_waiting(void **state) {
+    (void)state;
+    const int64_t wrong[] = {0, 99};
+    ND_SCOPE {
+        const nd_tensor *index =
+            nd_tmp(nd_to(nd_tmp(nd_from_data(wrong, ND_SHAPE(2), ND_I64)), CUDA_DEVICE));
+        const nd_tensor *x = nd_tmp(nd_to(nd_tmp(nd_ones(ND_SHAPE(5, 3), ND_F32)), CUDA_DEVICE));
+        nd_tensor *taken = nd_take(x, index, 0);
+        // It may be refused at once, or when the device is next waited for; never later.
+        nd_status status = taken ? nd_synchronize(CUDA_DEVICE) : nd_error_status();
+        assert_int_equal(status, ND_ERROR_INVALID_ARGUMENT);
+        nd_release(taken);
+        nd_error_clear();
+        // The device goes on.
+        assert_ok(nd_synchronize(CUDA_DEVICE));
+        assert_true(nd_item(nd_tmp(nd_sum(x, 0, NULL, false))) == 15);
+    }
+}
+
+/// Gradients of a small network, of both devices, and a step of an optimizer.
+static void test_training_step(void **state) {
+    (void)state;
+    nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(32, 20), ND_F32);
+    nd_tensor *labels = nd_randint(nd_key_new(2), 0, 10, ND_SHAPE(32), ND_I64);
+    nd_module *modules[2];
+    for (int which = 0; which < 2; which++) {
+        modules[which] =
+            ND_SEQUENTIAL(nd_linear_module(nd_key_new(3), 20, 16, true), nd_relu_module(),
+                          nd_linear_module(nd_key_new(4), 16, 10, true));
+        assert_handle(modules[which]);
+    }
+    assert_ok(nd_module_to(modules[1], CUDA_DEVICE));
+    for (int which = 0; which < 2; which++) {
+        nd_device device = which ? CUDA_DEVICE : (nd_device){ND_CPU, 0};
+        nd_optimizer *optimizer = nd_sgd(modules[which], 0.1, 0.9, 0.0001);
+        assert_handle(optimizer);
+        for (int step = 0; step < 5; step++)
+            ND_SCOPE {
+                const nd_tensor *y =
+                    nd_tmp(nd_module_forward(modules[which], nd_tmp(nd_to(x, device))));
+                const nd_tensor *loss = nd_tmp(nd_cross_entropy(y, nd_tmp(nd_to(labels, device))));
+                assert_handle(loss);
+                assert_ok(nd_optimizer_zero_grad(optimizer));
+                assert_ok(nd_backward(loss, NULL));
+                assert_ok(nd_optimizer_step(optimizer));
+            }
+        nd_release(optimizer);
+    }
+    for (size_t i = 0; i < nd_module_parameter_count(modules[0]); i++) {
+        const char *name;
+        const nd_tensor *cpu = nd_module_parameter_at(modules[0], i, &name);
+        assert_same(name, cpu, nd_module_parameter_at(modules[1], i, NULL));
+    }
+    nd_release(modules[0]);
+    nd_release(modules[1]);
+    nd_release(x);
+    nd_release(labels);
+}
+
+int main(void) {
+    int skipped;
+    if (!gpu_present(&skipped))
+        return skipped;
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_elementwise),       ND_TEST(test_reductions),
+        ND_TEST(test_products),          ND_TEST(test_moves),
+        ND_TEST(test_in_place),          ND_TEST(test_creation),
+        ND_TEST(test_item_and_transfer), ND_TEST(test_index_out_of_range_is_reported_when_waiting),
+        ND_TEST(test_training_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
