@@ -120,13 +120,27 @@ static void fake_release(int index, void *pointer, size_t bytes) {
         enqueue(&devices[index], &((block *)pointer - 1)->release);
 }
 
+/// Without room for one more command the caller waits, as with a GPU whose queue is full: a launch does
+/// not fail for lack of host memory, so that what is done in several launches is done wholly.
+static nd_status launch_now(fake_device *device, const nd_kernel_call *call) {
+    nd_status status = wait_for_queue(device);
+    if (status != ND_OK)
+        return status;
+    status = nd__cpu_launch(call);
+    pthread_mutex_lock(&device->lock);
+    if (status != ND_OK && device->failure == ND_OK)
+        device->failure = status;
+    pthread_mutex_unlock(&device->lock);
+    return ND_OK;
+}
+
 static nd_status fake_launch(int index, const nd_kernel_call *call) {
     fake_device *device = &devices[index];
     if (is_lost(device))
         return ND_ERROR_DEVICE;
     launch_command *launch = nd__malloc(sizeof *launch);
     if (!launch)
-        return ND_ERROR_OUT_OF_MEMORY;
+        return launch_now(device, call);
     launch->header.kind = COMMAND_LAUNCH;
     launch->call = *call;
     enqueue(device, &launch->header);
