@@ -326,6 +326,37 @@ static void test_B15_capped_manager_refuses_the_gradient(void **state) {
     nd_release(p);
 }
 
+static void test_closed_gradient(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *square = nd_square(x);
+    nd_auto nd_tensor *loss = total(square);
+    assert_ok(nd_backward(loss, NULL));
+    assert_ok(nd_close((void *)(uintptr_t)nd_get_grad(x)));
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_CLOSED);
+    assert_error(ND_ERROR_CLOSED, "gradient");
+    assert_ok(nd_zero_grad(x));
+    assert_ok(nd_backward(loss, NULL));
+    assert_values(nd_get_grad(x), VALUES(2, 4));
+}
+
+static void test_on_another_device(void **state) {
+    (void)state;
+    const nd_device fake = {ND_FAKE, 0};
+    nd_auto nd_tensor *host = make_vector(VALUES(1, 2, 3));
+    nd_auto nd_tensor *x = nd_to(host, fake);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *power = nd_pow_scalar(x, 3.0);
+    nd_auto nd_tensor *part = nd_slice(power, 0, 0, 2, 1);
+    nd_auto nd_tensor *loss = nd_mean(part, 0, NULL, false);
+    assert_ok(nd_backward(loss, NULL));
+    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    assert_ok(nd_backward(loss, &options));
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_get_device(nd_get_grad(x)).kind, ND_FAKE);
+    assert_values(nd_get_grad(x), VALUES(4.5, 18, 0));
+}
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CHAIN = 100000 };
 #else
@@ -450,6 +481,8 @@ int main(void) {
         ND_TEST(test_no_grad_and_detach),
         ND_TEST(test_B22_gradients_live_at_their_parameter),
         ND_TEST(test_B15_capped_manager_refuses_the_gradient),
+        ND_TEST(test_closed_gradient),
+        ND_TEST(test_on_another_device),
         ND_TEST(test_deep_chain),
         ND_TEST(test_wide_graph),
         ND_TEST(test_sums_are_reproducible),

@@ -3,6 +3,8 @@
 
 #include "lib/tensor/node.h"
 
+#include <pthread.h>
+
 static uint64_t collected(const nd_manager *manager) {
     nd_gc_report report = ND_GC_REPORT_INIT;
     assert_ok(nd_gc_collect(manager, &report));
@@ -185,6 +187,50 @@ static void test_G14_cycle_across_devices(void **state) {
     assert_true(collected(nd_manager_root()) >= 3);
 }
 
+enum { THREADS = 3, STEPS = 100 };
+
+static void *train(void *argument) {
+    const nd_tensor *weight = argument;
+    for (int step = 0; step < STEPS; step++) {
+        nd_auto nd_manager *manager = nd_manager_new(NULL, "step");
+        nd_with_manager(manager) {
+            nd_auto nd_tensor *p = nd_clone(weight);
+            nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+            if (nd_set_requires_grad(p, true) != ND_OK)
+                return argument;
+            nd_auto nd_tensor *cube = nd_pow_scalar(p, 3.0);
+            nd_auto nd_tensor *loss = nd_sum(cube, 0, NULL, false);
+            if (nd_backward(loss, &options) != ND_OK)
+                return argument;
+            // A gradient that a collection broke would show here: 3 + 12.
+            nd_auto nd_tensor *sum = nd_sum(nd_get_grad(p), 0, NULL, false);
+            if (!(fabs(nd_item(sum) - 15.0) < 1e-9))
+                return argument;
+        }
+        if (nd_manager_close(manager, NULL) != ND_OK)
+            return argument;
+    }
+    return NULL;
+}
+
+static void test_G36_training_threads_beside_a_collecting_one(void **state) {
+    (void)state;
+    assert_ok(nd_gc_set_mode(ND_GC_ON));
+    nd_auto nd_tensor *weight = make_vector(VALUES(1, 2));
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, train, weight), 0);
+    for (int i = 0; i < 200; i++)
+        collected(nd_manager_root());
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+    collected(nd_manager_root());
+    assert_ok(nd_gc_set_mode(ND_GC_OFF));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G15_parameter_and_gradient),
@@ -194,6 +240,7 @@ int main(void) {
         ND_TEST(test_G16_in_place_operation_that_saves_the_tensor),
         ND_TEST(test_saved_outputs_make_no_cycle),
         ND_TEST(test_G14_cycle_across_devices),
+        ND_TEST(test_G36_training_threads_beside_a_collecting_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
