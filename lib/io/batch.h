@@ -16,7 +16,6 @@ typedef struct nd_batch_plan {
     const int64_t *order; ///< permutation of the samples; NULL: as they stand
     size_t images_bytes;  ///< of a full batch
     size_t labels_bytes;
-    float scaled[256]; ///< u8 -> [0, 1]
 } nd_batch_plan;
 
 /// Plan for contiguous CPU tensors of shapes [n, ...] and [n]; without order.

@@ -73,6 +73,25 @@ static void test_batches_in_order(void **state) {
     }
 }
 
+static void test_every_pixel_value_is_divided_by_255(void **state) {
+    (void)state;
+    nd_auto nd_dataset *dataset =
+        make_dataset(256, (nd_dataset_options){ND_DATASET_OPTIONS_INIT, .batch = 100});
+    int64_t order[256];
+    assert_int_equal(run_epoch(dataset, 0, order), 256);
+    // More than one block of the vectorised loop, and a rest.
+    nd_auto nd_tensor *images = nd_full(ND_SHAPE(3, 37), 51, ND_U8);
+    nd_auto nd_tensor *labels = nd_zeros(ND_SHAPE(3), ND_U8);
+    nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 3};
+    nd_auto nd_dataset *wide = nd_dataset_new(images, labels, &options);
+    assert_ok(nd_dataset_start(wide, 0));
+    nd_auto nd_tensor *x = NULL;
+    nd_auto nd_tensor *y = NULL;
+    assert_true(nd_dataset_next(wide, &x, &y));
+    for (int i = 0; i < 3 * 37; i++)
+        assert_true(((float *)nd_get_data(x))[i] == 51.0f / 255.0f);
+}
+
 static void test_short_last_batch_can_be_dropped(void **state) {
     (void)state;
     for (int prefetch = 0; prefetch < 2; prefetch++) {
@@ -413,6 +432,7 @@ static void test_the_digits_of_the_repository(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_batches_in_order),
+        ND_TEST(test_every_pixel_value_is_divided_by_255),
         ND_TEST(test_short_last_batch_can_be_dropped),
         ND_TEST(test_shuffle_is_a_function_of_key_and_epoch),
         ND_TEST(test_float_images_and_integer_labels_keep_their_values),
