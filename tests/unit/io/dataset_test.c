@@ -202,6 +202,40 @@ static void test_batches_live_in_the_callers_manager(void **state) {
     }
 }
 
+static void test_batches_on_another_device(void **state) {
+    (void)state;
+    const nd_device fake = {ND_FAKE, 0};
+    if (nd_device_count(ND_FAKE) == 0)
+        skip();
+    for (int prefetch = 0; prefetch < 2; prefetch++) {
+        nd_auto nd_dataset *dataset =
+            make_dataset(10, (nd_dataset_options){ND_DATASET_OPTIONS_INIT, .batch = 4,
+                                                  .prefetch = prefetch, .device = fake});
+        int64_t total = 0;
+        nd_tensor *images;
+        nd_tensor *labels;
+        assert_ok(nd_dataset_start(dataset, 0));
+        while (nd_dataset_next(dataset, &images, &labels)) {
+            assert_int_equal(nd_get_device(images).kind, ND_FAKE);
+            assert_int_equal(nd_get_device(labels).kind, ND_FAKE);
+            float pixels[8];
+            int64_t numbers[4];
+            int64_t count = nd_get_numel(labels);
+            assert_ok(nd_copy_to_host(images, pixels, (size_t)count * 2 * sizeof(*pixels)));
+            assert_ok(nd_copy_to_host(labels, numbers, (size_t)count * sizeof(*numbers)));
+            for (int64_t i = 0; i < count; i++) {
+                assert_int_equal(numbers[i], total + i);
+                assert_true(pixels[2 * i] == (float)(total + i) / 255.0f);
+            }
+            total += count;
+            nd_release(images);
+            nd_release(labels);
+        }
+        assert_int_equal(nd_error_status(), ND_OK);
+        assert_int_equal(total, 10);
+    }
+}
+
 static void test_a_batch_that_was_refused_comes_again(void **state) {
     (void)state;
     for (int prefetch = 0; prefetch < 2; prefetch++) {
@@ -438,6 +472,7 @@ int main(void) {
         ND_TEST(test_float_images_and_integer_labels_keep_their_values),
         ND_TEST(test_views_are_put_in_order),
         ND_TEST(test_batches_live_in_the_callers_manager),
+        ND_TEST(test_batches_on_another_device),
         ND_TEST(test_a_batch_that_was_refused_comes_again),
         ND_TEST(test_restart_and_destruction_in_mid_epoch),
         ND_TEST(test_the_end_of_an_epoch_is_no_error_and_stays),

@@ -1,6 +1,8 @@
 // Small trainings from beginning to end: the loss falls, the task is learnt, and nothing is left.
 #include "tests/unit/io/files.h"
 
+#include "lib/core/alloc.h"
+
 /// One step; returns the loss before it.
 static double train_step(const nd_module *net, nd_optimizer *optimizer, const nd_tensor *x,
                          const nd_tensor *targets) {
@@ -97,9 +99,56 @@ static void test_digits_are_learnt_with_the_collector_off_and_on(void **state) {
 }
 #endif
 
+static int allocations_left;
+
+static bool allocation_fails(size_t bytes) {
+    (void)bytes;
+    return allocations_left-- <= 0;
+}
+
+/// Forward, backward and update without a scope, so that nothing but the step itself allocates.
+static nd_status try_step(const nd_module *net, nd_optimizer *optimizer, const nd_tensor *x,
+                          const nd_tensor *targets) {
+    nd_auto nd_tensor *logits = nd_module_forward(net, x);
+    nd_auto nd_tensor *loss = nd_cross_entropy(logits, targets);
+    if (!loss)
+        return nd_error_status();
+    nd_status status = nd_backward(loss, NULL);
+    return status == ND_OK ? nd_optimizer_step(optimizer) : status;
+}
+
+static void test_F01_every_allocation_of_a_training_step_fails_once(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(8, 5), ND_F32);
+    nd_auto nd_tensor *targets = nd_zeros(ND_SHAPE(8), ND_I64);
+    bool done = false;
+    for (int n = 0; !done; n++) {
+        assert_true(n < 2000);
+        nd_auto nd_module *net =
+            ND_SEQUENTIAL(nd_linear_module(nd_key_new(5), 5, 16, true), nd_gelu_module(),
+                          nd_linear_module(nd_key_new(6), 16, 3, true));
+        nd_auto nd_optimizer *optimizer = nd_adamw(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
+        nd_tensor *weight = nd_module_parameter(net, "0.weight");
+        nd_auto nd_tensor *before = nd_clone(weight);
+        allocations_left = n;
+        nd__alloc_should_fail = allocation_fails;
+        nd_status status = try_step(net, optimizer, x, targets);
+        nd__alloc_should_fail = NULL;
+        done = status == ND_OK;
+        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        nd_error_clear();
+        bool same = memcmp(nd_get_data(before), nd_get_data(weight), 80 * sizeof(float)) == 0;
+        assert_true(same != done);
+        // The same step goes through when there is memory again.
+        assert_ok(nd_module_zero_grad(net));
+        assert_ok(try_step(net, optimizer, x, targets));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_xor_is_learnt_by_every_optimizer),
+        ND_TEST(test_F01_every_allocation_of_a_training_step_fails_once),
 #if ND_HAVE_ZLIB
         ND_TEST(test_digits_are_learnt_with_the_collector_off_and_on),
 #endif
