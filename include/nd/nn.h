@@ -27,7 +27,8 @@ ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data,
                                 size_t data_size) ND_OWNED;
 /// The module's copy of `data`, borrowed; NULL when it has none.
 ND_API const void *nd_module_data(const nd_module *module);
-/// Adds a parameter (retained) under a name without dots, of at most 63 bytes, unique in the module.
+/// Adds a parameter (retained) under a name without dots, of at most 63 bytes, unique in the
+/// module.
 ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
                                          const nd_tensor *parameter);
 /// Adds a child (retained) under such a name. Error: the child contains the module, or more than 32
@@ -48,9 +49,9 @@ ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
-/// Moves all parameters, and the gradients they have, to a device. A parameter stays the same tensor
-/// to all who hold it; its views and what graphs saved of it do not follow. On error nothing has
-/// moved. Not beside other uses of the module.
+/// Moves all parameters, and the gradients they have, to a device. A parameter stays the same
+/// tensor to all who hold it; its views and what graphs saved of it do not follow. On error nothing
+/// has moved. Not beside other uses of the module.
 ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
@@ -73,8 +74,8 @@ ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
 
 // -------------------------------------------------------------------------------------- optimizers
 //
-// An optimizer holds the parameters that the module has when it is made, each once, and its state as
-// edges. The state of a parameter is made at the first step that needs it, and lives at the
+// An optimizer holds the parameters that the module has when it is made, each once, and its state
+// as edges. The state of a parameter is made at the first step that needs it, and lives at the
 // parameter's manager.
 
 /// v = momentum v + (g + weight_decay p); p -= rate v.
@@ -87,9 +88,9 @@ ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1,
 ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2,
                               double eps, double weight_decay) ND_OWNED;
 /// One update, in place and unrecorded, of every parameter that has a gradient. All parameters,
-/// gradients and state are checked, and all memory is taken, before the first parameter changes; only
-/// a device that fails can stop a step midway, and then the parameters before the failing one, in
-/// the module's order, are updated and the others are not.
+/// gradients and state are checked, and all memory is taken, before the first parameter changes;
+/// only a device that fails can stop a step midway, and then the parameters before the failing one,
+/// in the module's order, are updated and the others are not.
 ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer);
 /// Drops the gradients of all its parameters.
 ND_API nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer);

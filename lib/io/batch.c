@@ -1,6 +1,7 @@
 // Cutting batches.
 //
-// Invariant: reads only what the plan points to and writes only the batch, so it runs on any thread.
+// Invariant: reads only what the plan points to and writes only the batch, so it runs on any
+// thread.
 #include "lib/io/batch.h"
 #include "lib/memory/host.h"
 #include "lib/tensor/tensor.h"
@@ -32,8 +33,8 @@ int64_t nd__batch_count(const nd_batch_plan *plan, int64_t batch) {
     return left < plan->batch ? left : plan->batch;
 }
 
-/// pixel / 255, rounded as the division rounds it (true for all 256 values) but with multiplications: the first product
-/// is exact.
+/// pixel / 255, rounded as the division rounds it (true for all 256 values) but with
+/// multiplications: the first product is exact.
 static inline float scale_pixel(unsigned char pixel) {
     return (float)pixel * (1.0f / 256) + (float)pixel * (1.0f / 65280);
 }

@@ -1,4 +1,5 @@
-// Batches cut from images and labels in host memory: plain bytes, no objects, so that a thread can prepare them.
+// Batches cut from images and labels in host memory: plain bytes, no objects, so that a thread can
+// prepare them.
 #ifndef ND_LIB_IO_BATCH_H
 #define ND_LIB_IO_BATCH_H
 #include <nd/tensor.h>
@@ -26,7 +27,8 @@ int64_t nd__batch_count(const nd_batch_plan *plan, int64_t batch);
 void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images);
 void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels);
 
-// Room for one full batch: two blocks as a storage on the CPU has them, so that a storage can take them over.
+// Room for one full batch: two blocks as a storage on the CPU has them, so that a storage can take
+// them over.
 typedef struct nd_batch_slot {
     void *images;
     int64_t *labels;

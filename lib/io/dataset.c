@@ -316,7 +316,8 @@ static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
 
-/// The next prepared batch, as tensors on the very memory in which it was prepared; its slot gets new memory.
+/// The next prepared batch, as tensors on the very memory in which it was prepared; its slot gets
+/// new memory.
 static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
     const nd_batch_plan *plan = &dataset->plan;
     int64_t shape[ND_MAX_DIMS];

@@ -1,8 +1,8 @@
 // The layers: each a module type whose forward function calls one operation, and a constructor.
 //
-// Invariant: weight and, if there is one, bias are the first members of their layer, so that forward
-// need not look for names; members that a user adds come after them. A constructor that fails has
-// released everything it made.
+// Invariant: weight and, if there is one, bias are the first members of their layer, so that
+// forward need not look for names; members that a user adds come after them. A constructor that
+// fails has released everything it made.
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>

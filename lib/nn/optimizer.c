@@ -1,9 +1,10 @@
 // Optimizers: SGD, Adam, AdamW.
 //
-// Invariant: a step looks at every parameter, gradient and state, and takes all memory it needs, before it changes the
-// first parameter; after that only a failing device can stop it, and then the parameters before the failing one are
-// updated and the others not. Updates are kernel calls in place, so nothing is recorded. State lives at its parameter's
-// manager. Must not hold on to gradients.
+// Invariant: a step looks at every parameter, gradient and state, and takes all memory it needs,
+// before it changes the first parameter; after that only a failing device can stop it, and then the
+// parameters before the failing one are updated and the others not. Updates are kernel calls in
+// place, so nothing is recorded. State lives at its parameter's manager. Must not hold on to
+// gradients.
 #include "lib/core/alloc.h"
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
@@ -42,7 +43,8 @@ struct nd_optimizer {
 /// Devices that the parameters of one optimizer may be spread over.
 #define DEVICES_MAX 16
 
-// Memory that a step needs for a while: one tensor per device, as large as the largest parameter there.
+// Memory that a step needs for a while: one tensor per device, as large as the largest parameter
+// there.
 typedef struct nd_scratch {
     nd_tensor *tensors[DEVICES_MAX]; ///< owned
     size_t count;
@@ -219,8 +221,8 @@ static nd_status check_optimizer(const char *operation, const nd_optimizer *opti
     return ND_OK;
 }
 
-/// Everything that can be refused: closed tensors, gradients that do not fit, memory. A state that was made stays when
-/// a later one cannot be: zeros, as if it had not been made.
+/// Everything that can be refused: closed tensors, gradients that do not fit, memory. A state that
+/// was made stays when a later one cannot be: zeros, as if it had not been made.
 static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
     nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
@@ -262,7 +264,8 @@ static nd_status check_gradient(const nd_tensor *parameter) {
                      nd_dtype_name(parameter->dtype), nd__device_text(parameter->device));
 }
 
-/// Makes missing state, at the parameter's manager, and lets state follow a parameter to another device.
+/// Makes missing state, at the parameter's manager, and lets state follow a parameter to another
+/// device.
 static nd_status prepare_state(nd_tensor **slot, const nd_tensor *parameter) {
     nd_tensor *state = *slot;
     if (state && nd__check_operand(step_operation, "the state of a parameter", state) != ND_OK)
@@ -316,8 +319,8 @@ static nd_operand operand(const nd_tensor *x) {
     return nd__operand_broadcast(x, x->ndim, x->shape);
 }
 
-/// v = momentum v + (g + weight_decay p); p -= rate v. Without momentum, where v is not kept: p = (1 - rate
-/// weight_decay) p - rate g.
+/// v = momentum v + (g + weight_decay p); p -= rate v. Without momentum, where v is not kept: p =
+/// (1 - rate weight_decay) p - rate g.
 static nd_status update_sgd(const nd_optimizer_numbers *numbers, const nd_parameter_state *state) {
     const nd_tensor *parameter = state->parameter;
     const nd_operand p = operand(parameter);
@@ -343,7 +346,8 @@ static nd_status update_sgd(const nd_optimizer_numbers *numbers, const nd_parame
 }
 
 /// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-/// p -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). Adam's decay adds to g, AdamW's shrinks p.
+/// p -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). Adam's decay adds to g, AdamW's
+/// shrinks p.
 static nd_status update_adam(const nd_optimizer_numbers *numbers, const nd_parameter_state *state,
                              const nd_scratch *scratch) {
     const nd_tensor *parameter = state->parameter;

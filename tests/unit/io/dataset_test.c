@@ -1,10 +1,12 @@
-// Data sets: what batches hold, how they are shuffled, where they live, and how the thread behind them ends.
+// Data sets: what batches hold, how they are shuffled, where they live, and how the thread behind
+// them ends.
 #include "tests/unit/io/files.h"
 
 #include "lib/core/alloc.h"
 #include <pthread.h>
 
-/// [n, 2] u8 images whose pixels are the sample's number and 255 minus it, and labels that are the number.
+/// [n, 2] u8 images whose pixels are the sample's number and 255 minus it, and labels that are the
+/// number.
 static void make_samples(int64_t n, nd_tensor **ret_images, nd_tensor **ret_labels) {
     *ret_images = nd_zeros(ND_SHAPE(n, 2), ND_U8);
     *ret_labels = nd_zeros(ND_SHAPE(n), ND_U8);
@@ -30,7 +32,8 @@ static nd_dataset *make_dataset(int64_t n, nd_dataset_options options) {
     return dataset;
 }
 
-/// Runs an epoch, checks every batch, writes the labels in the order in which they came; returns their number.
+/// Runs an epoch, checks every batch, writes the labels in the order in which they came; returns
+/// their number.
 static int64_t run_epoch(nd_dataset *dataset, uint64_t epoch, int64_t *ret_order) {
     int64_t total = 0;
     int64_t batches = 0;

@@ -1,4 +1,5 @@
-// Files of a test: names in the test's own folder, content from memory, and errors that must name a file.
+// Files of a test: names in the test's own folder, content from memory, and errors that must name a
+// file.
 #ifndef ND_TESTS_UNIT_IO_FILES_H
 #define ND_TESTS_UNIT_IO_FILES_H
 #include "tests/testing.h"

@@ -1,4 +1,5 @@
-// IDX files: every element type, plain and gzipped, the digits of the repository, and files that lie.
+// IDX files: every element type, plain and gzipped, the digits of the repository, and files that
+// lie.
 #include "tests/unit/io/files.h"
 
 #include "lib/io/file.h"

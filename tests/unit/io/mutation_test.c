@@ -1,5 +1,5 @@
-// Files with a few bytes changed at random, thousands of them: each loads or is refused with a sentence, and nothing is
-// left either way. The sanitizers watch.
+// Files with a few bytes changed at random, thousands of them: each loads or is refused with a
+// sentence, and nothing is left either way. The sanitizers watch.
 #include "tests/unit/io/files.h"
 
 #include <sys/mman.h>
@@ -16,7 +16,8 @@ static uint64_t next_random(void) {
     return random_state * UINT64_C(2685821657736338717);
 }
 
-/// Changes up to four bytes: a random value, a bit, or a character that means something to the formats.
+/// Changes up to four bytes: a random value, a bit, or a character that means something to the
+/// formats.
 static size_t mutate(unsigned char *content, size_t bytes) {
     static const char meaningful[] = "{}[]\":,0129-.\\u";
     for (uint64_t changes = 1 + next_random() % 4; changes > 0; changes--) {

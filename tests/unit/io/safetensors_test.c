@@ -22,7 +22,8 @@ static const char *write_raw(uint64_t length, const char *header, size_t header_
     return path;
 }
 
-/// A file of this header and `data_bytes` zero bytes must be refused with the status and the fragment.
+/// A file of this header and `data_bytes` zero bytes must be refused with the status and the
+/// fragment.
 static void refuse(const char *header, size_t data_bytes, nd_status status, const char *fragment) {
     char *zeros = calloc(1, data_bytes + 1);
     const char *path = write_raw(strlen(header), header, strlen(header), zeros, data_bytes);
@@ -147,7 +148,8 @@ static void test_F25_header_length_beyond_the_file(void **state) {
         assert_null(nd_load_safetensors(write_raw(lengths[i], "{}", 2, NULL, 0)));
         assert_failed(ND_ERROR_FORMAT, "announces a header");
     }
-    // A header above the format's limit is refused although the file, sparse, is as long as it says.
+    // A header above the format's limit is refused although the file, sparse, is as long as it
+    // says.
     const char *path = write_raw(200000000, "{}", 2, NULL, 0);
     assert_int_equal(truncate(path, 200000008), 0);
     assert_null(nd_load_safetensors(path));

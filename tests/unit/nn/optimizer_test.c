@@ -1,4 +1,5 @@
-// Optimizers: the numbers of each step against the formulas in double precision, where state lives, what is refused.
+// Optimizers: the numbers of each step against the formulas in double precision, where state lives,
+// what is refused.
 #include "tests/unit/io/files.h"
 
 #include "lib/core/alloc.h"
