@@ -60,15 +60,6 @@ int main(int argc, char **argv) {
     return answer;
 }
 
-const run_result *report_find(const report *report, const scenario *scenario, bool collector_on) {
-    for (size_t i = 0; i < report->run_count; i++) {
-        const run_result *run = &report->runs[i];
-        if (run->scenario == scenario && run->collector_on == collector_on)
-            return run;
-    }
-    return NULL;
-}
-
 /// No device of that kind is a normal answer, given on standard output.
 static bool device_missing(const settings *settings) {
     static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA", [ND_FAKE] = "fake"};

@@ -1,9 +1,18 @@
-// Numbers as people read them.
+// Looking things up in a report, and numbers as people read them.
 #include "bench/training/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+const run_result *report_find(const report *report, const scenario *scenario, bool collector_on) {
+    for (size_t i = 0; i < report->run_count; i++) {
+        const run_result *run = &report->runs[i];
+        if (run->scenario == scenario && run->collector_on == collector_on)
+            return run;
+    }
+    return NULL;
+}
 
 const char *with_commas(char buffer[NUMBER_TEXT], uint64_t value) {
     char digits[NUMBER_TEXT];
