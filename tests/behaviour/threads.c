@@ -7,7 +7,9 @@
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <time.h>
 
 static nd_gc_report collect(const nd_manager *manager) {
@@ -104,6 +106,10 @@ static void test_G29_hopping_thread_at_every_interleaving(void **state) {
     assert_true(checked >= 28);
 }
 
+// The two objects of a hopping thread stand far apart in a ring, so that it hops many times between the moments at which the
+// collector reads their counts; only the versions tell that it did.
+enum { HOPPERS = 2, HOP_RING = 400 };
+
 typedef struct hopper {
     nd_object *ring[2];
     atomic_bool stop;
@@ -125,27 +131,84 @@ static void *hop_without_pause(void *data) {
 
 static void test_G29_hopping_thread_for_real(void **state) {
     (void)state;
-    enum { THREADS = 3 };
-    cell_begin(2 * THREADS);
-    hopper hoppers[THREADS] = {0};
-    pthread_t threads[THREADS];
-    for (uint32_t i = 0; i < THREADS; i++) {
-        for (uint32_t k = 0; k < 2; k++)
-            hoppers[i].ring[k] = cell_new(2 * i + k, 1);
-        cell_ring(hoppers[i].ring, 2);
-        nd_release(hoppers[i].ring[0]);
+    cell_begin(HOPPERS * HOP_RING);
+    hopper hoppers[HOPPERS] = {0};
+    pthread_t threads[HOPPERS];
+    for (uint32_t i = 0; i < HOPPERS; i++) {
+        nd_object *ring[HOP_RING];
+        for (uint32_t k = 0; k < HOP_RING; k++)
+            ring[k] = cell_new(HOP_RING * i + k, 1);
+        cell_ring(ring, HOP_RING);
+        for (uint32_t k = 0; k < HOP_RING; k++)
+            if (k != HOP_RING / 2)
+                nd_release(ring[k]);
+        hoppers[i].ring[0] = ring[0];
+        hoppers[i].ring[1] = ring[HOP_RING / 2];
         start(&threads[i], hop_without_pause, &hoppers[i]);
     }
     for (int i = 0; i < 20000 / ND_TEST_SCALE; i++) {
         assert_int_equal(collect(NULL).collected_objects, 0);
         assert_int_equal(cell_total_deaths(), 0);
     }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < HOPPERS; i++) {
         atomic_store(&hoppers[i].stop, true);
         pthread_join(threads[i], NULL);
     }
-    assert_int_equal(collect(NULL).collected_objects, 2 * THREADS);
-    assert_int_equal(cell_total_deaths(), 2 * THREADS);
+    assert_int_equal(collect(NULL).collected_objects, HOPPERS * HOP_RING);
+    assert_int_equal(cell_total_deaths(), HOPPERS * HOP_RING);
+}
+
+// The same without luck in scheduling: a timer's signal interrupts the collector between any two of its instructions, and the
+// handler is the hopping thread. It hops many times between two reads of the same pass.
+enum { SIGNAL_RING = 50000 / ND_TEST_SCALE };
+static nd_object *signal_pair[2];
+static volatile sig_atomic_t signal_holds;
+static volatile sig_atomic_t signal_hops;
+
+static void hop_on_signal(int number) {
+    (void)number;
+    nd_object *next = nd_retain(signal_pair[!signal_holds]);
+    nd_release(signal_pair[signal_holds]);
+    signal_holds = next == signal_pair[1];
+    signal_hops = signal_hops + 1;
+}
+
+static void set_timer(long microseconds) {
+    const struct itimerval interval = {{0, microseconds}, {0, microseconds}};
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+}
+
+static void test_G29_hops_between_any_two_reads(void **state) {
+    (void)state;
+    cell_begin(SIGNAL_RING);
+    nd_object *first = cell_new(0, 1), *last = nd_retain(first);
+    for (uint32_t i = 1; i < SIGNAL_RING; i++) {
+        nd_object *next = cell_new(i, 1);
+        cell_link(last, 0, next);
+        if (i == SIGNAL_RING / 2)
+            signal_pair[1] = nd_retain(next);
+        nd_release(last);
+        last = next;
+    }
+    cell_link(last, 0, first);
+    nd_release(last);
+    signal_pair[0] = first;
+    nd_release(signal_pair[0]);
+    signal_holds = 1;
+    signal_hops = 0;
+    struct sigaction hop_action = {.sa_handler = hop_on_signal, .sa_flags = SA_RESTART}, before;
+    assert_int_equal(sigaction(SIGALRM, &hop_action, &before), 0);
+    set_timer(20);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(collect(NULL).collected_objects, 0);
+        assert_int_equal(cell_total_deaths(), 0);
+    }
+    set_timer(0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_true(signal_hops > 100 / ND_TEST_SCALE);
+    nd_release(signal_pair[signal_holds]);
+    assert_int_equal(collect(NULL).collected_objects, SIGNAL_RING);
+    assert_int_equal(cell_total_deaths(), SIGNAL_RING);
 }
 
 // A handle of a member taken out of an edge by reading it, as a thread does that holds the owner, at each moment.
@@ -500,6 +563,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G29_hopping_thread_at_every_interleaving),
         ND_TEST(test_G29_hopping_thread_for_real),
+        ND_TEST(test_G29_hops_between_any_two_reads),
         ND_TEST(test_G30_edge_taken_between_the_reads),
         ND_TEST(test_G31_two_releasers_one_frees),
         ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
