@@ -1,0 +1,196 @@
+// Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and without.
+#include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/values.h"
+
+/// x as [batch..., rows, columns] at coordinates; 1-d operands are a row (a) or a column (b).
+static double operand_at(const nd_tensor *x, int batch, const int64_t *index, int64_t row,
+                         int64_t column, bool as_column) {
+    int64_t full[ND_MAX_DIMS + 2];
+    if (nd_get_ndim(x) == 1)
+        return at_flat(x, as_column ? row : column);
+    for (int i = 0; i < batch; i++)
+        full[i] = index[i];
+    full[batch] = row;
+    full[batch + 1] = column;
+    return at(x, batch + 2, full);
+}
+
+static void check_matmul(const nd_tensor *a, const nd_tensor *b) {
+    nd_auto nd_tensor *y = nd_matmul(a, b);
+    assert_handle(y);
+    assert_int_equal(nd_get_dtype(y), nd_promote_dtypes(nd_get_dtype(a), nd_get_dtype(b)));
+    bool row = nd_get_ndim(a) == 1, column = nd_get_ndim(b) == 1;
+    int batch = nd_get_ndim(y) - !row - !column;
+    int64_t depth = nd_get_size(a, -1);
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        int64_t index[ND_MAX_DIMS], i = 0, j = 0;
+        coordinates_of(nd_get_ndim(y), nd_get_shape(y), flat, index);
+        int next = batch;
+        if (!row)
+            i = index[next++];
+        if (!column)
+            j = index[next];
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < depth; k++) {
+            double term =
+                operand_at(a, batch, index, i, k, false) * operand_at(b, batch, index, k, j, true);
+            sum += term;
+            size += fabs(term);
+        }
+        assert_close("matmul", at_flat(y, flat), sum, 0,
+                     size * (nd_get_dtype(y) == ND_F64 ? 1e-14 : 2e-6) + 1e-12);
+    }
+}
+
+static const struct {
+    int andim;
+    int64_t a[4];
+    int bndim;
+    int64_t b[4];
+} cases[] = {
+    {2, {1, 1}, 2, {1, 1}},
+    {2, {3, 5}, 2, {5, 4}},
+    {2, {37, 65}, 2, {65, 41}},
+    {2, {130, 300}, 2, {300, 70}},
+    {1, {6}, 1, {6}},
+    {1, {6}, 2, {6, 5}},
+    {2, {5, 6}, 1, {6}},
+    {3, {4, 5, 6}, 1, {6}},
+    {1, {6}, 3, {4, 6, 5}},
+    {3, {4, 5, 6}, 2, {6, 7}},
+    {3, {4, 5, 6}, 3, {4, 6, 7}},
+    {4, {2, 1, 5, 6}, 3, {3, 6, 7}},
+    {2, {5, 6}, 3, {4, 6, 7}},
+    {3, {1, 40, 30}, 3, {9, 30, 20}},
+    {2, {1, 33}, 2, {33, 50}},
+    {2, {50, 33}, 2, {33, 1}},
+    {2, {200, 1}, 2, {1, 90}},
+    {2, {0, 4}, 2, {4, 3}},
+    {2, {3, 0}, 2, {0, 4}},
+    {3, {0, 2, 3}, 2, {3, 2}},
+};
+
+static void every_product(void) {
+    for (size_t c = 0; c < COUNT_OF(cases); c++)
+        for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+            for (int how = 0; how < LAYOUTS * LAYOUTS; how++) {
+                layout a_how = (layout)(how % LAYOUTS), b_how = (layout)(how / LAYOUTS);
+                nd_auto nd_tensor *a =
+                    random_tensor(a_how, cases[c].andim, cases[c].a, (nd_dtype)dtype, -1, 1);
+                nd_auto nd_tensor *b =
+                    random_tensor(b_how, cases[c].bndim, cases[c].b, (nd_dtype)dtype, -1, 1);
+                check_matmul(a, b);
+            }
+}
+
+static void test_every_product_portable(void **state) {
+    (void)state;
+    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    nd__cpu_use_onednn(false);
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (nd__cpu_use_isa(names[i]))
+            every_product();
+    nd__cpu_use_isa(NULL);
+    nd__cpu_use_onednn(true);
+}
+
+static void test_every_product_by_the_library(void **state) {
+    (void)state;
+    every_product();
+}
+
+static void test_transposed_batches(void **state) {
+    (void)state;
+    nd_auto nd_tensor *a = random_tensor(DENSE, ND_SHAPE(3, 20, 30), ND_F32, -1, 1);
+    nd_auto nd_tensor *b = random_tensor(DENSE, ND_SHAPE(3, 25, 30), ND_F32, -1, 1);
+    nd_auto nd_tensor *b_turned = nd_transpose(b, 1, 2);
+    check_matmul(a, b_turned);
+    nd_auto nd_tensor *tokens = random_tensor(DENSE, ND_SHAPE(20, 3, 30), ND_F32, -1, 1);
+    nd_auto nd_tensor *heads = nd_permute(tokens, 3, (int[]){1, 0, 2}); // rows lie apart
+    check_matmul(heads, b_turned);
+    nd_auto nd_tensor *slice = nd_slice(a, 1, 2, 19, 3);
+    check_matmul(slice, b_turned);
+}
+
+static void check_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
+    nd_auto nd_tensor *y = nd_linear(x, weight, bias);
+    assert_handle(y);
+    int ndim = nd_get_ndim(x);
+    assert_int_equal(nd_get_ndim(y), ndim);
+    int64_t depth = nd_get_size(x, -1), out = nd_get_size(weight, 0);
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        double sum = bias ? at_flat(bias, flat % out) : 0, size = 1;
+        for (int64_t k = 0; k < depth; k++) {
+            double term =
+                at_flat(x, flat / out * depth + k) * at_flat(weight, flat % out * depth + k);
+            sum += term;
+            size += fabs(term);
+        }
+        assert_close("linear", at_flat(y, flat), sum, 0,
+                     size * (nd_get_dtype(y) == ND_F64 ? 1e-14 : 2e-6));
+    }
+}
+
+static const struct {
+    int ndim;
+    int64_t x[4];
+    int64_t in, out;
+} linears[] = {{1, {7}, 7, 5},          {2, {32, 64}, 64, 10}, {3, {2, 5, 7}, 7, 9},
+               {4, {2, 3, 4, 5}, 5, 6}, {2, {1, 1}, 1, 1},     {2, {3, 0}, 0, 4},
+               {2, {0, 3}, 3, 4}};
+
+static void every_linear(void) {
+    for (size_t c = 0; c < COUNT_OF(linears); c++)
+        for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *x = random_tensor((layout)how, linears[c].ndim, linears[c].x,
+                                                     (nd_dtype)dtype, -1, 1);
+                nd_auto nd_tensor *weight = random_tensor(
+                    (layout)how, ND_SHAPE(linears[c].out, linears[c].in), (nd_dtype)dtype, -1, 1);
+                nd_auto nd_tensor *bias =
+                    random_tensor((layout)how, ND_SHAPE(linears[c].out), (nd_dtype)dtype, -1, 1);
+                check_linear(x, weight, bias);
+                check_linear(x, weight, NULL);
+            }
+}
+
+static void test_linear(void **state) {
+    (void)state;
+    every_linear();
+    nd__cpu_use_onednn(false);
+    every_linear();
+    nd__cpu_use_onednn(true);
+}
+
+static void test_products_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
+    nd_auto nd_tensor *b = nd_ones(ND_SHAPE(4, 5), ND_F32);
+    nd_auto nd_tensor *whole = nd_ones(ND_SHAPE(3, 3), ND_I32);
+    nd_auto nd_tensor *scalar = nd_scalar(1, ND_F32);
+    nd_auto nd_tensor *batch = nd_ones(ND_SHAPE(2, 2, 3), ND_F32);
+    nd_auto nd_tensor *other = nd_ones(ND_SHAPE(3, 3, 2), ND_F32);
+    nd_auto nd_tensor *bias = nd_ones(ND_SHAPE(2), ND_F32);
+    nd_auto nd_tensor *mixed = nd_matmul(a, whole);
+    assert_int_equal(nd_get_dtype(mixed), ND_F32);
+    assert_refused(nd_matmul(a, b), ND_ERROR_SHAPE, "matmul: shapes [2, 3] and [4, 5] do not fit");
+    assert_refused(nd_matmul(whole, whole), ND_ERROR_DTYPE, "matmul: it takes float32 and float64");
+    assert_refused(nd_matmul(a, scalar), ND_ERROR_SHAPE, "matmul: an operand has no dimensions");
+    assert_refused(nd_matmul(batch, other), ND_ERROR_SHAPE, "matmul: shapes [2] and [3]");
+    assert_refused(nd_linear(a, b, NULL), ND_ERROR_SHAPE, "linear: shapes");
+    assert_refused(nd_linear(a, a, a), ND_ERROR_SHAPE, "linear: bias has shape [2, 3]");
+    assert_refused(nd_linear(scalar, a, NULL), ND_ERROR_SHAPE, "linear: x has 0 dimensions");
+    nd_auto nd_tensor *fine = nd_linear(a, a, bias);
+    assert_handle(fine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_every_product_portable),
+        ND_TEST(test_every_product_by_the_library),
+        ND_TEST(test_transposed_batches),
+        ND_TEST(test_linear),
+        ND_TEST(test_products_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

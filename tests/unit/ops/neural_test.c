@@ -1,0 +1,320 @@
+// softmax, the losses, convolution and pooling against plain loops; convolution through oneDNN and
+// without it.
+#include "kernels/cpu/cpu.h"
+#include "lib/ops/internal.h"
+#include "tests/unit/ops/values.h"
+
+static void check_softmax(const nd_tensor *x, int axis) {
+    nd_auto nd_tensor *y = nd_softmax(x, axis);
+    nd_auto nd_tensor *l = nd_log_softmax(x, axis);
+    assert_handle(y);
+    assert_handle(l);
+    int ndim = nd_get_ndim(x);
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+        int64_t index[ND_MAX_DIMS];
+        coordinates_of(ndim, nd_get_shape(x), flat, index);
+        double value = at(x, ndim, index), largest = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < nd_get_shape(x)[axis]; i++) {
+            index[axis] = i;
+            largest = fmax(largest, at(x, ndim, index));
+        }
+        for (int64_t i = 0; i < nd_get_shape(x)[axis]; i++) {
+            index[axis] = i;
+            sum += exp(at(x, ndim, index) - largest);
+        }
+        double expected = value - largest - log(sum);
+        double tolerance = nd_get_dtype(y) == ND_F64 ? 1e-13 : 1e-6;
+        assert_close("softmax", at_flat(y, flat), exp(expected), tolerance, tolerance / 10);
+        assert_close("log_softmax", at_flat(l, flat), expected, tolerance, tolerance);
+    }
+}
+
+static const struct {
+    int ndim;
+    int64_t shape[3];
+} softmax_shapes[] = {{1, {1}}, {1, {5000}}, {2, {33, 10}}, {3, {5, 70, 3}}, {2, {600, 100}}};
+
+static void every_softmax(void) {
+    for (size_t s = 0; s < COUNT_OF(softmax_shapes); s++)
+        for (int dtype = ND_I32; dtype <= ND_F64; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *x =
+                    random_tensor((layout)how, softmax_shapes[s].ndim, softmax_shapes[s].shape,
+                                  (nd_dtype)dtype, -40, 40);
+                for (int axis = 0; axis < softmax_shapes[s].ndim; axis++)
+                    check_softmax(x, axis);
+            }
+}
+
+static void on_every_isa(void (*test)(void)) {
+    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (nd__cpu_use_isa(names[i]))
+            test();
+    nd__cpu_use_isa(NULL);
+}
+
+static void test_softmax(void **state) {
+    (void)state;
+    on_every_isa(every_softmax);
+}
+
+static void test_F27_softmax_of_special_values(void **state) {
+    (void)state;
+    const float rows[] = {1,         NAN,       2,        3,      -INFINITY, 0,         1,
+                          2,         1,         INFINITY, 2,      3,         -INFINITY, -INFINITY,
+                          -INFINITY, -INFINITY, 3e38f,    -3e38f, 3e38f,     0};
+    nd_auto nd_tensor *x = nd_from_data(rows, ND_SHAPE(5, 4), ND_F32);
+    nd_auto nd_tensor *y = nd_softmax(x, 1);
+    for (int64_t i = 0; i < 4; i++) {
+        assert_true(isnan(at_flat(y, i)));
+        assert_true(isnan(at_flat(y, 8 + i)));
+        assert_true(isnan(at_flat(y, 12 + i)));
+        assert_close("huge", at_flat(y, 16 + i), i % 2 ? 0.0 : 0.5, 1e-6, 0);
+    }
+    assert_true(at_flat(y, 4) == 0.0);
+    assert_close("rest", at_flat(y, 7), 1 / (1 + exp(-1) + exp(-2)), 1e-6, 0);
+    nd_auto nd_tensor *scalar = nd_scalar(1, ND_F32);
+    nd_auto nd_tensor *empty = nd_zeros(ND_SHAPE(3, 0), ND_F32);
+    nd_auto nd_tensor *nothing = nd_softmax(empty, 1);
+    assert_handle(nothing);
+    assert_refused(nd_softmax(scalar, 0), ND_ERROR_INVALID_ARGUMENT, "softmax: axis 0");
+}
+
+static void check_cross_entropy(int64_t n, int64_t classes, nd_dtype dtype, layout how) {
+    nd_auto nd_tensor *logits = random_tensor(how, ND_SHAPE(n, classes), dtype, -20, 20);
+    nd_auto nd_tensor *targets = nd_empty(ND_SHAPE(n), ND_I64);
+    for (int64_t i = 0; i < n; i++)
+        set_element(nd_get_data(targets), ND_I64, i, (double)(rand() % classes));
+    nd_auto nd_tensor *loss = nd_cross_entropy(logits, targets);
+    assert_handle(loss);
+    double expected = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t c = 0; c < classes; c++)
+            sum += exp(at_flat(logits, i * classes + c));
+        expected += log(sum) - at_flat(logits, i * classes + (int64_t)at_flat(targets, i));
+    }
+    assert_close("cross_entropy", nd_item(loss), expected / (double)n, 1e-6, 1e-6);
+}
+
+static void test_cross_entropy(void **state) {
+    (void)state;
+    for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            check_cross_entropy(1, 1, (nd_dtype)dtype, (layout)how);
+            check_cross_entropy(77, 10, (nd_dtype)dtype, (layout)how);
+            check_cross_entropy(5000, 13, (nd_dtype)dtype, (layout)how);
+        }
+    nd_auto nd_tensor *logits = nd_ones(ND_SHAPE(3, 4), ND_F32);
+    const int64_t bad[] = {0, 4, 1}, negative[] = {0, -1, 1};
+    nd_auto nd_tensor *above = nd_from_data(bad, ND_SHAPE(3), ND_I64);
+    nd_auto nd_tensor *below = nd_from_data(negative, ND_SHAPE(3), ND_I64);
+    nd_auto nd_tensor *few = nd_zeros(ND_SHAPE(2), ND_I64);
+    assert_refused(nd_cross_entropy(logits, above), ND_ERROR_INVALID_ARGUMENT,
+                   "cross_entropy: a target is outside 0 ... 3");
+    assert_refused(nd_cross_entropy(logits, below), ND_ERROR_INVALID_ARGUMENT, "cross_entropy");
+    assert_refused(nd_cross_entropy(logits, few), ND_ERROR_SHAPE,
+                   "cross_entropy: logits have shape");
+    assert_refused(nd_cross_entropy(logits, logits), ND_ERROR_DTYPE, "cross_entropy: logits are");
+}
+
+static void test_mse_loss(void **state) {
+    (void)state;
+    nd_auto nd_tensor *a = random_tensor(DENSE, ND_SHAPE(7, 9), ND_F32, -2, 2);
+    nd_auto nd_tensor *b = random_tensor(TRANSPOSED, ND_SHAPE(7, 9), ND_F32, -2, 2);
+    nd_auto nd_tensor *loss = nd_mse_loss(a, b);
+    double expected = 0;
+    for (int64_t i = 0; i < 63; i++)
+        expected += pow(at_flat(a, i) - at_flat(b, i), 2) / 63;
+    assert_close("mse_loss", nd_item(loss), expected, 1e-6, 0);
+    assert_refused(nd_mse_loss(a, NULL), ND_ERROR_INVALID_ARGUMENT, "mse_loss: b is NULL");
+}
+
+// ------------------------------------------------------------------------------------- convolution
+
+typedef struct conv_case {
+    int64_t n, ci, h, w, co, kh, kw;
+    int stride, padding;
+} conv_case;
+
+static const conv_case conv_cases[] = {
+    {1, 1, 5, 5, 1, 3, 3, 1, 0},    {2, 3, 8, 7, 4, 3, 3, 1, 1}, {3, 2, 9, 9, 5, 3, 2, 2, 1},
+    {2, 1, 28, 28, 8, 5, 5, 1, 2},  {1, 4, 6, 6, 2, 1, 1, 3, 0}, {2, 2, 4, 5, 3, 4, 5, 1, 3},
+    {2, 8, 12, 12, 16, 3, 3, 2, 0}, {1, 2, 7, 7, 2, 2, 2, 5, 2},
+};
+
+static double term_of(const nd_tensor *x, const nd_tensor *weight, int64_t n, int64_t co,
+                      int64_t ci, int64_t ky, int64_t kx, int64_t y, int64_t column) {
+    if (y < 0 || y >= nd_get_size(x, 2) || column < 0 || column >= nd_get_size(x, 3))
+        return 0;
+    int64_t x_index[] = {n, ci, y, column}, weight_index[] = {co, ci, ky, kx};
+    return at(x, 4, x_index) * at(weight, 4, weight_index);
+}
+
+typedef struct conv_sums {
+    double *out, *grad_x, *grad_weight;
+} conv_sums;
+
+/// The three convolutions at once, from their definition: out = sum x w, grad_x = sum g w, grad_weight =
+/// sum g x.
+static void reference_conv(const conv_case *c, const nd_tensor *x, const nd_tensor *weight,
+                           const nd_tensor *g, conv_sums *sums) {
+    int64_t oh = nd_get_size(g, 2), ow = nd_get_size(g, 3), at_out = 0;
+    for (int64_t n = 0; n < c->n; n++)
+        for (int64_t co = 0; co < c->co; co++)
+            for (int64_t i = 0; i < oh * ow; i++, at_out++)
+                for (int64_t k = 0; k < c->ci * c->kh * c->kw; k++) {
+                    int64_t ci = k / (c->kh * c->kw), ky = k / c->kw % c->kh, kx = k % c->kw;
+                    int64_t y = i / ow * c->stride - c->padding + ky;
+                    int64_t column = i % ow * c->stride - c->padding + kx;
+                    if (y < 0 || y >= c->h || column < 0 || column >= c->w)
+                        continue;
+                    sums->out[at_out] += term_of(x, weight, n, co, ci, ky, kx, y, column);
+                    int64_t at_x = ((n * c->ci + ci) * c->h + y) * c->w + column;
+                    int64_t at_weight = co * c->ci * c->kh * c->kw + k;
+                    sums->grad_x[at_x] += at_flat(g, at_out) * at_flat(weight, at_weight);
+                    sums->grad_weight[at_weight] += at_flat(g, at_out) * at_flat(x, at_x);
+                }
+}
+
+static void assert_sums(const char *what, const nd_tensor *y, double *sums) {
+    assert_handle(y);
+    double tolerance = nd_get_dtype(y) == ND_F64 ? 1e-12 : 1e-4;
+    for (int64_t i = 0; i < nd_get_numel(y); i++)
+        assert_close(what, at_flat(y, i), sums[i], tolerance, tolerance);
+    free(sums);
+}
+
+static void check_conv(const conv_case *c, nd_dtype dtype, layout how) {
+    int64_t oh = (c->h + 2 * c->padding - c->kh) / c->stride + 1;
+    int64_t ow = (c->w + 2 * c->padding - c->kw) / c->stride + 1;
+    nd_auto nd_tensor *x = random_tensor(how, ND_SHAPE(c->n, c->ci, c->h, c->w), dtype, -1, 1);
+    nd_auto nd_tensor *weight =
+        random_tensor(how, ND_SHAPE(c->co, c->ci, c->kh, c->kw), dtype, -1, 1);
+    nd_auto nd_tensor *g = random_tensor(DENSE, ND_SHAPE(c->n, c->co, oh, ow), dtype, -1, 1);
+    conv_sums sums = {calloc((size_t)nd_get_numel(g), sizeof(double)),
+                      calloc((size_t)nd_get_numel(x), sizeof(double)),
+                      calloc((size_t)nd_get_numel(weight), sizeof(double))};
+    reference_conv(c, x, weight, g, &sums);
+    nd_auto nd_tensor *y = nd_conv2d(x, weight, NULL, c->stride, c->padding);
+    nd_auto nd_tensor *grad_x =
+        nd__conv2d_grad_input(g, weight, nd_get_shape(x), c->stride, c->padding);
+    nd_auto nd_tensor *grad_weight =
+        nd__conv2d_grad_weight(x, g, nd_get_shape(weight), c->stride, c->padding);
+    assert_shape(y, ND_SHAPE(c->n, c->co, oh, ow));
+    assert_sums("conv2d", y, sums.out);
+    assert_sums("conv2d_grad_input", grad_x, sums.grad_x);
+    assert_sums("conv2d_grad_weight", grad_weight, sums.grad_weight);
+}
+
+static void every_conv(void) {
+    for (size_t c = 0; c < COUNT_OF(conv_cases); c++)
+        for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+            for (int how = 0; how < LAYOUTS; how++)
+                check_conv(&conv_cases[c], (nd_dtype)dtype, (layout)how);
+}
+
+static void test_every_convolution_by_the_library(void **state) {
+    (void)state;
+    every_conv();
+}
+
+static void test_every_convolution_portable(void **state) {
+    (void)state;
+    nd__cpu_use_onednn(false);
+    every_conv();
+    nd__cpu_use_onednn(true);
+}
+
+/// More shapes than the cache of primitives holds.
+static void test_many_convolution_shapes(void **state) {
+    (void)state;
+    for (int round = 0; round < 2; round++)
+        for (int64_t h = 3; h < 93; h++) {
+            conv_case c = {1, 1, h, 3, 1, 3, 3, 1, 0};
+            check_conv(&c, ND_F32, DENSE);
+        }
+}
+
+static void test_convolution_bias_and_bad_input(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 6, 6), ND_F32, -1, 1);
+    nd_auto nd_tensor *weight = random_tensor(DENSE, ND_SHAPE(4, 3, 3, 3), ND_F32, -1, 1);
+    nd_auto nd_tensor *bias = random_tensor(DENSE, ND_SHAPE(4), ND_F32, -1, 1);
+    nd_auto nd_tensor *plain = nd_conv2d(x, weight, NULL, 1, 0);
+    nd_auto nd_tensor *y = nd_conv2d(x, weight, bias, 1, 0);
+    assert_handle(y);
+    for (int64_t i = 0; i < nd_get_numel(y); i++)
+        assert_close("bias", at_flat(y, i), at_flat(plain, i) + at_flat(bias, i / 16 % 4), 1e-6,
+                     1e-6);
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(0, 3, 6, 6), ND_F32);
+    nd_auto nd_tensor *nothing = nd_conv2d(none, weight, bias, 1, 0);
+    assert_shape(nothing, ND_SHAPE(0, 4, 4, 4));
+    nd_auto nd_tensor *wide = nd_cast(x, ND_F64);
+    assert_refused(nd_conv2d(x, weight, NULL, 0, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "conv2d: stride is 0");
+    nd_auto nd_tensor *large = nd_ones(ND_SHAPE(1, 3, 7, 7), ND_F32);
+    assert_refused(nd_conv2d(x, large, NULL, 1, 0), ND_ERROR_SHAPE,
+                   "conv2d: a weight of shape [1, 3, 7, 7] does not fit");
+    nd_auto nd_tensor *grey = nd_ones(ND_SHAPE(4, 1, 3, 3), ND_F32);
+    assert_refused(nd_conv2d(x, grey, NULL, 1, 0), ND_ERROR_SHAPE,
+                   "conv2d: x has shape [2, 3, 6, 6] and weight [4, 1, 3, 3]");
+    assert_refused(nd_conv2d(wide, weight, NULL, 1, 0), ND_ERROR_DTYPE, "conv2d: x is float64");
+    assert_refused(nd_conv2d(x, bias, NULL, 1, 0), ND_ERROR_SHAPE, "conv2d: x has shape");
+    assert_refused(nd_conv2d(x, weight, weight, 1, 0), ND_ERROR_SHAPE,
+                   "conv2d: bias is float32 of shape");
+}
+
+static void check_pool(int64_t h, int64_t w, int kernel, int stride, nd_dtype dtype, layout how) {
+    nd_auto nd_tensor *x = random_tensor(how, ND_SHAPE(2, 3, h, w), dtype, -1, 1);
+    if (how == DENSE)
+        set_element(nd_get_data(x), dtype, h * w + 1, (double)NAN);
+    nd_auto nd_tensor *y = nd_max_pool2d(x, kernel, stride);
+    assert_handle(y);
+    int64_t oh = (h - kernel) / stride + 1, ow = (w - kernel) / stride + 1;
+    assert_shape(y, ND_SHAPE(2, 3, oh, ow));
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        int64_t index[4];
+        coordinates_of(4, nd_get_shape(y), flat, index);
+        double largest = -INFINITY;
+        for (int64_t i = 0; i < kernel * kernel; i++) {
+            int64_t from[] = {index[0], index[1], index[2] * stride + i / kernel,
+                              index[3] * stride + i % kernel};
+            double value = at(x, 4, from);
+            largest = isnan(value) || isnan(largest) ? (double)NAN : fmax(value, largest);
+        }
+        assert_close("max_pool2d", at_flat(y, flat), largest, 0, 0);
+    }
+}
+
+static void test_max_pool2d(void **state) {
+    (void)state;
+    for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            check_pool(8, 8, 2, 2, (nd_dtype)dtype, (layout)how);
+            check_pool(7, 9, 3, 2, (nd_dtype)dtype, (layout)how);
+            check_pool(5, 5, 5, 1, (nd_dtype)dtype, (layout)how);
+            check_pool(6, 4, 1, 3, (nd_dtype)dtype, (layout)how);
+        }
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 1, 3, 3), ND_F32);
+    nd_auto nd_tensor *flat = nd_ones(ND_SHAPE(9), ND_F32);
+    assert_refused(nd_max_pool2d(x, 4, 1), ND_ERROR_SHAPE, "max_pool2d: x has shape [1, 1, 3, 3]");
+    assert_refused(nd_max_pool2d(x, 2, 0), ND_ERROR_INVALID_ARGUMENT, "max_pool2d: kernel is 2");
+    assert_refused(nd_max_pool2d(flat, 2, 2), ND_ERROR_SHAPE, "max_pool2d: x has shape [9]");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_softmax),
+        ND_TEST(test_F27_softmax_of_special_values),
+        ND_TEST(test_cross_entropy),
+        ND_TEST(test_mse_loss),
+        ND_TEST(test_every_convolution_by_the_library),
+        ND_TEST(test_every_convolution_portable),
+        ND_TEST(test_many_convolution_shapes),
+        ND_TEST(test_convolution_bias_and_bad_input),
+        ND_TEST(test_max_pool2d),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

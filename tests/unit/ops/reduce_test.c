@@ -1,0 +1,298 @@
+// Reductions against plain loops: every set of axes, every layout and dtype, empty tensors, NaN and
+// infinities, and sums whose bits do not depend on the number of threads.
+#include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/values.h"
+#if ND_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+typedef nd_tensor *(*reduction)(const nd_tensor *x, int naxes, const int *axes, bool keepdims);
+
+typedef enum kind { SUM, MEAN, MAX, MIN, KINDS } kind;
+static const reduction calls[KINDS] = {nd_sum, nd_mean, nd_max, nd_min};
+
+static double start_of(kind what) {
+    return what == MAX ? -INFINITY : what == MIN ? INFINITY : 0.0;
+}
+
+static double combine(kind what, double a, double b) {
+    if (what == SUM || what == MEAN)
+        return a + b;
+    if (isnan(a) || isnan(b))
+        return NAN;
+    return what == MAX ? fmax(a, b) : fmin(a, b);
+}
+
+/// Expected results in the row-major order of the kept axes; returns how many.
+static int64_t expected_results(kind what, const nd_tensor *x, int mask, double *ret_results,
+                                int64_t room) {
+    int ndim = nd_get_ndim(x);
+    int64_t results = 1, elements = 1;
+    for (int i = 0; i < ndim; i++)
+        *(mask & 1 << i ? &elements : &results) *= nd_get_shape(x)[i];
+    assert_true(results <= room);
+    for (int64_t r = 0; r < results; r++)
+        ret_results[r] = start_of(what);
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+        int64_t index[ND_MAX_DIMS], at_result = 0;
+        coordinates_of(ndim, nd_get_shape(x), flat, index);
+        for (int i = 0; i < ndim; i++)
+            if (!(mask & 1 << i))
+                at_result = at_result * nd_get_shape(x)[i] + index[i];
+        ret_results[at_result] = combine(what, ret_results[at_result], at(x, ndim, index));
+    }
+    for (int64_t r = 0; r < results && what == MEAN; r++)
+        ret_results[r] /= (double)elements;
+    return results;
+}
+
+static nd_dtype dtype_of(kind what, nd_dtype dtype) {
+    bool is_float = dtype == ND_F32 || dtype == ND_F64;
+    if (what == SUM && !is_float)
+        return ND_I64;
+    return what == MEAN && !is_float ? ND_F32 : dtype;
+}
+
+static void check_reduction(kind what, const nd_tensor *x, int mask, bool keepdims) {
+    static double expected[20000];
+    int axes[ND_MAX_DIMS], naxes = 0, ndim = nd_get_ndim(x);
+    for (int i = ndim - 1; i >= 0; i--)
+        if (mask & 1 << i)
+            axes[naxes++] = i % 2 ? i : i - ndim; // in any order, from either end
+    nd_auto nd_tensor *y = calls[what](x, naxes, axes, keepdims);
+    assert_handle(y);
+    assert_int_equal(nd_get_dtype(y), dtype_of(what, nd_get_dtype(x)));
+    assert_int_equal(nd_get_ndim(y), keepdims ? ndim : ndim - naxes);
+    int64_t results = expected_results(what, x, mask, expected, COUNT_OF(expected));
+    assert_int_equal(nd_get_numel(y), results);
+    for (int64_t r = 0; r < results; r++)
+        assert_close("reduction", at_flat(y, r), expected[r], 2e-7, 1e-7);
+}
+
+static const struct {
+    int ndim;
+    int64_t shape[4];
+} shapes[] = {{1, {1}},       {1, {9000}},     {2, {3, 5000}},   {2, {5000, 3}},
+              {2, {70, 600}}, {3, {7, 1, 33}}, {3, {6, 50, 40}}, {4, {3, 4, 5, 6}}};
+
+static void every_reduction(void) {
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *x = random_tensor((layout)how, shapes[s].ndim, shapes[s].shape,
+                                                     (nd_dtype)dtype, -1, 1);
+                for (int mask = 1; mask < 1 << shapes[s].ndim; mask++)
+                    for (int what = 0; what < KINDS; what++)
+                        check_reduction((kind)what, x, mask, (mask + what) % 2);
+            }
+}
+
+static void on_every_isa(void (*test)(void)) {
+    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (nd__cpu_use_isa(names[i]))
+            test();
+    nd__cpu_use_isa(NULL);
+}
+
+static void test_every_reduction_over_every_axis(void **state) {
+    (void)state;
+    on_every_isa(every_reduction);
+}
+
+static void test_reductions_of_scalars_and_of_nothing(void **state) {
+    (void)state;
+    nd_auto nd_tensor *scalar = nd_scalar(3.5, ND_F32);
+    nd_auto nd_tensor *sum = nd_sum(scalar, 0, NULL, true);
+    assert_true(nd_item(sum) == 3.5 && nd_get_ndim(sum) == 0);
+    nd_auto nd_tensor *empty = nd_zeros(ND_SHAPE(0, 3), ND_F32);
+    int first = 0, second = 1;
+    nd_auto nd_tensor *zeros = nd_sum(empty, 1, &first, false);
+    nd_auto nd_tensor *no_means = nd_mean(empty, 1, &first, false);
+    nd_auto nd_tensor *nothing = nd_max(empty, 1, &second, false);
+    assert_handle(nothing);
+    assert_int_equal(nd_get_numel(nothing), 0);
+    for (int64_t i = 0; i < 3; i++)
+        assert_true(at_flat(zeros, i) == 0.0 && isnan(at_flat(no_means, i)));
+    assert_refused(nd_max(empty, 1, &first, false), ND_ERROR_SHAPE,
+                   "max: shape [0, 3] has no elements");
+    assert_refused(nd_argmin(empty, 0, false), ND_ERROR_SHAPE, "argmin: shape [0, 3]");
+}
+
+static void check_special(double value, int64_t position, int64_t n, nd_dtype dtype) {
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(2, n), dtype, -1, 1);
+    set_element(nd_get_data(x), dtype, position, value);
+    for (int what = 0; what < KINDS; what++)
+        for (int mask = 1; mask < 4; mask++)
+            check_reduction((kind)what, x, mask, false);
+    nd_auto nd_tensor *turned = nd_transpose(x, 0, 1);
+    for (int what = 0; what < KINDS; what++)
+        for (int mask = 1; mask < 4; mask++)
+            check_reduction((kind)what, turned, mask, false);
+}
+
+static void special_values(void) {
+    static const double values[] = {NAN, -NAN, INFINITY, -INFINITY, -0.0};
+    static const int64_t lengths[] = {1, 5, 64, 3000};
+    for (size_t v = 0; v < COUNT_OF(values); v++)
+        for (size_t l = 0; l < COUNT_OF(lengths); l++)
+            for (int dtype = ND_F32; dtype <= ND_F64; dtype++) {
+                check_special(values[v], 0, lengths[l], (nd_dtype)dtype);
+                check_special(values[v], lengths[l] - 1, lengths[l], (nd_dtype)dtype);
+                check_special(values[v], lengths[l] + lengths[l] / 2, lengths[l], (nd_dtype)dtype);
+            }
+}
+
+static void test_F27_special_values_through_every_reduction(void **state) {
+    (void)state;
+    on_every_isa(special_values);
+}
+
+static void check_arg(const nd_tensor *x, int axis, bool largest) {
+    nd_auto nd_tensor *y = largest ? nd_argmax(x, axis, true) : nd_argmin(x, axis, true);
+    assert_handle(y);
+    assert_int_equal(nd_get_dtype(y), ND_I64);
+    int ndim = nd_get_ndim(x);
+    for (int64_t r = 0; r < nd_get_numel(y); r++) {
+        int64_t index[ND_MAX_DIMS], best = 0;
+        coordinates_of(ndim, nd_get_shape(y), r, index);
+        double extreme = at(x, ndim, index);
+        for (int64_t i = 1; i < nd_get_shape(x)[axis] && !isnan(extreme); i++) {
+            index[axis] = i;
+            double value = at(x, ndim, index);
+            if (isnan(value) || (largest ? value > extreme : value < extreme)) {
+                extreme = value;
+                best = i;
+            }
+        }
+        assert_int_equal((int64_t)at_flat(y, r), best);
+    }
+}
+
+static void every_arg(void) {
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *x = random_tensor((layout)how, shapes[s].ndim, shapes[s].shape,
+                                                     (nd_dtype)dtype, -1, 1);
+                if (dtype >= ND_F32 && how == DENSE && nd_get_numel(x) > 30)
+                    set_element(nd_get_data(x), (nd_dtype)dtype, 17, (double)NAN);
+                for (int axis = 0; axis < shapes[s].ndim; axis++) {
+                    check_arg(x, axis, true);
+                    check_arg(x, axis, false);
+                }
+            }
+}
+
+static void test_argmax_and_argmin(void **state) {
+    (void)state;
+    on_every_isa(every_arg);
+}
+
+static void test_var(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(TRANSPOSED, ND_SHAPE(5, 40), ND_F64, -1, 3);
+    int axis = 1;
+    nd_auto nd_tensor *y = nd_var(x, 1, &axis, 1.0, false);
+    assert_handle(y);
+    for (int64_t row = 0; row < 5; row++) {
+        double mean = 0, sum = 0;
+        for (int64_t i = 0; i < 40; i++)
+            mean += at_flat(x, row * 40 + i) / 40;
+        for (int64_t i = 0; i < 40; i++)
+            sum += pow(at_flat(x, row * 40 + i) - mean, 2);
+        assert_close("var", at_flat(y, row), sum / 39, 1e-12, 0);
+    }
+    nd_auto nd_tensor *whole = nd_ones(ND_SHAPE(4), ND_I32);
+    nd_auto nd_tensor *none = nd_var(whole, 0, NULL, 4.0, false);
+    assert_int_equal(nd_get_dtype(none), ND_F32);
+    assert_true(isnan(nd_item(none)));
+    assert_refused(nd_var(whole, 2, (int[]){0, 0}, 0, false), ND_ERROR_INVALID_ARGUMENT, "var");
+}
+
+static void test_sum_to(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 4), ND_F32, -1, 1);
+    nd_auto nd_tensor *same = nd_sum_to(x, ND_SHAPE(2, 3, 4));
+    assert_ptr_equal(same, x);
+    nd_auto nd_tensor *y = nd_sum_to(x, ND_SHAPE(3, 1));
+    assert_shape(y, ND_SHAPE(3, 1));
+    for (int64_t r = 0; r < 3; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < 8; i++)
+            sum += at_flat(x, i / 4 * 12 + r * 4 + i % 4);
+        assert_close("sum_to", at_flat(y, r), sum, 1e-6, 1e-6);
+    }
+    nd_auto nd_tensor *total = nd_sum_to(x, 0, NULL);
+    assert_int_equal(nd_get_ndim(total), 0);
+    assert_refused(nd_sum_to(x, ND_SHAPE(2, 4)), ND_ERROR_SHAPE, "sum_to: shape [2, 4]");
+    assert_refused(nd_sum_to(total, ND_SHAPE(2)), ND_ERROR_SHAPE, "sum_to: shape [2]");
+}
+
+static void test_bad_axes_are_refused(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 3), ND_F32);
+    assert_refused(nd_sum(x, 1, (int[]){2}, false), ND_ERROR_INVALID_ARGUMENT, "sum: axis 2");
+    assert_refused(nd_sum(x, 2, (int[]){1, -1}, false), ND_ERROR_INVALID_ARGUMENT,
+                   "sum: axis -1 is named twice");
+    assert_refused(nd_mean(x, 1, NULL, false), ND_ERROR_INVALID_ARGUMENT, "mean: 1 axes at NULL");
+    assert_refused(nd_argmax(x, -3, false), ND_ERROR_INVALID_ARGUMENT, "argmax: axis -3");
+    assert_refused(nd_max(NULL, 0, NULL, false), ND_ERROR_INVALID_ARGUMENT, "max: x is NULL");
+}
+
+/// The error of a sum must not grow with its length: a float loop would be off by 1e-3 here.
+static void test_long_sums_are_accurate(void **state) {
+    (void)state;
+    int64_t n = 3000000;
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(n), 0.1, ND_F32);
+    nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
+    assert_close("sum", nd_item(sum), (double)0.1f * (double)n, 1e-7, 0);
+    nd_auto nd_tensor *wide = nd_full(ND_SHAPE(n), 0.1, ND_F64);
+    nd_auto nd_tensor *columns = nd_reshape(wide, ND_SHAPE(n / 4, 4));
+    int axis = 0;
+    nd_auto nd_tensor *sums = nd_sum(columns, 1, &axis, false);
+    nd_auto nd_tensor *total = nd_sum(wide, 0, NULL, false);
+    assert_close("sum of f64", nd_item(total), 0.1 * (double)n, 1e-14, 0);
+    for (int64_t i = 0; i < 4; i++)
+        assert_close("column", at_flat(sums, i), 0.1 * (double)n / 4, 1e-14, 0);
+}
+
+static void test_sums_have_the_same_bits_with_any_number_of_threads(void **state) {
+    (void)state;
+#if ND_HAVE_OPENMP
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(1000, 37, 11), ND_F64, -1, 1);
+    int before = omp_get_max_threads();
+    for (int mask = 1; mask < 8; mask++) {
+        int axes[3], naxes = 0;
+        for (int i = 0; i < 3; i++)
+            if (mask & 1 << i)
+                axes[naxes++] = i;
+        omp_set_num_threads(1);
+        nd_auto nd_tensor *one = nd_sum(x, naxes, axes, false);
+        for (int threads = 2; threads <= 5; threads++) {
+            omp_set_num_threads(threads);
+            nd_auto nd_tensor *many = nd_sum(x, naxes, axes, false);
+            assert_memory_equal(nd_get_data(one), nd_get_data(many),
+                                (size_t)nd_get_numel(one) * sizeof(double));
+        }
+    }
+    omp_set_num_threads(before);
+#else
+    skip();
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_every_reduction_over_every_axis),
+        ND_TEST(test_reductions_of_scalars_and_of_nothing),
+        ND_TEST(test_F27_special_values_through_every_reduction),
+        ND_TEST(test_argmax_and_argmin),
+        ND_TEST(test_var),
+        ND_TEST(test_sum_to),
+        ND_TEST(test_bad_axes_are_refused),
+        ND_TEST(test_long_sums_are_accurate),
+        ND_TEST(test_sums_have_the_same_bits_with_any_number_of_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
