@@ -7,10 +7,14 @@ load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 # Hopper machine code, and the portable form that newer GPUs translate when they load it.
 _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
 
+# For the host's half of a .cu file. Without exceptions and guarded statics (nvcc makes those for the <<<>>> launches
+# that we do not use) it needs no C++ runtime, so neither does a C program that links it.
+_HOST_OPTIONS = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-fno-exceptions", "-fno-threadsafe-statics"]
+
 def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
-    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall,-Wextra"] + _ARCHITECTURES
+    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", ",".join(_HOST_OPTIONS)] + _ARCHITECTURES
 
     # A fifth of the size; what a program uses is expanded when it is loaded.
     arguments += ["-Xfatbin", "-compress-all"]
@@ -87,8 +91,6 @@ def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs)
         srcs = objects,
         hdrs = hdrs,
         linkstatic = 1,
-        # nvcc's host code is C++.
-        linkopts = when_cuda(["-lstdc++"]),
         deps = deps + when_cuda(["@local_cuda//:cudart"]),
         **kwargs
     )
