@@ -1,0 +1,581 @@
+// The functions by which rules_test.c checks each row of ops.inc, and the inputs they are tried on.
+//
+// A case belongs to a row: its graph must contain a node of it. Inputs keep away from where a function
+// has no derivative.
+#ifndef ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
+#define ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
+#include "lib/autograd/autograd.h"
+#include "lib/ops/internal.h"
+
+#include <math.h>
+
+enum { MAX_INPUTS = 3 };
+
+typedef struct input {
+    int ndim;
+    int64_t shape[ND_MAX_DIMS];
+    double low, high;
+} input;
+
+typedef struct rule_case {
+    nd_op op;
+    nd_gradcheck_function f;
+    int count;
+    input inputs[MAX_INPUTS];
+    nd_dtype dtype;        ///< 0: f64
+    double eps, tolerance; ///< 0: 1e-6 and 1e-4
+} rule_case;
+
+#define F(name) static nd_tensor *name(const nd_tensor *const *x, size_t count, void *data)
+#define UNUSED ((void)count, (void)data)
+
+// --------------------------------------------------------------------------------------------------
+// elementwise
+
+#define UNARY(name)             \
+    F(f_##name) {               \
+        UNUSED;                 \
+        return nd_##name(x[0]); \
+    }
+#define BINARY(name)                  \
+    F(f_##name) {                     \
+        UNUSED;                       \
+        return nd_##name(x[0], x[1]); \
+    }
+
+UNARY(neg)
+UNARY(abs)
+UNARY(square)
+UNARY(exp)
+UNARY(log)
+UNARY(sqrt)
+UNARY(sin)
+UNARY(cos)
+UNARY(tanh)
+UNARY(sigmoid)
+UNARY(relu)
+UNARY(gelu)
+UNARY(erf)
+UNARY(reciprocal)
+UNARY(clone)
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+BINARY(pow)
+BINARY(maximum)
+BINARY(minimum)
+BINARY(matmul)
+
+F(f_mul_same) {
+    UNUSED;
+    return nd_mul(x[0], x[0]);
+}
+
+F(f_add_scalar) {
+    UNUSED;
+    return nd_add_scalar(x[0], 1.5);
+}
+
+F(f_mul_scalar) {
+    UNUSED;
+    return nd_mul_scalar(x[0], -2.5);
+}
+
+F(f_pow_scalar_3) {
+    UNUSED;
+    return nd_pow_scalar(x[0], 3.0);
+}
+
+F(f_pow_scalar_half) {
+    UNUSED;
+    return nd_pow_scalar(x[0], 0.5);
+}
+
+F(f_pow_scalar_2) {
+    UNUSED;
+    return nd_pow_scalar(x[0], 2.0);
+}
+
+F(f_pow_scalar_0) {
+    UNUSED;
+    return nd_pow_scalar(x[0], 0.0);
+}
+
+F(f_clip) {
+    UNUSED;
+    return nd_clip(x[0], -0.5, 0.75);
+}
+
+F(f_clip_below) {
+    UNUSED;
+    return nd_clip(x[0], -0.5, INFINITY);
+}
+
+F(f_relu_grad) {
+    UNUSED;
+    return nd__relu_grad(x[0], x[1]);
+}
+
+F(f_where) {
+    UNUSED;
+    nd_auto nd_tensor *condition = nd_greater(x[0], x[1]);
+    nd_auto nd_tensor *square = nd_square(x[0]);
+    return nd_where(condition, square, x[2]);
+}
+
+/// x0 as a fresh result, so that it may be written in place.
+static nd_tensor *writable(const nd_tensor *x) {
+    return nd_mul_scalar(x, 1.5);
+}
+
+F(f_add_scaled_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_add_scaled_(y, x[1], -0.5) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_add_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_add_(y, x[1]) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_sub_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_sub_(y, x[1]) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_mul_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_mul_(y, x[1]) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_div_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_div_(y, x[1]) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_mul_scalar_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_mul_scalar_(y, 3.0) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_copy_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    return nd_copy_(y, x[1]) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+F(f_masked_fill_) {
+    UNUSED;
+    nd_auto nd_tensor *y = writable(x[0]);
+    nd_auto nd_tensor *mask = nd_greater(x[0], x[1]);
+    return nd_masked_fill_(y, mask, 3.0) == ND_OK ? nd_steal(&y) : NULL;
+}
+
+// --------------------------------------------------------------------------------------------------
+// reductions
+
+#define REDUCTION(name, call)       \
+    F(f_##name) {                   \
+        UNUSED;                     \
+        const int axes[] = {0, -1}; \
+        (void)axes;                 \
+        return call;                \
+    }
+
+REDUCTION(sum_all, nd_sum(x[0], 0, NULL, false))
+REDUCTION(sum_keep, nd_sum(x[0], 1, axes, true))
+REDUCTION(sum_two, nd_sum(x[0], 2, axes, false))
+REDUCTION(sum_to, nd_sum_to(x[0], 2, (const int64_t[]){3, 1}))
+REDUCTION(mean_all, nd_mean(x[0], 0, NULL, true))
+REDUCTION(mean_two, nd_mean(x[0], 2, axes, false))
+REDUCTION(max_all, nd_max(x[0], 0, NULL, false))
+REDUCTION(max_two, nd_max(x[0], 2, axes, false))
+REDUCTION(min_last, nd_min(x[0], 1, axes + 1, true))
+REDUCTION(min_all, nd_min(x[0], 0, NULL, false))
+REDUCTION(var_two, nd_var(x[0], 2, axes, 1.0, false))
+REDUCTION(softmax, nd_softmax(x[0], 1))
+REDUCTION(softmax_first, nd_softmax(x[0], 0))
+REDUCTION(log_softmax, nd_log_softmax(x[0], -1))
+
+F(f_cross_entropy) {
+    UNUSED;
+    const int64_t classes[] = {2, 0, 4};
+    nd_auto nd_tensor *targets = nd_from_data(classes, ND_SHAPE(3), ND_I64);
+    return nd_cross_entropy(x[0], targets);
+}
+
+F(f_mse_loss) {
+    UNUSED;
+    return nd_mse_loss(x[0], x[1]);
+}
+
+// --------------------------------------------------------------------------------------------------
+// linear algebra
+
+F(f_matmul_transposed) {
+    UNUSED;
+    nd_auto nd_tensor *a = nd_transpose(x[0], 0, 1);
+    nd_auto nd_tensor *b = nd_transpose(x[1], 0, 1);
+    return nd_matmul(a, b);
+}
+
+F(f_linear) {
+    UNUSED;
+    return nd_linear(x[0], x[1], count > 2 ? x[2] : NULL);
+}
+
+F(f_conv2d) {
+    UNUSED;
+    return nd_conv2d(x[0], x[1], count > 2 ? x[2] : NULL, 2, 1);
+}
+
+F(f_conv2d_grad_input) {
+    UNUSED;
+    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, 2, 1);
+}
+
+F(f_conv2d_grad_weight) {
+    UNUSED;
+    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, 2, 1);
+}
+
+F(f_max_pool2d) {
+    UNUSED;
+    return nd_max_pool2d(x[0], 2, 2);
+}
+
+F(f_max_pool2d_overlapping) {
+    UNUSED;
+    return nd_max_pool2d(x[0], 3, 1);
+}
+
+// --------------------------------------------------------------------------------------------------
+// indexing
+
+F(f_take) {
+    UNUSED;
+    const int64_t rows[] = {2, 0, 2, 1};
+    nd_auto nd_tensor *indices = nd_from_data(rows, ND_SHAPE(2, 2), ND_I64);
+    return nd_take(x[0], indices, 1);
+}
+
+F(f_take_i32) {
+    UNUSED;
+    const int32_t rows[] = {1, 1, 0};
+    nd_auto nd_tensor *indices = nd_from_data(rows, ND_SHAPE(3), ND_I32);
+    return nd_take(x[0], indices, 0);
+}
+
+static nd_tensor *index_tensor(void) {
+    const int64_t index[] = {2, 0, 1, 1, 1, 2};
+    return nd_from_data(index, ND_SHAPE(2, 3), ND_I64);
+}
+
+F(f_gather) {
+    UNUSED;
+    nd_auto nd_tensor *index = index_tensor();
+    return nd_gather(x[0], 0, index);
+}
+
+F(f_scatter_add) {
+    UNUSED;
+    nd_auto nd_tensor *index = index_tensor();
+    return nd_scatter_add(x[0], 0, index, x[1]);
+}
+
+static nd_tensor *mask_tensor(void) {
+    const uint8_t mask[] = {1, 0, 0, 1, 1, 0, 1, 0, 1, 0, 0, 1};
+    return nd_from_data(mask, ND_SHAPE(3, 4), ND_BOOL);
+}
+
+F(f_masked_select) {
+    UNUSED;
+    nd_auto nd_tensor *mask = mask_tensor();
+    return nd_masked_select(x[0], mask);
+}
+
+F(f_masked_fill) {
+    UNUSED;
+    nd_auto nd_tensor *mask = mask_tensor();
+    return nd_masked_fill(x[0], mask, 7.0);
+}
+
+// --------------------------------------------------------------------------------------------------
+// copies and views
+
+F(f_cast) {
+    UNUSED;
+    nd_auto nd_tensor *narrow = nd_cast(x[0], ND_F32);
+    return nd_cast(narrow, ND_F64);
+}
+
+F(f_to) {
+    UNUSED;
+    nd_auto nd_tensor *far = nd_to(x[0], (nd_device){ND_FAKE, 0});
+    nd_auto nd_tensor *square = nd_square(far);
+    return nd_to(square, (nd_device){ND_CPU, 0});
+}
+
+F(f_contiguous) {
+    UNUSED;
+    nd_auto nd_tensor *transposed = nd_transpose(x[0], 0, 1);
+    return nd_contiguous(transposed);
+}
+
+F(f_unslice) {
+    UNUSED;
+    return nd__unslice(x[0], 2, (const int64_t[]){3, 9}, 1, 1, 2);
+}
+
+F(f_concat) {
+    UNUSED;
+    const nd_tensor *parts[] = {x[0], x[1], x[0]};
+    return nd_concat(parts, 3, 1);
+}
+
+F(f_stack) {
+    UNUSED;
+    return nd_stack(x, 2, 1);
+}
+
+F(f_reshape) {
+    UNUSED;
+    return nd_reshape(x[0], ND_SHAPE(2, -1));
+}
+
+F(f_reshape_copy) {
+    UNUSED;
+    nd_auto nd_tensor *transposed = nd_transpose(x[0], 0, 1);
+    return nd_flatten(transposed, 0);
+}
+
+F(f_permute) {
+    UNUSED;
+    return nd_permute(x[0], 3, (const int[]){2, 0, 1});
+}
+
+F(f_expand) {
+    UNUSED;
+    return nd_expand(x[0], ND_SHAPE(2, 3, 4));
+}
+
+F(f_slice) {
+    UNUSED;
+    return nd_slice(x[0], 1, 1, INT64_MAX, 2);
+}
+
+F(f_slice_empty) {
+    UNUSED;
+    nd_auto nd_tensor *nothing = nd_slice(x[0], 1, 2, 2, 1);
+    const nd_tensor *parts[] = {nothing, x[0]};
+    return nd_concat(parts, 2, 1);
+}
+
+F(f_select) {
+    UNUSED;
+    nd_auto nd_tensor *row = nd_select(x[0], 0, -1);
+    nd_auto nd_tensor *wide = nd_unsqueeze(row, 0);
+    nd_auto nd_tensor *narrow = nd_squeeze(wide, 0);
+    return nd_square(narrow);
+}
+
+// --------------------------------------------------------------------------------------------------
+// a user function: the cube, with its input kept in a list as context
+
+static nd_status cube_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
+                              nd_tensor **ret_outputs, size_t noutputs) {
+    (void)ninputs, (void)noutputs;
+    ret_outputs[0] = nd_pow_scalar(inputs[0], 3.0);
+    return ret_outputs[0] ? nd_list_append((nd_list *)context, inputs[0]) : nd_error_status();
+}
+
+static nd_status cube_backward(nd_object *context, const nd_tensor *const *grad_outputs,
+                               size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+    (void)noutputs, (void)ninputs;
+    const nd_tensor *x = (const nd_tensor *)nd_list_get((nd_list *)context, 0);
+    nd_auto nd_tensor *square = nd_square(x);
+    nd_auto nd_tensor *slope = nd_mul_scalar(square, 3.0);
+    ret_grad_inputs[0] = nd_mul(grad_outputs[0], slope);
+    return ret_grad_inputs[0] ? ND_OK : nd_error_status();
+}
+
+static const nd_function cube = {
+    sizeof(nd_function), 1, "cube", cube_forward, cube_backward,
+};
+
+F(f_function) {
+    UNUSED;
+    nd_auto nd_list *context = nd_list_new();
+    nd_tensor *y = NULL;
+    return nd_function_apply(&cube, context, x, 1, &y, 1) == ND_OK ? y : NULL;
+}
+
+// --------------------------------------------------------------------------------------------------
+// the table
+
+#define V(low, high) 1, {5}, (low), (high)
+#define M(rows, columns) 2, {(rows), (columns)}, -2.0, 2.0
+#define POSITIVE(rows, columns) 2, {(rows), (columns)}, 0.5, 2.0
+
+static const rule_case cases[] = {
+    {ND_OP_neg, f_neg, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_abs, f_abs, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_square, f_square, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_exp, f_exp, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_log, f_log, 1, {{V(0.5, 2)}}, 0, 0, 0},
+    {ND_OP_sqrt, f_sqrt, 1, {{V(0.5, 2)}}, 0, 0, 0},
+    {ND_OP_sin, f_sin, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_cos, f_cos, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_tanh, f_tanh, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_sigmoid, f_sigmoid, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_relu, f_relu, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_gelu, f_gelu, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_erf, f_erf, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_reciprocal, f_reciprocal, 1, {{V(0.5, 2)}}, 0, 0, 0},
+    {ND_OP_add_scalar, f_add_scalar, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_mul_scalar, f_mul_scalar, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_mul_scalar, f_mul_scalar_, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_pow_scalar, f_pow_scalar_3, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_pow_scalar, f_pow_scalar_half, 1, {{V(0.5, 2)}}, 0, 0, 0},
+    {ND_OP_pow_scalar, f_pow_scalar_2, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_pow_scalar, f_pow_scalar_0, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_clip, f_clip, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_clip, f_clip_below, 1, {{V(-2, 2)}}, 0, 0, 0},
+
+    {ND_OP_add, f_add, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_add, f_add, 2, {{M(3, 1)}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_add, f_add, 2, {{0, {0}, -2, 2}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_add, f_add_, 2, {{M(3, 4)}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_sub, f_sub, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_sub, f_sub_, 2, {{M(3, 4)}, {M(3, 1)}}, 0, 0, 0},
+    {ND_OP_mul, f_mul, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_mul, f_mul, 2, {{M(3, 1)}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_mul, f_mul_same, 1, {{M(3, 2)}}, 0, 0, 0},
+    {ND_OP_mul, f_mul_, 2, {{M(3, 4)}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_div, f_div, 2, {{M(3, 4)}, {POSITIVE(3, 4)}}, 0, 0, 0},
+    {ND_OP_div, f_div, 2, {{0, {0}, -2, 2}, {POSITIVE(3, 4)}}, 0, 0, 0},
+    {ND_OP_div, f_div_, 2, {{M(3, 4)}, {POSITIVE(3, 1)}}, 0, 0, 0},
+    {ND_OP_pow, f_pow, 2, {{POSITIVE(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_pow, f_pow, 2, {{POSITIVE(3, 1)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_maximum, f_maximum, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_minimum, f_minimum, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_add_scaled, f_add_scaled_, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_relu_grad, f_relu_grad, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_where, f_where, 3, {{M(3, 4)}, {M(1, 4)}, {M(3, 1)}}, 0, 0, 0},
+    {ND_OP_where, f_masked_fill, 1, {{M(3, 4)}}, 0, 0, 0},
+
+    {ND_OP_sum, f_sum_all, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_sum, f_sum_keep, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_sum, f_sum_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_sum, f_sum_to, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_mean, f_mean_all, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_mean, f_mean_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max, f_max_all, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_max, f_max_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_min, f_min_last, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_min, f_min_all, 1, {{M(3, 4)}}, 0, 0, 0},
+
+    {ND_OP_matmul, f_matmul, 2, {{M(3, 4)}, {M(4, 2)}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul_transposed, 2, {{M(4, 3)}, {M(2, 4)}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{3, {2, 3, 4}, -2, 2}, {3, {2, 4, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{3, {2, 3, 4}, -2, 2}, {M(4, 2)}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{M(3, 4)}, {3, {2, 4, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{4, {2, 1, 2, 3}, -2, 2}, {3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{1, {4}, -2, 2}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{1, {4}, -2, 2}, {M(4, 3)}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{M(3, 4)}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{1, {4}, -2, 2}, {3, {2, 4, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_matmul, f_matmul, 2, {{3, {2, 3, 4}, -2, 2}, {1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_linear, f_linear, 3, {{M(3, 4)}, {M(2, 4)}, {1, {2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_linear, f_linear, 3, {{3, {2, 3, 4}, -2, 2}, {M(2, 4)}, {1, {2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_linear, f_linear, 2, {{1, {4}, -2, 2}, {M(2, 4)}}, 0, 0, 0},
+    {ND_OP_softmax, f_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_softmax, f_softmax_first, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_log_softmax, f_log_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_cross_entropy, f_cross_entropy, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_conv2d,
+     f_conv2d,
+     3,
+     {{4, {2, 2, 5, 5}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}, {1, {3}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d,
+     f_conv2d,
+     3,
+     {{4, {2, 2, 5, 5}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}, {1, {3}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_conv2d_grad_input,
+     f_conv2d_grad_input,
+     2,
+     {{4, {2, 3, 3, 3}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d_grad_input,
+     f_conv2d_grad_input,
+     2,
+     {{4, {2, 3, 3, 3}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_conv2d_grad_weight,
+     f_conv2d_grad_weight,
+     2,
+     {{4, {2, 2, 5, 5}, -1, 1}, {4, {2, 3, 3, 3}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d_grad_weight,
+     f_conv2d_grad_weight,
+     2,
+     {{4, {2, 2, 5, 5}, -1, 1}, {4, {2, 3, 3, 3}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, ND_F32, 1e-3, 2e-2},
+    {ND_OP_max_pool2d, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool2d, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, ND_F32, 1e-3, 2e-2},
+
+    {ND_OP_take, f_take, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_take, f_take_i32, 1, {{M(2, 3)}}, 0, 0, 0},
+    {ND_OP_gather, f_gather, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_scatter_add, f_scatter_add, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_masked_select, f_masked_select, 1, {{M(3, 4)}}, 0, 0, 0},
+
+    {ND_OP_cast, f_cast, 1, {{V(-2, 2)}}, 0, 1e-2, 1e-2},
+    {ND_OP_clone, f_clone, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_clone, f_contiguous, 1, {{M(2, 3)}}, 0, 0, 0},
+    {ND_OP_to, f_to, 1, {{V(-2, 2)}}, 0, 0, 0},
+    {ND_OP_unslice, f_unslice, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_concat, f_concat, 2, {{M(2, 3)}, {M(2, 2)}}, 0, 0, 0},
+    {ND_OP_concat, f_stack, 2, {{M(2, 3)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_concat, f_slice_empty, 1, {{M(2, 3)}}, 0, 0, 0},
+    {ND_OP_reshape, f_reshape, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_reshape, f_reshape_copy, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_permute, f_permute, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_expand, f_expand, 1, {{M(3, 1)}}, 0, 0, 0},
+    {ND_OP_slice, f_slice, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_slice, f_select, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_function, f_function, 1, {{M(3, 4)}}, 0, 0, 0},
+};
+
+/// Made of several rows; which ones is not theirs to promise.
+static const rule_case composed_cases[] = {
+    {ND_OP_none, f_mse_loss, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_none, f_var_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_none, f_copy_, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_none, f_masked_fill_, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+};
+
+#endif
