@@ -69,12 +69,15 @@ enum {
     FAMILY_VIEW,
 };
 
-#define ND_OP(op, family, inputs, differentiable, saved)                           \
-    [ND_OP_##op] = {                                                               \
-        .name = #op,                                                               \
-        .saves = saved,                                                            \
-        .is_view = FAMILY_##family == FAMILY_VIEW && ND_OP_##op != ND_OP_function, \
-        .is_constant = FATE_##differentiable == FATE_ZERO,                         \
+#define IS_SET(saved, bit) (((saved) & (bit)) != 0)
+#define ND_OP(op, family, inputs, differentiable, saved)                                           \
+    [ND_OP_##op] = {                                                                               \
+        .name = #op,                                                                               \
+        .saves = saved,                                                                            \
+        .nsaved = IS_SET(saved, ND_SAVE_A) + IS_SET(saved, ND_SAVE_B) + IS_SET(saved, ND_SAVE_C) + \
+                  IS_SET(saved, ND_SAVE_OUT),                                                      \
+        .is_view = FAMILY_##family == FAMILY_VIEW && ND_OP_##op != ND_OP_function,                 \
+        .is_constant = FATE_##differentiable == FATE_ZERO,                                         \
     },
 const nd_op_info nd__op_infos[ND_OP_COUNT] = {
     [ND_OP_none] = {.name = "none"},

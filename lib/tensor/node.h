@@ -70,6 +70,7 @@ extern const nd_type nd__node_type;
 typedef struct nd_op_info {
     const char *name;
     uint8_t saves;    ///< ND_SAVE_ bits
+    uint8_t nsaved;   ///< how many
     bool is_view;     ///< shares its input's storage
     bool is_constant; ///< ZERO: piecewise constant, its result never requires a gradient
 } nd_op_info;

@@ -134,7 +134,7 @@ static nd_status publish_at(nd_node *node, const nd_tensor *result) {
 static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
                       size_t count, const nd_op_attrs *attrs, bool in_place) {
     const nd_op_info *info = &nd__op_infos[op];
-    nd_node *node = new_node(op, count, (size_t)__builtin_popcount(info->saves), 1);
+    nd_node *node = new_node(op, count, info->nsaved, 1);
     if (!node)
         return NULL;
     if (attrs)
