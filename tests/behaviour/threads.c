@@ -313,6 +313,96 @@ static void test_G32_last_release_while_the_gate_is_closed_loses_nothing(void **
     }
 }
 
+static nd_weak *asked;
+static atomic_bool answered;
+static nd_object *answer;
+static bool answered_too_early;
+static pthread_t asker;
+
+static void *ask(void *data) {
+    (void)data;
+    answer = nd_weak_get(asked);
+    atomic_store(&answered, true);
+    return NULL;
+}
+
+/// Another thread asks for a member that the collector is looking at: it must not get an answer before the verdict.
+static void ask_when_it_is_time(const nd_object *self) {
+    (void)self;
+    if (moment++ != release_at)
+        return;
+    start(&asker, ask, NULL);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    answered_too_early = atomic_load(&answered);
+}
+
+static void test_G28_weak_get_waits_while_the_collector_decides(void **state) {
+    (void)state;
+    for (int dead = 0; dead < 2; dead++) {
+        for (release_at = 0; release_at < 2; release_at++) {
+            cell_begin(2);
+            nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
+                                  cell_new_of(&cell_watched_type, 1, 1)};
+            cell_ring(ring, 2);
+            asked = nd_weak_new(ring[0]);
+            nd_release(ring[0]);
+            if (dead)
+                nd_release(ring[1]);
+            atomic_store(&answered, false);
+            moment = 0;
+            cell_on_traverse = ask_when_it_is_time;
+            assert_int_equal(collect(NULL).collected_objects, dead ? 2 : 0);
+            cell_on_traverse = NULL;
+            pthread_join(asker, NULL);
+            assert_false(answered_too_early);
+            assert_int_equal(answer != NULL, !dead);
+            nd_release(answer);
+            if (!dead)
+                nd_release(ring[1]);
+            collect(NULL);
+            assert_int_equal(cell_total_deaths(), 2);
+            nd_release(asked);
+        }
+    }
+}
+
+typedef struct gate_race {
+    nd_object *object;
+    pthread_barrier_t barrier;
+    uint32_t rounds;
+} gate_race;
+
+static void *release_as_the_gate_moves(void *data) {
+    gate_race *r = data;
+    for (uint32_t i = 0; i < r->rounds; i++) {
+        pthread_barrier_wait(&r->barrier);
+        for (volatile uint32_t spin = i % 200; spin > 0; spin--)
+            ;
+        nd_release(r->object);
+        pthread_barrier_wait(&r->barrier);
+    }
+    return NULL;
+}
+
+static void test_G32_release_as_the_gate_opens_or_closes_loses_nothing(void **state) {
+    (void)state;
+    enum { ROUNDS = 20000 / ND_TEST_SCALE };
+    cell_begin(ROUNDS);
+    gate_race r = {.rounds = ROUNDS};
+    pthread_barrier_init(&r.barrier, NULL, 2);
+    pthread_t thread;
+    start(&thread, release_as_the_gate_moves, &r);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        r.object = cell_new(i, 1);
+        pthread_barrier_wait(&r.barrier);
+        collect(NULL);
+        pthread_barrier_wait(&r.barrier);
+        assert_int_equal(cell_deaths(i), 1); // whoever met whom, and without another collection
+    }
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&r.barrier);
+}
+
 static void test_G33_version_wraps_around(void **state) {
     (void)state;
     cell_begin(2);
@@ -567,6 +657,8 @@ int main(void) {
         ND_TEST(test_G30_edge_taken_between_the_reads),
         ND_TEST(test_G31_two_releasers_one_frees),
         ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
+        ND_TEST(test_G28_weak_get_waits_while_the_collector_decides),
+        ND_TEST(test_G32_release_as_the_gate_opens_or_closes_loses_nothing),
         ND_TEST(test_G33_version_wraps_around),
         ND_TEST(test_G34_hot_object_does_not_keep_unrelated_garbage),
         ND_TEST(test_G35_two_threads_close_sibling_managers),
