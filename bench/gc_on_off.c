@@ -95,16 +95,18 @@ static nd_status run_scenario(report *report, const scenario *scenario, const se
     if (settings->on)
         modes[count++] = true;
     table_scenario(scenario, settings->batch ? settings->batch : scenario->batch);
+    nd_status status = say_error(training_warm_up(scenario, settings, digits), scenario, true);
+    if (status != ND_OK)
+        return status;
     bool leaks = scenario->makes_cycles || scenario->keeps_history;
     if (!leaks) {
-        nd_status status = run_group(report, scenario, modes, count, settings, digits);
+        status = run_group(report, scenario, modes, count, settings, digits);
         if (status != ND_OK || count < 2)
             return status;
         status = price_measure(&report->price, settings, digits);
         progress_clear();
         return say_error(status, scenario, true);
     }
-    nd_status status = ND_OK;
     for (size_t i = 0; i < count && status == ND_OK; i++)
         status = run_group(report, scenario, &modes[i], 1, settings, digits);
     return status;

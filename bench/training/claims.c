@@ -84,7 +84,7 @@ static void judge_plain(claim_list *list, const report *report) {
     if (!off || !on)
         return;
     if (!isfinite(report->price.ratio)) {
-        add(list, NOT_JUDGED, "plain: price of the collector (too few steps in an epoch)");
+        add(list, NOT_JUDGED, "plain: price of the collector (measured on all digits only)");
         return;
     }
     double price = report->price.ratio - 1;

@@ -43,6 +43,24 @@ nd_status training_begin(training *run, const scenario *scenario, bool collector
     return status;
 }
 
+nd_status training_warm_up(const scenario *scenario, const settings *settings,
+                           const digits *digits) {
+    enum { STEPS = 20 };
+    run_result ignored;
+    training run;
+    double accuracy;
+    nd_status status = training_begin(&run, scenario, true, settings, digits, &ignored);
+    if (status == ND_OK)
+        status = training_start_epoch(&run, 0);
+    if (status == ND_OK)
+        status = training_steps(&run, STEPS);
+    if (status == ND_OK)
+        status = evaluate(&run, &accuracy);
+    nd_status ended = training_end(&run);
+    free(ignored.epochs);
+    return status == ND_OK ? ended : status;
+}
+
 nd_status training_start_epoch(training *run, int epoch) {
     run->rate = run->scenario->rate * (1 - (double)epoch / run->settings->epochs);
     run->steps_run = 0;

@@ -102,6 +102,10 @@ void digits_release(digits *digits);
 /// failure training_end must be called.
 nd_status training_begin(training *run, const scenario *scenario, bool collector_on,
                          const settings *settings, const digits *digits, run_result *result);
+/// A few steps of a run of its own, so that the first epoch that counts does not pay for code made
+/// at run time, threads started and memory first touched.
+nd_status training_warm_up(const scenario *scenario, const settings *settings,
+                           const digits *digits);
 /// Starts an epoch of the training data with that epoch's learning rate.
 nd_status training_start_epoch(training *run, int epoch);
 /// At most `steps` steps of the epoch that was started; the last ones may be fewer.
