@@ -41,8 +41,9 @@ def _when(have, setting, value, yes, no):
 def _have(name, have, setting, value):
     return _when(have, setting, value, ["ND_HAVE_%s=1" % name], ["ND_HAVE_%s=0" % name])
 
+_JEMALLOC_DEFINE = _have("JEMALLOC", HAVE_JEMALLOC, "host_allocator", "jemalloc")
+
 _DEFINES = (
-    _have("JEMALLOC", HAVE_JEMALLOC, "host_allocator", "jemalloc") +
     _have("ONEDNN", HAVE_ONEDNN, "blas", "onednn") +
     _have("OPENMP", HAVE_OPENMP, "openmp", "on") +
     _have("CUDA", HAVE_CUDA, "cuda", "on") +
@@ -58,11 +59,22 @@ OPENMP = _when(HAVE_OPENMP, "openmp", "on", ["@local_openmp//:openmp"], [])
 CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], [])
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
 
-def nd_cc_library(name, copts = [], local_defines = [], deps = [], **kwargs):
+def nd_cc_library(name, copts = [], local_defines = [], deps = [], without_jemalloc = False, **kwargs):
+    """A part of the library.
+
+    Args:
+      name: of the library.
+      copts: added to the usual ones.
+      local_defines: added to the usual ones.
+      deps: what it uses.
+      without_jemalloc: that is, ND_HAVE_JEMALLOC is 0 whatever the build was told.
+      **kwargs: as cc_library.
+    """
+    jemalloc = ["ND_HAVE_JEMALLOC=0"] if without_jemalloc else _JEMALLOC_DEFINE
     cc_library(
         name = name,
         copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
-        local_defines = _DEFINES + local_defines,
+        local_defines = _DEFINES + jemalloc + local_defines,
         deps = deps + OPENMP,
         **kwargs
     )
@@ -71,7 +83,7 @@ def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [],
     cc_binary(
         name = name,
         copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
-        local_defines = _DEFINES + local_defines,
+        local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP,
         linkopts = ["-lm", "-lpthread"] + linkopts,
         **kwargs
@@ -84,7 +96,7 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
         name = name,
         size = size,
         copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
-        local_defines = _DEFINES + local_defines,
+        local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
         linkstatic = 1,
