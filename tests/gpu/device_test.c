@@ -2,6 +2,7 @@
 // after a fork and at exit, products without cuBLAS, memory that runs out.
 //
 // Some of it needs a process of its own: the program starts itself again with the name of a role.
+#include "lib/device/device.h"
 #include "tests/gpu/gpu.h"
 #include <pthread.h>
 #include <spawn.h>
@@ -162,6 +163,41 @@ static void test_F22_a_forked_child_has_no_device(void **state) {
     nd_release(x);
 }
 
+/// More elements than 32 bits count: 64-bit positions in every kind of kernel.
+static void test_F28_more_than_four_gigabytes(void **state) {
+    (void)state;
+    const int64_t n = ((int64_t)1 << 32) + 10;
+    assert_ok(nd_set_default_device(CUDA_DEVICE));
+    nd_tensor *x = nd_full(ND_SHAPE(n), 3, ND_U8);
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
+    if (!x && nd_error_status() == ND_ERROR_OUT_OF_MEMORY) {
+        printf("this device has no room for %lld bytes\n", (long long)n);
+        nd_error_clear();
+        return;
+    }
+    assert_handle(x);
+    ND_SCOPE {
+        nd_tensor *end = nd_slice(x, 0, n - 2, n, 1);
+        assert_ok(nd_fill_(end, 7));
+        nd_release(end);
+        const nd_tensor *largest = nd_tmp(nd_max(x, 0, NULL, false));
+        assert_true(nd_item(largest) == 7);
+        int64_t position;
+        assert_ok(nd_get_item_i64(nd_tmp(nd_argmax(x, 0, false)), &position));
+        assert_true(position == n - 2);
+        // Every second element, by strides; then all of them, in packs.
+        const nd_tensor *half = nd_tmp(nd_slice(x, 0, 0, n, 2));
+        const nd_tensor *raised = nd_tmp(nd_add_scalar(half, 1));
+        uint8_t tail[2];
+        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(raised, 0, n / 2 - 2, n / 2, 1)), tail, 2));
+        assert_true(tail[0] == 4 && tail[1] == 8);
+        const nd_tensor *twice = nd_tmp(nd_add(x, x));
+        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(twice, 0, n - 3, n - 1, 1)), tail, 2));
+        assert_true(tail[0] == 6 && tail[1] == 14);
+    }
+    nd_release(x);
+}
+
 /// Starts this program again; asserts that it ends with 0.
 static void run_role(const char *role) {
     char program[4096];
@@ -231,12 +267,40 @@ static void test_F21_products_without_cublas(void **state) {
     unsetenv("ND_CUBLAS");
 }
 
+/// Fills memory that is not there: from then on the device refuses everything, and says so.
+static int fail_for_good(void) {
+    nd_tensor *x = full(1000, 1);
+    nd_kernel_call call = {.op = ND_OP_fill, .noperands = 1, .ndim = 1, .shape = {1 << 20}};
+    call.operand[0] = (nd_operand){.data = (void *)64, .dtype = ND_F32, .strides = {1}};
+    const nd_backend *cuda = nd__backend(ND_CUDA);
+    bool right = x && nd_synchronize(CUDA_DEVICE) == ND_OK && cuda->launch(0, &call) == ND_OK;
+    for (int again = 0; again < 3; again++)
+        right = right && nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE;
+    right = right && nd_add(x, x) == NULL && nd_error_status() == ND_ERROR_DEVICE;
+    nd_release(x);
+    cuda->trim(0);
+    return right ? 0 : 1;
+}
+
+static void test_F19_a_sticky_error_stays_an_error(void **state) {
+    (void)state;
+    run_role("fail_for_good");
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} roles[] = {
+    {"exit_with_tensors", exit_with_tensors},
+    {"multiply", multiply},
+    {"fail_for_good", fail_for_good},
+};
+
 int main(int argc, char **argv) {
     int skipped;
-    if (argc > 1 && strcmp(argv[1], "exit_with_tensors") == 0)
-        return exit_with_tensors();
-    if (argc > 1 && strcmp(argv[1], "multiply") == 0)
-        return multiply();
+    for (size_t i = 0; argc > 1 && i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(argv[1], roles[i].name) == 0)
+            return roles[i].run();
     if (!gpu_present(&skipped))
         return skipped;
     const struct CMUnitTest tests[] = {
@@ -244,8 +308,10 @@ int main(int argc, char **argv) {
         ND_TEST(test_release_does_not_wait),
         ND_TEST(test_pool_memory_is_reused),
         ND_TEST(test_F02_out_of_memory_is_an_answer),
+        ND_TEST(test_F28_more_than_four_gigabytes),
         ND_TEST(test_threads_share_a_device),
         ND_TEST(test_F22_a_forked_child_has_no_device),
+        ND_TEST(test_F19_a_sticky_error_stays_an_error),
         ND_TEST(test_F23_exit_with_live_tensors),
         ND_TEST(test_F21_products_without_cublas),
     };

@@ -13,6 +13,7 @@ typedef struct inputs {
     nd_tensor *condition;    ///< bool [37, 53]
     nd_tensor *flat;         ///< [70000]
     nd_tensor *index;        ///< i64 [37, 53] in 0 ... 36
+    nd_tensor *bins;         ///< i64 [5000] in 0 ... 36
     nd_tensor *labels;       ///< i64 [37] in 0 ... 36
     nd_tensor *cube;         ///< [3, 37, 53]
     nd_tensor *image;        ///< [2, 3, 9, 11]
@@ -49,6 +50,7 @@ static inputs inputs_on_cpu(nd_dtype dtype) {
         .positive = as(nd_rand((nd_key){7, 5}, ND_SHAPE(37, 53), ND_F64), dtype),
         .flat = normal(6, ND_SHAPE(70000), dtype),
         .index = nd_randint((nd_key){7, 7}, 0, 37, ND_SHAPE(37, 53), ND_I64),
+        .bins = nd_randint((nd_key){7, 14}, 0, 37, ND_SHAPE(5000), ND_I64),
         .labels = nd_randint((nd_key){7, 8}, 0, 37, ND_SHAPE(37), ND_I64),
         .cube = normal(9, ND_SHAPE(3, 37, 53), dtype),
         .image = normal(10, ND_SHAPE(2, 3, 9, 11), dtype),
@@ -186,6 +188,8 @@ static void release_inputs(inputs *in) {
     CASE(gather_columns, nd_gather(in->a, 1, in->index))                             \
     CASE(scatter_add, nd_scatter_add(in->a, 0, in->index, in->b))                    \
     CASE(scatter_add_columns, nd_scatter_add(in->a, 1, in->index, in->b))            \
+    CASE(scatter_add_long, nd_scatter_add(in->row, 0, in->bins,                      \
+                                          nd_tmp(nd_slice(in->flat, 0, 0, 5000, 1))))  \
     CASE(masked_select, nd_masked_select(in->a, in->condition))                      \
     CASE(contiguous, nd_contiguous(TRANSPOSED(in->a)))                               \
     CASE(clone_of_slice, nd_clone(nd_tmp(nd_slice(in->cube, 2, 1, 52, 3))))          \
