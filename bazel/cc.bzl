@@ -59,7 +59,7 @@ OPENMP = _when(HAVE_OPENMP, "openmp", "on", ["@local_openmp//:openmp"], [])
 CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], [])
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
 
-def nd_cc_library(name, copts = [], local_defines = [], deps = [], without_jemalloc = False, **kwargs):
+def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = False, **kwargs):
     """A part of the library.
 
     Args:
@@ -67,17 +67,25 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], without_jemal
       copts: added to the usual ones.
       local_defines: added to the usual ones.
       deps: what it uses.
-      without_jemalloc: that is, ND_HAVE_JEMALLOC is 0 whatever the build was told.
+      for_shared: whether it is compiled a second time for libnd.so, as NAME_for_shared, with ND_SHARED=1 and without
+        jemalloc. Needed where the code asks for either; the root BUILD.bazel lists these libraries.
       **kwargs: as cc_library.
     """
-    jemalloc = ["ND_HAVE_JEMALLOC=0"] if without_jemalloc else _JEMALLOC_DEFINE
     cc_library(
         name = name,
         copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
-        local_defines = _DEFINES + jemalloc + local_defines,
+        local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP,
         **kwargs
     )
+    if for_shared:
+        cc_library(
+            name = name + "_for_shared",
+            copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
+            local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
+            deps = deps + OPENMP,
+            **dict(kwargs, visibility = [str(Label("//:__pkg__"))])
+        )
 
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(

@@ -4,7 +4,7 @@
 #include <nd/scope.h>
 #include <pthread.h>
 
-_Thread_local nd_thread nd__thread_record __attribute__((tls_model("initial-exec")));
+ND__THREAD_LOCAL nd_thread nd__thread_record;
 ND_API _Thread_local const nd_site *nd__site;
 bool nd__sites_enabled = true;
 

@@ -7,6 +7,7 @@
 #ifndef ND_LIB_CORE_THREAD_H
 #define ND_LIB_CORE_THREAD_H
 #include "lib/core/object.h"
+#include "lib/core/thread_local.h"
 
 typedef struct nd_thread nd_thread;
 struct nd_thread {
@@ -27,7 +28,7 @@ struct nd_thread {
     nd_thread *previous, *next;          ///< registry
 };
 
-extern _Thread_local nd_thread nd__thread_record __attribute__((tls_model("initial-exec")));
+extern ND__THREAD_LOCAL nd_thread nd__thread_record;
 void nd__thread_register(nd_thread *thread);
 
 static inline nd_thread *nd__thread(void) {

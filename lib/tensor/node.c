@@ -130,7 +130,7 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
 // ------------------------------------------------------------------------------------------------
 // the recording switch
 
-_Thread_local bool nd__recording_off __attribute__((tls_model("initial-exec")));
+ND__THREAD_LOCAL bool nd__recording_off;
 
 bool nd_grad_enabled(void) {
     return !nd__recording_off;

@@ -8,6 +8,7 @@
 // private and published last; after that its edges only change by clear.
 #ifndef ND_LIB_TENSOR_NODE_H
 #define ND_LIB_TENSOR_NODE_H
+#include "lib/core/thread_local.h"
 #include "lib/tensor/tensor.h"
 #include <nd/autograd.h>
 
@@ -77,7 +78,7 @@ typedef struct nd_op_info {
 extern const nd_op_info nd__op_infos[ND_OP_COUNT];
 
 /// Inside nd_no_grad.
-extern _Thread_local bool nd__recording_off __attribute__((tls_model("initial-exec")));
+extern ND__THREAD_LOCAL bool nd__recording_off;
 
 /// True when recording is on in this thread and one of the inputs requires a gradient.
 bool nd__wants_history(const nd_tensor *const *inputs, size_t count);

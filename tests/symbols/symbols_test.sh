@@ -3,7 +3,7 @@
 # names it (macros call those), and each declared function is there.
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
-exported=$(nm --dynamic --defined-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
+exported=$(nm --dynamic --defined-only --extern-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
 functions=$(grep -RhoE '^ND_API [^;{]*\(' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *\(' | tr -d ' (')
 variables=$(grep -RhE '^extern ND_API [^(]*;' "$root/include/nd" | grep -oE 'nd_[a-z0-9_]+ *;' | tr -d ' ;')
 declared=$(sort -u <<<"$functions"$'\n'"$variables")
