@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/// Largest block; a host would promise more than it has.
+#define MEMORY_BYTES ((size_t)1 << 32)
+
 static int32_t out_of_range;
 
 static int device_count(void) {
@@ -15,7 +18,7 @@ static int device_count(void) {
 
 static nd_status allocate(int index, size_t bytes, void **ret_pointer) {
     (void)index;
-    if (bytes > PTRDIFF_MAX / 2 || !nd__alloc_allowed(bytes))
+    if (bytes > MEMORY_BYTES || !nd__alloc_allowed(bytes))
         return ND_ERROR_OUT_OF_MEMORY;
     void *pointer;
     if (posix_memalign(&pointer, 256, bytes ? bytes : 1) != 0)
