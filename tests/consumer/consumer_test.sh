@@ -13,7 +13,7 @@ unset RUNFILES_DIR RUNFILES_MANIFEST_FILE RUNFILES_MANIFEST_ONLY
 cd "$here/workspace"
 for program in descend descend_shared; do
     ND_NO_INSTALL=1 ../../../bazelw --batch --output_user_root="$output/root" --output_base="$output/base" \
-        run ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress \
+        run ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress --nosandbox_debug \
         --ui_event_filters=-info "//:$program" | tee "$TEST_TMPDIR/said"
     printf 'w = 3.000, no error\nleft: 0 objects\n' | diff - "$TEST_TMPDIR/said"
 done
