@@ -51,7 +51,9 @@ void digits_release(digits *digits) {
 /// One pair of files, cut in two.
 static nd_status load_split(digits *digits, const char *folder, int64_t train_count) {
     nd_auto nd_tensor *images = load_images(folder, "t10k-images-idx3-ubyte");
-    nd_auto nd_tensor *labels = load(folder, "t10k-labels-idx1-ubyte");
+    nd_auto nd_tensor *labels = images ? load(folder, "t10k-labels-idx1-ubyte") : NULL;
+    if (!labels)
+        return nd_error_status();
     digits->train_images = nd_slice(images, 0, 0, train_count, 1);
     digits->train_labels = nd_slice(labels, 0, 0, train_count, 1);
     digits->test_images = nd_slice(images, 0, train_count, INT64_MAX, 1);
@@ -62,15 +64,16 @@ static nd_status load_split(digits *digits, const char *folder, int64_t train_co
                : nd_error_status();
 }
 
+/// Two pairs of files; stops at the first that cannot be read, whose name the error says.
 static nd_status load_original(digits *digits, const char *folder) {
     digits->train_images = load_images(folder, "train-images-idx3-ubyte");
-    digits->train_labels = load(folder, "train-labels-idx1-ubyte");
-    digits->test_images = load_images(folder, "t10k-images-idx3-ubyte");
-    digits->test_labels = load(folder, "t10k-labels-idx1-ubyte");
-    return digits->train_images && digits->train_labels && digits->test_images &&
-                   digits->test_labels
-               ? ND_OK
-               : nd_error_status();
+    if (digits->train_images)
+        digits->train_labels = load(folder, "train-labels-idx1-ubyte");
+    if (digits->train_labels)
+        digits->test_images = load_images(folder, "t10k-images-idx3-ubyte");
+    if (digits->test_images)
+        digits->test_labels = load(folder, "t10k-labels-idx1-ubyte");
+    return digits->test_labels ? ND_OK : nd_error_status();
 }
 
 /// [n, 28, 28] -> [n, 784].

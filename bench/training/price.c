@@ -1,7 +1,8 @@
 // The price of a collector that finds nothing: one run of `plain`, with the collector off for a few
 // steps and on for the next few, which of the two comes first alternating. Model, memory and
 // neighbours are the same for both halves of a pair, so their ratio is the collector alone, and the
-// median of many pairs is not moved by what else the machine does. Not measured on a part of the digits.
+// median of many pairs is not moved by what else the machine does. Not measured on a part of the
+// digits.
 #include "bench/support/measure.h"
 #include "bench/training/report.h"
 #include "bench/training/training.h"
@@ -61,6 +62,8 @@ static nd_status timed_half(training *run, nd_gc_mode mode, double *ret_seconds)
     double begin = bench_seconds();
     if (status == ND_OK)
         status = training_steps(run, STEPS);
+    if (status == ND_OK)
+        status = nd_synchronize(run->settings->device);
     *ret_seconds = bench_seconds() - begin;
     return status;
 }

@@ -1,5 +1,6 @@
 // The table, line by line as epochs end, and the progress bar between the lines.
 #include "bench/support/machine.h"
+#include "bench/support/measure.h"
 #include "bench/training/report.h"
 
 #include <inttypes.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 enum { BAR_CELLS = 24 };
+static const double seconds_between_bars = 0.1;
 
 static bool progress_shown;
 
@@ -103,6 +105,11 @@ void progress_clear(void) {
 }
 
 static void show_bar(const char *text, double fraction) {
+    static double shown_at;
+    double now = bench_seconds();
+    if (progress_shown && now - shown_at < seconds_between_bars)
+        return;
+    shown_at = now;
     char bar[BAR_CELLS + 1];
     int full = (int)(fraction * BAR_CELLS + 0.5);
     full = full < 0 ? 0 : full > BAR_CELLS ? BAR_CELLS : full;
