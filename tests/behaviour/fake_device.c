@@ -1,19 +1,12 @@
 // Lifetimes on the fake device, which queues work like a GPU and poisons what is given back: B1, B10, B11, B17, B23, G13, G14,
 // F17 on devices whose memory the host cannot see, and cycles that go through two kinds of memory.
 #include "lib/device/fake/fake.h"
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <math.h>
 #include <stdlib.h>
 
 static const nd_device cpu = {ND_CPU, 0};
 static const nd_device fakes[2] = {{ND_FAKE, 0}, {ND_FAKE, 1}};
-
-static nd_gc_report collect(void) {
-    nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(NULL, &report));
-    return report;
-}
 
 static nd_tensor *ones_on(nd_device device, int64_t count) {
     nd_device before = nd_get_default_device();
@@ -25,9 +18,7 @@ static nd_tensor *ones_on(nd_device device, int64_t count) {
 }
 
 static uint64_t bytes_on(const nd_manager *manager, nd_device_kind kind) {
-    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
-    assert_ok(nd_manager_get_stats(manager, &stats));
-    return stats.subtree_bytes[kind];
+    return stats_of(manager).subtree_bytes[kind];
 }
 
 static double sum_of(const nd_tensor *x) {
@@ -186,12 +177,12 @@ static void test_G14_cycle_across_cpu_and_device_memory(void **state) {
         assert_ok(nd_register_hook(leaves[i], no_hook, leaves[(i + 1) % 3]));
     nd_release(leaves[0]);
     nd_release(leaves[1]);
-    assert_int_equal(collect().collected_objects, 0);
+    assert_int_equal(collect(NULL).collected_objects, 0);
     assert_true(sum_of(leaves[2]) == 1000);
     nd_release(leaves[2]);
     assert_int_equal(bytes_on(NULL, ND_CPU), 4000);
     assert_int_equal(bytes_on(NULL, ND_FAKE), 8000);
-    nd_gc_report report = collect();
+    nd_gc_report report = collect(NULL);
     assert_int_equal(report.collected_bytes, 12000);
     assert_int_equal(report.cycles, 1);
     assert_devices_are_empty();
@@ -213,7 +204,7 @@ static void test_G14_transfer_with_history_and_create_graph(void **state) {
         assert_true(sum_of(nd_get_grad(x)) == 300);
     }
     assert_true(bytes_on(NULL, ND_FAKE) > 0); // x -> gradient -> graph -> x, over both
-    assert_true(collect().collected_objects > 0);
+    assert_true(collect(NULL).collected_objects > 0);
     assert_int_equal(bytes_on(NULL, ND_FAKE), 0);
     assert_devices_are_empty();
 }
@@ -248,14 +239,14 @@ static void test_F17_collection_with_work_in_flight(void **state) {
     cell_link(ring, 1, x);
     nd_release(x);
     nd_release(ring);
-    assert_int_equal(collect().collected_bytes, 4000);
+    assert_int_equal(collect(NULL).collected_bytes, 4000);
     nd__fake_resume(0);
     assert_true(sum_of(result) == 2000);
     nd_release(result);
     assert_devices_are_empty();
 }
 
-static void test_operands_on_different_devices_are_refused(void **state) {
+static void test_F13_operands_on_different_devices_are_refused(void **state) {
     (void)state;
     nd_tensor *a = ones_on(cpu, 4), *b = ones_on(fakes[0], 4);
     nd_error_clear();
@@ -281,7 +272,7 @@ int main(void) {
         ND_TEST(test_G14_transfer_with_history_and_create_graph),
         ND_TEST(test_F17_release_with_work_in_flight_neither_waits_nor_harms),
         ND_TEST(test_F17_collection_with_work_in_flight),
-        ND_TEST(test_operands_on_different_devices_are_refused),
+        ND_TEST(test_F13_operands_on_different_devices_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 // Shapes of garbage, G1 to G11 and G13: what the collector takes, and that it takes nothing else.
 // The random graph (G19) is in random_graph.c, shapes made of tensors are in tensors.c and
 // fake_device.c.
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <stdlib.h>
-
-static nd_gc_report collect(const nd_manager *manager) {
-    nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(manager, &report));
-    assert_int_equal(report.broken_objects, 0);
-    return report;
-}
 
 static void assert_each_died_once(uint32_t count) {
     for (uint32_t number = 0; number < count; number++)

@@ -1,4 +1,4 @@
-// Types that lie, counts that break, uses after close: G40 to G42 and F14 to F16. Nothing that is alive may be freed; what
+// Types that lie, counts that break, uses after close: G40 to G42, F4 and F14 to F16. Nothing that is alive may be freed; what
 // cannot be answered stops the program with a sentence that names the object.
 #include "lib/core/alloc.h"
 #include "lib/core/object.h"
@@ -177,6 +177,61 @@ static void test_G42_boundary_without_memory_closes_all_the_same(void **state) {
     assert_int_equal(report.escaped_objects, 3);
     nd_release(m);
     assert_int_equal(collect(), 3);
+}
+
+static uint64_t cycles_told;
+
+static void note_cycle(const char *path, uint64_t objects, uint64_t bytes, void *data) {
+    (void)bytes;
+    (void)data;
+    assert_true(strlen(path) > 0 && objects > 0);
+    cycles_told++;
+}
+
+static void collect_from_finalizer(nd_object *self) {
+    (void)self;
+    nd_gc_collect(NULL, NULL);
+}
+
+static void test_F04_every_allocation_inside_a_collection_fails_once(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    nd_gc_set_cycle_callback(note_cycle, NULL);
+    bool done = false;
+    for (int64_t n = 0; !done; n++) {
+        // Paths to be explained, a weak reference with a callback, a finalizer that asks for another collection.
+        cell_begin(6);
+        cell_on_finalize = collect_from_finalizer;
+        cell_drop_ring(0, 3);
+        nd_object *ring[3];
+        for (uint32_t i = 0; i < 3; i++)
+            ring[i] = cell_new_of(&cell_finalized_type, 3 + i, 1);
+        cell_ring(ring, 3);
+        nd_weak *weak = nd_weak_new(ring[0]);
+        for (uint32_t i = 0; i < 3; i++)
+            nd_release(ring[i]);
+        allocations_left = n;
+        refused = 0;
+        cycles_told = 0;
+        nd__alloc_should_fail = fail_after_some;
+        nd_gc_report report;
+        nd_status status = collect_into(&report);
+        nd__alloc_should_fail = NULL;
+        done = refused == 0;
+        if (done) {
+            assert_ok(status);
+            assert_int_equal(cycles_told, 2);
+        }
+        assert_in_range(n, 0, 200);
+        if (status != ND_OK)
+            assert_int_equal(status, ND_ERROR_OUT_OF_MEMORY);
+        collect();
+        for (uint32_t number = 0; number < 6; number++)
+            assert_int_equal(cell_deaths(number), 1);
+        assert_null(nd_weak_get(weak));
+        nd_release(weak);
+    }
+    nd_gc_set_cycle_callback(NULL, NULL);
 }
 
 // ------------------------------------------------------------------------------------------- fatal
@@ -415,6 +470,7 @@ int main(void) {
         ND_TEST(test_G41_forgotten_edge_leaks_only_that),
         ND_TEST(test_G42_no_memory_for_the_passes),
         ND_TEST(test_G42_boundary_without_memory_closes_all_the_same),
+        ND_TEST(test_F04_every_allocation_inside_a_collection_fails_once),
         ND_TEST(test_F14_count_overflow_and_use_of_the_dead_stop_the_program),
         ND_TEST(test_F14_largest_count_is_usable),
         ND_TEST(test_F15_closed_object),

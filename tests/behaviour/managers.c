@@ -1,63 +1,10 @@
-// Managers: B8 to B16, B20 and B25 with user objects, resources and lists. Creation sites are
-// recorded here, so that a close can name the line that made what escaped.
+// Managers: B8 to B11 and B25 with user objects, resources and lists. Creation sites are recorded here, so that a close can
+// name the line that made what escaped.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
-#include "lib/core/manager.h"
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <stdlib.h>
-
-static nd_manager *manager_new(const nd_manager *parent, const char *name) {
-    nd_manager *manager = nd_manager_new(parent, name);
-    assert_handle(manager);
-    return manager;
-}
-
-static nd_object *cell_in(const nd_manager *manager, uint32_t number, uint32_t edges) {
-    nd_object *object = NULL;
-    nd_with_manager(manager) {
-        object = cell_new(number, edges);
-    }
-    assert_handle(object);
-    return object;
-}
-
-static nd_manager_stats stats_of(const nd_manager *manager) {
-    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
-    assert_ok(nd_manager_get_stats(manager, &stats));
-    return stats;
-}
-
-static void assert_balanced(const nd_manager *manager) {
-    nd_manager_stats s = stats_of(manager);
-    assert_int_equal(s.created_objects + s.arrived_objects,
-                     s.freed_objects + s.collected_objects + s.departed_objects + s.live_objects);
-    assert_true(s.tracked_objects <= s.live_objects);
-    assert_true(s.escaped_objects <= s.departed_objects);
-}
-
-static nd_close_report close_and_release(nd_manager *manager) {
-    nd_close_report report = ND_CLOSE_REPORT_INIT;
-    assert_ok(nd_manager_close(manager, &report));
-    assert_balanced(manager);
-    nd_release(manager);
-    return report;
-}
-
-static nd_resource *resource_in(const nd_manager *manager, size_t bytes) {
-    static const nd_resource_callbacks callbacks = {
-        .size = sizeof(nd_resource_callbacks),
-        .version = 1,
-    };
-    static char somewhere[1];
-    nd_resource *resource = NULL;
-    nd_with_manager(manager) {
-        resource = nd_resource_new("buffer", somewhere, bytes, &callbacks);
-    }
-    assert_handle(resource);
-    return resource;
-}
 
 static void test_manager_does_not_keep_an_object_alive(void **state) {
     (void)state;
@@ -204,7 +151,7 @@ static void test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site(void 
             kept[i] = nd_object_new(&cell_type, sizeof(cell));
         snprintf(site, sizeof site, "managers.c:%d (3)", __LINE__ - 1);
     }
-    nd_resource *resource = resource_in(inner, 4096);
+    nd_resource *resource = bytes_in(inner, 4096);
     nd_object *other_site = cell_in(inner, 0, 0);
     nd_manager_stats before = stats_of(middle);
 
@@ -214,7 +161,7 @@ static void test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site(void 
     assert_int_equal(report.escaped_bytes, 4096);
     assert_int_equal(report.freed_objects + report.collected_objects, 0);
     assert_non_null(strstr(report.escaped_sites[0], site));
-    assert_non_null(strstr(report.escaped_sites[1], "managers.c:"));
+    assert_non_null(strstr(report.escaped_sites[1], "helpers.h:"));
     assert_int_equal(stats_of(inner).escaped_objects, 5);
     assert_int_equal(stats_of(middle).arrived_objects - before.arrived_objects, 5);
     assert_int_equal(stats_of(middle).live_bytes[ND_CPU], 4096);
@@ -262,7 +209,7 @@ static void test_B10_close_with_nothing_retained_leaves_nothing(void **state) {
     nd_with_manager(child) {
         cell_drop_ring(0, 20);
         nd_object *holder = cell_new(20, 2);
-        nd_resource *buffer = resource_in(m, 1 << 20);
+        nd_resource *buffer = bytes_in(m, 1 << 20);
         cell_link(holder, 0, buffer);
         cell_link(holder, 1, holder);
         nd_release(buffer);
@@ -312,7 +259,7 @@ static void test_B11_dispose_closes_what_is_still_held(void **state) {
     nd_object *outside = cell_new(2, 1);
     cell_link(x, 0, y);
     cell_link(outside, 0, x);
-    nd_resource *resource = resource_in(m, 512);
+    nd_resource *resource = bytes_in(m, 512);
     nd_list *list = NULL;
     nd_with_manager(child) {
         list = nd_list_new();
@@ -350,291 +297,7 @@ static void test_B11_dispose_closes_what_is_still_held(void **state) {
     nd_release(m);
 }
 
-// -------------------------------------------------------------------------------------------- B12
-
-enum { TREE = 15 }; // three levels below the top, two children each
-
-static uint32_t expected_place(uint32_t a, uint32_t b) {
-    while (a != b) {
-        if (a > b)
-            a = (a - 1) / 2;
-        else
-            b = (b - 1) / 2;
-    }
-    return a;
-}
-
-static bool on_one_path(uint32_t a, uint32_t b) {
-    uint32_t common = expected_place(a, b);
-    return common == a || common == b;
-}
-
-static void test_B12_result_of_two_objects_is_placed_the_same_either_way(void **state) {
-    (void)state;
-    cell_begin(TREE);
-    nd_manager *tree[TREE];
-    nd_object *objects[TREE];
-    for (uint32_t i = 0; i < TREE; i++) {
-        tree[i] = manager_new(i ? tree[(i - 1) / 2] : NULL, "node");
-        objects[i] = cell_in(tree[i], i, 0);
-    }
-    for (uint32_t a = 0; a < TREE; a++) {
-        for (uint32_t b = 0; b < TREE; b++) {
-            // On one path the deeper one, which has the larger number; else the lowest common
-            // ancestor.
-            uint32_t expected = on_one_path(a, b) ? (a > b ? a : b) : expected_place(a, b);
-            const nd_object *operands[2] = {objects[a], objects[b]};
-            nd_place place = nd__place_begin(operands, 2);
-            assert_ptr_equal(place.manager, tree[expected]);
-            nd__place_end(place);
-        }
-    }
-    for (uint32_t i = 0; i < TREE; i++)
-        nd_release(objects[i]);
-    for (uint32_t i = TREE; i-- > 0;)
-        close_and_release(tree[i]);
-}
-
-static void test_B12_current_manager_and_missing_operands(void **state) {
-    (void)state;
-    cell_begin(1);
-    nd_manager *m = manager_new(NULL, "m");
-    nd_manager *other = manager_new(NULL, "other");
-    nd_object *x = cell_in(m, 0, 0);
-    const nd_object *operands[3] = {NULL, x, NULL};
-    nd_place place = nd__place_begin(operands, 3);
-    assert_ptr_equal(place.manager, m);
-    nd__place_end(place);
-    place = nd__place_begin(NULL, 0);
-    assert_ptr_equal(place.manager, nd_manager_root());
-    nd__place_end(place);
-    nd_with_manager(other) {
-        place = nd__place_begin(operands, 3);
-        assert_ptr_equal(place.manager, other);
-        nd__place_end(place);
-        place = nd__place_of(x);
-        assert_ptr_equal(place.manager, m);
-        nd__place_end(place);
-        nd_with_manager(m) {
-            assert_ptr_equal(nd_manager_current(), m);
-            break;
-        }
-        assert_ptr_equal(nd_manager_current(), other);
-    }
-    assert_ptr_equal(nd_manager_current(), nd_manager_root());
-    assert_int_equal(nd_get_count(m), 1);
-    nd_release(x);
-    close_and_release(m);
-    close_and_release(other);
-}
-
-// -------------------------------------------------------------------------------------- B13 to B16
-
-typedef struct chain {
-    nd_manager *a, *b, *c;
-    nd_object *x;
-} chain;
-
-static chain chain_new(void) {
-    chain k = {manager_new(NULL, "a"), manager_new(NULL, "b"), manager_new(NULL, "c"), NULL};
-    k.x = cell_in(k.a, 0, 0);
-    assert_ok(nd_temp_attach(k.b, k.x));
-    assert_ok(nd_temp_attach(k.c, k.x));
-    assert_ptr_equal(nd_manager_of(k.x), k.c);
-    return k;
-}
-
-static void test_B13_temp_attach_returns_to_origin(void **state) {
-    (void)state;
-    cell_begin(1);
-    chain k = chain_new();
-    assert_int_equal(close_and_release(k.c).returned_objects, 1);
-    assert_ptr_equal(nd_manager_of(k.x), k.b);
-    assert_int_equal(close_and_release(k.b).returned_objects, 1);
-    assert_ptr_equal(nd_manager_of(k.x), k.a);
-    nd_release(k.x);
-    assert_int_equal(close_and_release(k.a).escaped_objects, 0);
-}
-
-static void test_B13_temp_attach_returns_past_a_closed_origin(void **state) {
-    (void)state;
-    cell_begin(1);
-    chain k = chain_new();
-    assert_int_equal(close_and_release(k.b).returned_objects, 0);
-    assert_ptr_equal(nd_manager_of(k.x), k.c);
-    nd_close_report report = close_and_release(k.c);
-    assert_int_equal(report.returned_objects, 1);
-    assert_int_equal(report.escaped_objects, 0);
-    assert_ptr_equal(nd_manager_of(k.x), k.a);
-    nd_release(k.x);
-    close_and_release(k.a);
-}
-
-static void test_B13_temp_attached_object_that_dies_goes_nowhere(void **state) {
-    (void)state;
-    cell_begin(1);
-    chain k = chain_new();
-    nd_release(k.x);
-    assert_int_equal(cell_deaths(0), 1);
-    assert_int_equal(close_and_release(k.c).returned_objects, 0);
-    assert_int_equal(close_and_release(k.b).returned_objects, 0);
-    close_and_release(k.a);
-}
-
-static void test_B13_attach_forgets_the_origins(void **state) {
-    (void)state;
-    cell_begin(1);
-    chain k = chain_new();
-    assert_ok(nd_attach(k.c, k.x));
-    nd_close_report report = close_and_release(k.c);
-    assert_int_equal(report.returned_objects, 0);
-    assert_int_equal(report.escaped_objects, 1);
-    assert_ptr_equal(nd_manager_of(k.x), nd_manager_root());
-    nd_release(k.x);
-    close_and_release(k.b);
-    close_and_release(k.a);
-}
-
-static void test_B14_temp_attach_with_closed_origin_goes_to_its_open_ancestor(void **state) {
-    (void)state;
-    cell_begin(1);
-    nd_manager *top = manager_new(NULL, "top");
-    nd_manager *middle = manager_new(top, "middle");
-    nd_manager *origin = manager_new(middle, "origin");
-    nd_manager *guest = manager_new(NULL, "guest");
-    nd_object *x = cell_in(origin, 0, 0);
-    assert_ok(nd_temp_attach(guest, x));
-    assert_ok(nd_manager_close(middle, NULL)); // closes origin too
-    assert_int_equal(close_and_release(guest).returned_objects, 1);
-    assert_ptr_equal(nd_manager_of(x), top);
-    nd_release(x);
-    nd_release(origin);
-    nd_release(middle);
-    close_and_release(top);
-}
-
-static void test_B15_capped_manager_refuses_and_leaves_the_object_where_it_was(void **state) {
-    (void)state;
-    cell_begin(8);
-    nd_manager *home = manager_new(NULL, "home");
-    nd_manager *m = manager_new(NULL, "the small one");
-    assert_ok(nd_manager_set_cap(m, 2));
-    nd_object *inside[2] = {cell_in(m, 0, 0), cell_in(m, 1, 0)};
-    nd_object *x = cell_in(home, 2, 0);
-    nd_error_clear();
-    assert_int_equal(nd_attach(m, x), ND_ERROR_QUOTA);
-    assert_non_null(strstr(nd_error_message(), "the small one"));
-    assert_ptr_equal(nd_manager_of(x), home);
-    assert_balanced(m);
-    nd_with_manager(m) {
-        nd_error_clear();
-        assert_null(cell_new(3, 0));
-        assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-    }
-    assert_int_equal(stats_of(m).live_objects, 2);
-
-    // A guest is exempt, but does not become a resident.
-    assert_ok(nd_temp_attach(m, x));
-    assert_ptr_equal(nd_manager_of(x), m);
-    assert_int_equal(stats_of(m).live_objects, 3);
-    assert_int_equal(nd_attach(m, x), ND_ERROR_QUOTA);
-    assert_int_equal(stats_of(m).live_objects, 3);
-
-    // Neither is a resident that comes home: 0 goes away, 4 takes its place, 0 comes back.
-    nd_manager *trip = manager_new(NULL, "trip");
-    assert_ok(nd_temp_attach(trip, inside[0]));
-    nd_object *taker = cell_in(m, 4, 0);
-    assert_int_equal(close_and_release(trip).returned_objects, 1);
-    assert_ptr_equal(nd_manager_of(inside[0]), m);
-    assert_int_equal(stats_of(m).live_objects, 4);
-
-    nd_close_report report = ND_CLOSE_REPORT_INIT;
-    assert_ok(nd_manager_close(m, &report));
-    assert_ptr_equal(nd_manager_of(x), home);
-    assert_int_equal(report.returned_objects, 1);
-    assert_int_equal(report.escaped_objects, 3);
-    nd_release(inside[0]);
-    nd_release(inside[1]);
-    nd_release(taker);
-    nd_release(x);
-    nd_release(m);
-    close_and_release(home);
-}
-
-static void test_B15_room_comes_back_when_objects_die(void **state) {
-    (void)state;
-    cell_begin(4);
-    nd_manager *m = manager_new(NULL, "m");
-    assert_ok(nd_manager_set_cap(m, 1));
-    for (uint32_t i = 0; i < 3; i++)
-        nd_release(cell_in(m, i, 0));
-    nd_object *last = cell_in(m, 3, 0);
-    nd_with_manager(m) {
-        assert_null(cell_new(0, 0));
-    }
-    assert_ok(nd_manager_set_cap(m, 0));
-    nd_release(cell_in(m, 0, 0));
-    nd_release(last);
-    close_and_release(m);
-}
-
-static void test_B16_attach_to_a_closed_manager_orphans_nothing(void **state) {
-    (void)state;
-    cell_begin(1);
-    nd_manager *home = manager_new(NULL, "home");
-    nd_manager *closed = manager_new(NULL, "shut");
-    assert_ok(nd_manager_close(closed, NULL));
-    nd_object *x = cell_in(home, 0, 0);
-    nd_manager_stats before = stats_of(home);
-    assert_int_equal(nd_attach(closed, x), ND_ERROR_CLOSED);
-    assert_non_null(strstr(nd_error_message(), "shut"));
-    assert_int_equal(nd_temp_attach(closed, x), ND_ERROR_CLOSED);
-    assert_ptr_equal(nd_manager_of(x), home);
-    nd_manager_stats after = stats_of(home);
-    assert_memory_equal(&before, &after, sizeof before);
-
-    nd_error_clear();
-    assert_null(nd_manager_new(closed, "late child"));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
-    nd_error_clear();
-    nd_with_manager(closed) {
-        assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
-        assert_ptr_equal(nd_manager_current(), nd_manager_root());
-    }
-    nd_release(x);
-    nd_release(closed);
-    close_and_release(home);
-}
-
-// ------------------------------------------------------------------------------------ B20 and B25
-
-static bool manager_is_alive(nd_weak *weak) {
-    nd_auto nd_object *alive = nd_weak_get(weak);
-    return alive != NULL;
-}
-
-static void test_B20_closed_manager_is_kept_alive_by_nobody(void **state) {
-    (void)state;
-    cell_begin(2);
-    nd_manager *parent = manager_new(NULL, "parent");
-    nd_manager *origin = manager_new(parent, "origin");
-    nd_manager *guest = manager_new(parent, "guest");
-    nd_weak *weak_origin = nd_weak_new(origin), *weak_guest = nd_weak_new(guest);
-    nd_object *x = cell_in(origin, 0, 0);
-    assert_ok(nd_temp_attach(guest, x));
-    assert_true(manager_is_alive(weak_origin));
-    close_and_release(origin); // x's way back ends here, and does not hold it
-    assert_false(manager_is_alive(weak_origin));
-    assert_ptr_equal(nd_manager_of(x), guest);
-    assert_true(manager_is_alive(weak_guest));
-    close_and_release(guest);
-    assert_false(manager_is_alive(weak_guest));
-    assert_ptr_equal(nd_manager_of(x), parent);
-    nd_release(x);
-    nd_release(weak_origin);
-    nd_release(weak_guest);
-    close_and_release(parent);
-}
+// ------------------------------------------------------------------------------------------- B25
 
 enum { ROOMS = 6, THINGS = 64, STEPS = 4000 };
 
@@ -665,8 +328,7 @@ static void house_step(house *h) {
     case 0:
     case 1:
         nd_release(*thing);
-        *thing =
-            draw(h, 4) ? cell_in(*room, 0, 1) : (nd_object *)resource_in(*room, 1 + draw(h, 999));
+        *thing = draw(h, 4) ? cell_in(*room, 0, 1) : (nd_object *)bytes_in(*room, 1 + draw(h, 999));
         break;
     case 2:
         if (*thing)
@@ -734,17 +396,6 @@ int main(void) {
         ND_TEST(test_B10_close_with_nothing_retained_leaves_nothing),
         ND_TEST(test_B10_without_the_collector_cycles_escape_and_are_reported),
         ND_TEST(test_B11_dispose_closes_what_is_still_held),
-        ND_TEST(test_B12_result_of_two_objects_is_placed_the_same_either_way),
-        ND_TEST(test_B12_current_manager_and_missing_operands),
-        ND_TEST(test_B13_temp_attach_returns_to_origin),
-        ND_TEST(test_B13_temp_attach_returns_past_a_closed_origin),
-        ND_TEST(test_B13_temp_attached_object_that_dies_goes_nowhere),
-        ND_TEST(test_B13_attach_forgets_the_origins),
-        ND_TEST(test_B14_temp_attach_with_closed_origin_goes_to_its_open_ancestor),
-        ND_TEST(test_B15_capped_manager_refuses_and_leaves_the_object_where_it_was),
-        ND_TEST(test_B15_room_comes_back_when_objects_die),
-        ND_TEST(test_B16_attach_to_a_closed_manager_orphans_nothing),
-        ND_TEST(test_B20_closed_manager_is_kept_alive_by_nobody),
         ND_TEST(test_B25_live_counters_balance_at_every_boundary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,47 +3,25 @@
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <stdlib.h>
 
-static char nowhere[1];
-static const nd_resource_callbacks no_callbacks = {.size = sizeof(nd_resource_callbacks),
-                                                   .version = 1};
-
-/// Accounts for bytes that nobody allocates. NULL with an error when they do not fit.
-static nd_resource *bytes_new(const nd_manager *manager, size_t bytes) {
-    nd_resource *resource = NULL;
-    nd_with_manager(manager) {
-        resource = nd_resource_new("buffer", nowhere, bytes, &no_callbacks);
-    }
-    return resource;
-}
-
 static nd_manager *bounded_manager(const nd_manager *parent, const char *name, uint64_t quota) {
-    nd_manager *manager = nd_manager_new(parent, name);
-    assert_handle(manager);
+    nd_manager *manager = manager_new(parent, name);
     assert_ok(nd_manager_set_quota(manager, ND_CPU, quota));
     return manager;
 }
 
 static uint64_t bytes_of(const nd_manager *manager) {
-    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
-    assert_ok(nd_manager_get_stats(manager, &stats));
-    return stats.subtree_bytes[ND_CPU];
-}
-
-static void close_and_release(nd_manager *manager) {
-    assert_ok(nd_manager_close(manager, NULL));
-    nd_release(manager);
+    return stats_of(manager).subtree_bytes[ND_CPU];
 }
 
 /// A dead ring of two cells that holds `bytes`.
 static void drop_ring_with_bytes(const nd_manager *manager, size_t bytes) {
     nd_with_manager(manager) {
         nd_object *ring[2] = {cell_new(0, 2), cell_new(1, 2)};
-        nd_resource *buffer = bytes_new(manager, bytes);
+        nd_resource *buffer = bytes_in(manager, bytes);
         assert_handle(buffer);
         cell_ring(ring, 2);
         cell_link(ring[0], 1, buffer);
@@ -57,12 +35,12 @@ static void test_B17_request_over_the_quota_fails_and_changes_nothing(void **sta
     (void)state;
     nd_manager *outer = bounded_manager(NULL, "training", 1000);
     nd_manager *inner = nd_manager_new(outer, "step");
-    nd_resource *held = bytes_new(inner, 700);
+    nd_resource *held = bytes_in(inner, 700);
     assert_handle(held);
     nd_manager_stats before = ND_MANAGER_STATS_INIT, after = ND_MANAGER_STATS_INIT;
     assert_ok(nd_manager_get_stats(inner, &before));
     nd_error_clear();
-    assert_null(bytes_new(inner, 301));
+    assert_null(bytes_in(inner, 301));
     assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
     assert_non_null(strstr(nd_error_message(), "training"));
     assert_non_null(strstr(nd_error_message(), "301"));
@@ -72,7 +50,7 @@ static void test_B17_request_over_the_quota_fails_and_changes_nothing(void **sta
     assert_memory_equal(&before, &after, sizeof before);
     assert_int_equal(bytes_of(outer), 700);
 
-    nd_resource *fits = bytes_new(inner, 300);
+    nd_resource *fits = bytes_in(inner, 300);
     assert_handle(fits);
     assert_int_equal(bytes_of(outer), 1000);
     nd_release(fits);
@@ -84,16 +62,18 @@ static void test_B17_request_over_the_quota_fails_and_changes_nothing(void **sta
 
 static void test_B17_error_names_the_largest_holders(void **state) {
     (void)state;
+    static char nowhere[1];
+    static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
     nd_manager *m = bounded_manager(NULL, "m", 1000);
     nd_resource *held[3];
     size_t sizes[3] = {100, 600, 200};
     char site[64];
     nd_with_manager(m) {
         for (int i = 0; i < 3; i++)
-            held[i] = nd_resource_new("weights", nowhere, sizes[i], &no_callbacks);
+            held[i] = nd_resource_new("weights", nowhere, sizes[i], &callbacks);
         snprintf(site, sizeof site, "quotas.c:%d", __LINE__ - 1);
     }
-    assert_null(bytes_new(m, 101));
+    assert_null(bytes_in(m, 101));
     const char *message = nd_error_message();
     assert_non_null(strstr(message, "weights"));
     const char *largest = strstr(message, "600"), *second = strstr(message, "200 bytes");
@@ -112,7 +92,7 @@ static void test_B17_quota_collects_before_it_refuses(void **state) {
         nd_manager *m = bounded_manager(NULL, "m", 1000);
         drop_ring_with_bytes(m, 900);
         assert_int_equal(bytes_of(m), 900);
-        nd_resource *next = bytes_new(m, 200);
+        nd_resource *next = bytes_in(m, 200);
         if (mode == ND_GC_ON) {
             assert_handle(next);
             assert_int_equal(cell_total_deaths(), 2);
@@ -138,7 +118,7 @@ static void test_B17_quota_collects_in_a_sibling_below_the_bounded_manager(void 
     nd_manager *waster = nd_manager_new(top, "waster");
     nd_manager *asker = nd_manager_new(top, "asker");
     drop_ring_with_bytes(waster, 900);
-    nd_resource *next = bytes_new(asker, 200);
+    nd_resource *next = bytes_in(asker, 200);
     assert_handle(next);
     assert_int_equal(cell_total_deaths(), 2);
     nd_release(next);
@@ -151,13 +131,13 @@ static void test_B17_attach_respects_the_quota(void **state) {
     (void)state;
     nd_manager *home = nd_manager_new(NULL, "home");
     nd_manager *small = bounded_manager(NULL, "small", 100);
-    nd_resource *x = bytes_new(home, 101);
+    nd_resource *x = bytes_in(home, 101);
     assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
     assert_ptr_equal(nd_manager_of(x), home);
     assert_int_equal(bytes_of(home), 101);
     assert_int_equal(bytes_of(small), 0);
     nd_release(x);
-    x = bytes_new(home, 100);
+    x = bytes_in(home, 100);
     assert_ok(nd_attach(small, x));
     assert_int_equal(bytes_of(home), 0);
     assert_int_equal(bytes_of(small), 100);
@@ -169,16 +149,16 @@ static void test_B17_attach_respects_the_quota(void **state) {
 static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
     (void)state;
     nd_manager *m = bounded_manager(NULL, "m", 1000);
-    nd_resource *held = bytes_new(m, 10);
+    nd_resource *held = bytes_in(m, 10);
     nd_error_clear();
-    assert_null(bytes_new(m, SIZE_MAX));
-    assert_null(bytes_new(m, SIZE_MAX - 5));
+    assert_null(bytes_in(m, SIZE_MAX));
+    assert_null(bytes_in(m, SIZE_MAX - 5));
     assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
     assert_int_equal(bytes_of(m), 10);
     assert_ok(nd_manager_set_quota(m, ND_CPU, 5)); // below what is live: only new requests fail
-    assert_null(bytes_new(m, 1));
+    assert_null(bytes_in(m, 1));
     assert_ok(nd_manager_set_quota(m, ND_CPU, 0));
-    nd_release(bytes_new(m, 5000));
+    nd_release(bytes_in(m, 5000));
     nd_release(held);
     close_and_release(m);
 }
@@ -199,7 +179,7 @@ static void *race_for_the_last_bytes(void *data) {
     race *r = data;
     for (int round = 0; round < r->rounds; round++) {
         pthread_barrier_wait(&r->barrier);
-        nd_resource *mine = bytes_new(r->manager, r->bytes);
+        nd_resource *mine = bytes_in(r->manager, r->bytes);
         if (mine)
             atomic_fetch_add(&r->wins, 1);
         pthread_barrier_wait(&r->barrier);
@@ -232,7 +212,7 @@ static void test_B17_two_threads_race_for_the_last_bytes_and_one_wins(void **sta
 static void *ask_for_too_much(void *data) {
     race *r = data;
     while (!atomic_load(&r->stop)) {
-        nd_resource *never = bytes_new(r->manager, 2000);
+        nd_resource *never = bytes_in(r->manager, 2000);
         if (never)
             atomic_fetch_add(&r->wins, 1);
         nd_release(never);
@@ -248,7 +228,7 @@ static void test_B17_neighbour_that_fits_is_never_refused(void **state) {
         pthread_create(&greedy[i], NULL, ask_for_too_much, &r);
     uint64_t refused = 0;
     for (int i = 0; i < 100000 / ND_TEST_SCALE; i++) {
-        nd_resource *fits = bytes_new(r.manager, 1000);
+        nd_resource *fits = bytes_in(r.manager, 1000);
         refused += fits == NULL;
         nd_release(fits);
     }
@@ -277,7 +257,7 @@ static void *churn(void *data) {
         uint32_t slot = random >> 31;
         // Releasing first keeps every thread at two blocks, which is what the quota has room for.
         nd_release(kept[slot]);
-        kept[slot] = bytes_new(w->manager, BLOCK);
+        kept[slot] = bytes_in(w->manager, BLOCK);
         if (!kept[slot]) {
             w->failures++;
             continue;

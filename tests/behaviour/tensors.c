@@ -3,25 +3,11 @@
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static nd_manager *manager_new(const nd_manager *parent, const char *name) {
-    nd_manager *manager = nd_manager_new(parent, name);
-    assert_handle(manager);
-    return manager;
-}
-
-static nd_close_report close_and_release(nd_manager *manager) {
-    nd_close_report report = ND_CLOSE_REPORT_INIT;
-    assert_ok(nd_manager_close(manager, &report));
-    nd_release(manager);
-    return report;
-}
 
 static nd_tensor *ones_in(const nd_manager *manager, int64_t count) {
     nd_tensor *tensor = NULL;
@@ -33,9 +19,7 @@ static nd_tensor *ones_in(const nd_manager *manager, int64_t count) {
 }
 
 static uint64_t own_bytes(const nd_manager *manager) {
-    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
-    assert_ok(nd_manager_get_stats(manager, &stats));
-    return stats.live_bytes[ND_CPU];
+    return stats_of(manager).live_bytes[ND_CPU];
 }
 
 static void test_B03_like_tensor_is_placed_with_its_model(void **state) {
@@ -254,6 +238,48 @@ static void test_B17_quota_refuses_a_tensor_and_names_the_manager(void **state) 
     nd_release(x);
     nd_release(nd_steal(&sum));
     close_and_release(m);
+}
+
+static void test_F12_overlapping_in_place_writes_are_refused(void **state) {
+    (void)state;
+    nd_tensor *x = nd_arange(0, 10, 1, ND_F32);
+    nd_tensor *low = nd_slice(x, 0, 0, 9, 1), *high = nd_slice(x, 0, 1, 10, 1);
+    nd_tensor *row = nd_slice(x, 0, 0, 1, 1), *repeated = nd_expand(row, ND_SHAPE(4));
+    nd_error_clear();
+    assert_int_equal(nd_add_(low, high), ND_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(nd_error_message(), "share part of their memory"));
+    assert_int_equal(nd_copy_(high, low), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_not_equal(nd_fill_(repeated, 7), ND_OK);
+    for (int i = 0; i < 10; i++)
+        assert_true(((const float *)nd_get_data(x))[i] == (float)i);
+    assert_int_equal(nd_get_version(x), 0);
+    assert_ok(nd_add_(low, low)); // wholly the same elements
+    assert_true(((const float *)nd_get_data(x))[8] == 16.0f);
+    nd_release(repeated);
+    nd_release(row);
+    nd_release(high);
+    nd_release(low);
+    nd_release(x);
+}
+
+static void test_F13_dtypes_an_operation_does_not_take_are_refused(void **state) {
+    (void)state;
+    nd_tensor *floats = nd_ones(ND_SHAPE(4), ND_F32), *bools = nd_ones(ND_SHAPE(4), ND_BOOL);
+    nd_tensor *integers = nd_ones(ND_SHAPE(4), ND_I64);
+    uint64_t objects = nd_manager_total_objects(NULL);
+    nd_error_clear();
+    assert_null(nd_take(floats, floats, 0));
+    assert_int_equal(nd_error_status(), ND_ERROR_DTYPE);
+    assert_non_null(strstr(nd_error_message(), "float32"));
+    assert_null(nd_where(floats, floats, floats));
+    assert_null(nd_masked_select(floats, integers));
+    assert_null(nd_add(bools, bools));
+    assert_int_equal(nd_set_requires_grad(integers, true), ND_ERROR_DTYPE);
+    assert_null(nd_full(ND_SHAPE(2), 1, (nd_dtype)77));
+    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    nd_release(floats);
+    nd_release(bools);
+    nd_release(integers);
 }
 
 // ------------------------------------------------------------------------------------- B18 and B19
@@ -486,6 +512,8 @@ int main(void) {
         ND_TEST(test_B12_attach_moves_the_bytes_with_the_tensor),
         ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
         ND_TEST(test_B17_quota_refuses_a_tensor_and_names_the_manager),
+        ND_TEST(test_F12_overlapping_in_place_writes_are_refused),
+        ND_TEST(test_F13_dtypes_an_operation_does_not_take_are_refused),
         ND_TEST(test_B18_indexing_leaves_no_temporaries),
         ND_TEST(test_B18_failed_indexing_leaves_nothing),
         ND_TEST(test_B19_growing_by_concat_keeps_only_the_last),

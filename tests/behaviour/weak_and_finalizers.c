@@ -3,16 +3,9 @@
 // What is promised: weak references to garbage are cleared first, then their callbacks run, then
 // finalizers, each with all edges of all members still in place; then edges are cut and destructors
 // run. A finalizer runs once in an object's life.
-#include "tests/behaviour/cell.h"
-#include "tests/testing.h"
+#include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <stdlib.h>
-
-static nd_gc_report collect(void) {
-    nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(NULL, &report));
-    return report;
-}
 
 static uint32_t finalized[16];
 
@@ -45,10 +38,10 @@ static void test_G20_finalizer_in_a_cycle_runs_once(void **state) {
     begin(3);
     nd_object *ring[3];
     finalized_ring(ring, 3, 1);
-    assert_int_equal(collect().collected_objects, 0);
+    assert_int_equal(collect(NULL).collected_objects, 0);
     assert_int_equal(finalized[0], 0);
     release_all(ring, 3);
-    nd_gc_report report = collect();
+    nd_gc_report report = collect(NULL);
     assert_int_equal(report.collected_objects, 3);
     assert_int_equal(report.revived_objects, 0);
     for (uint32_t i = 0; i < 3; i++) {
@@ -96,7 +89,7 @@ static void test_G21_revived_object_and_all_it_reaches_live(void **state) {
     release_all(first, 2);
     release_all(second, 2);
 
-    nd_gc_report report = collect();
+    nd_gc_report report = collect(NULL);
     assert_int_equal(report.collected_objects, 3);
     assert_int_equal(report.revived_objects, 3);
     for (uint32_t i = 0; i < 3; i++)
@@ -112,7 +105,7 @@ static void test_G21_revived_object_and_all_it_reaches_live(void **state) {
 
     // The second death runs no finalizer.
     nd_release(revived);
-    assert_int_equal(collect().collected_objects, 3);
+    assert_int_equal(collect(NULL).collected_objects, 3);
     assert_int_equal(finalized[0], 1);
     assert_int_equal(finalized[1], 1);
     for (uint32_t i = 0; i < 6; i++)
@@ -185,7 +178,7 @@ static void test_G22_members_are_finalized_in_the_order_they_were_made(void **st
         assert_ok(nd_weak_set_callback(weak[i], note_called_back, &numbers[i]));
     }
     release_all(ring, MEMBERS);
-    assert_int_equal(collect().collected_objects, MEMBERS);
+    assert_int_equal(collect(NULL).collected_objects, MEMBERS);
     // All callbacks, then all finalizers, then all destructors, each oldest first.
     assert_int_equal(event_count, 3 * MEMBERS);
     for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -222,7 +215,7 @@ static void test_G23_finalizer_that_allocates_until_a_threshold_would_collect(vo
         finalized_ring(ring, 2, 1);
     }
     release_all(ring, 2);
-    assert_int_equal(collect().collected_objects, 2);
+    assert_int_equal(collect(NULL).collected_objects, 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(finalized[i], 1);
         assert_int_equal(cell_deaths(i), 1);
@@ -256,7 +249,7 @@ static void test_G24_finalizer_that_makes_a_new_cycle(void **state) {
     nd_release(ring[0]);
     // The new garbage goes at once or with the next collections; nothing dies twice or stays.
     for (int i = 0; i < 4; i++)
-        collect();
+        collect(NULL);
     assert_int_equal(cycles_left, 0);
     assert_int_equal(cell_deaths(0), 1);
     for (uint32_t i = 2; i < 8; i++)
@@ -295,7 +288,7 @@ static void test_G25_destructor_that_closes_a_manager_inside_a_collection(void *
             assert_ok(nd_gc_collect(m, NULL));
         for (uint32_t i = 0; i < 3; i++)
             assert_int_equal(cell_deaths(i), 1);
-        collect();
+        collect(NULL);
         for (uint32_t i = 0; i < 6; i++)
             assert_int_equal(cell_deaths(i), 1);
         assert_ok(nd_manager_close(m, NULL));
@@ -349,7 +342,7 @@ static void test_G26_callbacks_never_see_a_half_cleared_object(void **state) {
     }
     release_all(watched, 4);
     nd_release(watchers[3]); // a released reference is not called
-    assert_int_equal(collect().collected_objects, 4);
+    assert_int_equal(collect(NULL).collected_objects, 4);
     assert_int_equal(callbacks_run, 3);
     for (int i = 0; i < 3; i++) {
         nd_release(watchers[i]);
@@ -371,7 +364,7 @@ static void test_G27_weak_reference_inside_a_cycle(void **state) {
     nd_release(got);
     release_all(ring, 2);
     // A weak reference holds nothing: the ring is still garbage.
-    assert_int_equal(collect().collected_objects, 3);
+    assert_int_equal(collect(NULL).collected_objects, 3);
     assert_null(nd_weak_get(outside));
     nd_release(outside);
     assert_int_equal(cell_total_deaths(), 2);
@@ -386,9 +379,9 @@ static void test_G27_weak_reference_to_a_member_revives_before_the_collection(vo
     release_all(ring, 2);
     nd_object *held = nd_weak_get(weak); // garbage, but nobody has collected it
     assert_ptr_equal(held, ring[1]);
-    assert_int_equal(collect().collected_objects, 0);
+    assert_int_equal(collect(NULL).collected_objects, 0);
     nd_release(held);
-    assert_int_equal(collect().collected_objects, 2);
+    assert_int_equal(collect(NULL).collected_objects, 2);
     assert_null(nd_weak_get(weak));
     nd_release(weak);
 }
@@ -429,7 +422,7 @@ static void test_G28_weak_get_at_every_point_of_a_collection(void **state) {
         assert_ok(nd_weak_set_callback(asked[i], ask_from_callback, NULL));
     }
     release_all(ring, 3);
-    assert_int_equal(collect().collected_objects, 3);
+    assert_int_equal(collect(NULL).collected_objects, 3);
     assert_int_equal(asked_count, 3 * 9);
     assert_int_equal(answers_while_dying, 0);
     for (int i = 0; i < 3; i++)
@@ -467,13 +460,13 @@ static void test_G28_weak_get_from_another_thread_during_collections(void **stat
         release_all(ring, 2);
         uint64_t before = cell_total_deaths(), died = 0;
         for (int tries = 0; tries < 1000 && died == 0; tries++) {
-            collect();
+            collect(NULL);
             died = cell_total_deaths() - before;
         }
         atomic_store(&a.stop, true);
         pthread_join(thread, NULL);
         if (died == 0) // the other thread held it every time
-            died = collect().collected_objects;
+            died = collect(NULL).collected_objects;
         assert_int_equal(died, 2);
         assert_null(nd_weak_get(a.weak));
         nd_release(a.weak);

@@ -1,0 +1,66 @@
+// What most tests of lifetimes say again and again: make a manager or fail, put something into it, close it, ask it.
+//
+// Include after "tests/testing.h". Creation sites of what is made here name this file.
+#ifndef ND_TESTS_BEHAVIOUR_HELPERS_H
+#define ND_TESTS_BEHAVIOUR_HELPERS_H
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+
+static inline nd_manager *manager_new(const nd_manager *parent, const char *name) {
+    nd_manager *manager = nd_manager_new(parent, name);
+    assert_handle(manager);
+    return manager;
+}
+
+static inline nd_manager_stats stats_of(const nd_manager *manager) {
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    return stats;
+}
+
+/// Whatever happened to a manager, its counters add up.
+static inline void assert_balanced(const nd_manager *manager) {
+    nd_manager_stats s = stats_of(manager);
+    assert_int_equal(s.created_objects + s.arrived_objects,
+                     s.freed_objects + s.collected_objects + s.departed_objects + s.live_objects);
+    assert_true(s.tracked_objects <= s.live_objects);
+    assert_true(s.escaped_objects <= s.departed_objects);
+}
+
+static inline nd_close_report close_and_release(nd_manager *manager) {
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(manager, &report));
+    assert_balanced(manager);
+    nd_release(manager);
+    return report;
+}
+
+static inline nd_object *cell_in(const nd_manager *manager, uint32_t number, uint32_t edges) {
+    nd_object *object = NULL;
+    nd_with_manager(manager) {
+        object = cell_new(number, edges);
+    }
+    assert_handle(object);
+    return object;
+}
+
+/// A resource that accounts for bytes which nobody allocates. NULL with an error when they do not fit.
+static inline nd_resource *bytes_in(const nd_manager *manager, size_t bytes) {
+    static char nowhere[1];
+    static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
+    nd_resource *resource = NULL;
+    nd_with_manager(manager) {
+        resource = nd_resource_new("buffer", nowhere, bytes, &callbacks);
+    }
+    return resource;
+}
+
+/// Collects below a manager (NULL: everything); no type may have lied.
+static inline nd_gc_report collect(const nd_manager *manager) {
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(manager, &report));
+    assert_int_equal(report.broken_objects, 0);
+    return report;
+}
+
+#endif
