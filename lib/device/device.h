@@ -2,7 +2,8 @@
 //
 // Contract of every backend: work is queued in order on one stream per device; `release` is ordered
 // after all work queued before it and never waits; copy_to_host waits for what it reads; after
-// `synchronize` all is done.
+// `synchronize` all is done. What only the data shows (an index out of range) a backend may report
+// late, by the next copy_to_host or synchronize.
 #ifndef ND_LIB_DEVICE_DEVICE_H
 #define ND_LIB_DEVICE_DEVICE_H
 #include "kernels/kernel.h"
