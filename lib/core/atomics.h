@@ -11,6 +11,10 @@
 #include <stdint.h>
 #include <sys/single_threaded.h>
 
+// The exhaustive checker of tests/model compiles the core against its own primitives.
+#ifdef ND_MODEL
+#include "tests/model/atomics.h"
+#else
 // The primitives. A memory order is written without its prefix: nd__atomic_load(&word, acquire).
 #define nd__atomic_load(word, order) atomic_load_explicit(word, memory_order_##order)
 #define nd__atomic_store(word, value, order) \
@@ -35,6 +39,7 @@
 static inline bool nd__single_threaded(void) {
     return __builtin_expect(__libc_single_threaded, 0);
 }
+#endif
 
 static inline uint64_t nd__load_relaxed(const _Atomic uint64_t *word) {
     return nd__atomic_load(word, relaxed);
@@ -95,10 +100,14 @@ static inline bool nd__try_lock(nd_lock *lock) {
 }
 
 static inline void nd__lock(nd_lock *lock) {
+#ifdef ND_MODEL
+    nd__lock_wait(lock); // one step: waits until it is free, and takes it
+#else
     if (nd__single_threaded())
         nd__atomic_store(&lock->state, 1, relaxed);
     else if (!nd__try_lock(lock))
         nd__lock_wait(lock);
+#endif
 }
 
 static inline void nd__unlock(nd_lock *lock) {
@@ -108,9 +117,14 @@ static inline void nd__unlock(nd_lock *lock) {
         nd__lock_wake(lock);
 }
 
+/// Lets another thread run.
+void nd__yield(void);
+
 /// Tells the core that this is a spin.
 static inline void nd__cpu_relax(void) {
-#if defined(__x86_64__)
+#if defined(ND_MODEL)
+    nd__yield();
+#elif defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
@@ -125,7 +139,4 @@ void nd__futex_wake_all(_Atomic uint32_t *word);
 /// on their fast path. Prepare once; false when the kernel cannot.
 bool nd__process_barrier_prepare(void);
 void nd__process_barrier(void);
-
-/// Lets another thread run.
-void nd__yield(void);
 #endif

@@ -4,7 +4,9 @@
 #include <nd/scope.h>
 #include <pthread.h>
 
+#ifndef ND_MODEL
 ND__THREAD_LOCAL nd_thread nd__thread_record;
+#endif
 ND_API _Thread_local const nd_site *nd__site;
 bool nd__sites_enabled = true;
 

@@ -28,7 +28,13 @@ struct nd_thread {
     nd_thread *previous, *next;          ///< registry
 };
 
+#ifdef ND_MODEL
+/// The record of the simulated thread that runs.
+nd_thread *nd__model_thread_record(void);
+#define nd__thread_record (*nd__model_thread_record())
+#else
 extern ND__THREAD_LOCAL nd_thread nd__thread_record;
+#endif
 void nd__thread_register(nd_thread *thread);
 
 static inline nd_thread *nd__thread(void) {
