@@ -135,13 +135,16 @@ void cell_ring(nd_object *const *cells, uint32_t count) {
 void cell_drop_ring(uint32_t first, uint32_t count) {
     nd_object *start = cell_new(first, 1);
     nd_object *end = nd_retain(start);
-    for (uint32_t i = 1; i < count; i++) {
+    for (uint32_t i = 1; start && i < count; i++) {
         nd_object *next = cell_new(first + i, 1);
+        if (!next)
+            break;
         cell_link(end, 0, next);
         nd_release(end);
         end = next;
     }
-    cell_link(end, 0, start);
+    if (end)
+        cell_link(end, 0, start);
     nd_release(end);
     nd_release(start);
 }
