@@ -1,0 +1,101 @@
+// Runs programs and says what was found.
+//
+//   core [--limit N] [--no-races] [--trace] [--expect-error] [PROGRAM...]
+//
+// Each program runs in a process of its own, two at a time. Without --expect-error the first error
+// fails; with it, the run fails when no program reports one.
+#include "tests/model/memory.h"
+#include "tests/model/programs.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { JOBS = 2 };
+enum { FOUND_NOTHING = 0, FOUND_ERROR = 1, FOUND_NOTHING_BOUNDED = 3 };
+
+static uint64_t limit = 4000000;
+static uint64_t samples;
+static bool trace = true;
+
+static double seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static int check(const model_program *program) {
+    double begun = seconds();
+    model_result result = model_explore(program, limit, samples, trace);
+    printf("%-26s %10llu %10llu %12llu %8u %8.2f  %s%s%s\n", program->name,
+           (unsigned long long)result.executions, (unsigned long long)result.pruned,
+           (unsigned long long)result.events, result.longest, seconds() - begun,
+           result.failed     ? "ERROR"
+           : result.complete ? "complete"
+                             : "bounded",
+           result.failed ? ": " : "", result.message);
+    if (samples && result.complete)
+        printf("%-26s %llu of %llu random schedules were not explored, %llu were explored twice\n",
+               "", (unsigned long long)result.missed, (unsigned long long)samples,
+               (unsigned long long)result.repeated);
+    fflush(stdout);
+    return result.failed || result.missed ? FOUND_ERROR
+           : result.complete              ? FOUND_NOTHING
+                                          : FOUND_NOTHING_BOUNDED;
+}
+
+static bool chosen(const model_program *program, char **names, int count) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], program->name) == 0)
+            return true;
+    return count == 0;
+}
+
+int main(int argc, char **argv) {
+    bool expect_error = false;
+    int first = 1;
+    for (; first < argc && argv[first][0] == '-'; first++) {
+        if (strcmp(argv[first], "--limit") == 0 && first + 1 < argc)
+            limit = strtoull(argv[++first], NULL, 10);
+        else if (strcmp(argv[first], "--samples") == 0 && first + 1 < argc)
+            samples = strtoull(argv[++first], NULL, 10);
+        else if (strcmp(argv[first], "--no-races") == 0)
+            memory_races_reported = false;
+        else if (strcmp(argv[first], "--no-trace") == 0)
+            trace = false;
+        else if (strcmp(argv[first], "--expect-error") == 0)
+            expect_error = true;
+        else
+            return fprintf(stderr, "%s: unknown option %s\n", argv[0], argv[first]), 2;
+    }
+    printf("%-26s %10s %10s %12s %8s %8s\n", "program", "executions", "pruned", "events", "longest",
+           "seconds");
+    fflush(stdout);
+    int running = 0, errors = 0, bounded = 0, run = 0, broken = 0;
+    for (size_t next = 0; next < model_program_count || running;) {
+        if (next < model_program_count && running < JOBS) {
+            const model_program *program = &model_programs[next++];
+            if (!chosen(program, argv + first, argc - first))
+                continue;
+            run++;
+            running++;
+            if (fork() == 0)
+                _exit(check(program));
+            continue;
+        }
+        int status;
+        if (wait(&status) < 0)
+            break;
+        running--;
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        errors += code == FOUND_ERROR;
+        bounded += code == FOUND_NOTHING_BOUNDED;
+        broken += code != FOUND_ERROR && code != FOUND_NOTHING && code != FOUND_NOTHING_BOUNDED;
+    }
+    printf("%d programs, %d with an error, %d explored to a bound only\n", run, errors, bounded);
+    if (run == 0 || broken)
+        return 2;
+    return expect_error ? errors == 0 : errors != 0;
+}

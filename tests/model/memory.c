@@ -1,0 +1,235 @@
+// Arena, shadow and snapshot (memory.h); takes the place of lib/core/alloc.c.
+//
+// What must survive from one execution to the next lives outside the program's static data, which
+// the snapshot puts back.
+#include "tests/model/memory.h"
+#include "lib/core/alloc.h"
+#include "tests/model/scheduler.h"
+#include "tests/model/scheduler_internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    PART = 1 << 18, ///< of the arena, for each thread, so that addresses do not depend on order
+    ARENA = PART * MODEL_THREADS,
+    UNIT = 16, ///< of liveness
+    CELL = 4,  ///< of the shadow
+};
+enum { FRESH = 0, LIVE = 1, FREED = 2 };
+
+/// Who touched four bytes last. Valid when its execution is the current one.
+typedef struct cell {
+    uint64_t execution;
+    uint32_t read[MODEL_THREADS], touched[MODEL_THREADS]; ///< time of plain and of atomic accesses
+    uint32_t written;                                     ///< time of the last plain write
+    uint8_t writer;
+} cell;
+
+typedef struct block {
+    size_t size, units;
+} block;
+
+typedef struct arena {
+    _Alignas(64) char bytes[ARENA];
+    uint8_t state[ARENA / UNIT];
+    size_t used[MODEL_THREADS], live;
+    cell cells[ARENA / CELL];
+    // The snapshot.
+    char saved_bytes[ARENA];
+    uint8_t saved_state[ARENA / UNIT];
+    size_t saved_used[MODEL_THREADS], saved_live;
+    char *statics, *saved_statics;
+    size_t statics_size;
+    cell *static_cells;
+    uint64_t execution;
+} arena;
+
+static arena *memory;
+bool memory_races_reported = true;
+bool (*nd__alloc_should_fail)(size_t bytes);
+
+extern char __data_start[], _end[];
+
+static void *map(size_t bytes) {
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        fputs("no memory for the arena\n", stderr);
+        exit(1);
+    }
+    return mapped;
+}
+
+static void begin(void) {
+    memory = map(sizeof *memory);
+    memory->statics = __data_start;
+    memory->statics_size = (size_t)(_end - __data_start);
+    memory->saved_statics = map(memory->statics_size);
+    memory->static_cells = map((memory->statics_size / CELL + 1) * sizeof(cell));
+    memory->execution = 1;
+}
+
+// ------------------------------------------------------------------------------------- allocation
+
+static size_t part_of(const char *place) {
+    return (size_t)(place - memory->bytes) / PART;
+}
+
+void *nd__malloc(size_t bytes) {
+    if (!nd__alloc_allowed(bytes))
+        return NULL;
+    if (!memory)
+        begin();
+    int thread = model_current();
+    size_t total = (sizeof(block) + bytes + 63) / 64 * 64 + 64;
+    if (memory->used[thread] + total > PART) {
+        model_fail("the arena of a thread is full");
+        return NULL;
+    }
+    // Payloads begin on a cache line, behind the line of the header: nothing shares a line.
+    char *at = memory->bytes + (size_t)thread * PART + memory->used[thread] + 64;
+    memory->used[thread] += total;
+    block *header = (block *)(void *)(at - sizeof(block));
+    header->size = bytes;
+    header->units = (bytes + UNIT - 1) / UNIT;
+    memset(memory->state + (at - memory->bytes) / UNIT, LIVE, header->units);
+    memory->live++;
+    memset(at, 0xA5, bytes);
+    return at;
+}
+
+void *nd__calloc(size_t bytes) {
+    void *made = nd__malloc(bytes);
+    return made ? memset(made, 0, bytes) : NULL;
+}
+
+void *nd__realloc(void *pointer, size_t bytes) {
+    void *made = nd__malloc(bytes);
+    if (made && pointer) {
+        size_t before = ((block *)pointer - 1)->size;
+        memcpy(made, pointer, before < bytes ? before : bytes);
+        nd__free(pointer);
+    }
+    return made;
+}
+
+void nd__free(void *pointer) {
+    if (!pointer)
+        return;
+    char *at = pointer;
+    block *header = (block *)pointer - 1;
+    uint8_t *state = memory->state + (at - memory->bytes) / UNIT;
+    if (part_of(at) >= MODEL_THREADS || *state != LIVE) {
+        model_fail("free of a block that is %s", *state == FREED ? "free already" : "none");
+        return;
+    }
+    model_access_here(pointer, header->size, true);
+    memset(state, FREED, header->units);
+    memory->live--;
+}
+
+size_t memory_live_blocks(void) {
+    return memory ? memory->live : 0;
+}
+
+// ---------------------------------------------------------------------------------------- accesses
+
+static cell *cells_of(const char *place) {
+    size_t offset = (size_t)(place - memory->bytes);
+    if (offset < ARENA)
+        return memory->cells + offset / CELL;
+    offset = (size_t)(place - memory->statics);
+    if (offset < memory->statics_size)
+        return memory->static_cells + offset / CELL;
+    return NULL;
+}
+
+static const char *race_of(const cell *touched, int thread, const model_clock *clock, bool write,
+                           bool atomic) {
+    if (touched->written && touched->writer != thread &&
+        touched->written > clock->time[touched->writer])
+        return "a write";
+    for (int other = 0; other < MODEL_THREADS; other++) {
+        if (other == thread)
+            continue;
+        if (write && !atomic && touched->read[other] > clock->time[other])
+            return "a read";
+        if (write && !atomic && touched->touched[other] > clock->time[other])
+            return "an atomic access";
+    }
+    return NULL;
+}
+
+void memory_access(const volatile void *where, size_t size, int thread, const model_clock *clock,
+                   bool write, bool atomic) {
+    const char *place = (const char *)(uintptr_t)where;
+    if (!memory)
+        return;
+    size_t offset = (size_t)(place - memory->bytes);
+    if (offset < ARENA && memory->state[offset / UNIT] != LIVE) {
+        char name[64];
+        model_place_name(place, name, sizeof name);
+        model_fail("%s of %s, which is %s", write ? "write" : "read", name,
+                   memory->state[offset / UNIT] == FREED ? "free" : "no block");
+        return;
+    }
+    cell *touched = cells_of(place);
+    if (!touched)
+        return;
+    for (cell *last = touched + (size + CELL - 1) / CELL; touched < last; touched++) {
+        if (touched->execution != memory->execution) {
+            memset(touched, 0, sizeof *touched);
+            touched->execution = memory->execution;
+        }
+        const char *race =
+            memory_races_reported ? race_of(touched, thread, clock, write, atomic) : NULL;
+        if (race) {
+            char name[64];
+            model_place_name(place, name, sizeof name);
+            model_fail("%s of %s is not ordered with %s by another thread",
+                       atomic  ? "atomic access"
+                       : write ? "plain write or free"
+                               : "plain read",
+                       name, race);
+            return;
+        }
+        if (atomic) {
+            touched->touched[thread] = clock->time[thread];
+        } else if (write) {
+            touched->written = clock->time[thread];
+            touched->writer = (uint8_t)thread;
+        } else {
+            touched->read[thread] = clock->time[thread];
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------- snapshot
+
+void memory_take_snapshot(void) {
+    if (!memory)
+        begin();
+    for (int thread = 0; thread < MODEL_THREADS; thread++)
+        memcpy(memory->saved_bytes + (size_t)thread * PART, memory->bytes + (size_t)thread * PART,
+               memory->used[thread]);
+    memcpy(memory->saved_state, memory->state, sizeof memory->state);
+    memcpy(memory->saved_used, memory->used, sizeof memory->used);
+    memory->saved_live = memory->live;
+    memcpy(memory->saved_statics, memory->statics, memory->statics_size);
+}
+
+void memory_restore_snapshot(void) {
+    memory->execution++;
+    for (size_t thread = 0; thread < MODEL_THREADS; thread++) {
+        size_t used = memory->used[thread], saved = memory->saved_used[thread];
+        char *bytes = memory->bytes + thread * PART;
+        memcpy(bytes, memory->saved_bytes + thread * PART, saved);
+        memcpy(memory->state + thread * PART / UNIT, memory->saved_state + thread * PART / UNIT,
+               used / UNIT);
+    }
+    memcpy(memory->used, memory->saved_used, sizeof memory->used);
+    memory->live = memory->saved_live;
+    memcpy(memory->statics, memory->saved_statics, memory->statics_size);
+}

@@ -1,0 +1,375 @@
+// The small programs: two or three threads, two to four objects, one thing that could go wrong.
+//
+// A cell has two edges. Each program's setup builds its cells and managers; its threads get the
+// handles that the comment beside them says; finish releases what is left, collects, and demands
+// that every cell died exactly once and that nothing else is left.
+#include "tests/model/programs.h"
+#include "lib/core/object.h"
+#include "tests/model/memory.h"
+#include <nd/nd.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELLS = 5, MANAGERS = 2 };
+
+typedef struct cell {
+    int number;
+    nd_object *edges[2];
+} cell;
+
+static nd_object *cells[CELLS]; ///< not handles: who holds them is said by `handles`
+static int handles[CELLS];      ///< to release at the end
+static int deaths[CELLS], made;
+static nd_manager *managers[MANAGERS];
+static nd_weak *weak;
+static nd_object *found;
+
+static cell *cell_of(const nd_object *object) {
+    return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_data is no event either
+}
+
+static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
+    nd_visit(visitor, cell_of(self)->edges[0], "first");
+    nd_visit(visitor, cell_of(self)->edges[1], "second");
+}
+
+static void cell_clear(nd_object *self) {
+    nd_edge_clear(&cell_of(self)->edges[0]);
+    nd_edge_clear(&cell_of(self)->edges[1]);
+}
+
+static void cell_destroy(nd_object *self) {
+    deaths[cell_of(self)->number]++;
+}
+
+static const nd_type cell_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "cell",
+    .traverse = cell_traverse,
+    .clear = cell_clear,
+    .destroy = cell_destroy,
+};
+
+// ------------------------------------------------------------------------------- setup and finish
+
+/// A cell with `count` handles.
+static nd_object *make(const nd_manager *manager, int count) {
+    static const char *const names[] = {"A", "B", "C", "D", "E"};
+    nd_object *object = NULL;
+    nd_with_manager(manager) {
+        object = nd_object_new(&cell_type, sizeof(cell));
+    }
+    model_assert(object);
+    cell_of(object)->number = made;
+    handles[made] = count;
+    for (int i = 1; i < count; i++)
+        nd__keep(object);
+    model_name(object, names[made]);
+    cells[made++] = object;
+    return object;
+}
+
+static void give_up(nd_object *object) {
+    handles[cell_of(object)->number]--;
+    nd_release(object);
+}
+
+/// Two cells that point to each other, with so many handles on each.
+static void make_ring(const nd_manager *manager, int first_handles, int second_handles) {
+    nd_object *first = make(manager, first_handles + 1);
+    nd_object *second = make(manager, second_handles + 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    nd_edge_set(&cell_of(second)->edges[0], first);
+    give_up(first);
+    give_up(second);
+}
+
+static void make_managers(int count) {
+    for (int i = 0; i < count; i++) {
+        managers[i] = nd_manager_new(NULL, "m");
+        model_assert(managers[i]);
+        model_name(managers[i], i ? "M1" : "M0");
+    }
+    model_name(nd_manager_root(), "root");
+    model_register_threads();
+}
+
+static void must_live(const nd_object *object) {
+    model_assert(nd_get_count(object) > 0);
+    model_assert(deaths[cell_of(object)->number] == 0);
+}
+
+static void finish(void) {
+    for (int i = 0; i < made; i++)
+        for (int k = 0; k < handles[i]; k++) {
+            must_live(cells[i]);
+            nd_release(cells[i]);
+        }
+    nd_release(found);
+    nd_release(weak);
+    model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
+    for (int i = 0; i < made; i++)
+        if (deaths[i] != 1)
+            model_fail("cell %d has died %d times", i, deaths[i]);
+    size_t count = 0;
+    for (int i = 0; i < MANAGERS && managers[i]; i++, count++) {
+        nd_manager_close(managers[i], NULL);
+        nd_release(managers[i]);
+    }
+    if (nd_debug_check() != ND_OK)
+        model_fail("%s", nd_error_message());
+    model_assert(nd_manager_total_objects(NULL) == 0);
+    // A manager's memory is kept for the next one.
+    if (memory_live_blocks() != count)
+        model_fail("%zu blocks are left", memory_live_blocks() - count);
+}
+
+static void collect(void) {
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    model_assert(nd_gc_collect(managers[0], &report) == ND_OK);
+    model_assert(report.broken_objects == 0);
+}
+
+// --------------------------------------------------------------------------------- G29, G33: hops
+
+static void setup_hop(void) {
+    make_managers(1);
+    make_ring(managers[0], 0, 1);
+    handles[1] = 0;
+    handles[0] = 1; // where the thread ends
+}
+
+static void hop(nd_object *from, nd_object *to) {
+    nd__keep(to);
+    nd_release(from);
+}
+
+static void hop_thrice(void) {
+    hop(cells[1], cells[0]);
+    hop(cells[0], cells[1]);
+    hop(cells[1], cells[0]);
+    must_live(cells[0]);
+    must_live(cells[1]);
+}
+
+static void setup_hop_at_wrap(void) {
+    setup_hop();
+    for (int i = 0; i < 2; i++)
+        nd__atomic_store(&cells[i]->word,
+                         nd__load_relaxed(&cells[i]->word) | UINT64_C(0xFFFFFFFF) << 32, relaxed);
+}
+
+// ------------------------------------------------------------------------------------ G30: an edge
+
+static void setup_take(void) {
+    setup_hop();
+}
+
+static void take_edge(void) {
+    nd_object *taken = nd_edge_take(&cell_of(cells[1])->edges[0]);
+    model_assert(taken == cells[0]);
+    nd_release(cells[1]);
+    must_live(taken);
+}
+
+// --------------------------------------------------------------------------------- G31: releasers
+
+static void setup_releasers(void) {
+    make_managers(1);
+    nd_object *first = make(managers[0], 3);
+    nd_object *second = make(managers[0], 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    give_up(second);
+    give_up(first);
+    handles[0] = 0;
+}
+
+static void release_first(void) {
+    nd_release(cells[0]);
+}
+
+static void setup_release(void) {
+    setup_releasers();
+    nd_release(cells[0]);
+}
+
+// -------------------------------------------------------------------------- G34: an unrelated one
+
+static void setup_hot(void) {
+    make_managers(1);
+    make_ring(managers[0], 0, 0);
+    make(managers[0], 1);
+}
+
+static void heat(void) {
+    nd__keep(cells[2]);
+    nd_release(cells[2]);
+    nd__keep(cells[2]);
+    nd_release(cells[2]);
+}
+
+static void collect_ring(void) {
+    collect();
+    model_assert(deaths[0] == 1 && deaths[1] == 1);
+}
+
+// ----------------------------------------------------------------------------- G35: sibling closes
+
+static void setup_siblings(void) {
+    make_managers(2);
+    nd_gc_set_mode(ND_GC_ON);
+    make_ring(managers[0], 0, 0);
+    nd_object *first = make(managers[0], 1);
+    nd_object *second = make(managers[1], 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    nd_edge_set(&cell_of(second)->edges[0], first);
+    give_up(first);
+    give_up(second);
+}
+
+static void close_first(void) {
+    model_assert(nd_manager_close(managers[0], NULL) == ND_OK);
+}
+
+static void close_second(void) {
+    model_assert(nd_manager_close(managers[1], NULL) == ND_OK);
+}
+
+// ------------------------------------------------------------------------------- G36: live rewired
+
+static void setup_rewire(void) {
+    make_managers(1);
+    make_ring(managers[0], 1, 0);
+}
+
+static void rewire(void) {
+    cell *held = cell_of(cells[0]);
+    nd_edge_set(&held->edges[1], held->edges[0]);
+    nd_edge_clear(&held->edges[0]);
+    must_live(cells[1]);
+}
+
+// ----------------------------------------------------------------------------------- weak upgrades
+
+static void setup_weak(void) {
+    setup_release();
+    weak = nd_weak_new(cells[0]);
+    model_name(weak, "weak");
+}
+
+static void setup_weak_ring(void) {
+    make_managers(1);
+    make_ring(managers[0], 0, 1);
+    weak = nd_weak_new(cells[0]);
+    model_name(weak, "weak");
+    give_up(cells[1]);
+}
+
+static void upgrade(void) {
+    nd_object *got = nd_weak_get(weak);
+    if (!got)
+        return;
+    must_live(got);
+    must_live(cells[1]);
+    found = got;
+}
+
+// -------------------------------------------------------------------------- collection and release
+
+static void setup_ring_held(void) {
+    make_managers(1);
+    make_ring(managers[0], 1, 0);
+    handles[0] = 0;
+}
+
+// --------------------------------------------------------------------- attach, close and dispose
+
+static void setup_attach(void) {
+    make_managers(2);
+    make(managers[0], 2);
+    handles[0] = 0;
+}
+
+static void attach_and_release(void) {
+    model_assert(nd_attach(managers[1], cells[0]) == ND_OK);
+    nd_release(cells[0]);
+}
+
+static void setup_close(void) {
+    setup_release();
+    nd_gc_set_mode(ND_GC_ON);
+}
+
+static void setup_close_ring(void) {
+    setup_ring_held();
+    nd_gc_set_mode(ND_GC_ON);
+}
+
+static void dispose_first(void) {
+    model_assert(nd_manager_dispose(managers[0], NULL) == ND_OK);
+}
+
+// ------------------------------------------------------------------------------------- temporaries
+
+static void setup_guests(void) {
+    make_managers(2);
+    make_ring(managers[1], 1, 0);
+    nd_temp_attach(managers[0], cells[0]);
+    give_up(cells[0]);
+}
+
+static void collect_all(void) {
+    model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
+}
+
+// ------------------------------------------------------------------------------ a thread begins
+
+static void setup_late_thread(void) {
+    make_managers(1);
+    make_ring(managers[0], 1, 0);
+}
+
+#define CHECKED(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish }
+
+const model_program model_programs[] = {
+    CHECKED("G29_hop", "a thread hops between two objects of a ring beside a collection", setup_hop,
+            hop_thrice, collect),
+    CHECKED("G30_taken_edge", "an edge is taken, and the object that held it released", setup_take,
+            take_edge, collect),
+    CHECKED("G31_releasers", "two threads release, one frees", setup_releasers, release_first,
+            release_first),
+    CHECKED("G31_releasers_collected", "two threads release beside a collection", setup_releasers,
+            release_first, release_first, collect),
+    CHECKED("G32_last_release", "the last release as the gate closes", setup_release, release_first,
+            collect),
+    CHECKED("G33_version_wraps", "the hop with the version at its last value", setup_hop_at_wrap,
+            hop_thrice, collect),
+    CHECKED("G34_hot_object", "garbage is found beside an object that is retained and released",
+            setup_hot, heat, collect_ring),
+    CHECKED("G35_sibling_closes", "two managers close that share a ring", setup_siblings,
+            close_first, close_second),
+    CHECKED("G36_rewired_ring", "a live ring is rewired beside a collection", setup_rewire, rewire,
+            collect),
+    CHECKED("weak_release", "a weak upgrade against the last release", setup_weak, upgrade,
+            release_first),
+    CHECKED("weak_collection", "a weak upgrade against the collection of its target",
+            setup_weak_ring, upgrade, collect),
+    CHECKED("collection_release", "the only handle on a ring is released beside a collection",
+            setup_ring_held, release_first, collect),
+    CHECKED("two_collections", "two threads collect the same ring", setup_weak_ring, collect,
+            collect),
+    CHECKED("attach_release", "an object is attached elsewhere while others release it",
+            setup_attach, attach_and_release, release_first),
+    CHECKED("close_release", "a manager closes against the last release", setup_close, close_first,
+            release_first),
+    CHECKED("close_ring_release", "a manager closes against the release of its ring",
+            setup_close_ring, close_first, release_first),
+    CHECKED("dispose_release", "a manager is disposed of against the last release", setup_close,
+            dispose_first, release_first),
+    CHECKED("guests_collection", "a manager with a guest in a dead ring closes beside a collection",
+            setup_guests, close_first, collect_all),
+    CHECKED("rewired_after_birth", "as G36", setup_late_thread, rewire, collect),
+};
+const size_t model_program_count = sizeof model_programs / sizeof model_programs[0];

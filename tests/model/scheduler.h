@@ -1,0 +1,56 @@
+// The checker's engine: runs a small program of two or three threads again and again, each time
+// with another schedule, until every schedule that can matter has been run.
+//
+//   event      one step of a process on shared memory: a load, a read-modify-write, a lock ...
+//   process    a thread of the program, or its store buffer, whose step writes the oldest store to
+//              memory
+//   dependent  two events of which the order can matter: same address, and not both loads, nor both
+//              relaxed additions
+//   race       two dependent events next to each other in happens-before: the search runs them in
+//              the other order, too
+//
+// The search is source-DPOR with sleep sets (depth first, without stored states, by running anew).
+#ifndef ND_TESTS_MODEL_SCHEDULER_H
+#define ND_TESTS_MODEL_SCHEDULER_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MODEL_PROGRAM_THREADS = 3 };
+
+typedef struct model_program {
+    const char *name;
+    const char *what;
+    void (*setup)(void);                          ///< once, by the main thread
+    void (*threads[MODEL_PROGRAM_THREADS])(void); ///< NULL behind the last
+    void (*finish)(void);                         ///< after every execution
+} model_program;
+
+typedef struct model_result {
+    uint64_t executions; ///< complete ones
+    uint64_t pruned;     ///< abandoned because they repeat another
+    uint64_t events;
+    uint64_t repeated; ///< complete executions that order dependent events as an earlier one did
+    uint64_t missed;   ///< random schedules that do so as none did: the search is wrong
+    uint32_t longest;  ///< execution, in events
+    bool complete;     ///< every schedule was explored
+    bool failed;
+    char message[512];
+} model_result;
+
+/// Explores a program until done, or an error, or `limit` executions. When it is done runs so many
+/// random schedules, each of which must be equivalent to an explored one. A counterexample is
+/// printed when `verbose`.
+model_result model_explore(const model_program *program, uint64_t limit, uint64_t samples,
+                           bool verbose);
+
+/// The execution has gone wrong: remembers the message, ends it. Does not return in a simulated
+/// thread.
+void model_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define model_assert(condition) \
+    ((condition) ? (void)0 : model_fail("%s:%d: %s", __FILE__, __LINE__, #condition))
+/// Called in setup: the threads are registered before they begin, and leave no earlier than the
+/// program; one event less of each in every schedule.
+void model_register_threads(void);
+/// Names an object for counterexamples.
+void model_name(const void *object, const char *name);
+#endif
