@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { ELEMENTS = 16, REPEATS = 31, METRICS = 7 };
+enum { ELEMENTS = 16, REPEATS = 401, METRICS = 7 };
 
 typedef struct operands {
     nd_manager *manager;

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { SIZES = 2, REPEATS = 25 };
+enum { SIZES = 2, REPEATS = 1001, WARM_UP = 100 };
 static const int64_t batches[SIZES] = {32, 128};
 
 typedef struct workload {

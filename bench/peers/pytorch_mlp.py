@@ -19,8 +19,8 @@ except ImportError:
     print(json.dumps({"skipped": "PyTorch is not installed for " + sys.executable}))
     sys.exit(0)
 
-REPEATS = 25
-SECONDS_PER_REPEAT = 0.02
+REPEATS = 1001
+WARM_UP = 100
 
 
 def make_model():
@@ -39,17 +39,16 @@ def step_microseconds(batch):
     images = torch.rand(batch, 784)
     labels = torch.randint(0, 10, (batch,))
 
-    def steps(count):
+    def step():
         begin = time.perf_counter()
-        for _ in range(count):
-            optimizer.zero_grad(set_to_none=True)
-            functional.cross_entropy(model(images), labels).backward()
-            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
         return time.perf_counter() - begin
 
-    steps(50)
-    count = max(1, round(SECONDS_PER_REPEAT / (steps(50) / 50)))
-    return statistics.median(steps(count) / count for _ in range(REPEATS)) * 1e6
+    for _ in range(WARM_UP):
+        step()
+    return statistics.median(step() for _ in range(REPEATS)) * 1e6
 
 
 def resident_bytes():

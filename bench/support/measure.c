@@ -1,6 +1,6 @@
-// A batch is repeated until it lasts long enough, then that many iterations are timed several
-// times and the median is kept: a neighbour that steals the core for a moment spoils one batch,
-// not the figure.
+// Many short batches, and the median of them: long enough for the clock not to matter, and so short
+// that most of them run between two turns of the scheduler. A neighbour that takes the core away
+// spoils some batches, not the figure.
 #include "bench/support/measure.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const double shortest_batch_seconds = 2e-3;
+static const double shortest_batch_seconds = 2e-4;
 
 static int compare_doubles(const void *a, const void *b);
 
