@@ -9,8 +9,11 @@
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
+#include "lib/core/trace.h"
 #include <stdio.h>
 #include <string.h>
+
+_Atomic(const nd__listener *) nd__listening;
 
 // ------------------------------------------------------------------------------------------- locks
 
@@ -138,6 +141,9 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     nd_accounted *account = accounted(object);
     if (account && target != manager)
         nd__discharge_path(manager, target, account->kind, account->bytes);
+    const nd__listener *listener = nd__listener_now();
+    if (listener)
+        listener->born(object, target);
     return ND_OK;
 }
 
@@ -161,6 +167,9 @@ void nd__object_track(nd_object *object) {
 /// Takes a dead object out of its manager, whose lock is held: list, counters, bytes.
 static void unlink_locked(nd_manager *manager, nd_object *object, nd_thread *thread) {
     leave(manager, object);
+    const nd__listener *listener = nd__listener_now();
+    if (listener)
+        listener->died(object, manager, thread->cutting);
     nd_accounted *account = accounted(object);
     uint64_t bytes = account ? account->bytes : 0;
     if (thread->cutting) {
@@ -213,6 +222,9 @@ void nd__object_reattach(nd_object *object) {
     enter(&nd__root, object);
     nd__root.created++;
     nd__unlock(&nd__root.lock);
+    const nd__listener *listener = nd__listener_now();
+    if (listener)
+        listener->born(object, &nd__root);
 }
 
 void nd__account_close(nd_object *object) {

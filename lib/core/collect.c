@@ -12,6 +12,7 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
+#include "lib/core/trace.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,6 +287,15 @@ static void only_warn(nd_collection *collection) {
     collection->report.collected_objects += collection->count;
 }
 
+void nd__collect_look(void (*look)(void *data), void *data) {
+    nd__lock(&collection_lock);
+    nd__gate_close();
+    look(data);
+    nd__gate_open();
+    nd__unlock(&collection_lock);
+    nd__bury_parked();
+}
+
 // ------------------------------------------------------------------------------------ a collection
 
 /// One round. False when there is no memory for the passes (then nothing has happened).
@@ -362,6 +372,8 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
                          nd_gc_report *report) {
     nd_thread *thread = nd__thread();
     nd_collection collection = {.mode = mode, .report = ND_GC_REPORT_INIT};
+    const nd__listener *listener = nd__listener_now();
+    uint64_t began = listener ? listener->now() : 0;
     thread->collecting = true;
     bool again = true, memory = true;
     for (int round = 0; again && memory && round < ROUNDS; round++)
@@ -369,6 +381,8 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
     thread->collecting = false;
     nd__collection_free(&collection);
     add_totals(&collection.report, mode);
+    if (listener)
+        listener->collected(managers, count, began, &collection.report);
     *report = collection.report;
     if (!memory)
         return nd__error(ND_ERROR_OUT_OF_MEMORY,

@@ -6,6 +6,7 @@
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
+#include "lib/core/trace.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -254,9 +255,13 @@ static void close_children(nd_manager *top, nd_gc_mode top_mode, nd_close_report
 }
 
 static void close_manager(nd_manager *manager, nd_close_report *report) {
+    const nd__listener *listener = nd__listener_now();
+    uint64_t began = listener ? listener->now() : 0;
     nd_gc_mode mode = nd__manager_gc_mode(manager);
     close_children(manager, mode, report);
     finish_close(manager, NULL, mode != ND_GC_OFF, report);
+    if (listener)
+        listener->closed(manager, began, report);
 }
 
 /// Copies as much of a report as the caller's version has room for.
