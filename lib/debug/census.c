@@ -1,0 +1,225 @@
+// Taking a copy of the graph of objects.
+//
+// Two steps. With the gate closed each manager is locked in turn and its objects, their edges and
+// their texts are copied into memory reserved before; an object is valid memory under that lock,
+// and its edges stand still because their writers wait at the gate. Garbage that a collection is
+// freeing (ND__DYING) is left out: its edges are being cut. After the gate has opened, targets are
+// looked up by address.
+#include "lib/debug/census.h"
+#include "lib/core/alloc.h"
+#include "lib/core/collect.h"
+#include <string.h>
+
+static void release_memory(census *result) {
+    nd__free(result->objects);
+    nd__free(result->edges);
+    nd__free(result->text);
+    nd__free(result->index);
+    result->objects = NULL;
+    result->edges = NULL;
+    result->text = NULL;
+    result->index = NULL;
+}
+
+static size_t index_size_for(size_t objects) {
+    size_t size = 64;
+    while (size < 2 * objects)
+        size *= 2;
+    return size;
+}
+
+static bool reserve(census *result, size_t objects, size_t edges, size_t text) {
+    release_memory(result);
+    result->index_size = index_size_for(objects);
+    if (objects >= NO_OBJECT || edges >= NO_OBJECT)
+        return false;
+    result->objects = nd__malloc(objects * sizeof *result->objects);
+    result->edges = nd__malloc(edges * sizeof *result->edges);
+    result->text = nd__malloc(text);
+    result->index = nd__malloc(result->index_size * sizeof *result->index);
+    if (!result->objects || !result->edges || !result->text || !result->index) {
+        release_memory(result);
+        return false;
+    }
+    result->capacity = objects;
+    result->edge_capacity = edges;
+    result->text_capacity = text;
+    return true;
+}
+
+// --------------------------------------------------------------------------------- inside the gate
+
+typedef struct copy_visitor {
+    nd_visitor visitor;
+    census *result;
+    uint32_t from;
+} copy_visitor;
+
+static void visit_copy(nd_visitor *visitor, nd_object *target, const char *label) {
+    copy_visitor *self = (copy_visitor *)visitor;
+    census *result = self->result;
+    if (result->edge_count < result->edge_capacity)
+        result->edges[result->edge_count] =
+            (census_edge){.target = target, .label = label, .from = self->from, .to = NO_OBJECT};
+    result->edge_count++;
+}
+
+/// A copy of a text; the same one as before when the objects before were called the same, which is
+/// the rule. Counts what would be needed when there is no room.
+static const char *keep_text(census *result, const char *text, const char *before) {
+    if (before && strcmp(before, text) == 0)
+        return before;
+    size_t size = strlen(text) + 1;
+    char *copy = result->text + result->text_size;
+    result->text_size += size;
+    if (result->text_size > result->text_capacity)
+        return "";
+    memcpy(copy, text, size);
+    return copy;
+}
+
+/// The texts that were kept last, one per slot: objects of one type share theirs.
+enum { RECENT = 64 };
+typedef struct recent_texts {
+    const char *texts[RECENT];
+} recent_texts;
+
+static const char *keep_what(census *result, const nd_object *object, recent_texts *recent) {
+    const char *what = object->type->describe ? object->type->describe(object) : object->type->name;
+    uint32_t hash = 5381;
+    for (const char *at = what; *at; at++)
+        hash = hash * 33 + (unsigned char)*at;
+    const char **slot = &recent->texts[hash % RECENT];
+    *slot = keep_text(result, what, *slot);
+    return *slot;
+}
+
+static void copy_object(census *result, nd_object *object, uint32_t manager, recent_texts *recent) {
+    size_t place = result->count++;
+    uint32_t flags = nd__flags(object);
+    char name[64];
+    nd_get_name(object, name, sizeof name);
+    const char *what = keep_what(result, object, recent);
+    const char *kept_name = name[0] ? keep_text(result, name, NULL) : "";
+    if (place >= result->capacity) {
+        result->full = true;
+        return;
+    }
+    bool accounted = (object->type->flags & ND__TYPE_ACCOUNTED) != 0;
+    size_t first_edge = result->edge_count;
+    census_object *entry = &result->objects[place];
+    *entry = (census_object){
+        .object = object,
+        .what = what,
+        .name = kept_name,
+        .site = object->site,
+        .bytes = accounted ? ((const nd_accounted *)object)->bytes : 0,
+        .count = nd_get_count(object), // before the edges, as the collector reads them
+        .first_edge = (uint32_t)first_edge,
+        .manager = manager,
+        .tracked = (flags & ND__TRACKED) != 0,
+        .closed = (flags & ND__CLOSED) != 0,
+        .accounted = accounted,
+    };
+    entry->dying = entry->count == 0;
+    copy_visitor visitor = {.visitor = {visit_copy}, .result = result, .from = (uint32_t)place};
+    if (object->type->traverse && !entry->closed)
+        object->type->traverse(object, &visitor.visitor);
+    entry->edges_out = (uint32_t)(result->edge_count - first_edge);
+}
+
+static void copy_all(void *data) {
+    census *result = data;
+    recent_texts recent = {0};
+    result->count = result->edge_count = result->text_size = 0;
+    result->full = false;
+    for (size_t i = 0; i < result->managers.count; i++) {
+        nd_manager *manager = result->managers.items[i];
+        nd__lock(&manager->lock);
+        for (int list = 0; list < 2; list++)
+            for (nd_object *object = manager->lists[list].last; object; object = object->previous)
+                if (!(nd__flags(object) & ND__DYING))
+                    copy_object(result, object, (uint32_t)i, &recent);
+        nd__unlock(&manager->lock);
+    }
+    result->full |=
+        result->edge_count > result->edge_capacity || result->text_size > result->text_capacity;
+}
+
+// ------------------------------------------------------------------------------------- afterwards
+
+static size_t slot_of(const census *result, const void *object) {
+    size_t slot = ((uintptr_t)object >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 20;
+    return slot & (result->index_size - 1);
+}
+
+uint32_t nd__census_find(const census *result, const void *object) {
+    for (size_t slot = slot_of(result, object);; slot = (slot + 1) & (result->index_size - 1)) {
+        uint32_t entry = result->index[slot];
+        if (entry == 0)
+            return NO_OBJECT;
+        if (result->objects[entry - 1].object == object)
+            return entry - 1;
+    }
+}
+
+/// An object that another thread moved meanwhile may have been met twice: the first entry is the one
+/// that edges lead to.
+static void connect_edges(census *result) {
+    memset(result->index, 0, result->index_size * sizeof *result->index);
+    for (size_t i = 0; i < result->count; i++) {
+        size_t slot = slot_of(result, result->objects[i].object);
+        while (result->index[slot] &&
+               result->objects[result->index[slot] - 1].object != result->objects[i].object)
+            slot = (slot + 1) & (result->index_size - 1);
+        if (!result->index[slot])
+            result->index[slot] = (uint32_t)i + 1;
+    }
+    for (size_t i = 0; i < result->edge_count; i++) {
+        census_edge *edge = &result->edges[i];
+        edge->to = nd__census_find(result, edge->target);
+        if (edge->to != NO_OBJECT)
+            result->objects[edge->to].edges_in++;
+    }
+}
+
+bool nd__census_take(census *result, const nd_manager *top) {
+    *result = (census){0};
+    nd_manager *manager = top ? (nd_manager *)(uintptr_t)top : &nd__root;
+    if (!nd__manager_subtree(manager, &result->managers))
+        return false;
+    size_t objects = 64;
+    for (size_t i = 0; i < result->managers.count; i++) {
+        nd__lock(&result->managers.items[i]->lock);
+        objects += result->managers.items[i]->live;
+        nd__unlock(&result->managers.items[i]->lock);
+    }
+    size_t edges = 2 * objects, text = 4096;
+    do {
+        if (!reserve(result, objects, edges, text)) {
+            nd__manager_array_free(&result->managers);
+            return false;
+        }
+        nd__collect_look(copy_all, result);
+        // What was missing, and a little more, because others go on meanwhile.
+        if (result->count > result->capacity)
+            objects = result->count + result->count / 8;
+        if (result->edge_count > result->edge_capacity / 2)
+            edges = 2 * result->edge_count + 64;
+        if (result->text_size > result->text_capacity)
+            text = result->text_size + result->text_size / 8 + 4096;
+    } while (result->full);
+    connect_edges(result);
+    return true;
+}
+
+void nd__census_free(census *result) {
+    release_memory(result);
+    nd__manager_array_free(&result->managers);
+}
+
+void nd__census_write_object(FILE *stream, const census_object *object) {
+    fputs(object->what, stream);
+    if (object->name[0])
+        fprintf(stream, "(%s)", object->name);
+}

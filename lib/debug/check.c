@@ -1,0 +1,73 @@
+// Check of the invariants of managers: links, counters, accounts.
+#include "lib/core/error.h"
+#include "lib/core/manager_internal.h"
+#include <inttypes.h>
+#include <nd/debug.h>
+
+static nd_status check_manager(nd_manager *manager) {
+    uint64_t live = 0, tracked = 0, own[ND_DEVICE_KIND_COUNT] = {0};
+    const char *broken = NULL;
+    nd__lock(&manager->lock);
+    for (int list = 0; list < 2; list++) {
+        const nd_object *previous = NULL;
+        for (nd_object *object = manager->lists[list].first; object;
+             previous = object, object = object->next) {
+            live++;
+            tracked += (uint64_t)list;
+            if (object->previous != previous)
+                broken = "a link points to the wrong neighbour";
+            if (nd__atomic_load(&object->manager, relaxed) != manager)
+                broken = "an object names another manager";
+            if (((nd__flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
+                broken = "an object is in the wrong list";
+            if (object->type->flags & ND__TYPE_ACCOUNTED)
+                own[((nd_accounted *)object)->kind] += ((nd_accounted *)object)->bytes;
+        }
+        if (manager->lists[list].last != previous)
+            broken = "the last object is not the last";
+    }
+    if (live != manager->live || tracked != manager->tracked)
+        broken = "the number of objects is wrong";
+    if (manager->created + manager->arrived !=
+        manager->freed + manager->collected + manager->departed + manager->live)
+        broken = "created + arrived is not freed + collected + departed + live";
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        if (own[kind] != manager->own_bytes[kind])
+            broken = "the bytes of its objects are not its account";
+    nd__unlock(&manager->lock);
+    return broken ? nd__error(ND_ERROR_STATE, "debug_check: manager %s: %s", manager->name, broken)
+                  : ND_OK;
+}
+
+/// subtree_bytes = own bytes + those of the children. Only true while no other thread allocates.
+static nd_status check_accounts(const nd__manager_array *managers) {
+    for (size_t i = 0; i < managers->count; i++) {
+        for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+            uint64_t sum = managers->items[i]->own_bytes[kind];
+            for (size_t k = 0; k < managers->count; k++)
+                if (managers->items[k]->parent == managers->items[i] &&
+                    nd__atomic_load(&managers->items[k]->state, relaxed) != ND__MANAGER_CLOSED)
+                    sum += nd__load_relaxed(&managers->items[k]->subtree_bytes[kind]);
+            uint64_t account = nd__load_relaxed(&managers->items[i]->subtree_bytes[kind]);
+            if (sum != account)
+                return nd__error(ND_ERROR_STATE,
+                                 "debug_check: manager %s: its objects and children hold %" PRIu64
+                                 " bytes, its account says %" PRIu64,
+                                 managers->items[i]->name, sum, account);
+        }
+    }
+    return ND_OK;
+}
+
+nd_status nd_debug_check(void) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(&nd__root, &managers))
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "debug_check: no memory to list the managers");
+    nd_status status = ND_OK;
+    for (size_t i = 0; i < managers.count && status == ND_OK; i++)
+        status = check_manager(managers.items[i]);
+    if (status == ND_OK)
+        status = check_accounts(&managers);
+    nd__manager_array_free(&managers);
+    return status;
+}

@@ -1,0 +1,19 @@
+// Creation sites.
+#include "lib/core/object.h"
+#include <inttypes.h>
+#include <nd/debug.h>
+#include <stdio.h>
+
+void nd_debug_track_sites(bool on) {
+    nd__sites_enabled = on;
+}
+
+const char *nd_debug_site(const void *handle, char *buffer, size_t size) {
+    if (!buffer || size == 0)
+        return "";
+    buffer[0] = '\0';
+    const nd_object *object = handle;
+    if (object && object->site)
+        snprintf(buffer, size, "%s:%" PRIu32, object->site->file, object->site->line);
+    return buffer;
+}

@@ -1,0 +1,228 @@
+// The trace: what is written, that it is whole, that it stops, and what it does at a fork.
+#include "tests/behaviour/cell.h"
+#include "tests/unit/debug/written.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char path[64];
+
+static const char *trace_path(void) {
+    snprintf(path, sizeof path, "nd_trace_test.%d.json", (int)getpid());
+    const char *folder = getenv("TEST_TMPDIR");
+    static char whole[512];
+    snprintf(whole, sizeof whole, "%s/%s", folder ? folder : "/tmp", path);
+    return whole;
+}
+
+/// The file's text, and no file.
+static char *take_file(const char *name) {
+    FILE *file = fopen(name, "r");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    size_t size = (size_t)ftell(file);
+    rewind(file);
+    char *text = malloc(size + 1);
+    assert_non_null(text);
+    text[fread(text, 1, size, file)] = '\0';
+    fclose(file);
+    remove(name);
+    return text;
+}
+
+/// Every line between the brackets is an object, all but the last followed by a comma.
+static void assert_is_event_array(const char *text) {
+    assert_memory_equal(text, "[\n", 2);
+    const char *line = text + 2;
+    while (*line == '{') {
+        const char *end = strchr(line, '\n');
+        assert_non_null(end);
+        size_t length = (size_t)(end - line);
+        bool comma = line[length - 1] == ',';
+        assert_memory_equal(end - (comma ? 3 : 2), "}}", 2);
+        assert_int_equal(comma, end[1] == '{');
+        line = end + 1;
+    }
+    assert_string_equal(line, "]\n");
+}
+
+static void free_nothing(void *pointer, size_t bytes) {
+    (void)pointer;
+    (void)bytes;
+}
+
+static char memory[4096];
+
+static void test_events_of_a_small_program(void **state) {
+    (void)state;
+    cell_begin(3);
+    const char *name = trace_path();
+    assert_ok(nd_trace_begin(name));
+    nd_manager *m = nd_manager_new(NULL, "epoch \"1\"");
+    nd_manager_set_gc_mode(m, ND_GC_ON);
+    nd_with_manager(m) {
+        cell_drop_ring(0, 2);
+        nd_object *x = cell_new(2, 0);
+        const nd_resource_callbacks callbacks = {
+            .size = sizeof callbacks, .version = 1, .free = free_nothing};
+        nd_resource *buffer = nd_resource_new("buffer", memory, sizeof memory, &callbacks);
+        nd_release(x);
+        nd_release(buffer);
+    }
+    assert_ok(nd_manager_close(m, NULL));
+    nd_release(m);
+    assert_ok(nd_trace_end());
+    // After the end nothing is written.
+    nd_release(nd_list_new());
+    char *text = take_file(name);
+    assert_is_event_array(text);
+    assert_int_equal(occurrences(text, "\"name\":\"alloc cell\""), 3);
+    assert_int_equal(occurrences(text, "\"name\":\"free cell\""), 1);
+    assert_int_equal(occurrences(text, "\"name\":\"collect cell\""), 2);
+    assert_int_equal(occurrences(text, "\"name\":\"alloc buffer\""), 1);
+    assert_contains(text, "\"manager\":\"epoch \\\"1\\\"\",\"bytes\":4096");
+    assert_int_equal(occurrences(text, "\"name\":\"live bytes cpu\""), 2);
+    assert_contains(text,
+                    "\"name\":\"collection of epoch \\\"1\\\"\",\"cat\":\"collection\",\"ph\":"
+                    "\"X\"");
+    assert_contains(text, "\"examined\":2,\"collected\":2,");
+    assert_contains(text,
+                    "\"name\":\"close of epoch \\\"1\\\"\",\"cat\":\"boundary\",\"ph\":\"X\"");
+    assert_contains(text, "\"freed\":2,\"collected\":2,\"escaped\":0");
+    assert_lacks(text, "list");
+    free(text);
+    cell_end();
+}
+
+static void test_one_trace_at_a_time(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    assert_int_equal(nd_trace_end(), ND_ERROR_STATE);
+    assert_ok(nd_trace_begin(name));
+    assert_int_equal(nd_trace_begin(name), ND_ERROR_STATE);
+    nd_release(nd_list_new());
+    assert_ok(nd_trace_end());
+    char *text = take_file(name);
+    assert_is_event_array(text); // the second begin did not cut the first one's file
+    assert_int_equal(occurrences(text, "alloc list"), 1);
+    free(text);
+}
+
+static void test_files_that_do_not_work(void **state) {
+    (void)state;
+    assert_int_equal(nd_trace_begin("/nowhere/at/all"), ND_ERROR_IO);
+    assert_contains(nd_error_message(), "/nowhere/at/all");
+    nd_error_clear();
+    assert_int_equal(nd_trace_begin(NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_ok(nd_trace_begin("/dev/full"));
+    nd_release(nd_list_new());
+    assert_int_equal(nd_trace_end(), ND_ERROR_IO);
+    assert_contains(nd_error_message(), "not whole");
+}
+
+enum { THREADS = 4, EACH = 3000 / ND_TEST_SCALE };
+
+static void *make_and_drop(void *data) {
+    (void)data;
+    for (int i = 0; i < EACH; i++)
+        nd_release(nd_list_new());
+    return NULL;
+}
+
+static void test_threads_write_whole_lines(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    assert_ok(nd_trace_begin(name));
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_and_drop, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_ok(nd_trace_end());
+    char *text = take_file(name); // larger than the buffer
+    assert_is_event_array(text);
+    assert_int_equal(occurrences(text, "alloc list"), THREADS * EACH);
+    assert_int_equal(occurrences(text, "free list"), THREADS * EACH);
+    free(text);
+}
+
+static void test_ends_while_threads_go_on(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_and_drop, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        assert_ok(nd_trace_begin(name));
+        nd_release(nd_list_new());
+        assert_ok(nd_trace_end());
+        char *text = take_file(name);
+        assert_is_event_array(text);
+        free(text);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void test_a_child_leaves_its_parents_trace_alone(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    assert_ok(nd_trace_begin(name));
+    nd_release(nd_list_new());
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        nd_release(nd_list_new());
+        _exit(nd_trace_end() == ND_ERROR_STATE ? 0 : 1);
+    }
+    int result = 0;
+    waitpid(child, &result, 0);
+    assert_int_equal(result, 0);
+    assert_ok(nd_trace_end());
+    char *text = take_file(name);
+    assert_is_event_array(text);
+    assert_int_equal(occurrences(text, "alloc list"), 1);
+    free(text);
+}
+
+/// A program that is told by its environment, and ends without ending the trace itself.
+static void test_environment_begins_and_exit_ends(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    char self[512];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("ND_TRACE", name, 1);
+        execl(self, self, "make one list", (char *)NULL);
+        _exit(127);
+    }
+    int result = 0;
+    waitpid(child, &result, 0);
+    assert_int_equal(result, 0);
+    char *text = take_file(name);
+    assert_is_event_array(text);
+    assert_int_equal(occurrences(text, "alloc list"), 1);
+    assert_contains(text, "end of trace");
+    free(text);
+}
+
+int main(int count, char **arguments) {
+    if (count == 2 && strcmp(arguments[1], "make one list") == 0) {
+        nd_release(nd_list_new());
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_events_of_a_small_program),
+        ND_TEST(test_one_trace_at_a_time),
+        ND_TEST(test_files_that_do_not_work),
+        ND_TEST(test_threads_write_whole_lines),
+        ND_TEST(test_ends_while_threads_go_on),
+        ND_TEST(test_a_child_leaves_its_parents_trace_alone),
+        ND_TEST(test_environment_begins_and_exit_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
