@@ -15,7 +15,7 @@ enum { SHOWN_OBJECTS = 5 };
 static void write_object(FILE *stream, const nd_object *object, int indent) {
     char name[64];
     nd_get_name(object, name, sizeof name);
-    fprintf(stream, "%*s- %s%s%s%s  count %" PRIu32, indent, "", nd__describe(object),
+    fprintf(stream, "%*s- %s%s%s%s  count %" PRIu32, indent, "", nd__object_text(object),
             name[0] ? "(" : "", name, name[0] ? ")" : "", nd_get_count(object));
     if (object->type->flags & ND__TYPE_ACCOUNTED)
         fprintf(stream, "  %" PRIu64 " bytes", ((const nd_accounted *)object)->bytes);

@@ -33,7 +33,7 @@ static bool grow(leak_groups *groups) {
 static void add_leak(leak_groups *groups, const nd_object *object) {
     uint64_t bytes =
         (object->type->flags & ND__TYPE_ACCOUNTED) ? ((const nd_accounted *)object)->bytes : 0;
-    const char *what = nd__describe(object);
+    const char *what = nd__object_text(object);
     for (size_t i = 0; i < groups->count; i++) {
         if (groups->items[i].site == object->site && strcmp(groups->items[i].what, what) == 0) {
             groups->items[i].objects++;

@@ -35,7 +35,7 @@ void nd__text_drop(nd__text *text) {
     *text = (nd__text){0};
 }
 
-const char *nd__describe(const nd_object *object) {
+const char *nd__object_text(const nd_object *object) {
     return object->type->describe ? object->type->describe(object) : object->type->name;
 }
 

@@ -150,7 +150,7 @@ static void put_bytes(const nd_object *object, uint64_t leaving) {
 
 static void on_born(const nd_object *object, const nd_manager *manager) {
     event event;
-    begin_event(&event, "alloc ", nd__describe(object), "alloc", 'i', now_ns());
+    begin_event(&event, "alloc ", nd__object_text(object), "alloc", 'i', now_ns());
     append_object(&event, object, manager);
     end_event(&event);
     put_bytes(object, 0);
@@ -158,7 +158,7 @@ static void on_born(const nd_object *object, const nd_manager *manager) {
 
 static void on_died(const nd_object *object, const nd_manager *manager, bool collected) {
     event event;
-    begin_event(&event, collected ? "collect " : "free ", nd__describe(object),
+    begin_event(&event, collected ? "collect " : "free ", nd__object_text(object),
                 collected ? "collect" : "free", 'i', now_ns());
     append_object(&event, object, manager);
     end_event(&event);
