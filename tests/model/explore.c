@@ -125,8 +125,8 @@ static bool was_possible_before(const step *early, const step *late) {
         return early->what.kind == EVENT_LOCK;
     case EVENT_AWAIT:
         return early->before != late->what.expected;
-    case EVENT_SLEEP:
-        return false;
+    case EVENT_SLEEP: // a later wake is not the one that it waited for
+        return (uint64_t)(early - now->steps) > late->what.expected;
     default:
         return true;
     }
@@ -340,7 +340,6 @@ static void print_counterexample(const model_program *program, const char *messa
         print_source(each->what.caller);
         putchar('\n');
     }
-    fflush(stdout);
 }
 
 // ---------------------------------------------------------------------------------------- sampling
@@ -385,7 +384,8 @@ static bool find_explored(uint64_t hash, bool add) {
     }
 }
 
-/// Runs random schedules: what the exploration took for complete must contain each.
+/// Runs random schedules. What the exploration took for complete must contain each; where it came to
+/// its bound they are what looks at the rest.
 static void sample(const model_program *program, uint64_t samples, model_result *result) {
     now->random = UINT64_C(0x2545F4914F6CDD1D);
     for (uint64_t i = 0; i < samples && !result->failed; i++) {
@@ -394,7 +394,8 @@ static void sample(const model_program *program, uint64_t samples, model_result 
         if (result->failed)
             snprintf(result->message, sizeof result->message, "sampled: %s", model_message());
         else
-            result->missed += !find_explored(hash_of_execution(), false);
+            result->missed += result->complete && !find_explored(hash_of_execution(), false);
+        result->sampled++;
     }
     now->random = 0;
 }
@@ -412,6 +413,7 @@ model_result model_explore(const model_program *program, uint64_t limit, uint64_
     }
     memory_take_snapshot();
     now->known = 0;
+    bool again = true;
     do {
         switch (run(program, &result)) {
         case OUTCOME_DONE:
@@ -431,10 +433,9 @@ model_result model_explore(const model_program *program, uint64_t limit, uint64_
             return result;
         }
         if (result.executions + result.pruned >= limit)
-            return result;
-    } while (backtrack());
-    result.complete = true;
-    if (samples)
-        sample(program, samples, &result);
+            break;
+    } while ((again = backtrack()));
+    result.complete = !again;
+    sample(program, samples, &result);
     return result;
 }

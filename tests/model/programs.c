@@ -23,6 +23,7 @@ static int deaths[CELLS], made;
 static nd_manager *managers[MANAGERS];
 static nd_weak *weak;
 static nd_object *found;
+static nd_list *list;
 
 static cell *cell_of(const nd_object *object) {
     return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_data is no event either
@@ -51,14 +52,29 @@ static const nd_type cell_type = {
     .destroy = cell_destroy,
 };
 
+/// Hands itself out once.
+static void cell_revive(nd_object *self) {
+    found = nd_retain(self);
+}
+
+static const nd_type reviving_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "reviving_cell",
+    .traverse = cell_traverse,
+    .clear = cell_clear,
+    .finalize = cell_revive,
+    .destroy = cell_destroy,
+};
+
 // ------------------------------------------------------------------------------- setup and finish
 
 /// A cell with `count` handles.
-static nd_object *make(const nd_manager *manager, int count) {
+static nd_object *make_of(const nd_type *type, const nd_manager *manager, int count) {
     static const char *const names[] = {"A", "B", "C", "D", "E"};
     nd_object *object = NULL;
     nd_with_manager(manager) {
-        object = nd_object_new(&cell_type, sizeof(cell));
+        object = nd_object_new(type, sizeof(cell));
     }
     model_assert(object);
     cell_of(object)->number = made;
@@ -68,6 +84,10 @@ static nd_object *make(const nd_manager *manager, int count) {
     model_name(object, names[made]);
     cells[made++] = object;
     return object;
+}
+
+static nd_object *make(const nd_manager *manager, int count) {
+    return make_of(&cell_type, manager, count);
 }
 
 static void give_up(nd_object *object) {
@@ -85,14 +105,20 @@ static void make_ring(const nd_manager *manager, int first_handles, int second_h
     give_up(second);
 }
 
+static bool threads_begin_late;
+static size_t managers_made;
+
 static void make_managers(int count) {
+    managers_made = (size_t)count;
     for (int i = 0; i < count; i++) {
         managers[i] = nd_manager_new(NULL, "m");
         model_assert(managers[i]);
         model_name(managers[i], i ? "M1" : "M0");
     }
     model_name(nd_manager_root(), "root");
-    model_register_threads();
+    model_name(deaths, "deaths");
+    if (!threads_begin_late)
+        model_register_threads();
 }
 
 static void must_live(const nd_object *object) {
@@ -103,17 +129,20 @@ static void must_live(const nd_object *object) {
 static void finish(void) {
     for (int i = 0; i < made; i++)
         for (int k = 0; k < handles[i]; k++) {
-            must_live(cells[i]);
+            model_assert(nd_get_count(cells[i]) > 0);
             nd_release(cells[i]);
         }
-    nd_release(found);
     nd_release(weak);
-    model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
+    nd_release(list);
+    for (int i = 0; i < 2; i++) { // a finalizer may revive what the first one finds
+        nd_release(found);
+        found = NULL;
+        model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
+    }
     for (int i = 0; i < made; i++)
         if (deaths[i] != 1)
             model_fail("cell %d has died %d times", i, deaths[i]);
-    size_t count = 0;
-    for (int i = 0; i < MANAGERS && managers[i]; i++, count++) {
+    for (int i = 0; i < MANAGERS && managers[i]; i++) {
         nd_manager_close(managers[i], NULL);
         nd_release(managers[i]);
     }
@@ -121,8 +150,8 @@ static void finish(void) {
         model_fail("%s", nd_error_message());
     model_assert(nd_manager_total_objects(NULL) == 0);
     // A manager's memory is kept for the next one.
-    if (memory_live_blocks() != count)
-        model_fail("%zu blocks are left", memory_live_blocks() - count);
+    if (memory_live_blocks() > managers_made)
+        model_fail("%zu blocks are left", memory_live_blocks() - managers_made);
 }
 
 static void collect(void) {
@@ -216,10 +245,16 @@ static void collect_ring(void) {
 
 // ----------------------------------------------------------------------------- G35: sibling closes
 
-static void setup_siblings(void) {
+static void setup_sibling_rings(void) {
     make_managers(2);
     nd_gc_set_mode(ND_GC_ON);
     make_ring(managers[0], 0, 0);
+    make_ring(managers[1], 0, 0);
+}
+
+static void setup_siblings(void) {
+    make_managers(2);
+    nd_gc_set_mode(ND_GC_ON);
     nd_object *first = make(managers[0], 1);
     nd_object *second = make(managers[1], 1);
     nd_edge_set(&cell_of(first)->edges[0], second);
@@ -230,6 +265,12 @@ static void setup_siblings(void) {
 
 static void close_first(void) {
     model_assert(nd_manager_close(managers[0], NULL) == ND_OK);
+}
+
+static void setup_siblings_off(void) {
+    make_managers(2);
+    make(managers[0], 1);
+    make(managers[1], 1);
 }
 
 static void close_second(void) {
@@ -273,6 +314,20 @@ static void upgrade(void) {
     must_live(got);
     must_live(cells[1]);
     found = got;
+}
+
+static void setup_weak_hop(void) {
+    make_managers(1);
+    make_ring(managers[0], 0, 1);
+    weak = nd_weak_new(cells[0]);
+    model_name(weak, "weak");
+    handles[1] = 0;
+    handles[0] = 1;
+}
+
+static void hop_once(void) {
+    hop(cells[1], cells[0]);
+    must_live(cells[0]);
 }
 
 // -------------------------------------------------------------------------- collection and release
@@ -323,11 +378,106 @@ static void collect_all(void) {
     model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
 }
 
-// ------------------------------------------------------------------------------ a thread begins
+// ------------------------------------------------------------------------- threads begin and end
 
 static void setup_late_thread(void) {
+    threads_begin_late = true;
     make_managers(1);
     make_ring(managers[0], 1, 0);
+}
+
+static void relink(void) {
+    nd_edge_set(&cell_of(cells[0])->edges[1], cells[0]);
+}
+
+// ------------------------------------------------------------------------------- births and lists
+
+/// A new cell takes over the thread's handle on the ring, and is let go.
+static void bear(void) {
+    nd_object *born = make(managers[0], 1);
+    nd_edge_set(&cell_of(born)->edges[0], cells[0]);
+    nd_release(cells[0]);
+    must_live(cells[0]);
+    give_up(born);
+}
+
+static void setup_list(void) {
+    make_managers(1);
+    nd_with_manager(managers[0]) {
+        list = nd_list_new();
+    }
+    model_name(list, "list");
+    make(managers[0], 1);
+    handles[0] = 0;
+}
+
+static void append(void) {
+    model_assert(nd_list_append(list, cells[0]) == ND_OK);
+    nd_release(cells[0]);
+    must_live(nd_list_get(list, 0));
+}
+
+// ------------------------------------------------------------------------------ finalizer, closing
+
+static void setup_reviving(void) {
+    make_managers(1);
+    nd_object *first = make_of(&reviving_type, managers[0], 1);
+    nd_object *second = make(managers[0], 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    nd_edge_set(&cell_of(second)->edges[0], first);
+    weak = nd_weak_new(second);
+    model_name(weak, "weak");
+    give_up(first);
+    give_up(second);
+}
+
+static void upgrade_second(void) {
+    nd_object *got = nd_weak_get(weak);
+    if (!got)
+        return;
+    must_live(cells[1]);
+    must_live(cells[0]);
+    nd_release(got);
+}
+
+static void close_cell(void) {
+    model_assert(nd_close(cells[0]) == ND_OK);
+    model_assert(nd_is_closed(cells[0]));
+}
+
+static void attach_first(void) {
+    model_assert(nd_attach(managers[1], cells[0]) == ND_OK);
+    must_live(cells[1]);
+}
+
+static void setup_attach_ring(void) {
+    make_managers(2);
+    make_ring(managers[0], 1, 0);
+}
+
+static void attach_if_open(void) {
+    nd_status status = nd_attach(managers[1], cells[0]);
+    model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
+}
+
+// -------------------------------------------------------------------------------- managers' memory
+
+static void setup_recycled(void) {
+    make_managers(1);
+    managers_made++;
+}
+
+static void release_manager(void) {
+    nd_manager *last = managers[0];
+    managers[0] = NULL;
+    nd_release(last);
+}
+
+static void make_manager(void) {
+    nd_manager *recycled = nd_manager_new(NULL, "n");
+    model_assert(recycled && nd_manager_is_open(recycled));
+    nd_manager_close(recycled, NULL);
+    nd_release(recycled);
 }
 
 #define CHECKED(name, what, setup, ...) \
@@ -348,7 +498,11 @@ const model_program model_programs[] = {
             hop_thrice, collect),
     CHECKED("G34_hot_object", "garbage is found beside an object that is retained and released",
             setup_hot, heat, collect_ring),
-    CHECKED("G35_sibling_closes", "two managers close that share a ring", setup_siblings,
+    CHECKED("G35_sibling_closes", "two managers close, and nothing is collected",
+            setup_siblings_off, close_first, close_second),
+    CHECKED("G35_shared_ring", "two managers close that share a ring", setup_siblings, close_first,
+            close_second),
+    CHECKED("G35_sibling_rings", "two managers close, a ring in each", setup_sibling_rings,
             close_first, close_second),
     CHECKED("G36_rewired_ring", "a live ring is rewired beside a collection", setup_rewire, rewire,
             collect),
@@ -370,6 +524,22 @@ const model_program model_programs[] = {
             dispose_first, release_first),
     CHECKED("guests_collection", "a manager with a guest in a dead ring closes beside a collection",
             setup_guests, close_first, collect_all),
-    CHECKED("rewired_after_birth", "as G36", setup_late_thread, rewire, collect),
+    CHECKED("late_thread", "a thread writes its first edge and ends beside a collection",
+            setup_late_thread, relink, collect),
+    CHECKED("G38_birth", "a new object takes over a handle beside a collection", setup_ring_held,
+            bear, collect),
+    CHECKED("list_growth", "a list grows beside a collection", setup_list, append, collect),
+    CHECKED("revived", "a finalizer revives a ring beside a weak upgrade", setup_reviving,
+            upgrade_second, collect),
+    CHECKED("closed_cell", "a member of a live ring is closed beside a collection",
+            setup_attach_ring, close_cell, collect),
+    CHECKED("attach_collection", "a member of a live ring moves away beside a collection",
+            setup_attach_ring, attach_first, collect),
+    CHECKED("attach_close", "an object is attached to a manager that closes", setup_attach_ring,
+            attach_if_open, close_second),
+    CHECKED("hop_upgrade", "hop, weak upgrade and collection", setup_weak_hop, hop_once, upgrade,
+            collect),
+    CHECKED("recycled_manager", "a manager ends as another one begins", setup_recycled,
+            release_manager, make_manager),
 };
 const size_t model_program_count = sizeof model_programs / sizeof model_programs[0];

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 4096, NAMES = 16 };
+enum { WORDS = 4096, NAMES = 32 };
 
 typedef struct buffered {
     volatile void *word;
@@ -257,8 +257,11 @@ static uint64_t modified(const operation *step, uint64_t before) {
 
 static void wake(const volatile void *word) {
     for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
-        if (engine->threads[i].next.kind == EVENT_SLEEP && engine->threads[i].next.word == word)
+        if (engine->threads[i].next.kind == EVENT_SLEEP && engine->threads[i].next.word == word &&
+            !engine->threads[i].woken) {
             engine->threads[i].woken = true;
+            engine->threads[i].next.expected = engine->event; // for the search
+        }
 }
 
 /// A store that is issued: it waits in the buffer, or reaches memory at once.

@@ -30,6 +30,7 @@ typedef struct model_result {
     uint64_t pruned;     ///< abandoned because they repeat another
     uint64_t events;
     uint64_t repeated; ///< complete executions that order dependent events as an earlier one did
+    uint64_t sampled;  ///< random schedules
     uint64_t missed;   ///< random schedules that do so as none did: the search is wrong
     uint32_t longest;  ///< execution, in events
     bool complete;     ///< every schedule was explored
@@ -37,8 +38,8 @@ typedef struct model_result {
     char message[512];
 } model_result;
 
-/// Explores a program until done, or an error, or `limit` executions. When it is done runs so many
-/// random schedules, each of which must be equivalent to an explored one. A counterexample is
+/// Explores a program until done, or an error, or `limit` executions, and then runs so many random
+/// schedules; when it was done, each of these must be equivalent to an explored one. A counterexample is
 /// printed when `verbose`.
 model_result model_explore(const model_program *program, uint64_t limit, uint64_t samples,
                            bool verbose);
