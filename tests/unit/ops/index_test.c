@@ -1,0 +1,202 @@
+// take, gather, scatter_add, one_hot and masked_select against plain loops; indices that count from the
+// end, repeat, or are out of range.
+#include "tests/unit/ops/values.h"
+
+static const nd_dtype all[] = {ND_BOOL, ND_U8, ND_I32, ND_I64, ND_F32, ND_F64};
+
+/// Indices from -size to size - 1.
+static nd_tensor *random_indices(layout how, int ndim, const int64_t *shape, nd_dtype dtype,
+                                 int64_t size) {
+    nd_tensor *x = random_tensor(how, ndim, shape, dtype, 0, 0);
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+        int64_t index[ND_MAX_DIMS], offset = 0;
+        coordinates_of(ndim, shape, flat, index);
+        for (int i = 0; i < ndim; i++)
+            offset += index[i] * nd_get_strides(x)[i];
+        set_element(nd_get_data(x), dtype, offset, (double)(rand() % (2 * size) - size));
+    }
+    return x;
+}
+
+static int64_t resolved(double index, int64_t size) {
+    return (int64_t)index < 0 ? (int64_t)index + size : (int64_t)index;
+}
+
+static void check_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+    nd_auto nd_tensor *y = nd_take(x, indices, axis);
+    assert_handle(y);
+    int x_ndim = nd_get_ndim(x), ndim = nd_get_ndim(indices);
+    assert_int_equal(nd_get_ndim(y), x_ndim - 1 + ndim);
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        int64_t index[2 * ND_MAX_DIMS], from[ND_MAX_DIMS];
+        coordinates_of(nd_get_ndim(y), nd_get_shape(y), flat, index);
+        for (int i = 0; i < x_ndim; i++)
+            from[i] = i < axis ? index[i] : i > axis ? index[i - 1 + ndim] : 0;
+        from[axis] = resolved(at(indices, ndim, index + axis), nd_get_shape(x)[axis]);
+        assert_true(at_flat(y, flat) == at(x, x_ndim, from));
+    }
+}
+
+static void test_take(void **state) {
+    (void)state;
+    for (size_t d = 0; d < COUNT_OF(all); d++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (int axis = 0; axis < 3; axis++) {
+                nd_auto nd_tensor *x = random_tensor((layout)how, ND_SHAPE(4, 5, 6), all[d], -3, 3);
+                int64_t size = nd_get_size(x, axis);
+                nd_auto nd_tensor *some =
+                    random_indices((layout)how, ND_SHAPE(3, 7), how % 2 ? ND_I32 : ND_I64, size);
+                nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(0), ND_I64);
+                nd_auto nd_tensor *one = nd_scalar(-1, ND_I64);
+                check_take(x, some, axis);
+                check_take(x, none, axis);
+                check_take(x, one, axis);
+            }
+    nd_auto nd_tensor *table = random_dense(ND_SHAPE(1000, 64), ND_F32, -1, 1);
+    nd_auto nd_tensor *many = random_indices(DENSE, ND_SHAPE(3000), ND_I64, 1000);
+    check_take(table, many, 0);
+}
+
+static void check_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
+    nd_auto nd_tensor *y = nd_gather(x, axis, index);
+    assert_handle(y);
+    int ndim = nd_get_ndim(x);
+    assert_shape(y, ndim, nd_get_shape(index));
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        int64_t from[ND_MAX_DIMS];
+        coordinates_of(ndim, nd_get_shape(y), flat, from);
+        from[axis] = resolved(at_flat(index, flat), nd_get_shape(x)[axis]);
+        int64_t offset = 0; // x is larger than index: no broadcasting here
+        for (int i = 0; i < ndim; i++)
+            offset += from[i] * nd_get_strides(x)[i];
+        assert_true(at_flat(y, flat) == element_as_double(nd_get_data(x), nd_get_dtype(x), offset));
+    }
+}
+
+static void check_scatter(const nd_tensor *x, int axis, const nd_tensor *index,
+                          const nd_tensor *source) {
+    nd_auto nd_tensor *y = nd_scatter_add(x, axis, index, source);
+    assert_handle(y);
+    int ndim = nd_get_ndim(x);
+    double *expected = calloc((size_t)nd_get_numel(x), sizeof *expected);
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++)
+        expected[flat] = at_flat(x, flat);
+    for (int64_t flat = 0; flat < nd_get_numel(source); flat++) {
+        int64_t to[ND_MAX_DIMS], at_result = 0;
+        coordinates_of(ndim, nd_get_shape(source), flat, to);
+        to[axis] = resolved(at_flat(index, flat), nd_get_shape(x)[axis]);
+        for (int i = 0; i < ndim; i++)
+            at_result = at_result * nd_get_shape(x)[i] + to[i];
+        expected[at_result] += at_flat(source, flat);
+    }
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+        double value = expected[flat];
+        if (nd_get_dtype(x) == ND_U8)
+            value = (double)(uint8_t)(int64_t)value;
+        assert_close("scatter_add", at_flat(y, flat), value, 1e-6, 1e-5);
+    }
+    free(expected);
+}
+
+static void test_gather_and_scatter_add(void **state) {
+    (void)state;
+    for (size_t d = 0; d < COUNT_OF(all); d++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (int axis = 0; axis < 3; axis++) {
+                int64_t shape[] = {3, 4, 5};
+                shape[axis] = 9; // the index is longer along the axis, shorter elsewhere
+                nd_auto nd_tensor *x = random_tensor((layout)how, ND_SHAPE(4, 5, 6), all[d], -3, 3);
+                nd_auto nd_tensor *index =
+                    random_indices((layout)how, 3, shape, ND_I64, nd_get_size(x, axis));
+                nd_auto nd_tensor *source = random_tensor((layout)how, 3, shape, all[d], -3, 3);
+                check_gather(x, axis, index);
+                if (all[d] != ND_BOOL)
+                    check_scatter(x, axis, index, source);
+            }
+}
+
+static void test_scatter_add_of_expanded_rows(void **state) {
+    (void)state;
+    nd_auto nd_tensor *table = random_dense(ND_SHAPE(50, 300), ND_F32, -1, 1);
+    nd_auto nd_tensor *rows = random_indices(DENSE, ND_SHAPE(400, 1), ND_I64, 50);
+    nd_auto nd_tensor *index = nd_expand(rows, ND_SHAPE(400, 300));
+    nd_auto nd_tensor *source = random_dense(ND_SHAPE(400, 300), ND_F32, -1, 1);
+    check_scatter(table, 0, index, source);
+    nd_auto nd_tensor *line = random_dense(ND_SHAPE(7), ND_F64, -1, 1);
+    nd_auto nd_tensor *positions = random_indices(DENSE, ND_SHAPE(5000), ND_I32, 7);
+    nd_auto nd_tensor *values = random_dense(ND_SHAPE(5000), ND_F64, -1, 1);
+    check_scatter(line, 0, positions, values);
+    check_gather(line, 0, positions);
+}
+
+static void test_one_hot(void **state) {
+    (void)state;
+    for (size_t d = 0; d < COUNT_OF(all); d++) {
+        nd_auto nd_tensor *indices = random_tensor(TRANSPOSED, ND_SHAPE(3, 4), ND_U8, 0, 0);
+        nd_auto nd_tensor *wide = nd_cast(indices, ND_I64);
+        nd_auto nd_tensor *y = nd_one_hot(wide, 16, all[d]);
+        assert_shape(y, ND_SHAPE(3, 4, 16));
+        assert_int_equal(nd_get_dtype(y), all[d]);
+        for (int64_t i = 0; i < 12 * 16; i++)
+            assert_true(at_flat(y, i) == (at_flat(wide, i / 16) == (double)(i % 16)));
+    }
+}
+
+static void test_masked_select(void **state) {
+    (void)state;
+    for (size_t d = 0; d < COUNT_OF(all); d++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            nd_auto nd_tensor *x = random_tensor((layout)how, ND_SHAPE(5, 7), all[d], -3, 3);
+            nd_auto nd_tensor *mask = random_tensor((layout)how, ND_SHAPE(5, 7), ND_BOOL, 0, 1);
+            nd_auto nd_tensor *y = nd_masked_select(x, mask);
+            assert_handle(y);
+            int64_t next = 0;
+            for (int64_t i = 0; i < 35; i++)
+                if (at_flat(mask, i) != 0)
+                    assert_true(at_flat(y, next++) == at_flat(x, i));
+            assert_int_equal(nd_get_numel(y), next);
+        }
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3), ND_F32);
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(3), ND_BOOL);
+    nd_auto nd_tensor *nothing = nd_masked_select(x, none);
+    assert_shape(nothing, ND_SHAPE(0));
+}
+
+static void test_bad_indices_are_refused(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3, 4), ND_F32);
+    const int64_t values[] = {0, 3, 1}, low[] = {0, -4, 1};
+    nd_auto nd_tensor *high = nd_from_data(values, ND_SHAPE(3), ND_I64);
+    nd_auto nd_tensor *below = nd_from_data(low, ND_SHAPE(3), ND_I64);
+    assert_refused(nd_take(x, high, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "take: an index is outside -3 ... 2");
+    assert_refused(nd_take(x, below, 0), ND_ERROR_INVALID_ARGUMENT, "take: an index is outside");
+    assert_refused(nd_take(x, x, 0), ND_ERROR_DTYPE, "take: the indices are float32");
+    assert_refused(nd_take(x, high, 2), ND_ERROR_INVALID_ARGUMENT, "take: axis 2");
+    assert_refused(nd_gather(x, 0, high), ND_ERROR_SHAPE,
+                   "gather: an index of shape [3] does not fit");
+    nd_auto nd_tensor *row = nd_reshape(high, ND_SHAPE(1, 3));
+    assert_refused(nd_gather(x, 0, row), ND_ERROR_INVALID_ARGUMENT, "gather: an index is outside");
+    nd_auto nd_tensor *source = nd_ones(ND_SHAPE(1, 3), ND_F32);
+    assert_refused(nd_scatter_add(x, 0, row, source), ND_ERROR_INVALID_ARGUMENT, "scatter_add");
+    assert_refused(nd_scatter_add(x, 0, row, x), ND_ERROR_SHAPE, "scatter_add: index has shape");
+    assert_refused(nd_scatter_add(x, 0, row, row), ND_ERROR_DTYPE, "scatter_add: x is float32");
+    assert_refused(nd_one_hot(high, 3, ND_F32), ND_ERROR_INVALID_ARGUMENT,
+                   "one_hot: an index is outside 0 ... 2");
+    assert_refused(nd_one_hot(high, 0, ND_F32), ND_ERROR_INVALID_ARGUMENT, "one_hot: 0 classes");
+    assert_refused(nd_masked_select(x, x), ND_ERROR_DTYPE, "masked_select: the mask is float32");
+    nd_auto nd_tensor *empty = nd_zeros(ND_SHAPE(0), ND_F32);
+    assert_refused(nd_take(empty, high, 0), ND_ERROR_INVALID_ARGUMENT, "take: an index is outside");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_take),
+        ND_TEST(test_gather_and_scatter_add),
+        ND_TEST(test_scatter_add_of_expanded_rows),
+        ND_TEST(test_one_hot),
+        ND_TEST(test_masked_select),
+        ND_TEST(test_bad_indices_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
