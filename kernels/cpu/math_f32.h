@@ -90,7 +90,7 @@ static inline float nd__tanh_f32(float x) {
     p = p * square - 0x1.55554ap-2f;
     float small = x + x * square * p;
     float large = 1.0f - 2.0f / (nd__exp_f32(2.0f * magnitude) + 1.0f);
-    return magnitude > 0.55f ? copysignf(large, x) : small;
+    return copysignf(magnitude > 0.55f ? large : small, x);
 }
 
 /// erf(x) - x for |x| <= 0.93.
@@ -121,8 +121,8 @@ static inline float nd__erfc_large_f32(float x) {
 static inline float nd__erf_f32(float x) {
     float magnitude = fabsf(x);
     float small = x + nd__erf_small_f32(x);
-    float large = copysignf(1.0f - nd__erfc_large_f32(magnitude), x);
-    return magnitude > 0.93f ? large : small;
+    float large = 1.0f - nd__erfc_large_f32(magnitude);
+    return copysignf(magnitude > 0.93f ? large : small, x);
 }
 
 /// x/2 (1 + erf(x / sqrt 2)): 4 ulp of |x| on the negative side, 3 ulp of the result on the other.
