@@ -139,6 +139,23 @@ ND_API nd_status nd_trace_begin(const char *path);
 /// is not whole.
 ND_API nd_status nd_trace_end(void);
 
+// ------------------------------------------------------------------------------------------ history
+
+/// The retains and releases of one object. Keeps it not alive, and outlives it.
+typedef struct nd_watch nd_watch;
+
+/// Begins to keep the history of x: each retain, release and weak upgrade with time, thread, the
+/// count it led to and the calls that led there; the latest 256. Other objects pay nothing, a
+/// watched one some microseconds each time. It ends by itself when x dies; nd_watch_end frees the
+/// history. x is borrowed. NULL with an error: x NULL or watched already, ND_ERROR_OUT_OF_MEMORY.
+ND_API nd_watch *nd_debug_watch(const void *object);
+/// Writes the history so far, oldest first. Functions are named as far as the program exports them
+/// (-rdynamic), else by module and offset, which addr2line understands. Errors: NULL arguments,
+/// ND_ERROR_OUT_OF_MEMORY, ND_ERROR_IO.
+ND_API nd_status nd_watch_write(const nd_watch *watch, FILE *stream);
+/// Ends the watch and frees the history; not beside nd_watch_write of the same one. NULL is fine.
+ND_API void nd_watch_end(nd_watch *watch);
+
 // ------------------------------------------------------------------------------------ creation sites
 
 /// Creation sites. They are recorded by calls in translation units compiled with ND_TRACK_SITES

@@ -13,6 +13,7 @@
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
+#include "lib/core/watch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,7 @@ static size_t count_tracked(nd_manager *const *managers, size_t count) {
 /// reach it, so its flags are written plainly. Returns how many.
 static size_t mark_dying(nd_collection *collection) {
     size_t garbage = 0;
-    collection->any_weak = collection->any_finalizer = false;
+    collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     for (size_t i = 0; i < collection->count; i++) {
         if (collection->live[i])
             continue;
@@ -117,6 +118,7 @@ static size_t mark_dying(nd_collection *collection) {
         uint32_t flags = nd__flags(object);
         nd__atomic_store(&object->flags, flags | ND__DYING, relaxed);
         collection->any_weak |= (flags & ND__HAS_WEAK) != 0;
+        collection->any_watched |= nd__is_watched(collection->words[i]);
         collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
         object->gc_index = (uint32_t)garbage;
         collection->objects[garbage++] = object;
@@ -230,6 +232,15 @@ static void let_revived_live(nd_collection *collection) {
     nd__bury_parked();
 }
 
+/// Garbage is watched no more: from here on its counts are written plainly.
+static void end_watches(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++) {
+        uint64_t word = nd__load_relaxed(&collection->objects[i]->word);
+        if (nd__is_watched(word))
+            nd__watch_tell(collection->objects[i], ND__WATCH_GARBAGE, nd__count_in(word));
+    }
+}
+
 /// Cuts every edge of the garbage; on the way counts the groups that they connected.
 static void cut_edges(nd_collection *collection) {
     nd__collection_group_begin(collection);
@@ -329,6 +340,8 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         let_revived_live(collection);
     }
     *ret_again = finalized && collection->count > 0;
+    if (collection->any_watched || finalized) // a finalizer may have begun to watch
+        end_watches(collection);
     free_garbage(thread, collection);
     return true;
 }

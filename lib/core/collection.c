@@ -1,6 +1,7 @@
 // The passes of trial deletion over a set of candidates.
 #include "lib/core/collection.h"
 #include "lib/core/alloc.h"
+#include "lib/core/watch.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -99,7 +100,7 @@ static size_t decide(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
     bool any_live = false;
     for (size_t i = 0; i < collection->count; i++) {
-        uint32_t held = (uint32_t)collection->words[i] - collection->held_here;
+        uint32_t held = nd__held_in(collection->words[i]) - collection->held_here;
         uint32_t internal = collection->internal[i];
         if (__builtin_expect(internal > held, 0))
             nd__collection_note_broken(collection, collection->objects[i]);

@@ -12,26 +12,53 @@
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
+#include "lib/core/watch.h"
 #include <nd/manager.h>
 #include <string.h>
 
 #define RETAIN_STEP ((UINT64_C(1) << 32) + 1)
 #define COUNT_LIMIT UINT32_C(0x80000000)
 
+_Atomic(void (*)(const nd_object *object, nd__watch_kind kind, uint32_t count)) nd__watch_note;
+
 static void object_died(nd_object *object);
 
 // --------------------------------------------------------------------------------- retain, release
+
+/// A retain that found a count which ordinary objects do not have.
+__attribute__((cold, noinline)) static void *retained_beyond(nd_object *object, uint32_t count) {
+    if (nd__is_watched(count)) {
+        nd__watch_tell(object, ND__WATCH_RETAIN, nd__count_in(count) + 1);
+        return object;
+    }
+    if (nd__count_in(count) == 0)
+        nd__fatal("retain of a dead %s at %p", object->type->name, (void *)object);
+    nd__fatal("count of a %s at %p overflows", object->type->name, (void *)object);
+}
+
+/// A release that found such a count. True when it was the last one.
+__attribute__((cold, noinline)) static bool released_beyond(nd_object *object, uint32_t count) {
+    if (!nd__is_watched(count))
+        nd__fatal("release of a dead %s at %p", object->type->name, (void *)object);
+    uint32_t left = nd__count_in(count) - 1;
+    nd__watch_tell(object, ND__WATCH_RELEASE, left);
+    return left == 0;
+}
+
+/// What a release does that was the last one, or met a count beyond. Apart, so that others save no
+/// registers.
+__attribute__((noinline)) static void release_last(nd_object *object, uint32_t count) {
+    if (count == 1 || released_beyond(object, count))
+        object_died(object);
+}
 
 void *nd_object_retain(const void *handle) {
     if (!handle)
         return NULL;
     nd_object *object = (nd_object *)(uintptr_t)handle;
     uint32_t count = (uint32_t)nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
-    if (__builtin_expect(count - 1 >= COUNT_LIMIT - 2, 0)) {
-        if (count == 0)
-            nd__fatal("retain of a dead %s at %p", object->type->name, (void *)object);
-        nd__fatal("count of a %s at %p overflows", object->type->name, (void *)object);
-    }
+    if (__builtin_expect(count - 1 >= COUNT_LIMIT - 2, 0))
+        return retained_beyond(object, count);
     return object;
 }
 
@@ -42,22 +69,22 @@ void nd_object_release(void *handle) {
     uint32_t count = (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1);
     if (__builtin_expect(count > 1 && count <= COUNT_LIMIT, 1))
         return;
-    if (count != 1)
-        nd__fatal("release of a dead %s at %p", object->type->name, (void *)object);
-    object_died(object);
+    release_last(object, count);
 }
 
 bool nd__try_retain(nd_object *object) {
     uint64_t word = nd__atomic_load(&object->word, relaxed);
     do {
-        if ((uint32_t)word == 0)
+        if (nd__count_in(word) == 0)
             return false;
     } while (!nd__atomic_cas(&object->word, &word, word + RETAIN_STEP, acquire, relaxed));
+    if (__builtin_expect(nd__is_watched(word), 0))
+        nd__watch_tell(object, ND__WATCH_UPGRADE, nd__count_in(word) + 1);
     return true;
 }
 
 uint32_t nd_get_count(const void *object) {
-    return object ? (uint32_t)nd__load_relaxed(&((const nd_object *)object)->word) : 0;
+    return object ? nd__count_in(nd__load_relaxed(&((const nd_object *)object)->word)) : 0;
 }
 
 const char *nd_get_type_name(const void *object) {
@@ -144,7 +171,8 @@ static bool finalize_dead(nd_object *object) {
     // One that died as part of a longer chain has left its manager already: should it live on, it
     // does so at the root.
     nd__object_reattach(object);
-    return (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1) != 1;
+    uint32_t count = (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1);
+    return count != 1 && !(count > COUNT_LIMIT && released_beyond(object, count));
 }
 
 static void bury(nd_object *object) {
