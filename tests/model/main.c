@@ -3,7 +3,7 @@
 //   core [--limit N] [--samples N] [--no-races] [--no-trace] [--expect-error] [PROGRAM...]
 //
 // Each program runs in a process of its own, two at a time. Without --expect-error the first error
-// fails; with it, the run fails when no program reports one. N is of executions, and of random
+// fails; with it, the run ends with the first error and fails when there is none. N is of executions, and of random
 // schedules behind them, for each program.
 #include "tests/model/memory.h"
 #include "tests/model/programs.h"
@@ -79,6 +79,8 @@ int main(int argc, char **argv) {
     fflush(stdout);
     int running = 0, errors = 0, bounded = 0, run = 0, broken = 0;
     for (size_t next = 0; next < model_program_count || running;) {
+        if (expect_error && errors)
+            next = model_program_count; // noticed
         if (next < model_program_count && running < JOBS) {
             const model_program *program = &model_programs[next++];
             if (!chosen(program, argv + first, argc - first))

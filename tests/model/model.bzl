@@ -1,0 +1,58 @@
+"""model_binary: the checker with the core as it is, or with a bug planted in one of its files."""
+
+load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
+
+# Plain accesses tell tests/model/plain.c, which takes the place of the sanitizer's runtime.
+INSTRUMENTED = [
+    "-fsanitize=thread",
+    "-g1",
+]
+DEFINES = [
+    "ND_MODEL",
+    "abort=nd__model_abort",
+]
+
+def model_binary(name, planted_in = None):
+    """The checker.
+
+    Args:
+      name: of the binary; with planted_in also of planted/NAME.txt.
+      planted_in: the core's file that the change applies to. Its object is linked in place of the one in the archive.
+    """
+    deps = [":engine"]
+    if planted_in:
+        native.genrule(
+            name = name + "_source",
+            testonly = 1,
+            srcs = [
+                "planted/%s.txt" % name,
+                "//lib/core:%s.c" % planted_in,
+            ],
+            outs = ["planted/%s/%s.c" % (name, planted_in)],
+            cmd = "$(location plant.sh) $(SRCS) >$@",
+            tools = ["plant.sh"],
+        )
+        nd_cc_library(
+            name = name + "_planted",
+            testonly = 1,
+            srcs = ["planted/%s/%s.c" % (name, planted_in)],
+            copts = INSTRUMENTED,
+            local_defines = DEFINES,
+            linkstatic = 1,
+            alwayslink = 1,
+            deps = [":interface"],
+        )
+        deps = [":%s_planted" % name] + deps
+    nd_cc_binary(
+        name = name,
+        testonly = 1,
+        srcs = ["main.c"],
+        linkstatic = 1,
+        target_compatible_with = select({
+            ":asan": [":built_without_sanitizer"],
+            ":tsan": [":built_without_sanitizer"],
+            ":ubsan": [":built_without_sanitizer"],
+            "//conditions:default": [],
+        }),
+        deps = deps + [":core_against_scheduler"],
+    )
