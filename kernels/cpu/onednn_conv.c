@@ -7,6 +7,7 @@
 #include "kernels/cpu/onednn.h"
 
 #if ND_HAVE_ONEDNN
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include <dnnl.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 
 typedef struct conv_plan {
     nd_op op;
+    int threads; ///< a primitive is made for a number of threads and would start them again
     int64_t sizes[SIZES];
     uint64_t last_use;
     int users;
@@ -57,6 +59,17 @@ __attribute__((destructor)) static void clear_cache(void) {
     if (cache.engine)
         dnnl_engine_destroy(cache.engine);
     cache.engine = NULL;
+}
+
+// A child must not inherit the lock of a thread that it does not have.
+static void lock_cache(void) {
+    pthread_mutex_lock(&cache.lock);
+}
+static void unlock_cache(void) {
+    pthread_mutex_unlock(&cache.lock);
+}
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(lock_cache, unlock_cache, unlock_cache);
 }
 
 /// Contiguous NCHW (or OIHW) and the same in any layout.
@@ -185,18 +198,20 @@ static int choose_slot(void) {
 /// A plan with one more user, or NULL.
 static conv_plan *acquire_plan(const nd_kernel_call *call) {
     conv_plan *found = NULL;
+    int threads = nd__cpu_threads();
     pthread_mutex_lock(&cache.lock);
     if (!cache.engine && dnnl_engine_create(&cache.engine, dnnl_cpu, 0) != dnnl_success)
         cache.engine = NULL;
     for (int i = 0; i < PLANS && cache.engine && !found; i++) {
         conv_plan *plan = cache.plans[i];
-        if (plan && plan->op == call->op &&
+        if (plan && plan->op == call->op && plan->threads == threads &&
             memcmp(plan->sizes, call->attrs.i, sizeof plan->sizes) == 0)
             found = plan;
     }
     int slot = found || !cache.engine ? -1 : choose_slot();
     if (slot >= 0 && (found = calloc(1, sizeof *found)) != NULL) {
         found->op = call->op;
+        found->threads = threads;
         memcpy(found->sizes, call->attrs.i, sizeof found->sizes);
         found->unusable = !fill_plan(found);
         destroy_plan(cache.plans[slot]);

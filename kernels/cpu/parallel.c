@@ -16,25 +16,21 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, serial_after_fork);
 }
 
-static int threads_available(void) {
+int nd__cpu_threads(void) {
     return omp_in_parallel() ? 1 : omp_get_max_threads();
 }
 #else
-static int threads_available(void) {
+int nd__cpu_threads(void) {
     return 1;
 }
 #endif
-
-bool nd__cpu_is_parallel(void) {
-    return threads_available() > 1;
-}
 
 void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body body,
                       void *context) {
     int64_t pieces = (total + grain - 1) / grain;
     int64_t threads = 1;
     if (pieces > 1 && total > ND__PARALLEL_WORK / (cost > 0 ? cost : 1)) {
-        threads = threads_available();
+        threads = nd__cpu_threads();
         threads = threads < pieces ? threads : pieces;
     }
     if (threads <= 1) {

@@ -4,7 +4,6 @@
 // and sums are cut at places that depend on sizes alone (reduce.c), not on the number of threads.
 #ifndef ND_KERNELS_CPU_PARALLEL_H
 #define ND_KERNELS_CPU_PARALLEL_H
-#include <stdbool.h>
 #include <stdint.h>
 
 /// Below this much work, in units of one addition of floats, starting threads costs more than it
@@ -18,6 +17,6 @@ typedef void (*nd__range_body)(void *context, int64_t begin, int64_t end);
 void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body body,
                       void *context);
 
-/// True when nd__cpu_parallel could use more than one thread now.
-bool nd__cpu_is_parallel(void);
+/// Threads that a call from here may use: 1 inside a parallel region of the user's.
+int nd__cpu_threads(void);
 #endif

@@ -86,11 +86,12 @@ static void test_many_threads(void **state) {
 
 static void test_F22_after_a_fork(void **state) {
     (void)state;
-    assert_true(add_up(1000000)); // the parent has its team of threads
+    // The parent has its team of threads, and a plan for the child's convolution.
+    assert_true(add_up(1000000) && convolve(2, 30));
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(60);
+        alarm(20);
         _exit(add_up(1000000) && convolve(2, 30) ? 0 : 1);
     }
     int status;
