@@ -84,17 +84,19 @@ static bool find_holders(holders *self) {
 
 // -------------------------------------------------------------------------------------------- text
 
-static void write_end_of_path(FILE *stream, const holders *self, uint32_t place) {
+/// What a path begins at, and why that is alive.
+static void write_start(FILE *stream, const holders *self, uint32_t place) {
     const census_object *object = &self->graph.objects[place];
     uint32_t handles = nd__census_handles(object);
+    fputs("  [", stream);
+    nd__census_write_object(stream, object);
     if (object->dying)
-        fputs("  [being destroyed]", stream);
-    else if (handles)
-        fprintf(stream, "  [%" PRIu32 " handle%s of the program]", handles,
-                handles == 1 ? "" : "s");
+        fputs(": being destroyed", stream);
+    else
+        fprintf(stream, ": %" PRIu32 " handle%s of the program", handles, handles == 1 ? "" : "s");
     if (object->site)
-        fprintf(stream, "  made at %s:%" PRIu32, object->site->file, object->site->line);
-    fprintf(stream, "  in manager %s", self->graph.managers.items[object->manager]->name);
+        fprintf(stream, "; made at %s:%" PRIu32, object->site->file, object->site->line);
+    fprintf(stream, "; manager %s]", self->graph.managers.items[object->manager]->name);
 }
 
 /// "a -item-> b -grad-> x": the walk's path to the edge's source, and the edge. What lies in the
@@ -120,7 +122,8 @@ static void write_path(FILE *stream, const holders *self, const walk *walk, uint
         fprintf(stream, " -%s-> ", graph->edges[at].label);
         nd__census_write_object(stream, &graph->objects[graph->edges[at].to]);
     }
-    write_end_of_path(stream, self, start);
+    if (start != self->x)
+        write_start(stream, self, start);
 }
 
 static void write_edge(FILE *stream, const holders *self, uint32_t edge) {
@@ -136,7 +139,7 @@ static void write_edge(FILE *stream, const holders *self, uint32_t edge) {
         nd__census_write_object(stream, &self->graph.objects[from]);
         fprintf(stream, " -%s-> ", self->graph.edges[edge].label);
         nd__census_write_object(stream, &self->graph.objects[self->x]);
-        write_end_of_path(stream, self, from);
+        write_start(stream, self, from);
     }
     fputc('\n', stream);
 }

@@ -45,7 +45,7 @@ static void test_path_from_what_the_program_holds(void **state) {
     assert_int_equal(result.cycle_edges, 0);
     assert_contains(written_text(&out), "cell(w1): count 2 = 1 handle of the program + 1 edge;");
     assert_contains(written_text(&out), "list(batches) -item-> cell -first-> cell(w1)");
-    assert_contains(written_text(&out), "[1 handle of the program]");
+    assert_contains(written_text(&out), "  [list(batches): 1 handle of the program; manager root]");
     written_free(&out);
     nd_release(x);
     nd_release(list);
