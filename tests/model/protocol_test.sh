@@ -32,7 +32,8 @@ check() {
         cat said
     fi
 }
-check none -DRIGHT
+check none -DSTEPS=4
+check none -DSTEPS=6 -DNO_UPGRADER
 for bug in NO_VERSION NO_BARRIER WEAK_NOT_GATED NO_PARKING EDGES_BEFORE_GATE; do
     check one "-D$bug"
 done
