@@ -21,5 +21,5 @@ int main(void) {
                (int)report.escaped_objects);
     }
     printf("%d objects left; %s\n", (int)nd_manager_total_objects(NULL), nd_error_message());
-    return nd_error_status();
+    return nd_error_status() != ND_OK;
 }

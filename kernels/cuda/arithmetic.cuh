@@ -21,9 +21,9 @@ template <> struct Wide<uint8_t> { typedef uint32_t type; };
 template <> struct Wide<int32_t> { typedef uint32_t type; };
 template <> struct Wide<int64_t> { typedef uint64_t type; };
 
-template <class T> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
-template <> constexpr bool is_float<double> = true;
+template <class T> inline constexpr bool is_float = false;
+template <> inline constexpr bool is_float<float> = true;
+template <> inline constexpr bool is_float<double> = true;
 
 template <class T> ND_BOTH bool is_nan(T x) {
     (void)x;

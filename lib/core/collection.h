@@ -21,8 +21,8 @@ typedef struct nd_collection {
     uint8_t *live;
     size_t count, capacity;
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
-    bool full;                    ///< discovery ran out of capacity
-    uint64_t id;                  ///< of the managers whose tracked objects are the set
+    bool full;                                 ///< discovery ran out of capacity
+    uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     nd_gc_report report;
     nd_gc_mode mode;

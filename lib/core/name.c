@@ -17,7 +17,8 @@ static nd_lock name_lock;
 static name_entry *name_buckets[BUCKETS];
 
 static name_entry **find(const nd_object *object) {
-    name_entry **slot = &name_buckets[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 54];
+    name_entry **slot =
+        &name_buckets[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 54];
     while (*slot && (*slot)->object != object)
         slot = &(*slot)->next;
     return slot;
