@@ -460,6 +460,60 @@ static void attach_if_open(void) {
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
+// ------------------------------------------------------------------------------ more than one writer
+
+static void setup_writers(void) {
+    make_managers(1);
+    make_ring(managers[0], 1, 1);
+}
+
+static void write_first(void) {
+    nd_edge_set(&cell_of(cells[0])->edges[1], cells[0]);
+}
+
+static void write_second(void) {
+    nd_object *taken = nd_edge_take(&cell_of(cells[1])->edges[0]);
+    must_live(taken);
+    nd_release(taken);
+}
+
+static void leave_ring(void) {
+    make_ring(managers[0], 0, 0);
+}
+
+static void setup_leave_ring(void) {
+    threads_begin_late = true;
+    make_managers(1);
+    make(managers[0], 1);
+}
+
+static void make_weak(void) {
+    nd_weak *made_weak = nd_weak_new(cells[0]);
+    nd_release(cells[0]);
+    nd_object *got = nd_weak_get(made_weak);
+    nd_release(got);
+    nd_release(made_weak);
+}
+
+static void visit_second(void) {
+    nd_status status = nd_temp_attach(managers[1], cells[0]);
+    model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
+    must_live(cells[0]);
+}
+
+static void open_child(void) {
+    nd_manager *child = nd_manager_new(managers[0], "child");
+    nd_attach(child, cells[0]);
+    nd_manager_close(child, NULL);
+    nd_release(child);
+    must_live(cells[1]);
+}
+
+static void setup_child(void) {
+    setup_attach_ring();
+    managers_made++;
+}
+
 // -------------------------------------------------------------------------------- managers' memory
 
 static void setup_recycled(void) {
@@ -535,6 +589,16 @@ const model_program model_programs[] = {
             attach_if_open, close_second),
     CHECKED("hop_upgrade", "hop, weak upgrade and collection", setup_weak_hop, hop_once, upgrade,
             collect),
+    CHECKED("two_writers", "two threads write edges of a ring beside a collection", setup_writers,
+            write_first, write_second, collect),
+    CHECKED("G39_ring_left", "a thread leaves a ring and ends beside a collection",
+            setup_leave_ring, leave_ring, collect),
+    CHECKED("weak_new", "a weak reference is made beside the last release", setup_attach, make_weak,
+            release_first),
+    CHECKED("visit_close", "an object visits a manager that closes", setup_attach_ring,
+            visit_second, close_second),
+    CHECKED("child_collection", "a child manager comes and goes beside a collection", setup_child,
+            open_child, collect),
     CHECKED("recycled_manager", "a manager ends as another one begins", setup_recycled,
             release_manager, make_manager),
     // Explored to a bound: last.
