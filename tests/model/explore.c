@@ -336,7 +336,7 @@ static void print_counterexample(const model_program *program, const char *messa
         char line[256];
         const step *each = &now->steps[i];
         model_describe(each->process, &each->what, each->before, line, sizeof line);
-        printf("%4u  %-90s", i, line);
+        printf("%4u  %-72s", i, line);
         print_source(each->what.caller);
         putchar('\n');
     }

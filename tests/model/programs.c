@@ -117,6 +117,7 @@ static void make_managers(int count) {
     }
     model_name(nd_manager_root(), "root");
     model_name(deaths, "deaths");
+    model_name(&deaths[CELLS], "static data");
     if (!threads_begin_late)
         model_register_threads();
 }

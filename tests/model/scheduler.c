@@ -117,36 +117,48 @@ void model_name(const void *object, const char *name) {
     }
 }
 
+/// Index of the named object that a place is in, nearest below it; -1 when there is none.
+static int named_below(const char *place) {
+    enum { LARGEST = 512 };
+    int nearest = -1;
+    for (int i = 0; i < engine->named; i++)
+        if ((size_t)(place - engine->names[i].at) < LARGEST &&
+            (nearest < 0 || engine->names[i].at > engine->names[nearest].at))
+            nearest = i;
+    return nearest;
+}
+
 void model_place_name(const char *place, char *name, size_t size) {
-    for (int i = 0; i < engine->named; i++) {
-        size_t offset = (size_t)(place - engine->names[i].at);
-        if (offset >= 320)
-            continue;
-        static const struct {
-            size_t offset;
-            const char *name;
-        } fields[] = {
-            {offsetof(nd_object, word), "word"},       {offsetof(nd_object, type), "type"},
-            {offsetof(nd_object, manager), "manager"}, {offsetof(nd_object, flags), "flags"},
-            {offsetof(nd_object, weaks), "weaks"},     {offsetof(nd_object, gc_index), "gc_index"},
-        };
-        for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
-            if (offset == fields[k].offset) {
-                snprintf(name, size, "%s.%s", engine->names[i].name, fields[k].name);
-                return;
-            }
-        snprintf(name, size, "%s+%zu", engine->names[i].name, offset);
-        return;
-    }
+    static const struct {
+        size_t offset;
+        const char *name;
+    } fields[] = {
+        {offsetof(nd_object, word), "word"},       {offsetof(nd_object, type), "type"},
+        {offsetof(nd_object, manager), "manager"}, {offsetof(nd_object, flags), "flags"},
+        {offsetof(nd_object, weaks), "weaks"},     {offsetof(nd_object, gc_index), "gc_index"},
+    };
     for (int i = 0; i < MODEL_THREADS; i++) {
         size_t offset = (size_t)(place - (const char *)&records[i]);
         if (offset < sizeof records[i]) {
-            snprintf(name, size, offset ? "thread %d's record+%zu" : "thread %d.writing", i,
-                     offset);
+            if (offset == offsetof(nd_thread, writing))
+                snprintf(name, size, "thread %d's writing", i);
+            else
+                snprintf(name, size, "thread %d's record+%zu", i, offset);
             return;
         }
     }
-    snprintf(name, size, "%p", (const void *)place);
+    int nearest = named_below(place);
+    if (nearest < 0) {
+        snprintf(name, size, "%p", (const void *)place);
+        return;
+    }
+    size_t offset = (size_t)(place - engine->names[nearest].at);
+    for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
+        if (offset == fields[k].offset) {
+            snprintf(name, size, "%s.%s", engine->names[nearest].name, fields[k].name);
+            return;
+        }
+    snprintf(name, size, "%s+%zu", engine->names[nearest].name, offset);
 }
 
 void model_describe(int process, const operation *step, uint64_t before, char *text, size_t size) {
@@ -170,15 +182,24 @@ void model_describe(int process, const operation *step, uint64_t before, char *t
     char place[64] = "";
     if (step->word)
         model_place_name((const char *)(uintptr_t)step->word, place, sizeof place);
-    int thread = process % MODEL_PROGRAM_THREADS;
-    snprintf(text, size, "%s %d  %s %s (was %#llx, value %#llx)",
-             process < MODEL_PROGRAM_THREADS ? "thread" : "buffer", thread, kinds[step->kind],
-             place, (unsigned long long)before, (unsigned long long)step->value);
+    int length =
+        snprintf(text, size, "%s %d  %s %s", process < MODEL_PROGRAM_THREADS ? "thread" : "buffer",
+                 process % MODEL_PROGRAM_THREADS, kinds[step->kind], place);
+    size_t used = length < 0 ? 0 : (size_t)length;
+    if (used >= size || !step->word || step->kind == EVENT_WAKE || step->kind == EVENT_SLEEP)
+        return;
+    if (step->kind == EVENT_LOAD)
+        snprintf(text + used, size - used, ": %#llx", (unsigned long long)before);
+    else if (step->kind == EVENT_STORE)
+        snprintf(text + used, size - used, ": %#llx", (unsigned long long)step->value);
+    else
+        snprintf(text + used, size - used, ": was %#llx, with %#llx", (unsigned long long)before,
+                 (unsigned long long)step->value);
 }
 
 // ------------------------------------------------------------------------------------------- words
 
-static uint64_t read_word(const volatile void *word, size_t size) {
+uint64_t model_read_word(const volatile void *word, size_t size) {
     switch (size) {
     case 1:
         return *(const volatile uint8_t *)word;
@@ -189,7 +210,7 @@ static uint64_t read_word(const volatile void *word, size_t size) {
     }
 }
 
-static void write_word(volatile void *word, size_t size, uint64_t value) {
+void model_write_word(volatile void *word, size_t size, uint64_t value) {
     switch (size) {
     case 1:
         *(volatile uint8_t *)word = (uint8_t)value;
@@ -270,7 +291,7 @@ static void store(simulated *self, const operation *step, bool at_once) {
     if (releases(step->order))
         released = self->clock;
     if (at_once) {
-        write_word(step->word, step->size, step->value);
+        model_write_word(step->word, step->size, step->value);
         sync_of(step->word)->clock = released;
         return;
     }
@@ -297,7 +318,7 @@ static uint64_t execute(int thread, const operation *step, bool buffers) {
     switch (step->kind) {
     case EVENT_LOAD: {
         const buffered *own = in_own_buffer(self, step->word);
-        before = own ? truncated(own->value, own->size) : read_word(step->word, step->size);
+        before = own ? truncated(own->value, own->size) : model_read_word(step->word, step->size);
         if (!own && acquires(step->order))
             model_clock_join(&self->clock, &sync_of(step->word)->clock);
         self->spun_on = step->word;
@@ -309,11 +330,11 @@ static uint64_t execute(int thread, const operation *step, bool buffers) {
         store(self, step, !buffers);
         break;
     case EVENT_WRITE:
-        before = read_word(step->word, step->size);
+        before = model_read_word(step->word, step->size);
         store(self, step, true);
         break;
     case EVENT_FUTEX:
-        before = read_word(step->word, step->size);
+        before = model_read_word(step->word, step->size);
         self->woken = before != step->value;
         break;
     case EVENT_WAKE:
@@ -325,7 +346,7 @@ static uint64_t execute(int thread, const operation *step, bool buffers) {
     case EVENT_AWAIT:
         break;
     default: {
-        before = read_word(step->word, step->size);
+        before = model_read_word(step->word, step->size);
         word_sync *sync = sync_of(step->word);
         if (step->kind == EVENT_CAS && before != truncated(step->expected, step->size)) {
             if (acquires(step->order))
@@ -336,7 +357,7 @@ static uint64_t execute(int thread, const operation *step, bool buffers) {
             model_clock_join(&self->clock, &sync->clock);
         if (releases(step->order))
             model_clock_join(&sync->clock, &self->clock); // continues a release sequence
-        write_word(step->word, step->size, modified(step, before));
+        model_write_word(step->word, step->size, modified(step, before));
     }
     }
     self->clock.time[thread]++;
@@ -360,7 +381,7 @@ void model_access_here(const volatile void *place, size_t size, bool write) {
 }
 
 /// A thread asks for an event: it goes on when the scheduler has executed it.
-static uint64_t event(operation step) {
+uint64_t model_event(operation step) {
     if (!engine) // before main: constructors of the core
         model_begin();
     if (!engine->on_fiber)
@@ -369,6 +390,22 @@ static uint64_t event(operation step) {
     self->next = step;
     fiber_switch(self->stack, engine->scheduler);
     return self->answer;
+}
+
+bool model_woken(void) {
+    return !engine->on_fiber || engine->threads[engine->current].woken;
+}
+
+operation model_spin(void) {
+    const simulated *self = &engine->threads[engine->current];
+    if (!engine->on_fiber)
+        return (operation){0};
+    return (operation){.kind = EVENT_AWAIT,
+                       .accesses = {{(uintptr_t)self->spun_on, ACCESS_READ}},
+                       .word = (volatile void *)(uintptr_t)self->spun_on,
+                       .size = self->spun_size,
+                       .expected = self->spun_value,
+                       .caller = __builtin_return_address(0)};
 }
 
 static void run_thread(void *data) {
@@ -477,9 +514,9 @@ bool model_enabled(int process) {
                 return false;
         return true;
     case EVENT_LOCK:
-        return self->count == 0 && read_word(step->word, step->size) == 0;
+        return self->count == 0 && model_read_word(step->word, step->size) == 0;
     case EVENT_AWAIT:
-        return read_word(step->word, step->size) != step->expected;
+        return model_read_word(step->word, step->size) != step->expected;
     case EVENT_SLEEP:
         return self->woken;
     default:
@@ -497,8 +534,8 @@ bool model_step(int process, uint32_t number, uint64_t *ret_before) {
     if (process >= MODEL_PROGRAM_THREADS) {
         buffered *oldest = &self->buffer[self->first];
         memory_access(oldest->word, oldest->size, thread, &self->clock, false, true);
-        *ret_before = read_word(oldest->word, oldest->size);
-        write_word(oldest->word, oldest->size, oldest->value);
+        *ret_before = model_read_word(oldest->word, oldest->size);
+        model_write_word(oldest->word, oldest->size, oldest->value);
         sync_of(oldest->word)->clock = oldest->released;
         self->first = (self->first + 1) % BUFFER;
         self->count--;
@@ -517,116 +554,7 @@ bool model_unfinished(void) {
     return false;
 }
 
-// ------------------------------------------------------------------------------------- the shim
-
-// Addresses that stand for what has none: the process-wide barrier, and the queue of a futex.
-#define BARRIER_ADDRESS ((uintptr_t)1)
-#define QUEUE_OF(word) ((uintptr_t)(word) | 2)
-
-#define OPERATION(...) ((operation){__VA_ARGS__, .caller = __builtin_return_address(0)})
-
-static uint64_t modify(event_kind kind, access_type type, volatile void *word, size_t size,
-                       uint64_t value, uint64_t expected, int order, void *caller) {
-    return event((operation){.kind = kind,
-                             .accesses = {{(uintptr_t)word, type}},
-                             .word = word,
-                             .size = size,
-                             .value = value,
-                             .expected = expected,
-                             .order = order,
-                             .caller = caller});
-}
-
-uint64_t nd__model_load(const volatile void *word, size_t size, memory_order order) {
-    return modify(EVENT_LOAD, ACCESS_READ, (volatile void *)(uintptr_t)word, size, 0, 0, (int)order,
-                  __builtin_return_address(0));
-}
-
-void nd__model_store(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    if (order == memory_order_seq_cst)
-        modify(EVENT_WRITE, ACCESS_WRITE, word, size, value, 0, (int)order,
-               __builtin_return_address(0));
-    else
-        event(OPERATION(.kind = EVENT_STORE, .accesses = {{BARRIER_ADDRESS, ACCESS_READ}},
-                        .word = word, .size = size, .value = value, .order = (int)order));
-}
-
-uint64_t nd__model_exchange(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_EXCHANGE, ACCESS_WRITE, word, size, value, 0, (int)order,
-                  __builtin_return_address(0));
-}
-
-bool nd__model_cas(volatile void *word, size_t size, void *expected, uint64_t value,
-                   memory_order order) {
-    uint64_t wanted = read_word(expected, size);
-    uint64_t before = modify(EVENT_CAS, ACCESS_WRITE, word, size, value, wanted, (int)order,
-                             __builtin_return_address(0));
-    if (before == wanted)
-        return true;
-    write_word(expected, size, before);
-    return false;
-}
-
-uint64_t nd__model_fetch_add(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    // Relaxed additions commute: who retains first is told nothing by the count it gets.
-    return modify(EVENT_ADD, order == memory_order_relaxed ? ACCESS_ADD : ACCESS_WRITE, word, size,
-                  value, 0, (int)order, __builtin_return_address(0));
-}
-
-uint64_t nd__model_fetch_or(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_OR, ACCESS_WRITE, word, size, value, 0, (int)order,
-                  __builtin_return_address(0));
-}
-
-uint64_t nd__model_fetch_and(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_AND, ACCESS_WRITE, word, size, value, 0, (int)order,
-                  __builtin_return_address(0));
-}
-
-void nd__model_fence(void) {
-    event(OPERATION(.kind = EVENT_FENCE));
-}
-
-void nd__lock_wait(nd_lock *lock) {
-    modify(EVENT_LOCK, ACCESS_LOCK, &lock->state, sizeof lock->state, 1, 0, memory_order_acquire,
-           __builtin_return_address(0));
-}
-
-void nd__lock_wake(nd_lock *lock) {
-    (void)lock; // who waits does so in EVENT_LOCK
-}
-
-void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
-    event(OPERATION(.kind = EVENT_FUTEX,
-                    .accesses = {{(uintptr_t)word, ACCESS_READ}, {QUEUE_OF(word), ACCESS_ADD}},
-                    .word = word, .size = sizeof *word, .value = value));
-    if (!engine->on_fiber || engine->threads[engine->current].woken)
-        return;
-    event(OPERATION(.kind = EVENT_SLEEP, .accesses = {{QUEUE_OF(word), ACCESS_READ}}, .word = word,
-                    .size = sizeof *word));
-}
-
-void nd__futex_wake_all(_Atomic uint32_t *word) {
-    event(OPERATION(.kind = EVENT_WAKE, .accesses = {{QUEUE_OF(word), ACCESS_WRITE}}, .word = word,
-                    .size = sizeof *word));
-}
-
-bool nd__process_barrier_prepare(void) {
-    return true;
-}
-
-void nd__process_barrier(void) {
-    event(OPERATION(.kind = EVENT_BARRIER, .accesses = {{BARRIER_ADDRESS, ACCESS_WRITE}}));
-}
-
-void nd__yield(void) {
-    if (!engine->on_fiber)
-        return;
-    simulated *self = &engine->threads[engine->current];
-    volatile void *word = (volatile void *)(uintptr_t)self->spun_on;
-    event(OPERATION(.kind = EVENT_AWAIT, .accesses = {{(uintptr_t)word, ACCESS_READ}}, .word = word,
-                    .size = self->spun_size, .expected = self->spun_value));
-}
+// -------------------------------------------------------------------- threads of the checked code
 
 int nd__model_clock(struct timespec *time) {
     *time = (struct timespec){.tv_sec = 1};

@@ -59,6 +59,15 @@ int model_current(void);
 /// Checks a plain access of the running thread (memory.h).
 void model_access_here(const volatile void *place, size_t size, bool write);
 void model_place_name(const char *place, char *name, size_t size);
+uint64_t model_read_word(const volatile void *word, size_t size);
+void model_write_word(volatile void *word, size_t size, uint64_t value);
+/// A thread asks for an event, and goes on with what the word held when the scheduler has executed
+/// it.
+uint64_t model_event(operation step);
+/// Whether the running thread's futex had changed already, or it is the main thread.
+bool model_woken(void);
+/// Waiting for another value of the word that the running thread loaded last; EVENT_NONE in main.
+operation model_spin(void);
 /// Runs a function as the main thread; false when it failed.
 bool model_run_main(void (*function)(void));
 /// Goes back to the snapshot and starts the program's threads; each runs up to its first event.
