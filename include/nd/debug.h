@@ -4,7 +4,7 @@
 // objects are made and die while it is off. All functions may be called from any thread, beside
 // running ones, but not from `traverse`, `clear` or `describe` of a type. Those that look at edges
 // (holders, JSON, DOT, snapshots) close the collector's gate for as long as copying every object
-// takes, roughly 50 to 100 ns each: retain and release of other threads go on meanwhile, writers of
+// takes, about 0.1 us each: retain and release of other threads go on meanwhile, writers of
 // edges wait. Counts therefore may change while edges are read; on an idle program they are exact.
 #ifndef ND_DEBUG_H
 #define ND_DEBUG_H
@@ -62,8 +62,8 @@ typedef struct nd_holders {
 /// closes; creation sites where known. Looks at all objects of the process. x is borrowed and must be
 /// held by the caller. Not seen: objects that are in no manager's list because they are being
 /// destroyed, and references that a type keeps but does not report; both count as handles. Errors: x
-/// or stream NULL, ND_ERROR_OUT_OF_MEMORY, ND_ERROR_IO, ND_ERROR_STATE when another thread moves x
-/// to another manager meanwhile (try again).
+/// or stream NULL, ND_ERROR_OUT_OF_MEMORY, ND_ERROR_IO, and ND_ERROR_STATE when x is being destroyed
+/// or another thread moves it to another manager meanwhile (try again).
 ND_API nd_status nd_debug_holders(const void *object, FILE *stream);
 /// The same as numbers, with the text when `stream` is not NULL. `ret_holders` may be NULL; set its
 /// size and version with ND_HOLDERS_INIT.

@@ -238,9 +238,10 @@ nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret
         }
         self.x = nd__census_find(&self.graph, object);
         if (self.x == NO_OBJECT)
-            status = nd__error(ND_ERROR_STATE,
-                               "debug_holders: the %s is in no manager, or on its way to another",
-                               object->type->name);
+            status = nd__error(
+                ND_ERROR_STATE,
+                "debug_holders: the %s is being destroyed, or on its way to another manager",
+                object->type->name);
         else if (!find_holders(&self))
             status = nd__error(ND_ERROR_OUT_OF_MEMORY, "debug_holders: no memory for the paths");
         if (status == ND_OK) {

@@ -178,6 +178,44 @@ static void test_every_allocation_may_fail(void **state) {
     cell_end();
 }
 
+// -------------------------------------------------------------------------------- from callbacks
+
+static const nd_object *asked_about;
+static int asked;
+
+static void ask(nd_object *self) {
+    nd_holders result = ND_HOLDERS_INIT;
+    nd_snapshot *snapshot = nd_snapshot_new(NULL);
+    assert_handle(snapshot);
+    nd_snapshot_free(snapshot);
+    assert_ok(nd_debug_get_holders(asked_about, NULL, &result));
+    assert_int_equal(result.handles, 1);
+    nd_status status = nd_debug_get_holders(self, NULL, &result);
+    assert_true(status == ND_OK || status == ND_ERROR_STATE);
+    nd_error_clear();
+    asked++;
+}
+
+static void test_asked_by_finalizers_and_destructors(void **state) {
+    (void)state;
+    for (int cyclic = 0; cyclic < 2; cyclic++) {
+        cell_begin(3);
+        asked = 0;
+        nd_object *other = cell_new(2, 0);
+        asked_about = other;
+        cell_on_finalize = cell_on_destroy = ask;
+        nd_object *x = cell_new_of(&cell_finalized_type, 0, 1);
+        if (cyclic)
+            cell_link(x, 0, x);
+        nd_release(x);
+        assert_ok(nd_gc_collect(NULL, NULL));
+        assert_int_equal(asked, 2);
+        cell_on_finalize = cell_on_destroy = NULL;
+        nd_release(other);
+        cell_end();
+    }
+}
+
 // ---------------------------------------------------------------------------------- beside threads
 
 static _Atomic bool stop;
@@ -236,6 +274,7 @@ int main(void) {
         ND_TEST(test_manager_is_held_by_its_children),
         ND_TEST(test_bad_arguments),
         ND_TEST(test_every_allocation_may_fail),
+        ND_TEST(test_asked_by_finalizers_and_destructors),
         ND_TEST(test_beside_running_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
