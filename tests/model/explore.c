@@ -436,6 +436,7 @@ model_result model_explore(const model_program *program, uint64_t limit, uint64_
             break;
     } while ((again = backtrack()));
     result.complete = !again;
-    sample(program, samples, &result);
+    // Where the bound came first there is more to look for.
+    sample(program, result.complete ? samples : 20 * samples, &result);
     return result;
 }

@@ -1,159 +1,9 @@
 // The small programs: two or three threads, two to four objects, one thing that could go wrong.
 //
-// A cell has two edges. Each program's setup builds its cells and managers; its threads get the
-// handles that the comment beside them says; finish releases what is left, collects, and demands
-// that every cell died exactly once and that nothing else is left.
+// Each program's setup builds its cells and managers (cells.h) and says in `handles` which handles
+// finish has to release: those of which no thread gets rid.
 #include "tests/model/programs.h"
-#include "lib/core/object.h"
-#include "tests/model/memory.h"
-#include <nd/nd.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { CELLS = 5, MANAGERS = 2 };
-
-typedef struct cell {
-    int number;
-    nd_object *edges[2];
-} cell;
-
-static nd_object *cells[CELLS]; ///< not handles: who holds them is said by `handles`
-static int handles[CELLS];      ///< to release at the end
-static int deaths[CELLS], made;
-static nd_manager *managers[MANAGERS];
-static nd_weak *weak;
-static nd_object *found;
-static nd_list *list;
-
-static cell *cell_of(const nd_object *object) {
-    return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_data is no event either
-}
-
-static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, cell_of(self)->edges[0], "first");
-    nd_visit(visitor, cell_of(self)->edges[1], "second");
-}
-
-static void cell_clear(nd_object *self) {
-    nd_edge_clear(&cell_of(self)->edges[0]);
-    nd_edge_clear(&cell_of(self)->edges[1]);
-}
-
-static void cell_destroy(nd_object *self) {
-    deaths[cell_of(self)->number]++;
-}
-
-static const nd_type cell_type = {
-    .size = sizeof(nd_type),
-    .version = 1,
-    .name = "cell",
-    .traverse = cell_traverse,
-    .clear = cell_clear,
-    .destroy = cell_destroy,
-};
-
-/// Hands itself out once.
-static void cell_revive(nd_object *self) {
-    found = nd_retain(self);
-}
-
-static const nd_type reviving_type = {
-    .size = sizeof(nd_type),
-    .version = 1,
-    .name = "reviving_cell",
-    .traverse = cell_traverse,
-    .clear = cell_clear,
-    .finalize = cell_revive,
-    .destroy = cell_destroy,
-};
-
-// ------------------------------------------------------------------------------- setup and finish
-
-/// A cell with `count` handles.
-static nd_object *make_of(const nd_type *type, const nd_manager *manager, int count) {
-    static const char *const names[] = {"A", "B", "C", "D", "E"};
-    nd_object *object = NULL;
-    nd_with_manager(manager) {
-        object = nd_object_new(type, sizeof(cell));
-    }
-    model_assert(object);
-    cell_of(object)->number = made;
-    handles[made] = count;
-    for (int i = 1; i < count; i++)
-        nd__keep(object);
-    model_name(object, names[made]);
-    cells[made++] = object;
-    return object;
-}
-
-static nd_object *make(const nd_manager *manager, int count) {
-    return make_of(&cell_type, manager, count);
-}
-
-static void give_up(nd_object *object) {
-    handles[cell_of(object)->number]--;
-    nd_release(object);
-}
-
-/// Two cells that point to each other, with so many handles on each.
-static void make_ring(const nd_manager *manager, int first_handles, int second_handles) {
-    nd_object *first = make(manager, first_handles + 1);
-    nd_object *second = make(manager, second_handles + 1);
-    nd_edge_set(&cell_of(first)->edges[0], second);
-    nd_edge_set(&cell_of(second)->edges[0], first);
-    give_up(first);
-    give_up(second);
-}
-
-static bool threads_begin_late;
-static size_t managers_made;
-
-static void make_managers(int count) {
-    managers_made = (size_t)count;
-    for (int i = 0; i < count; i++) {
-        managers[i] = nd_manager_new(NULL, "m");
-        model_assert(managers[i]);
-        model_name(managers[i], i ? "M1" : "M0");
-    }
-    model_name(nd_manager_root(), "root");
-    model_name(deaths, "deaths");
-    model_name(&deaths[CELLS], "static data");
-    if (!threads_begin_late)
-        model_register_threads();
-}
-
-static void must_live(const nd_object *object) {
-    model_assert(nd_get_count(object) > 0);
-    model_assert(deaths[cell_of(object)->number] == 0);
-}
-
-static void finish(void) {
-    for (int i = 0; i < made; i++)
-        for (int k = 0; k < handles[i]; k++) {
-            model_assert(nd_get_count(cells[i]) > 0);
-            nd_release(cells[i]);
-        }
-    nd_release(weak);
-    nd_release(list);
-    for (int i = 0; i < 2; i++) { // a finalizer may revive what the first one finds
-        nd_release(found);
-        found = NULL;
-        model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
-    }
-    for (int i = 0; i < made; i++)
-        if (deaths[i] != 1)
-            model_fail("cell %d has died %d times", i, deaths[i]);
-    for (int i = 0; i < MANAGERS && managers[i]; i++) {
-        nd_manager_close(managers[i], NULL);
-        nd_release(managers[i]);
-    }
-    if (nd_debug_check() != ND_OK)
-        model_fail("%s", nd_error_message());
-    model_assert(nd_manager_total_objects(NULL) == 0);
-    // A manager's memory is kept for the next one.
-    if (memory_live_blocks() > managers_made)
-        model_fail("%zu blocks are left", memory_live_blocks() - managers_made);
-}
+#include "tests/model/cells.h"
 
 static void collect(void) {
     nd_gc_report report = ND_GC_REPORT_INIT;
@@ -515,6 +365,40 @@ static void setup_child(void) {
     managers_made++;
 }
 
+// ------------------------------------------------------------------------ collections and managers
+
+static void setup_apart(void) {
+    make_managers(2);
+    nd_object *first = make(managers[0], 1);
+    nd_object *second = make(managers[1], 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    nd_edge_set(&cell_of(second)->edges[0], first);
+    give_up(first);
+    give_up(second);
+}
+
+static void collect_second(void) {
+    model_assert(nd_gc_collect(managers[1], NULL) == ND_OK);
+}
+
+static void setup_dead_ring(void) {
+    make_managers(1);
+    nd_gc_set_mode(ND_GC_ON);
+    make_ring(managers[0], 0, 0);
+}
+
+static void setup_reviving_held(void) {
+    setup_reviving();
+    nd_release(weak);
+    weak = NULL;
+    nd__keep(cells[1]);
+}
+
+static void release_second(void) {
+    must_live(cells[1]);
+    nd_release(cells[1]);
+}
+
 // -------------------------------------------------------------------------------- managers' memory
 
 static void setup_recycled(void) {
@@ -600,9 +484,17 @@ const model_program model_programs[] = {
             visit_second, close_second),
     CHECKED("child_collection", "a child manager comes and goes beside a collection", setup_child,
             open_child, collect),
+    CHECKED("two_collections_apart", "two managers are collected that share a ring", setup_apart,
+            collect, collect_second),
+    CHECKED("visit_collection", "a member of a live ring goes on a visit beside a collection",
+            setup_attach_ring, visit_second, collect_all),
+    CHECKED("revived_release", "a ring with a finalizer is released beside a collection",
+            setup_reviving_held, release_second, collect),
     CHECKED("recycled_manager", "a manager ends as another one begins", setup_recycled,
             release_manager, make_manager),
     // Explored to a bound: last.
+    CHECKED("close_collection", "a manager with a dead ring closes beside its collection",
+            setup_dead_ring, close_first, collect_all),
     CHECKED("G35_shared_ring", "two managers close that share a ring", setup_siblings, close_first,
             close_second),
     CHECKED("G35_sibling_rings", "two managers close, a ring in each", setup_sibling_rings,

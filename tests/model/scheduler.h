@@ -39,7 +39,7 @@ typedef struct model_result {
 } model_result;
 
 /// Explores a program until done, or an error, or `limit` executions, and then runs so many random
-/// schedules; when it was done, each of these must be equivalent to an explored one. A counterexample is
+/// schedules (20 times as many when the limit came first); when it was done, each of these must be equivalent to an explored one. A counterexample is
 /// printed when `verbose`.
 model_result model_explore(const model_program *program, uint64_t limit, uint64_t samples,
                            bool verbose);
