@@ -15,8 +15,8 @@ template <class T, int elements> struct alignas(sizeof(T) * elements) Pack { T e
 
 /// Type of an input that an operation does not have.
 struct None {};
-template <class T> constexpr bool present = true;
-template <> constexpr bool present<None> = false;
+template <class T> inline constexpr bool present = true;
+template <> inline constexpr bool present<None> = false;
 
 constexpr int larger(int a, int b) {
     return a > b ? a : b;
