@@ -11,6 +11,13 @@ DEFINES = [
     "ND_MODEL",
     "abort=nd__model_abort",
 ]
+# Sanitizers would instrument what is instrumented already.
+UNSANITIZED = select({
+    ":asan": [":built_without_sanitizer"],
+    ":tsan": [":built_without_sanitizer"],
+    ":ubsan": [":built_without_sanitizer"],
+    "//conditions:default": [],
+})
 
 def model_binary(name, planted_in = None):
     """The checker.
@@ -40,6 +47,7 @@ def model_binary(name, planted_in = None):
             local_defines = DEFINES,
             linkstatic = 1,
             alwayslink = 1,
+            target_compatible_with = UNSANITIZED,
             deps = [":interface"],
         )
         deps = [":%s_planted" % name] + deps
@@ -48,11 +56,6 @@ def model_binary(name, planted_in = None):
         testonly = 1,
         srcs = ["main.c"],
         linkstatic = 1,
-        target_compatible_with = select({
-            ":asan": [":built_without_sanitizer"],
-            ":tsan": [":built_without_sanitizer"],
-            ":ubsan": [":built_without_sanitizer"],
-            "//conditions:default": [],
-        }),
+        target_compatible_with = UNSANITIZED,
         deps = deps + [":core_against_scheduler"],
     )
