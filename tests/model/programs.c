@@ -74,6 +74,17 @@ static void setup_release(void) {
     nd_release(cells[0]);
 }
 
+static void setup_two_alone(void) {
+    make_managers(1);
+    make(managers[0], 1);
+    make(managers[0], 1);
+    handles[0] = handles[1] = 0;
+}
+
+static void release_other(void) {
+    nd_release(cells[1]);
+}
+
 // -------------------------------------------------------------------------- G34: an unrelated one
 
 static void setup_hot(void) {
@@ -493,6 +504,8 @@ const model_program model_programs[] = {
     CHECKED("recycled_manager", "a manager ends as another one begins", setup_recycled,
             release_manager, make_manager),
     // Explored to a bound: last.
+    CHECKED("two_parked", "two objects die as the gate closes", setup_two_alone, release_first,
+            release_other, collect),
     CHECKED("close_collection", "a manager with a dead ring closes beside its collection",
             setup_dead_ring, close_first, collect_all),
     CHECKED("G35_shared_ring", "two managers close that share a ring", setup_siblings, close_first,
