@@ -76,6 +76,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
         copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP,
+        linkstatic = 1,
         **kwargs
     )
     if for_shared:
@@ -84,6 +85,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
             copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
             local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
             deps = deps + OPENMP,
+            linkstatic = 1,
             **dict(kwargs, visibility = [str(Label("//:__pkg__"))])
         )
 
@@ -143,7 +145,6 @@ def nd_isa_kernels(name, srcs, hdrs = [], copts = [], local_defines = [], deps =
             copts = ["-O3"] + copts + isa_copts,
             local_defines = local_defines + ["ND_ISA=" + isa],
             deps = deps,
-            linkstatic = 1,
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
