@@ -45,7 +45,6 @@ def model_binary(name, planted_in = None):
             srcs = ["planted/%s/%s.c" % (name, planted_in)],
             copts = INSTRUMENTED,
             local_defines = DEFINES,
-            linkstatic = 1,
             alwayslink = 1,
             target_compatible_with = UNSANITIZED,
             deps = [":interface"],
