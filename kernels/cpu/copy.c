@@ -25,15 +25,19 @@ typedef struct tiled_copy {
     int64_t tiles_down, tiles_across;
 } tiled_copy;
 
+// Through a buffer, whose rows are not a power of two apart, so that every cache line of x and of out is
+// touched once, however their rows fall into the cache.
 #define COPY_TILE(T)                                                                            \
     static void copy_tile_##T(char *out_, int64_t out_stride, const char *x_, int64_t x_stride, \
                               int64_t rows, int64_t columns) {                                  \
-        for (int64_t row = 0; row < rows; row++) {                                              \
-            T *out = (T *)out_ + row * out_stride;                                              \
-            const T *x = (const T *)x_ + row;                                                   \
-            for (int64_t column = 0; column < columns; column++)                                \
-                out[column] = x[column * x_stride];                                             \
+        T buffer[TILE][TILE + 1];                                                               \
+        for (int64_t column = 0; column < columns; column++) {                                  \
+            const T *x = (const T *)x_ + column * x_stride;                                     \
+            for (int64_t row = 0; row < rows; row++)                                            \
+                buffer[row][column] = x[row];                                                   \
         }                                                                                       \
+        for (int64_t row = 0; row < rows; row++)                                                \
+            memcpy((T *)out_ + row * out_stride, buffer[row], sizeof(T) * (size_t)columns);     \
     }
 COPY_TILE(uint8_t)
 COPY_TILE(uint32_t)

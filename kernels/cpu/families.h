@@ -16,6 +16,9 @@ nd_status nd__cpu_max_pool2d(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);
 nd_status nd__cpu_create(const nd_kernel_call *call);
 
+/// Results from this size on bypass the caches, which could not hold them.
+#define ND__STREAM_BYTES ((int64_t)32 << 20)
+
 /// Bytes of an element.
 static inline int64_t nd__dtype_bytes(nd_dtype dtype) {
     static const int8_t bytes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8};

@@ -83,6 +83,9 @@ static inline float nd__cos_f32(float x) {
 static inline double nd__exp_f64(double x) {
     return exp(x);
 }
+static inline double nd__exp_of_minus_f64(double x) {
+    return exp(-fabs(x));
+}
 static inline double nd__log_f64(double x) {
     return log(x);
 }

@@ -39,6 +39,15 @@ typedef struct nd__product {
 } nd__product;
 typedef void (*nd__matmul)(nd__product *product);
 
+/// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread tells
+/// another that the memory is written; it costs much more than one copy, so it follows many.
+typedef void (*nd__stream)(void *to, const void *from, int64_t bytes);
+static inline void nd__stream_end(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_sfence(); // ordinary stores would overtake the others
+#endif
+}
+
 /// Everything one instruction set supplies. Entries are NULL where an op is not defined for a dtype.
 typedef struct nd__cpu_loops {
     const char *name;
@@ -49,6 +58,7 @@ typedef struct nd__cpu_loops {
     const nd__argreducer (*argreducers)[2];    ///< by dtype, then argmax, argmin
     const nd__softmax_rows *softmax;           ///< f32, f64
     const nd__matmul *matmul;                  ///< f32, f64
+    nd__stream stream;
 } nd__cpu_loops;
 
 extern const nd__cpu_loops nd__cpu_loops_baseline;

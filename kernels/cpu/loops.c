@@ -9,6 +9,8 @@ extern const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2];
 extern const nd__softmax_rows ND_ISA_NAME(nd__cpu_softmax)[2];
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[2];
 
+void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
+
 #define ND__TEXT_(name) #name
 #define ND__TEXT(name) ND__TEXT_(name)
 
@@ -21,4 +23,5 @@ const nd__cpu_loops ND_ISA_NAME(nd__cpu_loops) = {
     .argreducers = ND_ISA_NAME(nd__cpu_argreducers),
     .softmax = ND_ISA_NAME(nd__cpu_softmax),
     .matmul = ND_ISA_NAME(nd__cpu_matmul),
+    .stream = ND_ISA_NAME(nd__cpu_stream),
 };

@@ -1,7 +1,8 @@
 // Functions of f32 without branches or tables, so that loops over them vectorise on every instruction
 // set.
 //
-// Polynomials are minimax fits (Remez) made for these files; the error named with each is the largest
+// Polynomials are evaluated in pairs (Estrin's scheme), not term after term: what limits these loops is
+// the length of the chain. They are minimax fits (Remez) made for these files; the error named with each is the largest
 // seen against correctly rounded values. NaN goes through every function; infinities and zeros give
 // the limits. They must be compiled without -ffast-math: the additions of ND__ROUND_MAGIC mean
 // something.
@@ -25,27 +26,49 @@ static inline float nd__from_bits_f32(uint32_t bits) {
 /// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum.
 #define ND__ROUND_MAGIC 12582912.0f
 
-/// e^x: 1 ulp, 2 ulp where the result is subnormal.
-static inline float nd__exp_f32(float x) {
-    float limited = x > 89.0f ? 89.0f : x;
-    limited = limited < -104.0f ? -104.0f : limited;
-    float shifted = limited * 1.44269504f + ND__ROUND_MAGIC;
+// Comparisons of floats with NaN in mind become masks, which cost more than the arithmetic. So limits
+// are put on bits taken as integers, which order as the floats do; NaN, which that loses, is put back
+// at the end.
+
+/// |x| limited to `most`. NaN gives `most`.
+static inline float nd__limited_magnitude_f32(float x, float most) {
+    int32_t magnitude = (int32_t)(nd__bits_f32(x) & 0x7fffffffu),
+            limit = (int32_t)nd__bits_f32(most);
+    return nd__from_bits_f32((uint32_t)(magnitude < limit ? magnitude : limit));
+}
+
+/// e^x for -104 <= x <= 89.
+static inline float nd__exp_in_range_f32(float x) {
+    float shifted = x * 1.44269504f + ND__ROUND_MAGIC;
     float n = shifted - ND__ROUND_MAGIC;
     int32_t exponent = (int32_t)(nd__bits_f32(shifted) - nd__bits_f32(ND__ROUND_MAGIC));
-    float r = limited - n * 0.693359375f;
+    float r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
-    float p = 0x1.6a1a7p-10f;
-    p = p * r + 0x1.123fc6p-7f;
-    p = p * r + 0x1.555916p-5f;
-    p = p * r + 0x1.55548ap-3f;
-    p = p * r + 0x1.fffffcp-2f;
-    p = r + r * r * p;
+    float r2 = r * r;
+    float low = 0x1.fffffcp-2f + 0x1.55548ap-3f * r;
+    float high = (0x1.555916p-5f + 0x1.123fc6p-7f * r) + 0x1.6a1a7p-10f * r2;
+    float p = r + r2 * (low + high * r2);
     p = 1.0f + p;
     // Two factors, because 2^128 and 2^-150 are no floats.
     int32_t half = exponent >> 1;
     float scale0 = nd__from_bits_f32((uint32_t)(half + 127) << 23);
     float scale1 = nd__from_bits_f32((uint32_t)(exponent - half + 127) << 23);
     return p * scale0 * scale1;
+}
+
+/// e^-|x|: 1 ulp, 2 ulp where the result is subnormal; 0 for NaN.
+static inline float nd__exp_of_minus_f32(float x) {
+    return nd__exp_in_range_f32(-nd__limited_magnitude_f32(x, 104.0f));
+}
+
+/// e^x: 1 ulp, 2 ulp where the result is subnormal.
+static inline float nd__exp_f32(float x) {
+    // As signed integers, what is above 89 is larger; as unsigned ones, what is below -104 is.
+    int32_t top = (int32_t)nd__bits_f32(89.0f), bits = (int32_t)nd__bits_f32(x);
+    uint32_t bottom = nd__bits_f32(-104.0f), limited = (uint32_t)(bits < top ? bits : top);
+    limited = limited < bottom ? limited : bottom;
+    float result = nd__exp_in_range_f32(nd__from_bits_f32(limited));
+    return x != x ? x : result;
 }
 
 /// log(x): 1 ulp; -inf at 0, NaN below.
@@ -56,15 +79,12 @@ static inline float nd__log_f32(float x) {
     uint32_t bits = nd__bits_f32(scaled) - 0x3f3504f3u;
     float exponent = (float)((int32_t)bits >> 23) + exponent_offset;
     float f = nd__from_bits_f32((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float p = -0x1.38b576p-4f;
-    p = p * f + 0x1.055b68p-3f;
-    p = p * f - 0x1.0d8542p-3f;
-    p = p * f + 0x1.22da1ep-3f;
-    p = p * f - 0x1.547244p-3f;
-    p = p * f + 0x1.99a008p-3f;
-    p = p * f - 0x1.000226p-2f;
-    p = p * f + 0x1.555554p-2f;
-    float square = f * f;
+    float square = f * f, fourth = square * square;
+    float low =
+        (0x1.555554p-2f - 0x1.000226p-2f * f) + (0x1.99a008p-3f - 0x1.547244p-3f * f) * square;
+    float high =
+        (0x1.22da1ep-3f - 0x1.0d8542p-3f * f) + (0x1.055b68p-3f - 0x1.38b576p-4f * f) * square;
+    float p = low + high * fourth;
     float tail = square * f * p - exponent * 2.12194440e-4f;
     tail = tail - 0.5f * square;
     float result = (f + tail) + exponent * 0.693359375f;
@@ -75,67 +95,56 @@ static inline float nd__log_f32(float x) {
 
 /// 1 / (1 + e^-x): 3 ulp. For negative x as e^x / (1 + e^x), so that nothing overflows.
 static inline float nd__sigmoid_f32(float x) {
-    float e = nd__exp_f32(-fabsf(x));
-    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+    float e = nd__exp_of_minus_f32(x);
+    float numerator = (int32_t)nd__bits_f32(x) < 0 ? e : 1.0f;
+    float result = numerator / (1.0f + e);
+    return x != x ? x : result;
 }
 
-/// tanh(x): 2 ulp.
+// tanh and erf are odd: |x| P(x^2) / Q(x^2), limited to 1, with x's sign. One division costs less than
+// an exponential. Where the functions round to 1 the quotients pass it, by more than their rounding.
+
+/// `ratio`, at most 1, with x's sign.
+static inline float nd__signed_ratio_f32(float ratio, float x) {
+    float limited = nd__limited_magnitude_f32(ratio, 1.0f);
+    return nd__from_bits_f32(nd__bits_f32(limited) | (nd__bits_f32(x) & 0x80000000u));
+}
+
+/// tanh(x): 8 ulp, which next to 1 is 5e-7.
 static inline float nd__tanh_f32(float x) {
-    float magnitude = fabsf(x);
-    float square = x * x;
-    float p = -0x1.9b3046p-8f;
-    p = p * square + 0x1.593d08p-6f;
-    p = p * square - 0x1.b9287ap-5f;
-    p = p * square + 0x1.110d26p-3f;
-    p = p * square - 0x1.55554ap-2f;
-    float small = x + x * square * p;
-    float large = 1.0f - 2.0f / (nd__exp_f32(2.0f * magnitude) + 1.0f);
-    return copysignf(magnitude > 0.55f ? large : small, x);
+    float t = nd__limited_magnitude_f32(x, 9.1f);
+    float u = t * t, u2 = u * u, u4 = u2 * u2;
+    float p = (1.0f + 0x1.19c5c8p-3f * u) + (0x1.04762cp-8f + 0x1.02db08p-15f * u) * u2 +
+              0x1.9ec03cp-25f * u4;
+    float q = (1.0f + 0x1.e2383ap-2f * u) + (0x1.c46b9ep-6f + 0x1.b2bd08p-12f * u) * u2 +
+              (0x1.a334d6p-20f + 0x1.7aa078p-31f * u) * u4;
+    float result = nd__signed_ratio_f32(t * p / q, x);
+    return x != x ? x : result;
 }
 
-/// erf(x) - x for |x| <= 0.93.
-static inline float nd__erf_small_f32(float x) {
-    float square = x * x;
-    float p = -0x1.3825c6p-11f;
-    p = p * square + 0x1.46c234p-8f;
-    p = p * square - 0x1.b676cap-6f;
-    p = p * square + 0x1.ce1904p-4f;
-    p = p * square - 0x1.8126dcp-2f;
-    p = p * square + 0x1.06eba6p-3f;
-    return x * p;
+/// erf(x) for x that is not NaN.
+static inline float nd__erf_of_number_f32(float x) {
+    float t = nd__limited_magnitude_f32(x, 4.5f);
+    float u = t * t, u2 = u * u, u4 = u2 * u2;
+    float p = (0x1.20dd76p+0f + 0x1.7c3ab6p-3f * u) + (0x1.bcc1f4p-5f + 0x1.f97f88p-9f * u) * u2 +
+              ((0x1.8a7c5ap-12f + 0x1.33c150p-18f * u) - 0x1.b58220p-27f * u2) * u4;
+    float q = (1.0f + 0x1.fdd170p-2f * u) + (0x1.d33bfep-4f + 0x1.fac1e8p-7f * u) * u2 +
+              (0x1.55ed7cp-10f + 0x1.04bd12p-14f * u) * u4;
+    return nd__signed_ratio_f32(t * p / q, x);
 }
 
-/// 1 - erf(x) for x >= 0.92; 0 above 4, where erf rounds to 1.
-static inline float nd__erfc_large_f32(float x) {
-    float p = 0x1.9ae8ecp-13f;
-    p = p * x - 0x1.8ee162p-9f;
-    p = p * x + 0x1.6c2a7p-6f;
-    p = p * x - 0x1.a9b42cp-4f;
-    p = p * x - 0x1.463cc0p-1f;
-    p = p * x - 0x1.20af5ap+0f;
-    p = p * x - 0x1.9a5d36p-13f;
-    return x > 4.0f ? 0.0f : nd__exp_f32(p);
-}
-
-/// erf(x): 2 ulp.
+/// erf(x): 8 ulp, which next to 1 is 5e-7.
 static inline float nd__erf_f32(float x) {
-    float magnitude = fabsf(x);
-    float small = x + nd__erf_small_f32(x);
-    float large = 1.0f - nd__erfc_large_f32(magnitude);
-    return copysignf(magnitude > 0.93f ? large : small, x);
+    float result = nd__erf_of_number_f32(x);
+    return x != x ? x : result;
 }
 
-/// x/2 (1 + erf(x / sqrt 2)): 4 ulp of |x| on the negative side, 3 ulp of the result on the other.
+/// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative, because
+/// the sum cancels there.
 static inline float nd__gelu_f32(float x) {
-    // Beyond 88 the product with erfc is 0; for infinities it would be NaN.
-    float limited = x < -88.0f ? -88.0f : x;
-    limited = limited > 88.0f ? 88.0f : limited;
-    float z = limited * 0.707106781f;
-    float magnitude = fabsf(z);
-    float half = 0.5f * limited;
-    float tail = half * nd__erfc_large_f32(magnitude);
-    float large = x > 0.0f ? x - tail : tail;
-    float small = half + half * (z + nd__erf_small_f32(z));
-    return magnitude > 0.93f ? large : small;
+    float half = 0.5f * x;
+    float result = half + half * nd__erf_of_number_f32(x * 0.707106781f);
+    // erf is -1 here, but for -infinity the sum would be NaN.
+    return x < -6.0f ? -0.0f : result;
 }
 #endif

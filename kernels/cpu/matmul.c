@@ -7,8 +7,10 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 
-/// Multiplications below which the portable product beats a library call.
-#define SMALL_PRODUCT 4096
+/// Multiplications up to which the portable product beats a library call.
+#define SMALL_PRODUCT 16384
+/// And up to which waking other threads costs the library more than they give.
+#define SERIAL_PRODUCT ((int64_t)1 << 20)
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -57,6 +59,6 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     if (batch >= 4 && size < (int64_t)1 << 22)
         nd__cpu_parallel(batch, size / 16 + 16, 1, products, &work);
     else
-        products(&work, 0, batch);
+        nd__cpu_with_threads(size <= SERIAL_PRODUCT ? 1 : 0, products, &work, batch);
     return ND_OK;
 }

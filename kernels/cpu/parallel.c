@@ -3,6 +3,7 @@
 // Inside a parallel region of the user's everything runs on the calling thread. After a fork the child
 // has lost its team of threads and libgomp would wait for them for ever, so the child stays serial.
 #include "kernels/cpu/parallel.h"
+#include <stdbool.h>
 
 #if ND_HAVE_OPENMP
 #include <omp.h>
@@ -48,5 +49,20 @@ void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body
         if (begin < end)
             body(context, begin, end);
     }
+#endif
+}
+
+void nd__cpu_with_threads(int threads, nd__range_body body, void *context, int64_t total) {
+#if ND_HAVE_OPENMP
+    int before = omp_get_max_threads();
+    bool change = threads > 0 && before != threads;
+    if (change)
+        omp_set_num_threads(threads);
+    body(context, 0, total);
+    if (change)
+        omp_set_num_threads(before);
+#else
+    (void)threads;
+    body(context, 0, total);
 #endif
 }

@@ -19,4 +19,7 @@ void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body
 
 /// Threads that a call from here may use: 1 inside a parallel region of the user's.
 int nd__cpu_threads(void);
+/// Runs body over [0, total) on this thread, with libraries that start threads of their own held to
+/// `threads` (0: as many as they like).
+void nd__cpu_with_threads(int threads, nd__range_body body, void *context, int64_t total);
 #endif

@@ -10,6 +10,8 @@
 
 /// Rows gathered together.
 #define GROUP 16
+/// Rows up to this size are made in a buffer when the result is too large for the caches.
+#define ROW_BUFFER 16384
 
 typedef struct softmax_work {
     const nd_kernel_call *call;
@@ -32,12 +34,22 @@ static void offsets(const softmax_work *work, int64_t row, int64_t *ret_x, int64
 
 static void contiguous_rows(void *context, int64_t begin, int64_t end) {
     const softmax_work *work = (const softmax_work *)context;
+    int64_t row_bytes = work->size * work->bytes;
+    _Alignas(64) char buffer[ROW_BUFFER];
+    bool streams =
+        row_bytes <= ROW_BUFFER && row_bytes >= 1024 && work->rows * row_bytes >= ND__STREAM_BYTES;
+    nd__stream stream = nd__cpu_loops_now()->stream;
     for (int64_t row = begin; row < end; row++) {
         int64_t x, out;
         offsets(work, row, &x, &out);
+        char *to = (char *)work->call->operand[0].data + out * work->bytes;
         work->row((const char *)work->call->operand[1].data + x * work->bytes,
-                  (char *)work->call->operand[0].data + out * work->bytes, work->size);
+                  streams ? buffer : to, work->size);
+        if (streams)
+            stream(to, buffer, row_bytes);
     }
+    if (streams)
+        nd__stream_end();
 }
 
 static void move(const softmax_work *work, char *to, int64_t to_stride, const char *from,

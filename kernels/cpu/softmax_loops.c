@@ -4,6 +4,8 @@
 // A float sum of this many exponentials, each at most 1, loses nothing that matters.
 #define ND__SUM_RUN 4096
 
+#define ND__EXP_OF_MINUS(x) ND__FUNCTION(exp_of_minus)(x)
+
 // The order of these includes is what they mean; it must not be sorted.
 // clang-format off
 #include "kernels/cpu/type_f32.inc"

@@ -125,7 +125,7 @@ static void check_unary(const unary_row *row, const nd_tensor *x) {
         if (nd_get_dtype(y) == dtype && !is_float)
             expected = wrapped(expected, dtype);
         double tolerance = tolerance_of(nd_get_dtype(y));
-        assert_close(row->name, at_flat(y, i), expected, tolerance, tolerance / 4);
+        assert_close(row->name, at_flat(y, i), expected, tolerance, tolerance / 2);
     }
 }
 
