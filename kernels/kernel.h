@@ -49,7 +49,8 @@ typedef struct nd_kernel_call {
 // LOGICAL    out (bool), a[, b]. All bool.
 // TERNARY    out, condition, a, b. condition bool, the others one dtype.
 // REDUCE     out, x. Iteration space = x's axes; out has stride 0 on reduced axes; i[0] = elements
-//            per result. The kernel writes every result, whatever was in out. One dtype.
+//            per result. The kernel writes every result, whatever was in out. One dtype: sum i64,
+//            f32, f64; mean f32, f64; max and min all, NaN wins. Never called for no elements.
 // ARGREDUCE  out (i64), x. The reduced axis is the last of the iteration space, out's stride there
 //            is 0.
 // MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column
@@ -71,9 +72,10 @@ typedef struct nd_kernel_call {
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x.
 // CREATE     out only. fill f[0] (i[0] for ND_I64); arange f[0] = start, f[1] = step; eye i[0] = n;
 //            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.
-//            Element e (row-major) of a random tensor uses Philox counter e/4, word e%4 (f64:
-//            counter e/2, words 2(e%2), 2(e%2)+1), so that all backends agree.
-// COPY       out, x. Any two dtypes, any strides.
+//            randint: any number dtype. kernels/philox.h says which words of the generator make
+//            element e (row-major), so that all backends agree.
+// COPY       out, x. Any two dtypes, any strides. Floats become the nearest integer towards zero that
+//            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0.
 // CONV       Contiguous NCHW; i[0..10] = n, ci, h, w, co, kh, kw, stride, padding, oh, ow.
 //            conv2d: out, x, weight (bias is added by lib/ops).
 //            conv2d_grad_input: out (as x), grad, weight.

@@ -15,13 +15,17 @@
 /// strides[k] counts elements, f are the call's scalars.
 typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides, const double *f);
 
-/// Rows of n contiguous elements: softmax and log_softmax into `out`, which may be `row`; and
-/// -log softmax(row)[target].
-typedef struct nd__softmax_rows {
-    void (*softmax)(const void *row, void *out, int64_t n);
-    void (*log_softmax)(const void *row, void *out, int64_t n);
-    double (*loss)(const void *row, int64_t n, int64_t target);
-} nd__softmax_rows;
+/// Rows of n contiguous elements, `stride` elements apart: softmax and log_softmax into `out`, which may
+/// be `x`.
+typedef void (*nd__softmax_rows)(const void *x, int64_t x_stride, void *out, int64_t out_stride,
+                                 int64_t rows, int64_t n);
+
+typedef struct nd__softmax_loops {
+    nd__softmax_rows softmax;
+    nd__softmax_rows log_softmax;
+    /// Sum of -log softmax(row)[target] over contiguous rows. The targets are in range.
+    double (*loss)(const void *x, const int64_t *targets, int64_t rows, int64_t n);
+} nd__softmax_loops;
 
 typedef struct nd__matrix {
     void *data;
@@ -56,7 +60,7 @@ typedef struct nd__cpu_loops {
     const nd__loop (*convert)[ND_DTYPE_COUNT]; ///< by dtype from, then to
     const nd__reducer *const (*reducers)[3];   ///< by dtype, then sum, max, min
     const nd__argreducer (*argreducers)[2];    ///< by dtype, then argmax, argmin
-    const nd__softmax_rows *softmax;           ///< f32, f64
+    const nd__softmax_loops *softmax;          ///< f32, f64
     const nd__matmul *matmul;                  ///< f32, f64
     nd__stream stream;
 } nd__cpu_loops;

@@ -6,25 +6,40 @@
 
 #define ND__BLOCK 2048
 
-#define ND__FLOAT_BLOCK_SUM(TYPE, T)                                           \
-    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {          \
-        double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;                         \
-        int64_t quarter = n / 4;                                               \
-        if (quarter >= 16) {                                                   \
-            const T *x1 = x + quarter, *x2 = x1 + quarter, *x3 = x2 + quarter; \
-            ND__PRAGMA(omp simd reduction(+ : sum0, sum1, sum2, sum3))         \
-            for (int64_t i = 0; i < quarter; i++) {                            \
-                sum0 += (double)x[i];                                          \
-                sum1 += (double)x1[i];                                         \
-                sum2 += (double)x2[i];                                         \
-                sum3 += (double)x3[i];                                         \
-            }                                                                  \
-        } else {                                                               \
-            quarter = 0;                                                       \
-        }                                                                      \
-        for (int64_t i = 4 * quarter; i < n; i++)                              \
-            sum0 += (double)x[i];                                              \
-        return (sum0 + sum1) + (sum2 + sum3);                                  \
+#if defined(__AVX512F__)
+#define ND__LANES 8
+#elif defined(__AVX__)
+#define ND__LANES 4
+#else
+#define ND__LANES 2
+#endif
+typedef double wide __attribute__((vector_size(8 * ND__LANES)));
+
+/// Four vectors of doubles side by side, added up as a tree at the end.
+#define ND__FLOAT_BLOCK_SUM(TYPE, T)                                                        \
+    typedef T vector_##TYPE                                                                 \
+        __attribute__((vector_size(sizeof(T) * ND__LANES), aligned(sizeof(T)), may_alias)); \
+    static inline wide widened_##TYPE(const T *x) {                                         \
+        return __builtin_convertvector(*(const vector_##TYPE *)x, wide);                    \
+    }                                                                                       \
+    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {                       \
+        wide sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};                                \
+        int64_t i = 0;                                                                      \
+        for (; i + 4 * ND__LANES <= n; i += 4 * ND__LANES) {                                \
+            sum0 += widened_##TYPE(x + i);                                                  \
+            sum1 += widened_##TYPE(x + i + ND__LANES);                                      \
+            sum2 += widened_##TYPE(x + i + 2 * ND__LANES);                                  \
+            sum3 += widened_##TYPE(x + i + 3 * ND__LANES);                                  \
+        }                                                                                   \
+        for (; i + ND__LANES <= n; i += ND__LANES)                                          \
+            sum0 += widened_##TYPE(x + i);                                                  \
+        wide sum = (sum0 + sum1) + (sum2 + sum3);                                           \
+        double total = 0;                                                                   \
+        for (; i < n; i++)                                                                  \
+            total += (double)x[i];                                                          \
+        for (int lane = 0; lane < ND__LANES; lane += 2)                                     \
+            total += sum[lane] + sum[lane + 1];                                             \
+        return total;                                                                       \
     }
 ND__FLOAT_BLOCK_SUM(f32, float)
 ND__FLOAT_BLOCK_SUM(f64, double)

@@ -15,9 +15,10 @@
 
 typedef struct softmax_work {
     const nd_kernel_call *call;
-    void (*row)(const void *row, void *out, int64_t n);
+    nd__softmax_rows rows_loop;
     int64_t bytes, size, x_stride, out_stride;
     int64_t rows;
+    nd__stream stream; ///< NULL: write where the result is
     atomic_bool failed;
 } softmax_work;
 
@@ -32,23 +33,39 @@ static void offsets(const softmax_work *work, int64_t row, int64_t *ret_x, int64
     }
 }
 
+/// `rows` rows that are neighbours along the axis before the last, `x` and `out` elements from the
+/// start.
+static void neighbouring_rows(const softmax_work *work, int64_t rows, int64_t x, int64_t out) {
+    const nd_kernel_call *call = work->call;
+    int axis = call->ndim - 2;
+    int64_t x_stride = axis < 0 ? 0 : call->operand[1].strides[axis];
+    int64_t out_stride = axis < 0 ? 0 : call->operand[0].strides[axis];
+    const char *from = (const char *)call->operand[1].data + x * work->bytes;
+    char *to = (char *)call->operand[0].data + out * work->bytes;
+    int64_t row_bytes = work->size * work->bytes;
+    if (!work->stream) {
+        work->rows_loop(from, x_stride, to, out_stride, rows, work->size);
+        return;
+    }
+    _Alignas(64) char buffer[ROW_BUFFER];
+    for (int64_t row = 0; row < rows; row++) {
+        work->rows_loop(from + row * x_stride * work->bytes, 0, buffer, 0, 1, work->size);
+        work->stream(to + row * out_stride * work->bytes, buffer, row_bytes);
+    }
+}
+
 static void contiguous_rows(void *context, int64_t begin, int64_t end) {
     const softmax_work *work = (const softmax_work *)context;
-    int64_t row_bytes = work->size * work->bytes;
-    _Alignas(64) char buffer[ROW_BUFFER];
-    bool streams =
-        row_bytes <= ROW_BUFFER && row_bytes >= 1024 && work->rows * row_bytes >= ND__STREAM_BYTES;
-    nd__stream stream = nd__cpu_loops_now()->stream;
-    for (int64_t row = begin; row < end; row++) {
-        int64_t x, out;
-        offsets(work, row, &x, &out);
-        char *to = (char *)work->call->operand[0].data + out * work->bytes;
-        work->row((const char *)work->call->operand[1].data + x * work->bytes,
-                  streams ? buffer : to, work->size);
-        if (streams)
-            stream(to, buffer, row_bytes);
+    const nd_kernel_call *call = work->call;
+    int64_t along = call->ndim < 2 ? 1 : call->shape[call->ndim - 2];
+    while (begin < end) {
+        int64_t run = along - begin % along, x, out;
+        run = run < end - begin ? run : end - begin;
+        offsets(work, begin, &x, &out);
+        neighbouring_rows(work, run, x, out);
+        begin += run;
     }
-    if (streams)
+    if (work->stream)
         nd__stream_end();
 }
 
@@ -77,10 +94,7 @@ static void strided_rows(void *context, int64_t begin, int64_t end) {
         for (int64_t i = 0; i < work->size; i++)
             for (int64_t row = 0; row < count; row++)
                 move(work, buffer, row * work->size + i, from, x[row] + i * work->x_stride);
-        for (int64_t row = 0; row < count; row++) {
-            char *at = buffer + row * work->size * work->bytes;
-            work->row(at, at, work->size);
-        }
+        work->rows_loop(buffer, work->size, buffer, work->size, count, work->size);
         for (int64_t i = 0; i < work->size; i++)
             for (int64_t row = 0; row < count; row++)
                 move(work, to, out[row] + i * work->out_stride, buffer, row * work->size + i);
@@ -93,9 +107,10 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     int type = nd__float_index(x->dtype), last = call->ndim - 1;
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
-    const nd__softmax_rows *rows = &nd__cpu_loops_now()->softmax[type];
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
+    const nd__softmax_loops *rows = &loops->softmax[type];
     softmax_work work = {.call = call,
-                         .row = call->op == ND_OP_softmax ? rows->softmax : rows->log_softmax,
+                         .rows_loop = call->op == ND_OP_softmax ? rows->softmax : rows->log_softmax,
                          .bytes = nd__dtype_bytes(x->dtype),
                          .size = last < 0 ? 1 : call->shape[last],
                          .x_stride = last < 0 ? 1 : x->strides[last],
@@ -106,7 +121,11 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     if (work.rows == 0 || work.size == 0)
         return ND_OK;
     bool contiguous = work.size == 1 || (work.x_stride == 1 && work.out_stride == 1);
-    int64_t cost = work.size * (type == 0 ? 6 : 32);
+    int64_t row_bytes = work.size * work.bytes;
+    if (contiguous && row_bytes <= ROW_BUFFER && row_bytes >= 1024 &&
+        work.rows * row_bytes >= ND__STREAM_BYTES)
+        work.stream = loops->stream;
+    int64_t cost = work.size * (type == 0 ? 4 : 32);
     nd__cpu_parallel(work.rows, cost, contiguous ? 1 : GROUP,
                      contiguous ? contiguous_rows : strided_rows, &work);
     return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
@@ -115,12 +134,14 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
 // The loss is a sum over rows, cut into a fixed number of pieces so that any number of threads adds in
 // the same order.
 #define PIECES 64
+#define PIECE_ROWS 64
 
 typedef struct loss_work {
     const char *logits;
     const int64_t *targets;
     int64_t rows, classes, bytes;
-    double (*loss)(const void *row, int64_t n, int64_t target);
+    int64_t piece; ///< rows in one
+    double (*loss)(const void *x, const int64_t *targets, int64_t rows, int64_t n);
     double sums[PIECES];
     atomic_bool out_of_range;
 } loss_work;
@@ -128,18 +149,16 @@ typedef struct loss_work {
 static void loss_pieces(void *context, int64_t begin, int64_t end) {
     loss_work *work = (loss_work *)context;
     for (int64_t piece = begin; piece < end; piece++) {
-        double sum = 0;
-        int64_t stop = work->rows * (piece + 1) / PIECES;
-        for (int64_t row = work->rows * piece / PIECES; row < stop; row++) {
-            int64_t target = work->targets[row];
-            if (target < 0 || target >= work->classes) {
+        int64_t first = piece * work->piece, rows = work->rows - first;
+        rows = rows < work->piece ? rows : work->piece;
+        const int64_t *targets = work->targets + first;
+        for (int64_t row = 0; row < rows; row++)
+            if (targets[row] < 0 || targets[row] >= work->classes) {
                 atomic_store(&work->out_of_range, true);
                 return;
             }
-            sum +=
-                work->loss(work->logits + row * work->classes * work->bytes, work->classes, target);
-        }
-        work->sums[piece] = sum;
+        work->sums[piece] = work->loss(work->logits + first * work->classes * work->bytes, targets,
+                                       rows, work->classes);
     }
 }
 
@@ -154,12 +173,15 @@ nd_status nd__cpu_cross_entropy(const nd_kernel_call *call) {
                       .classes = call->attrs.i[1],
                       .bytes = nd__dtype_bytes(logits->dtype),
                       .loss = nd__cpu_loops_now()->softmax[type].loss};
-    int64_t cost = work.rows * work.classes / PIECES * (type == 0 ? 5 : 32);
-    nd__cpu_parallel(PIECES, cost + 1, 1, loss_pieces, &work);
+    work.piece = (work.rows + PIECES - 1) / PIECES;
+    work.piece = (work.piece + PIECE_ROWS - 1) / PIECE_ROWS * PIECE_ROWS;
+    int64_t pieces = (work.rows + work.piece - 1) / work.piece;
+    int64_t cost = work.piece * work.classes * (type == 0 ? 4 : 32);
+    nd__cpu_parallel(pieces, cost, 1, loss_pieces, &work);
     if (atomic_load(&work.out_of_range))
         return ND_ERROR_INVALID_ARGUMENT;
     double sum = 0;
-    for (int piece = 0; piece < PIECES; piece++)
+    for (int64_t piece = 0; piece < pieces; piece++)
         sum += work.sums[piece];
     double mean = sum / (double)work.rows;
     if (type == 0)

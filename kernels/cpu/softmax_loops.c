@@ -4,6 +4,10 @@
 // A float sum of this many exponentials, each at most 1, loses nothing that matters.
 #define ND__SUM_RUN 4096
 
+/// Rows below this length go side by side, this many at once.
+#define ND__SHORT_ROW 48
+#define ND__LANES 16
+
 #define ND__EXP_OF_MINUS(x) ND__FUNCTION(exp_of_minus)(x)
 
 // The order of these includes is what they mean; it must not be sorted.
@@ -17,7 +21,7 @@
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
-const nd__softmax_rows ND_ISA_NAME(nd__cpu_softmax)[2] = {
-    {softmax_row_f32, log_softmax_row_f32, loss_row_f32},
-    {softmax_row_f64, log_softmax_row_f64, loss_row_f64},
+const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2] = {
+    {softmax_rows_f32, log_softmax_rows_f32, loss_rows_f32},
+    {softmax_rows_f64, log_softmax_rows_f64, loss_rows_f64},
 };
