@@ -15,31 +15,45 @@
 #endif
 typedef double wide __attribute__((vector_size(8 * ND__LANES)));
 
-/// Four vectors of doubles side by side, added up as a tree at the end.
+// Both of a block's ways keep four vectors of doubles. The compiler's own reduction converts best, but
+// adds its lanes one after the other at the end; a short row is better off with a tree.
 #define ND__FLOAT_BLOCK_SUM(TYPE, T)                                                        \
     typedef T vector_##TYPE                                                                 \
         __attribute__((vector_size(sizeof(T) * ND__LANES), aligned(sizeof(T)), may_alias)); \
     static inline wide widened_##TYPE(const T *x) {                                         \
         return __builtin_convertvector(*(const vector_##TYPE *)x, wide);                    \
     }                                                                                       \
-    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {                       \
-        wide sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};                                \
+    static inline double short_sum_of_##TYPE(const T *x, int64_t n) {                       \
+        wide sum0 = {0}, sum1 = {0};                                                        \
         int64_t i = 0;                                                                      \
-        for (; i + 4 * ND__LANES <= n; i += 4 * ND__LANES) {                                \
+        for (; i + 2 * ND__LANES <= n; i += 2 * ND__LANES) {                                \
             sum0 += widened_##TYPE(x + i);                                                  \
             sum1 += widened_##TYPE(x + i + ND__LANES);                                      \
-            sum2 += widened_##TYPE(x + i + 2 * ND__LANES);                                  \
-            sum3 += widened_##TYPE(x + i + 3 * ND__LANES);                                  \
         }                                                                                   \
-        for (; i + ND__LANES <= n; i += ND__LANES)                                          \
-            sum0 += widened_##TYPE(x + i);                                                  \
-        wide sum = (sum0 + sum1) + (sum2 + sum3);                                           \
         double total = 0;                                                                   \
         for (; i < n; i++)                                                                  \
             total += (double)x[i];                                                          \
+        wide sum = sum0 + sum1;                                                             \
         for (int lane = 0; lane < ND__LANES; lane += 2)                                     \
             total += sum[lane] + sum[lane + 1];                                             \
         return total;                                                                       \
+    }                                                                                       \
+    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {                       \
+        if (n < 256)                                                                        \
+            return short_sum_of_##TYPE(x, n);                                               \
+        int64_t quarter = n / 4;                                                            \
+        const T *x1 = x + quarter, *x2 = x1 + quarter, *x3 = x2 + quarter;                  \
+        double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;                                      \
+        ND__PRAGMA(omp simd reduction(+ : sum0, sum1, sum2, sum3))                          \
+        for (int64_t i = 0; i < quarter; i++) {                                             \
+            sum0 += (double)x[i];                                                           \
+            sum1 += (double)x1[i];                                                          \
+            sum2 += (double)x2[i];                                                          \
+            sum3 += (double)x3[i];                                                          \
+        }                                                                                   \
+        for (int64_t i = 4 * quarter; i < n; i++)                                           \
+            sum0 += (double)x[i];                                                           \
+        return (sum0 + sum1) + (sum2 + sum3);                                               \
     }
 ND__FLOAT_BLOCK_SUM(f32, float)
 ND__FLOAT_BLOCK_SUM(f64, double)
