@@ -24,8 +24,14 @@ static pthread_once_t large_arena_once = PTHREAD_ONCE_INIT;
 static void create_large_arena(void) {
     unsigned arena = 0;
     size_t size = sizeof arena;
-    if (mallctl("arenas.create", &arena, &size, NULL, 0) == 0)
-        large_arena = arena;
+    if (mallctl("arenas.create", &arena, &size, NULL, 0) != 0)
+        return;
+    large_arena = arena;
+    // Blocks from this size on would be returned to the system the moment they are freed.
+    char name[48];
+    size_t threshold = SIZE_MAX / 2;
+    snprintf(name, sizeof name, "arena.%u.oversize_threshold", arena);
+    mallctl(name, NULL, NULL, &threshold, sizeof threshold);
 }
 
 static int block_flags(size_t bytes) {
