@@ -25,15 +25,14 @@ extern "C" {
 /// What a function that returns no handle answers. ND_OK is zero.
 typedef enum nd_status {
     ND_OK = 0,
-    ND_ERROR_INVALID_ARGUMENT, ///< NULL, out of range, malformed
-    ND_ERROR_SHAPE,            ///< shapes that do not fit each other or the operation
-    ND_ERROR_DTYPE,            ///< dtype the operation does not take
-    ND_ERROR_DEVICE,           ///< device missing, mismatched, or failed
-    ND_ERROR_OUT_OF_MEMORY,    ///< host or device memory, after every rung of the ladder
-    ND_ERROR_QUOTA,            ///< a manager's byte quota or cap refused
-    ND_ERROR_CLOSED,           ///< object or manager was closed
-    ND_ERROR_STATE, ///< right arguments at the wrong time (scope of another thread, changed saved
-                    ///< tensor, ...)
+    ND_ERROR_INVALID_ARGUMENT,   ///< NULL, out of range, malformed
+    ND_ERROR_SHAPE,              ///< shapes that do not fit each other or the operation
+    ND_ERROR_DTYPE,              ///< dtype the operation does not take
+    ND_ERROR_DEVICE,             ///< device missing, mismatched, or failed
+    ND_ERROR_OUT_OF_MEMORY,      ///< host or device memory, after every rung of the ladder
+    ND_ERROR_QUOTA,              ///< a manager's byte quota or cap refused
+    ND_ERROR_CLOSED,             ///< object or manager was closed
+    ND_ERROR_STATE,              ///< right arguments at the wrong time (another thread's scope)
     ND_ERROR_NOT_DIFFERENTIABLE, ///< no gradient rule for the operation
     ND_ERROR_IO,                 ///< file missing, unreadable, truncated, full disk
     ND_ERROR_FORMAT,             ///< file content that breaks its format

@@ -31,9 +31,8 @@ typedef struct nd_gc_report {
     uint64_t collected_objects; ///< mode warn: would have been collected
     uint64_t collected_bytes;
     uint64_t revived_objects;
-    uint64_t cycles; ///< groups of objects that kept each other alive
-    uint64_t
-        broken_objects; ///< types whose traverse reports more edges than there are; treated as live
+    uint64_t cycles;         ///< groups of objects that kept each other alive
+    uint64_t broken_objects; ///< their traverse reports more edges than there are; kept alive
     uint64_t gate_closed_ns; ///< longest time the gate stayed closed
 } nd_gc_report;
 #define ND_GC_REPORT_INIT \

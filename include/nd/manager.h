@@ -1,9 +1,8 @@
 // Managers group, account for and bound objects without owning them.
 //
 // The tree: one root per process; nd_manager_new() adds children. Parent -> child and manager ->
-// object are weak, child
-// -> parent is strong. A manager therefore never keeps an object alive, and closing one frees
-// exactly what nobody holds.
+// object are weak, child -> parent is strong. A manager therefore never keeps an object alive, and
+// closing one frees exactly what nobody holds.
 #ifndef ND_MANAGER_H
 #define ND_MANAGER_H
 #include <nd/base.h>

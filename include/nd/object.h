@@ -20,69 +20,19 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 // One association per handle type: owned (T *) and borrowed (const T *) map to what `owned(T)` and
 // `borrowed(T)` say.
-#define ND__FOR_HANDLES(x, owned, borrowed)                                                                                                                                         \
-    nd_object                                                                                                                                                                       \
-        * : owned(nd_object, x),                                                                                                                                                    \
-            const nd_object                                                                                                                                                         \
-                * : borrowed(nd_object, x),                                                                                                                                         \
-                    nd_tensor                                                                                                                                                       \
-                        * : owned(nd_tensor, x),                                                                                                                                    \
-                            const nd_tensor                                                                                                                                         \
-                                * : borrowed(nd_tensor, x),                                                                                                                         \
-                                    nd_manager                                                                                                                                      \
-                                        * : owned(nd_manager, x),                                                                                                                   \
-                                            const nd_manager                                                                                                                        \
-                                                * : borrowed(nd_manager, x),                                                                                                        \
-                                                    nd_weak                                                                                                                         \
-                                                        * : owned(nd_weak, x),                                                                                                      \
-                                                            const nd_weak                                                                                                           \
-                                                                * : borrowed(nd_weak, x),                                                                                           \
-                                                                    nd_list                                                                                                         \
-                                                                        * : owned(nd_list, x),                                                                                      \
-                                                                            const nd_list                                                                                           \
-                                                                                * : borrowed(                                                                                       \
-                                                                                        nd_list,                                                                                    \
-                                                                                        x),                                                                                         \
-                                                                                    nd_resource                                                                                     \
-                                                                                        * : owned(                                                                                  \
-                                                                                                nd_resource,                                                                        \
-                                                                                                x),                                                                                 \
-                                                                                            const nd_resource                                                                       \
-                                                                                                * : borrowed(                                                                       \
-                                                                                                        nd_resource,                                                                \
-                                                                                                        x),                                                                         \
-                                                                                                    nd_node                                                                         \
-                                                                                                        * : owned(                                                                  \
-                                                                                                                nd_node,                                                            \
-                                                                                                                x),                                                                 \
-                                                                                                            const nd_node                                                           \
-                                                                                                                * : borrowed(                                                       \
-                                                                                                                        nd_node,                                                    \
-                                                                                                                        x),                                                         \
-                                                                                                                    nd_module                                                       \
-                                                                                                                        * : owned(                                                  \
-                                                                                                                                nd_module,                                          \
-                                                                                                                                x),                                                 \
-                                                                                                                            const nd_module                                         \
-                                                                                                                                * : borrowed(                                       \
-                                                                                                                                        nd_module,                                  \
-                                                                                                                                        x),                                         \
-                                                                                                                                    nd_optimizer                                    \
-                                                                                                                                        * : owned(                                  \
-                                                                                                                                                nd_optimizer,                       \
-                                                                                                                                                x),                                 \
-                                                                                                                                            const nd_optimizer                      \
-                                                                                                                                                * : borrowed(                       \
-                                                                                                                                                        nd_optimizer,               \
-                                                                                                                                                        x),                         \
-                                                                                                                                                    nd_dataset                      \
-                                                                                                                                                        * : owned(                  \
-                                                                                                                                                                nd_dataset,         \
-                                                                                                                                                                x),                 \
-                                                                                                                                                            const nd_dataset        \
-                                                                                                                                                                * : borrowed(       \
-                                                                                                                                                                        nd_dataset, \
-                                                                                                                                                                        x)
+// clang-format off
+#define ND__FOR_HANDLES(x, owned, borrowed)                                                  \
+    nd_object *: owned(nd_object, x), const nd_object *: borrowed(nd_object, x),             \
+    nd_tensor *: owned(nd_tensor, x), const nd_tensor *: borrowed(nd_tensor, x),             \
+    nd_manager *: owned(nd_manager, x), const nd_manager *: borrowed(nd_manager, x),         \
+    nd_weak *: owned(nd_weak, x), const nd_weak *: borrowed(nd_weak, x),                     \
+    nd_list *: owned(nd_list, x), const nd_list *: borrowed(nd_list, x),                     \
+    nd_resource *: owned(nd_resource, x), const nd_resource *: borrowed(nd_resource, x),     \
+    nd_node *: owned(nd_node, x), const nd_node *: borrowed(nd_node, x),                     \
+    nd_module *: owned(nd_module, x), const nd_module *: borrowed(nd_module, x),             \
+    nd_optimizer *: owned(nd_optimizer, x), const nd_optimizer *: borrowed(nd_optimizer, x), \
+    nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
+// clang-format on
 
 #define ND__NULL_OF(T, x) ((T *)0)
 #define ND__OWNED_TYPE(x) __typeof__(_Generic((x), ND__FOR_HANDLES(x, ND__NULL_OF, ND__NULL_OF)))

@@ -12,8 +12,9 @@
 extern "C" {
 #endif
 
-// --- elementwise, two operands Shapes a, b broadcast to the result. bool operands: only logical_*,
-// comparisons and where.
+// ----------------------------------------------------------------------- elementwise, two operands
+//
+// Shapes a, b broadcast to the result. bool operands: only logical_*, comparisons and where.
 
 ND_API nd_tensor *nd_add(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_sub(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -21,8 +22,7 @@ ND_API nd_tensor *nd_mul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// True division; integer operands give f32 (f64 when one is f64).
 ND_API nd_tensor *nd_div(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// Elementwise larger / smaller; NaN propagates. The gradient is shared equally where both are
-/// equal.
+/// Elementwise larger / smaller; NaN propagates. Where both are equal each gets half the gradient.
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 
@@ -41,14 +41,14 @@ ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
-// With a number instead of the second operand. dtype is x's (integer x with a fractional number:
-// f32).
+// With a number instead of the second operand. dtype is x's (integer x with a fraction: f32).
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, double value) ND_OWNED;
 ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) ND_OWNED;
 ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) ND_OWNED;
 
-//  elementwise, one operand neg, abs, sign, square: any number; the others take f32/f64 and promote
-// integers to f32.
+// ------------------------------------------------------------------------ elementwise, one operand
+//
+// neg, abs, sign, square: any number; the others take f32/f64 and promote integers to f32.
 
 ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_abs(const nd_tensor *x) ND_OWNED;
@@ -69,9 +69,10 @@ ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
 /// Limited to [low, high]; use -INFINITY / INFINITY for one-sided.
 ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
 
-// ---- reductions Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of
-// bool/u8/i32 gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN
-// propagates.
+// -------------------------------------------------------------------------------------- reductions
+//
+// Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of bool/u8/i32
+// gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN propagates.
 
 ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
 ND_API nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
@@ -129,8 +130,10 @@ ND_API nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) ND
 /// Copy of x with `value` where mask (broadcast to x) holds.
 ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) ND_OWNED;
 
-// --- in place Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x
-// needs history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
+// ---------------------------------------------------------------------------------------- in place
+//
+// Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x needs
+// history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
 // (expanded); partial overlap of x and y.
 
 ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);

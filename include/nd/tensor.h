@@ -37,10 +37,12 @@ ND_API nd_device nd_get_default_device(void);
 /// Waits until all work queued on the device is done.
 ND_API nd_status nd_synchronize(nd_device device);
 
-// ------------------ creation All return an owned contiguous tensor on the default device, or NULL.
+// ---------------------------------------------------------------------------------------- creation
+//
+// All return an owned contiguous tensor on the default device, or NULL.
 
-ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape,
-                           nd_dtype dtype) ND_OWNED; ///< uninitialised
+/// Uninitialised.
+ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
 ND_API nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
 ND_API nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
 ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) ND_OWNED;
@@ -84,13 +86,17 @@ ND_API nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, co
 /// Random permutation of 0 ... n-1: [n], i64, on the CPU.
 ND_API nd_tensor *nd_randperm(nd_key key, int64_t n) ND_OWNED;
 
-// ------------------------------------------- properties NULL gives 0, -1 or NULL without an error.
+// -------------------------------------------------------------------------------------- properties
+//
+// NULL gives 0, -1 or NULL without an error.
 
 ND_API int nd_get_ndim(const nd_tensor *x);
-ND_API const int64_t *nd_get_shape(const nd_tensor *x);   ///< ndim entries, borrowed
-ND_API const int64_t *nd_get_strides(const nd_tensor *x); ///< ndim entries, in elements, borrowed
-ND_API int64_t nd_get_size(const nd_tensor *x,
-                           int axis); ///< -1 and an error when axis is out of range
+/// ndim entries, borrowed.
+ND_API const int64_t *nd_get_shape(const nd_tensor *x);
+/// ndim entries, in elements, borrowed.
+ND_API const int64_t *nd_get_strides(const nd_tensor *x);
+/// -1 and an error when axis is out of range.
+ND_API int64_t nd_get_size(const nd_tensor *x, int axis);
 ND_API int64_t nd_get_numel(const nd_tensor *x);
 ND_API nd_dtype nd_get_dtype(const nd_tensor *x);
 ND_API nd_device nd_get_device(const nd_tensor *x);
@@ -108,7 +114,9 @@ ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
 /// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_size bytes.
 ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
 
-// -- views Results share x's storage where that is possible (always, unless said otherwise) and are
+// ------------------------------------------------------------------------------------------- views
+//
+// Results share x's storage where that is possible (always, unless said otherwise) and are
 // differentiable.
 
 /// New shape of the same number of elements; one entry may be -1. A copy when strides do not allow
