@@ -41,8 +41,26 @@ system_library = repository_rule(
     local = True,
 )
 
+def _system_program(ctx):
+    path = ctx.which(ctx.attr.program)
+    ctx.file("defs.bzl", "HAVE_{name} = {have}\n{name} = {path}\n".format(
+        name = ctx.attr.program.upper(),
+        have = path != None,
+        path = repr(str(path) if path else ""),
+    ))
+    ctx.file("BUILD.bazel", "")
+
+# HAVE_<NAME> and the path <NAME> of a program that is not needed where it is missing.
+system_program = repository_rule(
+    _system_program,
+    attrs = {"program": attr.string(mandatory = True)},
+    configure = True,
+    environ = ["PATH"],
+    local = True,
+)
+
 def local_libraries():
-    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib, @local_cmocka and @local_libtorch."""
+    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib, @local_cmocka, @local_libtorch and @local_nim."""
     cuda_repository(name = "local_cuda")
     system_library(
         name = "local_jemalloc",
@@ -81,7 +99,7 @@ def local_libraries():
         ways_to_link = ["-lcmocka"],
     )
 
-    # Only a rival in //bench.
+    # Only rivals in //bench.
     system_library(
         name = "local_libtorch",
         library = "libtorch",
@@ -89,3 +107,4 @@ def local_libraries():
         expression = "(void)TORCH_VERSION_MAJOR",
         ways_to_link = ["-ltorch -ltorch_cpu -lc10"],
     )
+    system_program(name = "local_nim", program = "nim")
