@@ -1,22 +1,23 @@
-// T11 to T13: what the collector costs, CPython's beside it in one run.
+// T11 to T13: what the collector costs, Nim's and CPython's beside it in one run.
 //
 //   T11  close a manager with 1,000,000 dead objects in rings of 2, of 100, and in one ring,
 //        freeing included, per object
-//   T12  close a manager with nothing tracked, one million live objects elsewhere
+//   T12  make and close a manager with nothing tracked, 1,000 and 1,000,000 live objects elsewhere
 //   T13  close a manager with one survivor that points into a model of 1,000 and of 1,000,000
 //        objects
+//
+// The rivals do the same work: as many objects of one reference each in the same rings, nothing
+// collected while they are made, the memory of every one given back before the clock stops.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
-#include "bench/support/paths.h"
 #include "bench/support/peer.h"
 
 #include <nd/nd.h>
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 201, METRICS = 6 };
+enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 201, METRICS = 7 };
 
 /// An object of the benchmark: one edge.
 typedef struct cell {
@@ -146,60 +147,53 @@ static double with_model(size_t size, bench_work work) {
     return ns;
 }
 
+/// The three shapes of T11, T12 and T13; the collector is on.
+static void measure(bench_metric *metrics) {
+    static const struct {
+        const char *work;
+        const char *name;
+        size_t size; ///< of the rings, or of what is alive elsewhere
+        bench_work boundary;
+        double target;
+    } rows[METRICS] = {
+        {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, 20},
+        {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, 20},
+        {"one dead ring of 1,000,000, per object", "T11_ring1m_ns_per_object", MILLION, NULL, 20},
+        {"manager made and closed, 1,000,000 live", "T12_ns", MILLION, close_empty, 200},
+        {"manager made and closed, 1,000 live", "T12_ns_1k_live", 1000, close_empty, 200},
+        {"close, survivor into a model of 1,000", "T13_ns_1k_model", 1000, close_with_survivor, 0},
+        {"close, survivor into a model of 1,000,000", "T13_ns_1m_model", MILLION,
+         close_with_survivor, 0},
+    };
+    for (size_t i = 0; i < METRICS; i++)
+        metrics[i] = (bench_metric){
+            .work = rows[i].work,
+            .name = rows[i].name,
+            .unit = "ns",
+            .ours = rows[i].boundary ? with_model(rows[i].size, rows[i].boundary)
+                                     : rings_ns(rows[i].size),
+            .target = rows[i].target,
+        };
+}
+
 int main(int argc, char **argv) {
     const char *json = NULL;
     int answer = bench_metrics_options(
-        argc, argv, "T11 to T13: the cost of the cycle collector, beside CPython's.", &json);
+        argc, argv, "T11 to T13: the cost of the cycle collector, beside CPython's and Nim's.",
+        &json);
     if (answer >= 0)
         return answer;
     nd_gc_set_mode(ND_GC_ON);
-    bench_metric metrics[METRICS] = {
-        {.work = "dead rings of 2, per object",
-         .name = "T11_ring2_ns_per_object",
-         .rival = "T11_ring2_rival_ns_per_object",
-         .ratio = "T11_ring2_ratio",
-         .target = 20,
-         .ours = rings_ns(2)},
-        {.work = "dead rings of 100, per object",
-         .name = "T11_ring100_ns_per_object",
-         .rival = "T11_ring100_rival_ns_per_object",
-         .ratio = "T11_ring100_ratio",
-         .target = 20,
-         .ours = rings_ns(100)},
-        {.work = "one dead ring of 1,000,000, per object",
-         .name = "T11_ring1m_ns_per_object",
-         .rival = "T11_ring1m_rival_ns_per_object",
-         .ratio = "T11_ring1m_ratio",
-         .target = 20,
-         .ours = rings_ns(MILLION)},
-        {.work = "manager made and closed, 1,000,000 live elsewhere",
-         .name = "T12_ns",
-         .rival = "T12_rival_ns",
-         .ratio = "T12_ratio",
-         .target = 200,
-         .ours = with_model(MILLION, close_empty)},
-        {.work = "close, survivor into a model of 1,000",
-         .name = "T13_ns_1k_model",
-         .target = NAN,
-         .ours = with_model(1000, close_with_survivor)},
-        {.work = "close, survivor into a model of 1,000,000",
-         .name = "T13_ns_1m_model",
-         .target = NAN,
-         .ours = with_model(MILLION, close_with_survivor)},
-    };
-    bench_peer peer;
-    char script[4096];
-    if (bench_find_file("bench/peers/cpython_gc.py", script, sizeof script)) {
-        const char *const arguments[] = {"/usr/bin/python3", script, NULL};
-        bench_peer_run(&peer, arguments);
-    } else {
-        peer = (bench_peer){.skipped = "bench/peers/cpython_gc.py was not found"};
-    }
-    for (size_t i = 0; i < METRICS; i++) {
-        metrics[i].unit = "ns";
-        metrics[i].theirs =
-            metrics[i].rival ? bench_peer_number(&peer, metrics[i].rival) : (double)NAN;
-    }
-    bench_metrics_print("collector", metrics, METRICS, "CPython", &peer);
-    return bench_metrics_write(json, "collector", metrics, METRICS) ? 0 : 2;
+    bench_metric metrics[METRICS];
+    bench_peer nim;
+    bench_peer cpython;
+    bench_table table = {.bench = "collector",
+                         .metrics = metrics,
+                         .count = METRICS,
+                         .rivals = {{"Nim ORC", "rival_nim", &nim, NULL},
+                                    {"CPython", "rival_cpython", &cpython, NULL}}};
+    measure(metrics);
+    bench_peer_run_own(&nim, "nim_orc", NULL, "nim");
+    bench_peer_run_own(&cpython, "cpython_gc.py", NULL, "python3");
+    return bench_table_finish(&table, json);
 }

@@ -220,7 +220,6 @@ static void add(table *table, const char *name, const char *what, unsigned threa
                                          .work = table->works[row],
                                          .unit = "ns",
                                          .ours = ours,
-                                         .theirs = NAN,
                                          .target = target};
 }
 
@@ -420,10 +419,9 @@ int main(int argc, char **argv) {
         workers[i] = (worker){0};
     measure_works(table, workers, most);
     measure_gate(table, workers, most);
-    bench_peer nobody = {.skipped = "there is no rival to this one"};
-    bench_metrics_print("managers", table->metrics, table->count, "", &nobody);
-    bool written = bench_metrics_write(json, "managers", table->metrics, table->count);
+    bench_table figures = {.bench = "managers", .metrics = table->metrics, .count = table->count};
+    int status = bench_table_finish(&figures, json);
     free(table);
     free(workers);
-    return written ? 0 : 2;
+    return status;
 }

@@ -4,7 +4,6 @@
 // decide.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
-#include "bench/support/paths.h"
 #include "bench/support/peer.h"
 
 #include <nd/nd.h>
@@ -27,7 +26,6 @@ static bool workload_begin(workload *work, int64_t batch);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
 static bool measure_half(double *us);
-static void run_rival(bench_peer *peer);
 
 int main(int argc, char **argv) {
     const char *json = NULL;
@@ -41,29 +39,25 @@ int main(int argc, char **argv) {
     bench_peer peer;
     if (!measure_half(first))
         return 2;
-    run_rival(&peer);
+    bench_peer_run_own(&peer, "pytorch_mlp.py", NULL, "python3-torch");
     if (!measure_half(second))
         return 2;
 
-    bench_metric metrics[] = {
-        {.work = "step of MLP 784-128-64-10, SGD, batch 32",
-         .name = "T9_us_batch32",
-         .rival = "T9_rival_us_batch32",
-         .ratio = "T9_ratio_batch32",
-         .target = 85},
+    bench_metric metrics[SIZES] = {
+        {.work = "step of MLP 784-128-64-10, SGD, batch 32", .name = "T9_us_batch32", .target = 85},
         {.work = "step of MLP 784-128-64-10, SGD, batch 128",
          .name = "T9_us_batch128",
-         .rival = "T9_rival_us_batch128",
-         .ratio = "T9_ratio_batch128",
          .target = 230},
     };
     for (size_t i = 0; i < SIZES; i++) {
         metrics[i].unit = "us";
         metrics[i].ours = (first[i] + second[i]) / 2;
-        metrics[i].theirs = bench_peer_number(&peer, metrics[i].rival);
     }
-    bench_metrics_print("mlp_step", metrics, SIZES, "PyTorch", &peer);
-    return bench_metrics_write(json, "mlp_step", metrics, SIZES) ? 0 : 2;
+    bench_table table = {.bench = "mlp_step",
+                         .metrics = metrics,
+                         .count = SIZES,
+                         .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
+    return bench_table_finish(&table, json);
 }
 
 /// Median microseconds of a step, per batch size. False, with the error printed, on failure.
@@ -115,14 +109,4 @@ static bool steps(void *data, uint64_t count) {
             return false;
     }
     return true;
-}
-
-static void run_rival(bench_peer *peer) {
-    char script[4096];
-    if (!bench_find_file("bench/peers/pytorch_mlp.py", script, sizeof script)) {
-        *peer = (bench_peer){.skipped = "bench/peers/pytorch_mlp.py is not beside this program"};
-        return;
-    }
-    const char *const arguments[] = {"/usr/bin/python3", script, NULL};
-    bench_peer_run(peer, arguments);
 }

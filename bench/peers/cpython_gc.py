@@ -49,8 +49,8 @@ def idle_ns(repeats=5):
 gc.disable()
 print(json.dumps({
     "library": "CPython " + platform.python_version(),
-    "T11_ring2_rival_ns_per_object": rings_ns(2),
-    "T11_ring100_rival_ns_per_object": rings_ns(100),
-    "T11_ring1m_rival_ns_per_object": rings_ns(MILLION),
-    "T12_rival_ns": idle_ns(),
+    "T11_rival_cpython_ring2_ns_per_object": rings_ns(2),
+    "T11_rival_cpython_ring100_ns_per_object": rings_ns(100),
+    "T11_rival_cpython_ring1m_ns_per_object": rings_ns(MILLION),
+    "T12_rival_cpython_ns": idle_ns(),
 }))

@@ -95,7 +95,7 @@ def main():
             microseconds = step_microseconds(batch)
             if best is None or microseconds < best[0]:
                 best = (microseconds, threads)
-        figures["T9_rival_us_batch%d" % batch] = round(best[0], 2)
+        figures["T9_rival_pytorch_us_batch%d" % batch] = round(best[0], 2)
         figures["threads_batch%d" % batch] = best[1]
     figures["library"] = "PyTorch %s with %s" % (torch.__version__, blas_name())
     if "--leak" in sys.argv[1:]:

@@ -3,6 +3,7 @@
 // spoils some batches, not the figure.
 #include "bench/support/measure.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 static const double shortest_batch_seconds = 2e-4;
 
+static uint64_t iterations_of_a_batch(const bench_side *side);
 static int compare_doubles(const void *a, const void *b);
 
 double bench_seconds(void) {
@@ -26,30 +28,44 @@ double bench_median(double *values, size_t count) {
 }
 
 double bench_measure_ns(bench_work work, void *data, size_t repeats) {
-    uint64_t iterations = 1;
-    for (;;) {
+    bench_side side = {work, data, NAN};
+    bench_measure_sides(&side, 1, repeats);
+    return side.ns;
+}
+
+void bench_measure_sides(bench_side *sides, size_t count, size_t repeats) {
+    uint64_t iterations[BENCH_SIDES];
+    double *batches[BENCH_SIDES];
+    assert(count <= BENCH_SIDES);
+    for (size_t i = 0; i < count; i++) {
+        iterations[i] = sides[i].work ? iterations_of_a_batch(&sides[i]) : 0;
+        batches[i] = iterations[i] ? calloc(repeats, sizeof(double)) : NULL;
+    }
+    for (size_t done = 0; done < repeats; done++)
+        for (size_t i = 0; i < count; i++) {
+            double begin = bench_seconds();
+            if (batches[i] && sides[i].work(sides[i].data, iterations[i])) {
+                batches[i][done] = (bench_seconds() - begin) * 1e9 / (double)iterations[i];
+            } else {
+                free(batches[i]);
+                batches[i] = NULL;
+            }
+        }
+    for (size_t i = 0; i < count; i++) {
+        sides[i].ns = batches[i] ? bench_median(batches[i], repeats) : (double)NAN;
+        free(batches[i]);
+    }
+}
+
+/// 0 when the work fails.
+static uint64_t iterations_of_a_batch(const bench_side *side) {
+    for (uint64_t iterations = 1;; iterations *= 2) {
         double begin = bench_seconds();
-        if (!work(data, iterations))
-            return NAN;
+        if (!side->work(side->data, iterations))
+            return 0;
         if (bench_seconds() - begin >= shortest_batch_seconds)
-            break;
-        iterations *= 2;
+            return iterations;
     }
-    double *batches = calloc(repeats, sizeof *batches);
-    if (!batches)
-        return NAN;
-    double median = NAN;
-    size_t done = 0;
-    for (; done < repeats; done++) {
-        double begin = bench_seconds();
-        if (!work(data, iterations))
-            break;
-        batches[done] = (bench_seconds() - begin) * 1e9 / (double)iterations;
-    }
-    if (done == repeats)
-        median = bench_median(batches, repeats);
-    free(batches);
-    return median;
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -14,7 +14,21 @@ double bench_median(double *values, size_t count);
 typedef _Bool (*bench_work)(void *data, uint64_t iterations);
 
 /// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more. What
-/// runs before them, to find out how many iterations that takes and to warm up, is not counted. NaN when the work failed or there was no memory.
+/// runs before them, to find out how many iterations that takes and to warm up, is not counted. NaN
+/// when the work failed or there was no memory.
 double bench_measure_ns(bench_work work, void *data, size_t repeats);
+
+enum { BENCH_SIDES = 4 };
+
+/// One of several works that are measured beside each other.
+typedef struct bench_side {
+    bench_work work; ///< NULL: not measured
+    void *data;
+    double ns; ///< written; NaN when it was not measured or failed
+} bench_side;
+
+/// bench_measure_ns() of at most BENCH_SIDES works, a batch of each in turn: a machine that speeds up
+/// or slows down meanwhile does so for all of them.
+void bench_measure_sides(bench_side *sides, size_t count, size_t repeats);
 
 #endif

@@ -1,4 +1,4 @@
-// Prints and writes figures. A figure smaller than its target meets it: all of them are times.
+// Prints and writes figures of times (less is better) and of rates (more is).
 #include "bench/support/metrics.h"
 
 #include "bench/support/json.h"
@@ -11,66 +11,86 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool measured(double figure);
+static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
+                             size_t size);
+static double best_rival(const bench_table *table, const bench_metric *metric);
+static void print_line(const bench_table *table, const bench_metric *metric);
 static void print_figure(double value, const char *unit, int width);
 
-void bench_metrics_print(const char *bench, const bench_metric *metrics, size_t count,
-                         const char *rival_name, const bench_peer *peer) {
-    char machine[512];
-    char library[256];
-    printf("%s on %s\n\n", bench, bench_machine_line(machine, sizeof machine));
-    printf("  %-44s %14s %14s %9s %12s\n", "", "ndarc", rival_name, "ratio", "target");
-    for (size_t i = 0; i < count; i++) {
-        const bench_metric *metric = &metrics[i];
-        printf("  %-44s ", metric->work);
-        print_figure(metric->ours, metric->unit, 14);
-        printf(" ");
-        print_figure(metric->theirs, metric->unit, 14);
-        if (isfinite(metric->theirs) && isfinite(metric->ours))
-            printf(" %8.1fx", metric->theirs / metric->ours);
-        else
-            printf(" %9s", "-");
-        printf(" ");
-        print_figure(metric->target, metric->unit, 12);
-        if (isfinite(metric->target) && isfinite(metric->ours))
-            printf("  %s", metric->ours <= metric->target ? "met" : "not met");
-        printf("\n");
+void bench_table_ask_peers(bench_table *table) {
+    for (size_t r = 0; r < BENCH_RIVALS; r++) {
+        const bench_rival *rival = &table->rivals[r];
+        for (size_t i = 0; rival->peer && i < table->count; i++) {
+            char key[128];
+            table->metrics[i].rivals[r] = bench_peer_number(
+                rival->peer, rival_key(&table->metrics[i], rival, key, sizeof key));
+        }
     }
-    if (!peer->ran)
-        printf("\n  SKIPPED: %s: %s\n", rival_name, peer->skipped);
-    else
-        printf("\n  rival: %s\n", bench_peer_text(peer, "library", library, sizeof library));
 }
 
-bool bench_metrics_write(const char *path, const char *bench, const bench_metric *metrics,
-                         size_t count) {
+void bench_table_print(const bench_table *table) {
+    char machine[512];
+    printf("%s on %s\n\n  %-46s %11s", table->bench, bench_machine_line(machine, sizeof machine),
+           "", "ndarc");
+    for (size_t r = 0; r < BENCH_RIVALS; r++)
+        if (table->rivals[r].title)
+            printf(" %11s", table->rivals[r].title);
+    printf(" %8s %11s\n", "better", "target");
+    for (size_t i = 0; i < table->count; i++)
+        print_line(table, &table->metrics[i]);
+    printf("\n");
+    for (size_t r = 0; r < BENCH_RIVALS; r++) {
+        const bench_rival *rival = &table->rivals[r];
+        char library[256];
+        if (!rival->title)
+            continue;
+        if (rival->peer && !rival->peer->ran)
+            printf("  SKIPPED: %s: %s\n", rival->title, rival->peer->skipped);
+        else
+            printf("  %s: %s\n", rival->title,
+                   rival->peer ? bench_peer_text(rival->peer, "library", library, sizeof library)
+                               : rival->what);
+    }
+}
+
+bool bench_table_write(const bench_table *table, const char *path) {
     if (!path)
         return true;
     char target[4096];
     FILE *stream = bench_user_path(path, target, sizeof target) ? fopen(target, "we") : NULL;
     if (!stream) {
-        fprintf(stderr, "%s: cannot write %s: %s\n", bench, path, strerror(errno));
+        fprintf(stderr, "%s: cannot write %s: %s\n", table->bench, path, strerror(errno));
         return false;
     }
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
-    bench_json_string(&json, "bench", bench);
+    bench_json_string(&json, "bench", table->bench);
     bench_machine_json(&json);
     bench_json_begin_object(&json, "metrics");
-    for (size_t i = 0; i < count; i++) {
-        const bench_metric *metric = &metrics[i];
-        if (isfinite(metric->ours))
+    for (size_t i = 0; i < table->count; i++) {
+        const bench_metric *metric = &table->metrics[i];
+        if (measured(metric->ours))
             bench_json_number(&json, metric->name, metric->ours);
-        if (metric->rival && isfinite(metric->theirs))
-            bench_json_number(&json, metric->rival, metric->theirs);
-        if (metric->ratio && isfinite(metric->theirs) && isfinite(metric->ours))
-            bench_json_number(&json, metric->ratio, metric->theirs / metric->ours);
+        for (size_t r = 0; r < BENCH_RIVALS; r++) {
+            char key[128];
+            if (measured(metric->rivals[r]))
+                bench_json_number(&json, rival_key(metric, &table->rivals[r], key, sizeof key),
+                                  metric->rivals[r]);
+        }
     }
     bench_json_end_object(&json);
     bench_json_end_object(&json);
     bool whole = bench_json_close(&json);
     if (!whole)
-        fprintf(stderr, "%s: %s could not be written completely\n", bench, target);
+        fprintf(stderr, "%s: %s could not be written completely\n", table->bench, target);
     return whole;
+}
+
+int bench_table_finish(bench_table *table, const char *json) {
+    bench_table_ask_peers(table);
+    bench_table_print(table);
+    return bench_table_write(table, json) ? 0 : 2;
 }
 
 int bench_metrics_options(int argc, char **argv, const char *about, const char **ret_json) {
@@ -94,13 +114,64 @@ int bench_metrics_options(int argc, char **argv, const char *about, const char *
     return -1;
 }
 
+static bool measured(double figure) {
+    return isfinite(figure) && figure > 0;
+}
+
+/// "T8_add_gbps" and "loop" give "T8_loop_add_gbps".
+static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
+                             size_t size) {
+    int number = (int)strcspn(metric->name, "_");
+    snprintf(buffer, size, "%.*s_%s%s", number, metric->name, rival->key, metric->name + number);
+    return buffer;
+}
+
+/// NaN when none was measured.
+static double best_rival(const bench_table *table, const bench_metric *metric) {
+    double best = NAN;
+    for (size_t r = 0; r < BENCH_RIVALS; r++) {
+        double figure = metric->rivals[r];
+        if (table->rivals[r].title && measured(figure))
+            best = metric->at_least ? fmax(best, figure) : fmin(best, figure);
+    }
+    return best;
+}
+
+static void print_line(const bench_table *table, const bench_metric *metric) {
+    printf("  %-46s ", metric->work);
+    print_figure(metric->ours, metric->unit, 11);
+    for (size_t r = 0; r < BENCH_RIVALS; r++) {
+        if (!table->rivals[r].title)
+            continue;
+        printf(" ");
+        print_figure(metric->rivals[r], metric->unit, 11);
+    }
+    double best = best_rival(table, metric);
+    double better = metric->at_least ? metric->ours / best : best / metric->ours;
+    if (measured(better))
+        printf(" %7.*fx", better < 100 ? 2 : 0, better);
+    else
+        printf(" %8s", "-");
+    printf(" ");
+    print_figure(metric->target, metric->unit, 11);
+    if (measured(metric->target) && measured(metric->ours)) {
+        bool met =
+            metric->at_least ? metric->ours >= metric->target : metric->ours <= metric->target;
+        printf("  %s", met ? "met" : "missed");
+    }
+    printf("\n");
+}
+
 static void print_figure(double value, const char *unit, int width) {
     char text[48];
-    if (isfinite(value))
-        snprintf(text, sizeof text, "%.*f %s", value < 100 ? 1 : 0, value, unit);
+    if (strcmp(unit, "ns") == 0 && value >= 1e6) {
+        value *= 1e-6;
+        unit = "ms";
+    }
+    int decimals = value < 10 ? 2 : value < 100 ? 1 : 0;
+    if (measured(value))
+        snprintf(text, sizeof text, "%.*f %s", decimals, value, unit);
     else
         snprintf(text, sizeof text, "-");
-    // The micro sign is two bytes and one column.
-    int extra = strstr(text, "µ") ? 1 : 0;
-    printf("%*s", width + extra, text);
+    printf("%*s", width, text);
 }

@@ -1,6 +1,8 @@
 // Starts a rival with its standard output in a pipe. Its standard error is the user's.
 #include "bench/support/peer.h"
 
+#include "bench/support/paths.h"
+
 #include <errno.h>
 #include <math.h>
 #include <spawn.h>
@@ -43,6 +45,24 @@ void bench_peer_run(bench_peer *peer, const char *const *arguments) {
         return;
     }
     peer->ran = true;
+}
+
+void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument,
+                        const char *package) {
+    char path[256];
+    char program[4096];
+    size_t length = strlen(name);
+    bool script = length > 3 && strcmp(name + length - 3, ".py") == 0;
+    snprintf(path, sizeof path, "bench/peers/%s", name);
+    if (!bench_find_file(path, program, sizeof program)) {
+        *peer = (bench_peer){0};
+        snprintf(peer->skipped, sizeof peer->skipped,
+                 "it was not installed when this was built (%s)", package);
+        return;
+    }
+    const char *const arguments[] = {script ? "/usr/bin/python3" : program,
+                                     script ? program : argument, script ? argument : NULL, NULL};
+    bench_peer_run(peer, arguments);
 }
 
 double bench_peer_number(const bench_peer *peer, const char *name) {

@@ -16,6 +16,12 @@ typedef struct bench_peer {
 /// Runs `arguments` (NULL-terminated, the program first) and waits for it.
 void bench_peer_run(bench_peer *peer, const char *const *arguments);
 
+/// Runs a program of bench/peers with one argument (NULL: none). Scripts (*.py) run under the
+/// system's Python, where Debian's packages are. A program that was not built, because what it needs
+/// was not installed, is skipped with `package` named.
+void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument,
+                        const char *package);
+
 /// The number printed under `name`; NaN when there is none.
 double bench_peer_number(const bench_peer *peer, const char *name);
 

@@ -1,0 +1,157 @@
+// T2 to T6: what the smallest operations cost, ours beside libtorch's in one run.
+//
+//   T2  create + free a tensor of 16 floats below a manager
+//   T3  add two tensors of 16 floats, nothing recorded
+//   T4  a slice (view)
+//   T5  add, recorded
+//   T6  forward and backward of sum(p * y), 16 floats, gradient dropped
+//
+// The rival runs between two halves of our measurement, so that a machine that speeds up or slows
+// down does not decide.
+#include "bench/support/measure.h"
+#include "bench/support/metrics.h"
+#include "bench/support/peer.h"
+
+#include <nd/nd.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { ELEMENTS = 16, REPEATS = 201, METRICS = 5 };
+
+typedef struct operands {
+    nd_manager *manager;
+    nd_tensor *x;
+    nd_tensor *y;
+    nd_tensor *p; ///< requires a gradient
+} operands;
+
+static bool operands_begin(operands *data);
+static void operands_end(operands *data);
+static bool measure_half(bench_metric *metrics);
+
+static bool create_free(void *data, uint64_t count);
+static bool add(void *data, uint64_t count);
+static bool slice(void *data, uint64_t count);
+static bool recorded_add(void *data, uint64_t count);
+static bool forward_backward(void *data, uint64_t count);
+
+int main(int argc, char **argv) {
+    const char *json = NULL;
+    int answer = bench_metrics_options(
+        argc, argv, "T2 to T6: the cost of the smallest operations, beside libtorch.", &json);
+    if (answer >= 0)
+        return answer;
+
+    bench_metric metrics[METRICS] = {
+        {.work = "create + free, 16 floats", .name = "T2_ns", .target = 60},
+        {.work = "add, 16 floats", .name = "T3_ns", .target = 90},
+        {.work = "slice view", .name = "T4_ns", .target = 50},
+        {.work = "add, recorded", .name = "T5_ns", .target = 180},
+        {.work = "forward + backward of sum(p * y)", .name = "T6_ns", .target = 1200},
+    };
+    bench_peer libtorch;
+    bench_table table = {.bench = "dispatch",
+                         .metrics = metrics,
+                         .count = METRICS,
+                         .rivals = {{"libtorch", "rival_libtorch", &libtorch, NULL},
+                                    {"inference", "rival_libtorch_inference", &libtorch, NULL}}};
+    for (size_t i = 0; i < METRICS; i++)
+        metrics[i].unit = "ns";
+    if (!measure_half(metrics))
+        return 2;
+    bench_peer_run_own(&libtorch, "libtorch_basics", "T2", "libtorch-dev");
+    if (!measure_half(metrics))
+        return 2;
+    return bench_table_finish(&table, json);
+}
+
+/// Adds half of each figure. False, with the error printed, on failure.
+static bool measure_half(bench_metric *metrics) {
+    static const bench_work works[METRICS] = {create_free, add, slice, recorded_add,
+                                              forward_backward};
+    operands data;
+    bool ready = operands_begin(&data);
+    for (size_t i = 0; ready && i < METRICS; i++)
+        nd_with_manager(data.manager) metrics[i].ours +=
+            bench_measure_ns(works[i], &data, REPEATS) / 2;
+    operands_end(&data);
+    for (size_t i = 0; i < METRICS; i++)
+        ready = ready && isfinite(metrics[i].ours);
+    if (!ready)
+        fprintf(stderr, "dispatch: %s\n", nd_error_message());
+    return ready;
+}
+
+static bool operands_begin(operands *data) {
+    nd_key key = nd_key_new(3);
+    *data = (operands){.manager = nd_manager_new(NULL, "dispatch")};
+    nd_with_manager(data->manager) {
+        data->x = nd_rand(nd_key_fold(key, 0), ND_SHAPE(ELEMENTS), ND_F32);
+        data->y = nd_rand(nd_key_fold(key, 1), ND_SHAPE(ELEMENTS), ND_F32);
+        data->p = nd_rand(nd_key_fold(key, 2), ND_SHAPE(ELEMENTS), ND_F32);
+    }
+    return data->x && data->y && data->p && nd_set_requires_grad(data->p, true) == ND_OK;
+}
+
+static void operands_end(operands *data) {
+    nd_release(data->x);
+    nd_release(data->y);
+    nd_release(data->p);
+    nd_release(data->manager);
+}
+
+static bool create_free(void *data, uint64_t count) {
+    (void)data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *tensor = nd_empty(ND_SHAPE(ELEMENTS), ND_F32);
+        if (!tensor)
+            return false;
+        nd_release(tensor);
+    }
+    return true;
+}
+
+static bool add(void *data, uint64_t count) {
+    const operands *operands = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *sum = nd_add(operands->x, operands->y);
+        if (!sum)
+            return false;
+        nd_release(sum);
+    }
+    return true;
+}
+
+static bool slice(void *data, uint64_t count) {
+    const operands *operands = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *part = nd_slice(operands->x, 0, 4, 12, 1);
+        if (!part)
+            return false;
+        nd_release(part);
+    }
+    return true;
+}
+
+static bool recorded_add(void *data, uint64_t count) {
+    const operands *operands = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *sum = nd_add(operands->p, operands->y);
+        if (!sum)
+            return false;
+        nd_release(sum);
+    }
+    return true;
+}
+
+static bool forward_backward(void *data, uint64_t count) {
+    const operands *operands = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_auto nd_tensor *product = nd_mul(operands->p, operands->y);
+        nd_auto nd_tensor *sum = nd_sum(product, 0, NULL, false);
+        if (nd_backward(sum, NULL) != ND_OK || nd_zero_grad(operands->p) != ND_OK)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Benchmarks write the figures they promise, under their names, as JSON: numbers above zero. What they are is not looked at.
+#
+# metrics_test.sh REFCOUNT DISPATCH
+set -u
+refcount=$1
+dispatch=$2
+failures=0
+
+# expect PROGRAM KEY...
+expect() {
+    local program=$1 file=$TEST_TMPDIR/figures.json
+    shift
+    if ! "$program" --json "$file" >"$TEST_TMPDIR/output"; then
+        cat "$TEST_TMPDIR/output"
+        echo "$program failed"
+        failures=$((failures + 1))
+        return
+    fi
+    python3 - "$file" "$(basename "$program")" "$@" <<'END' || failures=$((failures + 1))
+import json, sys
+figures = json.load(open(sys.argv[1]))
+wrong = [key for key in sys.argv[3:] if not figures["metrics"].get(key, 0) > 0]
+if figures["bench"] != sys.argv[2]:
+    wrong.append("bench")
+if not figures["machine"]["cores"] >= 1:
+    wrong.append("machine")
+if wrong:
+    sys.exit("%s: missing or not above zero: %s" % (sys.argv[2], ", ".join(wrong)))
+END
+}
+
+expect "$refcount" T1_ns T1_single_thread_ns T1_locked_pair_ns
+expect "$dispatch" T2_ns T3_ns T4_ns T5_ns T6_ns
+if "$dispatch" --json /does/not/exist/figures.json >/dev/null 2>&1; then
+    echo "a file that cannot be written is no failure"
+    failures=$((failures + 1))
+fi
+[ "$failures" -eq 0 ]

@@ -1,0 +1,111 @@
+// T1: what a handle costs: retain + release, beside the two locked instructions that no count shared
+// by threads can do without, and beside libtorch.
+//
+// A process with one thread and a process with two are measured one after the other: the second
+// thread sleeps, but it is there.
+#include "bench/support/measure.h"
+#include "bench/support/metrics.h"
+#include "bench/support/peer.h"
+
+#include <nd/nd.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { ELEMENTS = 16, REPEATS = 401, METRICS = 2 };
+enum { LOCKED_PAIR, LIBTORCH };
+
+static void measure_with_second_thread(nd_tensor *x, bench_metric *metric);
+static bool two_locked_instructions(void *data, uint64_t count);
+static bool retain_release(void *data, uint64_t count);
+
+int main(int argc, char **argv) {
+    const char *json = NULL;
+    int answer = bench_metrics_options(argc, argv,
+                                       "T1: retain + release of a handle, beside libtorch.", &json);
+    if (answer >= 0)
+        return answer;
+
+    nd_tensor *x = nd_rand(nd_key_new(3), ND_SHAPE(ELEMENTS), ND_F32);
+    if (!x) {
+        fprintf(stderr, "refcount: %s\n", nd_error_message());
+        return 2;
+    }
+    bench_metric metrics[METRICS] = {
+        {.work = "retain + release, process with one thread",
+         .name = "T1_single_thread_ns",
+         .target = 1.5},
+        {.work = "retain + release, process with two threads", .name = "T1_ns"},
+    };
+    bench_peer libtorch;
+    bench_table table = {
+        .bench = "refcount",
+        .metrics = metrics,
+        .count = METRICS,
+        .rivals = {
+            [LOCKED_PAIR] = {.title = "lower bound",
+                             .key = "locked_pair",
+                             .what = "locked add + locked subtract of one word, in this process"},
+            [LIBTORCH] = {.title = "libtorch", .key = "rival_libtorch", .peer = &libtorch}}};
+    for (size_t i = 0; i < METRICS; i++)
+        metrics[i].unit = "ns";
+    metrics[0].ours = bench_measure_ns(retain_release, x, REPEATS);
+    // Last: once a second thread was there, a library may stay careful.
+    measure_with_second_thread(x, &metrics[1]);
+    nd_release(x);
+    bench_peer_run_own(&libtorch, "libtorch_basics", "T1", "libtorch-dev");
+    return bench_table_finish(&table, json);
+}
+
+typedef struct waiter {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool done;
+} waiter;
+
+static void *wait_until_done(void *data) {
+    waiter *waiter = data;
+    pthread_mutex_lock(&waiter->mutex);
+    while (!waiter->done)
+        pthread_cond_wait(&waiter->changed, &waiter->mutex);
+    pthread_mutex_unlock(&waiter->mutex);
+    return NULL;
+}
+
+static void measure_with_second_thread(nd_tensor *x, bench_metric *metric) {
+    waiter waiter = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, wait_until_done, &waiter) != 0)
+        return;
+    bench_side sides[] = {{retain_release, x, NAN}, {two_locked_instructions, NULL, NAN}};
+    bench_measure_sides(sides, 2, REPEATS);
+    metric->ours = sides[0].ns;
+    metric->rivals[LOCKED_PAIR] = sides[1].ns;
+    metric->target = 1.05 * sides[1].ns;
+    pthread_mutex_lock(&waiter.mutex);
+    waiter.done = true;
+    pthread_cond_signal(&waiter.changed);
+    pthread_mutex_unlock(&waiter.mutex);
+    pthread_join(thread, NULL);
+}
+
+static bool two_locked_instructions(void *data, uint64_t count) {
+    static _Atomic uint64_t word;
+    (void)data;
+    for (uint64_t i = 0; i < count; i++) {
+        atomic_fetch_add_explicit(&word, (UINT64_C(1) << 32) + 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&word, 1, memory_order_acq_rel);
+    }
+    return true;
+}
+
+static bool retain_release(void *data, uint64_t count) {
+    nd_tensor *x = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *handle = nd_retain(x);
+        nd_release(handle);
+    }
+    return true;
+}
