@@ -1,8 +1,7 @@
 // Objects in managers: birth, death, attach, temp-attach, and what a close does with survivors.
 //
-// Invariants: an object is in the list that its manager pointer and its ND__TRACKED bit say, both
-// changed under that manager's lock; counters of a manager change with its lists, under the same
-// lock; an accounted object's bytes are charged to the path from its manager to the root.
+// Invariants: an object is in the list that its home and its ND__TRACKED bit say, both changed
+// under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's bytes are charged to the path from its manager to the root.
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
@@ -15,36 +14,19 @@
 
 _Atomic(const nd__listener *) nd__listening;
 
-// ------------------------------------------------------------------------------------------- locks
-
-void nd__lock_pair(nd_manager *a, nd_manager *b) {
-    if (a == b) {
-        nd__lock(&a->lock);
-        return;
-    }
-    nd__lock(a < b ? &a->lock : &b->lock);
-    nd__lock(a < b ? &b->lock : &a->lock);
+static nd_shard *home_of(nd_object *object) {
+    return nd__atomic_load(&object->home, acquire);
 }
 
-void nd__unlock_pair(nd_manager *a, nd_manager *b) {
-    nd__unlock(&a->lock);
-    if (a != b)
-        nd__unlock(&b->lock);
-}
-
-static nd_manager *manager_of(nd_object *object) {
-    return nd__atomic_load(&object->manager, acquire);
-}
-
-nd_manager *nd__lock_manager_of(nd_object *object) {
+nd_shard *nd__lock_home(nd_object *object) {
     for (;;) {
-        nd_manager *manager = manager_of(object);
-        if (!manager)
+        nd_shard *home = home_of(object);
+        if (!home)
             return NULL;
-        nd__lock(&manager->lock);
-        if (manager_of(object) == manager)
-            return manager;
-        nd__unlock(&manager->lock);
+        nd__lock(&home->lock);
+        if (home_of(object) == home)
+            return home;
+        nd__unlock(&home->lock);
     }
 }
 
@@ -58,60 +40,61 @@ static nd_accounted *accounted(nd_object *object) {
     return (object->type->flags & ND__TYPE_ACCOUNTED) ? (nd_accounted *)object : NULL;
 }
 
-void nd__list_insert(nd_manager *manager, nd_object *object) {
+static void list_insert(nd_shard *shard, nd_object *object) {
     int list = list_of(object);
-    nd_object *first = manager->lists[list].first;
+    nd_object *first = shard->lists[list].first;
     object->previous = NULL;
     object->next = first;
     if (first)
         first->previous = object;
     else
-        manager->lists[list].last = object;
-    manager->lists[list].first = object;
+        shard->lists[list].last = object;
+    shard->lists[list].first = object;
 }
 
-void nd__list_remove(nd_manager *manager, nd_object *object) {
+static void list_remove(nd_shard *shard, nd_object *object) {
     int list = list_of(object);
     if (object->previous)
         object->previous->next = object->next;
     else
-        manager->lists[list].first = object->next;
+        shard->lists[list].first = object->next;
     if (object->next)
         object->next->previous = object->previous;
     else
-        manager->lists[list].last = object->previous;
+        shard->lists[list].last = object->previous;
 }
 
-/// Counts an object in (+1) or out (-1) of what a manager holds now.
-static void count(nd_manager *manager, nd_object *object, uint64_t one) {
-    manager->live += one;
+/// Counts an object in (+1) or out (-1) of what a shard holds now.
+static void count(nd_shard *shard, nd_object *object, uint64_t one) {
+    nd__counters *count = &shard->count;
+    count->live += one;
     uint32_t flags = nd__flags(object);
     if (flags & ND__TRACKED)
-        manager->tracked += one;
+        count->tracked += one;
     if (flags & ND__TEMP)
-        manager->temporary += one;
+        count->temporary += one;
     else if (!(object->type->flags & ND__TYPE_UNCAPPED))
-        manager->capped += one;
+        count->capped += one;
     nd_accounted *account = accounted(object);
     if (account)
-        manager->own_bytes[account->kind] += one * account->bytes;
+        count->own_bytes[account->kind] += one * account->bytes;
 }
 
-/// Puts an object into a manager whose lock is held.
-static void enter(nd_manager *manager, nd_object *object) {
-    nd__list_insert(manager, object);
-    count(manager, object, 1);
-    nd__atomic_store(&object->manager, manager, release);
+/// Puts an object into a shard whose lock is held.
+static void enter(nd_shard *shard, nd_object *object) {
+    list_insert(shard, object);
+    count(shard, object, 1);
+    nd__atomic_store(&object->home, shard, release);
 }
 
-static void leave(nd_manager *manager, nd_object *object) {
-    nd__list_remove(manager, object);
-    count(manager, object, UINT64_MAX);
+static void leave(nd_shard *shard, nd_object *object) {
+    list_remove(shard, object);
+    count(shard, object, UINT64_MAX);
 }
 
-static bool cap_refuses(const nd_manager *manager, const nd_object *object) {
-    return manager->cap && manager->capped >= manager->cap &&
-           !(object->type->flags & ND__TYPE_UNCAPPED);
+static bool cap_refuses(const nd_shard *shard, const nd_object *object) {
+    uint64_t cap = shard->manager->cap;
+    return cap && shard->count.capped >= cap && !(object->type->flags & ND__TYPE_UNCAPPED);
 }
 
 // ------------------------------------------------------------------------------------ birth, death
@@ -120,24 +103,26 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED)))
         nd__atomic_store(&object->flags, nd__flags(object) | ND__TRACKED, relaxed); // still private
     nd_manager *target = manager;
+    nd_shard *shard;
     for (;;) {
-        nd__lock(&target->lock);
+        shard = &target->first;
+        nd__lock(&shard->lock);
         if (__builtin_expect(nd__manager_open(target), 1))
             break;
-        nd__unlock(&target->lock);
+        nd__unlock(&shard->lock);
         target = nd__nearest_open(target->parent);
     }
-    if (__builtin_expect(cap_refuses(target, object), 0)) {
+    if (__builtin_expect(cap_refuses(shard, object), 0)) {
         uint64_t cap = target->cap;
-        nd__unlock(&target->lock);
+        nd__unlock(&shard->lock);
         nd__fetch_clear_flags(&object->flags, ND__TRACKED);
         return nd__error(ND_ERROR_QUOTA,
                          "a new %s does not fit: manager %s is capped at %llu objects",
                          object->type->name, target->name, (unsigned long long)cap);
     }
-    enter(target, object);
-    target->created++;
-    nd__unlock(&target->lock);
+    enter(shard, object);
+    shard->count.created++;
+    nd__unlock(&shard->lock);
     nd_accounted *account = accounted(object);
     if (account && target != manager)
         nd__discharge_path(manager, target, account->kind, account->bytes);
@@ -150,47 +135,47 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
 void nd__object_track(nd_object *object) {
     if ((nd__flags(object) & ND__TRACKED) || (object->type->flags & ND_TYPE_GREEN))
         return;
-    nd_manager *manager = nd__lock_manager_of(object);
-    if (!manager) {
+    nd_shard *home = nd__lock_home(object);
+    if (!home) {
         nd__fetch_or_flags(&object->flags, ND__TRACKED);
         return;
     }
     if (!(nd__flags(object) & ND__TRACKED)) {
-        nd__list_remove(manager, object);
+        list_remove(home, object);
         nd__fetch_or_flags(&object->flags, ND__TRACKED);
-        manager->tracked++;
-        nd__list_insert(manager, object);
+        home->count.tracked++;
+        list_insert(home, object);
     }
-    nd__unlock(&manager->lock);
+    nd__unlock(&home->lock);
 }
 
-/// Takes a dead object out of its manager, whose lock is held: list, counters, bytes.
-static void unlink_locked(nd_manager *manager, nd_object *object, nd_thread *thread) {
-    leave(manager, object);
+/// Takes a dead object out of its home, whose lock is held: list, counters, bytes.
+static void unlink_locked(nd_shard *home, nd_object *object, nd_thread *thread) {
+    leave(home, object);
     const nd__listener *listener = nd__listener_now();
     if (listener)
-        listener->died(object, manager, thread->cutting);
+        listener->died(object, home->manager, thread->cutting);
     nd_accounted *account = accounted(object);
     uint64_t bytes = account ? account->bytes : 0;
     if (thread->cutting) {
-        manager->collected++;
+        home->count.collected++;
         thread->collected_objects++;
         thread->collected_bytes += bytes;
     } else {
-        manager->freed++;
-        manager->freed_bytes += bytes;
+        home->count.freed++;
+        home->count.freed_bytes += bytes;
     }
     if (bytes)
-        nd__discharge_path(manager, NULL, account->kind, bytes);
-    nd__atomic_store(&object->manager, NULL, release);
+        nd__discharge_path(home->manager, NULL, account->kind, bytes);
+    nd__atomic_store(&object->home, NULL, release);
 }
 
 void nd__object_unlink(nd_object *object) {
-    nd_manager *manager = nd__lock_manager_of(object);
-    if (!manager)
+    nd_shard *home = nd__lock_home(object);
+    if (!home)
         return;
-    unlink_locked(manager, object, nd__thread());
-    nd__unlock(&manager->lock);
+    unlink_locked(home, object, nd__thread());
+    nd__unlock(&home->lock);
     if (nd__flags(object) & ND__TEMP)
         nd__origin_forget(object);
 }
@@ -198,12 +183,12 @@ void nd__object_unlink(nd_object *object) {
 void nd__objects_unlink(nd_object *const *objects, size_t count) {
     nd_thread *thread = nd__thread();
     for (size_t i = 0; i < count;) {
-        nd_manager *manager = nd__lock_manager_of(objects[i]);
+        nd_shard *home = nd__lock_home(objects[i]);
         size_t first = i;
-        for (; i < count && manager && manager_of(objects[i]) == manager; i++)
-            unlink_locked(manager, objects[i], thread);
-        if (manager)
-            nd__unlock(&manager->lock);
+        for (; i < count && home && home_of(objects[i]) == home; i++)
+            unlink_locked(home, objects[i], thread);
+        if (home)
+            nd__unlock(&home->lock);
         else
             i++;
         for (size_t k = first; k < i; k++)
@@ -213,15 +198,16 @@ void nd__objects_unlink(nd_object *const *objects, size_t count) {
 }
 
 void nd__object_reattach(nd_object *object) {
-    if (manager_of(object))
+    if (home_of(object))
         return;
     nd_accounted *account = accounted(object);
     if (account)
         nd__charge_path(&nd__root, NULL, account->kind, account->bytes, NULL);
-    nd__lock(&nd__root.lock);
-    enter(&nd__root, object);
-    nd__root.created++;
-    nd__unlock(&nd__root.lock);
+    nd_shard *shard = &nd__root.first;
+    nd__lock(&shard->lock);
+    enter(shard, object);
+    shard->count.created++;
+    nd__unlock(&shard->lock);
     const nd__listener *listener = nd__listener_now();
     if (listener)
         listener->born(object, &nd__root);
@@ -231,15 +217,15 @@ void nd__account_close(nd_object *object) {
     nd_accounted *account = accounted(object);
     if (!account)
         return;
-    nd_manager *manager = nd__lock_manager_of(object);
+    nd_shard *home = nd__lock_home(object);
     uint64_t bytes = account->bytes;
     account->bytes = 0;
-    if (!manager)
+    if (!home)
         return;
-    manager->own_bytes[account->kind] -= bytes;
-    manager->freed_bytes += bytes;
-    nd__discharge_path(manager, NULL, account->kind, bytes);
-    nd__unlock(&manager->lock);
+    home->count.own_bytes[account->kind] -= bytes;
+    home->count.freed_bytes += bytes;
+    nd__discharge_path(home->manager, NULL, account->kind, bytes);
+    nd__unlock(&home->lock);
 }
 
 // ------------------------------------------------------------------------------------------ attach
@@ -250,23 +236,24 @@ void nd__account_close(nd_object *object) {
 static nd_status move(const char *operation, nd_object *object, nd_manager *target, bool exempt,
                       bool temporary) {
     for (;;) {
-        nd_manager *from = manager_of(object);
-        if (!from)
+        nd_shard *home = home_of(object), *shard = &target->first;
+        if (!home)
             return nd__error(ND_ERROR_STATE, "%s: the %s is in no manager yet", operation,
                              object->type->name);
-        nd__lock_pair(from, target);
-        if (manager_of(object) != from) {
-            nd__unlock_pair(from, target);
+        nd__lock_pair(home, shard);
+        if (home_of(object) != home) {
+            nd__unlock_pair(home, shard);
             continue;
         }
         nd_status status = ND_OK;
+        nd_manager *from = home->manager;
         nd_manager *common = nd__common_ancestor(from, target), *refused = NULL;
         nd_accounted *account = accounted(object);
         if (!nd__manager_open(target))
             status =
                 nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", operation, target->name);
         else if (!exempt && (from != target || (nd__flags(object) & ND__TEMP)) &&
-                 cap_refuses(target, object))
+                 cap_refuses(shard, object))
             status = nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects",
                                operation, target->name, (unsigned long long)target->cap);
         else if (account && from != target &&
@@ -278,20 +265,20 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
                           operation, (unsigned long long)account->bytes, refused->name,
                           (unsigned long long)nd__load_relaxed(&refused->quota[account->kind]));
         if (status == ND_OK) {
-            leave(from, object);
+            leave(home, object);
             if (temporary)
                 nd__fetch_or_flags(&object->flags, ND__TEMP);
             else
                 nd__fetch_clear_flags(&object->flags, ND__TEMP);
-            enter(target, object);
+            enter(shard, object);
             if (from != target) {
-                from->departed++;
-                target->arrived++;
+                home->count.departed++;
+                shard->count.arrived++;
                 if (account)
                     nd__discharge_path(from, common, account->kind, account->bytes);
             }
         }
-        nd__unlock_pair(from, target);
+        nd__unlock_pair(home, shard);
         return status;
     }
 }
@@ -307,7 +294,7 @@ typedef struct companion_visitor {
 static void visit_companion(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     companion_visitor *companions = (companion_visitor *)visitor;
-    if (accounted(target) && manager_of(target) == companions->manager)
+    if (accounted(target) && nd__manager_of(target) == companions->manager)
         companions->companion = target;
 }
 
@@ -334,7 +321,7 @@ nd_status nd_attach(const nd_manager *manager, const void *handle) {
         return status;
     nd_object *object = (nd_object *)(uintptr_t)handle;
     nd_manager *target = (nd_manager *)(uintptr_t)manager;
-    nd_manager *from = manager_of(object);
+    nd_manager *from = nd__manager_of(object);
     nd_object *companion = companion_of(object);
     bool companion_temporary = companion && (nd__flags(companion) & ND__TEMP);
     if (companion && (status = move("attach", companion, target, false, false)) != ND_OK)
@@ -354,7 +341,7 @@ nd_status nd_attach(const nd_manager *manager, const void *handle) {
 }
 
 static nd_status temp_attach_one(nd_object *object, nd_manager *target) {
-    if (manager_of(object) == target)
+    if (nd__manager_of(object) == target)
         return ND_OK;
     nd_place from = nd__place_of(object);
     nd_status status = nd__origin_push(object, from.manager);
@@ -435,56 +422,69 @@ static void report_sites(site_count *sites, nd_close_report *report) {
     }
 }
 
-/// Appends the list of `from` behind that of `target`: objects stay in the order they were made.
+/// Moves all objects of a shard to another one, where they are the newest, in the order they had.
 /// Both locks are held.
-static void splice(nd_manager *from, nd_manager *target, int list) {
-    if (!from->lists[list].first)
-        return;
-    from->lists[list].last->next = target->lists[list].first;
-    if (target->lists[list].first)
-        target->lists[list].first->previous = from->lists[list].last;
-    else
-        target->lists[list].last = from->lists[list].last;
-    target->lists[list].first = from->lists[list].first;
-    from->lists[list].first = from->lists[list].last = NULL;
+static void take_over(nd_shard *from, nd_shard *target, site_count *sites) {
+    for (int list = 0; list < 2; list++) {
+        nd_object *first = from->lists[list].first, *last = from->lists[list].last;
+        for (nd_object *object = first; object; object = object->next) {
+            nd__atomic_store(&object->home, target, release);
+            if (sites)
+                count_site(sites, object->site);
+        }
+        if (!first)
+            continue;
+        last->next = target->lists[list].first;
+        if (last->next)
+            last->next->previous = last;
+        else
+            target->lists[list].last = last;
+        target->lists[list].first = first;
+        from->lists[list].first = from->lists[list].last = NULL;
+    }
+    target->count.live += from->count.live;
+    target->count.tracked += from->count.tracked;
+    target->count.capped += from->count.capped;
+    target->count.temporary += from->count.temporary;
+    from->count.live = from->count.tracked = from->count.capped = from->count.temporary = 0;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        target->count.own_bytes[kind] += from->count.own_bytes[kind];
+        from->count.own_bytes[kind] = 0;
+    }
+}
+
+/// Moves what is in one shard of a closing manager to an ancestor. Adds up what that was.
+static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, site_count *sites,
+                       uint64_t *objects, uint64_t *bytes) {
+    nd_shard *target = &ancestor->first;
+    nd__lock_pair(from, target);
+    while (!fixed && !nd__manager_open(target->manager)) {
+        nd__unlock_pair(from, target);
+        target = &nd__nearest_open(target->manager->parent)->first;
+        nd__lock_pair(from, target);
+    }
+    uint64_t moved = from->count.live;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        uint64_t own = from->count.own_bytes[kind];
+        *bytes += own;
+        if (own)
+            nd__discharge_path(from->manager, target->manager, (nd_device_kind)kind, own);
+    }
+    take_over(from, target, sites);
+    target->count.arrived += moved;
+    from->count.departed += moved;
+    from->count.escaped += moved;
+    *objects += moved;
+    nd__unlock_pair(from, target);
 }
 
 uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, uint64_t *bytes,
                       nd_close_report *report) {
     site_count sites[SITE_SLOTS] = {0};
     nd_manager *target = fixed_target ? fixed_target : nd__nearest_open(from->parent);
-    nd__lock_pair(from, target);
-    while (!fixed_target && !nd__manager_open(target)) {
-        nd__unlock_pair(from, target);
-        target = nd__nearest_open(target->parent);
-        nd__lock_pair(from, target);
-    }
-    for (int list = 0; list < 2; list++) {
-        for (nd_object *object = from->lists[list].first; object; object = object->next) {
-            nd__atomic_store(&object->manager, target, release);
-            if (report)
-                count_site(sites, object->site);
-        }
-        splice(from, target, list);
-    }
-    uint64_t moved = from->live;
-    target->live += moved;
-    target->tracked += from->tracked;
-    target->capped += from->capped;
-    target->temporary += from->temporary;
-    target->arrived += moved;
-    from->departed += moved;
-    from->escaped += moved;
-    from->live = from->tracked = from->capped = from->temporary = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-        uint64_t own = from->own_bytes[kind];
-        target->own_bytes[kind] += own;
-        from->own_bytes[kind] = 0;
-        *bytes += own;
-        if (own)
-            nd__discharge_path(from, target, (nd_device_kind)kind, own);
-    }
-    nd__unlock_pair(from, target);
+    uint64_t moved = 0;
+    for (nd_shard *shard = nd__first_shard(from); shard; shard = nd__next_shard(shard))
+        move_shard(shard, target, fixed_target != NULL, report ? sites : NULL, &moved, bytes);
     if (report)
         report_sites(sites, report);
     return moved;

@@ -32,7 +32,7 @@ bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind
     nd__lock(&quota_lock);
     for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
         uint64_t quota = nd__load_relaxed(&at->quota[kind]);
-        uint64_t live = nd__load_relaxed(&at->subtree_bytes[kind]);
+        uint64_t live = nd__manager_bytes(at, kind);
         if (quota && (live > quota || bytes > quota - live))
             refused = at;
     }
@@ -51,39 +51,49 @@ void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_k
         nd__fetch_add_relaxed(&at->subtree_bytes[kind], UINT64_C(0) - bytes);
 }
 
+/// What a message says about an accounted object. A copy: the object may die at any moment.
+typedef struct holder {
+    uint64_t bytes;
+    const nd_site *site;
+    char name[48];
+} holder;
+enum { SHOWN_HOLDERS = 3 };
+
+/// Puts an object in its place among the largest ones, the largest first.
+static void rank_holder(holder *largest, const nd_accounted *account) {
+    int place = SHOWN_HOLDERS;
+    while (place > 0 && account->bytes > largest[place - 1].bytes)
+        place--;
+    if (place == SHOWN_HOLDERS)
+        return;
+    for (int i = SHOWN_HOLDERS - 1; i > place; i--)
+        largest[i] = largest[i - 1];
+    largest[place] = (holder){.bytes = account->bytes, .site = account->header.site};
+    snprintf(largest[place].name, sizeof largest->name, "%s", account->header.type->name);
+}
+
 /// "holders": the largest accounted objects of a manager, for an error message.
 static void describe_holders(nd_manager *manager, nd_device_kind kind, char *buffer, size_t size) {
-    enum { SHOWN = 3 };
-    const nd_accounted *largest[SHOWN] = {0};
+    holder largest[SHOWN_HOLDERS] = {0};
     buffer[0] = '\0';
-    nd__lock(&manager->lock);
-    for (int list = 0; list < 2; list++) {
-        for (nd_object *object = manager->lists[list].first; object; object = object->next) {
-            const nd_accounted *account = (const nd_accounted *)object;
-            if (!(object->type->flags & ND__TYPE_ACCOUNTED) || account->kind != kind)
-                continue;
-            for (int i = 0; i < SHOWN; i++) {
-                if (!largest[i] || account->bytes > largest[i]->bytes) {
-                    const nd_accounted *smaller = largest[i];
-                    largest[i] = account;
-                    account = smaller;
-                    if (!account)
-                        break;
-                }
-            }
-        }
+    for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
+        nd__lock(&shard->lock);
+        for (int list = 0; list < 2; list++)
+            for (nd_object *object = shard->lists[list].first; object; object = object->next)
+                if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
+                    ((const nd_accounted *)object)->kind == kind)
+                    rank_holder(largest, (const nd_accounted *)object);
+        nd__unlock(&shard->lock);
     }
     size_t used = 0;
-    for (int i = 0; i < SHOWN && largest[i] && used < size; i++) {
-        const nd_site *site = largest[i]->header.site;
-        used +=
-            (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes", i ? ", " : "",
-                             largest[i]->header.type->name, (unsigned long long)largest[i]->bytes);
+    for (int i = 0; i < SHOWN_HOLDERS && largest[i].bytes && used < size; i++) {
+        const nd_site *site = largest[i].site;
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes", i ? ", " : "",
+                                 largest[i].name, (unsigned long long)largest[i].bytes);
         if (site && used < size)
             used += (size_t)snprintf(buffer + used, size - used, " made at %s:%u", site->file,
                                      site->line);
     }
-    nd__unlock(&manager->lock);
 }
 
 static nd_status quota_error(nd_manager *refused, nd_device_kind kind, uint64_t bytes) {
@@ -95,7 +105,7 @@ static nd_status quota_error(nd_manager *refused, nd_device_kind kind, uint64_t 
         "%llu %s bytes do not fit into manager %s: quota %llu, live %llu; its largest holders: %s",
         (unsigned long long)bytes, kinds[kind], refused->name,
         (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
-        (unsigned long long)nd__load_relaxed(&refused->subtree_bytes[kind]),
+        (unsigned long long)nd__manager_bytes(refused, kind),
         holders[0] ? holders : "none of its own, all in managers below it");
 }
 

@@ -98,11 +98,8 @@ void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
 
 static size_t count_tracked(nd_manager *const *managers, size_t count) {
     size_t tracked = 0;
-    for (size_t i = 0; i < count; i++) {
-        nd__lock(&managers[i]->lock);
-        tracked += managers[i]->tracked;
-        nd__unlock(&managers[i]->lock);
-    }
+    for (size_t i = 0; i < count; i++)
+        tracked += nd__manager_count(managers[i]).tracked;
     return tracked;
 }
 
@@ -439,10 +436,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
 }
 
 void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
-    nd__lock(&manager->lock);
-    bool nothing = manager->tracked == 0;
-    nd__unlock(&manager->lock);
-    if (nothing)
+    if (nd__manager_count(manager).tracked == 0)
         return;
     nd_thread *thread = nd__thread();
     if (thread->collecting) {
@@ -513,7 +507,7 @@ void nd__collect_allocated(nd_manager *manager, nd_device_kind kind, uint64_t by
     collect_subtree(top, nd__manager_gc_mode(top), &report);
     collect_deferred(thread);
     // As much again as is live now, and twice that when this look found nothing.
-    uint64_t live = nd__load_relaxed(&nd__root.subtree_bytes[kind]);
+    uint64_t live = nd__manager_bytes(&nd__root, kind);
     uint64_t next = report.collected_objects ? live : 2 * live;
     nd__atomic_store(&adapted[kind], next > ADAPTIVE_FLOOR ? next : ADAPTIVE_FLOOR, relaxed);
 }

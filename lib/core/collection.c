@@ -130,7 +130,7 @@ size_t nd__collection_examine(nd_collection *collection) {
 static bool discover(nd_collection *collection, nd_object *object) {
     if (nd__is_candidate(collection, object))
         return true;
-    nd_manager *manager = nd__atomic_load(&object->manager, acquire);
+    nd_manager *manager = nd__manager_of(object);
     if (!manager || manager->collection != collection->id ||
         (nd__flags(object) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
         return false;
@@ -149,17 +149,17 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
         collection->internal[target->gc_index]++;
 }
 
-/// Takes the next few tracked objects of a manager, from `*cursor` on towards newer ones (NULL: from
+/// Takes the next few tracked objects of a shard, from `*cursor` on towards newer ones (NULL: from
 /// the oldest), under its lock; leaves NULL when there were none. False when the cursor has left the
-/// manager since. The cursor rests on a candidate, because that cannot be freed while the gate is
+/// shard since. The cursor rests on a candidate, because that cannot be freed while the gate is
 /// closed; garbage of another thread's collection can.
-static bool take_some(nd_collection *collection, nd_manager *manager, nd_object **cursor) {
+static bool take_some(nd_collection *collection, nd_shard *shard, nd_object **cursor) {
     enum { OBJECTS_PER_LOCK = 512 };
-    nd__lock(&manager->lock);
+    nd__lock(&shard->lock);
     nd_object *object = *cursor;
-    bool here = !object || nd__atomic_load(&object->manager, acquire) == manager;
+    bool here = !object || nd__atomic_load(&object->home, acquire) == shard;
     if (here) {
-        object = object ? object->previous : manager->lists[ND__TRACKED_LIST].last;
+        object = object ? object->previous : shard->lists[ND__TRACKED_LIST].last;
         nd_object *last = NULL;
         for (int taken = 0; object && taken < OBJECTS_PER_LOCK; object = object->previous) {
             // One with count zero is dead and waits to be buried.
@@ -170,20 +170,20 @@ static bool take_some(nd_collection *collection, nd_manager *manager, nd_object 
         }
         *cursor = last;
     }
-    nd__unlock(&manager->lock);
+    nd__unlock(&shard->lock);
     return here;
 }
 
-/// Reads the tracked objects of one manager, oldest first, each few followed by what they point to,
+/// Reads the tracked objects of one shard, oldest first, each few followed by what they point to,
 /// while that is warm. No lock is held while edges are read, so a release beside it does not wait.
-/// If the object it stopped at has left the manager meanwhile, starts again (what it knows is
+/// If the object it stopped at has left the shard meanwhile, starts again (what it knows is
 /// skipped quickly), and in the end does without the rest, which then counts as live.
-static void discover_manager(nd_collection *collection, nd_manager *manager, size_t *read,
-                             nd_visitor *visitor) {
+static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
+                           nd_visitor *visitor) {
     enum { STARTS = 8 };
     nd_object *cursor = NULL;
     for (int starts = 0; starts < STARTS && !collection->full;) {
-        if (!take_some(collection, manager, &cursor)) {
+        if (!take_some(collection, shard, &cursor)) {
             cursor = NULL;
             starts++;
             continue;
@@ -202,7 +202,9 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     collection->full = false;
     size_t read = 0;
     for (size_t i = 0; i < count && !collection->full; i++)
-        discover_manager(collection, managers[i], &read, &counter.visitor);
+        for (nd_shard *shard = nd__first_shard(managers[i]); shard && !collection->full;
+             shard = nd__next_shard(shard))
+            discover_shard(collection, shard, &read, &counter.visitor);
     *ret_room = !collection->full;
     return *ret_room ? decide(collection) : 0;
 }

@@ -23,6 +23,7 @@ static const nd_type manager_type = {
 nd_manager nd__root = {
     .header = {.word = (UINT64_C(1) << 32) + 1, .type = &manager_type},
     .name = "root",
+    .first.manager = &nd__root,
 };
 
 static nd_lock recycled_lock;
@@ -44,14 +45,18 @@ static nd_manager *take_memory(void) {
     if (manager)
         recycled = manager->next_sibling;
     nd__unlock(&recycled_lock);
-    return manager ? manager : nd__calloc(sizeof(nd_manager));
+    if (!manager && (manager = nd__calloc(sizeof(nd_manager))))
+        manager->first.manager = manager;
+    return manager;
 }
 
-/// Clears everything but the lock, which a thread with a stale pointer may be about to take.
+/// Clears everything but the locks, which a thread with a stale pointer may be about to take.
 static void reset(nd_manager *manager) {
     memset(&manager->header, 0, sizeof manager->header);
     memset((char *)manager + offsetof(nd_manager, parent), 0,
-           sizeof *manager - offsetof(nd_manager, parent));
+           offsetof(nd_manager, first) - offsetof(nd_manager, parent));
+    memset((char *)&manager->first + offsetof(nd_shard, lists), 0,
+           sizeof manager->first - offsetof(nd_shard, lists));
     atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
     manager->header.type = &manager_type;
     manager->header.site = nd__sites_enabled ? nd__site : NULL;
@@ -69,17 +74,18 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
     atomic_init(&manager->gc_mode, ND_GC_INHERIT);
     manager->depth = parent->depth + 1;
-    nd__lock(&parent->lock);
+    nd_shard *shard = nd__first_shard(parent);
+    nd__lock(&shard->lock);
     bool open = nd__manager_open(parent);
     if (open) {
         manager->parent = nd_retain(parent);
-        manager->next_sibling = parent->children;
-        if (parent->children)
-            parent->children->previous_sibling = manager;
-        parent->children = manager;
+        manager->next_sibling = shard->children;
+        if (shard->children)
+            shard->children->previous_sibling = manager;
+        shard->children = manager;
         nd__atomic_store(&manager->state, ND__MANAGER_OPEN, release);
     }
-    nd__unlock(&parent->lock);
+    nd__unlock(&shard->lock);
     if (!open) {
         nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
         nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
@@ -98,7 +104,7 @@ const nd_manager *nd_manager_current(void) {
 }
 
 const nd_manager *nd_manager_of(const void *object) {
-    return object ? nd__atomic_load(&((nd_object *)(uintptr_t)object)->manager, acquire) : NULL;
+    return object ? nd__manager_of(object) : NULL;
 }
 
 const nd_manager *nd_manager_parent(const nd_manager *manager) {
@@ -147,65 +153,78 @@ nd_manager *nd__nearest_open(nd_manager *manager) {
     return manager;
 }
 
-/// Open -> closing; false when somebody else has done that.
+/// Open -> closing; false when somebody else has done that. Who puts something into a shard looks at
+/// the state under its lock: whoever takes that lock afterwards finds all there will ever be.
 static bool begin_close(nd_manager *manager) {
     uint32_t expected = ND__MANAGER_OPEN;
-    nd__lock(&manager->lock);
-    bool won = nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed);
-    nd__unlock(&manager->lock);
-    return won;
+    return nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed);
 }
 
 /// An open child, retained and now closing; NULL when there is none left.
 static nd_manager *begin_close_of_child(nd_manager *parent) {
-    for (;;) {
+    nd_shard *shard = nd__first_shard(parent);
+    while (shard) {
         // Uncounted look at children: one found with a count above zero stays ours by the retain.
         nd_manager *child;
-        nd__lock(&parent->lock);
-        for (child = parent->children; child; child = child->next_sibling)
+        nd__lock(&shard->lock);
+        for (child = shard->children; child; child = child->next_sibling)
             if (nd__manager_open(child) && nd__try_retain(&child->header))
                 break;
-        nd__unlock(&parent->lock);
-        if (!child || begin_close(child))
+        nd__unlock(&shard->lock);
+        if (!child) {
+            shard = nd__next_shard(shard);
+        } else if (begin_close(child)) {
             return child;
-        nd_object_release(child);
+        } else {
+            nd_object_release(child);
+        }
     }
+    return NULL;
+}
+
+/// A temp-attached object of a shard, retained; NULL when there is none.
+static nd_object *take_temporary(nd_shard *shard) {
+    nd_object *object = NULL;
+    nd__gate_enter();
+    nd__lock(&shard->lock);
+    for (int list = 0; list < 2 && !object && shard->count.temporary; list++)
+        for (object = shard->lists[list].first; object; object = object->next)
+            // A dying one belongs to the collection that found it, on whatever thread.
+            if ((nd__flags(object) & (ND__TEMP | ND__DYING)) == ND__TEMP && nd__try_retain(object))
+                break;
+    nd__unlock(&shard->lock);
+    nd__gate_leave();
+    return object;
 }
 
 /// Temp-attached objects go back to where they came from.
 static uint64_t return_temporaries(nd_manager *manager) {
     uint64_t returned = 0;
-    for (;;) {
-        nd_object *object = NULL;
-        nd__gate_enter();
-        nd__lock(&manager->lock);
-        for (int list = 0; list < 2 && !object && manager->temporary; list++)
-            for (object = manager->lists[list].first; object; object = object->next)
-                // A dying one belongs to the collection that found it, on whatever thread.
-                if ((nd__flags(object) & (ND__TEMP | ND__DYING)) == ND__TEMP &&
-                    nd__try_retain(object))
-                    break;
-        nd__unlock(&manager->lock);
-        nd__gate_leave();
-        if (!object)
-            return returned;
+    nd_shard *shard = nd__first_shard(manager);
+    while (shard) {
+        nd_object *object = take_temporary(shard);
+        if (!object) {
+            shard = nd__next_shard(shard);
+            continue;
+        }
         nd__attach_return(object);
         returned++;
         nd_object_release(object);
     }
+    return returned;
 }
 
 static void unlink_from_parent(nd_manager *manager) {
-    nd_manager *parent = manager->parent;
-    nd__lock(&parent->lock);
+    nd_shard *shard = nd__first_shard(manager->parent);
+    nd__lock(&shard->lock);
     if (manager->previous_sibling)
         manager->previous_sibling->next_sibling = manager->next_sibling;
-    else if (parent->children == manager)
-        parent->children = manager->next_sibling;
+    else if (shard->children == manager)
+        shard->children = manager->next_sibling;
     if (manager->next_sibling)
         manager->next_sibling->previous_sibling = manager->previous_sibling;
     manager->previous_sibling = manager->next_sibling = NULL;
-    nd__unlock(&parent->lock);
+    nd__unlock(&shard->lock);
 }
 
 /// Last steps of closing one manager whose children are closed: collect when asked, move the
@@ -216,10 +235,9 @@ static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
     report->returned_objects += return_temporaries(manager);
     if (collect)
         nd__collect_boundary(manager, report);
-    nd__lock(&manager->lock);
-    report->freed_objects += manager->freed;
-    report->freed_bytes += manager->freed_bytes;
-    nd__unlock(&manager->lock);
+    nd__counters count = nd__manager_count(manager);
+    report->freed_objects += count.freed;
+    report->freed_bytes += count.freed_bytes;
     uint64_t bytes = 0;
     uint64_t moved;
     if (target) {
@@ -304,21 +322,21 @@ nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
 /// Owned handles of everything attached to a manager, but for what a collection is freeing; false
 /// when out of memory.
 static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *ret_count) {
-    nd__lock(&manager->lock);
-    size_t capacity = manager->live + 64;
-    nd__unlock(&manager->lock);
+    size_t capacity = nd__manager_count(manager).live + 64;
     nd_object **objects = nd__malloc(capacity * sizeof *objects);
     if (!objects)
         return false;
     size_t count = 0;
     nd__gate_enter();
-    nd__lock(&manager->lock);
-    for (int list = 0; list < 2; list++)
-        for (nd_object *object = manager->lists[list].first; object && count < capacity;
-             object = object->next)
-            if (!(nd__flags(object) & ND__DYING) && nd__try_retain(object))
-                objects[count++] = object;
-    nd__unlock(&manager->lock);
+    for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
+        nd__lock(&shard->lock);
+        for (int list = 0; list < 2; list++)
+            for (nd_object *object = shard->lists[list].first; object && count < capacity;
+                 object = object->next)
+                if (!(nd__flags(object) & ND__DYING) && nd__try_retain(object))
+                    objects[count++] = object;
+        nd__unlock(&shard->lock);
+    }
     nd__gate_leave();
     *ret_objects = objects;
     *ret_count = count;
@@ -397,19 +415,19 @@ void nd__manager_array_free(nd__manager_array *array) {
     *array = (nd__manager_array){0};
 }
 
-/// Appends the children of a manager. The array grows outside the locks, so the children are
-/// counted first.
-static bool append_children(nd_manager *manager, nd__manager_array *array) {
+/// Appends the children in one shard of a manager. The array grows outside the locks, so the
+/// children are counted first.
+static bool append_children(nd_shard *shard, nd__manager_array *array) {
     for (;;) {
         size_t room = array->capacity - array->count, count = 0;
-        nd__lock(&manager->lock);
-        for (nd_manager *child = manager->children; child; child = child->next_sibling)
+        nd__lock(&shard->lock);
+        for (nd_manager *child = shard->children; child; child = child->next_sibling)
             count++;
         if (count <= room)
-            for (nd_manager *child = manager->children; child; child = child->next_sibling)
+            for (nd_manager *child = shard->children; child; child = child->next_sibling)
                 if (nd__try_retain(&child->header))
                     array->items[array->count++] = child;
-        nd__unlock(&manager->lock);
+        nd__unlock(&shard->lock);
         if (count <= room)
             return true;
         size_t capacity = array->count + 2 * count;
@@ -428,9 +446,12 @@ bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
         return false;
     }
     for (size_t i = 0; i < array->count; i++) {
-        if (!append_children(array->items[i], array)) {
-            nd__manager_array_free(array);
-            return false;
+        nd_shard *shard = nd__first_shard(array->items[i]);
+        for (; shard; shard = nd__next_shard(shard)) {
+            if (!append_children(shard, array)) {
+                nd__manager_array_free(array);
+                return false;
+            }
         }
     }
     return true;
@@ -443,23 +464,24 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_get_stats: stats are NULL or have no "
                                                     "size or version; use ND_MANAGER_STATS_INIT");
-    nd__lock(&manager->lock);
-    ret_stats->live_objects = manager->live;
-    ret_stats->tracked_objects = manager->tracked;
-    ret_stats->created_objects = manager->created;
-    ret_stats->arrived_objects = manager->arrived;
-    ret_stats->departed_objects = manager->departed;
-    ret_stats->freed_objects = manager->freed;
-    ret_stats->collected_objects = manager->collected;
-    ret_stats->escaped_objects = manager->escaped;
-    ret_stats->cap_objects = manager->cap;
+    nd__counters count = nd__manager_count(manager);
+    ret_stats->live_objects = count.live;
+    ret_stats->tracked_objects = count.tracked;
+    ret_stats->created_objects = count.created;
+    ret_stats->arrived_objects = count.arrived;
+    ret_stats->departed_objects = count.departed;
+    ret_stats->freed_objects = count.freed;
+    ret_stats->collected_objects = count.collected;
+    ret_stats->escaped_objects = count.escaped;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-        ret_stats->live_bytes[kind] = manager->own_bytes[kind];
-        ret_stats->subtree_bytes[kind] = nd__load_relaxed(&manager->subtree_bytes[kind]);
+        ret_stats->live_bytes[kind] = count.own_bytes[kind];
+        ret_stats->subtree_bytes[kind] = nd__manager_bytes(manager, (nd_device_kind)kind);
         ret_stats->peak_bytes[kind] = nd__load_relaxed(&manager->peak_bytes[kind]);
         ret_stats->quota_bytes[kind] = nd__load_relaxed(&manager->quota[kind]);
     }
-    nd__unlock(&manager->lock);
+    nd__lock(&manager->first.lock);
+    ret_stats->cap_objects = manager->cap;
+    nd__unlock(&manager->first.lock);
     return ND_OK;
 }
 
@@ -467,7 +489,7 @@ uint64_t nd_manager_total_bytes(const nd_manager *handle) {
     nd_manager *manager = writable(handle);
     uint64_t total = 0;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
-        total += nd__load_relaxed(&manager->subtree_bytes[kind]);
+        total += nd__manager_bytes(manager, (nd_device_kind)kind);
     return total;
 }
 
@@ -480,11 +502,8 @@ uint64_t nd_manager_total_objects(const nd_manager *handle) {
                   nd_manager_name(writable(handle)));
         return UINT64_MAX;
     }
-    for (size_t i = 0; i < managers.count; i++) {
-        nd__lock(&managers.items[i]->lock);
-        total += managers.items[i]->live;
-        nd__unlock(&managers.items[i]->lock);
-    }
+    for (size_t i = 0; i < managers.count; i++)
+        total += nd__manager_count(managers.items[i]).live;
     nd__manager_array_free(&managers);
     return total;
 }
@@ -492,8 +511,8 @@ uint64_t nd_manager_total_objects(const nd_manager *handle) {
 nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
     if (!manager)
         return nd__error_null("manager_set_cap", "manager");
-    nd__lock(&manager->lock);
+    nd__lock(&manager->first.lock);
     manager->cap = objects;
-    nd__unlock(&manager->lock);
+    nd__unlock(&manager->first.lock);
     return ND_OK;
 }

@@ -1,16 +1,19 @@
 // Inside of managers, for lib/core and lib/debug.
 //
 //   root (immortal, static)
-//     children: weak list, guarded by the parent's lock; a child holds its parent strongly
-//     lists[0]: green objects, lists[1]: tracked objects; weak, intrusive, guarded by the manager's
-//     lock
+//     shards: the first is part of the manager
+//       children: weak list; a child holds its parent strongly
+//       lists[0]: green objects, lists[1]: tracked objects; weak, intrusive
+//       counters of these objects
 //
-// Memory of managers is type-stable: it is recycled, never returned, so that a thread that read a
-// stale object->manager may still take its lock, see under it that the object has moved, and try
-// again.
+// What a shard holds is guarded by its lock. An object names its shard (`home`), and that its manager.
 //
-// Two managers are locked in the order of their addresses (nd__lock_pair). Nobody waits for the
-// gate with a manager locked, releases an object there, or runs user code.
+// Memory of managers and shards is type-stable: it is recycled, never returned, so that a thread
+// that read a stale object->home may still take its lock, see under it that the object has moved,
+// and try again.
+//
+// Two shards are locked in the order of their addresses (nd__lock_pair). Nobody waits for the gate
+// with a shard locked, releases an object there, or runs user code.
 //
 // Accounts: own_bytes is what objects attached here hold (its lock); subtree_bytes is what was
 // charged here and below (atomic), and is what a quota bounds. A charge goes to a manager and all
@@ -29,40 +32,73 @@ enum { ND__GREEN_LIST = 0, ND__TRACKED_LIST = 1 };
 
 typedef struct nd_origin nd_origin;
 
-struct nd_manager {
-    nd_object header;
-    nd_lock lock;
-    _Atomic uint32_t state;
-    nd_manager *parent; ///< strong; NULL for the root only
-    uint32_t depth;     ///< root 0
-    _Atomic int gc_mode;
-    nd_manager *children; ///< first child; parent's lock guards siblings' links
-    nd_manager *previous_sibling, *next_sibling;
-    char name[ND__MANAGER_NAME_SIZE];
-
-    // Guarded by lock.
-    struct {
-        nd_object *first, *last;
-    } lists[2];
+/// What happened to the objects of a shard, or of a manager. Every member is a uint64_t.
+typedef struct nd__counters {
     uint64_t live, tracked, capped,
         temporary; ///< attached objects: all, tracked, those a cap counts, temp-attached
     uint64_t created, arrived, departed, freed, collected, escaped;
     uint64_t freed_bytes;
     uint64_t own_bytes[ND_DEVICE_KIND_COUNT];
-    uint64_t cap;
+} nd__counters;
 
+struct nd_shard {
+    nd_lock lock;
+    nd_manager *manager; ///< constant, also while the memory waits to be recycled
+    // Guarded by lock.
+    struct {
+        nd_object *first, *last;
+    } lists[2];
+    nd_manager *children; ///< first child; siblings' links are guarded as well
+    nd__counters count;
+};
+_Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
+
+struct nd_manager {
+    nd_object header;
+    _Atomic uint32_t state;
+    uint32_t depth;     ///< root 0
+    nd_manager *parent; ///< strong; NULL for the root only
+    _Atomic int gc_mode;
+    uint64_t cap; ///< lock of the first shard
+    nd_manager *previous_sibling, *next_sibling;
+    char name[ND__MANAGER_NAME_SIZE];
     _Atomic uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
     uint64_t
         collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
+    nd_shard first;
 };
 
 extern nd_manager nd__root;
 
-void nd__lock_pair(nd_manager *a, nd_manager *b);
-void nd__unlock_pair(nd_manager *a, nd_manager *b);
+// A loop over the shards of a manager: for (shard = nd__first_shard(m); shard; shard =
+// nd__next_shard(shard)). Lock each for what is done with it.
+static inline nd_shard *nd__first_shard(nd_manager *manager) {
+    return &manager->first;
+}
+static inline nd_shard *nd__next_shard(const nd_shard *shard) {
+    (void)shard;
+    return NULL;
+}
+
+/// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
+/// the two.
+static inline nd_manager *nd__manager_of(const nd_object *object) {
+    nd_shard *home = nd__atomic_load(&((nd_object *)(uintptr_t)object)->home, acquire);
+    return home ? home->manager : NULL;
+}
+
+/// Sums over the shards; each is a moment's, one after the other.
+nd__counters nd__manager_count(nd_manager *manager);
+/// Bytes charged to the manager and below it.
+static inline uint64_t nd__manager_bytes(const nd_manager *manager, nd_device_kind kind) {
+    return nd__load_relaxed(&manager->subtree_bytes[kind]);
+}
+
+void nd__lock_pair(nd_shard *a, nd_shard *b);
+void nd__unlock_pair(nd_shard *a, nd_shard *b);
 
 static inline bool nd__manager_open(const nd_manager *manager) {
     return nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->state, acquire) == ND__MANAGER_OPEN;
@@ -72,8 +108,8 @@ static inline bool nd__manager_open(const nd_manager *manager) {
 /// must be valid memory that holds its parents: pinned, or locked with an object attached.
 nd_manager *nd__nearest_open(nd_manager *manager);
 
-/// Locks the manager of an object and returns it; NULL (nothing locked) when the object is in none.
-nd_manager *nd__lock_manager_of(nd_object *object);
+/// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
+nd_shard *nd__lock_home(nd_object *object);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__object_unlink(nd_object *object);
@@ -84,10 +120,6 @@ void nd__objects_unlink(nd_object *const *objects, size_t count);
 void nd__object_reattach(nd_object *object);
 /// The object gives up its bytes (close): accounts of its manager and ancestors go down.
 void nd__account_close(nd_object *object);
-
-// List primitives; the manager's lock is held.
-void nd__list_insert(nd_manager *manager, nd_object *object);
-void nd__list_remove(nd_manager *manager, nd_object *object);
 
 /// Sends a temp-attached object back to where it came from.
 void nd__attach_return(nd_object *object);

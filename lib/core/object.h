@@ -39,14 +39,17 @@ enum {
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__object_track
 };
 
+/// A part of a manager's objects (lib/core/manager_internal.h).
+typedef struct nd_shard nd_shard;
+
 struct nd_object {
     _Atomic uint64_t word;
     const nd_type *type;
-    _Atomic(nd_manager *)
-        manager; ///< where it is attached; NULL while private or dead. Changes under manager locks
+    _Atomic(nd_shard *)
+        home; ///< the part of a manager it is in; NULL while private or dead. Changes under locks
     nd_object *previous,
-        *next;      ///< links of the manager's list (its lock); of the dead list after unlinking
-    nd_weak *weaks; ///< list of weak references (weak lock)
+        *next;           ///< links of its home's list (its lock); of the dead list after unlinking
+    nd_weak *weaks;      ///< list of weak references (weak lock)
     const nd_site *site; ///< creation site, or NULL
     _Atomic uint32_t flags;
     uint32_t

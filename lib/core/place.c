@@ -10,25 +10,21 @@
 static nd_manager *pin(nd_object *object) {
     // While the process has one thread nothing can close the manager under us, but user code later
     // in the operation may.
-    nd_manager *manager = nd__lock_manager_of(object);
-    if (!manager)
+    nd_shard *home = nd__lock_home(object);
+    if (!home)
         return &nd__root;
-    nd_manager *pinned = manager;
+    nd_manager *pinned = home->manager;
     // One whose last handle is gone is about to close: its parent, which it still holds, comes
     // next.
     while (pinned != &nd__root && !nd__try_retain(&pinned->header))
         pinned = pinned->parent;
-    nd__unlock(&manager->lock);
+    nd__unlock(&home->lock);
     return pinned;
 }
 
 static void unpin(nd_manager *manager) {
     if (manager != &nd__root)
         nd_object_release(manager);
-}
-
-static nd_manager *manager_of(const nd_object *object) {
-    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->manager, acquire);
 }
 
 nd_manager *nd__common_ancestor(nd_manager *a, nd_manager *b) {
@@ -54,7 +50,7 @@ static nd_manager *combine(nd_manager *a, nd_manager *b) {
 static nd_place place_of_many(const nd_object *const *operands, size_t count) {
     nd_manager *chosen = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!operands[i] || (chosen && manager_of(operands[i]) == chosen))
+        if (!operands[i] || (chosen && nd__manager_of(operands[i]) == chosen))
             continue;
         nd_manager *other = pin((nd_object *)(uintptr_t)operands[i]);
         if (!chosen) {
@@ -81,14 +77,14 @@ nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
         return (nd_place){(nd_manager *)(uintptr_t)current, false};
     bool all_at_root = true;
     for (size_t i = 0; i < count && all_at_root; i++)
-        all_at_root = !operands[i] || manager_of(operands[i]) == &nd__root;
+        all_at_root = !operands[i] || nd__manager_of(operands[i]) == &nd__root;
     if (all_at_root)
         return (nd_place){&nd__root, false};
     return place_of_many(operands, count);
 }
 
 nd_place nd__place_of(const nd_object *object) {
-    if (!object || manager_of(object) == &nd__root)
+    if (!object || nd__manager_of(object) == &nd__root)
         return (nd_place){&nd__root, false};
     nd_manager *manager = pin((nd_object *)(uintptr_t)object);
     return (nd_place){manager, manager != &nd__root};

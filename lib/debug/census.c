@@ -135,12 +135,14 @@ static void copy_all(void *data) {
     result->full = false;
     for (size_t i = 0; i < result->managers.count; i++) {
         nd_manager *manager = result->managers.items[i];
-        nd__lock(&manager->lock);
-        for (int list = 0; list < 2; list++)
-            for (nd_object *object = manager->lists[list].last; object; object = object->previous)
-                if (!(nd__flags(object) & ND__DYING))
-                    copy_object(result, object, (uint32_t)i, &recent);
-        nd__unlock(&manager->lock);
+        for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
+            nd__lock(&shard->lock);
+            for (int list = 0; list < 2; list++)
+                for (nd_object *object = shard->lists[list].last; object; object = object->previous)
+                    if (!(nd__flags(object) & ND__DYING))
+                        copy_object(result, object, (uint32_t)i, &recent);
+            nd__unlock(&shard->lock);
+        }
     }
     result->full |=
         result->edge_count > result->edge_capacity || result->text_size > result->text_capacity;
@@ -189,11 +191,8 @@ bool nd__census_take(census *result, const nd_manager *top) {
     if (!nd__manager_subtree(manager, &result->managers))
         return false;
     size_t objects = 64;
-    for (size_t i = 0; i < result->managers.count; i++) {
-        nd__lock(&result->managers.items[i]->lock);
-        objects += result->managers.items[i]->live;
-        nd__unlock(&result->managers.items[i]->lock);
-    }
+    for (size_t i = 0; i < result->managers.count; i++)
+        objects += nd__manager_count(result->managers.items[i]).live;
     size_t edges = 2 * objects, text = 4096;
     do {
         if (!reserve(result, objects, edges, text)) {

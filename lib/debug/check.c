@@ -4,37 +4,47 @@
 #include <inttypes.h>
 #include <nd/debug.h>
 
-static nd_status check_manager(nd_manager *manager) {
+/// What is wrong with a shard; NULL: nothing.
+static const char *check_shard(nd_shard *shard) {
     uint64_t live = 0, tracked = 0, own[ND_DEVICE_KIND_COUNT] = {0};
     const char *broken = NULL;
-    nd__lock(&manager->lock);
+    nd__lock(&shard->lock);
     for (int list = 0; list < 2; list++) {
         const nd_object *previous = NULL;
-        for (nd_object *object = manager->lists[list].first; object;
+        for (nd_object *object = shard->lists[list].first; object;
              previous = object, object = object->next) {
             live++;
             tracked += (uint64_t)list;
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
-            if (nd__atomic_load(&object->manager, relaxed) != manager)
-                broken = "an object names another manager";
+            if (nd__atomic_load(&object->home, relaxed) != shard)
+                broken = "an object names another home";
             if (((nd__flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
                 broken = "an object is in the wrong list";
             if (object->type->flags & ND__TYPE_ACCOUNTED)
                 own[((nd_accounted *)object)->kind] += ((nd_accounted *)object)->bytes;
         }
-        if (manager->lists[list].last != previous)
+        if (shard->lists[list].last != previous)
             broken = "the last object is not the last";
     }
-    if (live != manager->live || tracked != manager->tracked)
+    const nd__counters *count = &shard->count;
+    if (live != count->live || tracked != count->tracked)
         broken = "the number of objects is wrong";
-    if (manager->created + manager->arrived !=
-        manager->freed + manager->collected + manager->departed + manager->live)
+    if (count->created + count->arrived !=
+        count->freed + count->collected + count->departed + count->live)
         broken = "created + arrived is not freed + collected + departed + live";
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
-        if (own[kind] != manager->own_bytes[kind])
+        if (own[kind] != count->own_bytes[kind])
             broken = "the bytes of its objects are not its account";
-    nd__unlock(&manager->lock);
+    nd__unlock(&shard->lock);
+    return broken;
+}
+
+static nd_status check_manager(nd_manager *manager) {
+    const char *broken = NULL;
+    for (nd_shard *shard = nd__first_shard(manager); shard && !broken;
+         shard = nd__next_shard(shard))
+        broken = check_shard(shard);
     return broken ? nd__error(ND_ERROR_STATE, "debug_check: manager %s: %s", manager->name, broken)
                   : ND_OK;
 }
@@ -42,13 +52,14 @@ static nd_status check_manager(nd_manager *manager) {
 /// subtree_bytes = own bytes + those of the children. Only true while no other thread allocates.
 static nd_status check_accounts(const nd__manager_array *managers) {
     for (size_t i = 0; i < managers->count; i++) {
-        for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-            uint64_t sum = managers->items[i]->own_bytes[kind];
+        const nd__counters count = nd__manager_count(managers->items[i]);
+        for (nd_device_kind kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+            uint64_t sum = count.own_bytes[kind];
             for (size_t k = 0; k < managers->count; k++)
                 if (managers->items[k]->parent == managers->items[i] &&
                     nd__atomic_load(&managers->items[k]->state, relaxed) != ND__MANAGER_CLOSED)
-                    sum += nd__load_relaxed(&managers->items[k]->subtree_bytes[kind]);
-            uint64_t account = nd__load_relaxed(&managers->items[i]->subtree_bytes[kind]);
+                    sum += nd__manager_bytes(managers->items[k], kind);
+            uint64_t account = nd__manager_bytes(managers->items[i], kind);
             if (sum != account)
                 return nd__error(ND_ERROR_STATE,
                                  "debug_check: manager %s: its objects and children hold %" PRIu64

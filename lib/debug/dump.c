@@ -41,14 +41,16 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
             indent, "", manager->name, stats.live_objects, stats.tracked_objects, own, below,
             stats.created_objects, stats.freed_objects, stats.collected_objects,
             stats.escaped_objects);
-    nd__lock(&manager->lock);
     for (int list = 1; list >= 0; list--) {
         int shown = 0;
-        for (nd_object *object = manager->lists[list].last; object && shown < SHOWN_OBJECTS;
-             object = object->previous, shown++)
-            write_object(stream, object, indent + 2);
+        for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
+            nd__lock(&shard->lock);
+            for (nd_object *object = shard->lists[list].last; object && shown < SHOWN_OBJECTS;
+                 object = object->previous, shown++)
+                write_object(stream, object, indent + 2);
+            nd__unlock(&shard->lock);
+        }
     }
-    nd__unlock(&manager->lock);
 }
 
 static int depth_below(const nd_manager *manager, const nd_manager *top) {

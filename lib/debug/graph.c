@@ -31,11 +31,10 @@ static size_t manager_index(const census *result, const nd_manager *manager) {
 }
 
 static uint64_t own_bytes(nd_manager *manager) {
+    nd__counters count = nd__manager_count(manager);
     uint64_t bytes = 0;
-    nd__lock(&manager->lock);
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
-        bytes += manager->own_bytes[kind];
-    nd__unlock(&manager->lock);
+        bytes += count.own_bytes[kind];
     return bytes;
 }
 

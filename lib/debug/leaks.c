@@ -45,6 +45,19 @@ static void add_leak(leak_groups *groups, const nd_object *object) {
         groups->items[groups->count++] = (leak_group){what, object->site, 1, bytes};
 }
 
+/// Adds the objects of a shard. Returns how many.
+static uint64_t add_leaks(leak_groups *groups, nd_shard *shard) {
+    uint64_t added = 0;
+    nd__lock(&shard->lock);
+    for (int list = 0; list < 2; list++)
+        for (nd_object *object = shard->lists[list].last; object; object = object->previous) {
+            add_leak(groups, object);
+            added++;
+        }
+    nd__unlock(&shard->lock);
+    return added;
+}
+
 static int by_bytes(const void *left, const void *right) {
     const leak_group *a = left, *b = right;
     if (a->bytes != b->bytes)
@@ -61,16 +74,10 @@ uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t 
         ;
     if (!nd__manager_subtree(top, &managers))
         return nd_manager_total_objects(top);
-    for (size_t i = 0; i < managers.count; i++) {
-        nd__lock(&managers.items[i]->lock);
-        for (int list = 0; list < 2; list++)
-            for (nd_object *object = managers.items[i]->lists[list].last; object;
-                 object = object->previous) {
-                add_leak(&groups, object);
-                total++;
-            }
-        nd__unlock(&managers.items[i]->lock);
-    }
+    for (size_t i = 0; i < managers.count; i++)
+        for (nd_shard *shard = nd__first_shard(managers.items[i]); shard;
+             shard = nd__next_shard(shard))
+            total += add_leaks(&groups, shard);
     nd__manager_array_free(&managers);
     for (size_t i = 0; i < groups.count; i++)
         bytes += groups.items[i].bytes;

@@ -144,7 +144,7 @@ static void put_bytes(const nd_object *object, uint64_t leaving) {
     nd_device_kind kind = ((const nd_accounted *)object)->kind;
     event event;
     begin_event(&event, "live bytes ", names[kind], "bytes", 'C', now_ns());
-    append(&event, "\"bytes\":%" PRIu64, nd__load_relaxed(&nd__root.subtree_bytes[kind]) - leaving);
+    append(&event, "\"bytes\":%" PRIu64, nd__manager_bytes(&nd__root, kind) - leaving);
     end_event(&event);
 }
 

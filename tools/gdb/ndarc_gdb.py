@@ -19,10 +19,11 @@ HANDLES = {
     "nd_dataset", "nd_storage", "nd_accounted",
 }
 
-# struct nd_object: word, type, manager, previous, next, weaks, site, flags, gc_index. One cache line, checked by a
+# struct nd_object: word, type, home, previous, next, weaks, site, flags, gc_index. One cache line, checked by a
 # static assertion beside its definition.
 HEADER = struct.Struct("=QQQQQQQII")
 TYPE_NAME_OFFSET = 8
+HOME_MANAGER_OFFSET = 8  # struct nd_shard, checked likewise
 WATCH_BIAS = 0x80000000
 FLAG_TRACKED, FLAG_CLOSED, FLAG_DYING, FLAG_NAMED = 1 << 0, 1 << 1, 1 << 2, 1 << 4
 TYPE_TENSOR, TYPE_ACCOUNTED, TYPE_MANAGER = 1 << 8, 1 << 9, 1 << 10
@@ -63,8 +64,9 @@ class Header:
     """What every object begins with."""
 
     def __init__(self, address):
-        (word, self.type, self.manager, _, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
+        (word, self.type, home, _, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
         self.address = address
+        self.manager = read_word(home + HOME_MANAGER_OFFSET) if home else 0
         self.count = word & (WATCH_BIAS - 1)
         self.watched = (word & WATCH_BIAS) != 0
         self.type_flags = struct.unpack("=I", read(self.type + 16, 4))[0]
