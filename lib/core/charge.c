@@ -7,8 +7,7 @@
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
-#include "lib/core/thread.h"
-#include <stdio.h>
+#include "lib/core/pressure.h"
 
 static nd_lock quota_lock;
 
@@ -51,73 +50,30 @@ void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_k
         nd__fetch_add_relaxed(&at->subtree_bytes[kind], UINT64_C(0) - bytes);
 }
 
-/// What a message says about an accounted object. A copy: the object may die at any moment.
-typedef struct holder {
-    uint64_t bytes;
-    const nd_site *site;
-    char name[48];
-} holder;
-enum { SHOWN_HOLDERS = 3 };
-
-/// Puts an object in its place among the largest ones, the largest first.
-static void rank_holder(holder *largest, const nd_accounted *account) {
-    int place = SHOWN_HOLDERS;
-    while (place > 0 && account->bytes > largest[place - 1].bytes)
-        place--;
-    if (place == SHOWN_HOLDERS)
-        return;
-    for (int i = SHOWN_HOLDERS - 1; i > place; i--)
-        largest[i] = largest[i - 1];
-    largest[place] = (holder){.bytes = account->bytes, .site = account->header.site};
-    snprintf(largest[place].name, sizeof largest->name, "%s", account->header.type->name);
+static nd_status charge_again(nd_pressure *pressure) {
+    return nd__charge_path(pressure->manager, NULL, pressure->kind, pressure->bytes,
+                           &pressure->refused)
+               ? ND_OK
+               : ND_ERROR_QUOTA;
 }
 
-/// "holders": the largest accounted objects of a manager, for an error message.
-static void describe_holders(nd_manager *manager, nd_device_kind kind, char *buffer, size_t size) {
-    holder largest[SHOWN_HOLDERS] = {0};
-    buffer[0] = '\0';
-    for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
-        nd__lock(&shard->lock);
-        for (int list = 0; list < 2; list++)
-            for (nd_object *object = shard->lists[list].first; object; object = object->next)
-                if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
-                    ((const nd_accounted *)object)->kind == kind)
-                    rank_holder(largest, (const nd_accounted *)object);
-        nd__unlock(&shard->lock);
-    }
-    size_t used = 0;
-    for (int i = 0; i < SHOWN_HOLDERS && largest[i].bytes && used < size; i++) {
-        const nd_site *site = largest[i].site;
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s of %llu bytes", i ? ", " : "",
-                                 largest[i].name, (unsigned long long)largest[i].bytes);
-        if (site && used < size)
-            used += (size_t)snprintf(buffer + used, size - used, " made at %s:%u", site->file,
-                                     site->line);
-    }
-}
-
-static nd_status quota_error(nd_manager *refused, nd_device_kind kind, uint64_t bytes) {
-    static const char *const kinds[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
-    char holders[320];
-    describe_holders(refused, kind, holders, sizeof holders);
-    return nd__error(
-        ND_ERROR_QUOTA,
-        "%llu %s bytes do not fit into manager %s: quota %llu, live %llu; its largest holders: %s",
-        (unsigned long long)bytes, kinds[kind], refused->name,
-        (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
-        (unsigned long long)nd__manager_bytes(refused, kind),
-        holders[0] ? holders : "none of its own, all in managers below it");
-}
-
-nd_status nd__manager_charge(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,
+                             uint64_t bytes) {
     nd__collect_allocated(manager, kind, bytes);
     nd_manager *refused;
     if (__builtin_expect(nd__charge_path(manager, NULL, kind, bytes, &refused), 1))
         return ND_OK;
-    nd__manager_relieve(manager);
-    if (nd__charge_path(manager, NULL, kind, bytes, &refused))
-        return ND_OK;
-    return quota_error(refused, kind, bytes);
+    // A quota bounds what is charged, so neither caches nor the device's queue are in its way.
+    nd_pressure pressure = {
+        .operation = operation,
+        .manager = manager,
+        .kind = kind,
+        .bytes = bytes,
+        .attempt = charge_again,
+        .refused = refused,
+    };
+    nd_status status = nd__pressure_walk(&pressure, ND_ERROR_QUOTA);
+    return status == ND_OK ? ND_OK : nd__pressure_error(&pressure, status);
 }
 
 void nd__manager_discharge(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {

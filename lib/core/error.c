@@ -4,10 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MESSAGE_SIZE 1024
-
 static _Thread_local nd_status last_status;
-static _Thread_local char last_message[MESSAGE_SIZE];
+static _Thread_local char last_message[ND__MESSAGE_SIZE];
 
 nd_status nd_error_status(void) {
     return last_status;
@@ -46,7 +44,7 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     // An argument may be part of the message that is being replaced.
-    char message[MESSAGE_SIZE];
+    char message[ND__MESSAGE_SIZE];
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     __builtin_memcpy(last_message, message, sizeof message);
@@ -58,6 +56,18 @@ nd_status nd__error_null(const char *operation, const char *argument) {
     if (last_status != ND_OK)
         return last_status;
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is NULL", operation, argument);
+}
+
+void nd__error_save(nd_error_state *ret_state) {
+    ret_state->status = last_status;
+    if (last_status != ND_OK)
+        __builtin_memcpy(ret_state->message, last_message, sizeof last_message);
+}
+
+void nd__error_restore(const nd_error_state *state) {
+    last_status = state->status;
+    if (last_status != ND_OK)
+        __builtin_memcpy(last_message, state->message, sizeof last_message);
 }
 
 void nd__fatal(const char *format, ...) {

@@ -13,6 +13,15 @@ nd_status nd__error(nd_status status, const char *format, ...)
 /// NULL".
 nd_status nd__error_null(const char *operation, const char *argument);
 
+/// The thread's error, to be put back after something whose failures do not matter.
+#define ND__MESSAGE_SIZE 1024
+typedef struct nd_error_state {
+    nd_status status;
+    char message[ND__MESSAGE_SIZE]; ///< meaningless when the status is ND_OK
+} nd_error_state;
+void nd__error_save(nd_error_state *ret_state);
+void nd__error_restore(const nd_error_state *state);
+
 /// A programming error that cannot be answered (count underflow, revival of a dead object): prints
 /// and aborts.
 _Noreturn void nd__fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -5,6 +5,7 @@
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/pressure.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include <stdio.h>
@@ -248,6 +249,7 @@ static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
         report->escaped_bytes += bytes;
     }
     unlink_from_parent(manager);
+    nd__pressure_forget(manager);
     nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
 }
 

@@ -19,10 +19,11 @@ nd_place nd__place_of(const nd_object *object);
 void nd__place_end(nd_place place);
 
 /// Reserves bytes of a device kind at a manager and all its ancestors, against every quota on the
-/// way; when a quota refuses, collects (if the collector is on there) and tries once more. Also
-/// runs the byte-threshold trigger: may collect, so the caller must own what it uses.
-/// ND_ERROR_QUOTA names the manager and its largest holders.
-nd_status nd__manager_charge(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
+/// way; when a quota refuses, walks the ladder (pressure.h). Also runs the byte-threshold trigger:
+/// may collect and call user code, so the caller must own what it uses. ND_ERROR_QUOTA names the
+/// operation, the manager, its largest holders and what was tried.
+nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,
+                             uint64_t bytes);
 /// Gives back a charge for which no object was published. (A published object's charge goes back
 /// when it dies.)
 void nd__manager_discharge(nd_manager *manager, nd_device_kind kind, uint64_t bytes);

@@ -31,6 +31,7 @@ enum { ND__MANAGER_OPEN = 0, ND__MANAGER_CLOSING = 1, ND__MANAGER_CLOSED = 2 };
 enum { ND__GREEN_LIST = 0, ND__TRACKED_LIST = 1 };
 
 typedef struct nd_origin nd_origin;
+typedef struct nd__memory_callback nd__memory_callback;
 
 /// What happened to the objects of a shard, or of a manager. Every member is a uint64_t.
 typedef struct nd__counters {
@@ -68,6 +69,7 @@ struct nd_manager {
     uint64_t
         collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
+    nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
     nd_shard first;
 };
 

@@ -50,7 +50,7 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
     }
     nd_place place = nd__place_begin(NULL, 0);
     nd_resource *resource = NULL;
-    if (nd__manager_charge(place.manager, ND_CPU, bytes) != ND_OK)
+    if (nd__manager_charge("resource_new", place.manager, ND_CPU, bytes) != ND_OK)
         goto done;
     static const nd_type resource_type = {
         .size = sizeof(nd_type), .version = 1, .name = "resource"};

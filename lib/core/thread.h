@@ -14,12 +14,13 @@ struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     uint32_t gate_depth;
     bool registered;
-    bool owns_gate;       ///< this thread has closed the gate
-    bool burying;         ///< a loop further up destroys the objects on `dead`
-    bool collecting;      ///< a collection runs on this thread: further requests are deferred
-    bool cutting;         ///< that collection is freeing garbage: what dies now counts as collected
-    nd_object *dead;      ///< objects whose count reached zero, linked by `next`
-    nd_manager *deferred; ///< owned: manager to collect when the running collection is done
+    bool owns_gate;  ///< this thread has closed the gate
+    bool burying;    ///< a loop further up destroys the objects on `dead`
+    bool collecting; ///< a collection runs on this thread: further requests are deferred
+    bool cutting;    ///< that collection is freeing garbage: what dies now counts as collected
+    bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
+    nd_object *dead;         ///< objects whose count reached zero, linked by `next`
+    nd_manager *deferred;    ///< owned: manager to collect when the running collection is done
     uint64_t collected_objects, collected_bytes; ///< while cutting
     const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
     nd_scope *scope;                             ///< innermost scope

@@ -34,9 +34,6 @@ static nd_status absent_launch(int index, const nd_kernel_call *call) {
     (void)index, (void)call;
     return ND_ERROR_DEVICE;
 }
-static void absent_trim(int index) {
-    (void)index;
-}
 
 static const nd_backend absent_backend = {
     .name = "absent",
@@ -48,7 +45,6 @@ static const nd_backend absent_backend = {
     .copy_to_host = absent_copy,
     .synchronize = absent_synchronize,
     .launch = absent_launch,
-    .trim = absent_trim,
 };
 
 const nd_backend *nd__backend(nd_device_kind kind) {

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #if ND_HAVE_JEMALLOC
 #include <jemalloc/jemalloc.h>
@@ -53,11 +54,34 @@ static void system_free(void *pointer, size_t bytes) {
     sdallocx(pointer, bytes, block_flags(bytes));
 }
 
-void nd__host_trim(void) {
+/// Pages of all arenas in one of jemalloc's states of being unused.
+static size_t unused_pages(const char *state) {
+    char name[48];
+    snprintf(name, sizeof name, "stats.arenas.%u.%s", (unsigned)MALLCTL_ARENAS_ALL, state);
+    size_t pages = 0, size = sizeof pages;
+    return mallctl(name, &pages, &size, NULL, 0) == 0 ? pages : 0;
+}
+
+/// Bytes that no block uses and that the system has not got back.
+static uint64_t cached_bytes(void) {
+    uint64_t epoch = 1;
+    size_t page = 0, size = sizeof page;
+    if (mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 ||
+        mallctl("arenas.page", &page, &size, NULL, 0) != 0)
+        return ND__UNKNOWN_BYTES;
+    return (uint64_t)(unused_pages("pdirty") + unused_pages("pmuzzy")) * page;
+}
+
+uint64_t nd__host_trim(void) {
     char name[48];
     snprintf(name, sizeof name, "arena.%u.purge", (unsigned)MALLCTL_ARENAS_ALL);
     mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+    uint64_t before = cached_bytes();
     mallctl(name, NULL, NULL, NULL, 0);
+    uint64_t after = cached_bytes();
+    return before == ND__UNKNOWN_BYTES || after == ND__UNKNOWN_BYTES ? ND__UNKNOWN_BYTES
+           : before > after                                          ? before - after
+                                                                     : 0;
 }
 
 #else
@@ -73,10 +97,15 @@ static void system_free(void *pointer, size_t bytes) {
     free(pointer);
 }
 
-void nd__host_trim(void) {
+uint64_t nd__host_trim(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
+    return ND__UNKNOWN_BYTES;
+}
+
+static uint64_t cached_bytes(void) {
+    return ND__UNKNOWN_BYTES;
 }
 #endif
 
@@ -104,4 +133,11 @@ void nd__host_free(void *pointer, size_t bytes) {
 
 uint64_t nd__host_live_bytes(void) {
     return nd__load_relaxed(&live_bytes);
+}
+
+void nd__host_usage(nd_memory_usage *ret_usage) {
+    ret_usage->cached = cached_bytes();
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    ret_usage->limit = limited ? limit.rlim_cur : ND__UNKNOWN_BYTES;
 }

@@ -5,6 +5,7 @@
 // fail. No function here sets an error: the caller knows what the memory was for.
 #ifndef ND_LIB_MEMORY_HOST_H
 #define ND_LIB_MEMORY_HOST_H
+#include "lib/core/pressure.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,11 @@
 void *nd__host_alloc(size_t bytes);
 /// Gives a block back; `bytes` is what was asked for. NULL is fine. Any thread.
 void nd__host_free(void *pointer, size_t bytes);
-/// Returns unused cached memory to the system. Slow (it may have to be faulted in again).
-void nd__host_trim(void);
+/// Returns unused cached memory to the system. Slow (it may have to be faulted in again). Bytes, or
+/// ND__UNKNOWN_BYTES.
+uint64_t nd__host_trim(void);
+/// What the allocator holds unused, and the limit that the process runs under.
+void nd__host_usage(nd_memory_usage *ret_usage);
 /// Bytes asked for and not yet given back.
 uint64_t nd__host_live_bytes(void);
 #endif

@@ -1,12 +1,11 @@
-// The ladder: what happens between "give me memory" and ND_ERROR_OUT_OF_MEMORY.
+// An allocation of tensor data: charged to a manager, taken from a device, and when either is refused,
+// walked up the ladder (lib/core/pressure.h).
 //
-// Rungs: charge the manager (its quotas, the collector's byte trigger) -> allocate -> trim caches
-// and try again -> collect the manager and its ancestors and try again -> give up, with everything
-// as it was before. Holds no lock at any rung, and may run the collector and so destructors: the
-// caller must own what it uses.
+// Holds no lock at any rung, and may run the collector and the program's callbacks: the caller must
+// own what it uses.
 #ifndef ND_LIB_MEMORY_LADDER_H
 #define ND_LIB_MEMORY_LADDER_H
-#include "lib/core/manager.h"
+#include "lib/core/pressure.h"
 
 typedef struct nd_memory_request {
     const char *operation; ///< begins the error's sentence
@@ -17,8 +16,7 @@ typedef struct nd_memory_request {
     size_t bytes;    ///< bytes to allocate
     /// ND_ERROR_OUT_OF_MEMORY walks the ladder, any other failure ends it. Sets no message.
     nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
-    void (*trim)(int index);
-    const char *device; ///< name of the backend, for the sentence
+    const nd_memory_rows *rows; ///< of the device
 } nd_memory_request;
 
 /// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.

@@ -38,8 +38,7 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
         .charge = bytes,
         .bytes = bytes,
         .allocate = backend->allocate,
-        .trim = backend->trim,
-        .device = backend->name,
+        .rows = &backend->memory,
     };
 }
 
@@ -47,7 +46,7 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
 /// what a small tensor costs.
 static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_device device,
                                 size_t bytes) {
-    if (nd__manager_charge(manager, device.kind, bytes) != ND_OK)
+    if (nd__manager_charge(operation, manager, device.kind, bytes) != ND_OK)
         return NULL;
     void *block = NULL;
     size_t size = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
@@ -96,8 +95,8 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
     return publish(storage, manager);
 }
 
-nd_storage *nd__storage_wrap(nd_manager *manager, void *data, size_t bytes) {
-    if (nd__manager_charge(manager, ND_CPU, bytes) != ND_OK)
+nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes) {
+    if (nd__manager_charge(operation, manager, ND_CPU, bytes) != ND_OK)
         return NULL;
     nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
     if (!storage) {

@@ -49,7 +49,7 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
                             size_t bytes);
 /// Storage on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
 /// `free` and clears `borrowed` once nothing can fail any more. Owned.
-nd_storage *nd__storage_wrap(nd_manager *manager, void *data, size_t bytes);
+nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
 /// Contiguous tensor on a storage, which it takes over (released on error). The shape was checked.
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel);

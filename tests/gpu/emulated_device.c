@@ -79,10 +79,6 @@ static nd_status launch(int index, const nd_kernel_call *call) {
     return nd__cuda_launch(&queue, call);
 }
 
-static void trim(int index) {
-    (void)index;
-}
-
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
@@ -93,5 +89,4 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = copy_to_host,
     .synchronize = synchronize,
     .launch = launch,
-    .trim = trim,
 };

@@ -1,7 +1,7 @@
 // The CPU as a device: host memory, and kernels that have run when launch returns.
 //
-// Nothing is queued, so release is ordered after all work by itself and synchronize has nothing to
-// wait for.
+// Nothing is queued, so release is ordered after all work by itself, and there is nothing to wait for
+// or to take back later.
 #include "kernels/cpu/cpu.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
@@ -42,9 +42,14 @@ static nd_status cpu_launch(int index, const nd_kernel_call *call) {
     return nd__cpu_launch(call);
 }
 
-static void cpu_trim(int index) {
+static uint64_t cpu_trim(int index) {
     (void)index;
-    nd__host_trim();
+    return nd__host_trim();
+}
+
+static void cpu_usage(int index, nd_memory_usage *ret_usage) {
+    (void)index;
+    nd__host_usage(ret_usage);
 }
 
 const nd_backend nd__cpu_backend = {
@@ -57,5 +62,5 @@ const nd_backend nd__cpu_backend = {
     .copy_to_host = cpu_copy,
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
-    .trim = cpu_trim,
+    .memory = {.trim = cpu_trim, .usage = cpu_usage},
 };

@@ -10,6 +10,7 @@
 #include "lib/device/cuda/cuda_device.h"
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define MAX_DEVICES 16
 
@@ -140,6 +141,11 @@ static nd_status enter(int index, nd_cuda_device **ret_device) {
 // ------------------------------------------------------------------------------------------------
 // memory
 
+/// Not being done is no failure, and is not left behind for the next call to find.
+static bool stream_is_done(nd_cuda_device *device) {
+    return nd__cuda_status(cudaStreamQuery(device->stream)) == ND_OK;
+}
+
 static nd_status take_from_pool(nd_cuda_device *device, size_t bytes, void **ret_pointer) {
     if (!nd__alloc_allowed(bytes))
         return ND_ERROR_OUT_OF_MEMORY;
@@ -165,13 +171,68 @@ static void cuda_release(int index, void *pointer, size_t bytes) {
         (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
 }
 
-static void cuda_trim(int index) {
+static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name) {
+    uint64_t value = 0;
+    return nd__cuda_status(cudaMemPoolGetAttribute(device->pool, name, &value)) == ND_OK ? value
+                                                                                         : 0;
+}
+
+/// What was released becomes free for good when the stream has passed it; asking the stream how far it
+/// is lets the driver notice. The pool says nothing of how much that was.
+static uint64_t cuda_retire(int index) {
     nd_cuda_device *device;
     if (enter(index, &device) != ND_OK)
+        return 0;
+    (void)stream_is_done(device);
+    return ND__UNKNOWN_BYTES;
+}
+
+static uint64_t cuda_trim(int index) {
+    nd_cuda_device *device;
+    if (enter(index, &device) != ND_OK)
+        return 0;
+    uint64_t before = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
+    (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
+    uint64_t after = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
+    return before > after ? before - after : 0;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+/// CUDA can wait for ever or not at all, so this looks again every so often.
+static bool cuda_wait(int index, uint64_t nanoseconds) {
+    nd_cuda_device *device;
+    cudaEvent_t here;
+    if (enter(index, &device) != ND_OK ||
+        nd__cuda_status(cudaEventCreateWithFlags(&here, cudaEventDisableTiming)) != ND_OK)
+        return false;
+    const struct timespec pause = {.tv_nsec = 50000};
+    uint64_t until = now_ns() + nanoseconds;
+    cudaError_t reached = cudaEventRecord(here, device->stream);
+    while (reached == cudaSuccess && (reached = cudaEventQuery(here)) == cudaErrorNotReady &&
+           now_ns() < until) {
+        nanosleep(&pause, NULL);
+        reached = cudaSuccess;
+    }
+    bool done = nd__cuda_status(reached) == ND_OK;
+    (void)nd__cuda_status(cudaEventDestroy(here)); // one that was not reached yet goes later
+    return done;
+}
+
+static void cuda_usage(int index, nd_memory_usage *ret_usage) {
+    nd_cuda_device *device;
+    size_t unused, total;
+    if (enter(index, &device) != ND_OK)
         return;
-    // What was released becomes free when the stream reaches it.
-    if (nd__cuda_status(cudaStreamSynchronize(device->stream)) == ND_OK)
-        (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
+    uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
+    uint64_t used = pool_attribute(device, cudaMemPoolAttrUsedMemCurrent);
+    ret_usage->cached = reserved > used ? reserved - used : 0;
+    if (nd__cuda_status(cudaMemGetInfo(&unused, &total)) == ND_OK)
+        ret_usage->limit = total;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -274,5 +335,11 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = cuda_copy_to_host,
     .synchronize = cuda_synchronize,
     .launch = cuda_launch,
-    .trim = cuda_trim,
+    .memory =
+        {
+            .retire = cuda_retire,
+            .trim = cuda_trim,
+            .wait = cuda_wait,
+            .usage = cuda_usage,
+        },
 };

@@ -7,6 +7,10 @@
 // command, so releasing needs no memory and cannot fail. A failure of a command is kept and
 // reported by the next synchronize or copy_to_host.
 //
+// Tests can give a device little memory, and let it keep released blocks as a GPU's pool does: a
+// release that was reached leaves its block among the finished ones, which `retire` moves to a cache
+// that allocations are served from and that `trim` empties.
+//
 // After a fork the child has no worker: its devices answer ND_ERROR_DEVICE, as a GPU would, unless
 // they were never used. From exit on commands run on the thread that queues them.
 #include "lib/device/fake/fake.h"
@@ -18,6 +22,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define GUARD_BYTES 64
 
@@ -45,6 +50,7 @@ typedef struct copy_command {
 typedef struct block {
     _Alignas(ND__HOST_ALIGNMENT) command release;
     size_t bytes;
+    size_t capacity; ///< a block from the cache may be larger than what it is used for
 } block;
 _Static_assert(sizeof(block) == ND__HOST_ALIGNMENT, "the data behind the header is aligned");
 
@@ -64,8 +70,12 @@ typedef struct fake_device {
     bool paused, stopping;
     command *first, *last;
     command *running; ///< also keeps it reachable in a forked child
-    uint64_t queued, finished;
+    uint64_t queued, finished_commands;
     uint64_t blocks;
+    uint64_t memory; ///< 0: as much as the host has
+    uint64_t used;   ///< of it: all blocks, the finished and the cached ones too
+    bool keeps;      ///< released blocks stay, in these two lists
+    block *finished, *cached;
     nd_status failure; ///< of the first command that failed since the last report
 } fake_device;
 
@@ -78,7 +88,7 @@ static fake_device devices[ND__FAKE_DEVICES] = {FAKE_DEVICE, FAKE_DEVICE};
 
 static void enqueue(fake_device *device, command *new_command);
 static nd_status wait_for_queue(fake_device *device);
-static nd_status release_block(block *released);
+static nd_status poison(block *released);
 
 // ------------------------------------------------------------------------------------------------
 // the backend's table
@@ -94,6 +104,46 @@ static bool is_lost(fake_device *device) {
     return lost;
 }
 
+static block *next_block(const block *of) {
+    return (block *)of->release.next;
+}
+
+static void push_block(block **list, block *pushed) {
+    pushed->release.next = *list ? &(*list)->release : NULL;
+    *list = pushed;
+}
+
+/// A cached block that is large enough, or room for a new one. With the lock held. False: neither.
+static bool reserve(fake_device *device, size_t bytes, block **ret_cached) {
+    block *found = device->cached, *before = NULL;
+    for (; found && found->capacity < bytes; found = next_block(found))
+        before = found;
+    *ret_cached = found;
+    if (found && before)
+        before->release.next = found->release.next;
+    else if (found)
+        device->cached = next_block(found);
+    if (found)
+        return true;
+    if (device->memory && (device->used > device->memory || bytes > device->memory - device->used))
+        return false;
+    device->used += bytes;
+    return true;
+}
+
+/// Frees a list of blocks, and returns how many bytes it held. With the lock held.
+static uint64_t free_blocks(fake_device *device, block **list) {
+    uint64_t bytes = 0;
+    while (*list) {
+        block *freed = *list;
+        *list = next_block(freed);
+        bytes += freed->capacity;
+        nd__host_free(freed, sizeof *freed + freed->capacity + GUARD_BYTES);
+    }
+    device->used -= bytes;
+    return bytes;
+}
+
 static nd_status fake_allocate(int index, size_t bytes, void **ret_pointer) {
     fake_device *device = &devices[index];
     if (is_lost(device))
@@ -102,14 +152,23 @@ static nd_status fake_allocate(int index, size_t bytes, void **ret_pointer) {
         bytes = 1;
     if (bytes > PTRDIFF_MAX / 4)
         return ND_ERROR_OUT_OF_MEMORY;
-    block *header = nd__host_alloc(sizeof *header + bytes + GUARD_BYTES);
-    if (!header)
-        return ND_ERROR_OUT_OF_MEMORY;
-    *header = (block){.release.kind = COMMAND_RELEASE, .bytes = bytes};
-    memset(header + 1, ND__FAKE_FRESH, bytes + GUARD_BYTES);
+    block *header;
     pthread_mutex_lock(&device->lock);
-    device->blocks++;
+    bool room = reserve(device, bytes, &header);
+    device->blocks += room;
     pthread_mutex_unlock(&device->lock);
+    if (!room)
+        return ND_ERROR_OUT_OF_MEMORY;
+    size_t capacity = header ? header->capacity : bytes;
+    if (!header && !(header = nd__host_alloc(sizeof *header + bytes + GUARD_BYTES))) {
+        pthread_mutex_lock(&device->lock);
+        device->blocks--;
+        device->used -= bytes;
+        pthread_mutex_unlock(&device->lock);
+        return ND_ERROR_OUT_OF_MEMORY;
+    }
+    *header = (block){.release.kind = COMMAND_RELEASE, .bytes = bytes, .capacity = capacity};
+    memset(header + 1, ND__FAKE_FRESH, bytes + GUARD_BYTES);
     *ret_pointer = header + 1;
     return ND_OK;
 }
@@ -185,9 +244,56 @@ static nd_status fake_copy_to_host(int index, void *destination, const void *sou
     return status;
 }
 
-static void fake_trim(int index) {
-    wait_for_queue(&devices[index]); // queued releases are this device's cache
-    nd__host_trim();
+static uint64_t fake_retire(int index) {
+    fake_device *device = &devices[index];
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&device->lock);
+    while (device->finished && device->state != WORKER_LOST) {
+        block *retired = device->finished;
+        device->finished = next_block(retired);
+        bytes += retired->capacity;
+        push_block(&device->cached, retired);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return bytes;
+}
+
+static uint64_t fake_trim(int index) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    uint64_t bytes = device->state == WORKER_LOST ? 0 : free_blocks(device, &device->cached);
+    pthread_mutex_unlock(&device->lock);
+    nd__host_trim(); // this device's memory is the host's
+    return bytes;
+}
+
+static bool fake_wait(int index, uint64_t nanoseconds) {
+    fake_device *device = &devices[index];
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(nanoseconds % 1000000000);
+    until.tv_sec += (time_t)(nanoseconds / 1000000000) + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&device->lock);
+    uint64_t target = device->queued;
+    int timed_out = 0;
+    while (device->state == WORKER_RUNS && device->finished_commands < target && !timed_out)
+        timed_out = pthread_cond_clockwait(&device->done, &device->lock, CLOCK_MONOTONIC, &until);
+    bool done = device->state != WORKER_LOST && device->finished_commands >= target;
+    pthread_mutex_unlock(&device->lock);
+    return done;
+}
+
+static void fake_usage(int index, nd_memory_usage *ret_usage) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    ret_usage->cached = 0;
+    for (const block *at = device->finished; at; at = next_block(at))
+        ret_usage->cached += at->capacity;
+    for (const block *at = device->cached; at; at = next_block(at))
+        ret_usage->cached += at->capacity;
+    ret_usage->limit = device->memory ? device->memory : ND__UNKNOWN_BYTES;
+    pthread_mutex_unlock(&device->lock);
 }
 
 const nd_backend nd__fake_backend = {
@@ -200,7 +306,13 @@ const nd_backend nd__fake_backend = {
     .copy_to_host = fake_copy_to_host,
     .synchronize = fake_synchronize,
     .launch = fake_launch,
-    .trim = fake_trim,
+    .memory =
+        {
+            .retire = fake_retire,
+            .trim = fake_trim,
+            .wait = fake_wait,
+            .usage = fake_usage,
+        },
 };
 
 // ------------------------------------------------------------------------------------------------
@@ -222,10 +334,20 @@ void nd__fake_resume(int index) {
     set_paused(index, false);
 }
 
+void nd__fake_set_memory(int index, uint64_t bytes, bool keeps) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    device->memory = bytes;
+    device->keeps = keeps;
+    free_blocks(device, &device->finished);
+    free_blocks(device, &device->cached);
+    pthread_mutex_unlock(&device->lock);
+}
+
 uint64_t nd__fake_pending(int index) {
     fake_device *device = &devices[index];
     pthread_mutex_lock(&device->lock);
-    uint64_t pending = device->queued - device->finished;
+    uint64_t pending = device->queued - device->finished_commands;
     pthread_mutex_unlock(&device->lock);
     return pending;
 }
@@ -241,7 +363,7 @@ uint64_t nd__fake_live_blocks(int index) {
 // ------------------------------------------------------------------------------------------------
 // the worker
 
-/// Runs one command and frees it.
+/// Runs one command and frees it, unless it is a block.
 static nd_status execute(command *taken) {
     nd_status status = ND_OK;
     switch (taken->kind) {
@@ -256,29 +378,33 @@ static nd_status execute(command *taken) {
         break;
     }
     case COMMAND_RELEASE:
-        status = release_block((block *)taken);
+        status = poison((block *)taken);
         break;
     }
     return status;
 }
 
-static nd_status release_block(block *released) {
+static nd_status poison(block *released) {
     const unsigned char *guard = (const unsigned char *)(released + 1) + released->bytes;
     nd_status status = ND_OK;
     for (size_t i = 0; i < GUARD_BYTES; i++)
         if (guard[i] != ND__FAKE_FRESH)
             status = ND_ERROR_DEVICE; // somebody wrote past the end
-    size_t bytes = released->bytes;
-    memset(released + 1, ND__FAKE_RELEASED, bytes + GUARD_BYTES);
-    nd__host_free(released, sizeof *released + bytes + GUARD_BYTES);
+    memset(released + 1, ND__FAKE_RELEASED, released->bytes + GUARD_BYTES);
     return status;
 }
 
-/// Accounts for a command that has run. With the lock held.
-static void finish(fake_device *device, command_kind kind, nd_status status) {
-    device->finished++;
-    if (kind == COMMAND_RELEASE)
+/// Accounts for a command that has run, and for its block when it was a release. With the lock held.
+static void finish(fake_device *device, command_kind kind, block *released, nd_status status) {
+    device->finished_commands++;
+    if (kind == COMMAND_RELEASE) {
         device->blocks--;
+        released->release.next = NULL;
+        if (device->keeps)
+            push_block(&device->finished, released);
+        else
+            free_blocks(device, &released);
+    }
     if (status != ND_OK && device->failure == ND_OK)
         device->failure = status;
     pthread_cond_broadcast(&device->done);
@@ -300,7 +426,7 @@ static void *worker(void *data) {
         nd_status status = execute(taken);
         pthread_mutex_lock(&device->lock);
         device->running = NULL;
-        finish(device, kind, status);
+        finish(device, kind, (block *)taken, status);
     }
     device->state = WORKER_STOPPED;
     pthread_mutex_unlock(&device->lock);
@@ -324,7 +450,8 @@ static void enqueue(fake_device *device, command *new_command) {
         pthread_cond_signal(&device->work);
     } else {
         command_kind kind = new_command->kind;
-        finish(device, kind, execute(new_command));
+        nd_status status = execute(new_command);
+        finish(device, kind, (block *)new_command, status);
     }
     pthread_mutex_unlock(&device->lock);
 }
@@ -332,7 +459,7 @@ static void enqueue(fake_device *device, command *new_command) {
 static nd_status wait_for_queue(fake_device *device) {
     pthread_mutex_lock(&device->lock);
     uint64_t target = device->queued;
-    while (device->state == WORKER_RUNS && device->finished < target)
+    while (device->state == WORKER_RUNS && device->finished_commands < target)
         pthread_cond_wait(&device->done, &device->lock);
     nd_status status = device->state == WORKER_LOST ? ND_ERROR_DEVICE : ND_OK;
     pthread_mutex_unlock(&device->lock);

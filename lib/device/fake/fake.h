@@ -4,6 +4,7 @@
 // the queue until it resumes. Waiting for a paused device waits until somebody resumes it.
 #ifndef ND_LIB_DEVICE_FAKE_FAKE_H
 #define ND_LIB_DEVICE_FAKE_FAKE_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /// What fresh and what released memory of the device is filled with.
@@ -14,6 +15,10 @@
 /// Holds the worker before its next command. Any thread.
 void nd__fake_pause(int index);
 void nd__fake_resume(int index);
+/// The device has so many bytes (0: as many as the host), blocks whose release is queued included.
+/// keeps: released blocks stay with it until they are retired, then in its cache until it is trimmed.
+/// What it had kept is freed.
+void nd__fake_set_memory(int index, uint64_t bytes, bool keeps);
 /// Commands that are queued or running now.
 uint64_t nd__fake_pending(int index);
 /// Blocks allocated and not yet given back, queued releases included.

@@ -138,12 +138,72 @@ static void test_F02_without_memory_allocations_and_copies_fail_and_launches_wai
     assert_int_equal(fake->allocate(0, SIZE_MAX, &pointer), ND_ERROR_OUT_OF_MEMORY);
 }
 
-static void test_trim_finishes_queued_releases(void **state) {
+static void test_waiting_is_bounded_and_finishes_queued_releases(void **state) {
     (void)state;
     float *block = allocate(0, 1 << 16);
+    nd__fake_pause(0);
     release(0, block, 1 << 16);
-    fake->trim(0);
+    assert_false(fake->memory.wait(0, 2000000)); // two milliseconds
+    assert_int_equal(nd__fake_live_blocks(0), 1);
+    nd__fake_resume(0);
+    assert_true(fake->memory.wait(0, UINT64_C(60000000000)));
     assert_int_equal(nd__fake_live_blocks(0), 0);
+}
+
+static void test_a_little_memory_is_all_there_is(void **state) {
+    (void)state;
+    nd_memory_usage usage;
+    nd__fake_set_memory(0, 1000, false);
+    void *block = NULL, *none = NULL, *rest = NULL;
+    assert_ok(fake->allocate(0, 600, &block));
+    assert_int_equal(fake->allocate(0, 401, &none), ND_ERROR_OUT_OF_MEMORY);
+    assert_null(none);
+    assert_ok(fake->allocate(0, 400, &rest));
+    assert_int_equal(fake->allocate(0, 1, &none), ND_ERROR_OUT_OF_MEMORY);
+    fake->memory.usage(0, &usage);
+    assert_int_equal(usage.limit, 1000);
+    assert_int_equal(usage.cached, 0);
+    fake->release(0, block, 600);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(fake->memory.retire(0), 0); // nothing is kept: it is back already
+    assert_ok(fake->allocate(0, 600, &block));
+    fake->release(0, block, 600);
+    fake->release(0, rest, 400);
+    assert_ok(fake->synchronize(0));
+    nd__fake_set_memory(0, 0, false);
+}
+
+static void test_kept_blocks_go_through_the_finished_ones_and_the_cache(void **state) {
+    (void)state;
+    nd_memory_usage usage;
+    nd__fake_set_memory(0, 1000, true);
+    void *blocks[2], *block = NULL;
+    assert_ok(fake->allocate(0, 600, &blocks[0]));
+    assert_ok(fake->allocate(0, 400, &blocks[1]));
+    fake->release(0, blocks[0], 600);
+    fake->release(0, blocks[1], 400);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(nd__fake_live_blocks(0), 0);
+    assert_int_equal(fake->allocate(0, 500, &block), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake->memory.trim(0), 0); // none is in the cache yet
+    fake->memory.usage(0, &usage);
+    assert_int_equal(usage.cached, 1000);
+    assert_int_equal(fake->memory.retire(0), 1000);
+    assert_int_equal(fake->memory.retire(0), 0);
+    assert_ok(fake->allocate(0, 500, &block)); // in the block of 600
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(((unsigned char *)block)[i], ND__FAKE_FRESH);
+    assert_ok(fake->allocate(0, 400, &blocks[1]));
+    fake->release(0, blocks[1], 400);
+    fake->release(0, block, 500);
+    assert_ok(fake->synchronize(0));
+    assert_int_equal(fake->memory.retire(0), 1000);
+    assert_int_equal(fake->allocate(0, 700, &block), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake->memory.trim(0), 1000);
+    assert_ok(fake->allocate(0, 700, &block)); // new
+    nd__fake_set_memory(0, 0, false);
+    fake->release(0, block, 700);
+    assert_ok(fake->synchronize(0));
 }
 
 static void *use_device(void *data) {
@@ -198,7 +258,9 @@ int main(void) {
         ND_TEST(test_a_failing_kernel_shows_at_the_next_wait_and_once),
         ND_TEST(test_a_write_past_the_end_shows_at_the_next_wait),
         ND_TEST(test_F02_without_memory_allocations_and_copies_fail_and_launches_wait),
-        ND_TEST(test_trim_finishes_queued_releases),
+        ND_TEST(test_waiting_is_bounded_and_finishes_queued_releases),
+        ND_TEST(test_a_little_memory_is_all_there_is),
+        ND_TEST(test_kept_blocks_go_through_the_finished_ones_and_the_cache),
         ND_TEST(test_threads_share_the_queues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

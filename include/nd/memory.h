@@ -1,0 +1,93 @@
+// Memory under pressure: what happens between "no memory" and an error, and how a program takes part.
+//
+// An allocation that fails, or that a quota refuses, walks a ladder, and looks again after each rung
+// whether it goes now: frees that the device has finished are taken back, caches go back to the
+// system, the collector runs (where it is on) at the asking manager and then at its ancestors, the
+// program's callbacks are asked, and the device is waited for once, at most a second. A quota walks
+// the two rungs that help it: the collector and the callbacks. Only then comes ND_ERROR_OUT_OF_MEMORY
+// or ND_ERROR_QUOTA, which says what was tried; nothing has changed then. docs/memory.md says more.
+#ifndef ND_MEMORY_H
+#define ND_MEMORY_H
+#include <nd/base.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// The rungs, in the order in which they are walked.
+typedef enum nd_rung {
+    ND_RUNG_RETIRE = 0, ///< frees that the device's stream has finished are taken back
+    ND_RUNG_TRIM,       ///< caches go back to the system
+    ND_RUNG_COLLECT,    ///< the collector, where it is on
+    ND_RUNG_CALLBACK,   ///< the program's callbacks, nearest first
+    ND_RUNG_WAIT,       ///< one bounded wait for the device's queue
+    ND_RUNG_COUNT,
+} nd_rung;
+
+/// What a callback is told. More may be added at the end: look at `size` before reading beyond what
+/// this version has.
+typedef struct nd_memory_pressure {
+    uint32_t size;
+    uint32_t version;
+    uint64_t bytes;            ///< that are wanted
+    nd_device_kind kind;       ///< of the memory that is wanted
+    bool quota;                ///< a quota refused; false: there is no memory
+    const nd_manager *manager; ///< that asks. Borrowed: valid until the callback returns
+} nd_memory_pressure;
+
+/// The program's part: gives memory up, such as a cache it can do without, and answers whether it
+/// did. Set size and version with ND_MEMORY_CALLBACK_INIT.
+///
+/// It runs on the thread that asks, in the middle of the operation that needs the memory, with no
+/// lock held. It may allocate, release, close managers, collect, and set or remove callbacks, its own
+/// included; it must not release or close what the operation was given. While it runs, no other
+/// callback runs on that thread: what it allocates itself does without this rung. It may run on
+/// several threads at once. The error it leaves is forgotten.
+typedef struct nd_memory_callback {
+    uint32_t size;
+    uint32_t version;
+    bool (*give_up)(const nd_memory_pressure *pressure, void *data);
+    void *data;               ///< handed to both functions
+    void (*free)(void *data); ///< NULL: nothing to free. Called once, when the callback has been
+        ///< replaced or removed, or its manager was closed, and no thread runs it
+} nd_memory_callback;
+#define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
+
+/// Sets the callback of a manager (NULL: of the root), for allocations there and below; a callback
+/// that was there is removed. `callback` NULL: only removes. Asked are the nearest manager that has
+/// one, then those above it, until the memory suffices. The struct is copied. Any thread.
+/// Errors: another version, no function, the manager is closed, no memory; then nothing has changed,
+/// and `free` is not called.
+ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
+                                        const nd_memory_callback *callback);
+
+/// What one rung did since the program started.
+typedef struct nd_rung_stats {
+    uint64_t reached; ///< walks that came to it and for which it could do something
+    uint64_t enough;  ///< of these, those that ended there with the memory
+    /// What it brought back, where that is known: what the backend says of retiring, trimming and
+    /// waiting, what the collector freed (of all device kinds), and by how much the program's live
+    /// bytes of the kind fell during callbacks (other threads' doings included).
+    uint64_t bytes;
+} nd_rung_stats;
+
+/// The ladder since the program started. walks = failures + the sum of `enough` over the rungs, when
+/// no thread is on the ladder.
+typedef struct nd_memory_stats {
+    uint32_t size;
+    uint32_t version;
+    uint64_t walks;       ///< requests that did not go at first
+    uint64_t quota_walks; ///< of these, those that a quota refused
+    uint64_t failures;    ///< of walks, those that ended in an error
+    nd_rung_stats rungs[ND_RUNG_COUNT];
+} nd_memory_stats;
+#define ND_MEMORY_STATS_INIT \
+    { .size = sizeof(nd_memory_stats), .version = 1 }
+
+/// Reads the statistics of the process. O(1). Any thread; beside threads that are on the ladder the
+/// figures may belong to slightly different moments. Error: another version.
+ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

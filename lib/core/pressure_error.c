@@ -1,0 +1,171 @@
+// The sentence at the end of the ladder: what was asked for and by whom, what there is, who holds
+// most of it, what was tried.
+//
+// Invariant: it is put together of pieces that fit whole or are left out, in buffers on the stack, so
+// it needs no memory and does not break off.
+#include "lib/core/error.h"
+#include "lib/core/manager_internal.h"
+#include "lib/core/pressure.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONGEST_FILE 48 ///< of a creation site's file name the end is shown
+
+static const char *const kinds[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
+
+typedef struct text {
+    char buffer[320];
+    size_t used;
+} text;
+
+/// Appends a piece that fits whole, with a comma between pieces.
+__attribute__((format(printf, 2, 3))) static void append(text *to, const char *format, ...) {
+    char piece[160];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(piece, sizeof piece, format, arguments);
+    va_end(arguments);
+    const char *comma = to->used ? ", " : "";
+    if (length < 0 || (size_t)length >= sizeof piece ||
+        to->used + strlen(comma) + (size_t)length >= sizeof to->buffer)
+        return;
+    to->used +=
+        (size_t)snprintf(to->buffer + to->used, sizeof to->buffer - to->used, "%s%s", comma, piece);
+}
+
+// --------------------------------------------------------------------------------- largest holders
+
+enum { SHOWN = 3 };
+
+/// What is shown of an object, which may die as soon as its manager's lock is given up.
+typedef struct holder {
+    uint64_t bytes;
+    const nd_site *site;
+    char type[40];
+} holder;
+
+static void consider(holder *largest, const nd_accounted *account) {
+    int at = SHOWN;
+    while (at > 0 && account->bytes > largest[at - 1].bytes)
+        at--;
+    if (at == SHOWN)
+        return;
+    memmove(&largest[at + 1], &largest[at], (size_t)(SHOWN - 1 - at) * sizeof *largest);
+    largest[at].bytes = account->bytes;
+    largest[at].site = account->header.site;
+    snprintf(largest[at].type, sizeof largest[at].type, "%s", account->header.type->name);
+}
+
+static void consider_all(holder *largest, nd_manager *manager, nd_device_kind kind) {
+    for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
+        nd__lock(&shard->lock);
+        for (int list = 0; list < 2; list++)
+            for (nd_object *object = shard->lists[list].first; object; object = object->next)
+                if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
+                    ((const nd_accounted *)object)->kind == kind)
+                    consider(largest, (const nd_accounted *)object);
+        nd__unlock(&shard->lock);
+    }
+}
+
+/// The largest of what is attached to the asking manager and those above it, up to `last`.
+static void describe_holders(const nd_pressure *pressure, const nd_manager *last, text *to) {
+    holder largest[SHOWN] = {0};
+    for (nd_manager *at = pressure->manager; at; at = at == last ? NULL : at->parent)
+        consider_all(largest, at, pressure->kind);
+    for (int i = 0; i < SHOWN && largest[i].bytes; i++) {
+        const nd_site *site = largest[i].site;
+        if (!site) {
+            append(to, "%s of %llu bytes", largest[i].type, (unsigned long long)largest[i].bytes);
+            continue;
+        }
+        size_t length = strlen(site->file);
+        const char *end = site->file + (length > LONGEST_FILE ? length - LONGEST_FILE : 0);
+        append(to, "%s of %llu bytes made at %s%s:%u", largest[i].type,
+               (unsigned long long)largest[i].bytes, end == site->file ? "" : "...", end,
+               site->line);
+    }
+    if (!to->used)
+        append(to, "none of its own, all in other managers");
+}
+
+// -------------------------------------------------------------------------------------- the sentence
+
+static void describe_rung(const nd_pressure *pressure, nd_rung rung, text *to) {
+    static const char *const names[ND_RUNG_COUNT] = {
+        [ND_RUNG_RETIRE] = "finished frees taken back", [ND_RUNG_TRIM] = "caches trimmed",
+        [ND_RUNG_COLLECT] = "cycles collected",         [ND_RUNG_CALLBACK] = "callbacks asked",
+        [ND_RUNG_WAIT] = "device waited for",
+    };
+    const char *name = names[rung];
+    uint64_t bytes = pressure->tried[rung].bytes;
+    if (rung == ND_RUNG_WAIT && pressure->wait_expired)
+        name = "device waited for, which is not done yet";
+    char count[16] = "";
+    if (rung == ND_RUNG_CALLBACK)
+        snprintf(count, sizeof count, "%u ", pressure->callbacks);
+    if (bytes == ND__UNKNOWN_BYTES)
+        append(to, "%s%s", count, name);
+    else
+        append(to, "%s%s (%llu bytes)", count, name, (unsigned long long)bytes);
+}
+
+static void describe_tries(const nd_pressure *pressure, text *to) {
+    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
+        if (pressure->tried[rung].reached)
+            describe_rung(pressure, (nd_rung)rung, to);
+    if (!to->used)
+        append(to, "nothing, as the collector is off and no callback is set");
+}
+
+static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
+                               const char *tries) {
+    nd_memory_usage usage = {ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES};
+    if (pressure->rows && pressure->rows->usage)
+        pressure->rows->usage(pressure->index, &usage);
+    text device = {0};
+    nd_device_kind kind = pressure->kind;
+    append(&device, "%llu %s bytes are live",
+           (unsigned long long)nd__manager_bytes(&nd__root, kind), kinds[kind]);
+    if (usage.cached != ND__UNKNOWN_BYTES)
+        append(&device, "%llu cached", (unsigned long long)usage.cached);
+    if (usage.limit != ND__UNKNOWN_BYTES)
+        append(&device, "the limit is %llu", (unsigned long long)usage.limit);
+    uint64_t quota = nd__load_relaxed(&pressure->manager->quota[kind]);
+    char limit[48] = "without a quota";
+    if (quota)
+        snprintf(limit, sizeof limit, "of a quota of %llu", (unsigned long long)quota);
+    return nd__error(
+        ND_ERROR_OUT_OF_MEMORY,
+        "%.64s: no memory on %s:%d for %llu bytes; %s; manager \"%s\" and those below it hold "
+        "%llu, %s; largest holders: %s; tried: %s",
+        pressure->operation, kinds[kind], pressure->index, (unsigned long long)pressure->bytes,
+        device.buffer, pressure->manager->name,
+        (unsigned long long)nd__manager_bytes(pressure->manager, kind), limit, holders, tries);
+}
+
+static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders,
+                                const char *tries) {
+    nd_manager *refused = pressure->refused;
+    nd_device_kind kind = pressure->kind;
+    return nd__error(ND_ERROR_QUOTA,
+                     "%.64s: %llu %s bytes for manager \"%s\" do not fit into manager \"%s\": "
+                     "quota %llu, live %llu; largest holders: %s; tried: %s",
+                     pressure->operation, (unsigned long long)pressure->bytes, kinds[kind],
+                     pressure->manager->name, refused->name,
+                     (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
+                     (unsigned long long)nd__manager_bytes(refused, kind), holders, tries);
+}
+
+nd_status nd__pressure_error(const nd_pressure *pressure, nd_status status) {
+    if (!nd__is_pressure(status))
+        return nd__error(status, "%.64s: %s:%d could not allocate %llu bytes: the device failed",
+                         pressure->operation, kinds[pressure->kind], pressure->index,
+                         (unsigned long long)pressure->bytes);
+    text holders = {0}, tries = {0};
+    describe_holders(pressure, status == ND_ERROR_QUOTA ? pressure->refused : NULL, &holders);
+    describe_tries(pressure, &tries);
+    return status == ND_ERROR_QUOTA ? quota_exceeded(pressure, holders.buffer, tries.buffer)
+                                    : out_of_memory(pressure, holders.buffer, tries.buffer);
+}
