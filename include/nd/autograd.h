@@ -40,9 +40,10 @@ ND_API uint64_t nd_get_version(const nd_tensor *x);
     for (nd_grad_block nd_grad_                                                     \
          __attribute__((cleanup(nd__grad_block_end))) = nd__grad_block_begin(true); \
          nd_grad_.once; nd_grad_.once = false)
+/// What nd_no_grad and nd_enable_grad keep. Not for users to touch.
 typedef struct nd_grad_block {
-    bool once;
-    bool previous;
+    bool once;     ///< whether the block is still to run
+    bool previous; ///< whether recording was on outside
 } nd_grad_block;
 ND_API nd_grad_block nd__grad_block_begin(bool enabled);
 ND_API void nd__grad_block_end(nd_grad_block *block);
@@ -50,8 +51,8 @@ ND_API bool nd_grad_enabled(void);
 
 /// Options of a backward pass. NULL means all defaults.
 typedef struct nd_backward_options {
-    uint32_t size;
-    uint32_t version;
+    uint32_t size;     ///< sizeof(nd_backward_options)
+    uint32_t version;  ///< 1
     bool create_graph; ///< record the backward pass, so that gradients can be differentiated again
     bool allow_unused; ///< nd_grad: an input the output does not depend on gives NULL instead of an
                        ///< error
@@ -84,11 +85,13 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// edge: its type supplies `traverse`, and both functions may keep saved tensors in it. The struct
 /// must outlive every graph it was applied in.
 typedef struct nd_function {
-    uint32_t size;
-    uint32_t version;
-    const char *name;
+    uint32_t size;    ///< sizeof(nd_function)
+    uint32_t version; ///< 1
+    const char *name; ///< in reports and errors
+    /// Computes the outputs, unrecorded.
     nd_status (*forward)(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
                          nd_tensor **ret_outputs, size_t noutputs);
+    /// Computes the gradients of the inputs.
     nd_status (*backward)(nd_object *context, const nd_tensor *const *grad_outputs, size_t noutputs,
                           nd_tensor **ret_grad_inputs, size_t ninputs);
 } nd_function;

@@ -1,11 +1,14 @@
-// Basic vocabulary of ndarc: export and ownership attributes, status codes, dtypes, devices, handle
-// types.
-//
-// Ownership is visible in types everywhere in these headers:
-//   T *        owned: the holder owes one nd_release().
-//   const T *  borrowed: valid while the thing it was borrowed from is; never released.
-// Functions that return an owned handle carry ND_OWNED, which makes gcc -fanalyzer report leaked
-// results and double releases in the code that calls them.
+/// @file
+/// Basic vocabulary of ndarc: export and ownership attributes, status codes, dtypes, devices, handle
+/// types.
+///
+/// Ownership is visible in types everywhere in these headers:
+///
+///     T *        owned: the holder owes one nd_release().
+///     const T *  borrowed: valid while the thing it was borrowed from is; never released.
+///
+/// Functions that return an owned handle carry ND_OWNED, which makes gcc -fanalyzer report leaked
+/// results and double releases in the code that calls them.
 #ifndef ND_BASE_H
 #define ND_BASE_H
 
@@ -17,6 +20,7 @@
 extern "C" {
 #endif
 
+/// On every function that the library exports.
 #define ND_API __attribute__((visibility("default")))
 
 /// Largest number of dimensions of a tensor.
@@ -24,7 +28,7 @@ extern "C" {
 
 /// What a function that returns no handle answers. ND_OK is zero.
 typedef enum nd_status {
-    ND_OK = 0,
+    ND_OK = 0,                   ///< all went well
     ND_ERROR_INVALID_ARGUMENT,   ///< NULL, out of range, malformed
     ND_ERROR_SHAPE,              ///< shapes that do not fit each other or the operation
     ND_ERROR_DTYPE,              ///< dtype the operation does not take
@@ -41,26 +45,27 @@ typedef enum nd_status {
 
 /// Element types. Bytes per element: nd_dtype_size().
 typedef enum nd_dtype {
-    ND_BOOL = 0, ///< one byte, 0 or 1
-    ND_U8,
-    ND_I32,
-    ND_I64,
-    ND_F32,
-    ND_F64,
-    ND_DTYPE_COUNT,
+    ND_BOOL = 0,    ///< one byte, 0 or 1
+    ND_U8,          ///< unsigned, 0 to 255
+    ND_I32,         ///< signed, 32 bits
+    ND_I64,         ///< signed, 64 bits
+    ND_F32,         ///< IEEE 754 binary32
+    ND_F64,         ///< IEEE 754 binary64
+    ND_DTYPE_COUNT, ///< how many there are
 } nd_dtype;
 
+/// Kinds of devices.
 typedef enum nd_device_kind {
-    ND_CPU = 0,
-    ND_CUDA,
-    ND_FAKE, ///< the test device: CPU memory behind a queue and poison, for tests of lifetimes
-    ND_DEVICE_KIND_COUNT,
+    ND_CPU = 0, ///< the host
+    ND_CUDA,    ///< an NVIDIA GPU
+    ND_FAKE,    ///< the test device: CPU memory behind a queue and poison, for tests of lifetimes
+    ND_DEVICE_KIND_COUNT, ///< how many there are
 } nd_device_kind;
 
 /// One device. Small, passed by value.
 typedef struct nd_device {
-    nd_device_kind kind;
-    int32_t index;
+    nd_device_kind kind; ///< what it is
+    int32_t index;       ///< which of its kind, from 0
 } nd_device;
 
 // Handle types. All are counted objects and can be passed to nd_retain, nd_release, nd_close,
@@ -79,8 +84,8 @@ typedef struct nd_scope nd_scope;         ///< scope; not counted
 
 /// A line of the program, for creation sites.
 typedef struct nd_site {
-    const char *file;
-    uint32_t line;
+    const char *file; ///< as __FILE__ gives it; static storage
+    uint32_t line;    ///< from 1
 } nd_site;
 
 /// Creation site that new objects of this thread get; set around calls by the macros of
@@ -91,11 +96,16 @@ extern ND_API thread_local const nd_site *nd__site;
 extern ND_API _Thread_local const nd_site *nd__site;
 #endif
 
-/// The function that gives up an owned handle; nd_release() of <nd/object.h> calls it. Accepts
-/// NULL. Any thread.
+/// Gives up an owned handle; the last one destroys the object. Use nd_release() of <nd/object.h>.
+///
+/// @param object owned; NULL is fine
+/// @errors none. A release too many stops the program
+/// @threads any, beside everything; never waits for the collector
 ND_API void nd_object_release(void *object);
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+/// On every function that returns an owned handle: the compiler warns when it is ignored, leaked, or
+/// released twice.
 #define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
 #elif defined(__clang__)
 #define ND_OWNED __attribute__((ownership_returns(nd_object), warn_unused_result))

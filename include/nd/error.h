@@ -1,9 +1,10 @@
-// The last error of the calling thread.
-//
-// A function that fails returns NULL or a status other than ND_OK, sets the thread's error, and has
-// changed nothing. A function that succeeds leaves the error alone. NULL operands propagate: an
-// operation given NULL returns NULL and keeps the error that is already there, so a chain of calls
-// needs one check at its end.
+/// @file
+/// The last error of the calling thread.
+///
+/// A function that fails returns NULL or a status other than ND_OK, sets the thread's error, and has
+/// changed nothing. A function that succeeds leaves the error alone. NULL operands propagate: an
+/// operation given NULL returns NULL and keeps the error that is already there (without one it is
+/// ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
 #ifndef ND_ERROR_H
 #define ND_ERROR_H
 #include <nd/base.h>
@@ -11,17 +12,34 @@
 extern "C" {
 #endif
 
-/// Status of the thread's last error; ND_OK when there is none.
+/// Status of the thread's last error.
+///
+/// @return ND_OK when there is none
+/// @errors none
+/// @threads any; each has its own
 ND_API nd_status nd_error_status(void);
 
-/// The thread's last error as a sentence: operation, shapes, dtypes, devices, manager. Never NULL.
-/// Borrowed: valid until the thread's next failing call. Composing it needs no memory.
+/// The thread's last error as a sentence: operation, shapes, dtypes, devices, manager. Composing it
+/// needs no memory.
+///
+/// @return borrowed: valid until the thread's next failing call. "no error" when there is none;
+///         never NULL
+/// @errors none
+/// @threads any; each has its own
 ND_API const char *nd_error_message(void);
 
 /// Forgets the thread's error.
+///
+/// @errors none
+/// @threads any; each has its own
 ND_API void nd_error_clear(void);
 
-/// Name of a status, such as "ND_ERROR_SHAPE". Never NULL.
+/// Name of a status, such as "ND_ERROR_SHAPE".
+///
+/// @param status any value
+/// @return static storage; "unknown status" for a number that is none; never NULL
+/// @errors none
+/// @threads any
 ND_API const char *nd_status_name(nd_status status);
 
 #ifdef __cplusplus

@@ -37,13 +37,13 @@ ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 /// data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others keep their dtype;
 /// labels become i64.
 typedef struct nd_dataset_options {
-    uint32_t size;
-    uint32_t version;
-    int64_t batch;
-    nd_key key;
-    bool shuffle;
-    bool drop_last;
-    bool prefetch;
+    uint32_t size;    ///< sizeof(nd_dataset_options)
+    uint32_t version; ///< 1
+    int64_t batch;    ///< samples per batch, at least 1
+    nd_key key;       ///< of the shuffle
+    bool shuffle;     ///< a new order each epoch; else that of the tensors
+    bool drop_last;   ///< leave out a last batch that is short
+    bool prefetch;    ///< prepare the next batches on a thread
     nd_device device; ///< where batches are put; CPU by default
 } nd_dataset_options;
 #define ND_DATASET_OPTIONS_INIT .size = sizeof(nd_dataset_options), .version = 1

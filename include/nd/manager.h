@@ -1,8 +1,12 @@
-// Managers group, account for and bound objects without owning them.
-//
-// The tree: one root per process; nd_manager_new() adds children. Parent -> child and manager ->
-// object are weak, child -> parent is strong. A manager therefore never keeps an object alive, and
-// closing one frees exactly what nobody holds.
+/// @file
+/// Managers group, account for and bound objects without owning them.
+///
+/// The tree: one root per process; nd_manager_new() adds children. Parent -> child and manager ->
+/// object are weak, child -> parent is strong. A manager therefore never keeps an object alive, and
+/// closing one frees exactly what nobody holds.
+///
+/// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
+/// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.
 #ifndef ND_MANAGER_H
 #define ND_MANAGER_H
 #include <nd/base.h>
@@ -10,91 +14,190 @@
 extern "C" {
 #endif
 
-/// The root manager. Immortal; borrowed. Closing it answers an error.
+// -------------------------------------------------------------------------------------------- tree
+
+/// The root manager, to which every other one leads. It never closes.
+///
+/// @return borrowed, valid always
+/// @errors none
+/// @threads any
 ND_API const nd_manager *nd_manager_root(void);
 
-/// New open manager under `parent` (NULL: the current manager of this thread). `name` is copied.
-/// Owned; releasing the last handle of an open manager closes it. Error: parent closed.
+/// New open manager.
+///
+/// @param parent the manager it goes below, and keeps alive; NULL: the current one of this thread
+/// @param name for reports and errors; copied, cut to what fits. NULL: ""
+/// @return owned; releasing the last handle of an open manager closes it. NULL on error
+/// @errors ND_ERROR_CLOSED (the parent is), ND_ERROR_OUT_OF_MEMORY
+/// @threads any
 ND_API nd_manager *nd_manager_new(const nd_manager *parent, const char *name) ND_OWNED;
 
-/// Manager where new objects of this thread go: innermost nd_with_manager block, else the root.
-/// Borrowed.
+/// Manager where new objects of this thread go: that of the innermost nd_with_manager() block, else
+/// the root.
+///
+/// @return borrowed: valid until the block is left
+/// @errors none
+/// @threads any; each has its own
 ND_API const nd_manager *nd_manager_current(void);
 
-/// Manager of x; NULL for NULL. Borrowed: valid until it is closed.
+/// Manager an object is attached to.
+///
+/// @param object any object; NULL is fine
+/// @return borrowed: valid until that manager closes. NULL for NULL and for a manager
+/// @errors none
+/// @threads any; another thread may move the object before this returns
 ND_API const nd_manager *nd_manager_of(const void *object);
 
+/// The manager above.
+///
+/// @param manager the manager; NULL is fine
+/// @return borrowed: valid while `manager` is. NULL for the root and for NULL
+/// @errors none
+/// @threads any
 ND_API const nd_manager *nd_manager_parent(const nd_manager *manager);
+
+/// The name a manager was given.
+///
+/// @param manager the manager; NULL is fine
+/// @return borrowed: valid while `manager` is. "" for NULL
+/// @errors none
+/// @threads any
 ND_API const char *nd_manager_name(const nd_manager *manager);
+
+/// Whether a manager still takes objects.
+///
+/// @param manager the manager; NULL is fine
+/// @return false once it is closing, and for NULL
+/// @errors none
+/// @threads any; another thread may close it before this returns
 ND_API bool nd_manager_is_open(const nd_manager *manager);
 
 /// nd_with_manager(m) { ... }: new objects made in the block, results of operations included, go to
-/// m. `break` and `return` leave the block correctly. A NULL or closed m leaves placement as it was
-/// and sets the error.
+/// m, which the block holds. `break` and `return` leave the block correctly.
+///
+/// @param m the manager. NULL or closed: placement stays as it was, and the error is set
+/// @errors ND_ERROR_CLOSED; the block runs nevertheless
+/// @threads any; it is the placement of this thread that changes
 #define nd_with_manager(m)                                                             \
     for (nd_manager_block nd_block_                                                    \
          __attribute__((cleanup(nd__manager_block_end))) = nd__manager_block_begin(m); \
          nd_block_.once; nd_block_.once = false)
+
+/// What nd_with_manager() keeps. Not for users to touch.
 typedef struct nd_manager_block {
-    bool once;
-    bool pushed;
-    const nd_manager *previous;
+    bool once;                  ///< whether the block is still to run
+    bool pushed;                ///< whether it changed the placement
+    const nd_manager *previous; ///< placement outside
 } nd_manager_block;
 ND_API nd_manager_block nd__manager_block_begin(const nd_manager *manager);
 ND_API void nd__manager_block_end(nd_manager_block *block);
 
-/// Moves x (and, for a tensor, its storage when that lives in the same manager) to m.
-/// Transactional: on error x stays where it was. Errors: m closed, cap or quota reached.
+// --------------------------------------------------------------------------------------- placement
+
+/// Moves an object to another manager, and with a tensor its storage when that lives where the
+/// tensor does. Transactional: on error all is where it was.
+///
+/// @param manager where to
+/// @param object any object but a manager; stays the caller's
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_CLOSED (the manager is), ND_ERROR_QUOTA (its cap, or a byte quota on its path),
+///         ND_ERROR_INVALID_ARGUMENT (a manager), ND_ERROR_STATE (the object is being destroyed)
+/// @threads any
 ND_API nd_status nd_attach(const nd_manager *manager, const void *object);
 
-/// As nd_attach, but remembers where x came from: when m closes, x returns to the nearest
-/// still-open manager in its chain of origins, else to the nearest open ancestor of its first
-/// origin. Exempt from m's cap.
+/// Moves an object to another manager for as long as that is open.
+///
+/// When it closes, the object returns to the nearest still-open manager in its chain of origins,
+/// else to the nearest open ancestor of its first origin. Neither cap nor quota refuses it, here or
+/// on the way back.
+///
+/// @param manager where to
+/// @param object any object but a manager; stays the caller's
+/// @return ND_OK, or the error; then all is where it was
+/// @errors ND_ERROR_CLOSED (the manager is), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_INVALID_ARGUMENT (a
+///         manager), ND_ERROR_STATE (the object is being destroyed)
+/// @threads any
 ND_API nd_status nd_temp_attach(const nd_manager *manager, const void *object);
 
-/// What closing a manager did. Objects and bytes (of storages and resources), all device kinds
-/// together.
+// ------------------------------------------------------------------------------------------- close
+
+/// What closing a manager did. Bytes are those of storages and resources, all device kinds
+/// together. Begin with ND_CLOSE_REPORT_INIT.
 typedef struct nd_close_report {
-    uint32_t size;
-    uint32_t version;
-    uint64_t freed_objects; ///< freed by counts during the manager's life
-    uint64_t freed_bytes;
+    uint32_t size;              ///< sizeof(nd_close_report)
+    uint32_t version;           ///< 1
+    uint64_t freed_objects;     ///< freed by counts during the manager's life
+    uint64_t freed_bytes;       ///< bytes of those
     uint64_t collected_objects; ///< freed by the collector at this close
-    uint64_t collected_bytes;
-    uint64_t escaped_objects; ///< still held by somebody: moved to the nearest open ancestor
-    uint64_t escaped_bytes;
-    uint64_t returned_objects; ///< temp-attached objects that went back
-    uint64_t gate_closed_ns;   ///< how long the collector's gate was closed
-    char escaped_sites[4][96]; ///< with tracking on: the most frequent creation sites, "file:line
-                               ///< (count)"
+    uint64_t collected_bytes;   ///< bytes of those
+    uint64_t escaped_objects;   ///< held by somebody: moved to the nearest open ancestor
+    uint64_t escaped_bytes;     ///< bytes of those
+    uint64_t returned_objects;  ///< temp-attached objects that went back
+    uint64_t gate_closed_ns;    ///< how long the collector's gate was closed
+    /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
+    char escaped_sites[4][96];
 } nd_close_report;
 
-/// Closes m: no new attachments, children first, collector when on for m, survivors move to the
-/// nearest open ancestor. Idempotent (a second close reports zeros); any order; any thread.
-/// `ret_report` may be NULL; set its size and version with ND_CLOSE_REPORT_INIT. The handle must
-/// still be released.
+/// Closes a manager: no new attachments, then its children, then the collector where it is on, then
+/// what somebody still holds moves to the nearest open ancestor.
+///
+/// Any order of closing is fine. A second close does nothing and reports zeros; so does one beside a
+/// close that another thread has begun, without waiting for it.
+///
+/// @param manager the manager; its handle must still be released
+/// @param ret_report what happened, begun with ND_CLOSE_REPORT_INIT; NULL: not asked
+/// @return ND_OK, or the error; then it is still open
+/// @errors ND_ERROR_INVALID_ARGUMENT (the root, a report without size or version)
+/// @threads any; finalizers, destructors and weak callbacks of what dies run here
 ND_API nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report);
+
+/// What an nd_close_report must begin as.
 #define ND_CLOSE_REPORT_INIT \
     { .size = sizeof(nd_close_report), .version = 1 }
 
-/// Closes every object attached to m and its children by force (nd_close), then m. Held handles
-/// stay valid memory.
+/// Closes by force: every object attached to the manager and those below it (nd_close()), then the
+/// manager. Handles that somebody holds stay valid memory.
+///
+/// @param manager the manager; its handle must still be released
+/// @param ret_report as for nd_manager_close()
+/// @return ND_OK, or the error; then it is still open, and some of its objects may be closed
+/// @errors ND_ERROR_INVALID_ARGUMENT (the root, a report without size or version),
+///         ND_ERROR_OUT_OF_MEMORY
+/// @threads any, but not at the same time as operations on its objects
 ND_API nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report);
 
-/// At most `objects` attached objects; 0: no cap. Temp-attach and returns are exempt.
+// ------------------------------------------------------------------------------------------ bounds
+
+/// Bounds the number of objects attached to a manager itself, those below it not counted.
+/// Temp-attached objects and returns are exempt; a tensor counts once, its storage not at all.
+///
+/// @param manager the manager
+/// @param objects at most as many; 0: no cap. Fewer than are there now: no further ones
+/// @return ND_OK, or the error
+/// @errors none but those of a NULL
+/// @threads any
 ND_API nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects);
 
-/// Hard limit on the bytes of one device kind under m and its children; 0: none. A request over it
-/// collects first, then fails with ND_ERROR_QUOTA and changes nothing.
+/// Bounds the bytes of one device kind below a manager, its children included. A request over it
+/// collects first, where the collector is on, then fails with ND_ERROR_QUOTA and changes nothing.
+///
+/// @param manager the manager
+/// @param kind CPU, CUDA or the test device
+/// @param bytes at most as many; 0: no quota. Fewer than are there now: no further ones
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such kind)
+/// @threads any
 ND_API nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
 
-/// Statistics of one manager; set size and version with ND_MANAGER_STATS_INIT. O(1).
+// -------------------------------------------------------------------------------------- statistics
+
+/// Statistics of one manager. Begin with ND_MANAGER_STATS_INIT.
 /// Invariant: created + arrived = freed + collected + departed + live.
 typedef struct nd_manager_stats {
-    uint32_t size;
-    uint32_t version;
-    uint64_t live_objects; ///< attached here now, not counting children
-    uint64_t tracked_objects;
+    uint32_t size;              ///< sizeof(nd_manager_stats)
+    uint32_t version;           ///< 1
+    uint64_t live_objects;      ///< attached here now, not counting children
+    uint64_t tracked_objects;   ///< of those: what the collector looks at
     uint64_t created_objects;   ///< first attached here
     uint64_t arrived_objects;   ///< moved here from another manager
     uint64_t departed_objects;  ///< moved away: attached elsewhere, returned, escaped
@@ -104,16 +207,38 @@ typedef struct nd_manager_stats {
     uint64_t live_bytes[ND_DEVICE_KIND_COUNT];    ///< own bytes, each storage once
     uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT]; ///< with children
     uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];    ///< largest subtree_bytes so far
-    uint64_t quota_bytes[ND_DEVICE_KIND_COUNT];
-    uint64_t cap_objects;
+    uint64_t quota_bytes[ND_DEVICE_KIND_COUNT];   ///< bound of subtree_bytes; 0: none
+    uint64_t cap_objects;                         ///< bound of live_objects; 0: none
 } nd_manager_stats;
+
+/// What an nd_manager_stats must begin as.
 #define ND_MANAGER_STATS_INIT \
     { .size = sizeof(nd_manager_stats), .version = 1 }
+
+/// Reads the statistics of one manager, whatever it holds: nothing is walked.
+///
+/// @param manager the manager; NULL: the root
+/// @param ret_stats begun with ND_MANAGER_STATS_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, or without size or version)
+/// @threads any
 ND_API nd_status nd_manager_get_stats(const nd_manager *manager, nd_manager_stats *ret_stats);
 
-/// Live objects and bytes of m (NULL: the root) and everything below it, summed over the managers,
-/// not over the objects. Without memory to list the managers: UINT64_MAX and ND_ERROR_OUT_OF_MEMORY.
+/// Live objects of a manager and everything below it, summed over the managers, not over the
+/// objects.
+///
+/// @param manager the manager; NULL: the root
+/// @return the number; UINT64_MAX on error
+/// @errors ND_ERROR_OUT_OF_MEMORY (to list the managers)
+/// @threads any; beside others that create and release, the sum is not of one moment
 ND_API uint64_t nd_manager_total_objects(const nd_manager *manager);
+
+/// Live bytes of a manager and everything below it, all device kinds together.
+///
+/// @param manager the manager; NULL: the root
+/// @return bytes of storages and resources, each once
+/// @errors none
+/// @threads any
 ND_API uint64_t nd_manager_total_bytes(const nd_manager *manager);
 
 #ifdef __cplusplus

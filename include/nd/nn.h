@@ -15,9 +15,10 @@ extern "C" {
 /// A kind of module. Set size = sizeof(nd_module_type), version = 1. `forward` returns an owned
 /// tensor.
 typedef struct nd_module_type {
-    uint32_t size;
-    uint32_t version;
-    const char *name;
+    uint32_t size;    ///< sizeof(nd_module_type)
+    uint32_t version; ///< 1
+    const char *name; ///< in reports and errors
+    /// y = module(x), owned; NULL on error.
     nd_tensor *(*forward)(const nd_module *self, const nd_tensor *x);
 } nd_module_type;
 

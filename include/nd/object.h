@@ -1,10 +1,14 @@
-// Counted objects: retain and release, edges, user-defined types, weak references, lists,
-// resources.
-//
-// Invariant that every type keeps: an *edge* is a strong reference held inside an object; each
-// owned edge is reported by the type's `traverse` exactly once, and edges of a published object
-// change only through nd_edge_* (they pass the collector's gate). Retain and release are safe from
-// any thread and never wait for the collector.
+/// @file
+/// Counted objects: retain and release, edges, user-defined types, weak references, lists,
+/// resources.
+///
+/// Invariant that every type keeps: an *edge* is a strong reference held inside an object; each
+/// owned edge is reported by the type's `traverse` exactly once, and edges of a published object
+/// change only through nd_edge_* (they pass the collector's gate). Retain and release are safe from
+/// any thread and never wait for the collector.
+///
+/// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
+/// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.
 #ifndef ND_OBJECT_H
 #define ND_OBJECT_H
 #include <nd/base.h>
@@ -14,8 +18,12 @@ extern "C" {
 
 // --------------------------------------------------------------------------------- retain, release
 
-/// Adds a strong count and returns the object; the caller owes one release. NULL gives NULL. Use
-/// nd_retain().
+/// Adds a strong count. Use nd_retain(), which keeps the type.
+///
+/// @param object any object, owned or borrowed; NULL is fine
+/// @return the same object, owned: the caller owes one release. NULL for NULL
+/// @errors none. A count that would overflow, and an object that is dead, stop the program
+/// @threads any, beside everything; never waits
 ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 // One association per handle type: owned (T *) and borrowed (const T *) map to what `owned(T)` and
@@ -33,20 +41,30 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_optimizer *: owned(nd_optimizer, x), const nd_optimizer *: borrowed(nd_optimizer, x), \
     nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
 // clang-format on
-
 #define ND__NULL_OF(T, x) ((T *)0)
 #define ND__OWNED_TYPE(x) __typeof__(_Generic((x), ND__FOR_HANDLES(x, ND__NULL_OF, ND__NULL_OF)))
 
-/// nd_retain(x): an owned handle of x's type, also from a borrowed x. NULL gives NULL. Any thread.
+/// nd_retain(x): an owned handle of x's type, also from a borrowed x.
+///
+/// @param x a handle of any type; NULL gives NULL. Evaluated once
+/// @return owned: `T *` for a `T *` and for a `const T *`
+/// @errors as nd_object_retain()
+/// @threads any, beside everything; never waits
 #define nd_retain(x) ((ND__OWNED_TYPE(x))nd_object_retain(x))
 
-/// nd_release(x): gives up an owned handle; the last one destroys the object. Accepts NULL. A
-/// borrowed (const) handle does not compile under -Werror=discarded-qualifiers. Any thread; never
-/// waits for the collector.
+/// nd_release(x): gives up an owned handle; the last one destroys the object.
+///
+/// What the object held is released in turn, by a list and not by recursion, however long the chain.
+///
+/// @param x an owned handle; NULL is fine. A borrowed (const) one does not compile under
+///        -Werror=discarded-qualifiers
+/// @errors none. A release too many stops the program
+/// @threads any, beside everything; never waits for the collector. Finalizers, destructors and weak
+///          callbacks of what dies run here; if the gate is closed just then, on the collecting thread
 #define nd_release(x) nd_object_release(x)
 
-/// nd_auto: a variable whose handle is released when it goes out of scope: `nd_auto nd_tensor *t =
-/// nd_add(a, b);`
+/// nd_auto: a variable whose handle is released when it goes out of scope, as in
+/// `nd_auto nd_tensor *t = nd_add(a, b);`. Initialise it, with NULL if with nothing else.
 #define nd_auto __attribute__((cleanup(nd__auto_release)))
 static inline void nd__auto_release(void *variable) {
     void *object = *(void **)variable;
@@ -54,7 +72,12 @@ static inline void nd__auto_release(void *variable) {
         nd_object_release(object);
 }
 
-/// nd_steal(&x): returns x and leaves NULL, so that an nd_auto variable can be returned.
+/// nd_steal(&x): takes the handle out of a variable, so that an nd_auto one can be returned.
+///
+/// @param pointer address of the variable, which is NULL afterwards. Evaluated once
+/// @return what the variable held, owned if it was
+/// @errors none
+/// @threads as the variable: one at a time
 #define nd_steal(pointer)                                  \
     (__extension__({                                       \
         __typeof__(pointer) nd_pointer_ = (pointer);       \
@@ -63,57 +86,94 @@ static inline void nd__auto_release(void *variable) {
         nd_value_;                                         \
     }))
 
-/// Strong count of x right now; 0 for NULL. For tests and reports: other threads may change it at
-/// once.
+/// Strong count of an object right now: handles and edges. For tests and reports.
+///
+/// @param object any object; NULL is fine
+/// @return the count; 0 for NULL
+/// @errors none
+/// @threads any; others may have changed the count before this returns
 ND_API uint32_t nd_get_count(const void *object);
 
-/// Name of the object's type, such as "tensor". "NULL" for NULL. Static storage.
+/// Name of the object's type, such as "tensor".
+///
+/// @param object any object; NULL is fine
+/// @return static storage; "NULL" for NULL. A user's type: the `name` it gave
+/// @errors none
+/// @threads any
 ND_API const char *nd_get_type_name(const void *object);
 
-/// Gives x a name for reports (dump, cycle paths, leak report); copied. NULL removes it.
+/// Names an object for reports: dump, cycle paths, leak report.
+///
+/// @param object any object
+/// @param name copied, of any length; NULL removes the name
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_OUT_OF_MEMORY
+/// @threads any
 ND_API nd_status nd_set_name(void *object, const char *name);
 
-/// Copies the object's name into `buffer` (terminated, cut to `size`), empty when it has none.
-/// Returns `buffer`.
+/// Copies the name that nd_set_name() gave.
+///
+/// @param object any object; NULL is fine
+/// @param buffer written and terminated; the name is cut to fit
+/// @param size bytes of `buffer`
+/// @return `buffer`, empty when the object has no name; "" when there is no buffer
+/// @errors none
+/// @threads any
 ND_API const char *nd_get_name(const void *object, char *buffer, size_t size);
 
-/// Gives up payload and edges of x now, whoever holds it. The handle stays valid memory while
-/// counted; every later use answers ND_ERROR_CLOSED; storage that a live view shares stays with the
-/// view. Idempotent. Must not run at the same time as an operation on the same handle. Closing a
-/// manager closes it as nd_manager_close(x, NULL) does.
+/// Closes an object: it gives up its payload and its edges now, whoever holds it.
+///
+/// Handles stay valid memory until they are released; every later use of them answers
+/// ND_ERROR_CLOSED. Storage that a live view shares stays with the view. A second call does nothing.
+/// Closing a manager is nd_manager_close(x, NULL).
+///
+/// @param object any object; still the caller's to release
+/// @return ND_OK, or the error
+/// @errors those of nd_manager_close() for a manager, else none
+/// @threads any, but not at the same time as an operation on the same handle; waits for the gate
 ND_API nd_status nd_close(void *object);
 
-/// True when x was closed.
+/// Whether an object was closed.
+///
+/// @param object any object; NULL is fine
+/// @return true when it was closed; false for NULL. A manager: true when it is not open
+/// @errors none
+/// @threads any
 ND_API bool nd_is_closed(const void *object);
 
 // ------------------------------------------------------------------------------ user-defined types
 
-/// Passed to `traverse`, which hands every owned edge to nd_visit once.
-typedef struct nd_visitor nd_visitor;
+typedef struct nd_visitor nd_visitor; ///< what `traverse` is given
+/// Passed to `traverse`, which hands every owned edge to nd_visit() once.
 struct nd_visitor {
+    /// What nd_visit() calls. Not for users to call or set.
     void (*visit)(nd_visitor *visitor, nd_object *target, const char *label);
 };
 
-/// Reports one owned edge; NULL edges are skipped. `label` names the edge in reports ("grad",
-/// "saved"); static storage.
+/// Reports one owned edge. For `traverse` only.
+///
+/// @param visitor what `traverse` was given
+/// @param target what the edge points to; NULL is skipped
+/// @param label names the edge in reports ("grad", "saved"); static storage
+/// @errors none
+/// @threads that of the `traverse` it is called from
 static inline void nd_visit(nd_visitor *visitor, const void *target, const char *label) {
     if (target)
         visitor->visit(visitor, (nd_object *)(uintptr_t)target, label);
 }
 
-/// Type is never part of a cycle: it has no edges, or only to green objects. The collector does not
-/// look at it.
+/// Flag of a type that is never part of a cycle: it has no edges, or only to objects of such types.
+/// The collector does not look at it.
 #define ND_TYPE_GREEN 1u
 
-/// What the library must know about a type. Set `size = sizeof(nd_type)` and `version = 1`. Must
-/// outlive its objects.
+/// What the library must know about a type. Must outlive its objects.
 typedef struct nd_type {
-    uint32_t size;
-    uint32_t version;
-    const char *name;
-    uint32_t flags;
-    /// Calls nd_visit for every owned edge, once per reference held. Runs inside the gate: must not
-    /// allocate, lock, retain, release, or change anything. NULL: no edges.
+    uint32_t size;    ///< sizeof(nd_type)
+    uint32_t version; ///< 1
+    const char *name; ///< in reports and errors; outlives the type's objects
+    uint32_t flags;   ///< 0 or ND_TYPE_GREEN
+    /// Calls nd_visit() for every owned edge, once per reference held. Runs inside the gate: must
+    /// not allocate, lock, retain, release, or change anything. NULL: no edges.
     void (*traverse)(const nd_object *self, nd_visitor *visitor);
     /// Gives up every edge with nd_edge_clear(), leaving NULL. Must be safe to call twice. Must not
     /// run other user code. NULL: no edges.
@@ -129,65 +189,151 @@ typedef struct nd_type {
     const char *(*describe)(const nd_object *self);
 } nd_type;
 
-/// New object with `size` zeroed payload bytes (its alignment is that of max_align_t), placed in
-/// the current manager. The payload must be valid with all-zero bytes (no edges). Returns owned, or
-/// NULL.
+/// New object of a user's type, in the current manager (nd_manager_current()).
+///
+/// @param type says what it is; must outlive it
+/// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be a
+///        valid payload without edges: the collector may look before the caller has written any
+/// @return owned; NULL on error
+/// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
+///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
+/// @threads any
 ND_API nd_object *nd_object_new(const nd_type *type, size_t size) ND_OWNED;
 
-/// Payload of an object made by nd_object_new(). Borrowed. NULL for NULL, a closed object, or one
-/// of a library type.
+/// Payload of an object that nd_object_new() made.
+///
+/// @param object the object; NULL is fine
+/// @return borrowed, valid while the object is and until it is closed. NULL for NULL, a closed
+///         object, or one of a library type
+/// @errors ND_ERROR_CLOSED
+/// @threads any; what is in it is the user's to guard
 ND_API void *nd_object_data(const nd_object *object);
 
-/// Type of an object made by nd_object_new(), to check before casting its payload. NULL for NULL.
+/// Type of an object, to compare before its payload is cast.
+///
+/// @param object any object; NULL is fine
+/// @return what nd_object_new() was given, or a type of the library; NULL for NULL
+/// @errors none
+/// @threads any
 ND_API const nd_type *nd_object_type(const void *object);
 
 // Edges of a published object. Each passes the gate: it waits while the collector looks at edges
-// (microseconds). `slot` is the address of a pointer field inside `owner`.
+// (microseconds). Two writers of one slot are the user's to keep apart.
 
-/// Makes *slot an edge to `target` (retained; NULL allowed) and releases what it held.
+/// Makes a slot an edge to another object, and releases what it held.
+///
+/// @param slot address of a pointer field inside an object
+/// @param target retained; NULL empties the slot
+/// @errors none
+/// @threads any, one writer of a slot at a time; waits for the gate. What dies by it dies here
 ND_API void nd_edge_set(void *slot, const void *target);
-/// Takes the reference out of *slot, leaving NULL; the caller owes its release.
+
+/// Takes the reference out of a slot, leaving NULL.
+///
+/// @param slot address of a pointer field inside an object
+/// @return what the slot held, now owned by the caller; NULL when it was empty
+/// @errors none
+/// @threads any, one writer of a slot at a time; waits for the gate
 ND_API void *nd_edge_take(void *slot) ND_OWNED;
-/// Drops the reference in *slot, leaving NULL. What `clear` and `nd_close` use.
+
+/// Drops the reference in a slot, leaving NULL. What `clear` uses.
+///
+/// @param slot address of a pointer field inside an object
+/// @errors none
+/// @threads any, one writer of a slot at a time; waits for the gate. What dies by it dies here
 ND_API void nd_edge_clear(void *slot);
 
 // --------------------------------------------------------------------------------- weak references
 
-/// Weak reference to x: does not keep it alive. Owned. NULL on error.
+/// Weak reference to an object, which it does not keep alive. In the current manager.
+///
+/// @param object any object the caller holds
+/// @return owned; NULL on error
+/// @errors ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
+/// @threads any
 ND_API nd_weak *nd_weak_new(const void *object) ND_OWNED;
 
-/// Owned handle of the target, or NULL when it is dead or being collected (not an error). Any
-/// thread; passes the gate.
+/// The target of a weak reference, if it is still alive.
+///
+/// @param weak the reference
+/// @return owned; NULL when the target is dead or is being collected, which is no error
+/// @errors ND_ERROR_CLOSED
+/// @threads any, beside the target's last release; waits for the gate
 ND_API nd_object *nd_weak_get(const nd_weak *weak) ND_OWNED;
 
-/// nd_weak_get() for a tensor; NULL also when the target is no tensor.
+/// nd_weak_get() for a tensor.
+///
+/// @param weak the reference
+/// @return owned; NULL also when the target is no tensor, which is no error
+/// @errors ND_ERROR_CLOSED
+/// @threads any, beside the target's last release; waits for the gate
 ND_API nd_tensor *nd_weak_get_tensor(const nd_weak *weak) ND_OWNED;
 
-/// Calls `callback(data)` once when the target dies: after weak references were cleared, before any
-/// edge is cut, so no callback ever sees a half-cleared object. Not called if the weak reference is
-/// released first.
+/// Asks to be told, once, when the target dies.
+///
+/// The call comes after weak references to it were cleared and before any edge is cut, so no
+/// callback ever sees a half-cleared object. It does not come when the weak reference goes first.
+///
+/// @param weak the reference
+/// @param callback called with `data` on the thread that released or collected the target, without
+///        a lock held; may run any code. Replaces an earlier one; NULL: none
+/// @param data handed to `callback`
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_CLOSED, ND_ERROR_STATE (the target is dead already)
+/// @threads any
 ND_API nd_status nd_weak_set_callback(nd_weak *weak, void (*callback)(void *data), void *data);
 
 // ------------------------------------------------------------------------------------------- lists
 
-/// Empty list. Items are edges: a list keeps them alive, and cycles through it are found.
+/// Empty list, in the current manager. Items are edges: a list keeps them alive, and cycles through
+/// it are found.
+///
+/// @return owned; NULL on error
+/// @errors ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
+/// @threads any
 ND_API nd_list *nd_list_new(void) ND_OWNED;
-/// Appends (retains) an object of any type. One writer at a time.
+
+/// Appends an object of any type.
+///
+/// @param list the list
+/// @param object retained
+/// @return ND_OK, or the error; then the list is as before
+/// @errors ND_ERROR_CLOSED, ND_ERROR_OUT_OF_MEMORY
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate
 ND_API nd_status nd_list_append(nd_list *list, const void *object);
-/// Item at `index`, borrowed; NULL with an error when out of range.
+
+/// One item.
+///
+/// @param list the list
+/// @param index from 0
+/// @return borrowed: valid while the list holds it; NULL on error
+/// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (out of range)
+/// @threads any, not beside a writer of the list
 ND_API const nd_object *nd_list_get(const nd_list *list, size_t index);
-/// Number of items; 0 for NULL.
+
+/// Number of items.
+///
+/// @param list the list; NULL is fine
+/// @return 0 for NULL and for a closed list
+/// @errors none
+/// @threads any, not beside a writer of the list
 ND_API size_t nd_list_size(const nd_list *list);
-/// Drops all items.
+
+/// Drops all items, the last one first.
+///
+/// @param list the list
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_CLOSED
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate
 ND_API nd_status nd_list_clear(nd_list *list);
 
 // --------------------------------------------------------------------------------------- resources
 
-/// Callbacks of a resource; set `size = sizeof` and `version = 1`. `free` is called once, from any
-/// thread.
+/// What the library must know about a resource; copied.
 typedef struct nd_resource_callbacks {
-    uint32_t size;
-    uint32_t version;
+    uint32_t size;    ///< sizeof(nd_resource_callbacks)
+    uint32_t version; ///< 1
+    /// Frees the memory. Called once, on whichever thread releases, collects or closes. NULL: none.
     void (*free)(void *pointer, size_t bytes);
     /// Reports edges held by the resource's memory; NULL: none (then the resource is green). See
     /// nd_type.traverse.
@@ -196,12 +342,26 @@ typedef struct nd_resource_callbacks {
     void (*clear)(void *pointer);
 } nd_resource_callbacks;
 
-/// Puts `pointer` of `bytes` host bytes under management: counted against managers and quotas,
-/// freed by `free` when the last handle goes. `type_name` has static storage. On error returns NULL
-/// and the caller still owns `pointer`.
+/// Puts memory, or a handle of something else, under management: counted against managers and
+/// quotas, freed when the last handle goes. In the current manager.
+///
+/// @param type_name what reports call it; static storage
+/// @param pointer the memory; the resource's from now on, on error still the caller's
+/// @param bytes host bytes it stands for
+/// @param callbacks copied
+/// @return owned; NULL on error
+/// @errors ND_ERROR_INVALID_ARGUMENT (callbacks of another size or version, or traverse without
+///         clear), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (bytes or cap)
+/// @threads any
 ND_API nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
                                     const nd_resource_callbacks *callbacks) ND_OWNED;
-/// The pointer; NULL when closed.
+
+/// The pointer of a resource.
+///
+/// @param resource the resource
+/// @return borrowed, valid while the resource is; NULL on error
+/// @errors ND_ERROR_CLOSED
+/// @threads any; what it points to is the user's to guard
 ND_API void *nd_resource_get(const nd_resource *resource);
 
 #ifdef __cplusplus

@@ -1,10 +1,14 @@
-// Scopes own the temporaries handed to them and release them, last in first out, when the block
-// ends.
-//
-// A scope belongs to the thread that opened it. ND_SCOPE { } ends on every exit from its block: the
-// closing brace, return, goto, break. (ND_SCOPE is a `for` to the compiler, so `break` inside it
-// leaves the scope, not an outer loop; nd_auto_scope opens one for the rest of an ordinary block
-// instead.)
+/// @file
+/// Scopes own the temporaries handed to them and release them, last in first out, when the block
+/// ends.
+///
+/// A scope belongs to the thread that opened it. ND_SCOPE { } ends on every exit from its block: the
+/// closing brace, return, goto, break. (ND_SCOPE is a `for` to the compiler, so `break` inside it
+/// leaves the scope, not an outer loop; nd_auto_scope opens one for the rest of an ordinary block
+/// instead.) A thread that ends with open scopes has them ended for it.
+///
+/// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
+/// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.
 #ifndef ND_SCOPE_H
 #define ND_SCOPE_H
 #include <nd/object.h>
@@ -12,21 +16,44 @@
 extern "C" {
 #endif
 
-/// Opens a scope inside this thread's innermost one. Not counted; ends with nd_scope_end. NULL when
-/// out of memory.
+/// Opens a scope inside this thread's innermost one. Use ND_SCOPE or nd_auto_scope, which end it,
+/// too.
+///
+/// @return the scope, not counted: it ends with nd_scope_end(). NULL on error
+/// @errors ND_ERROR_OUT_OF_MEMORY
+/// @threads any; the scope belongs to the calling one
 ND_API nd_scope *nd_scope_begin(void);
 
-/// Ends a scope: releases what it owns, last in first out; scopes opened inside it that are still
-/// open end first. Error (and nothing happens) when it belongs to another thread. NULL is fine.
+/// Ends a scope: releases what it owns, last in first out. Scopes opened inside it that are still
+/// open end first.
+///
+/// @param scope the scope, which is gone afterwards; NULL is fine
+/// @return ND_OK, or the error; then nothing happened
+/// @errors ND_ERROR_STATE (it belongs to another thread, or to none)
+/// @threads the one it belongs to
 ND_API nd_status nd_scope_end(nd_scope *scope);
 
-/// Innermost scope of this thread, or NULL.
+/// Innermost scope of this thread.
+///
+/// @return borrowed: valid until it ends. NULL when none is open
+/// @errors none
+/// @threads any; each has its own
 ND_API nd_scope *nd_scope_current(void);
 
-/// Gives the owned x to the innermost scope of this thread and returns it borrowed. Consumes x
-/// always: without a scope, or without memory, x is released and NULL returned with an error. NULL
-/// gives NULL. Use nd_tmp().
+/// Hands an object to the innermost scope of this thread. Use nd_tmp(), which keeps the type.
+///
+/// @param object owned; consumed always: on error it is released. NULL gives NULL
+/// @return the same object, borrowed from the scope; NULL on error
+/// @errors ND_ERROR_STATE (no scope is open), ND_ERROR_OUT_OF_MEMORY
+/// @threads any
 ND_API const void *nd_object_tmp(void *object);
+
+/// nd_tmp(x): hands the owned x to the innermost scope of this thread.
+///
+/// @param x an owned handle of any type; consumed always: on error it is released. Evaluated once
+/// @return `const T *` for a `T *`, borrowed from the scope; NULL for NULL and on error
+/// @errors as nd_object_tmp()
+/// @threads any
 #define nd_tmp(x) ND__TMP_NUMBERED(__COUNTER__, x)
 // Expands x once, so that nested calls do not multiply the text; `n` makes the name unique.
 #define ND__TMP_NUMBERED(n, x) ND__TMP(n, x)
@@ -36,26 +63,53 @@ ND_API const void *nd_object_tmp(void *object);
         (const __typeof__(*nd_tmp_##n) *)nd_object_tmp(nd_tmp_##n); \
     })
 
-/// Gives the owned x to `scope`, which must belong to this thread or be detached. Consumes x
-/// always.
+/// Hands an object to a certain scope.
+///
+/// @param scope one of this thread, or a detached one
+/// @param object owned; consumed always: on error it is released
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_STATE (the scope belongs to another thread), ND_ERROR_OUT_OF_MEMORY
+/// @threads the one the scope belongs to; of a detached scope any, one at a time
 ND_API nd_status nd_scope_adopt(nd_scope *scope, void *object);
 
-/// Moves x from the innermost scope that owns it to the enclosing one (for a list or module its
-/// members move with it, because they are its edges). Error when no enclosing scope or x is in
-/// none.
+/// Moves an object from the innermost scope that owns it to the enclosing one. Members of a list or
+/// a module go with it, because they are its edges.
+///
+/// @param object borrowed from a scope of this thread
+/// @return ND_OK, or the error; then it is where it was
+/// @errors ND_ERROR_STATE (no scope of this thread owns it, or none encloses that),
+///         ND_ERROR_OUT_OF_MEMORY
+/// @threads any; it is this thread's scopes that are searched
 ND_API nd_status nd_scope_move_out(const void *object);
 
 /// Number of objects a scope owns now.
+///
+/// @param scope the scope; NULL is fine
+/// @return 0 for NULL
+/// @errors none
+/// @threads the one the scope belongs to
 ND_API size_t nd_scope_size(const nd_scope *scope);
 
-/// Takes an innermost scope off this thread so that another can enter it. Returns the scope.
+/// Takes the innermost scope off this thread, so that another can enter it.
+///
+/// @param scope the innermost scope of this thread
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_STATE (it is not)
+/// @threads the one it belongs to
 ND_API nd_status nd_scope_detach(nd_scope *scope);
+
 /// Makes a detached scope the innermost one of the calling thread.
+///
+/// @param scope a detached scope
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_STATE (a thread has it)
+/// @threads any; handing the scope from one to another is the user's to order
 ND_API nd_status nd_scope_enter(nd_scope *scope);
 
+/// What ND_SCOPE and nd_auto_scope keep. Not for users to touch.
 typedef struct nd_scope_block {
-    nd_scope *scope;
-    bool once;
+    nd_scope *scope; ///< the open scope
+    bool once;       ///< whether the block is still to run
 } nd_scope_block;
 static inline nd_scope_block nd__scope_block_begin(void) {
     nd_scope_block block = {nd_scope_begin(), true};
@@ -65,13 +119,20 @@ static inline void nd__scope_block_end(nd_scope_block *block) {
     nd_scope_end(block->scope);
 }
 
-/// ND_SCOPE { ... }
+/// ND_SCOPE { ... }: opens a scope that ends on every exit from the block.
+///
+/// @errors as nd_scope_begin(); the block runs nevertheless, and what it hands over goes to the
+///         enclosing scope
+/// @threads any
 #define ND_SCOPE                                                                  \
     for (nd_scope_block nd_scope_                                                 \
          __attribute__((cleanup(nd__scope_block_end))) = nd__scope_block_begin(); \
          nd_scope_.once; nd_scope_.once = false)
 
-/// nd_auto_scope;  opens a scope that ends with the enclosing block.
+/// nd_auto_scope; opens a scope that ends with the enclosing block. One in a block.
+///
+/// @errors as nd_scope_begin(); what is handed over then goes to the enclosing scope
+/// @threads any
 #define nd_auto_scope                                                                     \
     nd_scope_block nd_scope_rest_ __attribute__((cleanup(nd__scope_block_end), unused)) = \
         nd__scope_block_begin()

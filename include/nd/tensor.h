@@ -70,8 +70,8 @@ ND_API nd_tensor *nd_ones_like(const nd_tensor *x) ND_OWNED;
 /// Key of the counter-based generator (Philox 4x32-10): the same key gives the same numbers on
 /// every device and with any number of threads.
 typedef struct nd_key {
-    uint64_t seed;
-    uint64_t stream;
+    uint64_t seed;   ///< from nd_key_new()
+    uint64_t stream; ///< from nd_key_fold()
 } nd_key;
 ND_API nd_key nd_key_new(uint64_t seed);
 /// Independent key derived from `key` and a number, such as a step or layer index.
