@@ -26,8 +26,8 @@ typedef enum nd_rung {
 /// What a callback is told. More may be added at the end: look at `size` before reading beyond what
 /// this version has.
 typedef struct nd_memory_pressure {
-    uint32_t size;
-    uint32_t version;
+    uint32_t size;             ///< sizeof(nd_memory_pressure)
+    uint32_t version;          ///< 1
     uint64_t bytes;            ///< that are wanted
     nd_device_kind kind;       ///< of the memory that is wanted
     bool quota;                ///< a quota refused; false: there is no memory
@@ -43,12 +43,14 @@ typedef struct nd_memory_pressure {
 /// callback runs on that thread: what it allocates itself does without this rung. It may run on
 /// several threads at once. The error it leaves is forgotten.
 typedef struct nd_memory_callback {
-    uint32_t size;
-    uint32_t version;
+    uint32_t size;    ///< sizeof(nd_memory_callback)
+    uint32_t version; ///< 1
+    /// Gives memory up; true when it did.
     bool (*give_up)(const nd_memory_pressure *pressure, void *data);
-    void *data;               ///< handed to both functions
-    void (*free)(void *data); ///< NULL: nothing to free. Called once, when the callback has been
-        ///< replaced or removed, or its manager was closed, and no thread runs it
+    void *data; ///< handed to both functions
+    /// Frees `data`: called once, when the callback has been replaced or removed, or its manager was
+    /// closed, and no thread runs it. NULL: nothing to free.
+    void (*free)(void *data);
 } nd_memory_callback;
 #define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
 
@@ -73,12 +75,12 @@ typedef struct nd_rung_stats {
 /// The ladder since the program started. walks = failures + the sum of `enough` over the rungs, when
 /// no thread is on the ladder.
 typedef struct nd_memory_stats {
-    uint32_t size;
-    uint32_t version;
-    uint64_t walks;       ///< requests that did not go at first
-    uint64_t quota_walks; ///< of these, those that a quota refused
-    uint64_t failures;    ///< of walks, those that ended in an error
-    nd_rung_stats rungs[ND_RUNG_COUNT];
+    uint32_t size;                      ///< sizeof(nd_memory_stats)
+    uint32_t version;                   ///< 1
+    uint64_t walks;                     ///< requests that did not go at first
+    uint64_t quota_walks;               ///< of these, those that a quota refused
+    uint64_t failures;                  ///< of walks, those that ended in an error
+    nd_rung_stats rungs[ND_RUNG_COUNT]; ///< by nd_rung
 } nd_memory_stats;
 #define ND_MEMORY_STATS_INIT \
     { .size = sizeof(nd_memory_stats), .version = 1 }
