@@ -1,0 +1,240 @@
+// T7 and T8: what the CPU's kernels reach, beside what the machine can do and beside PyTorch.
+//
+//   T7  f32 matrix product n x n, n = 256 to 2048, in GFLOP/s, beside oneDNN's sgemm called directly
+//   T8  elementwise work, softmax and sum on 16 M floats, in GB/s of operands and result, beside a
+//       plain loop that reads and writes as much: r = a + b for add, r = 2a for what has one operand,
+//       s += a for sum
+//
+// Ours makes a new result each time; the loops and sgemm write to memory that was there before. All
+// use the threads that OpenMP gives, batch by batch in turns.
+#include "bench/support/measure.h"
+#include "bench/support/metrics.h"
+#include "bench/support/peer.h"
+
+#include <nd/nd.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if ND_HAVE_ONEDNN
+#include <dnnl.h>
+#endif
+
+enum { ROWS = 16384, COLUMNS = 1024, FLOATS = ROWS * COLUMNS, SHORT_COLUMNS = 16 };
+enum { REPEATS = 41, PRODUCTS = 4, WORKS = 7, METRICS = PRODUCTS + WORKS };
+enum { ONEDNN, LOOP, PYTORCH };
+
+typedef struct operands {
+    nd_tensor *a, *b; ///< [n, n], [ROWS, COLUMNS], or [..., SHORT_COLUMNS]
+    float *result;    ///< of the rivals
+    int64_t n;        ///< of products
+    float sum;
+} operands;
+
+static bool operands_begin(operands *data, int64_t rows, int64_t columns);
+static void operands_end(operands *data);
+static bool measure_products(bench_metric *metrics);
+static bool measure_works(bench_metric *metrics);
+
+int main(int argc, char **argv) {
+    const char *json = NULL;
+    int answer = bench_metrics_options(
+        argc, argv, "T7 and T8: what the CPU's kernels reach, beside oneDNN, loops and PyTorch.",
+        &json);
+    if (answer >= 0)
+        return answer;
+    bench_metric metrics[METRICS] = {{0}};
+    bench_peer pytorch;
+    bench_table table = {
+        .bench = "kernels",
+        .metrics = metrics,
+        .count = METRICS,
+        .rivals = {[ONEDNN] = {.title = "oneDNN",
+                               .key = "rival_onednn",
+                               .what = ND_HAVE_ONEDNN ? "dnnl_sgemm, in this process"
+                                                      : "SKIPPED: not built in (libdnnl-dev)"},
+                   [LOOP] = {.title = "loop",
+                             .key = "loop",
+                             .what = "plain C loops over the same bytes, in this process"},
+                   [PYTORCH] = {.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
+    if (!measure_products(metrics) || !measure_works(metrics + PRODUCTS)) {
+        fprintf(stderr, "kernels: %s\n", nd_error_message());
+        return 2;
+    }
+    bench_peer_run_own(&pytorch, "pytorch_kernels.py", NULL, "python3-torch");
+    return bench_table_finish(&table, json);
+}
+
+static bool operands_begin(operands *data, int64_t rows, int64_t columns) {
+    nd_key key = nd_key_new(11);
+    size_t bytes = (size_t)(rows * columns) * sizeof(float);
+    *data = (operands){
+        .a = nd_randn(nd_key_fold(key, 0), ND_SHAPE(rows, columns), ND_F32),
+        .b = nd_randn(nd_key_fold(key, 1), ND_SHAPE(rows, columns), ND_F32),
+        .result = aligned_alloc(64, bytes),
+        .n = columns,
+    };
+    for (size_t i = 0; data->result && i < bytes / sizeof(float); i++)
+        data->result[i] = 0; // its pages are there before the clock starts
+    return data->a && data->b && data->result;
+}
+
+static void operands_end(operands *data) {
+    nd_release(data->a);
+    nd_release(data->b);
+    free(data->result);
+}
+
+// -------------------------------------------------------------------------------------------- T7
+
+static bool matmul(void *data, uint64_t count) {
+    const operands *in = data;
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *product = nd_matmul(in->a, in->b);
+        if (!product)
+            return false;
+        nd_release(product);
+    }
+    return true;
+}
+
+#if ND_HAVE_ONEDNN
+static bool sgemm(void *data, uint64_t count) {
+    const operands *in = data;
+    int64_t n = in->n;
+    for (uint64_t i = 0; i < count; i++)
+        if (dnnl_sgemm('N', 'N', n, n, n, 1.0f, nd_get_data(in->a), n, nd_get_data(in->b), n, 0.0f,
+                       in->result, n) != dnnl_success)
+            return false;
+    return true;
+}
+#define SGEMM sgemm
+#else
+#define SGEMM NULL
+#endif
+
+static bool measure_products(bench_metric *metrics) {
+    static const struct {
+        int64_t n;
+        const char *work;
+        const char *name;
+    } rows[PRODUCTS] = {{256, "matmul, 256 x 256", "T7_gflops_256"},
+                        {512, "matmul, 512 x 512", "T7_gflops_512"},
+                        {1024, "matmul, 1024 x 1024", "T7_gflops_1024"},
+                        {2048, "matmul, 2048 x 2048", "T7_gflops_2048"}};
+    bool right = true;
+    for (size_t i = 0; i < PRODUCTS && right; i++) {
+        operands data;
+        right = operands_begin(&data, rows[i].n, rows[i].n);
+        bench_side sides[] = {{right ? matmul : NULL, &data, NAN},
+                              {right ? SGEMM : NULL, &data, NAN}};
+        bench_measure_sides(sides, 2, REPEATS);
+        operands_end(&data);
+        double flops = 2.0 * (double)(rows[i].n * rows[i].n * rows[i].n);
+        right = right && isfinite(sides[0].ns);
+        metrics[i] = (bench_metric){.work = rows[i].work,
+                                    .name = rows[i].name,
+                                    .unit = "GFLOP/s",
+                                    .ours = flops / sides[0].ns,
+                                    .rivals = {[ONEDNN] = flops / sides[1].ns},
+                                    .target = 0.97 * flops / sides[1].ns,
+                                    .at_least = true};
+    }
+    return right;
+}
+
+// -------------------------------------------------------------------------------------------- T8
+
+#define WORK(name, call)                           \
+    static bool name(void *data, uint64_t count) { \
+        const operands *in = data;                 \
+        for (uint64_t i = 0; i < count; i++) {     \
+            nd_tensor *result = call;              \
+            if (!result)                           \
+                return false;                      \
+            nd_release(result);                    \
+        }                                          \
+        return true;                               \
+    }
+WORK(add, nd_add(in->a, in->b))
+WORK(exponential, nd_exp(in->a))
+WORK(hyperbolic_tangent, nd_tanh(in->a))
+WORK(gelu, nd_gelu(in->a))
+WORK(softmax, nd_softmax(in->a, 1))
+WORK(sum, nd_sum(in->a, 0, NULL, false))
+
+static bool loop_add(void *data, uint64_t count) {
+    const operands *in = data;
+    const float *a = nd_get_data(in->a), *b = nd_get_data(in->b);
+    float *result = in->result;
+    for (uint64_t i = 0; i < count; i++) {
+#pragma omp parallel for simd
+        for (size_t k = 0; k < FLOATS; k++)
+            result[k] = a[k] + b[k];
+    }
+    return true;
+}
+
+static bool loop_double(void *data, uint64_t count) {
+    const operands *in = data;
+    const float *a = nd_get_data(in->a);
+    float *result = in->result;
+    for (uint64_t i = 0; i < count; i++) {
+#pragma omp parallel for simd
+        for (size_t k = 0; k < FLOATS; k++)
+            result[k] = 2.0f * a[k];
+    }
+    return true;
+}
+
+static bool loop_sum(void *data, uint64_t count) {
+    operands *in = data;
+    const float *a = nd_get_data(in->a);
+    for (uint64_t i = 0; i < count; i++) {
+        float total = 0;
+#pragma omp parallel for simd reduction(+ : total)
+        for (size_t k = 0; k < FLOATS; k++)
+            total += a[k];
+        in->sum += total;
+    }
+    return true;
+}
+
+static bool measure_works(bench_metric *metrics) {
+    static const struct {
+        const char *work;
+        const char *name;
+        bench_work ours;
+        bench_work loop;
+        int streams; ///< arrays of FLOATS that are read or written
+        int64_t columns;
+    } rows[WORKS] = {
+        {"add, 16 M floats", "T8_add_gbps", add, loop_add, 3, COLUMNS},
+        {"exp", "T8_exp_gbps", exponential, loop_double, 2, COLUMNS},
+        {"tanh", "T8_tanh_gbps", hyperbolic_tangent, loop_double, 2, COLUMNS},
+        {"gelu", "T8_gelu_gbps", gelu, loop_double, 2, COLUMNS},
+        {"softmax, rows of 1,024", "T8_softmax_gbps", softmax, loop_double, 2, COLUMNS},
+        {"softmax, rows of 16", "T8_softmax16_gbps", softmax, loop_double, 2, SHORT_COLUMNS},
+        {"sum", "T8_sum_gbps", sum, loop_sum, 1, COLUMNS},
+    };
+    bool right = true;
+    for (size_t i = 0; i < WORKS && right; i++) {
+        operands data;
+        right = operands_begin(&data, FLOATS / rows[i].columns, rows[i].columns);
+        bench_side sides[] = {{right ? rows[i].ours : NULL, &data, NAN},
+                              {right ? rows[i].loop : NULL, &data, NAN}};
+        bench_measure_sides(sides, 2, REPEATS);
+        operands_end(&data);
+        double bytes = (double)rows[i].streams * FLOATS * sizeof(float);
+        right = right && isfinite(sides[0].ns) && !isnan(data.sum);
+        metrics[i] = (bench_metric){.work = rows[i].work,
+                                    .name = rows[i].name,
+                                    .unit = "GB/s",
+                                    .ours = bytes / sides[0].ns,
+                                    .rivals = {[LOOP] = bytes / sides[1].ns},
+                                    .target = 0.95 * bytes / sides[1].ns,
+                                    .at_least = true};
+    }
+    return right;
+}

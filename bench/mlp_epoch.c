@@ -1,0 +1,108 @@
+// T10: one epoch of 57,000 random samples through the MLP 784-500-10 (ReLU, cross-entropy, AdamW),
+// batch 500, shuffled, ours beside PyTorch's in one run. The rival runs between two halves of our
+// measurement, so that a machine that speeds up or slows down does not decide.
+#include "bench/support/measure.h"
+#include "bench/support/metrics.h"
+#include "bench/support/peer.h"
+
+#include <nd/nd.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SAMPLES = 57000, PIXELS = 784, HIDDEN = 500, CLASSES = 10, BATCH = 500, EPOCHS = 5 };
+
+typedef struct workload {
+    nd_manager *manager;
+    nd_module *model;
+    nd_optimizer *optimizer;
+    nd_dataset *dataset;
+} workload;
+
+static bool workload_begin(workload *work);
+static void workload_end(workload *work);
+static bool epoch(workload *work, uint64_t number);
+static double measure_half(void);
+
+int main(int argc, char **argv) {
+    const char *json = NULL;
+    int answer = bench_metrics_options(
+        argc, argv, "T10: one epoch of an MLP 784-500-10, batch 500, beside PyTorch.", &json);
+    if (answer >= 0)
+        return answer;
+    bench_peer peer;
+    double first = measure_half();
+    bench_peer_run_own(&peer, "pytorch_mlp.py", "--epoch", "python3-torch");
+    double second = measure_half();
+    if (!isfinite(first) || !isfinite(second)) {
+        fprintf(stderr, "mlp_epoch: %s\n", nd_error_message());
+        return 2;
+    }
+    bench_metric metric = {.work = "epoch of MLP 784-500-10, 57,000 samples",
+                           .name = "T10_s",
+                           .unit = "s",
+                           .ours = (first + second) / 2,
+                           .target = 0.35};
+    bench_table table = {.bench = "mlp_epoch",
+                         .metrics = &metric,
+                         .count = 1,
+                         .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
+    return bench_table_finish(&table, json);
+}
+
+/// Median seconds of an epoch; NaN on failure.
+static double measure_half(void) {
+    double seconds[EPOCHS];
+    workload work;
+    bool right = workload_begin(&work) && epoch(&work, 0); // the first warms up
+    for (uint64_t i = 0; i < EPOCHS && right; i++) {
+        double begin = bench_seconds();
+        right = epoch(&work, i + 1);
+        seconds[i] = bench_seconds() - begin;
+    }
+    workload_end(&work);
+    return right ? bench_median(seconds, EPOCHS) : (double)NAN;
+}
+
+static bool workload_begin(workload *work) {
+    nd_key key = nd_key_new(10);
+    *work = (workload){.manager = nd_manager_new(NULL, "mlp_epoch")};
+    nd_with_manager(work->manager) {
+        work->model = ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), PIXELS, HIDDEN, true),
+                                    nd_relu_module(),
+                                    nd_linear_module(nd_key_fold(key, 1), HIDDEN, CLASSES, true));
+        work->optimizer = nd_adamw(work->model, 1e-3, 0.9, 0.999, 1e-8, 1e-2);
+        nd_auto nd_tensor *images = nd_rand(nd_key_fold(key, 2), ND_SHAPE(SAMPLES, PIXELS), ND_F32);
+        nd_auto nd_tensor *labels =
+            nd_randint(nd_key_fold(key, 3), 0, CLASSES, ND_SHAPE(SAMPLES), ND_I64);
+        nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = BATCH,
+                                      .key = nd_key_fold(key, 4), .shuffle = true};
+        work->dataset = nd_dataset_new(images, labels, &options);
+    }
+    return work->optimizer && work->dataset;
+}
+
+static void workload_end(workload *work) {
+    nd_release(work->dataset);
+    nd_release(work->optimizer);
+    nd_release(work->model);
+    nd_release(work->manager);
+}
+
+static bool epoch(workload *work, uint64_t number) {
+    int64_t batches = 0;
+    if (nd_dataset_start(work->dataset, number) != ND_OK)
+        return false;
+    for (;; batches++) {
+        nd_auto nd_tensor *images = NULL;
+        nd_auto nd_tensor *labels = NULL;
+        if (!nd_dataset_next(work->dataset, &images, &labels))
+            break;
+        nd_auto nd_tensor *logits = nd_module_forward(work->model, images);
+        nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels);
+        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK || nd_backward(loss, NULL) != ND_OK ||
+            nd_optimizer_step(work->optimizer) != ND_OK)
+            return false;
+    }
+    return batches == SAMPLES / BATCH;
+}
