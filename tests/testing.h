@@ -8,7 +8,8 @@
 //       return cmocka_run_group_tests(tests, NULL, NULL);
 //   }
 //
-// ND_TEST runs a test between nd_test_begin and nd_test_end: error cleared, collector off;
+// ND_TEST runs a test between nd_test_begin and nd_test_end: error cleared, collector off (on in a
+// build that collects everywhere), the root's policy its default;
 // afterwards the root must hold as many objects and bytes as before, no host block of the library
 // may be outstanding beyond those before, and nd_debug_check() must hold.
 #ifndef ND_TESTS_TESTING_H
@@ -29,13 +30,21 @@
 #pragma weak nd_device_count
 #pragma weak nd_synchronize
 
+#if ND_COLLECT_EVERYWHERE
+#define ND_TEST_GC_MODE ND_GC_ON
+#else
+#define ND_TEST_GC_MODE ND_GC_OFF
+#endif
+
 static uint64_t nd_test_objects_before;
 static uint64_t nd_test_bytes_before;
 
 static inline int nd_test_begin(void **state) {
     (void)state;
     nd_error_clear();
-    nd_gc_set_mode(ND_GC_OFF);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    nd_manager_set_gc_policy(NULL, &policy);
+    nd_gc_set_mode(ND_TEST_GC_MODE);
     nd_test_objects_before = nd_manager_total_objects(NULL);
     nd_test_bytes_before = nd_manager_total_bytes(NULL);
     return 0;

@@ -216,6 +216,7 @@ void *nd__edge_exchange(void *slot, void *value) {
     nd__gate_enter();
     void *previous = *edge;
     __atomic_store_n(edge, value, __ATOMIC_RELAXED);
+    nd__note_moved(previous);
     nd__gate_leave();
     return previous;
 }

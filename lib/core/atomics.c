@@ -5,6 +5,7 @@
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
@@ -40,4 +41,10 @@ void nd__process_barrier(void) {
 
 void nd__yield(void) {
     sched_yield();
+}
+
+void nd__nap(uint64_t nanoseconds) {
+    struct timespec time = {.tv_sec = (time_t)(nanoseconds / 1000000000),
+                            .tv_nsec = (long)(nanoseconds % 1000000000)};
+    nanosleep(&time, NULL);
 }

@@ -120,6 +120,9 @@ static inline void nd__unlock(nd_lock *lock) {
 /// Lets another thread run.
 void nd__yield(void);
 
+/// Sleeps for so many nanoseconds, or about.
+void nd__nap(uint64_t nanoseconds);
+
 /// Tells the core that this is a spin.
 static inline void nd__cpu_relax(void) {
 #if defined(ND_MODEL)

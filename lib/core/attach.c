@@ -2,11 +2,11 @@
 //
 // Invariants: an object is in the list that its home and its ND__TRACKED bit say, both changed
 // under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's bytes are charged to the path from its manager to the root.
-#include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/policy.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include <stdio.h>
@@ -123,6 +123,8 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     enter(shard, object);
     shard->count.created++;
     nd__unlock(&shard->lock);
+    if (nd__flags(object) & ND__TRACKED)
+        nd__gc_count_tracked();
     nd_accounted *account = accounted(object);
     if (account && target != manager)
         nd__discharge_path(manager, target, account->kind, account->bytes);
@@ -145,6 +147,7 @@ void nd__object_track(nd_object *object) {
         nd__fetch_or_flags(&object->flags, ND__TRACKED);
         home->count.tracked++;
         list_insert(home, object);
+        nd__gc_count_tracked();
     }
     nd__unlock(&home->lock);
 }

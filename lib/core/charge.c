@@ -4,9 +4,9 @@
 // a quota anywhere, charges are decided under one lock: every quota is looked at before anything is
 // added, so a request that fails never makes a neighbour that fits fail too. Without a quota on the
 // path a charge is one relaxed addition per level.
-#include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/policy.h"
 #include "lib/core/pressure.h"
 
 static nd_lock quota_lock;
@@ -59,7 +59,7 @@ static nd_status charge_again(nd_pressure *pressure) {
 
 nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,
                              uint64_t bytes) {
-    nd__collect_allocated(manager, kind, bytes);
+    nd__gc_allocated(manager, kind, bytes);
     nd_manager *refused;
     if (__builtin_expect(nd__charge_path(manager, NULL, kind, bytes, &refused), 1))
         return ND_OK;

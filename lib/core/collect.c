@@ -1,5 +1,5 @@
-// When the collector runs and what surrounds its passes: gate, marking, weak references,
-// finalizers, cutting, freeing.
+// A collection, and what surrounds its passes: gate, marking, weak references, finalizers, cutting,
+// freeing. When it happens: policy.c.
 //
 // Invariants: one thread at a time looks at edges (collection_lock) and nothing is allocated and no
 // user code but `traverse` runs inside the gate; once garbage is marked ND__DYING it belongs to
@@ -11,6 +11,8 @@
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
+#include "lib/core/policy.h"
+#include "lib/core/steps.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include "lib/core/watch.h"
@@ -46,47 +48,6 @@ static uint64_t now_ns(void) {
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-// -------------------------------------------------------------------------------------------- mode
-
-__attribute__((constructor)) static void read_environment(void) {
-    const char *mode = getenv("ND_GC");
-    if (!mode)
-        return;
-    if (strcmp(mode, "on") == 0)
-        nd__atomic_store(&nd__root.gc_mode, ND_GC_ON, relaxed);
-    else if (strcmp(mode, "warn") == 0)
-        nd__atomic_store(&nd__root.gc_mode, ND_GC_WARN, relaxed);
-}
-
-nd_gc_mode nd__manager_gc_mode(const nd_manager *manager) {
-    int mode;
-    while ((mode = nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->gc_mode, relaxed)) ==
-           ND_GC_INHERIT)
-        manager = manager->parent;
-    return (nd_gc_mode)mode;
-}
-
-nd_status nd_gc_set_mode(nd_gc_mode mode) {
-    if (mode == ND_GC_INHERIT)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "gc_set_mode: the root has nothing to inherit from");
-    return nd_manager_set_gc_mode(&nd__root, mode);
-}
-
-nd_gc_mode nd_gc_get_mode(void) {
-    return nd__manager_gc_mode(&nd__root);
-}
-
-nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
-    if (!manager)
-        return nd__error_null("manager_set_gc_mode", "manager");
-    if (mode < ND_GC_INHERIT || mode > ND_GC_WARN)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
-                         (int)mode);
-    nd__atomic_store(&manager->gc_mode, mode, relaxed);
-    return ND_OK;
-}
-
 void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
     nd__lock(&settings_lock);
     cycle_callback = callback;
@@ -103,8 +64,7 @@ static size_t count_tracked(nd_manager *const *managers, size_t count) {
     return tracked;
 }
 
-/// Marks the garbage as dying and brings it to the front of the array, in order. Nobody else can
-/// reach it, so its flags are written plainly. Returns how many.
+/// Marks the garbage as dying and brings it to the front of the array, in order. Returns how many.
 static size_t mark_dying(nd_collection *collection) {
     size_t garbage = 0;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
@@ -112,23 +72,24 @@ static size_t mark_dying(nd_collection *collection) {
         if (collection->live[i])
             continue;
         nd_object *object = collection->objects[i];
-        uint32_t flags = nd__flags(object);
-        nd__atomic_store(&object->flags, flags | ND__DYING, relaxed);
-        collection->any_weak |= (flags & ND__HAS_WEAK) != 0;
-        collection->any_watched |= nd__is_watched(collection->words[i]);
-        collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
-        object->gc_index = (uint32_t)garbage;
-        collection->objects[garbage++] = object;
+        collection->objects[garbage] = object;
+        nd__collection_mark_dying(collection, object, garbage++, collection->words[i]);
     }
     return garbage;
 }
 
-static void note_gate_time(nd_collection *collection, uint64_t closed_at) {
+/// Returns for how long the gate was closed.
+static uint64_t note_gate_time(uint64_t closed_at) {
     uint64_t closed = now_ns() - closed_at;
-    if (closed > collection->report.gate_closed_ns)
-        collection->report.gate_closed_ns = closed;
     nd__fetch_add_relaxed(&totals.gate_total, closed);
     nd__raise_to(&totals.gate_max, closed);
+    return closed;
+}
+
+static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
+    uint64_t closed = note_gate_time(closed_at);
+    if (closed > collection->report.gate_closed_ns)
+        collection->report.gate_closed_ns = closed;
 }
 
 /// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
@@ -155,7 +116,7 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
     }
     collection->count = garbage;
     nd__gate_open();
-    note_gate_time(collection, closed_at);
+    report_gate_time(collection, closed_at);
     nd__bury_parked();
 }
 
@@ -188,8 +149,9 @@ static void clear_weak_references(nd_collection *collection) {
 /// other threads or cut edges, so the collection holds every object meanwhile: no count reaches
 /// zero under it.
 static void run_finalizers(nd_collection *collection) {
-    for (size_t i = 0; i < collection->count; i++)
-        nd__keep(collection->objects[i]);
+    if (!collection->held_here)
+        for (size_t i = 0; i < collection->count; i++)
+            nd__keep(collection->objects[i]);
     collection->held_here = 1;
     for (size_t i = 0; i < collection->count; i++) {
         nd_object *object = collection->objects[i];
@@ -199,34 +161,50 @@ static void run_finalizers(nd_collection *collection) {
     }
 }
 
-/// After finalizers: what is held from outside again lives on, with all it reaches. The collection
-/// gives up its references.
-static void let_revived_live(nd_collection *collection) {
-    size_t before = collection->count, garbage = 0;
+/// Decides once more over garbage that the collection holds.
+static void examine_again(nd_collection *collection) {
+    if (collection->pause_ns) {
+        nd__steps_examine(collection, collection->pause_ns);
+        return;
+    }
     nd__lock(&collection_lock);
     uint64_t closed_at = now_ns();
     nd__gate_close();
     nd__collection_examine(collection);
     nd__collection_recheck(collection);
-    for (size_t i = 0; i < before; i++)
-        if (collection->live[i])
-            nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
     nd__gate_open();
     nd__unlock(&collection_lock);
-    note_gate_time(collection, closed_at);
-    collection->held_here = 0;
+    report_gate_time(collection, closed_at);
+}
+
+/// After finalizers: what is held from outside again lives on, with all it reaches.
+static void let_revived_live(nd_collection *collection) {
+    size_t before = collection->count, garbage = 0;
+    examine_again(collection);
     for (size_t i = 0; i < before; i++) {
         nd_object *object = collection->objects[i];
-        if (!collection->live[i]) {
-            object->gc_index = (uint32_t)garbage;
-            collection->objects[garbage++] = object;
+        if (collection->live[i]) {
+            nd__fetch_clear_flags(&object->flags, ND__DYING);
+            continue;
         }
-        // Garbage that this leaves with count zero is freed with the rest.
-        nd_object_release(object);
+        collection->objects[i] = collection->objects[garbage];
+        object->gc_index = (uint32_t)garbage;
+        collection->objects[garbage++] = object;
     }
+    // Given up by the collection, they are held by whoever revived them.
+    for (size_t i = garbage; i < before; i++)
+        nd_object_release(collection->objects[i]);
     collection->count = garbage;
     collection->report.revived_objects += before - garbage;
     nd__bury_parked();
+}
+
+/// Gives up what the collection holds on garbage. A count that this brings to zero is freed with the
+/// rest.
+static void let_go(nd_collection *collection) {
+    for (size_t i = 0; collection->held_here && i < collection->count; i++)
+        nd_object_release(collection->objects[i]);
+    collection->held_here = 0;
 }
 
 /// Garbage is watched no more: from here on its counts are written plainly.
@@ -292,28 +270,53 @@ static void only_warn(nd_collection *collection) {
     collection->report.cycles += nd__collection_group_count(collection);
     for (size_t i = 0; i < collection->count; i++)
         nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+    let_go(collection);
     collection->report.collected_objects += collection->count;
 }
 
-void nd__collect_look(void (*look)(void *data), void *data) {
+static uint64_t step_began; // collection lock
+
+uint64_t nd__collect_step_began(void) {
+    return step_began;
+}
+
+uint64_t nd__collect_step(void (*look)(void *data), void *data) {
     nd__lock(&collection_lock);
+    uint64_t closed_at = step_began = now_ns();
     nd__gate_close();
     look(data);
     nd__gate_open();
     nd__unlock(&collection_lock);
+    return note_gate_time(closed_at);
+}
+
+void nd__collect_look(void (*look)(void *data), void *data) {
+    nd__collect_step(look, data);
     nd__bury_parked();
 }
 
 // ------------------------------------------------------------------------------------ a collection
 
-/// One round. False when there is no memory for the passes (then nothing has happened).
-static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
-                          size_t count, size_t budget, bool *ret_again) {
-    *ret_again = false;
+/// True when a set of so many is to be looked at in steps.
+static bool in_steps(const nd_collection *collection, size_t tracked) {
+    /// What one object costs inside the gate, rather too much than too little.
+    enum { OBJECT_NS = 50 };
+    return collection->pause_ns && !nd__single_threaded() &&
+           tracked > collection->pause_ns / OBJECT_NS;
+}
+
+/// Leaves the garbage of the managers in the collection. False when there is no memory for the
+/// passes (then nothing has happened).
+static bool find(nd_collection *collection, nd_manager *const *managers, size_t count,
+                 size_t budget) {
+    size_t tracked = count_tracked(managers, count);
+    if (in_steps(collection, tracked))
+        return nd__collection_reserve(collection, tracked + tracked / 8 + 64) &&
+               nd__steps_find(collection, managers, count, collection->pause_ns);
     nd__lock(&collection_lock);
     bool room = false;
     while (!room) {
-        size_t tracked = count_tracked(managers, count);
+        tracked = count_tracked(managers, count);
         if (tracked == 0 ||
             !nd__collection_reserve(collection, tracked + tracked / 8 + 64 + budget)) {
             nd__unlock(&collection_lock);
@@ -322,6 +325,17 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         find_garbage(collection, managers, count, &room);
     }
     nd__unlock(&collection_lock);
+    return true;
+}
+
+/// One round. False when there is no memory for the passes (then nothing has happened).
+static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
+                          size_t count, size_t budget, bool *ret_again) {
+    *ret_again = false;
+    collection->count = 0;
+    collection->held_here = 0;
+    if (!find(collection, managers, count, budget))
+        return false;
     if (collection->count == 0)
         return true;
     explain_cycles(collection);
@@ -336,6 +350,7 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         run_finalizers(collection);
         let_revived_live(collection);
     }
+    let_go(collection);
     *ret_again = finalized && collection->count > 0;
     if (collection->any_watched || finalized) // a finalizer may have begun to watch
         end_watches(collection);
@@ -354,17 +369,15 @@ static void add_totals(const nd_gc_report *report, nd_gc_mode mode) {
     }
 }
 
-static nd_status collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
-
-/// What user code asked for while a collection ran.
-static void collect_deferred(nd_thread *thread) {
+void nd__collect_deferred(void) {
+    nd_thread *thread = nd__thread();
     while (thread->deferred) {
         nd_manager *manager = thread->deferred;
         thread->deferred = NULL;
         nd_manager *open = nd__nearest_open(manager);
         nd_gc_report report = ND_GC_REPORT_INIT;
         if (nd__manager_gc_mode(open) != ND_GC_OFF)
-            collect_subtree(open, nd__manager_gc_mode(open), &report);
+            nd__collect_subtree(open, nd__manager_gc_mode(open), &report);
         nd_object_release(manager);
     }
 }
@@ -381,7 +394,8 @@ static void defer(nd_thread *thread, nd_manager *manager) {
 static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode, size_t budget,
                          nd_gc_report *report) {
     nd_thread *thread = nd__thread();
-    nd_collection collection = {.mode = mode, .report = ND_GC_REPORT_INIT};
+    nd_collection collection = {
+        .mode = mode, .pause_ns = nd__gc_pause_ns(managers[0]), .report = ND_GC_REPORT_INIT};
     const nd__listener *listener = nd__listener_now();
     uint64_t began = listener ? listener->now() : 0;
     thread->collecting = true;
@@ -405,7 +419,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
     return ND_OK;
 }
 
-static nd_status collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
+nd_status nd__collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
@@ -427,8 +441,8 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         defer(thread, manager);
     } else {
         nd_gc_mode mode = nd__manager_gc_mode(manager);
-        status = collect_subtree(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
-        collect_deferred(thread);
+        status = nd__collect_subtree(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
+        nd__collect_deferred();
     }
     if (ret_report)
         *ret_report = report;
@@ -436,7 +450,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
 }
 
 void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
-    if (nd__manager_count(manager).tracked == 0)
+    if (nd__manager_count(manager).tracked == 0 || !nd__gc_at_boundary(manager))
         return;
     nd_thread *thread = nd__thread();
     if (thread->collecting) {
@@ -452,79 +466,7 @@ void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
     }
     if (report.gate_closed_ns > close_report->gate_closed_ns)
         close_report->gate_closed_ns = report.gate_closed_ns;
-    collect_deferred(thread);
-}
-
-// ---------------------------------------------------------------------------------- byte threshold
-
-#define ADAPTIVE UINT64_MAX
-#define ADAPTIVE_FLOOR (UINT64_C(64) << 20)
-#define FLUSH_LIMIT (UINT64_C(1) << 20)
-
-static _Atomic uint64_t allocated[ND_DEVICE_KIND_COUNT]; ///< since the last triggered collection
-static _Atomic uint64_t threshold[ND_DEVICE_KIND_COUNT] = {ADAPTIVE, ADAPTIVE, ADAPTIVE};
-static _Atomic uint64_t adapted[ND_DEVICE_KIND_COUNT] = {ADAPTIVE_FLOOR, ADAPTIVE_FLOOR,
-                                                         ADAPTIVE_FLOOR};
-
-nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "gc_set_threshold: device kind %d does not exist", (int)kind);
-    nd__atomic_store(&threshold[kind], bytes, relaxed);
-    nd__atomic_store(&allocated[kind], 0, relaxed);
-    return ND_OK;
-}
-
-/// The topmost manager on the path to the root for which the collector is on; NULL when it is off
-/// everywhere.
-static nd_manager *topmost_collecting(nd_manager *manager) {
-    nd_manager *top = NULL;
-    for (; manager; manager = manager->parent)
-        if (nd__manager_gc_mode(manager) != ND_GC_OFF)
-            top = manager;
-    return top;
-}
-
-void nd__collect_allocated(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
-    nd_thread *thread = nd__thread();
-    thread->allocated[kind] += bytes;
-    uint64_t limit = nd__load_relaxed(&threshold[kind]);
-    if (__builtin_expect(
-            thread->allocated[kind] < FLUSH_LIMIT && thread->allocated[kind] < limit / 8, 1))
-        return;
-    uint64_t total =
-        nd__fetch_add_relaxed(&allocated[kind], thread->allocated[kind]) + thread->allocated[kind];
-    thread->allocated[kind] = 0;
-    if (limit == ADAPTIVE)
-        limit = nd__load_relaxed(&adapted[kind]);
-    if (limit == 0 || total < limit || thread->collecting)
-        return;
-    nd_manager *top = topmost_collecting(manager);
-    if (!top)
-        return;
-    nd__atomic_store(&allocated[kind], 0, relaxed);
-    nd_gc_report report = ND_GC_REPORT_INIT;
-    collect_subtree(top, nd__manager_gc_mode(top), &report);
-    collect_deferred(thread);
-    // As much again as is live now, and twice that when this look found nothing.
-    uint64_t live = nd__manager_bytes(&nd__root, kind);
-    uint64_t next = report.collected_objects ? live : 2 * live;
-    nd__atomic_store(&adapted[kind], next > ADAPTIVE_FLOOR ? next : ADAPTIVE_FLOOR, relaxed);
-}
-
-bool nd__manager_relieve(nd_manager *manager) {
-    if (nd__thread()->collecting)
-        return false;
-    for (nd_manager *at = manager; at; at = at->parent) {
-        if (nd__manager_gc_mode(at) != ND_GC_ON)
-            continue;
-        nd_gc_report report = ND_GC_REPORT_INIT;
-        collect_subtree(at, ND_GC_ON, &report);
-        collect_deferred(nd__thread());
-        if (report.collected_objects)
-            return true;
-    }
-    return false;
+    nd__collect_deferred();
 }
 
 // -------------------------------------------------------------------------------------- statistics

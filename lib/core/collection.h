@@ -11,6 +11,7 @@
 #ifndef ND_LIB_CORE_COLLECTION_H
 #define ND_LIB_CORE_COLLECTION_H
 #include "lib/core/manager_internal.h"
+#include "lib/core/watch.h"
 #include <nd/gc.h>
 
 typedef struct nd_collection {
@@ -24,6 +25,7 @@ typedef struct nd_collection {
     bool full;                                 ///< discovery ran out of capacity
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
+    uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes
     nd_gc_report report;
     nd_gc_mode mode;
     char broken_name[64]; ///< type of the first object whose traverse reports too many edges
@@ -37,6 +39,17 @@ void nd__collection_free(nd_collection *collection);
 /// Counts an object whose edges do not add up: its type, or one that points to it, reports other
 /// edges than it clears. Such an object is kept; the first one's type is named in the error.
 void nd__collection_note_broken(nd_collection *collection, const nd_object *object);
+
+/// Marks garbage number `index` as dying; nobody else can reach it. `word` is its count word.
+static inline void nd__collection_mark_dying(nd_collection *collection, nd_object *object,
+                                             size_t index, uint64_t word) {
+    uint32_t flags = nd__flags(object) & ~(uint32_t)ND__SUSPECT;
+    nd__atomic_store(&object->flags, flags | ND__DYING, relaxed);
+    collection->any_weak |= (flags & ND__HAS_WEAK) != 0;
+    collection->any_watched |= nd__is_watched(word);
+    collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
+    object->gc_index = (uint32_t)index;
+}
 
 /// True when the object is a candidate of this collection.
 static inline bool nd__is_candidate(const nd_collection *collection, const nd_object *object) {

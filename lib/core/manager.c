@@ -5,6 +5,7 @@
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/policy.h"
 #include "lib/core/pressure.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
@@ -190,8 +191,7 @@ static nd_object *take_temporary(nd_shard *shard) {
     nd__lock(&shard->lock);
     for (int list = 0; list < 2 && !object && shard->count.temporary; list++)
         for (object = shard->lists[list].first; object; object = object->next)
-            // A dying one belongs to the collection that found it, on whatever thread.
-            if ((nd__flags(object) & (ND__TEMP | ND__DYING)) == ND__TEMP && nd__try_retain(object))
+            if ((nd__flags(object) & ND__TEMP) && nd__try_retain(object))
                 break;
     nd__unlock(&shard->lock);
     nd__gate_leave();
@@ -335,7 +335,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
         for (int list = 0; list < 2; list++)
             for (nd_object *object = shard->lists[list].first; object && count < capacity;
                  object = object->next)
-                if (!(nd__flags(object) & ND__DYING) && nd__try_retain(object))
+                if (nd__try_retain(object))
                     objects[count++] = object;
         nd__unlock(&shard->lock);
     }
@@ -388,6 +388,7 @@ static void manager_destroy(nd_object *self) {
         close_manager(manager, &report);
     }
     nd_manager *parent = manager->parent;
+    nd__gc_domain_free(manager);
     nd__lock(&recycled_lock);
     manager->next_sibling = recycled;
     recycled = manager;

@@ -13,13 +13,14 @@ typedef struct nd_place {
 /// Where a result of these operands belongs: the innermost nd_with_manager block's manager; else
 /// the deepest of the operands' managers when they lie on one path to the root, else their lowest
 /// common ancestor; without operands the root. NULL operands are skipped. End with nd__place_end.
+/// May collect (the triggers of nd_gc_policy), so the caller must own what it uses.
 nd_place nd__place_begin(const nd_object *const *operands, size_t count);
 /// The manager of `object` itself, whatever is current (gradients, optimizer state, *_like).
 nd_place nd__place_of(const nd_object *object);
 void nd__place_end(nd_place place);
 
 /// Reserves bytes of a device kind at a manager and all its ancestors, against every quota on the
-/// way; when a quota refuses, walks the ladder (pressure.h). Also runs the byte-threshold trigger:
+/// way; when a quota refuses, walks the ladder (pressure.h). Also runs the triggers of nd_gc_policy:
 /// may collect and call user code, so the caller must own what it uses. ND_ERROR_QUOTA names the
 /// operation, the manager, its largest holders and what was tried.
 nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,

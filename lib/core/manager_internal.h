@@ -60,7 +60,8 @@ struct nd_manager {
     uint32_t depth;     ///< root 0
     nd_manager *parent; ///< strong; NULL for the root only
     _Atomic int gc_mode;
-    uint64_t cap; ///< lock of the first shard
+    _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
+    uint64_t cap;                          ///< lock of the first shard
     nd_manager *previous_sibling, *next_sibling;
     char name[ND__MANAGER_NAME_SIZE];
     _Atomic uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT];

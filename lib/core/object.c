@@ -11,12 +11,13 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/steps.h"
 #include "lib/core/thread.h"
 #include "lib/core/watch.h"
 #include <nd/manager.h>
 #include <string.h>
 
-#define RETAIN_STEP ((UINT64_C(1) << 32) + 1)
+#define RETAIN_STEP (ND__VERSION_STEP + 1)
 #define COUNT_LIMIT UINT32_C(0x80000000)
 
 _Atomic(void (*)(const nd_object *object, nd__watch_kind kind, uint32_t count)) nd__watch_note;
@@ -73,6 +74,10 @@ void nd_object_release(void *handle) {
 }
 
 bool nd__try_retain(nd_object *object) {
+    uint32_t flags = nd__flags(object); // once: suspicion turns into dying
+    if (__builtin_expect(flags & (ND__DYING | ND__SUSPECT), 0) &&
+        ((flags & ND__DYING) || !nd__suspect_may_live()))
+        return false;
     uint64_t word = nd__atomic_load(&object->word, relaxed);
     do {
         if (nd__count_in(word) == 0)
@@ -292,16 +297,14 @@ void nd_edge_set(void *slot, const void *target) {
     nd_object_release(before);
 }
 
-static nd_object *take_edge(nd_object **edge) {
+void *nd_edge_take(void *slot) {
+    nd_object **edge = slot;
     nd__gate_enter();
     nd_object *before = *edge;
     *edge = NULL;
+    nd__note_moved(before);
     nd__gate_leave();
     return before;
-}
-
-void *nd_edge_take(void *slot) {
-    return take_edge(slot);
 }
 
 void nd_edge_clear(void *slot) {
@@ -316,5 +319,9 @@ void nd_edge_clear(void *slot) {
         nd__atomic_store(&target->word, word - 1, relaxed);
         return;
     }
-    nd_object_release(take_edge(edge));
+    nd__gate_enter();
+    nd_object *before = *edge;
+    *edge = NULL;
+    nd__gate_leave();
+    nd_object_release(before);
 }

@@ -27,6 +27,7 @@ enum {
     ND__HAS_WEAK = 1u << 7,  ///< had a weak reference at some time
     ND__CLOSING = 1u << 8,   ///< somebody has begun nd_close
     ND__GONE = 1u << 9,      ///< closed, and `destroy` has run
+    ND__SUSPECT = 1u << 10,  ///< about to be found garbage by a collection in steps (steps.c)
 };
 
 // Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.
@@ -93,8 +94,19 @@ static inline void nd__keep(const void *object) {
     (void)kept;
 }
 
-/// Owned handle of an object that may be dying, or NULL: a CAS from a non-zero count that bumps the
-/// version. Only inside the gate (nd__gate_enter) and with something that keeps the memory valid (a
+/// One version of the count word. A retain adds one, together with the count.
+#define ND__VERSION_STEP (UINT64_C(1) << 32)
+
+/// Inside the gate: the reference to `target` (or NULL) leaves an edge without being released, so
+/// its count stays. The version says that it moved: a collection in steps may have seen it where it
+/// was.
+static inline void nd__note_moved(nd_object *target) {
+    if (target)
+        nd__fetch_add_relaxed(&target->word, ND__VERSION_STEP);
+}
+
+/// Takes a count of an object that may be dying; false when it is dead, or garbage of a collection
+/// on whatever thread. A CAS from a non-zero count that bumps the version. Only inside the gate (nd__gate_enter) and with something that keeps the memory valid (a
 /// manager's or weak lock).
 bool nd__try_retain(nd_object *object);
 #endif

@@ -3,6 +3,7 @@
 // Invariant: the manager that nd__place_begin answers stays valid until nd__place_end: it is the
 // root, this thread's current manager (which its nd_with_manager block holds), or retained.
 #include "lib/core/manager_internal.h"
+#include "lib/core/policy.h"
 #include "lib/core/thread.h"
 
 /// The manager of an object, retained; the root is not counted. An object in no manager counts as
@@ -71,7 +72,7 @@ static nd_place place_of_many(const nd_object *const *operands, size_t count) {
     return (nd_place){chosen, chosen != &nd__root};
 }
 
-nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
+static nd_place choose(const nd_object *const *operands, size_t count) {
     const nd_manager *current = nd__thread()->current;
     if (current)
         return (nd_place){(nd_manager *)(uintptr_t)current, false};
@@ -81,6 +82,12 @@ nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
     if (all_at_root)
         return (nd_place){&nd__root, false};
     return place_of_many(operands, count);
+}
+
+nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
+    nd_place place = choose(operands, count);
+    nd__gc_poll(place.manager);
+    return place;
 }
 
 nd_place nd__place_of(const nd_object *object) {

@@ -9,6 +9,10 @@
 #include "lib/core/object.h"
 #include "lib/core/thread_local.h"
 
+/// What a thread counts for the collector's triggers: bytes of each device kind, and objects that
+/// became tracked.
+enum { ND__MADE_TRACKED = ND_DEVICE_KIND_COUNT, ND__MADE_COUNT };
+
 typedef struct nd_thread nd_thread;
 struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
@@ -24,9 +28,8 @@ struct nd_thread {
     uint64_t collected_objects, collected_bytes; ///< while cutting
     const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
     nd_scope *scope;                             ///< innermost scope
-    uint64_t
-        allocated[ND_DEVICE_KIND_COUNT]; ///< bytes not yet reported to the byte-threshold trigger
-    nd_thread *previous, *next;          ///< registry
+    uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/core/policy.c
+    nd_thread *previous, *next;                  ///< registry
 };
 
 #ifdef ND_MODEL

@@ -99,7 +99,7 @@ static nd_object *upgrade(const char *operation, const nd_weak *weak) {
     nd__gate_enter();
     nd__lock(lock);
     nd_object *target = weak->target;
-    if (target && ((nd__flags(target) & ND__DYING) || !nd__try_retain(target)))
+    if (target && !nd__try_retain(target))
         target = NULL;
     nd__unlock(lock);
     nd__gate_leave();

@@ -5,7 +5,9 @@
 // exactly those. Each cell dies once.
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { SLOTS = 160, EDGES = 4, STEPS = 20000 / ND_TEST_SCALE, MANAGERS = 4, NONE = SLOTS };
 
@@ -184,7 +186,29 @@ static void test_G19_random_graph_agrees_with_a_plain_mark(void **state) {
         run(seed);
 }
 
+static void *wait_for_stop(void *stop) {
+    while (!atomic_load((atomic_bool *)stop))
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+    return NULL;
+}
+
+/// The same, each collection in steps of one batch of objects: only a second thread makes them worth it.
+static void test_G19_random_graph_in_steps(void **state) {
+    (void)state;
+    atomic_bool stop = false;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    for (uint64_t seed = 101; seed <= 104; seed++)
+        run(seed);
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {ND_TEST(test_G19_random_graph_agrees_with_a_plain_mark)};
+    const struct CMUnitTest tests[] = {ND_TEST(test_G19_random_graph_agrees_with_a_plain_mark),
+                                       ND_TEST(test_G19_random_graph_in_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void cell_destroy(nd_object *self) {
     deaths[cell_of(self)->number]++;
 }
 
-static const nd_type cell_type = {
+const nd_type cell_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "cell",

@@ -22,6 +22,7 @@ extern nd_object *found;
 extern nd_list *list;
 extern bool threads_begin_late; ///< set before make_managers: threads register in the program
 
+extern const nd_type cell_type;
 /// Cells whose finalizer hands them out once, as `found`.
 extern const nd_type reviving_type;
 

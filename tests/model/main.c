@@ -17,7 +17,7 @@
 enum { JOBS = 2 };
 enum { FOUND_NOTHING = 0, FOUND_ERROR = 1, FOUND_NOTHING_BOUNDED = 3 };
 
-static uint64_t limit = 70000;
+static uint64_t limit = 130000;
 static uint64_t samples = 1000;
 static bool trace = true;
 

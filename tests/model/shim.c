@@ -104,6 +104,10 @@ void nd__process_barrier(void) {
     model_event(OPERATION(.kind = EVENT_BARRIER, .accesses = {{BARRIER_ADDRESS, ACCESS_WRITE}}));
 }
 
+void nd__nap(uint64_t nanoseconds) {
+    (void)nanoseconds; // any other thread may run at any event as it is
+}
+
 void nd__yield(void) {
     operation wait = model_spin();
     if (wait.kind != EVENT_NONE)

@@ -116,12 +116,21 @@ static void test_stress_all_at_once(void **state) {
     run((const int[THREADS]){0, 1, 2, 2});
 }
 
+static void test_stress_all_at_once_in_steps(void **state) {
+    (void)state;
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    run((const int[THREADS]){0, 1, 2, 2});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_stress_collections_of_one_manager),
         ND_TEST(test_stress_dispose_beside_collections),
         ND_TEST(test_stress_guests_go_home_beside_collections),
         ND_TEST(test_stress_all_at_once),
+        ND_TEST(test_stress_all_at_once_in_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WORKERS = 4, COLLECTORS = 2, CELLS = 48, EDGES = 3, SHELF = 64, MANAGERS = 3, SECONDS = 4 };
+enum { WORKERS = 4, COLLECTORS = 2, CELLS = 48, EDGES = 3, SHELF = 64, MANAGERS = 3, SECONDS = 3 };
 
 // A shelf of weak references, exchanged under a lock, through which workers find each other's cells.
 typedef struct world {
@@ -185,8 +185,7 @@ static void *collect_without_pause(void *data) {
     return NULL;
 }
 
-static void test_stress_everything_beside_the_collector(void **state) {
-    (void)state;
+static void run(void) {
     cell_begin(NUMBERS);
     nd_gc_set_mode(ND_GC_ON);
     world w = {.shelf_lock = PTHREAD_MUTEX_INITIALIZER};
@@ -227,7 +226,21 @@ static void test_stress_everything_beside_the_collector(void **state) {
         assert_int_equal(cell_deaths(number), 1);
 }
 
+static void test_stress_everything_beside_the_collector(void **state) {
+    (void)state;
+    run();
+}
+
+static void test_stress_everything_beside_collections_in_steps(void **state) {
+    (void)state;
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    run();
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {ND_TEST(test_stress_everything_beside_the_collector)};
+    const struct CMUnitTest tests[] = {ND_TEST(test_stress_everything_beside_the_collector),
+                                       ND_TEST(test_stress_everything_beside_collections_in_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,368 @@
+// When to collect: modes, policies, triggers, pressure.
+//
+// A thread counts what it makes and, every so often, tells each domain between the manager it makes
+// it in and the root (nd__gc_tell). A domain that has been told of as much as its threshold is due:
+// what is below it is looked at, by the thread that noticed, before it goes on. The argument of all
+// of this is only when; that looking is right at any of these points is collect.c's.
+#include "lib/core/policy.h"
+#include "lib/core/alloc.h"
+#include "lib/core/collect.h"
+#include "lib/core/error.h"
+#include "lib/core/manager_internal.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/// Fields of a policy in the order of nd_gc_policy; the triggers of ND__MADE_... come first.
+enum { INTERVAL = ND__MADE_COUNT, PAUSE, BOUNDARY, PRESSURE, FIELDS };
+_Static_assert(sizeof(nd_gc_policy) ==
+                   offsetof(nd_gc_policy, allocated_bytes) + FIELDS * sizeof(uint64_t),
+               "a policy is its fields");
+
+struct nd_gc_domain {
+    _Atomic uint64_t asked[FIELDS];           ///< ND_GC_INHERITED where the manager has no say
+    _Atomic uint64_t made[ND__MADE_COUNT];    ///< told of since the last look
+    _Atomic uint64_t adapted[ND__MADE_COUNT]; ///< thresholds where ND_GC_ADAPTIVE is asked
+    _Atomic int eagerness;                    ///< see adapt
+    _Atomic uint64_t looked_at_ns;
+    nd_gc_domain *previous, *next; ///< all domains (domains_lock)
+};
+
+static const uint64_t defaults[FIELDS] = {
+    ND_GC_ADAPTIVE,
+    ND_GC_ADAPTIVE,
+    ND_GC_ADAPTIVE, // bytes
+    ND_GC_ADAPTIVE, // tracked objects
+    0,              // interval
+    0,              // pause
+    1,              // boundary
+    1,              // pressure
+};
+_Static_assert(ND_DEVICE_KIND_COUNT == 3, "a default for each kind of bytes");
+
+#define BYTES_FLOOR (UINT64_C(64) << 20)
+#define TRACKED_FLOOR UINT64_C(65536)
+static const uint64_t adaptive_floor[ND__MADE_COUNT] = {BYTES_FLOOR, BYTES_FLOOR, BYTES_FLOOR,
+                                                        TRACKED_FLOOR};
+/// A thread tells at least this often.
+static const uint64_t tell_limit[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1) << 20,
+                                                    UINT64_C(1) << 20, UINT64_C(4096)};
+
+static nd_gc_domain root_domain = {
+    .asked = {ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED,
+              ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED},
+    .adapted = {BYTES_FLOOR, BYTES_FLOOR, BYTES_FLOOR, TRACKED_FLOOR},
+};
+_Static_assert(FIELDS == 8, "the root's fields begin as inherited");
+
+_Atomic uint64_t nd__gc_tell_at[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1) << 20,
+                                                   UINT64_C(1) << 20, 4096};
+static nd_lock domains_lock;
+static nd_gc_domain *domains = &root_domain;
+
+static nd_manager *writable(const nd_manager *manager) {
+    return manager ? (nd_manager *)(uintptr_t)manager : &nd__root;
+}
+
+// -------------------------------------------------------------------------------------------- mode
+
+__attribute__((constructor)) static void read_environment(void) {
+    const char *mode = getenv("ND_GC");
+#if ND_COLLECT_EVERYWHERE
+    if (!mode)
+        mode = "on";
+#endif
+    if (!mode)
+        return;
+    if (strcmp(mode, "on") == 0)
+        nd__atomic_store(&nd__root.gc_mode, ND_GC_ON, relaxed);
+    else if (strcmp(mode, "warn") == 0)
+        nd__atomic_store(&nd__root.gc_mode, ND_GC_WARN, relaxed);
+}
+
+nd_gc_mode nd__manager_gc_mode(const nd_manager *manager) {
+    int mode;
+    while ((mode = nd__atomic_load(&writable(manager)->gc_mode, relaxed)) == ND_GC_INHERIT)
+        manager = manager->parent;
+    return (nd_gc_mode)mode;
+}
+
+nd_status nd_gc_set_mode(nd_gc_mode mode) {
+    if (mode == ND_GC_INHERIT)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gc_set_mode: the root has nothing to inherit from");
+    return nd_manager_set_gc_mode(&nd__root, mode);
+}
+
+nd_gc_mode nd_gc_get_mode(void) {
+    return nd__manager_gc_mode(&nd__root);
+}
+
+nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
+    if (!manager)
+        return nd__error_null("manager_set_gc_mode", "manager");
+    if (mode < ND_GC_INHERIT || mode > ND_GC_WARN)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
+                         (int)mode);
+    nd__atomic_store(&manager->gc_mode, mode, relaxed);
+    return ND_OK;
+}
+
+// ---------------------------------------------------------------------------------------- policies
+
+static nd_gc_domain *domain_of(const nd_manager *manager) {
+    return manager == &nd__root ? &root_domain
+                                : nd__atomic_load(&writable(manager)->domain, acquire);
+}
+
+/// What the manager itself says of a field, or ND_GC_INHERITED; the root always says something.
+static uint64_t own_field(const nd_manager *manager, int field) {
+    nd_gc_domain *domain = domain_of(manager);
+    uint64_t asked = domain ? nd__load_relaxed(&domain->asked[field]) : ND_GC_INHERITED;
+    return asked == ND_GC_INHERITED && manager == &nd__root ? defaults[field] : asked;
+}
+
+static uint64_t field_in_effect(const nd_manager *manager, int field) {
+    uint64_t value;
+    while ((value = own_field(manager, field)) == ND_GC_INHERITED)
+        manager = manager->parent;
+    return value;
+}
+
+uint64_t nd__gc_pause_ns(const nd_manager *manager) {
+    return field_in_effect(manager, PAUSE);
+}
+
+bool nd__gc_at_boundary(const nd_manager *manager) {
+    return field_in_effect(manager, BOUNDARY) != 0;
+}
+
+/// The smallest threshold anywhere decides how often threads tell. domains_lock is held.
+static void decide_how_often_to_tell(void) {
+    for (int kind = 0; kind < ND__MADE_COUNT; kind++) {
+        uint64_t smallest = 8 * tell_limit[kind];
+        bool timed = false;
+        for (nd_gc_domain *domain = domains; domain; domain = domain->next) {
+            uint64_t asked = nd__load_relaxed(&domain->asked[kind]);
+            if (asked > 0 && asked < smallest) // the adaptive ones are larger
+                smallest = asked;
+            uint64_t interval = nd__load_relaxed(&domain->asked[INTERVAL]);
+            timed |= interval != ND_GC_INHERITED && interval > 0;
+        }
+        uint64_t often = smallest >= 8 ? smallest / 8 : 1;
+        if (kind == ND__MADE_TRACKED && timed)
+            often = 0;
+        nd__atomic_store(&nd__gc_tell_at[kind], often, relaxed);
+    }
+}
+
+static uint64_t coarse_now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static void start_anew(nd_gc_domain *domain) {
+    for (int kind = 0; kind < ND__MADE_COUNT; kind++)
+        nd__atomic_store(&domain->made[kind], 0, relaxed);
+    nd__atomic_store(&domain->looked_at_ns, coarse_now_ns(), relaxed);
+}
+
+/// The manager's domain, made if it has none; NULL without memory. domains_lock is held.
+static nd_gc_domain *domain_made(nd_manager *manager) {
+    nd_gc_domain *domain = domain_of(manager);
+    if (domain)
+        return domain;
+    domain = nd__calloc(sizeof *domain);
+    if (!domain)
+        return NULL;
+    for (int field = 0; field < FIELDS; field++)
+        atomic_init(&domain->asked[field], ND_GC_INHERITED);
+    for (int kind = 0; kind < ND__MADE_COUNT; kind++)
+        atomic_init(&domain->adapted[kind], adaptive_floor[kind]);
+    domain->next = domains;
+    domains->previous = domain;
+    domains = domain;
+    nd__atomic_store(&manager->domain, domain, release);
+    return domain;
+}
+
+void nd__gc_domain_free(nd_manager *manager) {
+    nd_gc_domain *domain = nd__atomic_load(&manager->domain, relaxed);
+    if (!domain)
+        return;
+    nd__lock(&domains_lock);
+    if (domain->previous)
+        domain->previous->next = domain->next;
+    else
+        domains = domain->next;
+    if (domain->next)
+        domain->next->previous = domain->previous;
+    decide_how_often_to_tell();
+    nd__unlock(&domains_lock);
+    nd__free(domain);
+}
+
+static nd_status set_fields(nd_manager *manager, const char *operation, int first, int count,
+                            const uint64_t *values) {
+    nd__lock(&domains_lock);
+    nd_gc_domain *domain = domain_made(manager);
+    if (domain) {
+        for (int i = 0; i < count; i++)
+            nd__atomic_store(&domain->asked[first + i], values[i], relaxed);
+        start_anew(domain);
+        decide_how_often_to_tell();
+    }
+    nd__unlock(&domains_lock);
+    return domain ? ND_OK
+                  : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the policy of manager %s",
+                              operation, manager->name);
+}
+
+/// The fields of a policy as an array.
+static void read_fields(const nd_gc_policy *policy, uint64_t fields[FIELDS]) {
+    memcpy(fields, policy->allocated_bytes, FIELDS * sizeof *fields);
+}
+
+nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *policy) {
+    static const char operation[] = "manager_set_gc_policy";
+    static const char *const names[FIELDS] = {
+        [INTERVAL] = "interval_ns",
+        [PAUSE] = "pause_ns",
+        [BOUNDARY] = "boundary",
+        [PRESSURE] = "pressure",
+    };
+    if (!policy || policy->version != 1 || policy->size != sizeof *policy)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: policy is NULL or has no size or version; use ND_GC_POLICY_INIT",
+                         operation);
+    uint64_t fields[FIELDS];
+    read_fields(policy, fields);
+    for (int field = INTERVAL; field < FIELDS; field++) {
+        bool flag = field == BOUNDARY || field == PRESSURE;
+        if (fields[field] == ND_GC_ADAPTIVE ||
+            (flag && fields[field] > 1 && fields[field] != ND_GC_INHERITED))
+            return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot be %s", operation,
+                             names[field], flag ? "other than 0, 1 or inherited" : "adaptive");
+    }
+    return set_fields(writable(handle), operation, 0, FIELDS, fields);
+}
+
+nd_status nd_manager_get_gc_policy(const nd_manager *handle, nd_gc_policy *ret_policy) {
+    if (!ret_policy || ret_policy->version != 1 || ret_policy->size != sizeof *ret_policy)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_get_gc_policy: policy is NULL or has no size or version; use "
+                         "ND_GC_POLICY_INIT");
+    uint64_t fields[FIELDS];
+    for (int field = 0; field < FIELDS; field++)
+        fields[field] = field_in_effect(writable(handle), field);
+    memcpy(ret_policy->allocated_bytes, fields, sizeof fields);
+    return ND_OK;
+}
+
+nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "gc_set_threshold: device kind %d does not exist", (int)kind);
+    return set_fields(&nd__root, "gc_set_threshold", (int)kind, 1, &bytes);
+}
+
+// ---------------------------------------------------------------------------------------- triggers
+
+/// Thresholds for the next look, where they are adaptive: what is live now, shifted by how eager
+/// the finds of past looks make us, from half of it (most of what was looked at was garbage) to four
+/// times (again and again nothing).
+static void adapt(nd_manager *manager, const nd_gc_report *report) {
+    enum { EAGER = -1, RELUCTANT = 2 };
+    nd_gc_domain *domain = domain_of(manager);
+    int eagerness = nd__atomic_load(&domain->eagerness, relaxed);
+    if (report->collected_objects == 0 && eagerness < RELUCTANT)
+        eagerness++;
+    else if (2 * report->collected_objects >= report->examined_objects &&
+             report->collected_objects > 0 && eagerness > EAGER)
+        eagerness--;
+    nd__atomic_store(&domain->eagerness, eagerness, relaxed);
+    for (int kind = 0; kind < ND__MADE_COUNT; kind++) {
+        uint64_t live = kind == ND__MADE_TRACKED
+                            ? report->examined_objects - report->collected_objects
+                            : nd__manager_bytes(manager, (nd_device_kind)kind);
+        uint64_t next = eagerness < 0 ? live / 2 : live << eagerness;
+        nd__atomic_store(&domain->adapted[kind],
+                         next > adaptive_floor[kind] ? next : adaptive_floor[kind], relaxed);
+    }
+}
+
+/// Looks at what is below the topmost manager, on the way from `manager` up to the one that is due,
+/// for which the collector is on.
+static void look(nd_manager *manager, nd_manager *due) {
+    nd_manager *top = NULL;
+    for (nd_manager *at = manager; at; at = at == due ? NULL : at->parent)
+        if (nd__manager_gc_mode(at) != ND_GC_OFF)
+            top = at;
+    if (!top)
+        return;
+    start_anew(domain_of(due));
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    nd__collect_subtree(top, nd__manager_gc_mode(top), &report);
+    nd__collect_deferred();
+    adapt(due, &report);
+}
+
+#if ND_COLLECT_EVERYWHERE
+/// A look at everything wherever one may happen, unless that would take too long.
+static nd_manager *due_everywhere(void) {
+    enum { AT_MOST = 3000 };
+    return nd__manager_count(&nd__root).tracked < AT_MOST ? &nd__root : NULL;
+}
+#endif
+
+void nd__gc_tell(nd_manager *manager, int kind) {
+    nd_thread *thread = nd__thread();
+    uint64_t amount = thread->made[kind];
+    thread->made[kind] = 0;
+    bool counts = true;
+    bool timed = kind == ND__MADE_TRACKED && nd__load_relaxed(&nd__gc_tell_at[kind]) == 0;
+    uint64_t now = timed ? coarse_now_ns() : 0;
+    nd_manager *due = NULL;
+    for (nd_manager *at = manager; at; at = at->parent) {
+        nd_gc_domain *domain = domain_of(at);
+        if (!domain)
+            continue;
+        uint64_t threshold = own_field(at, kind);
+        counts &= threshold != 0;
+        if (counts && threshold != ND_GC_INHERITED) {
+            if (threshold == ND_GC_ADAPTIVE)
+                threshold = nd__load_relaxed(&domain->adapted[kind]);
+            if (nd__fetch_add_relaxed(&domain->made[kind], amount) + amount >= threshold)
+                due = at;
+        }
+        uint64_t interval = timed ? own_field(at, INTERVAL) : 0;
+        timed &= interval != 0;
+        if (timed && interval != ND_GC_INHERITED &&
+            now - nd__load_relaxed(&domain->looked_at_ns) >= interval)
+            due = at;
+    }
+#if ND_COLLECT_EVERYWHERE
+    if (!due)
+        due = due_everywhere();
+#endif
+    if (due && !thread->collecting)
+        look(manager, due);
+}
+
+// ---------------------------------------------------------------------------------------- pressure
+
+bool nd__manager_relieve(nd_manager *manager) {
+    if (nd__thread()->collecting || !field_in_effect(manager, PRESSURE))
+        return false;
+    for (nd_manager *at = manager; at; at = at->parent) {
+        if (nd__manager_gc_mode(at) != ND_GC_ON)
+            continue;
+        nd_gc_report report = ND_GC_REPORT_INIT;
+        nd__collect_subtree(at, ND_GC_ON, &report);
+        nd__collect_deferred();
+        if (report.collected_objects)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,21 @@
+// A collection in steps: the passes of lib/core/collection.h with the gate open in between.
+#ifndef ND_LIB_CORE_STEPS_H
+#define ND_LIB_CORE_STEPS_H
+#include "lib/core/collection.h"
+
+/// Finds the garbage among the tracked objects of the managers; no step keeps the gate closed for
+/// longer than `pause_ns`, but for what one object's edges and the closing itself take. Leaves the
+/// garbage in objects[0 ... count), marked ND__DYING and held once each (held_here), and frees what
+/// died meanwhile (runs user code, holding no lock). False, and nothing has happened, without
+/// memory. The capacity that the collection has bounds how many objects are looked at.
+bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size_t count,
+                    uint64_t pause_ns);
+
+/// The same decision once more over the garbage, which the collection holds, after finalizers ran:
+/// live[] says what has been revived. Without memory everything has.
+void nd__steps_examine(nd_collection *collection, uint64_t pause_ns);
+
+/// Inside the gate, by whoever has no reference to a ND__SUSPECT object and wants one: true, and
+/// the collection in steps will notice; false when it is garbage.
+bool nd__suspect_may_live(void);
+#endif
