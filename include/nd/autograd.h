@@ -1,9 +1,10 @@
-// Reverse-mode differentiation, of any order.
-//
-// A tensor that requires a gradient, or is computed from one while recording is on, carries a node:
-// the operation, the tensors it saved, and its inputs. All of these are counted objects with
-// traversed edges. create_graph makes cycles (parameter -> gradient -> graph -> parameter); they
-// are what the collector is for.
+/// @file
+/// Reverse-mode differentiation, of any order.
+///
+/// A tensor that requires a gradient, or is computed from one while recording is on, carries a
+/// node: the operation, the tensors it saved, and its inputs. All of these are counted objects with
+/// traversed edges. create_graph makes cycles (parameter -> gradient -> graph -> parameter); they
+/// are what the collector is for.
 #ifndef ND_AUTOGRAD_H
 #define ND_AUTOGRAD_H
 #include <nd/tensor.h>
@@ -22,6 +23,7 @@ ND_API bool nd_is_leaf(const nd_tensor *x);
 ND_API const nd_tensor *nd_get_grad(const nd_tensor *x);
 /// Sets (retains) or, with NULL, drops the gradient of a leaf. Shape, dtype and device must be x's.
 ND_API nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad);
+/// Drops the gradient of x, if it has one.
 ND_API nd_status nd_zero_grad(nd_tensor *x);
 /// The node that computed x, borrowed; NULL for a leaf.
 ND_API const nd_node *nd_get_node(const nd_tensor *x);
@@ -47,6 +49,7 @@ typedef struct nd_grad_block {
 } nd_grad_block;
 ND_API nd_grad_block nd__grad_block_begin(bool enabled);
 ND_API void nd__grad_block_end(nd_grad_block *block);
+/// Whether this thread records.
 ND_API bool nd_grad_enabled(void);
 
 /// Options of a backward pass. NULL means all defaults.
@@ -58,6 +61,7 @@ typedef struct nd_backward_options {
                        ///< error
     const nd_tensor *grad; ///< gradient of the output; NULL: one (the output must have one element)
 } nd_backward_options;
+/// Size and version, first in an initialiser of nd_backward_options.
 #define ND_BACKWARD_OPTIONS_INIT .size = sizeof(nd_backward_options), .version = 1
 
 /// Adds d output / d leaf to the gradient of every leaf below `output`. Gradients live at their
@@ -75,7 +79,9 @@ ND_API nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs
 /// replacement of the same shape, or NULL to keep it. Runs outside all locks. `context` (may be
 /// NULL) is an edge of x: a hook that captures x makes a cycle, which the collector finds.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
+/// Adds a hook to x, called after those that are there already. Errors: x requires no gradient.
 ND_API nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context);
+/// Removes all hooks of x, and the edges to their contexts.
 ND_API nd_status nd_remove_hooks(nd_tensor *x);
 
 /// User-defined differentiable function. Set size and version = 1. `forward` runs unrecorded and
@@ -95,17 +101,20 @@ typedef struct nd_function {
     nd_status (*backward)(nd_object *context, const nd_tensor *const *grad_outputs, size_t noutputs,
                           nd_tensor **ret_grad_inputs, size_t ninputs);
 } nd_function;
+/// Applies a user-defined function: writes `noutputs` owned outputs to ret_outputs. On error
+/// nothing is written.
 ND_API nd_status nd_function_apply(const nd_function *function, const void *context,
                                    const nd_tensor *const *inputs, size_t ninputs,
                                    nd_tensor **ret_outputs, size_t noutputs);
 
+/// What nd_gradcheck() checks: maps `count` inputs to one owned tensor; NULL on error.
+typedef nd_tensor *(*nd_gradcheck_function)(const nd_tensor *const *inputs, size_t count,
+                                            void *data);
 /// Compares analytic gradients with central differences. `f` maps inputs (f64; f32 wants a larger
 /// eps) to one tensor; order 1 or 2. It is called with copies of the inputs; those that require a
 /// gradient are checked. The tolerance is relative above 1, absolute below. ND_OK, or
 /// ND_ERROR_STATE with the input, element, both values in the message. eps 1e-6, tolerance 1e-4
 /// are usual.
-typedef nd_tensor *(*nd_gradcheck_function)(const nd_tensor *const *inputs, size_t count,
-                                            void *data);
 ND_API nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
                               size_t count, int order, double eps, double tolerance);
 

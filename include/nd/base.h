@@ -1,6 +1,6 @@
 /// @file
-/// Basic vocabulary of ndarc: export and ownership attributes, status codes, dtypes, devices, handle
-/// types.
+/// Basic vocabulary of ndarc: export and ownership attributes, status codes, dtypes, devices,
+/// handle types.
 ///
 /// Ownership is visible in types everywhere in these headers:
 ///
@@ -104,8 +104,8 @@ extern ND_API _Thread_local const nd_site *nd__site;
 ND_API void nd_object_release(void *object);
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
-/// On every function that returns an owned handle: the compiler warns when it is ignored, leaked, or
-/// released twice.
+/// On every function that returns an owned handle: the compiler warns when it is ignored, leaked,
+/// or released twice.
 #define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
 #elif defined(__clang__)
 #define ND_OWNED __attribute__((ownership_returns(nd_object), warn_unused_result))

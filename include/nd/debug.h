@@ -2,11 +2,11 @@
 /// Questions to a running program: what is alive, where, since when, made at which line, who holds
 /// it.
 ///
-/// Everything here is off until it is called, and costs nothing then; a trace costs one branch where
-/// objects are made and die while it is off. All functions may be called from any thread, beside
-/// running ones, but not from `traverse`, `clear` or `describe` of a type. Those that look at edges
-/// (holders, JSON, DOT, snapshots) close the collector's gate for as long as copying every object
-/// takes, about 0.1 us each: retain and release of other threads go on meanwhile, writers of
+/// Everything here is off until it is called, and costs nothing then; a trace costs one branch
+/// where objects are made and die while it is off. All functions may be called from any thread,
+/// beside running ones, but not from `traverse`, `clear` or `describe` of a type. Those that look
+/// at edges (holders, JSON, DOT, snapshots) close the collector's gate for as long as copying every
+/// object takes, about 0.1 us each: retain and release of other threads go on meanwhile, writers of
 /// edges wait. Counts therefore may change while edges are read; on an idle program they are exact.
 ///
 /// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
@@ -21,8 +21,8 @@ extern "C" {
 
 // --------------------------------------------------------------------------------------------- dump
 
-/// Writes a tree of managers: name, counts and bytes of each, and its oldest objects with type, name,
-/// count, bytes and creation site.
+/// Writes a tree of managers: name, counts and bytes of each, and its oldest objects with type,
+/// name, count, bytes and creation site.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
@@ -36,7 +36,8 @@ ND_API nd_status nd_debug_dump(const nd_manager *manager, FILE *stream);
 ///
 /// `managers`: [{id, name, parent, bytes}]; `objects`: [{id, type, name, manager, count, handles,
 /// tracked, closed, bytes, file, line}]; `edges`: [{from, to, label}]. `handles` is the count minus
-/// the edges found; below a manager other than the root, edges from elsewhere are among the handles.
+/// the edges found; below a manager other than the root, edges from elsewhere are among the
+/// handles.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
@@ -47,8 +48,8 @@ ND_API nd_status nd_debug_dump(const nd_manager *manager, FILE *stream);
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
 ND_API nd_status nd_debug_dump_json(const nd_manager *manager, FILE *stream, uint64_t limit);
 
-/// Writes the same as a graph for graphviz (`dot -Tsvg`): managers are clusters; filled: held by the
-/// program; grey: cannot be part of a cycle; double frame: closed.
+/// Writes the same as a graph for graphviz (`dot -Tsvg`): managers are clusters; filled: held by
+/// the program; grey: cannot be part of a cycle; double frame: closed.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
@@ -92,12 +93,13 @@ typedef struct nd_holders {
 #define ND_HOLDERS_INIT \
     { .size = sizeof(nd_holders), .version = 1 }
 
-/// Writes who holds an object: its count, split into handles of the program and edges; for each edge
-/// (at most 16) the shortest path to it from something the program holds, or the cycle that it
+/// Writes who holds an object: its count, split into handles of the program and edges; for each
+/// edge (at most 16) the shortest path to it from something the program holds, or the cycle that it
 /// closes; creation sites where known.
 ///
-/// Looks at all objects of the process. Not seen: objects that are in no manager's list because they
-/// are being destroyed, and references that a type keeps but does not report; both count as handles.
+/// Looks at all objects of the process. Not seen: objects that are in no manager's list because
+/// they are being destroyed, and references that a type keeps but does not report; both count as
+/// handles.
 ///
 /// @param object borrowed, and held by the caller meanwhile
 /// @param stream written to in one piece
@@ -113,7 +115,8 @@ ND_API nd_status nd_debug_holders(const void *object, FILE *stream);
 /// @param stream written to in one piece; NULL: no text
 /// @param ret_holders begun with ND_HOLDERS_INIT; NULL: not asked
 /// @return ND_OK, or the error; then nothing is returned
-/// @errors those of nd_debug_holders(), ND_ERROR_INVALID_ARGUMENT (a result without size or version)
+/// @errors those of nd_debug_holders(), ND_ERROR_INVALID_ARGUMENT (a result without size or
+///         version)
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
 ND_API nd_status nd_debug_get_holders(const void *object, FILE *stream, nd_holders *ret_holders);
 
@@ -189,10 +192,11 @@ ND_API nd_balance *nd_balance_begin(const nd_manager *manager, const char *file,
 /// @param stream gets a listing when something was left; NULL: no text
 /// @param ret_difference begun with ND_DIFFERENCE_INIT; NULL: not asked
 /// @return ND_OK when no type and creation site has more objects or bytes alive than before
-/// @errors ND_ERROR_STATE (something was left: how much more, and the largest), ND_ERROR_OUT_OF_MEMORY,
-///         ND_ERROR_IO, ND_ERROR_INVALID_ARGUMENT (a result without size or version)
-/// @threads any, not from `traverse`, `clear` or `describe`; closes the gate. What other threads make
-///          below the manager meanwhile counts too
+/// @errors ND_ERROR_STATE (something was left: how much more, and the largest),
+///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_IO, ND_ERROR_INVALID_ARGUMENT (a result without size or
+///         version)
+/// @threads any, not from `traverse`, `clear` or `describe`; closes the gate. What other threads
+///          make below the manager meanwhile counts too
 ND_API nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_difference);
 
 /// nd_expect_balanced(m) { ... }: what the block leaves behind below m is listed on stderr and sets
@@ -218,11 +222,11 @@ ND_API void nd__balance_block_end(nd_balance_block *block);
 // -------------------------------------------------------------------------------------------- trace
 
 /// Begins to write every birth and death of an object, every collection and every close of a
-/// manager to a file in the JSON format of chrome://tracing and ui.perfetto.dev, with a curve of live
-/// bytes per device kind.
+/// manager to a file in the JSON format of chrome://tracing and ui.perfetto.dev, with a curve of
+/// live bytes per device kind.
 ///
-/// One trace at a time. A normal end of the program ends it; ND_TRACE=file in the environment begins
-/// one when the library is loaded. A child of fork() does not go on with its parent's trace.
+/// One trace at a time. A normal end of the program ends it; ND_TRACE=file in the environment
+/// begins one when the library is loaded. A child of fork() does not go on with its parent's trace.
 ///
 /// @param path the file, which is written anew
 /// @return ND_OK, or the error
@@ -242,8 +246,8 @@ ND_API nd_status nd_trace_end(void);
 /// The retains and releases of one object. Keeps it not alive, and outlives it.
 typedef struct nd_watch nd_watch;
 
-/// Begins to keep the history of an object: each retain, release and weak upgrade with time, thread,
-/// the count it led to and the calls that led there; the latest 256.
+/// Begins to keep the history of an object: each retain, release and weak upgrade with time,
+/// thread, the count it led to and the calls that led there; the latest 256.
 ///
 /// Other objects pay nothing, a watched one some microseconds each time. It ends by itself when the
 /// object dies; the history stays until nd_watch_end().

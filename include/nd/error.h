@@ -1,10 +1,10 @@
 /// @file
 /// The last error of the calling thread.
 ///
-/// A function that fails returns NULL or a status other than ND_OK, sets the thread's error, and has
-/// changed nothing. A function that succeeds leaves the error alone. NULL operands propagate: an
-/// operation given NULL returns NULL and keeps the error that is already there (without one it is
-/// ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
+/// A function that fails returns NULL or a status other than ND_OK, sets the thread's error, and
+/// has changed nothing. A function that succeeds leaves the error alone. NULL operands propagate:
+/// an operation given NULL returns NULL and keeps the error that is already there (without one it
+/// is ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
 #ifndef ND_ERROR_H
 #define ND_ERROR_H
 #include <nd/base.h>

@@ -1,8 +1,12 @@
-// The cycle collector: trial deletion over the tracked objects of a manager, on the calling thread,
-// at boundaries.
-//
-// Off by default. ND_GC=on|off|warn in the environment, or nd_gc_set_mode(). docs/collector.md
-// carries the argument why it is right beside running threads.
+/// @file
+/// The cycle collector: trial deletion over the tracked objects of a manager, on the calling
+/// thread, at boundaries.
+///
+/// Off by default. ND_GC=on|off|warn in the environment, or nd_gc_set_mode(). docs/collector.md
+/// carries the argument why it is right beside running threads.
+///
+/// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
+/// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.
 #ifndef ND_GC_H
 #define ND_GC_H
 #include <nd/base.h>
@@ -10,44 +14,79 @@
 extern "C" {
 #endif
 
+// ------------------------------------------------------------------------------------------- modes
+
+/// What the collector does with garbage cycles.
 typedef enum nd_gc_mode {
-    ND_GC_INHERIT = -1, ///< for nd_manager_set_gc_mode: as the parent
-    ND_GC_OFF = 0,
-    ND_GC_ON = 1,
-    ND_GC_WARN = 2, ///< finds and reports cycles, frees nothing
+    ND_GC_INHERIT = -1, ///< for nd_manager_set_gc_mode(): as the parent
+    ND_GC_OFF = 0,      ///< looks only when asked
+    ND_GC_ON = 1,       ///< finds and frees them
+    ND_GC_WARN = 2,     ///< finds and reports them, frees nothing
 } nd_gc_mode;
 
-/// Mode of the root, which every manager inherits. Any time, any thread.
+/// Sets the mode of the root, which every manager inherits that has none of its own.
+///
+/// @param mode any but ND_GC_INHERIT
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such mode, or to inherit)
+/// @threads any, at any time
 ND_API nd_status nd_gc_set_mode(nd_gc_mode mode);
+
+/// Mode of the root.
+///
+/// @return ND_GC_OFF at first, or what ND_GC says in the environment
+/// @errors none
+/// @threads any
 ND_API nd_gc_mode nd_gc_get_mode(void);
-/// Mode of one manager and those below it that inherit.
+
+/// Sets the mode of one manager and of those below it that inherit.
+///
+/// @param manager the manager
+/// @param mode ND_GC_INHERIT, as at first: the parent's
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such mode)
+/// @threads any, at any time
 ND_API nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode);
 
-/// What one collection did.
+// ------------------------------------------------------------------------------------- collections
+
+/// What one collection did. Begin with ND_GC_REPORT_INIT.
 typedef struct nd_gc_report {
-    uint32_t size;
-    uint32_t version;
-    uint64_t examined_objects;
+    uint32_t size;              ///< sizeof(nd_gc_report)
+    uint32_t version;           ///< 1
+    uint64_t examined_objects;  ///< tracked objects that it looked at
     uint64_t collected_objects; ///< mode warn: would have been collected
-    uint64_t collected_bytes;
-    uint64_t revived_objects;
-    uint64_t cycles;         ///< groups of objects that kept each other alive
-    uint64_t broken_objects; ///< their traverse reports more edges than there are; kept alive
-    uint64_t gate_closed_ns; ///< longest time the gate stayed closed
-    uint64_t steps;          ///< of a collection with a pause budget that was done in steps; else 0
+    uint64_t collected_bytes;   ///< bytes of those
+    uint64_t revived_objects;   ///< that a finalizer kept
+    uint64_t cycles;            ///< groups of objects that kept each other alive
+    uint64_t broken_objects;    ///< their traverse reports more edges than there are; kept alive
+    uint64_t gate_closed_ns;    ///< longest time the gate stayed closed
+    uint64_t steps; ///< of a collection with a pause budget that was done in steps; else 0
 } nd_gc_report;
+
+/// What an nd_gc_report must begin as.
 #define ND_GC_REPORT_INIT \
     { .size = sizeof(nd_gc_report), .version = 1 }
 
-/// Collects the garbage cycles of m and of the managers below it now, whatever the mode (warn:
-/// reports only). ret_report may be NULL. ND_ERROR_OUT_OF_MEMORY: no memory for the passes, nothing
-/// happened.
+/// Collects the garbage cycles of a manager and of those below it now, also where the mode is off;
+/// where it is warn they are reported only. Asked for inside a finalizer, a destructor or a
+/// callback of a collection, it begins when that one is done, and the report says nothing.
+///
+/// @param manager the manager; NULL: the root
+/// @param ret_report begun with ND_GC_REPORT_INIT; NULL: not asked
+/// @return ND_OK, or the error; then nothing was collected
+/// @errors ND_ERROR_OUT_OF_MEMORY (for the passes), ND_ERROR_INVALID_ARGUMENT (a report without
+///         size or version)
+/// @threads any; finalizers, destructors and weak callbacks of what dies run here
 ND_API nd_status nd_gc_collect(const nd_manager *manager, nd_gc_report *ret_report);
 
-/// Values of a policy's fields beside plain numbers.
-#define ND_GC_INHERITED UINT64_MAX ///< as the parent's; at the root: the default
-#define ND_GC_ADAPTIVE \
-    (UINT64_MAX - 1) ///< a threshold that follows what is live and what was found
+// ---------------------------------------------------------------------------------------- policies
+
+/// Value of a policy's field: as the parent's; at the root the default.
+#define ND_GC_INHERITED UINT64_MAX
+
+/// Value of a policy's field: a threshold that follows what is live and what was found.
+#define ND_GC_ADAPTIVE (UINT64_MAX - 1)
 
 /// When the collector looks at a manager and all that is below it, and how long it may hold others
 /// up. Applies where the mode is on or warn. Start from ND_GC_POLICY_INIT, where every field is
@@ -58,8 +97,8 @@ ND_API nd_status nd_gc_collect(const nd_manager *manager, nd_gc_report *ret_repo
 /// places an object below it has that look first. 0 turns a trigger off, also for the managers
 /// above as far as they count what happens below this one.
 typedef struct nd_gc_policy {
-    uint32_t size;
-    uint32_t version;
+    uint32_t size;    ///< sizeof(nd_gc_policy)
+    uint32_t version; ///< 1
     /// Bytes of each device kind allocated since the last look. Default: ND_GC_ADAPTIVE, which is
     /// half of to four times what was live after the last look (less where looks find much, more
     /// where they find nothing), and at least 64 MiB.
@@ -80,6 +119,8 @@ typedef struct nd_gc_policy {
     /// 1: an allocation below, when it fails or meets a quota, collects (default). 0: not.
     uint64_t pressure;
 } nd_gc_policy;
+
+/// What an nd_gc_policy must begin as: everything inherited.
 #define ND_GC_POLICY_INIT                                                                      \
     {                                                                                          \
         .size = sizeof(nd_gc_policy), .version = 1,                                            \
@@ -88,44 +129,81 @@ typedef struct nd_gc_policy {
         .pause_ns = ND_GC_INHERITED, .boundary = ND_GC_INHERITED, .pressure = ND_GC_INHERITED, \
     }
 
-/// Replaces m's own policy (NULL: the root's); what its triggers have counted starts anew. Any
-/// thread. ND_ERROR_INVALID_ARGUMENT: NULL policy, no size or version, ND_GC_ADAPTIVE where no
-/// trigger of that kind is, a flag that is neither 0 nor 1. ND_ERROR_OUT_OF_MEMORY; then the policy
-/// is as it was.
+/// Replaces a manager's own policy; what its triggers have counted starts anew.
+///
+/// @param manager the manager; NULL: the root
+/// @param policy begun with ND_GC_POLICY_INIT; copied
+/// @return ND_OK, or the error; then the policy is as it was
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, ND_GC_ADAPTIVE where no trigger of
+///         that kind is, a flag that is neither 0 nor 1), ND_ERROR_OUT_OF_MEMORY
+/// @threads any
 ND_API nd_status nd_manager_set_gc_policy(nd_manager *manager, const nd_gc_policy *policy);
 
-/// The policy in effect at m (NULL: the root): own fields, else the nearest ancestor's, else the
-/// default; never ND_GC_INHERITED. Set size and version first.
+/// The policy in effect at a manager: its own fields, else the nearest ancestor's, else the
+/// default; never ND_GC_INHERITED.
+///
+/// @param manager the manager; NULL: the root
+/// @param ret_policy begun with ND_GC_POLICY_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version)
+/// @threads any
 ND_API nd_status nd_manager_get_gc_policy(const nd_manager *manager, nd_gc_policy *ret_policy);
 
-/// The root's policy with one field changed: allocated_bytes of a device kind.
+/// Changes one field of the root's policy: allocated_bytes of a device kind.
+///
+/// @param kind CPU, CUDA or the test device
+/// @param bytes as nd_gc_policy.allocated_bytes: 0 turns the trigger off
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such kind)
+/// @threads any
 ND_API nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes);
 
-/// Called for each cycle found, with its path, such as
-/// `tensor(w1) -grad-> tensor -node-> mul_backward -saved-> tensor(w1)  12.0 MiB  train.c:88`.
-/// Called outside the gate, before anything is freed. NULL: none; then warn mode writes the path to
-/// stderr.
+// ----------------------------------------------------------------------------------------- reports
+
+/// Called for each cycle found, with its path, such as `tensor(w1) -grad-> tensor -node->
+/// mul_backward -saved-> tensor(w1)  12.0 MiB  train.c:88`, valid during the call. It runs on the
+/// collecting thread, outside the gate, before anything is freed.
 typedef void (*nd_gc_cycle_callback)(const char *path, uint64_t objects, uint64_t bytes,
                                      void *data);
+
+/// Sets what is called for each cycle found, in modes on and warn.
+///
+/// @param callback replaces an earlier one; NULL: none, then warn mode writes the path to stderr
+/// @param data handed to `callback`
+/// @errors none
+/// @threads any; a collection that is running may still call the earlier one
 ND_API void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data);
 
-/// Totals since the program started. Set size and version with ND_GC_STATS_INIT.
+/// Totals since the program started. Begin with ND_GC_STATS_INIT.
 typedef struct nd_gc_stats {
-    uint32_t size;
-    uint32_t version;
-    uint64_t collections;
-    uint64_t examined_objects;
-    uint64_t collected_objects;
-    uint64_t collected_bytes;
-    uint64_t cycles;
-    uint64_t revived_objects;
-    uint64_t gate_closed_ns_max;
-    uint64_t gate_closed_ns_total;
+    uint32_t size;                 ///< sizeof(nd_gc_stats)
+    uint32_t version;              ///< 1
+    uint64_t collections;          ///< how often the collector looked
+    uint64_t examined_objects;     ///< tracked objects that it looked at, each as often
+    uint64_t collected_objects;    ///< freed as garbage
+    uint64_t collected_bytes;      ///< bytes of those
+    uint64_t cycles;               ///< groups of objects that kept each other alive
+    uint64_t revived_objects;      ///< that a finalizer kept
+    uint64_t gate_closed_ns_max;   ///< longest time the gate stayed closed
+    uint64_t gate_closed_ns_total; ///< sum of those times
 } nd_gc_stats;
+
+/// What an nd_gc_stats must begin as.
 #define ND_GC_STATS_INIT \
     { .size = sizeof(nd_gc_stats), .version = 1 }
+
+/// Reads the totals.
+///
+/// @param ret_stats begun with ND_GC_STATS_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, or without size or version)
+/// @threads any; beside collections, the figures may belong to slightly different moments
 ND_API nd_status nd_gc_get_stats(nd_gc_stats *ret_stats);
+
 /// Starts gate_closed_ns_max anew, so that it can be read per epoch.
+///
+/// @errors none
+/// @threads any
 ND_API void nd_gc_reset_peak(void);
 
 #ifdef __cplusplus

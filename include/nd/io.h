@@ -1,4 +1,5 @@
-// Files: IDX (MNIST), safetensors, and data sets with shuffled batches.
+/// @file
+/// Files: IDX (MNIST), safetensors, and data sets with shuffled batches.
 #ifndef ND_IO_H
 #define ND_IO_H
 #include <nd/tensor.h>
@@ -30,12 +31,12 @@ ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
 /// shape and dtype; all of it is checked and read before anything changes.
 ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 
-/// Data set over two CPU tensors with the same first size: images [n, ...] and integer labels [n],
-/// which must not be written while an epoch runs. Batches are cut from a permutation drawn per
-/// epoch from key; `drop_last` leaves out a short last batch. With prefetch, one thread prepares
-/// the next batches while the current one is used; it ends with the epoch, and a restart or the
-/// data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others keep their dtype;
-/// labels become i64.
+/// What a data set is made of: two CPU tensors with the same first size: images [n, ...] and
+/// integer labels [n], which must not be written while an epoch runs. Batches are cut from a
+/// permutation drawn per epoch from key; `drop_last` leaves out a short last batch. With prefetch,
+/// one thread prepares the next batches while the current one is used; it ends with the epoch, and
+/// a restart or the data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others
+/// keep their dtype; labels become i64.
 typedef struct nd_dataset_options {
     uint32_t size;    ///< sizeof(nd_dataset_options)
     uint32_t version; ///< 1
@@ -46,7 +47,9 @@ typedef struct nd_dataset_options {
     bool prefetch;    ///< prepare the next batches on a thread
     nd_device device; ///< where batches are put; CPU by default
 } nd_dataset_options;
+/// Size and version, first in an initialiser of nd_dataset_options.
 #define ND_DATASET_OPTIONS_INIT .size = sizeof(nd_dataset_options), .version = 1
+/// Data set over two CPU tensors, which it holds; see nd_dataset_options.
 ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                                   const nd_dataset_options *options) ND_OWNED;
 /// Reads PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz] of a directory and makes a
@@ -61,8 +64,9 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
 /// same batch can be asked for again. Batches are placed in the caller's current manager. One
 /// thread at a time.
 ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
-/// Number of samples, and of batches per epoch.
+/// Number of samples.
 ND_API int64_t nd_dataset_size(const nd_dataset *dataset);
+/// Number of batches per epoch.
 ND_API int64_t nd_dataset_batches(const nd_dataset *dataset);
 
 #ifdef __cplusplus

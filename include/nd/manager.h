@@ -141,8 +141,8 @@ typedef struct nd_close_report {
 /// Closes a manager: no new attachments, then its children, then the collector where it is on, then
 /// what somebody still holds moves to the nearest open ancestor.
 ///
-/// Any order of closing is fine. A second close does nothing and reports zeros; so does one beside a
-/// close that another thread has begun, without waiting for it.
+/// Any order of closing is fine. A second close does nothing and reports zeros; so does one beside
+/// a close that another thread has begun, without waiting for it.
 ///
 /// @param manager the manager; its handle must still be released
 /// @param ret_report what happened, begun with ND_CLOSE_REPORT_INIT; NULL: not asked

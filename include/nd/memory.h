@@ -1,11 +1,14 @@
-// Memory under pressure: what happens between "no memory" and an error, and how a program takes part.
-//
-// An allocation that fails, or that a quota refuses, walks a ladder, and looks again after each rung
-// whether it goes now: frees that the device has finished are taken back, caches go back to the
-// system, the collector runs (where it is on) at the asking manager and then at its ancestors, the
-// program's callbacks are asked, and the device is waited for once, at most a second. A quota walks
-// the two rungs that help it: the collector and the callbacks. Only then comes ND_ERROR_OUT_OF_MEMORY
-// or ND_ERROR_QUOTA, which says what was tried; nothing has changed then. docs/memory.md says more.
+/// @file
+/// Memory under pressure: what happens between "no memory" and an error, and how a program
+/// takes part.
+///
+/// An allocation that fails, or that a quota refuses, walks a ladder, and looks again after each
+/// rung whether it goes now: frees that the device has finished are taken back, caches go back to
+/// the system, the collector runs (where it is on) at the asking manager and then at its ancestors,
+/// the program's callbacks are asked, and the device is waited for once, at most a second. A quota
+/// walks the two rungs that help it: the collector and the callbacks. Only then comes
+/// ND_ERROR_OUT_OF_MEMORY or ND_ERROR_QUOTA, which says what was tried; nothing has changed then.
+/// docs/memory.md says more.
 #ifndef ND_MEMORY_H
 #define ND_MEMORY_H
 #include <nd/base.h>
@@ -38,8 +41,8 @@ typedef struct nd_memory_pressure {
 /// did. Set size and version with ND_MEMORY_CALLBACK_INIT.
 ///
 /// It runs on the thread that asks, in the middle of the operation that needs the memory, with no
-/// lock held. It may allocate, release, close managers, collect, and set or remove callbacks, its own
-/// included; it must not release or close what the operation was given. While it runs, no other
+/// lock held. It may allocate, release, close managers, collect, and set or remove callbacks, its
+/// own included; it must not release or close what the operation was given. While it runs, no other
 /// callback runs on that thread: what it allocates itself does without this rung. It may run on
 /// several threads at once. The error it leaves is forgotten.
 typedef struct nd_memory_callback {
@@ -48,17 +51,18 @@ typedef struct nd_memory_callback {
     /// Gives memory up; true when it did.
     bool (*give_up)(const nd_memory_pressure *pressure, void *data);
     void *data; ///< handed to both functions
-    /// Frees `data`: called once, when the callback has been replaced or removed, or its manager was
-    /// closed, and no thread runs it. NULL: nothing to free.
+    /// Frees `data`: called once, when the callback has been replaced or removed, or its manager
+    /// was closed, and no thread runs it. NULL: nothing to free.
     void (*free)(void *data);
 } nd_memory_callback;
+/// Size and version, first in an initialiser of nd_memory_callback.
 #define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
 
 /// Sets the callback of a manager (NULL: of the root), for allocations there and below; a callback
 /// that was there is removed. `callback` NULL: only removes. Asked are the nearest manager that has
-/// one, then those above it, until the memory suffices. The struct is copied. Any thread.
-/// Errors: another version, no function, the manager is closed, no memory; then nothing has changed,
-/// and `free` is not called.
+/// one, then those above it, until the memory suffices. The struct is copied. Any thread. Errors:
+/// another version, no function, the manager is closed, no memory; then nothing has changed, and
+/// `free` is not called.
 ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
 
@@ -72,8 +76,8 @@ typedef struct nd_rung_stats {
     uint64_t bytes;
 } nd_rung_stats;
 
-/// The ladder since the program started. walks = failures + the sum of `enough` over the rungs, when
-/// no thread is on the ladder.
+/// The ladder since the program started. walks = failures + the sum of `enough` over the rungs,
+/// when no thread is on the ladder.
 typedef struct nd_memory_stats {
     uint32_t size;                      ///< sizeof(nd_memory_stats)
     uint32_t version;                   ///< 1
@@ -82,6 +86,7 @@ typedef struct nd_memory_stats {
     uint64_t failures;                  ///< of walks, those that ended in an error
     nd_rung_stats rungs[ND_RUNG_COUNT]; ///< by nd_rung
 } nd_memory_stats;
+/// What an nd_memory_stats must begin as.
 #define ND_MEMORY_STATS_INIT \
     { .size = sizeof(nd_memory_stats), .version = 1 }
 

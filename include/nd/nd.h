@@ -1,7 +1,8 @@
-// Umbrella header of ndarc.
-//
-// Include <nd/scoped.h> instead for operations that hand their results to the current scope. Define
-// ND_TRACK_SITES before including either, and every object remembers the line that made it.
+/// @file
+/// Umbrella header of ndarc.
+///
+/// Include <nd/scoped.h> instead for operations that hand their results to the current scope.
+/// Define ND_TRACK_SITES before including either, and every object remembers the line that made it.
 #ifndef ND_ND_H
 #define ND_ND_H
 

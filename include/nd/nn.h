@@ -1,4 +1,5 @@
-// Modules, losses and optimizers.
+/// @file
+/// Modules, losses and optimizers.
 #ifndef ND_NN_H
 #define ND_NN_H
 #include <nd/tensor.h>
@@ -40,15 +41,17 @@ ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const 
 ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name);
 /// Child by index, borrowed.
 ND_API const nd_module *nd_module_child(const nd_module *module, size_t index);
+/// Number of children; 0 for NULL.
 ND_API size_t nd_module_child_count(const nd_module *module);
-/// Number of parameters of the module and everything below, and the i-th, borrowed, with its full
-/// name ("0.weight"), depth first in order of addition; one under two names counts twice. The name
-/// (ret_name may be NULL) is borrowed until this thread's next call.
+/// Number of parameters of the module and everything below; one under two names counts twice.
 ND_API size_t nd_module_parameter_count(const nd_module *module);
+/// The index-th of them, borrowed, with its full name ("0.weight"), depth first in order of
+/// addition. The name (ret_name may be NULL) is borrowed until this thread's next call.
 ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
                                          const char **ret_name);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
+/// Drops the gradients of all its parameters.
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
 /// Moves all parameters, and the gradients they have, to a device. A parameter stays the same
 /// tensor to all who hold it; its views and what graphs saved of it do not follow. On error nothing
@@ -61,14 +64,20 @@ ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bia
 /// x: [n, ci, h, w]; weight [co, ci, k, k]; uniform in +-1/sqrt(ci k k).
 ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
                                    int kernel, int stride, int padding, bool bias) ND_OWNED;
+/// Module of nd_max_pool2d(): x: [n, c, h, w] -> [n, c, (h-k)/s+1, (w-k)/s+1].
 ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) ND_OWNED;
+/// Module of nd_relu().
 ND_API nd_module *nd_relu_module(void) ND_OWNED;
+/// Module of nd_tanh().
 ND_API nd_module *nd_tanh_module(void) ND_OWNED;
+/// Module of nd_gelu().
 ND_API nd_module *nd_gelu_module(void) ND_OWNED;
+/// Module that makes [n, ...] to [n, the rest in one].
 ND_API nd_module *nd_flatten_module(void) ND_OWNED;
 /// Applies its children in order. Consumes the `count` owned children, always (NULL among them:
 /// NULL, the others released), so that constructors can be nested.
 ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
+/// nd_sequential() of the modules that are named.
 #define ND_SEQUENTIAL(...)                                                    \
     nd_sequential(sizeof((nd_module *[]){__VA_ARGS__}) / sizeof(nd_module *), \
                   (nd_module *[]){__VA_ARGS__})

@@ -54,13 +54,15 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 /// nd_release(x): gives up an owned handle; the last one destroys the object.
 ///
-/// What the object held is released in turn, by a list and not by recursion, however long the chain.
+/// What the object held is released in turn, by a list and not by recursion, however long the
+/// chain.
 ///
 /// @param x an owned handle; NULL is fine. A borrowed (const) one does not compile under
 ///        -Werror=discarded-qualifiers
 /// @errors none. A release too many stops the program
 /// @threads any, beside everything; never waits for the collector. Finalizers, destructors and weak
-///          callbacks of what dies run here; if the gate is closed just then, on the collecting thread
+///          callbacks of what dies run here; if the gate is closed just then, on the collecting
+///          thread
 #define nd_release(x) nd_object_release(x)
 
 /// nd_auto: a variable whose handle is released when it goes out of scope, as in
@@ -124,8 +126,8 @@ ND_API const char *nd_get_name(const void *object, char *buffer, size_t size);
 /// Closes an object: it gives up its payload and its edges now, whoever holds it.
 ///
 /// Handles stay valid memory until they are released; every later use of them answers
-/// ND_ERROR_CLOSED. Storage that a live view shares stays with the view. A second call does nothing.
-/// Closing a manager is nd_manager_close(x, NULL).
+/// ND_ERROR_CLOSED. Storage that a live view shares stays with the view. A second call does
+/// nothing. Closing a manager is nd_manager_close(x, NULL).
 ///
 /// @param object any object; still the caller's to release
 /// @return ND_OK, or the error
@@ -192,8 +194,8 @@ typedef struct nd_type {
 /// New object of a user's type, in the current manager (nd_manager_current()).
 ///
 /// @param type says what it is; must outlive it
-/// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be a
-///        valid payload without edges: the collector may look before the caller has written any
+/// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
+///        a valid payload without edges: the collector may look before the caller has written any
 /// @return owned; NULL on error
 /// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
 ///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)

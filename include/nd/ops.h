@@ -1,10 +1,11 @@
-// Operations on tensors. Definitions follow the Python Array API standard (2022.12) where it has
-// the operation.
-//
-// All return a new owned tensor on the operands' device, placed at the operands' manager
-// (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
-// left) and promote dtypes. Operands on different devices are an error. Safe from any thread while
-// nobody writes the operands.
+/// @file
+/// Operations on tensors. Definitions follow the Python Array API standard (2022.12) where it has
+/// the operation.
+///
+/// All return a new owned tensor on the operands' device, placed at the operands' manager
+/// (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
+/// left) and promote dtypes. Operands on different devices are an error. Safe from any thread while
+/// nobody writes the operands.
 #ifndef ND_OPS_H
 #define ND_OPS_H
 #include <nd/tensor.h>
@@ -16,25 +17,39 @@ extern "C" {
 //
 // Shapes a, b broadcast to the result. bool operands: only logical_*, comparisons and where.
 
+/// a + b.
 ND_API nd_tensor *nd_add(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a - b.
 ND_API nd_tensor *nd_sub(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a * b.
 ND_API nd_tensor *nd_mul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// True division; integer operands give f32 (f64 when one is f64).
 ND_API nd_tensor *nd_div(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a to the power of b. Integers wrap; a negative exponent gives the true value, truncated.
 ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// Elementwise larger / smaller; NaN propagates. Where both are equal each gets half the gradient.
+/// The larger of two; NaN propagates. Where both are equal each gets half the gradient.
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// The smaller of two; as nd_maximum().
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 
 // Comparisons and logic: result bool, no gradient.
+/// a = b; NaN equals nothing.
 ND_API nd_tensor *nd_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a != b; NaN differs from everything.
 ND_API nd_tensor *nd_not_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a < b; false with NaN, as the three that follow.
 ND_API nd_tensor *nd_less(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a <= b.
 ND_API nd_tensor *nd_less_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a > b.
 ND_API nd_tensor *nd_greater(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a >= b.
 ND_API nd_tensor *nd_greater_equal(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a and b, both bool.
 ND_API nd_tensor *nd_logical_and(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a or b, both bool.
 ND_API nd_tensor *nd_logical_or(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// not x, which is bool.
 ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 
 /// condition ? a : b, elementwise; condition is bool.
@@ -42,29 +57,46 @@ ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
 // With a number instead of the second operand. dtype is x's (integer x with a fraction: f32).
+/// x + value.
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, double value) ND_OWNED;
+/// x * value.
 ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) ND_OWNED;
+/// x to the power of exponent.
 ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) ND_OWNED;
 
 // ------------------------------------------------------------------------ elementwise, one operand
 //
 // neg, abs, sign, square: any number; the others take f32/f64 and promote integers to f32.
 
+/// -x; the smallest integer stays.
 ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
+/// |x|; the smallest integer stays.
 ND_API nd_tensor *nd_abs(const nd_tensor *x) ND_OWNED;
+/// -1, 0 or 1; NaN for NaN. No gradient.
 ND_API nd_tensor *nd_sign(const nd_tensor *x) ND_OWNED;
+/// x * x.
 ND_API nd_tensor *nd_square(const nd_tensor *x) ND_OWNED;
+/// e to the power of x.
 ND_API nd_tensor *nd_exp(const nd_tensor *x) ND_OWNED;
+/// Natural logarithm; NaN below 0, -infinity at 0.
 ND_API nd_tensor *nd_log(const nd_tensor *x) ND_OWNED;
+/// Square root; NaN below 0.
 ND_API nd_tensor *nd_sqrt(const nd_tensor *x) ND_OWNED;
+/// Sine of x in radians.
 ND_API nd_tensor *nd_sin(const nd_tensor *x) ND_OWNED;
+/// Cosine of x in radians.
 ND_API nd_tensor *nd_cos(const nd_tensor *x) ND_OWNED;
+/// Hyperbolic tangent.
 ND_API nd_tensor *nd_tanh(const nd_tensor *x) ND_OWNED;
+/// 1 / (1 + exp(-x)).
 ND_API nd_tensor *nd_sigmoid(const nd_tensor *x) ND_OWNED;
+/// x above 0, else 0. The gradient at 0 is 0.
 ND_API nd_tensor *nd_relu(const nd_tensor *x) ND_OWNED;
 /// x/2 (1 + erf(x / sqrt 2)) (Hendrycks and Gimpel 2016, exact form).
 ND_API nd_tensor *nd_gelu(const nd_tensor *x) ND_OWNED;
+/// Error function.
 ND_API nd_tensor *nd_erf(const nd_tensor *x) ND_OWNED;
+/// 1 / x.
 ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
 /// Limited to [low, high]; use -INFINITY / INFINITY for one-sided.
 ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
@@ -74,16 +106,20 @@ ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
 // Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of bool/u8/i32
 // gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN propagates.
 
+/// Sum; 0 of nothing.
 ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Mean; NaN of nothing.
 ND_API nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
 /// Gradient goes, shared equally, to the elements that equal the extremum.
 ND_API nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Smallest; the gradient as for nd_max().
 ND_API nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
 /// Sum of squared deviations over (n - correction).
 ND_API nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                          bool keepdims) ND_OWNED;
 /// Index of the first extremum along one axis: i64.
 ND_API nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
+/// Index of the first smallest along one axis: i64.
 ND_API nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
 /// Sums x down to `shape`, the inverse of broadcasting.
 ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
@@ -99,7 +135,9 @@ ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
 
 // ---------------------------------------------------------------------------------- neural network
 
+/// exp(x) / sum(exp(x)) along one axis, without overflow.
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
+/// x - log(sum(exp(x))) along one axis, without overflow.
 ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
 /// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] f32/f64, targets: [n]
 /// i64 -> [].
@@ -136,16 +174,23 @@ ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, doub
 // history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
 // (expanded); partial overlap of x and y.
 
+/// x += y.
 ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);
+/// x -= y.
 ND_API nd_status nd_sub_(nd_tensor *x, const nd_tensor *y);
+/// x *= y.
 ND_API nd_status nd_mul_(nd_tensor *x, const nd_tensor *y);
+/// x /= y; x is f32 or f64.
 ND_API nd_status nd_div_(nd_tensor *x, const nd_tensor *y);
 /// x += alpha * y.
 ND_API nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha);
+/// x *= value.
 ND_API nd_status nd_mul_scalar_(nd_tensor *x, double value);
+/// x = value everywhere.
 ND_API nd_status nd_fill_(nd_tensor *x, double value);
 /// x = y, converting dtype and crossing devices.
 ND_API nd_status nd_copy_(nd_tensor *x, const nd_tensor *y);
+/// x = value where mask (bool, broadcast to x) holds.
 ND_API nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value);
 
 #ifdef __cplusplus

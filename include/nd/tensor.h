@@ -1,10 +1,11 @@
-// Tensors: creation, properties, views, transfer, printing.
-//
-// A tensor is a strided window (shape, strides in elements, offset) onto a storage; views share it.
-// Indices that count from the end are written as negative numbers, for axes too. A shape argument
-// is `int ndim, const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on different
-// tensors from any threads; one tensor may be read by many threads at once, but not while one
-// writes it.
+/// @file
+/// Tensors: creation, properties, views, transfer, printing.
+///
+/// A tensor is a strided window (shape, strides in elements, offset) onto a storage; views share
+/// it. Indices that count from the end are written as negative numbers, for axes too. A shape
+/// argument is `int ndim, const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on
+/// different tensors from any threads; one tensor may be read by many threads at once, but not
+/// while one writes it.
 #ifndef ND_TENSOR_H
 #define ND_TENSOR_H
 #include <nd/object.h>
@@ -33,6 +34,7 @@ ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
 ND_API int nd_device_count(nd_device_kind kind);
 /// Device on which this thread creates tensors; the CPU at first. Error: no such device.
 ND_API nd_status nd_set_default_device(nd_device device);
+/// Device on which this thread creates tensors.
 ND_API nd_device nd_get_default_device(void);
 /// Waits until all work queued on the device is done.
 ND_API nd_status nd_synchronize(nd_device device);
@@ -43,8 +45,11 @@ ND_API nd_status nd_synchronize(nd_device device);
 
 /// Uninitialised.
 ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+/// All 0.
 ND_API nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+/// All 1.
 ND_API nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
+/// All `value`. Error: an integer dtype cannot hold it.
 ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) ND_OWNED;
 /// 0-d tensor.
 ND_API nd_tensor *nd_scalar(double value, nd_dtype dtype) ND_OWNED;
@@ -61,10 +66,12 @@ ND_API nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape,
 /// storage dies.
 ND_API nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
                           void (*free)(void *pointer, size_t bytes)) ND_OWNED;
-/// Shape, dtype and device of x: new tensor, uninitialised / zero / one. Placed at x's manager,
-/// whatever is current.
+/// New tensor of x's shape, dtype and device, uninitialised. Placed at x's manager, whatever is
+/// current.
 ND_API nd_tensor *nd_empty_like(const nd_tensor *x) ND_OWNED;
+/// The same, all 0.
 ND_API nd_tensor *nd_zeros_like(const nd_tensor *x) ND_OWNED;
+/// The same, all 1.
 ND_API nd_tensor *nd_ones_like(const nd_tensor *x) ND_OWNED;
 
 /// Key of the counter-based generator (Philox 4x32-10): the same key gives the same numbers on
@@ -73,6 +80,7 @@ typedef struct nd_key {
     uint64_t seed;   ///< from nd_key_new()
     uint64_t stream; ///< from nd_key_fold()
 } nd_key;
+/// Key of a seed.
 ND_API nd_key nd_key_new(uint64_t seed);
 /// Independent key derived from `key` and a number, such as a step or layer index.
 ND_API nd_key nd_key_fold(nd_key key, uint64_t data);
@@ -90,6 +98,7 @@ ND_API nd_tensor *nd_randperm(nd_key key, int64_t n) ND_OWNED;
 //
 // NULL gives 0, -1 or NULL without an error.
 
+/// Number of dimensions.
 ND_API int nd_get_ndim(const nd_tensor *x);
 /// ndim entries, borrowed.
 ND_API const int64_t *nd_get_shape(const nd_tensor *x);
@@ -97,9 +106,13 @@ ND_API const int64_t *nd_get_shape(const nd_tensor *x);
 ND_API const int64_t *nd_get_strides(const nd_tensor *x);
 /// -1 and an error when axis is out of range.
 ND_API int64_t nd_get_size(const nd_tensor *x, int axis);
+/// Number of elements.
 ND_API int64_t nd_get_numel(const nd_tensor *x);
+/// Type of the elements.
 ND_API nd_dtype nd_get_dtype(const nd_tensor *x);
+/// Where the storage is.
 ND_API nd_device nd_get_device(const nd_tensor *x);
+/// Whether the elements lie in row-major order without gaps.
 ND_API bool nd_is_contiguous(const nd_tensor *x);
 /// True when the two share a storage.
 ND_API bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y);
@@ -110,6 +123,8 @@ ND_API size_t nd_get_storage_bytes(const nd_tensor *x);
 ND_API void *nd_get_data(const nd_tensor *x);
 /// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise.
 ND_API double nd_item(const nd_tensor *x);
+/// The value of a tensor with one element, exactly. Error: a float that is no int64; nothing is
+/// written.
 ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
 /// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_size bytes.
 ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
@@ -124,6 +139,7 @@ ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t b
 ND_API nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
 /// Axes reordered: result axis i is x's axis axes[i]; `naxes` must be x's ndim.
 ND_API nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) ND_OWNED;
+/// Two axes exchanged.
 ND_API nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) ND_OWNED;
 /// Broadcast to `shape` (stride 0); -1 keeps a size.
 ND_API nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
@@ -132,7 +148,9 @@ ND_API nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t 
                            int64_t step) ND_OWNED;
 /// x[index] along axis; the axis goes away. Error when out of range.
 ND_API nd_tensor *nd_select(const nd_tensor *x, int axis, int64_t index) ND_OWNED;
+/// Without an axis of size 1. Error: it has another size.
 ND_API nd_tensor *nd_squeeze(const nd_tensor *x, int axis) ND_OWNED;
+/// With a new axis of size 1 at `axis`.
 ND_API nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) ND_OWNED;
 /// Axes from `start_axis` on become one.
 ND_API nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) ND_OWNED;
@@ -146,6 +164,7 @@ ND_API nd_tensor *nd_detach(const nd_tensor *x) ND_OWNED;
 
 /// x itself (retained) when contiguous, else a copy.
 ND_API nd_tensor *nd_contiguous(const nd_tensor *x) ND_OWNED;
+/// A copy, contiguous and differentiable.
 ND_API nd_tensor *nd_clone(const nd_tensor *x) ND_OWNED;
 /// Another dtype; x itself (retained) when it has it. Floats to integers truncate; anything to bool
 /// is != 0.
