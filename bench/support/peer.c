@@ -57,7 +57,9 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
     if (!bench_find_file(path, program, sizeof program)) {
         *peer = (bench_peer){0};
         snprintf(peer->skipped, sizeof peer->skipped,
-                 "it was not installed when this was built (%s)", package);
+                 script ? "%s is not beside this program (it needs %s)"
+                        : "%s was not built: not installed (%s)",
+                 path, package);
         return;
     }
     const char *const arguments[] = {script ? "/usr/bin/python3" : program,
