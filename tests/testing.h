@@ -30,21 +30,35 @@
 #pragma weak nd_device_count
 #pragma weak nd_synchronize
 
+// In a build that collects everywhere (--config=everywhere) the collector is on, and looks at every
+// point where it may run. A test of when it runs, or of what only one look at the right time finds,
+// says so: nd_test_collects_by_policy() first, or for a whole file ND_TEST_COLLECTS_BY_POLICY
+// before this header.
+static inline void nd_test_collects_by_policy(void);
 #if ND_COLLECT_EVERYWHERE
-#define ND_TEST_GC_MODE ND_GC_ON
-#else
-#define ND_TEST_GC_MODE ND_GC_OFF
+extern bool nd__gc_everywhere;
 #endif
 
 static uint64_t nd_test_objects_before;
 static uint64_t nd_test_bytes_before;
+
+static inline void nd_test_collects_by_policy(void) {
+    nd_gc_set_mode(ND_GC_OFF);
+#if ND_COLLECT_EVERYWHERE
+    nd__gc_everywhere = false;
+#endif
+}
 
 static inline int nd_test_begin(void **state) {
     (void)state;
     nd_error_clear();
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     nd_manager_set_gc_policy(NULL, &policy);
-    nd_gc_set_mode(ND_TEST_GC_MODE);
+    nd_test_collects_by_policy();
+#if ND_COLLECT_EVERYWHERE && !defined(ND_TEST_COLLECTS_BY_POLICY)
+    nd__gc_everywhere = true;
+    nd_gc_set_mode(ND_GC_ON);
+#endif
     nd_test_objects_before = nd_manager_total_objects(NULL);
     nd_test_bytes_before = nd_manager_total_bytes(NULL);
     return 0;

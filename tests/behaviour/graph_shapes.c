@@ -193,6 +193,7 @@ static void link_both_ways(nd_object *const *cells, uint32_t count) {
 
 static void test_G08_dead_rings_beside_a_live_one(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     enum { RINGS = 2000, LENGTH = 20, LIVE = 100 };
     cell_begin(RINGS * LENGTH + LIVE);
     nd_object *live[LIVE];
@@ -381,6 +382,7 @@ static void test_G13_cycle_across_a_closing_and_an_open_manager(void **state) {
 
 static void test_boundary_collects_its_own_survivors_only(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
     cell_begin(6);
     nd_manager *m = nd_manager_new(NULL, "m"), *other = nd_manager_new(NULL, "other");
@@ -403,6 +405,7 @@ static void test_boundary_collects_its_own_survivors_only(void **state) {
 
 static void test_modes_are_inherited_and_set_per_manager(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(9);
     nd_manager *on = nd_manager_new(NULL, "on");
     nd_manager *off = nd_manager_new(on, "off");
@@ -437,6 +440,7 @@ static void note_cycle(const char *path, uint64_t objects, uint64_t bytes, void 
 
 static void test_warn_mode_reports_the_path_and_frees_nothing(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(2);
     uint32_t calls = 0;
     reported_cycles = reported_objects = 0;

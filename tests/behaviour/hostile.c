@@ -88,6 +88,7 @@ static void test_G40_too_many_edges_never_free_what_is_held(void **state) {
 
 static void test_G41_forgotten_edge_leaks_only_that(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(7);
     nd_object *ring[2] = {liar_new(0, 2), cell_new(1, 1)};
     nd_object *alive = cell_new(2, 0), *beside = cell_new(3, 0);
@@ -195,6 +196,7 @@ static void collect_from_finalizer(nd_object *self) {
 
 static void test_F04_every_allocation_inside_a_collection_fails_once(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
     nd_gc_set_cycle_callback(note_cycle, NULL);
     bool done = false;

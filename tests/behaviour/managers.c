@@ -68,6 +68,7 @@ static void assert_report_empty(nd_close_report report) {
 
 static void test_B08_closing_parent_first_or_child_first_frees_the_same(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
     for (int child_first = 0; child_first < 2; child_first++) {
         cell_begin(10);
@@ -201,6 +202,7 @@ static void test_B09_what_escapes_a_child_of_the_closing_manager_counts_once(voi
 
 static void test_B10_close_with_nothing_retained_leaves_nothing(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
     cell_begin(64);
     uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
@@ -236,6 +238,7 @@ static void test_B10_close_with_nothing_retained_leaves_nothing(void **state) {
 
 static void test_B10_without_the_collector_cycles_escape_and_are_reported(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(4);
     nd_manager *m = manager_new(NULL, "m");
     nd_with_manager(m) {

@@ -195,6 +195,7 @@ static void *open_and_close_siblings(void *data) {
 
 static void test_G35_two_threads_close_sibling_managers(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(0);
     nd_gc_set_mode(ND_GC_ON);
     nd_manager *parent = manager_new(NULL, "parent");

@@ -55,6 +55,7 @@ static char memory[4096];
 
 static void test_events_of_a_small_program(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(3);
     const char *name = trace_path();
     assert_ok(nd_trace_begin(name));

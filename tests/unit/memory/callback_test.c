@@ -1,5 +1,6 @@
 // The program's callbacks: who is asked, what they may do in the middle of an allocation, and how long
 // their data lives. Memory is a quota here, which every callback could make room under.
+#define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/core/alloc.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>

@@ -2,6 +2,7 @@
 //
 // The device is a row of functions here that write down that they were called; memory comes when as
 // many of them have been called as the test wants.
+#define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/core/error.h"
 #include "lib/memory/ladder.h"
 #include "tests/testing.h"

@@ -1,5 +1,6 @@
 // Every allocation fails once: each function answers NULL with ND_ERROR_OUT_OF_MEMORY, and nothing
 // is lost.
+#define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/core/alloc.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
