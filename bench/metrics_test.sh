@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Benchmarks write the figures they promise, under their names, as JSON: numbers above zero. What they are is not looked at.
 #
-# metrics_test.sh REFCOUNT DISPATCH
+# metrics_test.sh REFCOUNT DISPATCH COLLECTOR
 set -u
 refcount=$1
 dispatch=$2
+collector=$3
 failures=0
 
 # expect PROGRAM KEY...
@@ -32,6 +33,7 @@ END
 
 expect "$refcount" T1_ns T1_single_thread_ns T1_locked_pair_ns
 expect "$dispatch" T2_ns T3_ns T4_ns T5_ns T6_ns
+expect "$collector" T11_ring2_ns_per_object T11_ring100_ns_per_object T11_ring1m_ns_per_object T12_ns T13_ns_1k_model T13_ns_1m_model
 if "$dispatch" --json /does/not/exist/figures.json >/dev/null 2>&1; then
     echo "a file that cannot be written is no failure"
     failures=$((failures + 1))

@@ -90,7 +90,13 @@ bool bench_table_write(const bench_table *table, const char *path) {
 int bench_table_finish(bench_table *table, const char *json) {
     bench_table_ask_peers(table);
     bench_table_print(table);
-    return bench_table_write(table, json) ? 0 : 2;
+    bool whole = true;
+    for (size_t i = 0; i < table->count; i++)
+        if (!measured(table->metrics[i].ours)) {
+            fprintf(stderr, "%s: %s was not measured\n", table->bench, table->metrics[i].name);
+            whole = false;
+        }
+    return bench_table_write(table, json) && whole ? 0 : 2;
 }
 
 int bench_metrics_options(int argc, char **argv, const char *about, const char **ret_json) {

@@ -48,7 +48,8 @@ void bench_table_print(const bench_table *table);
 /// went wrong and answers false.
 bool bench_table_write(const bench_table *table, const char *path);
 
-/// The three above, one after the other. Returns the exit status of the benchmark.
+/// The three above, one after the other. Returns the exit status of the benchmark, which fails when a
+/// figure of ours is missing.
 int bench_table_finish(bench_table *table, const char *json);
 
 /// Command line of such a benchmark: --json FILE, --help. Returns -1 to go on, else the exit
