@@ -369,6 +369,9 @@ static void add_totals(const nd_gc_report *report, nd_gc_mode mode) {
     }
 }
 
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, bool of_that_mode,
+                               nd_gc_report *report);
+
 void nd__collect_deferred(void) {
     nd_thread *thread = nd__thread();
     while (thread->deferred) {
@@ -377,7 +380,7 @@ void nd__collect_deferred(void) {
         nd_manager *open = nd__nearest_open(manager);
         nd_gc_report report = ND_GC_REPORT_INIT;
         if (nd__manager_gc_mode(open) != ND_GC_OFF)
-            nd__collect_subtree(open, nd__manager_gc_mode(open), &report);
+            collect_below(open, nd__manager_gc_mode(open), false, &report);
         nd_object_release(manager);
     }
 }
@@ -419,14 +422,35 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
     return ND_OK;
 }
 
-nd_status nd__collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
+/// Gives up the managers of another mode than the topmost one's, `mode`.
+static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
+    size_t kept = 0;
+    for (size_t i = 0; i < managers->count; i++) {
+        if (nd__manager_gc_mode(managers->items[i]) == mode)
+            managers->items[kept++] = managers->items[i];
+        else
+            nd_object_release(managers->items[i]);
+    }
+    managers->count = kept;
+}
+
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, bool of_that_mode,
+                               nd_gc_report *report) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
                          "gc_collect: no memory for the passes; nothing was collected");
-    nd_status status = collect(managers.items, managers.count, mode, PHASE2_BUDGET, report);
+    if (of_that_mode)
+        keep_of_mode(&managers, mode);
+    nd_status status = managers.count
+                           ? collect(managers.items, managers.count, mode, PHASE2_BUDGET, report)
+                           : ND_OK;
     nd__manager_array_free(&managers);
     return status;
+}
+
+nd_status nd__collect_where_on(nd_manager *manager, nd_gc_report *report) {
+    return collect_below(manager, nd__manager_gc_mode(manager), true, report);
 }
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
@@ -441,7 +465,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         defer(thread, manager);
     } else {
         nd_gc_mode mode = nd__manager_gc_mode(manager);
-        status = nd__collect_subtree(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
+        status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, false, &report);
         nd__collect_deferred();
     }
     if (ret_report)

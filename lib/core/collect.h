@@ -10,8 +10,8 @@
 /// must not be off. Costs a load when it has none.
 void nd__collect_boundary(nd_manager *manager, nd_close_report *report);
 
-/// Collects a manager and everything below it, whatever its mode.
-nd_status nd__collect_subtree(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
+/// Collects a manager, whose mode must not be off, and what is below it and of the same mode.
+nd_status nd__collect_where_on(nd_manager *manager, nd_gc_report *report);
 /// What user code asked for on this thread while a collection ran there. Follows every collection.
 void nd__collect_deferred(void);
 

@@ -303,7 +303,7 @@ static void look(nd_manager *manager, nd_manager *due) {
         return;
     start_anew(domain_of(due));
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd__collect_subtree(top, nd__manager_gc_mode(top), &report);
+    nd__collect_where_on(top, &report);
     nd__collect_deferred();
     adapt(due, &report);
 }
@@ -361,7 +361,7 @@ bool nd__manager_relieve(nd_manager *manager) {
         if (nd__manager_gc_mode(at) != ND_GC_ON)
             continue;
         nd_gc_report report = ND_GC_REPORT_INIT;
-        nd__collect_subtree(at, ND_GC_ON, &report);
+        nd__collect_where_on(at, &report);
         nd__collect_deferred();
         if (report.collected_objects)
             return true;

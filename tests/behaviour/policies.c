@@ -262,6 +262,25 @@ static void test_mode_off_is_not_overruled_by_a_trigger(void **state) {
     collect(NULL);
 }
 
+static void test_a_trigger_leaves_managers_below_alone_that_are_off(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    cell_begin(2);
+    nd_manager *outer = manager_new(NULL, "outer"), *inner = manager_new(outer, "inner");
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.tracked_objects = 100;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    assert_ok(nd_manager_set_gc_mode(inner, ND_GC_OFF));
+    drop_rings(inner, 10);
+    drop_rings(outer, 200);
+    assert_in_range(stats_of(outer).live_objects, 0, 140);
+    assert_int_equal(stats_of(inner).live_objects, 20);
+    assert_true(collect(outer).collected_objects >= 20); // on request, whatever the mode
+    assert_int_equal(stats_of(inner).live_objects, 0);
+    close_and_release(inner);
+    close_and_release(outer);
+}
+
 // ------------------------------------------------------------------------------------------- steps
 
 static void *wait_for_stop(void *stop) {
@@ -458,6 +477,7 @@ int main(void) {
         ND_TEST(test_0_turns_a_trigger_off_for_what_is_below),
         ND_TEST(test_interval_looks_when_it_has_passed),
         ND_TEST(test_mode_off_is_not_overruled_by_a_trigger),
+        ND_TEST(test_a_trigger_leaves_managers_below_alone_that_are_off),
         ND_TEST(test_collection_in_steps_finds_what_one_step_finds),
         ND_TEST(test_steps_with_finalizers_that_revive),
         ND_TEST(test_edges_are_written_between_the_steps),
