@@ -31,7 +31,7 @@ typedef enum nd_rung {
 typedef struct nd_memory_pressure {
     uint32_t size;             ///< sizeof(nd_memory_pressure)
     uint32_t version;          ///< 1
-    uint64_t bytes;            ///< that are wanted
+    uint64_t bytes;            ///< that are wanted; 0: not known (working memory of a kernel)
     nd_device_kind kind;       ///< of the memory that is wanted
     bool quota;                ///< a quota refused; false: there is no memory
     const nd_manager *manager; ///< that asks. Borrowed: valid until the callback returns
@@ -42,7 +42,7 @@ typedef struct nd_memory_pressure {
 ///
 /// It runs on the thread that asks, in the middle of the operation that needs the memory, with no
 /// lock held. It may allocate, release, close managers, collect, and set or remove callbacks, its
-/// own included; it must not release or close what the operation was given. While it runs, no other
+/// own included; it must leave alone what the operation was given. While it runs, no other
 /// callback runs on that thread: what it allocates itself does without this rung. It may run on
 /// several threads at once. The error it leaves is forgotten.
 typedef struct nd_memory_callback {
@@ -58,11 +58,16 @@ typedef struct nd_memory_callback {
 /// Size and version, first in an initialiser of nd_memory_callback.
 #define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
 
-/// Sets the callback of a manager (NULL: of the root), for allocations there and below; a callback
-/// that was there is removed. `callback` NULL: only removes. Asked are the nearest manager that has
-/// one, then those above it, until the memory suffices. The struct is copied. Any thread. Errors:
-/// another version, no function, the manager is closed, no memory; then nothing has changed, and
-/// `free` is not called.
+/// Sets the callback of a manager, for allocations there and below; a callback that was there is
+/// removed. Asked are the nearest manager that has one, then those above it, until the memory
+/// suffices.
+///
+/// @param manager NULL: the root
+/// @param callback copied; NULL: only removes
+/// @return ND_OK, or the error; then nothing has changed, and `callback->free` is not called
+/// @errors ND_ERROR_INVALID_ARGUMENT (no size or version, no function), ND_ERROR_CLOSED (the manager),
+///         ND_ERROR_OUT_OF_MEMORY
+/// @threads any
 ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
 
@@ -90,8 +95,13 @@ typedef struct nd_memory_stats {
 #define ND_MEMORY_STATS_INIT \
     { .size = sizeof(nd_memory_stats), .version = 1 }
 
-/// Reads the statistics of the process. O(1). Any thread; beside threads that are on the ladder the
-/// figures may belong to slightly different moments. Error: another version.
+/// Reads the statistics of the process, in constant time. Beside threads that are on the ladder the
+/// figures may belong to slightly different moments.
+///
+/// @param ret_stats begun with ND_MEMORY_STATS_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version)
+/// @threads any
 ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 
 #ifdef __cplusplus

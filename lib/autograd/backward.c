@@ -2,6 +2,7 @@
 // can see changes before everything that can fail has succeeded.
 #include "lib/autograd/engine.h"
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 
 enum { INLINE_LEAVES = 16 };
 
@@ -98,7 +99,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
     nd_tensor **gradients = inline_gradients;
     uint32_t found = pass->leaves.count;
     if (found > INLINE_LEAVES) {
-        leaves = nd__malloc(2 * (size_t)found * sizeof *leaves);
+        leaves = nd__obtain(2 * (size_t)found * sizeof *leaves);
         if (!leaves)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "backward: no memory to list the gradients of %u leaves", found);
@@ -148,7 +149,7 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
         return ND_OK;
     if (count > SIZE_MAX / sizeof *pass->targets)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "grad: %zu inputs are too many", count);
-    pass->targets = nd__calloc(count * sizeof *pass->targets);
+    pass->targets = nd__obtain_zeroed(count * sizeof *pass->targets);
     if (!pass->targets)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "grad: no memory for a list of %zu inputs", count);
     for (size_t i = 0; i < count; i++) {

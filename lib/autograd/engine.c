@@ -7,6 +7,7 @@
 // functions may release, close or run backward over what they like.
 #include "lib/autograd/engine.h"
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 
 // Values of nd_pass.roles.
 enum {
@@ -157,7 +158,7 @@ static nd_status walk_roles(nd_pass *pass, nd_walk_stack *stack, const nd_node *
 static bool push_walk(nd_walk_stack *stack, const nd_node *node) {
     if (stack->count == stack->capacity) {
         uint32_t capacity = stack->capacity ? 2 * stack->capacity : 64;
-        nd_walk *items = nd__realloc(stack->items, capacity * sizeof *items);
+        nd_walk *items = nd__obtain_more(stack->items, capacity * sizeof *items);
         if (!items)
             return false;
         stack->items = items;
@@ -207,7 +208,7 @@ static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *
     bool *wanted = inline_wanted;
     nd_tensor **results = inline_results;
     if (node->ninputs > INLINE_INPUTS) {
-        results = nd__malloc(node->ninputs * (sizeof *results + sizeof *wanted));
+        results = nd__obtain(node->ninputs * (sizeof *results + sizeof *wanted));
         if (!results)
             return no_memory(pass);
         wanted = (bool *)(results + node->ninputs);

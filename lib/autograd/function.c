@@ -6,6 +6,7 @@
 // of its own, so that recording never changes a tensor that somebody else holds as theirs.
 #include "lib/autograd/rules.h"
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 
 static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
                                  size_t ninputs, nd_tensor **ret_outputs, size_t noutputs);
@@ -24,7 +25,7 @@ nd_status nd_function_apply(const nd_function *function, const void *context,
     nd_status status = check_arguments(function, inputs, ninputs, ret_outputs, noutputs);
     if (status != ND_OK)
         return status;
-    nd_tensor **outputs = nd__calloc(noutputs * sizeof *outputs);
+    nd_tensor **outputs = nd__obtain_zeroed(noutputs * sizeof *outputs);
     if (!outputs)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu outputs",
                          function->name, noutputs);

@@ -6,6 +6,7 @@
 #include "lib/autograd/autograd.h"
 #include "lib/core/alloc.h"
 #include "lib/core/gate.h"
+#include "lib/core/pressure.h"
 #include <pthread.h>
 #include <stddef.h>
 
@@ -192,7 +193,7 @@ nd_status nd__commit_gradients(const char *operation, nd_tensor *const *leaves,
     nd_tensor *inline_slots[2 * INLINE_SLOTS];
     nd_tensor **slots = inline_slots;
     if (count > INLINE_SLOTS) {
-        slots = nd__malloc(2 * count * sizeof *slots);
+        slots = nd__obtain(2 * count * sizeof *slots);
         if (!slots)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "%s: no memory to add the gradients of %zu leaves", operation, count);

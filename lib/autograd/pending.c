@@ -2,6 +2,7 @@
 // here calls an operation, so a table is never changed behind the back of its user.
 #include "lib/autograd/pending.h"
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 
 static uint32_t hash_of(const nd_pointer_map *map, const void *key);
 static uint32_t find_slot(const nd_pointer_map *map, const void *key);
@@ -83,7 +84,7 @@ nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t
         if (pending->count == pending->capacity && !grow_entries(pending))
             return NULL;
         if (outputs > 1) {
-            gradients = nd__calloc(outputs * sizeof *gradients);
+            gradients = nd__obtain_zeroed(outputs * sizeof *gradients);
             if (!gradients)
                 return NULL;
         }
@@ -141,7 +142,7 @@ bool nd__order_push(nd_order *order, const nd_node *node) {
         uint32_t capacity = 2 * order->capacity;
         bool on_stack = order->items == order->inline_items;
         nd_order_item *items =
-            nd__realloc(on_stack ? NULL : order->items, capacity * sizeof *items);
+            nd__obtain_more(on_stack ? NULL : order->items, capacity * sizeof *items);
         if (!items)
             return false;
         if (on_stack)
@@ -205,8 +206,8 @@ static bool grow_map(nd_pointer_map *map) {
         .capacity = map->capacity > 0 ? 2 * map->capacity : 4 * ND__PENDING_INLINE,
         .count = map->count,
     };
-    larger.keys = nd__calloc(larger.capacity * sizeof *larger.keys);
-    larger.values = nd__malloc(larger.capacity * sizeof *larger.values);
+    larger.keys = nd__obtain_zeroed(larger.capacity * sizeof *larger.keys);
+    larger.values = nd__obtain(larger.capacity * sizeof *larger.values);
     if (!larger.keys || !larger.values) {
         nd__map_free(&larger);
         return false;
@@ -243,7 +244,7 @@ static bool grow_entries(nd_pending *pending) {
         if (!nd__map_set(&pending->index, pending->entries[i].key, i))
             return false;
     nd_pending_entry *entries =
-        nd__realloc(first ? NULL : pending->entries, capacity * sizeof *entries);
+        nd__obtain_more(first ? NULL : pending->entries, capacity * sizeof *entries);
     if (!entries)
         return false;
     for (uint32_t i = 0; first && i < pending->count; i++)

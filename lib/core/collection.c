@@ -1,6 +1,6 @@
 // The passes of trial deletion over a set of candidates.
 #include "lib/core/collection.h"
-#include "lib/core/alloc.h"
+#include "lib/core/reserve.h"
 #include "lib/core/watch.h"
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@ bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
         sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t);
     if (capacity > UINT32_MAX || capacity > SIZE_MAX / each)
         return false;
-    char *block = nd__malloc(capacity * each);
+    char *block = nd__reserve_malloc(capacity * each);
     if (!block)
         return false;
     collection->objects = (nd_object **)(void *)block;
@@ -25,7 +25,7 @@ bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
 }
 
 void nd__collection_free(nd_collection *collection) {
-    nd__free(collection->objects);
+    nd__reserve_free(collection->objects);
     collection->objects = NULL;
     collection->count = collection->capacity = 0;
 }

@@ -7,6 +7,7 @@
 #include "lib/core/gate.h"
 #include "lib/core/manager.h"
 #include "lib/core/object.h"
+#include "lib/core/pressure.h"
 #include <string.h>
 
 struct nd_list {
@@ -68,9 +69,13 @@ static nd_status check(const char *operation, const nd_list *list) {
 
 static nd_status grow(nd_list *list) {
     size_t capacity = list->capacity ? 2 * list->capacity : 8;
-    nd_object **items = nd__malloc(capacity * sizeof *items);
+    nd_object **items = nd__obtain(capacity * sizeof *items);
     if (!items)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "list_append: no memory for %zu items", capacity);
+    if (capacity <= list->capacity) { // a callback for memory has used the list meanwhile
+        nd__free(items);
+        return ND_OK;
+    }
     nd__gate_enter();
     nd_object **before = list->items;
     if (list->size)
@@ -86,7 +91,7 @@ nd_status nd_list_append(nd_list *list, const void *object) {
     nd_status status = check("list_append", list);
     if (status == ND_OK && !object)
         status = nd__error_null("list_append", "object");
-    if (status == ND_OK && list->size == list->capacity)
+    while (status == ND_OK && list->size == list->capacity)
         status = grow(list);
     if (status != ND_OK)
         return status;

@@ -7,6 +7,7 @@
 #include "lib/core/manager_internal.h"
 #include "lib/core/policy.h"
 #include "lib/core/pressure.h"
+#include "lib/core/reserve.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include <stdio.h>
@@ -47,7 +48,7 @@ static nd_manager *take_memory(void) {
     if (manager)
         recycled = manager->next_sibling;
     nd__unlock(&recycled_lock);
-    if (!manager && (manager = nd__calloc(sizeof(nd_manager))))
+    if (!manager && (manager = nd__obtain_zeroed(sizeof(nd_manager))))
         manager->first.manager = manager;
     return manager;
 }
@@ -401,7 +402,8 @@ static void manager_destroy(nd_object *self) {
 static bool array_append(nd__manager_array *array, nd_manager *manager) {
     if (array->count == array->capacity) {
         size_t capacity = array->capacity ? 2 * array->capacity : 16;
-        nd_manager **items = nd__realloc(array->items, capacity * sizeof *items);
+        nd_manager **items = nd__reserve_realloc(array->items, array->capacity * sizeof *items,
+                                                 capacity * sizeof *items);
         if (!items)
             return false;
         array->items = items;
@@ -414,7 +416,7 @@ static bool array_append(nd__manager_array *array, nd_manager *manager) {
 void nd__manager_array_free(nd__manager_array *array) {
     for (size_t i = 0; i < array->count; i++)
         nd_object_release(array->items[i]);
-    nd__free(array->items);
+    nd__reserve_free(array->items);
     *array = (nd__manager_array){0};
 }
 
@@ -434,7 +436,8 @@ static bool append_children(nd_shard *shard, nd__manager_array *array) {
         if (count <= room)
             return true;
         size_t capacity = array->count + 2 * count;
-        nd_manager **items = nd__realloc(array->items, capacity * sizeof *items);
+        nd_manager **items = nd__reserve_realloc(array->items, array->capacity * sizeof *items,
+                                                 capacity * sizeof *items);
         if (!items)
             return false;
         array->items = items;

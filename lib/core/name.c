@@ -3,6 +3,7 @@
 #include "lib/core/atomics.h"
 #include "lib/core/error.h"
 #include "lib/core/life.h"
+#include "lib/core/pressure.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +47,7 @@ nd_status nd_set_name(void *handle, const char *name) {
     name_entry *entry = NULL;
     if (name) {
         size_t length = strlen(name);
-        entry = nd__malloc(sizeof *entry + length + 1);
+        entry = nd__obtain(sizeof *entry + length + 1);
         if (!entry)
             return nd__error(ND_ERROR_OUT_OF_MEMORY, "set_name: no memory for a name of %zu bytes",
                              length);

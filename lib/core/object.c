@@ -11,6 +11,7 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/pressure.h"
 #include "lib/core/steps.h"
 #include "lib/core/thread.h"
 #include "lib/core/watch.h"
@@ -99,11 +100,12 @@ const char *nd_get_type_name(const void *object) {
 // ------------------------------------------------------------------------------------------- birth
 
 nd_object *nd__object_new(const nd_type *type, size_t size) {
-    nd_object *object = nd__calloc(size);
-    if (!object) {
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "no memory for a %s of %zu bytes", type->name, size);
-        return NULL;
-    }
+    nd_object *object = nd__obtain_object(type, size);
+    return object ? nd__object_begin(type, object) : NULL;
+}
+
+nd_object *nd__object_begin(const nd_type *type, void *memory) {
+    nd_object *object = memory;
     atomic_init(&object->word, RETAIN_STEP);
     object->type = type;
     object->site = nd__sites_enabled ? nd__site : NULL;

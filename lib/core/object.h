@@ -66,8 +66,11 @@ typedef struct nd_accounted {
 } nd_accounted;
 
 /// Memory of `size` bytes (>= sizeof(nd_object)) zeroed, with header filled, count 1, in no
-/// manager. NULL with an error.
+/// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the caller
+/// must own what it uses and hold no lock.
 nd_object *nd__object_new(const nd_type *type, size_t size);
+/// The same on zeroed memory from nd__calloc, which cannot fail.
+nd_object *nd__object_begin(const nd_type *type, void *memory);
 
 /// Attaches to `manager` (or its nearest open ancestor when it is closed) and makes the object
 /// visible to the collector, unless its type is green or ND__TYPE_UNTRACKED. Errors: cap. On

@@ -7,6 +7,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/pressure.h"
 
 struct nd_origin {
     nd_object *object;
@@ -69,7 +70,7 @@ static void unname_manager(nd_origin *record) {
 }
 
 nd_status nd__origin_push(nd_object *object, nd_manager *origin) {
-    nd_origin *record = nd__calloc(sizeof *record);
+    nd_origin *record = nd__obtain_zeroed(sizeof *record);
     if (!record)
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
                          "temp_attach: no memory to remember where a %s came from",

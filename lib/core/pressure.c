@@ -119,8 +119,11 @@ static nd_status trim(nd_pressure *pressure, nd_status status) {
     return attempt(pressure, ND_RUNG_TRIM);
 }
 
+/// Whether the collector may run for this manager: the rung is not there where it may not.
 static bool collector_is_on(const nd_manager *manager) {
-    if (nd__thread()->collecting)
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    if (nd__thread()->collecting || nd_manager_get_gc_policy(manager, &policy) != ND_OK ||
+        !policy.pressure)
         return false;
     for (; manager; manager = manager->parent)
         if (nd__manager_gc_mode(manager) == ND_GC_ON)

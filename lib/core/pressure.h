@@ -8,6 +8,7 @@
 //   pressure.c            the rungs and their statistics
 //   pressure_callback.c   who is asked, and what keeps a callback valid while it runs
 //   pressure_error.c      the sentence at the end
+//   obtain.c              the library's own structures
 #ifndef ND_LIB_CORE_PRESSURE_H
 #define ND_LIB_CORE_PRESSURE_H
 #include "lib/core/manager.h"
@@ -75,6 +76,19 @@ nd_status nd__pressure_ask(nd_pressure *pressure, nd_status status);
 static inline bool nd__is_pressure(nd_status status) {
     return status == ND_ERROR_OUT_OF_MEMORY || status == ND_ERROR_QUOTA;
 }
+
+/// What can be done about host memory. Defined where lib/memory is linked: the core alone has nothing
+/// to trim.
+extern const nd_memory_rows nd__host_rows __attribute__((weak));
+
+// Host memory for the library's own structures, on behalf of the current manager: as nd__malloc,
+// nd__calloc and nd__realloc, but with the ladder behind them. NULL: the caller sets the error.
+void *nd__obtain(size_t bytes);
+void *nd__obtain_zeroed(size_t bytes);
+void *nd__obtain_more(void *pointer, size_t bytes);
+
+/// Zeroed memory for an object of a type; NULL with an error.
+void *nd__obtain_object(const nd_type *type, size_t bytes);
 
 /// A manager that closes gives up its callback.
 void nd__pressure_forget(nd_manager *manager);

@@ -149,12 +149,14 @@ static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders
                                 const char *tries) {
     nd_manager *refused = pressure->refused;
     nd_device_kind kind = pressure->kind;
+    char asking[ND__MANAGER_NAME_SIZE + 16] = "";
+    if (pressure->manager != refused)
+        snprintf(asking, sizeof asking, " for manager \"%s\"", pressure->manager->name);
     return nd__error(ND_ERROR_QUOTA,
-                     "%.64s: %llu %s bytes for manager \"%s\" do not fit into manager \"%s\": "
-                     "quota %llu, live %llu; largest holders: %s; tried: %s",
-                     pressure->operation, (unsigned long long)pressure->bytes, kinds[kind],
-                     pressure->manager->name, refused->name,
-                     (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
+                     "%.64s: %llu %s bytes%s do not fit into manager \"%s\": quota %llu, live "
+                     "%llu; largest holders: %s; tried: %s",
+                     pressure->operation, (unsigned long long)pressure->bytes, kinds[kind], asking,
+                     refused->name, (unsigned long long)nd__load_relaxed(&refused->quota[kind]),
                      (unsigned long long)nd__manager_bytes(refused, kind), holders, tries);
 }
 

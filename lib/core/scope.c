@@ -4,6 +4,7 @@
 // touches its array.
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
+#include "lib/core/pressure.h"
 #include "lib/core/thread.h"
 #include <nd/scope.h>
 
@@ -18,7 +19,7 @@ struct nd_scope {
 };
 
 nd_scope *nd_scope_begin(void) {
-    nd_scope *scope = nd__malloc(sizeof *scope);
+    nd_scope *scope = nd__obtain(sizeof *scope);
     if (!scope) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "scope_begin: no memory for a scope");
         return NULL;
@@ -65,19 +66,23 @@ nd_scope *nd_scope_current(void) {
     return nd__thread()->scope;
 }
 
-/// Room for one more; the array doubles.
+/// Room for one more; the array doubles. What runs when memory is short may use the scope, too.
 static bool reserve(nd_scope *scope) {
-    if (scope->size < scope->capacity)
-        return true;
-    size_t capacity = 2 * scope->capacity;
-    nd_object **items = nd__malloc(capacity * sizeof *items);
-    if (!items)
-        return false;
-    __builtin_memcpy(items, scope->items, scope->size * sizeof *items);
-    if (scope->items != scope->inline_items)
-        nd__free(scope->items);
-    scope->items = items;
-    scope->capacity = capacity;
+    while (scope->size == scope->capacity) {
+        size_t capacity = 2 * scope->capacity;
+        nd_object **items = nd__obtain(capacity * sizeof *items);
+        if (!items)
+            return false;
+        nd_object **before = items;
+        if (capacity > scope->capacity) {
+            __builtin_memcpy(items, scope->items, scope->size * sizeof *items);
+            before = scope->items;
+            scope->items = items;
+            scope->capacity = capacity;
+        }
+        if (before != scope->inline_items)
+            nd__free(before);
+    }
     return true;
 }
 

@@ -22,8 +22,8 @@ typedef struct nd_backend {
     nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
-    /// What it can do when memory is short. Its waiting is bounded.
-    nd_memory_rows memory;
+    /// What it can do when memory is short; NULL: nothing.
+    const nd_memory_rows *memory;
 } nd_backend;
 
 /// Backend of a kind; never NULL: a kind that is not built in has a table whose device_count

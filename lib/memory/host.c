@@ -135,9 +135,17 @@ uint64_t nd__host_live_bytes(void) {
     return nd__load_relaxed(&live_bytes);
 }
 
-void nd__host_usage(nd_memory_usage *ret_usage) {
+static uint64_t trim(int index) {
+    (void)index;
+    return nd__host_trim();
+}
+
+static void usage(int index, nd_memory_usage *ret_usage) {
+    (void)index;
     ret_usage->cached = cached_bytes();
     struct rlimit limit;
     bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     ret_usage->limit = limited ? limit.rlim_cur : ND__UNKNOWN_BYTES;
 }
+
+const nd_memory_rows nd__host_rows = {.trim = trim, .usage = usage};

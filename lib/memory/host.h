@@ -19,8 +19,6 @@ void nd__host_free(void *pointer, size_t bytes);
 /// Returns unused cached memory to the system. Slow (it may have to be faulted in again). Bytes, or
 /// ND__UNKNOWN_BYTES.
 uint64_t nd__host_trim(void);
-/// What the allocator holds unused, and the limit that the process runs under.
-void nd__host_usage(nd_memory_usage *ret_usage);
 /// Bytes asked for and not yet given back.
 uint64_t nd__host_live_bytes(void);
 #endif

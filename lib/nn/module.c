@@ -6,6 +6,7 @@
 #include "lib/nn/module.h"
 #include "lib/core/alloc.h"
 #include "lib/core/gate.h"
+#include "lib/core/pressure.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -239,7 +240,7 @@ static nd_status check_parameter(const nd_tensor *parameter) {
 
 static nd_status grow(const char *operation, nd_module *module) {
     size_t capacity = module->capacity ? 2 * module->capacity : 4;
-    nd_member *members = nd__calloc(capacity * sizeof(*members));
+    nd_member *members = nd__obtain_zeroed(capacity * sizeof(*members));
     if (!members)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu members", operation,
                          capacity);

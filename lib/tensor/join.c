@@ -2,6 +2,7 @@
 //
 // The result is allocated once and every input is copied straight to its place in it.
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 
@@ -104,7 +105,7 @@ nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) {
     for (size_t k = 1; k < count; k++)
         if (check_part("stack", inputs[0], inputs[k], -1) != ND_OK)
             return NULL;
-    nd_tensor **parts = nd__calloc(count * sizeof *parts);
+    nd_tensor **parts = nd__obtain_zeroed(count * sizeof *parts);
     if (!parts) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "stack: no memory for %zu inputs", count);
         return NULL;

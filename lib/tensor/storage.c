@@ -38,7 +38,7 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
         .charge = bytes,
         .bytes = bytes,
         .allocate = backend->allocate,
-        .rows = &backend->memory,
+        .rows = backend->memory,
     };
 }
 
@@ -122,15 +122,11 @@ static nd_storage *publish(nd_storage *storage, nd_manager *manager) {
 /// An allocation function for the ladder: the object and its data in one block.
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer) {
     (void)index;
-    nd_status before = nd_error_status();
-    nd_object *object = nd__object_new(&nd__storage_type, bytes);
-    if (object) {
-        *ret_pointer = object;
-        return ND_OK;
-    }
-    if (before == ND_OK)
-        nd_error_clear(); // a later rung may succeed
-    return ND_ERROR_OUT_OF_MEMORY;
+    void *memory = nd__calloc(bytes);
+    if (!memory)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *ret_pointer = nd__object_begin(&nd__storage_type, memory);
+    return ND_OK;
 }
 
 static void storage_destroy(nd_object *self) {

@@ -143,9 +143,45 @@ nd_status nd__check_operand(const char *operation, const char *argument, const n
     return ND_OK;
 }
 
+typedef struct repeated_launch {
+    nd_pressure pressure;
+    const nd_kernel_call *call;
+} repeated_launch;
+
+static nd_status launch_again(nd_pressure *pressure) {
+    const nd_kernel_call *call = ((const repeated_launch *)pressure)->call;
+    return nd__backend(pressure->kind)->launch(pressure->index, call);
+}
+
+/// A kernel that found no working memory, once more behind each rung of the ladder. Not one that
+/// changes an operand in place, which it may have begun to do.
+static nd_status launch_under_pressure(const char *operation, nd_device device,
+                                       const nd_kernel_call *call) {
+    for (int i = 1; i < call->noperands; i++)
+        if (call->operand[i].data == call->operand[0].data)
+            return ND_ERROR_OUT_OF_MEMORY;
+    repeated_launch again = {
+        .pressure =
+            {
+                .operation = operation,
+                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+                .kind = device.kind,
+                .index = device.index,
+                .rows = nd__backend(device.kind)->memory,
+                .attempt = launch_again,
+            },
+        .call = call,
+    };
+    return nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
+}
+
 nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
     nd_status status = nd__backend(device.kind)->launch(device.index, call);
     if (__builtin_expect(status == ND_OK, 1))
+        return ND_OK;
+    if (status == ND_ERROR_OUT_OF_MEMORY)
+        status = launch_under_pressure(operation, device, call);
+    if (status == ND_OK)
         return ND_OK;
     const char *where = nd__device_text(device);
     const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);

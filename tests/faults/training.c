@@ -9,16 +9,25 @@ enum { PARAMETERS = 4, NUMBERS = 8 * 6 + 6 + 6 * 3 + 3 };
 static int64_t
     fail_at; // the n-th allocation from now; negative: every one from the n-th on; 0: none
 static int64_t allocations;
+static size_t refused; // bytes of what fails now; 0: nothing
 
+/// The n-th request fails for good: the ladder asks for as many bytes again behind each rung, and is
+/// refused as well.
 static bool fail_the_nth(size_t bytes) {
-    (void)bytes;
     allocations++;
-    return fail_at > 0 ? allocations == fail_at : fail_at < 0 && allocations >= -fail_at;
+    if (fail_at <= 0)
+        return fail_at < 0 && allocations >= -fail_at;
+    if (allocations == fail_at)
+        refused = bytes;
+    else if (bytes != refused)
+        refused = 0;
+    return refused != 0;
 }
 
 static void fail_from_now(int64_t at) {
     nd_error_clear();
     allocations = 0;
+    refused = 0;
     fail_at = at;
     nd__alloc_should_fail = fail_the_nth;
 }

@@ -278,9 +278,9 @@ static int fail_for_good(void) {
         right = right && nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE;
     right = right && nd_add(x, x) == NULL && nd_error_status() == ND_ERROR_DEVICE;
     nd_release(x);
-    cuda->memory.retire(0);
-    right = right && !cuda->memory.wait(0, 1000000000);
-    cuda->memory.trim(0);
+    cuda->memory->retire(0);
+    right = right && !cuda->memory->wait(0, 1000000000);
+    cuda->memory->trim(0);
     return right ? 0 : 1;
 }
 

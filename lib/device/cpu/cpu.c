@@ -42,16 +42,6 @@ static nd_status cpu_launch(int index, const nd_kernel_call *call) {
     return nd__cpu_launch(call);
 }
 
-static uint64_t cpu_trim(int index) {
-    (void)index;
-    return nd__host_trim();
-}
-
-static void cpu_usage(int index, nd_memory_usage *ret_usage) {
-    (void)index;
-    nd__host_usage(ret_usage);
-}
-
 const nd_backend nd__cpu_backend = {
     .name = "cpu",
     .host_accessible = true,
@@ -62,5 +52,5 @@ const nd_backend nd__cpu_backend = {
     .copy_to_host = cpu_copy,
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
-    .memory = {.trim = cpu_trim, .usage = cpu_usage},
+    .memory = &nd__host_rows,
 };

@@ -325,6 +325,13 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     return nd__cuda_launch(&queue, call);
 }
 
+static const nd_memory_rows cuda_rows = {
+    .retire = cuda_retire,
+    .trim = cuda_trim,
+    .wait = cuda_wait,
+    .usage = cuda_usage,
+};
+
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
@@ -335,11 +342,5 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = cuda_copy_to_host,
     .synchronize = cuda_synchronize,
     .launch = cuda_launch,
-    .memory =
-        {
-            .retire = cuda_retire,
-            .trim = cuda_trim,
-            .wait = cuda_wait,
-            .usage = cuda_usage,
-        },
+    .memory = &cuda_rows,
 };

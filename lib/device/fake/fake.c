@@ -296,6 +296,13 @@ static void fake_usage(int index, nd_memory_usage *ret_usage) {
     pthread_mutex_unlock(&device->lock);
 }
 
+static const nd_memory_rows fake_rows = {
+    .retire = fake_retire,
+    .trim = fake_trim,
+    .wait = fake_wait,
+    .usage = fake_usage,
+};
+
 const nd_backend nd__fake_backend = {
     .name = "fake",
     .host_accessible = false,
@@ -306,13 +313,7 @@ const nd_backend nd__fake_backend = {
     .copy_to_host = fake_copy_to_host,
     .synchronize = fake_synchronize,
     .launch = fake_launch,
-    .memory =
-        {
-            .retire = fake_retire,
-            .trim = fake_trim,
-            .wait = fake_wait,
-            .usage = fake_usage,
-        },
+    .memory = &fake_rows,
 };
 
 // ------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ static int use_after_fork(void) {
         return 2;
     if (nd_synchronize((nd_device){ND_FAKE, 0}) != ND_ERROR_DEVICE)
         return 3;
-    if (fake->memory.retire(0) || fake->memory.trim(0) || fake->memory.wait(0, UINT64_MAX / 2))
+    if (fake->memory->retire(0) || fake->memory->trim(0) || fake->memory->wait(0, UINT64_MAX / 2))
         return 5;
     fake->release(0, parents_block, 64);
     // The other device was never used, so the child has lost nothing there.

@@ -143,10 +143,10 @@ static void test_waiting_is_bounded_and_finishes_queued_releases(void **state) {
     float *block = allocate(0, 1 << 16);
     nd__fake_pause(0);
     release(0, block, 1 << 16);
-    assert_false(fake->memory.wait(0, 2000000)); // two milliseconds
+    assert_false(fake->memory->wait(0, 2000000)); // two milliseconds
     assert_int_equal(nd__fake_live_blocks(0), 1);
     nd__fake_resume(0);
-    assert_true(fake->memory.wait(0, UINT64_C(60000000000)));
+    assert_true(fake->memory->wait(0, UINT64_C(60000000000)));
     assert_int_equal(nd__fake_live_blocks(0), 0);
 }
 
@@ -160,12 +160,12 @@ static void test_a_little_memory_is_all_there_is(void **state) {
     assert_null(none);
     assert_ok(fake->allocate(0, 400, &rest));
     assert_int_equal(fake->allocate(0, 1, &none), ND_ERROR_OUT_OF_MEMORY);
-    fake->memory.usage(0, &usage);
+    fake->memory->usage(0, &usage);
     assert_int_equal(usage.limit, 1000);
     assert_int_equal(usage.cached, 0);
     fake->release(0, block, 600);
     assert_ok(fake->synchronize(0));
-    assert_int_equal(fake->memory.retire(0), 0); // nothing is kept: it is back already
+    assert_int_equal(fake->memory->retire(0), 0); // nothing is kept: it is back already
     assert_ok(fake->allocate(0, 600, &block));
     fake->release(0, block, 600);
     fake->release(0, rest, 400);
@@ -185,11 +185,11 @@ static void test_kept_blocks_go_through_the_finished_ones_and_the_cache(void **s
     assert_ok(fake->synchronize(0));
     assert_int_equal(nd__fake_live_blocks(0), 0);
     assert_int_equal(fake->allocate(0, 500, &block), ND_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(fake->memory.trim(0), 0); // none is in the cache yet
-    fake->memory.usage(0, &usage);
+    assert_int_equal(fake->memory->trim(0), 0); // none is in the cache yet
+    fake->memory->usage(0, &usage);
     assert_int_equal(usage.cached, 1000);
-    assert_int_equal(fake->memory.retire(0), 1000);
-    assert_int_equal(fake->memory.retire(0), 0);
+    assert_int_equal(fake->memory->retire(0), 1000);
+    assert_int_equal(fake->memory->retire(0), 0);
     assert_ok(fake->allocate(0, 500, &block)); // in the block of 600
     for (int i = 0; i < 500; i++)
         assert_int_equal(((unsigned char *)block)[i], ND__FAKE_FRESH);
@@ -197,9 +197,9 @@ static void test_kept_blocks_go_through_the_finished_ones_and_the_cache(void **s
     fake->release(0, blocks[1], 400);
     fake->release(0, block, 500);
     assert_ok(fake->synchronize(0));
-    assert_int_equal(fake->memory.retire(0), 1000);
+    assert_int_equal(fake->memory->retire(0), 1000);
     assert_int_equal(fake->allocate(0, 700, &block), ND_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(fake->memory.trim(0), 1000);
+    assert_int_equal(fake->memory->trim(0), 1000);
     assert_ok(fake->allocate(0, 700, &block)); // new
     nd__fake_set_memory(0, 0, false);
     fake->release(0, block, 700);

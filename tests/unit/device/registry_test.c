@@ -23,7 +23,7 @@ static void test_a_kind_that_is_not_there_refuses_everything(void **state) {
     assert_int_equal(absent->synchronize(0), ND_ERROR_DEVICE);
     assert_int_equal(absent->launch(0, NULL), ND_ERROR_DEVICE);
     absent->release(0, NULL, 0);
-    assert_true(!absent->memory.retire && !absent->memory.trim && !absent->memory.wait);
+    assert_null(absent->memory);
 }
 
 static void test_default_device_belongs_to_the_thread(void **state) {
@@ -74,8 +74,8 @@ static void test_the_cpu_needs_no_waiting(void **state) {
     assert_ok(cpu->copy_to_host(0, back, pointer, 6));
     assert_string_equal(back, text);
     assert_ok(cpu->synchronize(0));
-    assert_true(!cpu->memory.retire && !cpu->memory.wait);
-    cpu->memory.trim(0);
+    assert_true(!cpu->memory->retire && !cpu->memory->wait);
+    cpu->memory->trim(0);
     cpu->release(0, pointer, 100);
 }
 

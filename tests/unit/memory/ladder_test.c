@@ -252,7 +252,19 @@ static void test_the_collector_goes_up_as_long_as_it_is_not_enough(void **state)
     drop_cycle(sibling);
     request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
     assert_obtained(&request);
-    // Off everywhere: the rung is not there.
+    // Not under pressure: the rung is not there.
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pressure = 0;
+    assert_ok(nd_manager_set_gc_policy(manager, &policy));
+    drop_cycle(sibling);
+    request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
+    assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
+    assert_string_equal(events, "aratawrarta");
+    policy.pressure = 1;
+    assert_ok(nd_manager_set_gc_policy(manager, &policy));
+    request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
+    assert_obtained(&request);
+    // Off everywhere: neither.
     assert_ok(nd_manager_set_gc_mode(top, ND_GC_OFF));
     drop_cycle(manager);
     request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
@@ -403,10 +415,9 @@ static void test_a_quota_refuses_before_the_device_is_asked(void **state) {
     assert_refused(&request, ND_ERROR_QUOTA);
     assert_string_equal(events, "");
     assert_string_equal(nd_error_message(),
-                        "empty: 60 fake bytes for manager \"small\" do not fit into manager "
-                        "\"small\": quota 59, live 0; largest holders: none of its own, all in "
-                        "other managers; tried: nothing, as the collector is off and no callback "
-                        "is set");
+                        "empty: 60 fake bytes do not fit into manager \"small\": quota 59, live "
+                        "0; largest holders: none of its own, all in other managers; tried: "
+                        "nothing, as the collector is off and no callback is set");
     nd_release(manager);
 }
 

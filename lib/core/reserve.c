@@ -1,0 +1,75 @@
+// The reserve: a stack of blocks in memory that is the process's from its start.
+//
+// Invariant: blocks lie one after the other from the beginning, each behind a header that knows where
+// it begins; what lies behind the last block that is in use is free. A block that is given up below
+// another is only marked, and goes with the last one above it. Untouched, the reserve costs address
+// space and no memory.
+#include "lib/core/reserve.h"
+#include "lib/core/alloc.h"
+#include "lib/core/atomics.h"
+#include <stddef.h>
+#include <string.h>
+
+typedef struct block {
+    _Alignas(max_align_t) size_t before; ///< where the block below begins
+    bool in_use;
+} block;
+
+static _Alignas(max_align_t) char memory[ND__RESERVE_BYTES];
+static size_t used, last; ///< end of the last block, and its beginning (when used > 0)
+static nd_lock lock;
+
+static bool is_reserve(const void *pointer) {
+    return (uintptr_t)pointer - (uintptr_t)memory < sizeof memory;
+}
+
+static void *take(size_t bytes) {
+    const size_t mask = _Alignof(max_align_t) - 1;
+    void *pointer = NULL;
+    nd__lock(&lock);
+    if (bytes <= sizeof memory - sizeof(block) - mask &&
+        used <= sizeof memory - sizeof(block) - ((bytes + mask) & ~mask)) {
+        block *taken = (block *)(void *)(memory + used);
+        *taken = (block){.before = last, .in_use = true};
+        last = used;
+        used += sizeof *taken + ((bytes + mask) & ~mask);
+        pointer = taken + 1;
+    }
+    nd__unlock(&lock);
+    return pointer;
+}
+
+static void give_back(void *pointer) {
+    nd__lock(&lock);
+    ((block *)pointer - 1)->in_use = false;
+    while (used > 0) {
+        const block *top = (const block *)(const void *)(memory + last);
+        if (top->in_use)
+            break;
+        used = last;
+        last = top->before;
+    }
+    nd__unlock(&lock);
+}
+
+void *nd__reserve_malloc(size_t bytes) {
+    void *pointer = nd__malloc(bytes);
+    return pointer || nd__alloc_should_fail ? pointer : take(bytes);
+}
+
+void *nd__reserve_realloc(void *pointer, size_t before, size_t bytes) {
+    void *larger = nd__reserve_malloc(bytes);
+    if (!larger)
+        return NULL;
+    if (before)
+        memcpy(larger, pointer, before < bytes ? before : bytes);
+    nd__reserve_free(pointer);
+    return larger;
+}
+
+void nd__reserve_free(void *pointer) {
+    if (pointer && is_reserve(pointer))
+        give_back(pointer);
+    else
+        nd__free(pointer);
+}
