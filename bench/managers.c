@@ -27,13 +27,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { MOST_THREADS = 64, LINE = 128, METRICS = 128 };
-/// A batch of no more threads than cores is short, so that most run undisturbed; one of more threads
-/// is long, so that the scheduler takes turns.
-static const double short_batch_seconds = 1e-3, long_batch_seconds = 6e-2;
-enum { SHORT_REPEATS = 101, LONG_REPEATS = 7 };
+/// A batch of no more threads than cores is short, and counts only when all its threads ran side by
+/// side from its begin to its end; one of more threads is long, so that the scheduler takes turns.
+static const double short_batch_seconds = 5e-4, long_batch_seconds = 6e-2;
+enum { SHORT_REPEATS = 101, LONG_REPEATS = 7, MOST_TRIES = 3000 };
 
 /// What a worker of one measurement has.
 typedef struct worker {
@@ -138,16 +139,25 @@ typedef struct turn {
     batch *batch;
     worker *worker;
     double begin, end;
+    bool preempted; ///< somebody else wanted its core meanwhile
 } turn;
+
+static long preemptions(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
 
 static void *take_turn(void *data) {
     turn *me = data;
+    me->batch->function(me->worker, me->batch->count / 4 + 1); // what a new thread sets up
     atomic_fetch_add(&me->batch->ready, 1);
     while (!atomic_load_explicit(&me->batch->go, memory_order_acquire))
         sched_yield();
+    long before = preemptions();
     me->begin = bench_seconds();
     me->batch->function(me->worker, me->batch->count);
     me->end = bench_seconds();
+    me->preempted = preemptions() != before;
     return NULL;
 }
 
@@ -156,8 +166,10 @@ static unsigned cores(void) {
     return online < 1 ? 1 : (unsigned)online;
 }
 
-/// Seconds from the first worker's begin to the last one's end. NaN when a thread could not start.
-static double run_batch(work function, worker *workers, unsigned threads, uint64_t count) {
+/// Seconds from the first worker's begin to the last one's end; *ret_disturbed: not side by side.
+/// NaN when a thread could not start.
+static double run_batch(work function, worker *workers, unsigned threads, uint64_t count,
+                        bool *ret_disturbed) {
     batch batch = {.function = function, .count = count};
     turn turns[MOST_THREADS];
     pthread_t handles[MOST_THREADS];
@@ -170,12 +182,16 @@ static double run_batch(work function, worker *workers, unsigned threads, uint64
     while (atomic_load(&batch.ready) < started)
         sched_yield();
     atomic_store_explicit(&batch.go, true, memory_order_release);
-    double begin = INFINITY, end = 0;
+    double begin = INFINITY, last_begin = 0, end = 0;
+    *ret_disturbed = false;
     for (unsigned i = 0; i < started; i++) {
         pthread_join(handles[i], NULL);
         begin = fmin(begin, turns[i].begin);
+        last_begin = fmax(last_begin, turns[i].begin);
         end = fmax(end, turns[i].end);
+        *ret_disturbed |= turns[i].preempted;
     }
+    *ret_disturbed |= last_begin - begin > 0.1 * (end - begin);
     return started == threads ? end - begin : (double)NAN;
 }
 
@@ -185,16 +201,22 @@ static double measure(work function, worker *workers, unsigned threads) {
     double shortest = crowded ? long_batch_seconds : short_batch_seconds;
     size_t repeats = crowded ? LONG_REPEATS : SHORT_REPEATS;
     uint64_t count = 64;
-    for (double seconds; !((seconds = run_batch(function, workers, threads, count)) >= shortest);) {
+    bool disturbed;
+    for (double seconds;
+         !((seconds = run_batch(function, workers, threads, count, &disturbed)) >= shortest);) {
         if (isnan(seconds))
             return NAN;
         count *= 2;
     }
     double figures[SHORT_REPEATS];
     double share = (double)(crowded ? cores() : threads) / threads;
-    for (size_t i = 0; i < repeats; i++)
-        figures[i] = run_batch(function, workers, threads, count) * 1e9 * share / (double)count;
-    return bench_median(figures, repeats);
+    size_t done = 0;
+    for (int tries = 0; done < repeats && tries < MOST_TRIES; tries++) {
+        double seconds = run_batch(function, workers, threads, count, &disturbed);
+        if (crowded || !disturbed)
+            figures[done++] = seconds * 1e9 * share / (double)count;
+    }
+    return bench_median(figures, done);
 }
 
 // --------------------------------------------------------------------------------------- the table

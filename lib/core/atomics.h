@@ -99,15 +99,22 @@ static inline bool nd__try_lock(nd_lock *lock) {
     return nd__atomic_cas(&lock->state, &expected, 1, acquire, relaxed);
 }
 
-static inline void nd__lock(nd_lock *lock) {
+/// Takes the lock if that needs no waiting.
+static inline bool nd__lock_at_once(nd_lock *lock) {
 #ifdef ND_MODEL
     nd__lock_wait(lock); // one step: waits until it is free, and takes it
+    return true;
 #else
-    if (nd__single_threaded())
-        nd__atomic_store(&lock->state, 1, relaxed);
-    else if (!nd__try_lock(lock))
-        nd__lock_wait(lock);
+    if (!nd__single_threaded())
+        return nd__try_lock(lock);
+    nd__atomic_store(&lock->state, 1, relaxed);
+    return true;
 #endif
+}
+
+static inline void nd__lock(nd_lock *lock) {
+    if (__builtin_expect(!nd__lock_at_once(lock), 0))
+        nd__lock_wait(lock);
 }
 
 static inline void nd__unlock(nd_lock *lock) {

@@ -23,7 +23,7 @@ nd_shard *nd__lock_home(nd_object *object) {
         nd_shard *home = home_of(object);
         if (!home)
             return NULL;
-        nd__lock(&home->lock);
+        nd__lock_shard(home);
         if (home_of(object) == home)
             return home;
         nd__unlock(&home->lock);
@@ -105,8 +105,7 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     nd_manager *target = manager;
     nd_shard *shard;
     for (;;) {
-        shard = &target->first;
-        nd__lock(&shard->lock);
+        shard = nd__lock_to_fill(target);
         if (__builtin_expect(nd__manager_open(target), 1))
             break;
         nd__unlock(&shard->lock);
@@ -125,6 +124,7 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
     nd__unlock(&shard->lock);
     if (nd__flags(object) & ND__TRACKED)
         nd__gc_count_tracked();
+    nd__relieve_crowd();
     nd_accounted *account = accounted(object);
     if (account && target != manager)
         nd__discharge_path(manager, target, account->kind, account->bytes);
@@ -206,8 +206,7 @@ void nd__object_reattach(nd_object *object) {
     nd_accounted *account = accounted(object);
     if (account)
         nd__charge_path(&nd__root, NULL, account->kind, account->bytes, NULL);
-    nd_shard *shard = &nd__root.first;
-    nd__lock(&shard->lock);
+    nd_shard *shard = nd__lock_to_fill(&nd__root);
     enter(shard, object);
     shard->count.created++;
     nd__unlock(&shard->lock);
@@ -239,11 +238,17 @@ void nd__account_close(nd_object *object) {
 static nd_status move(const char *operation, nd_object *object, nd_manager *target, bool exempt,
                       bool temporary) {
     for (;;) {
-        nd_shard *home = home_of(object), *shard = &target->first;
+        nd_shard *home = home_of(object);
         if (!home)
             return nd__error(ND_ERROR_STATE, "%s: the %s is in no manager yet", operation,
                              object->type->name);
+        nd_shard *shard = home->manager == target ? home : nd__own_shard(target);
         nd__lock_pair(home, shard);
+        if (__builtin_expect(shard->retired, 0)) {
+            nd__unlock_pair(home, shard);
+            shard = &target->first;
+            nd__lock_pair(home, shard);
+        }
         if (home_of(object) != home) {
             nd__unlock_pair(home, shard);
             continue;
@@ -282,6 +287,7 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
             }
         }
         nd__unlock_pair(home, shard);
+        nd__relieve_crowd();
         return status;
     }
 }
@@ -425,37 +431,6 @@ static void report_sites(site_count *sites, nd_close_report *report) {
     }
 }
 
-/// Moves all objects of a shard to another one, where they are the newest, in the order they had.
-/// Both locks are held.
-static void take_over(nd_shard *from, nd_shard *target, site_count *sites) {
-    for (int list = 0; list < 2; list++) {
-        nd_object *first = from->lists[list].first, *last = from->lists[list].last;
-        for (nd_object *object = first; object; object = object->next) {
-            nd__atomic_store(&object->home, target, release);
-            if (sites)
-                count_site(sites, object->site);
-        }
-        if (!first)
-            continue;
-        last->next = target->lists[list].first;
-        if (last->next)
-            last->next->previous = last;
-        else
-            target->lists[list].last = last;
-        target->lists[list].first = first;
-        from->lists[list].first = from->lists[list].last = NULL;
-    }
-    target->count.live += from->count.live;
-    target->count.tracked += from->count.tracked;
-    target->count.capped += from->count.capped;
-    target->count.temporary += from->count.temporary;
-    from->count.live = from->count.tracked = from->count.capped = from->count.temporary = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-        target->count.own_bytes[kind] += from->count.own_bytes[kind];
-        from->count.own_bytes[kind] = 0;
-    }
-}
-
 /// Moves what is in one shard of a closing manager to an ancestor. Adds up what that was.
 static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, site_count *sites,
                        uint64_t *objects, uint64_t *bytes) {
@@ -473,7 +448,10 @@ static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, site_co
         if (own)
             nd__discharge_path(from->manager, target->manager, (nd_device_kind)kind, own);
     }
-    take_over(from, target, sites);
+    for (int list = 0; list < 2 && sites; list++)
+        for (nd_object *object = from->lists[list].first; object; object = object->next)
+            count_site(sites, object->site);
+    nd__shard_move(from, target);
     target->count.arrived += moved;
     from->count.departed += moved;
     from->count.escaped += moved;

@@ -1,21 +1,17 @@
 // Byte accounts, quotas, and the byte-threshold trigger.
 //
-// Invariant: subtree_bytes of a manager with a quota never passes it. Where a path to the root has
-// a quota anywhere, charges are decided under one lock: every quota is looked at before anything is
-// added, so a request that fails never makes a neighbour that fits fail too. Without a quota on the
-// path a charge is one relaxed addition per level.
+// Invariant: the account of a manager with a quota never passes it. Where a path to the root has a
+// quota anywhere, charges are decided under one lock: every quota is looked at before anything is
+// added, so a request that fails never makes a neighbour that fits fail too. Beside a look there are
+// only discharges, so the sum over the shards of an account is at most what it was when the look
+// began, and at least what it is when it ends. Without a quota on the path a charge is one relaxed
+// addition per level.
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/policy.h"
 #include "lib/core/pressure.h"
 
 static nd_lock quota_lock;
-
-static void add(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
-    uint64_t now = nd__fetch_add_relaxed(&manager->subtree_bytes[kind], bytes) + bytes;
-    if (now > nd__load_relaxed(&manager->peak_bytes[kind]))
-        nd__raise_to(&manager->peak_bytes[kind], now);
-}
 
 bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
                      uint64_t bytes, nd_manager **ret_refused) {
@@ -24,7 +20,7 @@ bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind
         limited = nd__load_relaxed(&at->quota[kind]) != 0;
     if (!limited) {
         for (nd_manager *at = manager; at != stop; at = at->parent)
-            add(at, kind, bytes);
+            nd__account_add(at, kind, bytes);
         return true;
     }
     nd_manager *refused = NULL;
@@ -37,7 +33,7 @@ bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind
     }
     if (!refused)
         for (nd_manager *at = manager; at != stop; at = at->parent)
-            add(at, kind, bytes);
+            nd__account_add(at, kind, bytes);
     nd__unlock(&quota_lock);
     if (refused)
         *ret_refused = refused;
@@ -47,7 +43,7 @@ bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind
 void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
                         uint64_t bytes) {
     for (nd_manager *at = manager; at != stop; at = at->parent)
-        nd__fetch_add_relaxed(&at->subtree_bytes[kind], UINT64_C(0) - bytes);
+        nd__account_subtract(at, kind, bytes);
 }
 
 static nd_status charge_again(nd_pressure *pressure) {

@@ -25,12 +25,17 @@ static const nd_type manager_type = {
 
 nd_manager nd__root = {
     .header = {.word = (UINT64_C(1) << 32) + 1, .type = &manager_type},
+    .shard_count = 1,
     .name = "root",
     .first.manager = &nd__root,
 };
 
-static nd_lock recycled_lock;
-static nd_manager *recycled; // linked by next_sibling
+/// Memory of ended managers, linked by next_sibling: some for each few threads.
+static struct bin {
+    _Alignas(ND__LINE) nd_lock lock;
+    _Atomic(nd_manager *) first;
+} recycled[8];
+enum { BINS = sizeof recycled / sizeof *recycled };
 
 // -------------------------------------------------------------------------------------------- tree
 
@@ -42,27 +47,70 @@ static nd_manager *writable(const nd_manager *manager) {
     return manager ? (nd_manager *)(uintptr_t)manager : &nd__root;
 }
 
+/// From this thread's bin, else from another one: a thread may end the managers that another makes.
+static nd_manager *take_recycled(void) {
+    uint32_t number = nd__thread()->number;
+    for (uint32_t i = 0; i < BINS; i++) {
+        struct bin *bin = &recycled[(number + i) % BINS];
+        if (!nd__atomic_load(&bin->first, relaxed))
+            continue;
+        nd__lock(&bin->lock);
+        nd_manager *manager = nd__atomic_load(&bin->first, relaxed);
+        if (manager)
+            nd__atomic_store(&bin->first, manager->next_sibling, relaxed);
+        nd__unlock(&bin->lock);
+        if (manager)
+            return manager;
+    }
+    return NULL;
+}
+
+static void recycle(nd_manager *manager) {
+    struct bin *bin = &recycled[nd__thread()->number % BINS];
+    nd__lock(&bin->lock);
+    manager->next_sibling = nd__atomic_load(&bin->first, relaxed);
+    nd__atomic_store(&bin->first, manager, relaxed);
+    nd__unlock(&bin->lock);
+}
+
+/// Memory of a manager, on a line of its own; never freed.
 static nd_manager *take_memory(void) {
-    nd__lock(&recycled_lock);
-    nd_manager *manager = recycled;
+    nd_manager *manager = take_recycled();
     if (manager)
-        recycled = manager->next_sibling;
-    nd__unlock(&recycled_lock);
-    if (!manager && (manager = nd__obtain_zeroed(sizeof(nd_manager))))
-        manager->first.manager = manager;
+        return manager;
+    uintptr_t block = (uintptr_t)nd__obtain_zeroed(sizeof(nd_manager) + ND__LINE - 1);
+    if (!block)
+        return NULL;
+    manager = (nd_manager *)((block + ND__LINE - 1) & ~(uintptr_t)(ND__LINE - 1));
+    nd__shard_begin(&manager->first, manager);
     return manager;
 }
 
-/// Clears everything but the locks, which a thread with a stale pointer may be about to take.
+/// Begins a new life. What a thread with a stale pointer may still take, the locks, stays as it is,
+/// and what it may look at (`more`, nd__manager_spread) is behind one.
 static void reset(nd_manager *manager) {
+    nd_shard *more = manager->more;
+    nd__lock(&manager->first.lock);
     memset(&manager->header, 0, sizeof manager->header);
-    memset((char *)manager + offsetof(nd_manager, parent), 0,
-           offsetof(nd_manager, first) - offsetof(nd_manager, parent));
-    memset((char *)&manager->first + offsetof(nd_shard, lists), 0,
-           sizeof manager->first - offsetof(nd_shard, lists));
+    memset((char *)manager + offsetof(nd_manager, shard_count), 0,
+           offsetof(nd_manager, first) - offsetof(nd_manager, shard_count));
+    manager->more = more;
+    atomic_init(&manager->shard_count, 1);
+    nd__shard_begin(&manager->first, manager);
     atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
     manager->header.type = &manager_type;
     manager->header.site = nd__sites_enabled ? nd__site : NULL;
+    nd__unlock(&manager->first.lock);
+}
+
+/// A child holds its parent; the root is not counted: it is immortal, and everybody's.
+static nd_manager *hold_parent(nd_manager *parent) {
+    return parent == &nd__root ? parent : nd_retain(parent);
+}
+
+static void release_parent(nd_manager *parent) {
+    if (parent != &nd__root)
+        nd_object_release(parent);
 }
 
 nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
@@ -77,11 +125,11 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
     atomic_init(&manager->gc_mode, ND_GC_INHERIT);
     manager->depth = parent->depth + 1;
-    nd_shard *shard = nd__first_shard(parent);
-    nd__lock(&shard->lock);
+    nd_shard *shard = nd__lock_to_fill(parent);
     bool open = nd__manager_open(parent);
     if (open) {
-        manager->parent = nd_retain(parent);
+        manager->parent = hold_parent(parent);
+        manager->siblings = shard;
         manager->next_sibling = shard->children;
         if (shard->children)
             shard->children->previous_sibling = manager;
@@ -89,13 +137,11 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
         nd__atomic_store(&manager->state, ND__MANAGER_OPEN, release);
     }
     nd__unlock(&shard->lock);
+    nd__relieve_crowd();
     if (!open) {
         nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
         nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
-        nd__lock(&recycled_lock);
-        manager->next_sibling = recycled;
-        recycled = manager;
-        nd__unlock(&recycled_lock);
+        recycle(manager);
         return NULL;
     }
     return manager;
@@ -217,8 +263,8 @@ static uint64_t return_temporaries(nd_manager *manager) {
 }
 
 static void unlink_from_parent(nd_manager *manager) {
-    nd_shard *shard = nd__first_shard(manager->parent);
-    nd__lock(&shard->lock);
+    nd_shard *shard = manager->siblings;
+    nd__lock_shard(shard);
     if (manager->previous_sibling)
         manager->previous_sibling->next_sibling = manager->next_sibling;
     else if (shard->children == manager)
@@ -390,11 +436,8 @@ static void manager_destroy(nd_object *self) {
     }
     nd_manager *parent = manager->parent;
     nd__gc_domain_free(manager);
-    nd__lock(&recycled_lock);
-    manager->next_sibling = recycled;
-    recycled = manager;
-    nd__unlock(&recycled_lock);
-    nd_object_release(parent);
+    recycle(manager);
+    release_parent(parent);
 }
 
 // -------------------------------------------------------------------------------- sets of managers
@@ -482,7 +525,7 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
         ret_stats->live_bytes[kind] = count.own_bytes[kind];
         ret_stats->subtree_bytes[kind] = nd__manager_bytes(manager, (nd_device_kind)kind);
-        ret_stats->peak_bytes[kind] = nd__load_relaxed(&manager->peak_bytes[kind]);
+        ret_stats->peak_bytes[kind] = nd__manager_peak(manager, (nd_device_kind)kind);
         ret_stats->quota_bytes[kind] = nd__load_relaxed(&manager->quota[kind]);
     }
     nd__lock(&manager->first.lock);
@@ -517,6 +560,8 @@ uint64_t nd_manager_total_objects(const nd_manager *handle) {
 nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
     if (!manager)
         return nd__error_null("manager_set_cap", "manager");
+    if (objects)
+        nd__manager_unite(manager);
     nd__lock(&manager->first.lock);
     manager->cap = objects;
     nd__unlock(&manager->first.lock);

@@ -1,12 +1,16 @@
 // Inside of managers, for lib/core and lib/debug.
 //
 //   root (immortal, static)
-//     shards: the first is part of the manager
+//     shards: one, part of the manager; more of them once threads meet there too often (shard.c)
 //       children: weak list; a child holds its parent strongly
 //       lists[0]: green objects, lists[1]: tracked objects; weak, intrusive
 //       counters of these objects
+//       account: a part of what was charged
 //
-// What a shard holds is guarded by its lock. An object names its shard (`home`), and that its manager.
+// What a shard holds is guarded by its lock. An object names its shard (`home`), and that its
+// manager. A thread always fills the same shard of a manager, so a list is in the order in which
+// each thread made its objects; the first shard has the oldest ones. A manager that was ever capped
+// keeps all its objects in the first shard, under whose lock the cap is exact.
 //
 // Memory of managers and shards is type-stable: it is recycled, never returned, so that a thread
 // that read a stale object->home may still take its lock, see under it that the object has moved,
@@ -15,9 +19,9 @@
 // Two shards are locked in the order of their addresses (nd__lock_pair). Nobody waits for the gate
 // with a shard locked, releases an object there, or runs user code.
 //
-// Accounts: own_bytes is what objects attached here hold (its lock); subtree_bytes is what was
-// charged here and below (atomic), and is what a quota bounds. A charge goes to a manager and all
-// its ancestors.
+// Accounts: own_bytes is what objects attached here hold (its lock); what was charged here and
+// below is the sum of the shards' `bytes` (atomic), and is what a quota bounds. A charge goes to a
+// manager and all its ancestors.
 #ifndef ND_LIB_CORE_MANAGER_INTERNAL_H
 #define ND_LIB_CORE_MANAGER_INTERNAL_H
 #include "lib/core/atomics.h"
@@ -42,8 +46,11 @@ typedef struct nd__counters {
     uint64_t own_bytes[ND_DEVICE_KIND_COUNT];
 } nd__counters;
 
+#define ND__LINE 128 ///< what processors share: two lines, which some fetch together
+
 struct nd_shard {
-    nd_lock lock;
+    _Alignas(ND__LINE) nd_lock lock;
+    uint32_t waits;      ///< how often it was found locked (lock)
     nd_manager *manager; ///< constant, also while the memory waits to be recycled
     // Guarded by lock.
     struct {
@@ -51,40 +58,41 @@ struct nd_shard {
     } lists[2];
     nd_manager *children; ///< first child; siblings' links are guarded as well
     nd__counters count;
+    bool retired; ///< the manager has a cap: objects go to the first shard
+    // The account. A part may be negative: bytes are discharged by whoever frees them.
+    _Atomic uint64_t bytes[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t seen[ND_DEVICE_KIND_COUNT]; ///< `bytes` when the peak was looked at
 };
 _Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
 
 struct nd_manager {
     nd_object header;
-    _Atomic uint32_t state;
-    uint32_t depth;     ///< root 0
-    nd_manager *parent; ///< strong; NULL for the root only
+    // Read by all, seldom written.
+    _Alignas(ND__LINE) _Atomic uint32_t state;
+    _Atomic uint32_t shard_count; ///< 1 or nd__shard_limit(); never falls while the manager lives
+    nd_shard *more;               ///< the second shard and on; kept for the next life
+    nd_manager *parent;           ///< strong (but for the root); NULL for the root only
+    uint32_t depth;               ///< root 0
     _Atomic int gc_mode;
     _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
     uint64_t cap;                          ///< lock of the first shard
-    nd_manager *previous_sibling, *next_sibling;
-    char name[ND__MANAGER_NAME_SIZE];
-    _Atomic uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT];
-    _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
+
+    _Alignas(ND__LINE) _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
+    _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
+    _Atomic uint32_t turns;   ///< how often that was another one than before
+    bool single;              ///< was capped: never gets more shards (lock of the first shard)
+    nd_shard *siblings;       ///< the parent's shard whose child this is, constant
+    nd_manager *previous_sibling, *next_sibling;
     uint64_t
         collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
     nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
+    char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;
 };
 
 extern nd_manager nd__root;
-
-// A loop over the shards of a manager: for (shard = nd__first_shard(m); shard; shard =
-// nd__next_shard(shard)). Lock each for what is done with it.
-static inline nd_shard *nd__first_shard(nd_manager *manager) {
-    return &manager->first;
-}
-static inline nd_shard *nd__next_shard(const nd_shard *shard) {
-    (void)shard;
-    return NULL;
-}
 
 /// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
 /// the two.
@@ -93,16 +101,6 @@ static inline nd_manager *nd__manager_of(const nd_object *object) {
     return home ? home->manager : NULL;
 }
 
-/// Sums over the shards; each is a moment's, one after the other.
-nd__counters nd__manager_count(nd_manager *manager);
-/// Bytes charged to the manager and below it.
-static inline uint64_t nd__manager_bytes(const nd_manager *manager, nd_device_kind kind) {
-    return nd__load_relaxed(&manager->subtree_bytes[kind]);
-}
-
-void nd__lock_pair(nd_shard *a, nd_shard *b);
-void nd__unlock_pair(nd_shard *a, nd_shard *b);
-
 static inline bool nd__manager_open(const nd_manager *manager) {
     return nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->state, acquire) == ND__MANAGER_OPEN;
 }
@@ -110,9 +108,6 @@ static inline bool nd__manager_open(const nd_manager *manager) {
 /// The manager itself when open, else its nearest open ancestor (the root always is). The argument
 /// must be valid memory that holds its parents: pinned, or locked with an object attached.
 nd_manager *nd__nearest_open(nd_manager *manager);
-
-/// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
-nd_shard *nd__lock_home(nd_object *object);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__object_unlink(nd_object *object);
@@ -162,4 +157,6 @@ typedef struct nd__manager_array {
 /// manager and everything below it, each retained (the root too). Free with nd__manager_array_free.
 bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array);
 void nd__manager_array_free(nd__manager_array *array);
+
+#include "lib/core/shard.h"
 #endif

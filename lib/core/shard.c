@@ -1,13 +1,34 @@
-// Shards of managers: their locks, and sums over them.
+// Shards of managers: how a manager comes to have more than one, their locks, and sums over them.
+//
+// A manager begins with one shard, and that is all there is to it while its threads do not meet.
+// When one has to wait for the shard's lock, or finds that another one charged last, so and so often,
+// it gives the manager one shard for each few threads, once it holds no lock. They stay until the
+// manager ends, and their memory for whatever manager is recycled from it.
+#include "lib/core/alloc.h"
 #include "lib/core/manager_internal.h"
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CROWDED_WAITS = 16, ///< for a lock
+    CROWDED_TURNS = 64, ///< between threads that charge
+};
+
+// ------------------------------------------------------------------------------------------- locks
+
+void nd__shard_wait(nd_shard *shard) {
+    nd__lock_wait(&shard->lock);
+    if (++shard->waits % CROWDED_WAITS == 0)
+        nd__thread()->crowded = shard->manager;
+}
 
 void nd__lock_pair(nd_shard *a, nd_shard *b) {
     if (a == b) {
-        nd__lock(&a->lock);
+        nd__lock_shard(a);
         return;
     }
-    nd__lock(a < b ? &a->lock : &b->lock);
-    nd__lock(a < b ? &b->lock : &a->lock);
+    nd__lock_shard(a < b ? a : b);
+    nd__lock_shard(a < b ? b : a);
 }
 
 void nd__unlock_pair(nd_shard *a, nd_shard *b) {
@@ -16,7 +37,133 @@ void nd__unlock_pair(nd_shard *a, nd_shard *b) {
         nd__unlock(&b->lock);
 }
 
-static nd__counters shard_count(nd_shard *shard) {
+nd_shard *nd__own_shard(nd_manager *manager) {
+    uint32_t place = nd__thread()->number % nd__shard_count(manager);
+    return place ? &manager->more[place - 1] : &manager->first;
+}
+
+nd_shard *nd__lock_own_shard(nd_manager *manager) {
+    nd_shard *shard = nd__own_shard(manager);
+    nd__lock_shard(shard);
+    if (__builtin_expect(shard->retired, 0)) {
+        nd__unlock(&shard->lock);
+        shard = &manager->first;
+        nd__lock_shard(shard);
+    }
+    return shard;
+}
+
+// ------------------------------------------------------------------------------------ more and one
+
+uint32_t nd__shard_limit(void) {
+#ifdef ND_MODEL
+    return 3;
+#else
+    static _Atomic uint32_t limit;
+    uint32_t known = nd__atomic_load(&limit, relaxed);
+    if (known)
+        return known;
+    long cores = sysconf(_SC_NPROCESSORS_CONF);
+    known = cores < 2 ? 8 : cores > 16 ? 64 : 4 * (uint32_t)cores;
+    nd__atomic_store(&limit, known, relaxed);
+    return known;
+#endif
+}
+
+void nd__shard_begin(nd_shard *shard, nd_manager *manager) {
+    if (!shard->manager)
+        shard->manager = manager;
+    memset((char *)shard + offsetof(nd_shard, lists), 0, sizeof *shard - offsetof(nd_shard, lists));
+}
+
+static bool may_spread(const nd_manager *manager) {
+    return nd__manager_open(manager) && !manager->single && nd__shard_count(manager) == 1;
+}
+
+void nd__manager_spread(nd_manager *manager) {
+    uint32_t limit = nd__shard_limit();
+    nd__lock(&manager->first.lock);
+    bool wanted = may_spread(manager), lacking = wanted && !manager->more;
+    nd__unlock(&manager->first.lock);
+    if (!wanted)
+        return;
+    char *block = lacking ? nd__calloc((limit - 1) * sizeof(nd_shard) + ND__LINE - 1) : NULL;
+    if (lacking && !block)
+        return;
+    nd__lock(&manager->first.lock);
+    if (may_spread(manager)) {
+        if (!manager->more) {
+            uintptr_t line = ((uintptr_t)block + ND__LINE - 1) & ~(uintptr_t)(ND__LINE - 1);
+            manager->more = (nd_shard *)line;
+            block = NULL;
+        }
+        for (uint32_t i = 0; i + 1 < limit; i++)
+            nd__shard_begin(&manager->more[i], manager);
+        nd__atomic_store(&manager->shard_count, limit, release);
+    }
+    nd__unlock(&manager->first.lock);
+    nd__free(block); // another thread was faster
+}
+
+void nd__spread_crowded(nd_thread *thread) {
+    nd_manager *manager = thread->crowded;
+    thread->crowded = NULL;
+    nd__manager_spread(manager);
+}
+
+void nd__shard_move(nd_shard *from, nd_shard *target) {
+    for (int list = 0; list < 2; list++) {
+        nd_object *first = from->lists[list].first, *last = from->lists[list].last;
+        for (nd_object *object = first; object; object = object->next)
+            nd__atomic_store(&object->home, target, release);
+        if (!first)
+            continue;
+        last->next = target->lists[list].first;
+        if (last->next)
+            last->next->previous = last;
+        else
+            target->lists[list].last = last;
+        target->lists[list].first = first;
+        from->lists[list].first = from->lists[list].last = NULL;
+    }
+    nd__counters *lost = &from->count, *won = &target->count;
+    won->live += lost->live;
+    won->tracked += lost->tracked;
+    won->capped += lost->capped;
+    won->temporary += lost->temporary;
+    lost->live = lost->tracked = lost->capped = lost->temporary = 0;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        won->own_bytes[kind] += lost->own_bytes[kind];
+        lost->own_bytes[kind] = 0;
+    }
+}
+
+void nd__manager_unite(nd_manager *manager) {
+    nd_shard *first = nd__first_shard(manager);
+    nd__lock(&first->lock);
+    manager->single = true;
+    nd__unlock(&first->lock);
+    for (nd_shard *shard = nd__next_shard(first); shard; shard = nd__next_shard(shard)) {
+        nd__lock_pair(first, shard);
+        shard->retired = true;
+        nd__shard_move(shard, first);
+        // What they did goes with them, so that the counts of each shard add up.
+        nd__counters *lost = &shard->count, *won = &first->count;
+        won->created += lost->created;
+        won->arrived += lost->arrived;
+        won->departed += lost->departed;
+        won->freed += lost->freed;
+        won->collected += lost->collected;
+        won->escaped += lost->escaped;
+        won->freed_bytes += lost->freed_bytes;
+        *lost = (nd__counters){0};
+        nd__unlock_pair(first, shard);
+    }
+}
+
+// ------------------------------------------------------------------------------------------ counts
+
+static nd__counters count_of(nd_shard *shard) {
     nd__lock(&shard->lock);
     nd__counters count = shard->count;
     nd__unlock(&shard->lock);
@@ -26,11 +173,56 @@ static nd__counters shard_count(nd_shard *shard) {
 nd__counters nd__manager_count(nd_manager *manager) {
     enum { MEMBERS = sizeof(nd__counters) / sizeof(uint64_t) };
     nd_shard *shard = nd__first_shard(manager);
-    nd__counters total = shard_count(shard);
+    nd__counters total = count_of(shard);
     while (__builtin_expect((shard = nd__next_shard(shard)) != NULL, 0)) {
-        nd__counters one = shard_count(shard);
+        nd__counters one = count_of(shard);
         for (int i = 0; i < MEMBERS; i++)
             ((uint64_t *)&total)[i] += ((const uint64_t *)&one)[i];
     }
     return total;
+}
+
+// ---------------------------------------------------------------------------------------- accounts
+
+uint64_t nd__manager_bytes(const nd_manager *handle, nd_device_kind kind) {
+    nd_manager *manager = (nd_manager *)(uintptr_t)handle;
+    nd_shard *shard = nd__first_shard(manager);
+    uint64_t sum = nd__load_relaxed(&shard->bytes[kind]);
+    if (__builtin_expect((shard = nd__next_shard(shard)) == NULL, 1))
+        return sum;
+    for (; shard; shard = nd__next_shard(shard))
+        sum += nd__load_relaxed(&shard->bytes[kind]);
+    // Below zero: charged in a shard after it was looked at, discharged in another one before.
+    return (int64_t)sum < 0 ? 0 : sum;
+}
+
+uint64_t nd__manager_peak(nd_manager *manager, nd_device_kind kind) {
+    nd__raise_to(&manager->peak_bytes[kind], nd__manager_bytes(manager, kind));
+    return nd__load_relaxed(&manager->peak_bytes[kind]);
+}
+
+void nd__account_turn(nd_manager *manager, nd_thread *thread) {
+    nd__atomic_store(&manager->charger, thread->number, relaxed);
+    uint32_t turns = nd__atomic_load(&manager->turns, relaxed) + 1; // a lost one does not matter
+    nd__atomic_store(&manager->turns, turns, relaxed);
+    if (turns % CROWDED_TURNS == 0)
+        thread->crowded = manager;
+}
+
+void nd__account_add_spread(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    nd_shard *shard = nd__own_shard(manager);
+    uint64_t now = nd__fetch_add_relaxed(&shard->bytes[kind], bytes) + bytes;
+    // Summing up is for those who have grown: what comes and goes stays on the shard's own lines.
+    if ((int64_t)(now - nd__load_relaxed(&shard->seen[kind])) <= ND__PEAK_GRAIN)
+        return;
+    nd__atomic_store(&shard->seen[kind], now, relaxed);
+    nd__manager_peak(manager, kind);
+}
+
+void nd__account_subtract_spread(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    nd_shard *shard = nd__own_shard(manager);
+    uint64_t now = nd__fetch_add_relaxed(&shard->bytes[kind], UINT64_C(0) - bytes) - bytes;
+    // What shrinks will be looked at when it grows again.
+    if ((int64_t)(nd__load_relaxed(&shard->seen[kind]) - now) > ND__PEAK_GRAIN)
+        nd__atomic_store(&shard->seen[kind], now, relaxed);
 }

@@ -39,6 +39,8 @@ void nd__thread_register(nd_thread *thread) {
     pthread_once(&exit_key_once, make_exit_key);
     pthread_setspecific(exit_key, thread);
     nd__lock(&registry_lock);
+    static uint32_t last_number;
+    thread->number = last_number++;
     thread->previous = NULL;
     thread->next = registry;
     if (registry)

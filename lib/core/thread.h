@@ -17,6 +17,7 @@ typedef struct nd_thread nd_thread;
 struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     uint32_t gate_depth;
+    uint32_t number; ///< counts up from the first thread's 0
     bool registered;
     bool owns_gate;  ///< this thread has closed the gate
     bool burying;    ///< a loop further up destroys the objects on `dead`
@@ -28,6 +29,7 @@ struct nd_thread {
     uint64_t collected_objects, collected_bytes; ///< while cutting
     const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
     nd_scope *scope;                             ///< innermost scope
+    nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
     uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/core/policy.c
     nd_thread *previous, *next;                  ///< registry
 };

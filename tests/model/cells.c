@@ -111,7 +111,17 @@ void must_live(const nd_object *object) {
     model_assert(deaths[cell_of(object)->number] == 0);
 }
 
+/// What lives on is where it can be found.
+static void must_be_placed(const void *object) {
+    model_assert(nd_manager_is_open(nd_manager_of(object)));
+}
+
 void finish(void) {
+    for (int i = 0; i < made; i++)
+        if (handles[i])
+            must_be_placed(cells[i]);
+    if (list)
+        must_be_placed(list);
     for (int i = 0; i < made; i++)
         for (int k = 0; k < handles[i]; k++) {
             model_assert(nd_get_count(cells[i]) > 0);

@@ -4,6 +4,7 @@
 // finish has to release: those of which no thread gets rid.
 #include "tests/model/programs.h"
 #include "lib/core/gate.h"
+#include "lib/core/manager_internal.h"
 #include "tests/model/cells.h"
 
 static void collect(void) {
@@ -535,6 +536,55 @@ static void move_around(void) {
     must_live(taken);
 }
 
+// ------------------------------------------------------------------------------------------ shards
+
+static void spread(int manager) {
+    nd__manager_spread(managers[manager]);
+    model_assert(nd__shard_count(managers[manager]) > 1);
+    managers_made++; // the shards' memory stays, too
+}
+
+static void setup_spread(void) {
+    make_managers(1);
+    spread(0);
+}
+
+static void setup_spread_attach(void) {
+    setup_attach_ring();
+    spread(0);
+    spread(1);
+}
+
+static void setup_spreading(void) {
+    make_managers(1);
+    managers_made++;
+}
+
+/// A list in the manager, or in its nearest open ancestor.
+static void bear_list(void) {
+    nd_with_manager(managers[0]) {
+        list = nd_list_new();
+    }
+}
+
+static void spread_and_bear(void) {
+    nd__manager_spread(managers[0]);
+    bear_list();
+}
+
+/// Room for one: another object, if that is still to be had.
+static void cap_first(void) {
+    model_assert(nd_manager_set_cap(managers[0], 1) == ND_OK);
+    nd_with_manager(managers[0]) {
+        found = (nd_object *)nd_list_new();
+    }
+}
+
+static void finish_capped(void) {
+    model_assert(!list != !found);
+    finish();
+}
+
 #define CHECKED(name, what, setup, ...) \
     { name, what, setup, {__VA_ARGS__}, finish }
 
@@ -630,6 +680,21 @@ const model_program model_programs[] = {
             setup_reviving_loop_in_steps, upgrade_and_release, collect),
     CHECKED("steps_releasers", "two threads release beside a collection in steps",
             setup_releasers_in_steps, release_first, release_first, collect),
+    CHECKED("spread_birth", "an object is made in a manager with shards, which closes",
+            setup_spread, bear_list, close_first),
+    CHECKED("spread_birth_collection", "the same beside a collection", setup_spread, bear_list,
+            collect_all),
+    CHECKED("spread_attach", "an object is attached to a manager with shards, which closes",
+            setup_spread_attach, attach_if_open, close_second),
+    CHECKED("spread_attach_collection", "an object goes from shard to shard beside a collection",
+            setup_spread_attach, attach_first, collect),
+    {"spread_cap",
+     "a manager with shards gets a cap as an object is made in it",
+     setup_spread,
+     {bear_list, cap_first},
+     finish_capped},
+    CHECKED("spreading_close", "a manager gets shards as it closes", setup_spreading,
+            spread_and_bear, close_first),
     // Explored to a bound: last.
     CHECKED("steps_two_collections", "two threads collect a ring in steps",
             setup_weak_ring_in_steps, collect, collect),

@@ -1,0 +1,113 @@
+// What is done with the shards of managers (the struct is in manager_internal.h, which includes
+// this): walking over them, locking them, and the accounts that they share.
+#ifndef ND_LIB_CORE_SHARD_H
+#define ND_LIB_CORE_SHARD_H
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+
+static inline uint32_t nd__shard_count(const nd_manager *manager) {
+    return nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->shard_count, acquire);
+}
+
+// A loop over the shards of a manager: for (shard = nd__first_shard(m); shard; shard =
+// nd__next_shard(shard)). Lock each for what is done with it: a manager gets more shards under the
+// lock of its first one, so that a walk finds all that was there when it began.
+static inline nd_shard *nd__first_shard(nd_manager *manager) {
+    return &manager->first;
+}
+static inline nd_shard *nd__next_shard(const nd_shard *shard) {
+    nd_manager *manager = shard->manager;
+    uint32_t count = nd__shard_count(manager);
+    if (__builtin_expect(count == 1, 1))
+        return NULL;
+    ptrdiff_t next = shard == &manager->first ? 0 : shard - manager->more + 1;
+    return next + 1 < (ptrdiff_t)count ? &manager->more[next] : NULL;
+}
+
+/// Sums over the shards; each is a moment's, one after the other.
+nd__counters nd__manager_count(nd_manager *manager);
+
+// ------------------------------------------------------------------------------------------- locks
+
+/// Waits for a shard's lock, and takes note of that.
+void nd__shard_wait(nd_shard *shard);
+static inline void nd__lock_shard(nd_shard *shard) {
+    if (__builtin_expect(!nd__lock_at_once(&shard->lock), 0))
+        nd__shard_wait(shard);
+}
+/// Two shards, in the order of their addresses; they may be one.
+void nd__lock_pair(nd_shard *a, nd_shard *b);
+void nd__unlock_pair(nd_shard *a, nd_shard *b);
+
+/// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
+nd_shard *nd__lock_home(nd_object *object);
+
+/// The shard of a manager that this thread fills. Look at `retired` under its lock.
+nd_shard *nd__own_shard(nd_manager *manager);
+/// Locks the shard of a manager that this thread has to fill.
+nd_shard *nd__lock_own_shard(nd_manager *manager);
+static inline nd_shard *nd__lock_to_fill(nd_manager *manager) {
+    if (__builtin_expect(nd__shard_count(manager) > 1, 0))
+        return nd__lock_own_shard(manager);
+    nd__lock_shard(&manager->first);
+    return &manager->first;
+}
+
+// ------------------------------------------------------------------------------------ more and one
+
+/// A new life of a shard; its lock, which a thread with a stale pointer may be about to take, stays.
+void nd__shard_begin(nd_shard *shard, nd_manager *manager);
+/// How many shards a manager gets that threads meet in.
+uint32_t nd__shard_limit(void);
+/// Gives a manager more shards; nothing happens when it has them, is closed or was capped, or when
+/// there is no memory. No lock may be held.
+void nd__manager_spread(nd_manager *manager);
+void nd__spread_crowded(nd_thread *thread);
+/// Spreads the manager that this thread has found crowded, if it has. No lock may be held.
+static inline void nd__relieve_crowd(void) {
+    nd_thread *thread = nd__thread();
+    if (__builtin_expect(thread->crowded != NULL, 0))
+        nd__spread_crowded(thread);
+}
+/// Before a cap: all objects go to the first shard, for good.
+void nd__manager_unite(nd_manager *manager);
+/// Moves all objects of a shard to another one, where they are the newest, in the order they had,
+/// with the counts of what is there. Both are locked.
+void nd__shard_move(nd_shard *from, nd_shard *target);
+
+// ---------------------------------------------------------------------------------------- accounts
+
+/// Bytes charged to the manager and below it: exact, but for what others charge and discharge
+/// meanwhile.
+uint64_t nd__manager_bytes(const nd_manager *manager, nd_device_kind kind);
+/// The largest of these so far. Exact while there is one shard; with more, each may have grown by
+/// 2 * ND__PEAK_GRAIN bytes unnoticed.
+uint64_t nd__manager_peak(nd_manager *manager, nd_device_kind kind);
+enum { ND__PEAK_GRAIN = 16 << 10 };
+
+void nd__account_add_spread(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
+void nd__account_subtract_spread(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
+void nd__account_turn(nd_manager *manager, nd_thread *thread);
+
+static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    if (__builtin_expect(nd__shard_count(manager) > 1, 0)) {
+        nd__account_add_spread(manager, kind, bytes);
+        return;
+    }
+    uint64_t now = nd__fetch_add_relaxed(&manager->first.bytes[kind], bytes) + bytes;
+    if (now > nd__load_relaxed(&manager->peak_bytes[kind]))
+        nd__raise_to(&manager->peak_bytes[kind], now);
+    if (nd__single_threaded())
+        return;
+    nd_thread *thread = nd__thread();
+    if (nd__atomic_load(&manager->charger, relaxed) != thread->number)
+        nd__account_turn(manager, thread);
+}
+
+static inline void nd__account_subtract(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+    if (__builtin_expect(nd__shard_count(manager) > 1, 0))
+        nd__account_subtract_spread(manager, kind, bytes);
+    else
+        nd__fetch_add_relaxed(&manager->first.bytes[kind], UINT64_C(0) - bytes);
+}
+#endif
