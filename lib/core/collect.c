@@ -92,6 +92,16 @@ static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
         collection->report.gate_closed_ns = closed;
 }
 
+/// What one object of a look has cost inside the gate of late.
+static _Atomic uint64_t object_ns = 50;
+
+static void note_cost(uint64_t objects, uint64_t nanoseconds) {
+    enum { ENOUGH_TO_TELL = 256 };
+    if (objects >= ENOUGH_TO_TELL)
+        nd__atomic_store(&object_ns, (3 * nd__load_relaxed(&object_ns) + nanoseconds / objects) / 4,
+                         relaxed);
+}
+
 /// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
 /// open.
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
@@ -109,10 +119,9 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
         collection->report.examined_objects += collection->count;
         if (garbage)
             garbage = nd__collection_recheck(collection);
-        if (garbage && now_ns() - closed_at < PASS_LIMIT_NS)
-            garbage = mark_dying(collection);
-        else
-            garbage = 0;
+        uint64_t passed = now_ns() - closed_at;
+        note_cost(collection->count, passed);
+        garbage = garbage && passed < PASS_LIMIT_NS ? mark_dying(collection) : 0;
     }
     collection->count = garbage;
     nd__gate_open();
@@ -299,16 +308,16 @@ void nd__collect_look(void (*look)(void *data), void *data) {
 
 /// True when a set of so many is to be looked at in steps.
 static bool in_steps(const nd_collection *collection, size_t tracked) {
-    /// What one object costs inside the gate, rather too much than too little.
-    enum { OBJECT_NS = 50 };
-    return collection->pause_ns && !nd__single_threaded() &&
-           tracked > collection->pause_ns / OBJECT_NS;
+    enum { OBJECT_NS_MIN = 20 };
+    if (!collection->pause_ns || nd__single_threaded())
+        return false;
+    uint64_t each = nd__load_relaxed(&object_ns);
+    return tracked * (each > OBJECT_NS_MIN ? each : OBJECT_NS_MIN) > collection->pause_ns;
 }
 
 /// Leaves the garbage of the managers in the collection. False when there is no memory for the
 /// passes (then nothing has happened).
-static bool find(nd_collection *collection, nd_manager *const *managers, size_t count,
-                 size_t budget) {
+static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
     size_t tracked = count_tracked(managers, count);
     if (in_steps(collection, tracked))
         return nd__collection_reserve(collection, tracked + tracked / 8 + 64) &&
@@ -318,7 +327,7 @@ static bool find(nd_collection *collection, nd_manager *const *managers, size_t 
     while (!room) {
         tracked = count_tracked(managers, count);
         if (tracked == 0 ||
-            !nd__collection_reserve(collection, tracked + tracked / 8 + 64 + budget)) {
+            !nd__collection_reserve(collection, tracked + tracked / 8 + 64 + PHASE2_BUDGET)) {
             nd__unlock(&collection_lock);
             return tracked == 0;
         }
@@ -330,11 +339,11 @@ static bool find(nd_collection *collection, nd_manager *const *managers, size_t 
 
 /// One round. False when there is no memory for the passes (then nothing has happened).
 static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
-                          size_t count, size_t budget, bool *ret_again) {
+                          size_t count, bool *ret_again) {
     *ret_again = false;
     collection->count = 0;
     collection->held_here = 0;
-    if (!find(collection, managers, count, budget))
+    if (!find(collection, managers, count))
         return false;
     if (collection->count == 0)
         return true;
@@ -369,8 +378,7 @@ static void add_totals(const nd_gc_report *report, nd_gc_mode mode) {
     }
 }
 
-static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, bool of_that_mode,
-                               nd_gc_report *report);
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
 
 void nd__collect_deferred(void) {
     nd_thread *thread = nd__thread();
@@ -380,7 +388,7 @@ void nd__collect_deferred(void) {
         nd_manager *open = nd__nearest_open(manager);
         nd_gc_report report = ND_GC_REPORT_INIT;
         if (nd__manager_gc_mode(open) != ND_GC_OFF)
-            collect_below(open, nd__manager_gc_mode(open), false, &report);
+            collect_below(open, nd__manager_gc_mode(open), &report);
         nd_object_release(manager);
     }
 }
@@ -394,17 +402,21 @@ static void defer(nd_thread *thread, nd_manager *manager) {
         nd_object_release(before);
 }
 
-static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode, size_t budget,
-                         nd_gc_report *report) {
+static nd_status no_memory(void) {
+    return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                     "gc_collect: no memory for the passes; nothing was collected");
+}
+
+static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode,
+                         uint64_t pause_ns, nd_gc_report *report) {
     nd_thread *thread = nd__thread();
-    nd_collection collection = {
-        .mode = mode, .pause_ns = nd__gc_pause_ns(managers[0]), .report = ND_GC_REPORT_INIT};
+    nd_collection collection = {.mode = mode, .pause_ns = pause_ns, .report = ND_GC_REPORT_INIT};
     const nd__listener *listener = nd__listener_now();
     uint64_t began = listener ? listener->now() : 0;
     thread->collecting = true;
     bool again = true, memory = true;
     for (int round = 0; again && memory && round < ROUNDS; round++)
-        memory = collect_round(thread, &collection, managers, count, budget, &again);
+        memory = collect_round(thread, &collection, managers, count, &again);
     thread->collecting = false;
     nd__collection_free(&collection);
     add_totals(&collection.report, mode);
@@ -412,8 +424,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
         listener->collected(managers, count, began, &collection.report);
     *report = collection.report;
     if (!memory)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "gc_collect: no memory for the passes; nothing was collected");
+        return no_memory();
     if (collection.report.broken_objects)
         return nd__error(
             ND_ERROR_STATE,
@@ -434,23 +445,28 @@ static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
     managers->count = kept;
 }
 
-static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, bool of_that_mode,
-                               nd_gc_report *report) {
-    nd__manager_array managers = {0};
-    if (!nd__manager_subtree(manager, &managers))
-        return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "gc_collect: no memory for the passes; nothing was collected");
-    if (of_that_mode)
-        keep_of_mode(&managers, mode);
-    nd_status status = managers.count
-                           ? collect(managers.items, managers.count, mode, PHASE2_BUDGET, report)
-                           : ND_OK;
-    nd__manager_array_free(&managers);
+static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, uint64_t pause_ns,
+                                nd_gc_report *report) {
+    nd_status status =
+        managers->count ? collect(managers->items, managers->count, mode, pause_ns, report) : ND_OK;
+    nd__manager_array_free(managers);
     return status;
 }
 
-nd_status nd__collect_where_on(nd_manager *manager, nd_gc_report *report) {
-    return collect_below(manager, nd__manager_gc_mode(manager), true, report);
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return no_memory();
+    return collect_all_of(&managers, mode, nd__gc_pause_ns(manager, false), report);
+}
+
+nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return no_memory();
+    nd_gc_mode mode = nd__manager_gc_mode(manager);
+    keep_of_mode(&managers, mode);
+    return collect_all_of(&managers, mode, pause_ns, report);
 }
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
@@ -465,7 +481,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         defer(thread, manager);
     } else {
         nd_gc_mode mode = nd__manager_gc_mode(manager);
-        status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, false, &report);
+        status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
         nd__collect_deferred();
     }
     if (ret_report)
@@ -483,7 +499,7 @@ void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
     }
     nd_gc_report report = ND_GC_REPORT_INIT;
     nd_gc_mode mode = nd__manager_gc_mode(manager);
-    collect(&manager, 1, mode, PHASE2_BUDGET, &report);
+    collect(&manager, 1, mode, nd__gc_pause_ns(manager, false), &report);
     if (mode != ND_GC_WARN) {
         close_report->collected_objects += report.collected_objects;
         close_report->collected_bytes += report.collected_bytes;

@@ -34,7 +34,7 @@ static const uint64_t defaults[FIELDS] = {
     ND_GC_ADAPTIVE, // bytes
     ND_GC_ADAPTIVE, // tracked objects
     0,              // interval
-    0,              // pause
+    ND_GC_ADAPTIVE, // pause
     1,              // boundary
     1,              // pressure
 };
@@ -44,6 +44,8 @@ _Static_assert(ND_DEVICE_KIND_COUNT == 3, "a default for each kind of bytes");
 #define TRACKED_FLOOR UINT64_C(65536)
 static const uint64_t adaptive_floor[ND__MADE_COUNT] = {BYTES_FLOOR, BYTES_FLOOR, BYTES_FLOOR,
                                                         TRACKED_FLOOR};
+#define TRIGGERED_PAUSE_NS UINT64_C(1000000)
+
 /// A thread tells at least this often.
 static const uint64_t tell_limit[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1) << 20,
                                                     UINT64_C(1) << 20, UINT64_C(4096)};
@@ -129,8 +131,11 @@ static uint64_t field_in_effect(const nd_manager *manager, int field) {
     return value;
 }
 
-uint64_t nd__gc_pause_ns(const nd_manager *manager) {
-    return field_in_effect(manager, PAUSE);
+uint64_t nd__gc_pause_ns(const nd_manager *manager, bool triggered) {
+    uint64_t pause = field_in_effect(manager, PAUSE);
+    if (pause != ND_GC_ADAPTIVE)
+        return pause;
+    return triggered ? TRIGGERED_PAUSE_NS : 0;
 }
 
 bool nd__gc_at_boundary(const nd_manager *manager) {
@@ -240,7 +245,7 @@ nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *polic
     read_fields(policy, fields);
     for (int field = INTERVAL; field < FIELDS; field++) {
         bool flag = field == BOUNDARY || field == PRESSURE;
-        if (fields[field] == ND_GC_ADAPTIVE ||
+        if ((fields[field] == ND_GC_ADAPTIVE && field != PAUSE) ||
             (flag && fields[field] > 1 && fields[field] != ND_GC_INHERITED))
             return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot be %s", operation,
                              names[field], flag ? "other than 0, 1 or inherited" : "adaptive");
@@ -303,7 +308,7 @@ static void look(nd_manager *manager, nd_manager *due) {
         return;
     start_anew(domain_of(due));
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd__collect_where_on(top, &report);
+    nd__collect_where_on(top, nd__gc_pause_ns(top, true), &report);
     nd__collect_deferred();
     adapt(due, &report);
 }
@@ -361,7 +366,7 @@ bool nd__manager_relieve(nd_manager *manager) {
         if (nd__manager_gc_mode(at) != ND_GC_ON)
             continue;
         nd_gc_report report = ND_GC_REPORT_INIT;
-        nd__collect_where_on(at, &report);
+        nd__collect_where_on(at, nd__gc_pause_ns(at, false), &report);
         nd__collect_deferred();
         if (report.collected_objects)
             return true;

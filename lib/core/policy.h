@@ -46,8 +46,9 @@ static inline void nd__gc_allocated(nd_manager *manager, nd_device_kind kind, ui
     nd__gc_tell(manager, kind);
 }
 
-/// Fields of the policy in effect at a manager that are not triggers.
-uint64_t nd__gc_pause_ns(const nd_manager *manager);
+/// Fields of the policy in effect at a manager that are not triggers. The pause may differ for a look
+/// that nobody asked for.
+uint64_t nd__gc_pause_ns(const nd_manager *manager, bool triggered);
 bool nd__gc_at_boundary(const nd_manager *manager);
 
 /// Frees the domain of a manager that is being recycled.

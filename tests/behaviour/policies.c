@@ -35,7 +35,7 @@ static void test_policies_are_inherited_field_by_field(void **state) {
     assert_int_equal(root.allocated_bytes[ND_CPU], ND_GC_ADAPTIVE);
     assert_int_equal(root.tracked_objects, ND_GC_ADAPTIVE);
     assert_int_equal(root.interval_ns, 0);
-    assert_int_equal(root.pause_ns, 0);
+    assert_int_equal(root.pause_ns, ND_GC_ADAPTIVE);
     assert_int_equal(root.boundary, 1);
     assert_int_equal(root.pressure, 1);
 
@@ -60,7 +60,7 @@ static void test_policies_are_inherited_field_by_field(void **state) {
     // A second one replaces the first as a whole.
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
     assert_ok(nd_manager_set_gc_policy(outer, &policy));
-    assert_int_equal(policy_of(outer).pause_ns, 0);
+    assert_int_equal(policy_of(outer).pause_ns, ND_GC_ADAPTIVE);
     assert_int_equal(policy_of(inner).pause_ns, 7);
     close_and_release(inner);
     close_and_release(outer);
@@ -75,10 +75,10 @@ static void test_F30_policies_that_say_nothing_are_refused(void **state) {
     policy.version = 0;
     assert_int_equal(nd_manager_set_gc_policy(NULL, &policy), ND_ERROR_INVALID_ARGUMENT);
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
-    policy.pause_ns = ND_GC_ADAPTIVE;
+    policy.interval_ns = ND_GC_ADAPTIVE;
     nd_error_clear();
     assert_int_equal(nd_manager_set_gc_policy(NULL, &policy), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "pause_ns"));
+    assert_non_null(strstr(nd_error_message(), "interval_ns"));
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
     policy.boundary = 2;
     nd_error_clear();
