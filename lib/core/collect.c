@@ -92,8 +92,8 @@ static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
         collection->report.gate_closed_ns = closed;
 }
 
-/// What one object of a look has cost inside the gate of late.
-static _Atomic uint64_t object_ns = 50;
+/// What one object of a look has cost inside the gate of late; at first, one of a graph that is cold.
+static _Atomic uint64_t object_ns = 200;
 
 static void note_cost(uint64_t objects, uint64_t nanoseconds) {
     enum { ENOUGH_TO_TELL = 256 };

@@ -1,29 +1,43 @@
-// G19: a random graph under link, unlink, retain, release and collect, beside a model of it.
+// G19: random graphs under link, unlink, retain, release and collect, beside a model of them.
 //
 // The model knows the handles held and the edges, nothing of counts. After every step a cell that
-// can be reached from a held handle must be alive; after every collection the cells alive must be
-// exactly those. Each cell dies once.
+// can be reached from a held handle must be alive; after every collection with nothing beside it the
+// cells alive must be exactly those. Each cell dies once.
+//
+// With threads, each has a graph of its own, changes it at random, and also links its cells to the
+// common ones, which the test holds; these point back into all graphs. Collections run beside.
+// Between rounds everybody rests, and the verdict must be exact for all graphs together.
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { SLOTS = 160, EDGES = 4, STEPS = 20000 / ND_TEST_SCALE, MANAGERS = 4, NONE = SLOTS };
+enum {
+    SLOTS = 160,
+    EDGES = 4,
+    STEPS = 20000 / ND_TEST_SCALE,
+    MANAGERS = 4,
+    COMMON = 24,
+    NONE = SLOTS,
+    FIRST_COMMON = SLOTS + 1, ///< an edge to the i-th common cell is FIRST_COMMON + i
+};
 
 typedef struct vertex {
     nd_object *object; // NULL: the slot is free
     uint32_t number;
     uint32_t held;
-    uint32_t edges[EDGES]; // slots; NONE
+    uint32_t rooted;       // edges to it from common cells
+    uint32_t edges[EDGES]; // slots; NONE; common cells
 } vertex;
 
 typedef struct graph {
     vertex vertices[SLOTS];
     nd_manager *managers[MANAGERS];
     bool reachable[SLOTS];
-    uint32_t created;
+    uint32_t created, first_number;
     uint64_t random;
+    nd_object *const *common; // NULL: there are none, and nobody else is at work
 } graph;
 
 static uint32_t draw(graph *g, uint32_t below) {
@@ -37,7 +51,7 @@ static uint32_t draw(graph *g, uint32_t below) {
 static void mark(graph *g) {
     uint32_t stack[SLOTS], depth = 0;
     for (uint32_t i = 0; i < SLOTS; i++) {
-        g->reachable[i] = g->vertices[i].object && g->vertices[i].held;
+        g->reachable[i] = g->vertices[i].object && (g->vertices[i].held || g->vertices[i].rooted);
         if (g->reachable[i])
             stack[depth++] = i;
     }
@@ -45,7 +59,7 @@ static void mark(graph *g) {
         const vertex *v = &g->vertices[stack[--depth]];
         for (int k = 0; k < EDGES; k++) {
             uint32_t to = v->edges[k];
-            if (to != NONE && !g->reachable[to]) {
+            if (to < NONE && !g->reachable[to]) {
                 g->reachable[to] = true;
                 stack[depth++] = to;
             }
@@ -82,19 +96,25 @@ static uint32_t pick(graph *g) {
 static void create(graph *g, uint32_t slot) {
     vertex *v = &g->vertices[slot];
     nd_with_manager(g->managers[draw(g, MANAGERS)]) {
-        v->object = cell_new(g->created, EDGES);
+        v->object = cell_new(g->first_number + g->created, EDGES);
     }
     assert_handle(v->object);
-    v->number = g->created++;
+    v->number = g->first_number + g->created++;
     v->held = 1;
+    v->rooted = 0;
     for (int k = 0; k < EDGES; k++)
         v->edges[k] = NONE;
 }
 
 static void link_two(graph *g, uint32_t from, uint32_t to) {
     uint32_t k = draw(g, EDGES);
+    const nd_object *target = NULL;
+    if (to < NONE)
+        target = g->vertices[to].object;
+    else if (to >= FIRST_COMMON)
+        target = g->common[to - FIRST_COMMON];
     g->vertices[from].edges[k] = to;
-    cell_link(g->vertices[from].object, k, to == NONE ? NULL : g->vertices[to].object);
+    cell_link(g->vertices[from].object, k, target);
 }
 
 /// The verdict of a collection of everything is that of the mark; of one manager, at least never
@@ -126,6 +146,8 @@ static void step(graph *g) {
     case 5:
     case 6: {
         uint32_t from = pick(g), to = pick(g);
+        if (g->common && draw(g, 8) == 0)
+            to = FIRST_COMMON + draw(g, COMMON);
         if (from != NONE && to != NONE)
             link_two(g, from, to);
         break;
@@ -142,7 +164,7 @@ static void step(graph *g) {
         }
         break;
     case 15:
-        if (draw(g, 8) == 0)
+        if (!g->common && draw(g, 8) == 0)
             collect(g, draw(g, 3) ? NULL : g->managers[draw(g, MANAGERS)]);
         return;
     default:
@@ -207,8 +229,171 @@ static void test_G19_random_graph_in_steps(void **state) {
     pthread_join(thread, NULL);
 }
 
+// ----------------------------------------------------------------------------------------- threads
+
+enum { THREADS = 3, COLLECTORS = 1, ROUNDS = 40, ROUND_STEPS = 3000 / ND_TEST_SCALE };
+
+typedef struct part {
+    graph g;
+    struct town *town;
+} part;
+
+typedef struct town {
+    part parts[THREADS];
+    nd_object *common[COMMON];
+    struct {
+        uint32_t part, slot;
+    } points_to[COMMON][EDGES];
+    pthread_barrier_t begin, end, rested;
+    atomic_bool resting;
+    nd_manager *managers[MANAGERS];
+} town;
+
+static void *change_at_random(void *data) {
+    part *me = data;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&me->town->begin);
+        for (int i = 0; i < ROUND_STEPS; i++)
+            step(&me->g);
+        pthread_barrier_wait(&me->town->end);
+    }
+    return NULL;
+}
+
+static void *collect_beside(void *data) {
+    town *t = data;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&t->begin);
+        for (uint32_t i = 0; !atomic_load(&t->resting); i++)
+            if (nd_gc_collect(i % 3 ? NULL : t->managers[i / 3 % MANAGERS], NULL) != ND_OK)
+                abort();
+        pthread_barrier_wait(&t->rested);
+    }
+    return NULL;
+}
+
+/// Points an edge of a common cell at some reachable cell of some graph, or at nothing.
+static void point_elsewhere(town *t, graph *random) {
+    uint32_t c = draw(random, COMMON), k = draw(random, EDGES), p = draw(random, THREADS);
+    uint32_t before = t->points_to[c][k].slot;
+    if (before != NONE)
+        t->parts[t->points_to[c][k].part].g.vertices[before].rooted--;
+    uint32_t slot = draw(random, 3) ? pick(&t->parts[p].g) : NONE;
+    t->points_to[c][k].part = p;
+    t->points_to[c][k].slot = slot;
+    if (slot != NONE)
+        t->parts[p].g.vertices[slot].rooted++;
+    cell_link(t->common[c], k, slot == NONE ? NULL : t->parts[p].g.vertices[slot].object);
+    for (int i = 0; i < THREADS; i++)
+        mark(&t->parts[i].g);
+}
+
+/// Everybody rests: after a collection exactly what can be reached is alive.
+static void judge(town *t) {
+    assert_ok(nd_gc_collect(NULL, NULL));
+    for (int p = 0; p < THREADS; p++) {
+        graph *g = &t->parts[p].g;
+        bury_the_dead(g);
+        for (uint32_t i = 0; i < SLOTS; i++)
+            assert_int_equal(g->vertices[i].object != NULL, g->reachable[i]);
+    }
+    for (int c = 0; c < COMMON; c++)
+        assert_int_equal(cell_deaths((uint32_t)c), 0);
+}
+
+static void begin_town(town *t, uint64_t seed) {
+    for (uint32_t i = 0; i < MANAGERS; i++)
+        t->managers[i] = nd_manager_new(i ? t->managers[i / 2] : NULL, "part");
+    for (uint32_t c = 0; c < COMMON; c++) {
+        nd_with_manager(t->managers[c % MANAGERS]) t->common[c] = cell_new(c, EDGES);
+        for (int k = 0; k < EDGES; k++)
+            t->points_to[c][k].slot = NONE;
+    }
+    for (uint32_t p = 0; p < THREADS; p++) {
+        graph *g = &t->parts[p].g;
+        t->parts[p].town = t;
+        g->random = (seed + p + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        g->common = t->common;
+        g->first_number = COMMON + p * ROUNDS * ROUND_STEPS;
+        memcpy(g->managers, t->managers, sizeof t->managers);
+    }
+    pthread_barrier_init(&t->begin, NULL, THREADS + COLLECTORS + 1);
+    pthread_barrier_init(&t->end, NULL, THREADS + 1);
+    pthread_barrier_init(&t->rested, NULL, COLLECTORS + 1);
+}
+
+static void end_town(town *t) {
+    for (uint32_t c = 0; c < COMMON; c++)
+        nd_release(t->common[c]);
+    uint32_t created = 0;
+    for (int p = 0; p < THREADS; p++) {
+        graph *g = &t->parts[p].g;
+        created += g->created;
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            g->vertices[i].rooted = 0;
+            for (; g->vertices[i].object && g->vertices[i].held; g->vertices[i].held--)
+                nd_release(g->vertices[i].object);
+        }
+    }
+    assert_ok(nd_gc_collect(NULL, NULL));
+    assert_int_equal(cell_total_deaths(), COMMON + created);
+    assert_true(created > 1000 / ND_TEST_SCALE);
+    for (uint32_t i = MANAGERS; i-- > 0;) {
+        assert_ok(nd_manager_close(t->managers[i], NULL));
+        nd_release(t->managers[i]);
+    }
+    pthread_barrier_destroy(&t->begin);
+    pthread_barrier_destroy(&t->end);
+    pthread_barrier_destroy(&t->rested);
+}
+
+static void run_town(uint64_t seed) {
+    cell_begin(COMMON + THREADS * ROUNDS * ROUND_STEPS);
+    town *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    begin_town(t, seed);
+    pthread_t threads[THREADS + COLLECTORS];
+    for (int i = 0; i < THREADS + COLLECTORS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < THREADS ? change_at_random : collect_beside,
+                                        i < THREADS ? (void *)&t->parts[i] : t),
+                         0);
+    graph random = {.random = seed};
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 20; i++)
+            point_elsewhere(t, &random);
+        atomic_store(&t->resting, false);
+        pthread_barrier_wait(&t->begin);
+        pthread_barrier_wait(&t->end);
+        atomic_store(&t->resting, true);
+        pthread_barrier_wait(&t->rested);
+        judge(t);
+    }
+    for (int i = 0; i < THREADS + COLLECTORS; i++)
+        pthread_join(threads[i], NULL);
+    end_town(t);
+    free(t);
+}
+
+static void test_G19_random_graphs_of_threads(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        run_town(seed);
+}
+
+static void test_G19_random_graphs_of_threads_in_steps(void **state) {
+    (void)state;
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    for (uint64_t seed = 11; seed <= 13; seed++)
+        run_town(seed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {ND_TEST(test_G19_random_graph_agrees_with_a_plain_mark),
-                                       ND_TEST(test_G19_random_graph_in_steps)};
+                                       ND_TEST(test_G19_random_graph_in_steps),
+                                       ND_TEST(test_G19_random_graphs_of_threads),
+                                       ND_TEST(test_G19_random_graphs_of_threads_in_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
