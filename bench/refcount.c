@@ -3,6 +3,7 @@
 //
 // A process with one thread and a process with two are measured one after the other: the second
 // thread sleeps, but it is there.
+#include "bench/refcount_inline.h"
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -14,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { ELEMENTS = 16, REPEATS = 401, METRICS = 2 };
+enum { ELEMENTS = 16, REPEATS = 401, METRICS = 3 };
 enum { LOCKED_PAIR, LIBTORCH };
 
 static void measure_with_second_thread(nd_tensor *x, bench_metric *metric);
@@ -38,6 +39,9 @@ int main(int argc, char **argv) {
          .name = "T1_single_thread_ns",
          .target = 1.5},
         {.work = "retain + release, process with two threads", .name = "T1_ns"},
+        {.work = "the same with ND_INLINE_COUNTS, one thread",
+         .name = "T1_inline_single_thread_ns",
+         .target = 1.5},
     };
     bench_peer libtorch;
     bench_table table = {
@@ -52,6 +56,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < METRICS; i++)
         metrics[i].unit = "ns";
     metrics[0].ours = bench_measure_ns(retain_release, x, REPEATS);
+    metrics[2].ours = bench_measure_ns(retain_release_inline, x, REPEATS);
     // Last: once a second thread was there, a library may stay careful.
     measure_with_second_thread(x, &metrics[1]);
     nd_release(x);

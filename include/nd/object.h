@@ -44,13 +44,24 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 #define ND__NULL_OF(T, x) ((T *)0)
 #define ND__OWNED_TYPE(x) __typeof__(_Generic((x), ND__FOR_HANDLES(x, ND__NULL_OF, ND__NULL_OF)))
 
+#ifdef ND_INLINE_COUNTS
+#include <nd/detail/counts.h>
+#define ND__RETAIN nd__retain_inline
+#define ND__RELEASE nd__release_inline
+#else
+#define ND__RETAIN nd_object_retain
+#define ND__RELEASE nd_object_release
+#endif
+
 /// nd_retain(x): an owned handle of x's type, also from a borrowed x.
 ///
 /// @param x a handle of any type; NULL gives NULL. Evaluated once
 /// @return owned: `T *` for a `T *` and for a `const T *`
 /// @errors as nd_object_retain()
-/// @threads any, beside everything; never waits
-#define nd_retain(x) ((ND__OWNED_TYPE(x))nd_object_retain(x))
+/// @threads any, beside everything; never waits. Where ND_INLINE_COUNTS is defined before the first
+///          header of ndarc, retain and release cost no call while the process has one thread
+///          (<nd/detail/counts.h>, which says what that is in exchange for)
+#define nd_retain(x) ((ND__OWNED_TYPE(x))ND__RETAIN(x))
 
 /// nd_release(x): gives up an owned handle; the last one destroys the object.
 ///
@@ -63,7 +74,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 /// @threads any, beside everything; never waits for the collector. Finalizers, destructors and weak
 ///          callbacks of what dies run here; if the gate is closed just then, on the collecting
 ///          thread
-#define nd_release(x) nd_object_release(x)
+#define nd_release(x) ND__RELEASE(x)
 
 /// nd_auto: a variable whose handle is released when it goes out of scope, as in
 /// `nd_auto nd_tensor *t = nd_add(a, b);`. Initialise it, with NULL if with nothing else.
@@ -71,7 +82,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 static inline void nd__auto_release(void *variable) {
     void *object = *(void **)variable;
     if (object)
-        nd_object_release(object);
+        ND__RELEASE(object);
 }
 
 /// nd_steal(&x): takes the handle out of a variable, so that an nd_auto one can be returned.

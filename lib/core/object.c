@@ -15,11 +15,16 @@
 #include "lib/core/steps.h"
 #include "lib/core/thread.h"
 #include "lib/core/watch.h"
+#include <nd/detail/counts.h>
 #include <nd/manager.h>
 #include <string.h>
 
 #define RETAIN_STEP (ND__VERSION_STEP + 1)
 #define COUNT_LIMIT UINT32_C(0x80000000)
+// What programs were built with (ND_INLINE_COUNTS).
+_Static_assert(offsetof(nd_object, word) == 0 && RETAIN_STEP == ND__RETAIN_STEP &&
+                   COUNT_LIMIT == ND__COUNT_LIMIT,
+               "binary interface");
 
 _Atomic(void (*)(const nd_object *object, nd__watch_kind kind, uint32_t count)) nd__watch_note;
 
