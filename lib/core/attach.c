@@ -7,6 +7,7 @@
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/policy.h"
+#include "lib/core/pressure.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include <stdio.h>
@@ -232,11 +233,11 @@ void nd__account_close(nd_object *object) {
 
 // ------------------------------------------------------------------------------------------ attach
 
-/// Moves an object to `target`. `exempt`: neither cap nor quota may refuse (temp-attach, returns,
-/// undoing). The object's ND__TEMP bit becomes `temporary`. Error: closed, cap, quota; then nothing
-/// has changed.
-static nd_status move(const char *operation, nd_object *object, nd_manager *target, bool exempt,
-                      bool temporary) {
+/// Moves an object to `target`. `refusal` NULL: neither cap nor quota may refuse (temp-attach,
+/// returns, undoing). The object's ND__TEMP bit becomes `temporary`. Error: closed, cap, quota; then
+/// nothing has changed. What a quota refuses is written to `refusal`, and no error is set.
+static nd_status move(const char *operation, nd_object *object, nd_manager *target,
+                      nd_pressure *refusal, bool temporary) {
     for (;;) {
         nd_shard *home = home_of(object);
         if (!home)
@@ -255,23 +256,22 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
         }
         nd_status status = ND_OK;
         nd_manager *from = home->manager;
-        nd_manager *common = nd__common_ancestor(from, target), *refused = NULL;
+        nd_manager *common = nd__common_ancestor(from, target);
         nd_accounted *account = accounted(object);
         if (!nd__manager_open(target))
             status =
                 nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", operation, target->name);
-        else if (!exempt && (from != target || (nd__flags(object) & ND__TEMP)) &&
+        else if (refusal && (from != target || (nd__flags(object) & ND__TEMP)) &&
                  cap_refuses(shard, object))
             status = nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects",
                                operation, target->name, (unsigned long long)target->cap);
         else if (account && from != target &&
                  !nd__charge_path(target, common, account->kind, account->bytes,
-                                  exempt ? NULL : &refused))
-            status =
-                nd__error(ND_ERROR_QUOTA,
-                          "%s: %llu bytes do not fit into manager %s, which has a quota of %llu",
-                          operation, (unsigned long long)account->bytes, refused->name,
-                          (unsigned long long)nd__load_relaxed(&refused->quota[account->kind]));
+                                  refusal ? &refusal->refused : NULL)) {
+            refusal->kind = account->kind;
+            refusal->bytes = account->bytes;
+            status = ND_ERROR_QUOTA;
+        }
         if (status == ND_OK) {
             leave(home, object);
             if (temporary)
@@ -324,22 +324,19 @@ static nd_status check_attach(const char *operation, const nd_manager *manager,
     return ND_OK;
 }
 
-nd_status nd_attach(const nd_manager *manager, const void *handle) {
-    nd_status status = check_attach("attach", manager, handle);
-    if (status != ND_OK)
-        return status;
-    nd_object *object = (nd_object *)(uintptr_t)handle;
-    nd_manager *target = (nd_manager *)(uintptr_t)manager;
+static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refusal) {
+    refusal->refused = NULL;
     nd_manager *from = nd__manager_of(object);
     nd_object *companion = companion_of(object);
     bool companion_temporary = companion && (nd__flags(companion) & ND__TEMP);
-    if (companion && (status = move("attach", companion, target, false, false)) != ND_OK)
+    nd_status status = ND_OK;
+    if (companion && (status = move("attach", companion, target, refusal, false)) != ND_OK)
         return status;
     bool was_temporary = (nd__flags(object) & ND__TEMP) != 0;
-    status = move("attach", object, target, false, false);
+    status = move("attach", object, target, refusal, false);
     if (status != ND_OK) {
         if (companion && from)
-            move("attach", companion, from, true, companion_temporary);
+            move("attach", companion, from, NULL, companion_temporary);
         return status;
     }
     if (was_temporary)
@@ -347,6 +344,39 @@ nd_status nd_attach(const nd_manager *manager, const void *handle) {
     if (companion_temporary)
         nd__origin_forget(companion);
     return ND_OK;
+}
+
+typedef struct refused_attach {
+    nd_pressure pressure;
+    nd_object *object;
+} refused_attach;
+
+/// From the beginning: what ran in between may have moved the object.
+static nd_status attach_again(nd_pressure *pressure) {
+    nd_status status = attach(((refused_attach *)pressure)->object, pressure->manager, pressure);
+    return status == ND_ERROR_QUOTA && !pressure->refused ? ND_ERROR_STATE : status; // a cap
+}
+
+nd_status nd_attach(const nd_manager *manager, const void *handle) {
+    nd_status status = check_attach("attach", manager, handle);
+    if (status != ND_OK)
+        return status;
+    refused_attach again = {
+        .pressure = {.operation = "attach",
+                     .manager = (nd_manager *)(uintptr_t)manager,
+                     .attempt = attach_again},
+        .object = (nd_object *)(uintptr_t)handle,
+    };
+    nd_pressure *pressure = &again.pressure;
+    status = attach(again.object, pressure->manager, pressure);
+    if (!pressure->refused)
+        return status;
+    status = nd__pressure_walk(pressure, ND_ERROR_QUOTA);
+    if (status == ND_OK)
+        return ND_OK;
+    if (pressure->refused)
+        return nd__pressure_error(pressure, ND_ERROR_QUOTA);
+    return attach(again.object, pressure->manager, pressure); // what else refuses says so itself
 }
 
 static nd_status temp_attach_one(nd_object *object, nd_manager *target) {
@@ -357,7 +387,7 @@ static nd_status temp_attach_one(nd_object *object, nd_manager *target) {
     nd__place_end(from);
     if (status != ND_OK)
         return status;
-    status = move("temp_attach", object, target, true, true);
+    status = move("temp_attach", object, target, NULL, true);
     if (status != ND_OK) {
         bool more;
         nd_manager *popped = nd__origin_pop(object, &more);
@@ -389,7 +419,7 @@ void nd__attach_return(nd_object *object) {
     nd_manager *target = nd__origin_pop(object, &more);
     nd_manager *open = target ? nd__nearest_open(target) : &nd__root;
     // The manager may close between the look and the move: then its nearest open ancestor is next.
-    while (move("temp_attach", object, open, true, more) != ND_OK && open->parent)
+    while (move("temp_attach", object, open, NULL, more) != ND_OK && open->parent)
         open = nd__nearest_open(open->parent);
     if (target)
         nd_object_release(target);

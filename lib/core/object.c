@@ -105,8 +105,10 @@ const char *nd_get_type_name(const void *object) {
 // ------------------------------------------------------------------------------------------- birth
 
 nd_object *nd__object_new(const nd_type *type, size_t size) {
-    nd_object *object = nd__obtain_object(type, size);
-    return object ? nd__object_begin(type, object) : NULL;
+    void *memory = nd__calloc(size);
+    if (__builtin_expect(!memory, 0))
+        memory = nd__obtain_object(type, size);
+    return memory ? nd__object_begin(type, memory) : NULL;
 }
 
 nd_object *nd__object_begin(const nd_type *type, void *memory) {

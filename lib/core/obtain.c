@@ -57,9 +57,6 @@ void *nd__obtain_more(void *pointer, size_t bytes) {
 }
 
 void *nd__obtain_object(const nd_type *type, size_t bytes) {
-    void *memory = nd__calloc(bytes);
-    if (__builtin_expect(memory != NULL, 1))
-        return memory;
     char operation[64];
     snprintf(operation, sizeof operation, "new %s", type->name);
     host_request request = {.zeroed = true};

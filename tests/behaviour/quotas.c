@@ -146,6 +146,59 @@ static void test_B17_attach_respects_the_quota(void **state) {
     close_and_release(home);
 }
 
+/// Gives up what it is given, or closes the manager that asks.
+static bool give_up_or_close(const nd_memory_pressure *pressure, void *data) {
+    nd_resource **cache = data;
+    if (!*cache)
+        return nd_manager_close((nd_manager *)(uintptr_t)pressure->manager, NULL) == ND_OK;
+    assert_true(pressure->quota);
+    assert_int_equal(pressure->bytes, 600);
+    nd_release(*cache);
+    *cache = NULL;
+    return true;
+}
+
+static void test_B17_attach_walks_the_ladder(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_manager *home = nd_manager_new(NULL, "home");
+    nd_manager *small = bounded_manager(NULL, "small", 1000);
+    assert_ok(nd_manager_set_gc_mode(small, ND_GC_ON));
+    drop_ring_with_bytes(small, 900);
+    nd_resource *x = bytes_in(home, 600);
+    assert_ok(nd_attach(small, x)); // the collector makes room
+    assert_int_equal(cell_total_deaths(), 2);
+    assert_ok(nd_attach(home, x));
+
+    nd_resource *cache = bytes_in(small, 500);
+    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up_or_close,
+                                         .data = &cache};
+    assert_ok(nd_memory_set_callback(small, &callback));
+    assert_ok(nd_attach(small, x)); // the program does
+    assert_null(cache);
+    assert_int_equal(bytes_of(small), 600);
+    assert_ok(nd_attach(home, x));
+
+    nd_resource *held = bytes_in(small, 500);
+    assert_int_equal(nd_attach(small, x), ND_ERROR_CLOSED); // it closed meanwhile
+    assert_non_null(strstr(nd_error_message(), "closed"));
+    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(bytes_of(home), 600);
+    nd_release(held);
+    nd_release(small);
+
+    small = bounded_manager(NULL, "small", 1000);
+    held = bytes_in(small, 500);
+    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_message(), "attach: 600 cpu bytes do not fit into manager"));
+    assert_non_null(strstr(nd_error_message(), "buffer of 500 bytes"));
+    assert_ptr_equal(nd_manager_of(x), home);
+    nd_release(held);
+    nd_release(x);
+    close_and_release(small);
+    close_and_release(home);
+}
+
 static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
     (void)state;
     nd_manager *m = bounded_manager(NULL, "m", 1000);
@@ -302,6 +355,7 @@ int main(void) {
         ND_TEST(test_B17_quota_collects_before_it_refuses),
         ND_TEST(test_B17_quota_collects_in_a_sibling_below_the_bounded_manager),
         ND_TEST(test_B17_attach_respects_the_quota),
+        ND_TEST(test_B17_attach_walks_the_ladder),
         ND_TEST(test_B17_sizes_near_the_limits_of_64_bits),
         ND_TEST(test_B17_two_threads_race_for_the_last_bytes_and_one_wins),
         ND_TEST(test_B17_neighbour_that_fits_is_never_refused),

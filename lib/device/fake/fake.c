@@ -113,10 +113,11 @@ static void push_block(block **list, block *pushed) {
     *list = pushed;
 }
 
-/// A cached block that is large enough, or room for a new one. With the lock held. False: neither.
+/// A cached block that is large enough and not too large, or room for a new one. With the lock held. False: neither.
 static bool reserve(fake_device *device, size_t bytes, block **ret_cached) {
     block *found = device->cached, *before = NULL;
-    for (; found && found->capacity < bytes; found = next_block(found))
+    for (; found && (found->capacity < bytes || found->capacity / 2 > bytes);
+         found = next_block(found))
         before = found;
     *ret_cached = found;
     if (found && before)
