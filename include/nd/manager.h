@@ -209,8 +209,8 @@ typedef struct nd_manager_stats {
     /// Largest subtree_bytes so far. Where several threads charge at once, up to 32 KiB of what each
     /// has charged last may have gone unnoticed; never less than subtree_bytes.
     uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
-    uint64_t quota_bytes[ND_DEVICE_KIND_COUNT];   ///< bound of subtree_bytes; 0: none
-    uint64_t cap_objects;                         ///< bound of live_objects; 0: none
+    uint64_t quota_bytes[ND_DEVICE_KIND_COUNT]; ///< bound of subtree_bytes; 0: none
+    uint64_t cap_objects;                       ///< bound of live_objects; 0: none
 } nd_manager_stats;
 
 /// What an nd_manager_stats must begin as.
