@@ -18,7 +18,7 @@ void nd__collect_deferred(void);
 
 /// Runs `look` where edges stand still: with the gate closed, under the collection lock. It may take
 /// one manager's lock at a time, under which an object of that manager's lists is valid memory and,
-/// unless it is ND__DYING, may be traversed. It must not allocate, retain, release or run user code
+/// unless it is condemned (steps.h), may be traversed. It must not allocate, retain, release or run user code
 /// but `traverse` and `describe`; memory it fills is reserved before. Not from inside the gate.
 void nd__collect_look(void (*look)(void *data), void *data);
 /// The same, but leaves what died meanwhile parked (nd__bury_parked), so that no user code runs.

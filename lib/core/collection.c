@@ -1,6 +1,7 @@
 // The passes of trial deletion over a set of candidates.
 #include "lib/core/collection.h"
 #include "lib/core/reserve.h"
+#include "lib/core/steps.h"
 #include "lib/core/watch.h"
 #include <stdio.h>
 #include <string.h>
@@ -125,14 +126,21 @@ size_t nd__collection_examine(nd_collection *collection) {
     return decide(collection);
 }
 
+/// Whether an object may be a candidate: not another thread's garbage, whose place that one changes.
+static bool may_join(const nd_object *object) {
+    uint32_t flags = nd__flags(object);
+    return (flags & ND__TRACKED) && !nd__is_condemned(flags);
+}
+
 /// True when the object is, or has just become, a candidate; false when it does not belong to the
 /// set or there is no room.
 static bool discover(nd_collection *collection, nd_object *object) {
+    if (!may_join(object))
+        return false;
     if (nd__is_candidate(collection, object))
         return true;
     nd_manager *manager = nd__manager_of(object);
-    if (!manager || manager->collection != collection->id ||
-        (nd__flags(object) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
+    if (!manager || manager->collection != collection->id)
         return false;
     if (collection->count == collection->capacity) {
         collection->full = true;
@@ -215,8 +223,8 @@ static void visit_extend(nd_visitor *visitor, nd_object *target, const char *lab
     (void)label;
     set_visitor *extender = (set_visitor *)visitor;
     nd_collection *collection = extender->collection;
-    if (collection->count == collection->capacity || nd__is_candidate(collection, target) ||
-        (nd__flags(target) & (ND__TRACKED | ND__DYING)) != ND__TRACKED)
+    if (collection->count == collection->capacity || !may_join(target) ||
+        nd__is_candidate(collection, target))
         return;
     nd__collection_add(collection, target);
     collection->live[target->gc_index] = 1;

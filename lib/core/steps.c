@@ -64,6 +64,10 @@ bool nd__suspect_may_live(void) {
     return true;
 }
 
+bool nd__suspects_are_dying(void) {
+    return suspects_are_dying;
+}
+
 static uint64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -97,7 +101,9 @@ static bool hold_some(nd_collection *collection, nd_shard *shard, nd_object **cu
         int held = 0;
         for (; object && held < HELD_PER_LOCK && collection->count < collection->capacity;
              object = object->previous) {
-            if (nd__is_candidate(collection, object) || !nd__try_retain(object))
+            // First of all dying: the place of what others are about to free is theirs to change.
+            if ((nd__flags(object) & ND__DYING) || nd__is_candidate(collection, object) ||
+                !nd__try_retain(object))
                 continue;
             nd__collection_add(collection, object);
             last = object;

@@ -18,4 +18,13 @@ void nd__steps_examine(nd_collection *collection, uint64_t pause_ns);
 /// Inside the gate, by whoever has no reference to a ND__SUSPECT object and wants one: true, and
 /// the collection in steps will notice; false when it is garbage.
 bool nd__suspect_may_live(void);
+
+/// By whoever has closed the gate: whether suspects are garbage, though not yet marked so.
+bool nd__suspects_are_dying(void);
+
+/// The same for an object with these flags, whichever collection found it to be garbage: that one
+/// may be cutting and freeing it by now.
+static inline bool nd__is_condemned(uint32_t flags) {
+    return (flags & ND__DYING) || ((flags & ND__SUSPECT) && nd__suspects_are_dying());
+}
 #endif

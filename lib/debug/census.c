@@ -8,6 +8,7 @@
 #include "lib/debug/census.h"
 #include "lib/core/alloc.h"
 #include "lib/core/collect.h"
+#include "lib/core/steps.h"
 #include <string.h>
 
 static void release_memory(census *result) {
@@ -139,7 +140,7 @@ static void copy_all(void *data) {
             nd__lock(&shard->lock);
             for (int list = 0; list < 2; list++)
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
-                    if (!(nd__flags(object) & ND__DYING))
+                    if (!nd__is_condemned(nd__flags(object)))
                         copy_object(result, object, (uint32_t)i, &recent);
             nd__unlock(&shard->lock);
         }

@@ -487,6 +487,17 @@ static void upgrade_and_release(void) {
     nd_release(got);
 }
 
+/// The loop's manager is collected in steps, the root at once.
+static void setup_loop_in_steps_below(void) {
+    nd_object *loop = make_loop(&cell_type);
+    give_up(loop);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 0;
+    model_assert(nd_manager_set_gc_policy(NULL, &policy) == ND_OK);
+    policy.pause_ns = 1;
+    model_assert(nd_manager_set_gc_policy(managers[0], &policy) == ND_OK);
+}
+
 static void setup_weak_ring_in_steps(void) {
     setup_weak_ring();
     begin_steps();
@@ -658,6 +669,8 @@ const model_program model_programs[] = {
             setup_reviving_held, release_second, collect),
     CHECKED("recycled_manager", "a manager ends as another one begins", setup_recycled,
             release_manager, make_manager),
+    CHECKED("steps_collection", "a collection at once beside one in steps",
+            setup_loop_in_steps_below, collect, collect_all),
     CHECKED("steps_hop", "the hop beside a collection in steps", setup_hop_in_steps, hop_thrice,
             collect),
     CHECKED("steps_take", "an edge is taken beside a collection in steps", setup_hop_in_steps,
