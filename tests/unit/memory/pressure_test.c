@@ -325,6 +325,7 @@ static bool disturb(const nd_memory_pressure *pressure, void *data) {
     *step = NULL;
     assert_ok(nd_gc_collect(NULL, NULL));
     nd_auto nd_tensor *own = nd_zeros(ND_SHAPE(4), ND_F32);
+    assert_handle(own);
     return true;
 }
 
