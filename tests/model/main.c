@@ -3,8 +3,9 @@
 //   core [--limit N] [--samples N] [--no-races] [--no-trace] [--expect-error] [PROGRAM...]
 //
 // Each program runs in a process of its own, two at a time. Without --expect-error the first error
-// fails; with it, the run ends with the first error and fails when there is none. N is of executions, and of random
-// schedules behind them (20 times as many where the limit came first), for each program.
+// fails; with it, the run ends with the first error and fails when there is none. N is of executions (by default
+// each program's own bound, if it has one), and of random schedules behind them (20 times as many where
+// the limit came first), for each program.
 #include "tests/model/memory.h"
 #include "tests/model/programs.h"
 #include <stdio.h>
@@ -17,7 +18,7 @@
 enum { JOBS = 2 };
 enum { FOUND_NOTHING = 0, FOUND_ERROR = 1, FOUND_NOTHING_BOUNDED = 3 };
 
-static uint64_t limit = 130000;
+static uint64_t limit; // 0: each program's own
 static uint64_t samples = 1000;
 static bool trace = true;
 
@@ -29,7 +30,8 @@ static double seconds(void) {
 
 static int check(const model_program *program) {
     double begun = seconds();
-    model_result result = model_explore(program, limit, samples, trace);
+    uint64_t bound = limit ? limit : program->bound ? program->bound : UINT64_MAX;
+    model_result result = model_explore(program, bound, samples, trace);
     printf("%-26s %10llu %10llu %10llu %12llu %8u %8.2f  %s%s%s\n", program->name,
            (unsigned long long)result.executions, (unsigned long long)result.pruned,
            (unsigned long long)result.sampled, (unsigned long long)result.events, result.longest,

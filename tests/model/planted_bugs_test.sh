@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# planted_bugs_test.sh BUG... --harmless CHANGE...
+# planted_bugs_test.sh BUG[:PROGRAM]... --harmless CHANGE...
 # Fails when the checker finds nothing wrong with a planted bug, or something with a harmless change.
 set -u
 folder=$TEST_SRCDIR/$TEST_WORKSPACE/tests/model
@@ -12,7 +12,9 @@ for name; do
         limit=3000
         continue
     fi
-    said=$("$folder/$name" --no-trace --limit $limit --samples 100 $expect 2>&1)
+    program=${name#"${name%%:*}"}
+    name=${name%%:*}
+    said=$("$folder/$name" --no-trace --limit $limit --samples 100 $expect ${program:+"${program#:}"} 2>&1)
     code=$?
     if [ "$code" -ne 0 ]; then
         failures=$((failures + 1))

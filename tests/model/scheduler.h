@@ -23,6 +23,7 @@ typedef struct model_program {
     void (*setup)(void);                          ///< once, by the main thread
     void (*threads[MODEL_PROGRAM_THREADS])(void); ///< NULL behind the last
     void (*finish)(void);                         ///< after every execution
+    uint64_t bound; ///< executions that are explored by default; 0: to the end
 } model_program;
 
 typedef struct model_result {
