@@ -446,9 +446,11 @@ static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
 }
 
 static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, uint64_t pause_ns,
-                                nd_gc_report *report) {
+                                nd_gc_report *report, uint64_t *ret_left) {
     nd_status status =
         managers->count ? collect(managers->items, managers->count, mode, pause_ns, report) : ND_OK;
+    if (ret_left)
+        *ret_left = count_tracked(managers->items, managers->count);
     nd__manager_array_free(managers);
     return status;
 }
@@ -457,16 +459,17 @@ static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_repor
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return no_memory();
-    return collect_all_of(&managers, mode, nd__gc_pause_ns(manager, false), report);
+    return collect_all_of(&managers, mode, nd__gc_pause_ns(manager, false), report, NULL);
 }
 
-nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report) {
+nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report,
+                               uint64_t *ret_left) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return no_memory();
     nd_gc_mode mode = nd__manager_gc_mode(manager);
     keep_of_mode(&managers, mode);
-    return collect_all_of(&managers, mode, pause_ns, report);
+    return collect_all_of(&managers, mode, pause_ns, report, ret_left);
 }
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {

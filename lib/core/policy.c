@@ -277,20 +277,21 @@ nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
 /// Thresholds for the next look, where they are adaptive: what is live now, shifted by how eager
 /// the finds of past looks make us, from half of it (most of what was looked at was garbage) to four
 /// times (again and again nothing).
-static void adapt(nd_manager *manager, const nd_gc_report *report) {
+/// `left`: tracked objects that are there after the look. (What was collected is more than what was
+/// looked at and died: it counts what garbage held, too.)
+static void adapt(nd_manager *manager, const nd_gc_report *report, uint64_t left) {
     enum { EAGER = -1, RELUCTANT = 2 };
     nd_gc_domain *domain = domain_of(manager);
     int eagerness = nd__atomic_load(&domain->eagerness, relaxed);
     if (report->collected_objects == 0 && eagerness < RELUCTANT)
         eagerness++;
-    else if (2 * report->collected_objects >= report->examined_objects &&
-             report->collected_objects > 0 && eagerness > EAGER)
+    else if (report->collected_objects > 0 && 2 * left <= report->examined_objects &&
+             eagerness > EAGER)
         eagerness--;
     nd__atomic_store(&domain->eagerness, eagerness, relaxed);
     for (int kind = 0; kind < ND__MADE_COUNT; kind++) {
-        uint64_t live = kind == ND__MADE_TRACKED
-                            ? report->examined_objects - report->collected_objects
-                            : nd__manager_bytes(manager, (nd_device_kind)kind);
+        uint64_t live =
+            kind == ND__MADE_TRACKED ? left : nd__manager_bytes(manager, (nd_device_kind)kind);
         uint64_t next = eagerness < 0 ? live / 2 : live << eagerness;
         nd__atomic_store(&domain->adapted[kind],
                          next > adaptive_floor[kind] ? next : adaptive_floor[kind], relaxed);
@@ -308,9 +309,12 @@ static void look(nd_manager *manager, nd_manager *due) {
         return;
     start_anew(domain_of(due));
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd__collect_where_on(top, nd__gc_pause_ns(top, true), &report);
+    uint64_t left = 0;
+    bool memory = nd__collect_where_on(top, nd__gc_pause_ns(top, true), &report, &left) !=
+                  ND_ERROR_OUT_OF_MEMORY;
     nd__collect_deferred();
-    adapt(due, &report);
+    if (memory) // else nothing was looked at
+        adapt(due, &report, left);
 }
 
 #if ND_COLLECT_EVERYWHERE
@@ -366,7 +370,7 @@ bool nd__manager_relieve(nd_manager *manager) {
         if (nd__manager_gc_mode(at) != ND_GC_ON)
             continue;
         nd_gc_report report = ND_GC_REPORT_INIT;
-        nd__collect_where_on(at, nd__gc_pause_ns(at, false), &report);
+        nd__collect_where_on(at, nd__gc_pause_ns(at, false), &report, NULL);
         nd__collect_deferred();
         if (report.collected_objects)
             return true;

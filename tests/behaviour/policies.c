@@ -164,6 +164,28 @@ static void test_default_thresholds_bound_a_program_that_closes_nothing(void **s
     close_and_release(m);
 }
 
+static void test_what_garbage_held_does_not_count_as_live(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    enum { LOOKS_APART = 65536 };
+    cell_begin(2);
+    nd_manager *m = manager_new(NULL, "m");
+    uint64_t before = collections(), most = 0;
+    for (int i = 0; i < 4 * LOOKS_APART; i++) {
+        nd_object *ring = cell_in(m, 0, 2);
+        nd_resource *held = bytes_in(m, 8); // green: collected, but not looked at
+        cell_link(ring, 0, ring);
+        cell_link(ring, 1, held);
+        nd_release(held);
+        nd_release(ring);
+        uint64_t tracked = stats_of(m).tracked_objects;
+        most = tracked > most ? tracked : most;
+    }
+    assert_true(collections() - before >= 3);
+    assert_in_range(most, 1, 2 * LOOKS_APART);
+    close_and_release(m);
+}
+
 static void test_looks_that_find_nothing_become_rare(void **state) {
     (void)state;
     nd_gc_set_mode(ND_GC_ON);
@@ -472,6 +494,7 @@ int main(void) {
         ND_TEST(test_pressure_0_does_not_collect_for_a_quota),
         ND_TEST(test_tracked_objects_collect_without_bytes_or_boundary),
         ND_TEST(test_default_thresholds_bound_a_program_that_closes_nothing),
+        ND_TEST(test_what_garbage_held_does_not_count_as_live),
         ND_TEST(test_looks_that_find_nothing_become_rare),
         ND_TEST(test_a_child_counts_for_itself),
         ND_TEST(test_0_turns_a_trigger_off_for_what_is_below),
