@@ -402,11 +402,7 @@ static void defer(nd_thread *thread, nd_manager *manager) {
         nd_object_release(before);
 }
 
-static nd_status no_memory(void) {
-    return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                     "gc_collect: no memory for the passes; nothing was collected");
-}
-
+/// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
 static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode,
                          uint64_t pause_ns, nd_gc_report *report) {
     nd_thread *thread = nd__thread();
@@ -424,7 +420,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
         listener->collected(managers, count, began, &collection.report);
     *report = collection.report;
     if (!memory)
-        return no_memory();
+        return ND_ERROR_OUT_OF_MEMORY;
     if (collection.report.broken_objects)
         return nd__error(
             ND_ERROR_STATE,
@@ -458,7 +454,7 @@ static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, ui
 static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
-        return no_memory();
+        return ND_ERROR_OUT_OF_MEMORY;
     return collect_all_of(&managers, mode, nd__gc_pause_ns(manager, false), report, NULL);
 }
 
@@ -466,7 +462,7 @@ nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_rep
                                uint64_t *ret_left) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
-        return no_memory();
+        return ND_ERROR_OUT_OF_MEMORY;
     nd_gc_mode mode = nd__manager_gc_mode(manager);
     keep_of_mode(&managers, mode);
     return collect_all_of(&managers, mode, pause_ns, report, ret_left);
@@ -486,6 +482,8 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         nd_gc_mode mode = nd__manager_gc_mode(manager);
         status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
         nd__collect_deferred();
+        if (status == ND_ERROR_OUT_OF_MEMORY)
+            nd__error(status, "gc_collect: no memory for the passes; nothing was collected");
     }
     if (ret_report)
         *ret_report = report;

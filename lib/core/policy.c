@@ -310,9 +310,12 @@ static void look(nd_manager *manager, nd_manager *due) {
     start_anew(domain_of(due));
     nd_gc_report report = ND_GC_REPORT_INIT;
     uint64_t left = 0;
+    nd_error_state before; // the operation that looks succeeds, whatever user code does meanwhile
+    nd__error_save(&before);
     bool memory = nd__collect_where_on(top, nd__gc_pause_ns(top, true), &report, &left) !=
                   ND_ERROR_OUT_OF_MEMORY;
     nd__collect_deferred();
+    nd__error_restore(&before);
     if (memory) // else nothing was looked at
         adapt(due, &report, left);
 }

@@ -486,6 +486,33 @@ static void test_F04_steps_without_memory_harm_nothing(void **state) {
     pthread_join(thread, NULL);
 }
 
+static bool fail_large(size_t bytes) {
+    return bytes > 1 << 20;
+}
+
+static void test_F04_looks_that_nobody_asked_for_leave_the_error_alone(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.tracked_objects = 50000;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    cell_begin(2);
+    nd_manager *m = manager_new(NULL, "m"), *inner = manager_new(m, "inner");
+    drop_rings(inner, 24000);
+    nd_error_clear();
+    nd__alloc_should_fail = fail_large;
+    uint64_t before = collections();
+    drop_rings(inner, 24000);
+    assert_true(collections() > before);
+    assert_int_equal(nd_error_status(), ND_OK);
+    close_and_release(inner);
+    nd__alloc_should_fail = NULL;
+    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(cell_total_deaths(), 0);
+    close_and_release(m);
+    assert_int_equal(cell_total_deaths(), 96000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_policies_are_inherited_field_by_field),
@@ -505,6 +532,7 @@ int main(void) {
         ND_TEST(test_steps_with_finalizers_that_revive),
         ND_TEST(test_edges_are_written_between_the_steps),
         ND_TEST(test_F04_steps_without_memory_harm_nothing),
+        ND_TEST(test_F04_looks_that_nobody_asked_for_leave_the_error_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
