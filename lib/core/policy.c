@@ -352,8 +352,9 @@ void nd__gc_tell(nd_manager *manager, int kind) {
         }
         uint64_t interval = timed ? own_field(at, INTERVAL) : 0;
         timed &= interval != 0;
-        if (timed && interval != ND_GC_INHERITED &&
-            now - nd__load_relaxed(&domain->looked_at_ns) >= interval)
+        uint64_t looked_at = nd__load_relaxed(&domain->looked_at_ns);
+        // Another thread may have looked since this one read the clock.
+        if (timed && interval != ND_GC_INHERITED && now > looked_at && now - looked_at >= interval)
             due = at;
     }
 #if ND_COLLECT_EVERYWHERE
