@@ -358,6 +358,7 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
     if (finalized) {
         run_finalizers(collection);
         let_revived_live(collection);
+        clear_weak_references(collection); // made by finalizers, or with what they handed out
     }
     let_go(collection);
     *ret_again = finalized && collection->count > 0;

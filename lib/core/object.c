@@ -194,6 +194,8 @@ static void bury(nd_object *object) {
         nd__weak_clear(object);
     if (finalize_dead(object))
         return;
+    if (object->type->finalize && (nd__flags(object) & ND__HAS_WEAK))
+        nd__weak_clear(object); // the finalizer, or who got a reference from it, may have made some
     if (nd__flags(object) & ND__TRACKED) {
         nd__object_unlink(object); // frees the links for the parked list
         if (!nd__gate_try_enter()) {

@@ -473,6 +473,37 @@ static void test_G28_weak_get_from_another_thread_during_collections(void **stat
     }
 }
 
+static nd_weak *made_in_finalizer;
+
+static void make_weak(nd_object *self) {
+    count_finalized(self);
+    if (cell_of(self)->number == 0)
+        made_in_finalizer = nd_weak_new(self);
+}
+
+static void test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards(void **state) {
+    (void)state;
+    for (int ring = 0; ring < 2; ring++) {
+        begin(2);
+        cell_on_finalize = make_weak;
+        nd_object *cells[2];
+        if (ring) {
+            finalized_ring(cells, 2, 1);
+            nd_release(cells[0]);
+            nd_release(cells[1]);
+            assert_int_equal(collect(NULL).collected_objects, 2);
+        } else {
+            nd_release(cell_new_of(&cell_finalized_type, 0, 0));
+        }
+        assert_int_equal(finalized[0], 1);
+        assert_handle(made_in_finalizer);
+        assert_null(nd_weak_get(made_in_finalizer));
+        assert_int_equal(nd_weak_set_callback(made_in_finalizer, NULL, NULL), ND_ERROR_STATE);
+        nd_error_clear();
+        nd_release(made_in_finalizer);
+    }
+}
+
 static void test_weak_reference_to_a_dead_object_is_empty_for_good(void **state) {
     (void)state;
     begin(1);
@@ -507,6 +538,7 @@ int main(void) {
         ND_TEST(test_G27_weak_reference_to_a_member_revives_before_the_collection),
         ND_TEST(test_G28_weak_get_at_every_point_of_a_collection),
         ND_TEST(test_G28_weak_get_from_another_thread_during_collections),
+        ND_TEST(test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards),
         ND_TEST(test_weak_reference_to_a_dead_object_is_empty_for_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
