@@ -154,10 +154,17 @@ static void clear_weak_references(nd_collection *collection) {
             nd__weak_clear(collection->objects[i]);
 }
 
+/// From here on others may get at what is marked as dying, and point to it from what they make.
+static void make_revivable(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        nd__fetch_or_flags(&collection->objects[i]->flags, ND__REVIVABLE);
+}
+
 /// Runs the finalizers that have not run, oldest object first. Each may hand out references to
 /// other threads or cut edges, so the collection holds every object meanwhile: no count reaches
 /// zero under it.
 static void run_finalizers(nd_collection *collection) {
+    make_revivable(collection);
     if (!collection->held_here)
         for (size_t i = 0; i < collection->count; i++)
             nd__keep(collection->objects[i]);
@@ -193,9 +200,10 @@ static void let_revived_live(nd_collection *collection) {
     for (size_t i = 0; i < before; i++) {
         nd_object *object = collection->objects[i];
         if (collection->live[i]) {
-            nd__fetch_clear_flags(&object->flags, ND__DYING);
+            nd__fetch_clear_flags(&object->flags, ND__DYING | ND__REVIVABLE);
             continue;
         }
+        nd__fetch_clear_flags(&object->flags, ND__REVIVABLE);
         collection->objects[i] = collection->objects[garbage];
         object->gc_index = (uint32_t)garbage;
         collection->objects[garbage++] = object;
@@ -277,8 +285,9 @@ static void only_warn(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++)
         nd__collection_group_join(collection, i);
     collection->report.cycles += nd__collection_group_count(collection);
+    make_revivable(collection);
     for (size_t i = 0; i < collection->count; i++)
-        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING | ND__REVIVABLE);
     let_go(collection);
     collection->report.collected_objects += collection->count;
 }

@@ -10,11 +10,6 @@
 
 // ------------------------------------------------------------------------------------------ groups
 
-/// Marked garbage is this collection's own. (The index of anything else belongs to whoever holds the collection lock.)
-static bool is_garbage(const nd_object *object) {
-    return (nd__flags(object) & ND__DYING) != 0;
-}
-
 static uint32_t find_group(uint32_t *group, uint32_t index) {
     while (group[index] != index) {
         group[index] = group[group[index]];
@@ -33,7 +28,7 @@ typedef struct group_visitor {
 static void visit_group(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     group_visitor *self = (group_visitor *)visitor;
-    if (!is_garbage(target))
+    if (!nd__is_own_garbage(target))
         return;
     uint32_t *group = self->collection->internal;
     uint32_t a = find_group(group, self->index), b = find_group(group, target->gc_index);
@@ -92,7 +87,7 @@ typedef struct edge_visitor {
 
 static void visit_edge(nd_visitor *visitor, nd_object *target, const char *label) {
     edge_visitor *self = (edge_visitor *)visitor;
-    if (is_garbage(target) && self->seen++ == self->wanted) {
+    if (nd__is_own_garbage(target) && self->seen++ == self->wanted) {
         self->target = target;
         self->label = label;
     }

@@ -321,7 +321,7 @@ void *nd_edge_take(void *slot) {
 void nd_edge_clear(void *slot) {
     nd_object **edge = slot;
     nd_thread *thread = nd__thread();
-    if (thread->cutting && *edge && (nd__flags(*edge) & ND__DYING)) {
+    if (thread->cutting && *edge && nd__is_own_garbage(*edge)) {
         // Both ends are garbage of this thread's collection: nobody else can see the count any
         // more.
         nd_object *target = *edge;

@@ -20,14 +20,15 @@ enum {
     ND__TRACKED = 1u << 0, ///< on its manager's tracked list; set at publish or by nd__object_track
     ND__CLOSED = 1u << 1,  ///< payload and edges given up; handle still counted
     ND__DYING = 1u << 2,   ///< found to be garbage by the collection in progress
-    ND__FINALIZED = 1u << 3, ///< finalizer has run
-    ND__NAMED = 1u << 4,     ///< has an entry in the table of names
-    ND__TEMP = 1u << 5,      ///< temp-attached: has a chain of origins
-    ND__USER = 1u << 6,      ///< made by nd_object_new: payload follows the header
-    ND__HAS_WEAK = 1u << 7,  ///< had a weak reference at some time
-    ND__CLOSING = 1u << 8,   ///< somebody has begun nd_close
-    ND__GONE = 1u << 9,      ///< closed, and `destroy` has run
-    ND__SUSPECT = 1u << 10,  ///< about to be found garbage by a collection in steps (steps.c)
+    ND__FINALIZED = 1u << 3,  ///< finalizer has run
+    ND__NAMED = 1u << 4,      ///< has an entry in the table of names
+    ND__TEMP = 1u << 5,       ///< temp-attached: has a chain of origins
+    ND__USER = 1u << 6,       ///< made by nd_object_new: payload follows the header
+    ND__HAS_WEAK = 1u << 7,   ///< had a weak reference at some time
+    ND__CLOSING = 1u << 8,    ///< somebody has begun nd_close
+    ND__GONE = 1u << 9,       ///< closed, and `destroy` has run
+    ND__SUSPECT = 1u << 10,   ///< about to be found garbage by a collection in steps (steps.c)
+    ND__REVIVABLE = 1u << 11, ///< dying, but others may be getting references to it
 };
 
 // Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.
@@ -89,6 +90,12 @@ static inline uint32_t nd__flags(const nd_object *object) {
 }
 static inline bool nd__is_closed(const void *object) {
     return (nd__flags(object) & ND__CLOSED) != 0;
+}
+
+/// On a thread that cuts or explains garbage: whether an object that it meets there is some of it. What
+/// a finalizer of another thread's collection has handed out is not.
+static inline bool nd__is_own_garbage(const nd_object *object) {
+    return (nd__flags(object) & (ND__DYING | ND__REVIVABLE)) == ND__DYING;
 }
 
 /// Takes a count whose release is owed by the structure it is kept in, not by a returned handle.

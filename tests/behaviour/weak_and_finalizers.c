@@ -504,6 +504,45 @@ static void test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards(v
     }
 }
 
+/// Drops two loops that point to `data`, apart from that not connected, and collects them.
+static void *drop_loops_onto(void *data) {
+    nd_manager *m = manager_new(NULL, "other");
+    for (uint32_t i = 0; i < 2; i++) {
+        nd_object *loop = cell_in(m, 2 + i, 2);
+        cell_link(loop, 0, loop);
+        cell_link(loop, 1, data);
+        nd_release(loop);
+    }
+    nd_gc_report report = collect(m);
+    assert_int_equal(report.collected_objects, 2);
+    assert_int_equal(report.cycles, 2);
+    close_and_release(m);
+    return NULL;
+}
+
+static void hand_to_another_thread(nd_object *self) {
+    count_finalized(self);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, drop_loops_onto, self), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(nd_get_count(self), 2); // its own loop's, and the collection's
+}
+
+static void test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collection(void **state) {
+    (void)state;
+    begin(4);
+    cell_on_finalize = hand_to_another_thread;
+    nd_manager *m = manager_new(NULL, "m");
+    nd_with_manager(m) {
+        nd_object *loop = cell_new_of(&cell_finalized_type, 0, 1);
+        cell_link(loop, 0, loop);
+        nd_release(loop);
+    }
+    assert_int_equal(collect(m).collected_objects, 1);
+    assert_int_equal(finalized[0], 1);
+    close_and_release(m);
+}
+
 static void test_weak_reference_to_a_dead_object_is_empty_for_good(void **state) {
     (void)state;
     begin(1);
@@ -539,6 +578,7 @@ int main(void) {
         ND_TEST(test_G28_weak_get_at_every_point_of_a_collection),
         ND_TEST(test_G28_weak_get_from_another_thread_during_collections),
         ND_TEST(test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards),
+        ND_TEST(test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collection),
         ND_TEST(test_weak_reference_to_a_dead_object_is_empty_for_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
