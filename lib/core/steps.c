@@ -150,7 +150,10 @@ static void visit_edge(nd_visitor *visitor, nd_object *target, const char *label
 static void read_edges_of_next(steps *steps) {
     nd_object *object = steps->collection->objects[steps->read];
     size_t used = steps->used;
-    if (object->type->traverse && !nd__is_closed(object))
+    // Another collection between the steps takes the place from an object, and then one that moved
+    // may be held twice; its edges count once. One without its place lives, and so do its targets.
+    bool placed = object->gc_index == steps->read;
+    if (placed && object->type->traverse && !nd__is_closed(object))
         object->type->traverse(object, &steps->visitor);
     if (steps->full)
         steps->used = used;
