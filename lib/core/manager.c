@@ -563,7 +563,8 @@ nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
     if (objects)
         nd__manager_unite(manager);
     nd__lock(&manager->first.lock);
-    manager->cap = objects;
+    if (manager->cap != objects) // else other shards may be looking at it
+        manager->cap = objects;
     nd__unlock(&manager->first.lock);
     return ND_OK;
 }

@@ -3,7 +3,7 @@
 // Two steps. With the gate closed each manager is locked in turn and its objects, their edges and
 // their texts are copied into memory reserved before; an object is valid memory under that lock,
 // and its edges stand still because their writers wait at the gate. Garbage that a collection is
-// freeing (ND__DYING) is left out: its edges are being cut. After the gate has opened, targets are
+// freeing (condemned, see steps.h) is left out: its edges are being cut. After the gate has opened, targets are
 // looked up by address.
 #include "lib/debug/census.h"
 #include "lib/core/alloc.h"
