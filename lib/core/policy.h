@@ -43,7 +43,7 @@ static inline void nd__gc_allocated(nd_manager *manager, nd_device_kind kind, ui
     if (__builtin_expect(thread->made[kind] < nd__load_relaxed(&nd__gc_tell_at[kind]), 1))
         return;
 #endif
-    nd__gc_tell(manager, kind);
+    nd__gc_tell(manager, (int)kind);
 }
 
 /// Fields of the policy in effect at a manager that are not triggers. The pause may differ for a look
