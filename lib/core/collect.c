@@ -69,6 +69,7 @@ static size_t mark_dying(nd_collection *collection) {
     size_t garbage = 0;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     for (size_t i = 0; i < collection->count; i++) {
+        nd__collection_prefetch(collection->objects, collection->count, i);
         if (collection->live[i])
             continue;
         nd_object *object = collection->objects[i];
@@ -238,6 +239,7 @@ static void cut_edges(nd_collection *collection) {
     nd__collection_group_begin(collection);
     for (size_t i = 0; i < collection->count; i++) {
         nd_object *object = collection->objects[i];
+        nd__collection_prefetch(collection->objects, collection->count, i);
         nd__collection_group_join(collection, i);
         if (object->type->clear && !nd__is_closed(object))
             object->type->clear(object);
@@ -250,6 +252,7 @@ static void free_some(nd_collection *collection, nd_object **objects, size_t cou
     size_t free_count = 0;
     for (size_t i = 0; i < count; i++) {
         nd_object *object = objects[i];
+        nd__collection_prefetch(objects, count, i);
         if (__builtin_expect((uint32_t)nd__load_relaxed(&object->word) == 0, 1)) {
             objects[free_count++] = object;
         } else {

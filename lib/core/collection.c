@@ -12,9 +12,11 @@ bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
         sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t);
     if (capacity > UINT32_MAX || capacity > SIZE_MAX / each)
         return false;
-    char *block = nd__reserve_malloc(capacity * each);
+    size_t bytes = capacity * each;
+    char *block = nd__reserve_take_large(&bytes);
     if (!block)
         return false;
+    collection->bytes = bytes;
     collection->objects = (nd_object **)(void *)block;
     collection->words = (uint64_t *)(void *)(collection->objects + capacity);
     collection->internal = (uint32_t *)(void *)(collection->words + capacity);
@@ -26,8 +28,9 @@ bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
 }
 
 void nd__collection_free(nd_collection *collection) {
-    nd__reserve_free(collection->objects);
+    nd__reserve_keep_large(collection->objects, collection->bytes);
     collection->objects = NULL;
+    collection->bytes = 0;
     collection->count = collection->capacity = 0;
 }
 
@@ -243,10 +246,12 @@ size_t nd__collection_extend(nd_collection *collection) {
 
 size_t nd__collection_recheck(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
-    for (size_t i = 0; i < collection->count; i++)
+    for (size_t i = 0; i < collection->count; i++) {
+        nd__collection_prefetch(collection->objects, collection->count, i);
         if (!collection->live[i] &&
             nd__atomic_load(&collection->objects[i]->word, acquire) != collection->words[i])
             mark_root(&marker, i);
+    }
     mark_reached(&marker);
     return count_garbage(collection);
 }

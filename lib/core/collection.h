@@ -21,6 +21,7 @@ typedef struct nd_collection {
     uint32_t *stack; ///< for marking; every candidate is pushed at most once
     uint8_t *live;
     size_t count, capacity;
+    size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
     bool full;                                 ///< discovery ran out of capacity
     uint64_t id;        ///< of the managers whose tracked objects are the set
@@ -49,6 +50,16 @@ static inline void nd__collection_mark_dying(nd_collection *collection, nd_objec
     collection->any_watched |= nd__is_watched(word);
     collection->any_finalizer |= object->type->finalize && !(flags & ND__FINALIZED);
     object->gc_index = (uint32_t)index;
+}
+
+/// Has the processor fetch a header that comes soon behind number `index`: both of the cache lines
+/// that it may lie in.
+static inline void nd__collection_prefetch(nd_object *const *objects, size_t count, size_t index) {
+    enum { AHEAD = 16 };
+    if (index + AHEAD < count) {
+        __builtin_prefetch(objects[index + AHEAD], 1);
+        __builtin_prefetch(&objects[index + AHEAD]->flags, 1);
+    }
 }
 
 /// True when the object is a candidate of this collection.

@@ -1,5 +1,7 @@
 // The reserve: a stack of blocks in memory that is the process's from its start.
 //
+// Beside it, one large block that was given up and is kept (`kept`).
+//
 // Invariant: blocks lie one after the other from the beginning, each behind a header that knows where
 // it begins; what lies behind the last block that is in use is free. A block that is given up below
 // another is only marked, and goes with the last one above it. Untouched, the reserve costs address
@@ -72,4 +74,54 @@ void nd__reserve_free(void *pointer) {
         give_back(pointer);
     else
         nd__free(pointer);
+}
+
+// Smaller ones come back quickly from any allocator; larger ones are not for keeping.
+#define KEPT_MIN ((size_t)1 << 20)
+#define KEPT_MAX ((size_t)256 << 20)
+
+static struct {
+    nd_lock lock;
+    void *block;
+    size_t bytes;
+} kept;
+
+void *nd__reserve_take_large(size_t *bytes) {
+    void *block = NULL;
+    if (*bytes >= KEPT_MIN && !nd__alloc_should_fail) {
+        nd__lock(&kept.lock);
+        if (kept.bytes >= *bytes) {
+            block = kept.block;
+            *bytes = kept.bytes;
+            kept.block = NULL;
+            kept.bytes = 0;
+        }
+        nd__unlock(&kept.lock);
+    }
+    return block ? block : nd__reserve_malloc(*bytes);
+}
+
+void nd__reserve_keep_large(void *pointer, size_t bytes) {
+    void *surplus = pointer;
+    if (bytes >= KEPT_MIN && bytes <= KEPT_MAX && !is_reserve(pointer)) {
+        nd__lock(&kept.lock);
+        if (bytes > kept.bytes) {
+            surplus = kept.block;
+            kept.block = pointer;
+            kept.bytes = bytes;
+        }
+        nd__unlock(&kept.lock);
+    }
+    nd__reserve_free(surplus);
+}
+
+size_t nd__reserve_trim(void) {
+    nd__lock(&kept.lock);
+    void *block = kept.block;
+    size_t bytes = kept.bytes;
+    kept.block = NULL;
+    kept.bytes = 0;
+    nd__unlock(&kept.lock);
+    nd__free(block);
+    return bytes;
 }

@@ -16,4 +16,13 @@ void *nd__reserve_malloc(size_t bytes);
 /// Grows a block of `before` bytes; NULL: as it was.
 void *nd__reserve_realloc(void *pointer, size_t before, size_t bytes);
 void nd__reserve_free(void *pointer);
+
+/// The same for one large block at a time: the largest that was given up last is kept for the next who
+/// asks, because an allocator returns such memory to the system at once, and the next collection would
+/// have every page of it faulted in anew. `*bytes` is what is wanted, and becomes what there is.
+void *nd__reserve_take_large(size_t *bytes);
+/// Gives up such a block, of what it was.
+void nd__reserve_keep_large(void *pointer, size_t bytes);
+/// Frees the block that is kept. Returns its bytes.
+size_t nd__reserve_trim(void);
 #endif

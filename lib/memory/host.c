@@ -6,6 +6,7 @@
 #include "lib/memory/host.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/reserve.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -137,7 +138,9 @@ uint64_t nd__host_live_bytes(void) {
 
 static uint64_t trim(int index) {
     (void)index;
-    return nd__host_trim();
+    size_t kept = nd__reserve_trim();
+    uint64_t bytes = nd__host_trim();
+    return bytes == ND__UNKNOWN_BYTES ? bytes : bytes + kept;
 }
 
 static void usage(int index, nd_memory_usage *ret_usage) {
