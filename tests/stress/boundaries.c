@@ -2,6 +2,7 @@
 //
 // What dies is counted: every round makes a known number of cells, and all of them die once, whoever collects them.
 #include "tests/behaviour/cell.h"
+#include "tests/stress/times.h"
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void collect(actor *a, const nd_manager *manager) {
 
 static void *act(void *data) {
     actor *a = data;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS * stress_times(); round++) {
         switch (a->role) {
         case 0: // garbage and collections in one place
             drop_rings(a->shared, NULL);
@@ -93,7 +94,8 @@ static void run(const int *roles) {
     nd_release(shared);
     assert_ok(nd_gc_collect(NULL, NULL));
     assert_int_equal(atomic_load(&failures), 0);
-    assert_int_equal(cell_total_deaths(), (uint64_t)THREADS * ROUNDS * RINGS * LENGTH);
+    assert_int_equal(cell_total_deaths(),
+                     (uint64_t)stress_times() * THREADS * ROUNDS * RINGS * LENGTH);
 }
 
 static void test_stress_collections_of_one_manager(void **state) {

@@ -3,6 +3,7 @@
 // Each round has a new manager, so managers and their shards are recycled all the time, and whatever
 // is done to the manager at the round's end, every cell that was made dies once.
 #include "tests/behaviour/helpers.h"
+#include "tests/stress/times.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -54,7 +55,7 @@ static void step(nd_object **held, uint32_t i) {
 
 static void *work(void *data) {
     (void)data;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS * stress_times(); round++) {
         nd_object *held[HELD] = {0};
         pthread_barrier_wait(&round_begins);
         for (uint32_t i = 0; i < STEPS; i++) {
@@ -100,7 +101,7 @@ static void test_stress_crowded_manager_closes(void **state) {
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS * stress_times(); round++) {
         crowd = manager_new(round % 3 ? beside : NULL, "crowd");
         atomic_store(&at_work, 0);
         ending how = (ending)(round / 8 % ENDINGS);

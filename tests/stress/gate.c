@@ -4,6 +4,7 @@
 // programs meet each other's objects. Nothing is asserted while it runs but what must hold at every instant: an object that
 // is held is alive. At the end all is released, one collection takes the rest, and every cell has died once.
 #include "tests/behaviour/cell.h"
+#include "tests/stress/times.h"
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -201,7 +202,7 @@ static void run(void) {
                                         i < WORKERS ? (void *)&workers[i] : &w),
                          0);
     }
-    for (int second = 0; second < 10 * SECONDS; second++) {
+    for (int second = 0; second < 10 * SECONDS * stress_times(); second++) {
         nanosleep(&(struct timespec){0, 100000000}, NULL);
         if (atomic_load(&w.next_number) > NUMBERS - (NUMBERS >> 3))
             break;

@@ -3,6 +3,7 @@
 // Nobody agrees with anybody: a manager may be closed or disposed of while another thread makes a child of it, attaches to
 // it or reads its statistics. Calls may be refused; what must hold is that counters and bytes add up when all is released.
 #include "tests/behaviour/helpers.h"
+#include "tests/stress/times.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -161,7 +162,7 @@ static void test_stress_tree_of_managers(void **state) {
         workers[i] = (worker){.w = &w, .random = (uint64_t)i + 1};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     }
-    nanosleep(&(struct timespec){SECONDS, 0}, NULL);
+    nanosleep(&(struct timespec){SECONDS * stress_times(), 0}, NULL);
     atomic_store(&w.stop, true);
     for (int i = 0; i < WORKERS; i++)
         pthread_join(threads[i], NULL);
