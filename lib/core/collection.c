@@ -131,7 +131,7 @@ size_t nd__collection_examine(nd_collection *collection) {
 
 /// Whether an object may be a candidate: not another thread's garbage, whose place that one changes.
 static bool may_join(const nd_object *object) {
-    uint32_t flags = nd__flags(object);
+    uint32_t flags = nd__flags_to_join(object);
     return (flags & ND__TRACKED) && !nd__is_condemned(flags);
 }
 

@@ -88,6 +88,11 @@ void nd__object_track(nd_object *object);
 static inline uint32_t nd__flags(const nd_object *object) {
     return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, relaxed);
 }
+/// The same by a collection before it makes an object its candidate: one that was let live is no longer
+/// looked at by the collection that had found it to be garbage.
+static inline uint32_t nd__flags_to_join(const nd_object *object) {
+    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, acquire);
+}
 static inline bool nd__is_closed(const void *object) {
     return (nd__flags(object) & ND__CLOSED) != 0;
 }

@@ -102,7 +102,7 @@ static bool hold_some(nd_collection *collection, nd_shard *shard, nd_object **cu
         for (; object && held < HELD_PER_LOCK && collection->count < collection->capacity;
              object = object->previous) {
             // First of all dying: the place of what others are about to free is theirs to change.
-            if ((nd__flags(object) & ND__DYING) || nd__is_candidate(collection, object) ||
+            if ((nd__flags_to_join(object) & ND__DYING) || nd__is_candidate(collection, object) ||
                 !nd__try_retain(object))
                 continue;
             nd__collection_add(collection, object);
