@@ -141,9 +141,10 @@ static inline void nd__cpu_relax(void) {
 #endif
 }
 
-/// Sleeps while *word == value (may return early). Wakes everybody who sleeps on it.
+/// Sleeps while *word == value (may return early).
 void nd__futex_wait(_Atomic uint32_t *word, uint32_t value);
-void nd__futex_wake_all(_Atomic uint32_t *word);
+/// Wakes everybody who sleeps on the word. True when there was somebody.
+bool nd__futex_wake_all(_Atomic uint32_t *word);
 
 /// Makes every running thread of the process execute a full fence, so that its own threads need none
 /// on their fast path. Prepare once; false when the kernel cannot.

@@ -79,6 +79,14 @@ static size_t mark_dying(nd_collection *collection) {
     return garbage;
 }
 
+/// Returns when it began to close.
+static uint64_t close_gate(void) {
+    nd__gate_let_in();
+    uint64_t now = now_ns();
+    nd__gate_close();
+    return now;
+}
+
 /// Returns for how long the gate was closed.
 static uint64_t note_gate_time(uint64_t closed_at) {
     uint64_t closed = now_ns() - closed_at;
@@ -107,8 +115,7 @@ static void note_cost(uint64_t objects, uint64_t nanoseconds) {
 /// open.
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
                          bool *ret_room) {
-    uint64_t closed_at = now_ns();
-    nd__gate_close();
+    uint64_t closed_at = close_gate();
     collection->id = ++last_collection_id;
     for (size_t i = 0; i < count; i++)
         managers[i]->collection = collection->id;
@@ -185,8 +192,7 @@ static void examine_again(nd_collection *collection) {
         return;
     }
     nd__lock(&collection_lock);
-    uint64_t closed_at = now_ns();
-    nd__gate_close();
+    uint64_t closed_at = close_gate();
     nd__collection_examine(collection);
     nd__collection_recheck(collection);
     nd__gate_open();
@@ -303,8 +309,7 @@ uint64_t nd__collect_step_began(void) {
 
 uint64_t nd__collect_step(void (*look)(void *data), void *data) {
     nd__lock(&collection_lock);
-    uint64_t closed_at = step_began = now_ns();
-    nd__gate_close();
+    uint64_t closed_at = step_began = close_gate();
     look(data);
     nd__gate_open();
     nd__unlock(&collection_lock);

@@ -8,6 +8,7 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
+#include <time.h>
 
 static _Atomic uint32_t gate_closed;
 static bool writers_fence;
@@ -58,6 +59,27 @@ static void wait_for_writer(nd_thread *thread, void *self) {
     }
 }
 
+/// Whoever was woken when the gate opened gets this long to come in before it closes again. Without
+/// it a thread that collects again and again keeps writers out for good: they find it closed each
+/// time they have woken up.
+#define LET_IN_NS UINT64_C(100000)
+static uint64_t woken_at_ns; // 0: nobody was (collection lock)
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+void nd__gate_let_in(void) {
+    if (!woken_at_ns)
+        return;
+    uint64_t passed = now_ns() - woken_at_ns;
+    woken_at_ns = 0;
+    if (passed < LET_IN_NS)
+        nd__nap(LET_IN_NS - passed);
+}
+
 void nd__gate_close(void) {
     nd_thread *self = nd__thread();
     nd__atomic_store(&gate_closed, 1, seq_cst);
@@ -74,8 +96,8 @@ void nd__gate_open(void) {
     // Sequentially consistent with nd__park: either it sees the gate open, or nd__bury_parked sees
     // its object.
     nd__atomic_store(&gate_closed, 0, seq_cst);
-    if (!nd__single_threaded())
-        nd__futex_wake_all(&gate_closed);
+    if (!nd__single_threaded() && nd__futex_wake_all(&gate_closed))
+        woken_at_ns = now_ns();
 }
 
 void nd__park(nd_object *object) {

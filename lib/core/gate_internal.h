@@ -4,6 +4,9 @@
 #include "lib/core/gate.h"
 #include "lib/core/object.h"
 
+/// Before it is closed again: gives those who waited the last time their chance. The caller holds the
+/// collection lock.
+void nd__gate_let_in(void);
 /// Closes the gate and waits until every writer has left. The caller holds the collection lock and
 /// is no writer.
 void nd__gate_close(void);

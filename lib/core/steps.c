@@ -39,8 +39,8 @@ typedef struct steps {
     nd_visitor visitor;
     nd_collection *collection;
     uint64_t pause_ns;
-    uint64_t began_ns;
-    bool revived; ///< over garbage that is held and dying already
+    uint64_t began_ns; ///< to read words
+    bool revived;      ///< over garbage that is held and dying already
     /// The snapshot: edges of candidate i, as places of candidates, are
     /// edges[i ? ends[i - 1] : 0 ... ends[i]).
     uint32_t *edges;
@@ -319,15 +319,13 @@ static void free_snapshot(steps *steps) {
 
 bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size_t count,
                     uint64_t pause_ns) {
-    steps steps = {.visitor = {visit_edge},
-                   .collection = collection,
-                   .pause_ns = pause_ns,
-                   .began_ns = now_ns()};
+    steps steps = {.visitor = {visit_edge}, .collection = collection, .pause_ns = pause_ns};
     collection->count = 0;
     nd__lock(&steps_lock);
     for (size_t i = 0; i < count; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard; shard = nd__next_shard(shard))
             hold_shard(collection, shard);
+    steps.began_ns = now_ns();
     read_words(collection);
     size_t held = collection->count, garbage = 0;
     bool memory = read_edges(&steps);
@@ -349,14 +347,12 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
 }
 
 void nd__steps_examine(nd_collection *collection, uint64_t pause_ns) {
-    steps steps = {.visitor = {visit_edge},
-                   .collection = collection,
-                   .pause_ns = pause_ns,
-                   .began_ns = now_ns(),
-                   .revived = true};
+    steps steps = {
+        .visitor = {visit_edge}, .collection = collection, .pause_ns = pause_ns, .revived = true};
     memset(collection->internal, 0, collection->count * sizeof *collection->internal);
     memset(collection->live, 0, collection->count);
     nd__lock(&steps_lock);
+    steps.began_ns = now_ns();
     read_words(collection);
     if (read_edges(&steps)) {
         decide(&steps);

@@ -91,9 +91,10 @@ void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
                           .word = word, .size = sizeof *word));
 }
 
-void nd__futex_wake_all(_Atomic uint32_t *word) {
+bool nd__futex_wake_all(_Atomic uint32_t *word) {
     model_event(OPERATION(.kind = EVENT_WAKE, .accesses = {{QUEUE_OF(word), ACCESS_WRITE}},
                           .word = word, .size = sizeof *word));
+    return false; // time stands still, so there is none to let them in
 }
 
 bool nd__process_barrier_prepare(void) {
