@@ -5,6 +5,7 @@
 // can call the collector. With the collector on it completes; with the collector off it gets an error
 // that it can go on from. It runs in a child of its own, since a limit cannot be raised again, and not
 // under sanitizers, which take more address space than there is memory.
+#define ND_TEST_COLLECTS_BY_POLICY
 #include "tests/testing.h"
 #include <stdio.h>
 #include <stdlib.h>

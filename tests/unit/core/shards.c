@@ -134,6 +134,7 @@ static void *drop_rings(void *data) {
 
 static void test_garbage_in_all_shards_is_found(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     cell_begin(1);
     nd_manager *manager = spread_manager("garbage");
     assert_ok(nd_manager_set_gc_mode(manager, ND_GC_ON));

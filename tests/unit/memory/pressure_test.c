@@ -1,6 +1,7 @@
 // Whole tensors when memory is short: on a fake device with little of it, and under quotas.
 //
 // The device keeps released blocks, as the pool of a GPU does, until somebody takes them back.
+#define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/device/fake/fake.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
