@@ -217,6 +217,7 @@ static void *wait_for_stop(void *stop) {
 /// The same, each collection in steps of one batch of objects: only a second thread makes them worth it.
 static void test_G19_random_graph_in_steps(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     atomic_bool stop = false;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
@@ -377,12 +378,14 @@ static void run_town(uint64_t seed) {
 
 static void test_G19_random_graphs_of_threads(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     for (uint64_t seed = 1; seed <= 3; seed++)
         run_town(seed);
 }
 
 static void test_G19_random_graphs_of_threads_in_steps(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.pause_ns = 1;
     assert_ok(nd_manager_set_gc_policy(NULL, &policy));

@@ -530,6 +530,7 @@ static void hand_to_another_thread(nd_object *self) {
 
 static void test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collection(void **state) {
     (void)state;
+    nd_test_collects_by_policy();
     begin(4);
     cell_on_finalize = hand_to_another_thread;
     nd_manager *m = manager_new(NULL, "m");
