@@ -7,6 +7,7 @@
 // without it, so it may wait for a thread that collects. A request made by such user code is
 // deferred until the running collection is done.
 #include "lib/core/collect.h"
+#include "lib/core/clock.h"
 #include "lib/core/collection.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /// How many objects phase 2 may visit beyond the set, at a boundary: enough for the graph of a
 /// step, flat in the size of a model that a survivor points into.
@@ -41,12 +41,6 @@ static struct {
     _Atomic uint64_t collections, examined, collected, collected_bytes, cycles, revived, gate_max,
         gate_total;
 } totals;
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
 
 void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
     nd__lock(&settings_lock);
@@ -82,14 +76,14 @@ static size_t mark_dying(nd_collection *collection) {
 /// Returns when it began to close.
 static uint64_t close_gate(void) {
     nd__gate_let_in();
-    uint64_t now = now_ns();
+    uint64_t now = nd__now_ns();
     nd__gate_close();
     return now;
 }
 
 /// Returns for how long the gate was closed.
 static uint64_t note_gate_time(uint64_t closed_at) {
-    uint64_t closed = now_ns() - closed_at;
+    uint64_t closed = nd__now_ns() - closed_at;
     nd__fetch_add_relaxed(&totals.gate_total, closed);
     nd__raise_to(&totals.gate_max, closed);
     return closed;
@@ -127,7 +121,7 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
         collection->report.examined_objects += collection->count;
         if (garbage)
             garbage = nd__collection_recheck(collection);
-        uint64_t passed = now_ns() - closed_at;
+        uint64_t passed = nd__now_ns() - closed_at;
         note_cost(collection->count, passed);
         garbage = garbage && passed < PASS_LIMIT_NS ? mark_dying(collection) : 0;
     }

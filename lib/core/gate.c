@@ -5,10 +5,10 @@
 // the collector issues a process-wide barrier (membarrier) between its two steps. Where the kernel
 // lacks it, writers use a full fence.
 #include "lib/core/atomics.h"
+#include "lib/core/clock.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
-#include <time.h>
 
 static _Atomic uint32_t gate_closed;
 static bool writers_fence;
@@ -65,16 +65,10 @@ static void wait_for_writer(nd_thread *thread, void *self) {
 #define LET_IN_NS UINT64_C(100000)
 static uint64_t woken_at_ns; // 0: nobody was (collection lock)
 
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 void nd__gate_let_in(void) {
     if (!woken_at_ns)
         return;
-    uint64_t passed = now_ns() - woken_at_ns;
+    uint64_t passed = nd__now_ns() - woken_at_ns;
     woken_at_ns = 0;
     if (passed < LET_IN_NS)
         nd__nap(LET_IN_NS - passed);
@@ -97,7 +91,7 @@ void nd__gate_open(void) {
     // its object.
     nd__atomic_store(&gate_closed, 0, seq_cst);
     if (!nd__single_threaded() && nd__futex_wake_all(&gate_closed))
-        woken_at_ns = now_ns();
+        woken_at_ns = nd__now_ns();
 }
 
 void nd__park(nd_object *object) {

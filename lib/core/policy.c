@@ -6,12 +6,12 @@
 // of this is only when; that looking is right at any of these points is collect.c's.
 #include "lib/core/policy.h"
 #include "lib/core/alloc.h"
+#include "lib/core/clock.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /// Fields of a policy in the order of nd_gc_policy; the triggers of ND__MADE_... come first.
 enum { INTERVAL = ND__MADE_COUNT, PAUSE, BOUNDARY, PRESSURE, FIELDS };
@@ -161,16 +161,10 @@ static void decide_how_often_to_tell(void) {
     }
 }
 
-static uint64_t coarse_now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 static void start_anew(nd_gc_domain *domain) {
     for (int kind = 0; kind < ND__MADE_COUNT; kind++)
         nd__atomic_store(&domain->made[kind], 0, relaxed);
-    nd__atomic_store(&domain->looked_at_ns, coarse_now_ns(), relaxed);
+    nd__atomic_store(&domain->looked_at_ns, nd__coarse_now_ns(), relaxed);
 }
 
 /// The manager's domain, made if it has none; NULL without memory. domains_lock is held.
@@ -336,7 +330,7 @@ void nd__gc_tell(nd_manager *manager, int kind) {
     thread->made[kind] = 0;
     bool counts = true;
     bool timed = kind == ND__MADE_TRACKED && nd__load_relaxed(&nd__gc_tell_at[kind]) == 0;
-    uint64_t now = timed ? coarse_now_ns() : 0;
+    uint64_t now = timed ? nd__coarse_now_ns() : 0;
     nd_manager *due = NULL;
     for (nd_manager *at = manager; at; at = at->parent) {
         nd_gc_domain *domain = domain_of(at);

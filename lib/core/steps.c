@@ -15,12 +15,12 @@
 // word is the same when it is verified, was in that edge all the time.
 #include "lib/core/steps.h"
 #include "lib/core/alloc.h"
+#include "lib/core/clock.h"
 #include "lib/core/collect.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/thread.h"
 #include "lib/core/watch.h"
 #include <string.h>
-#include <time.h>
 
 /// Word read to verification may not take longer, lest a version wrap around unseen: 2^32 retains
 /// of one object from several threads take more than twice that.
@@ -66,12 +66,6 @@ bool nd__suspect_may_live(void) {
 
 bool nd__suspects_are_dying(void) {
     return suspects_are_dying;
-}
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
 static uint64_t word_of(const nd_object *object) {
@@ -170,7 +164,7 @@ static void read_some_edges(void *data) {
         for (int i = 0; i < BATCH && steps->read < steps->collection->count && !steps->full; i++)
             read_edges_of_next(steps);
         before = now;
-        now = now_ns();
+        now = nd__now_ns();
     } while (steps->read < steps->collection->count && !steps->full &&
              now - closed_at + (now - before) + 1 < steps->pause_ns);
 }
@@ -193,13 +187,13 @@ static bool read_edges(steps *steps) {
     if (!steps->ends || !grow(steps))
         return false;
     for (;;) {
-        uint64_t began = now_ns();
+        uint64_t began = nd__now_ns();
         step(steps, read_some_edges);
         if (steps->full && !grow(steps))
             return false;
         if (steps->read == steps->collection->count)
             return true;
-        nd__nap(now_ns() - began); // others have waited for as long
+        nd__nap(nd__now_ns() - began); // others have waited for as long
     }
 }
 
@@ -285,7 +279,7 @@ static void condemn(steps *steps) {
     for (int i = 0; i < ATTEMPTS && !steps->condemned && any_garbage(collection); i++) {
         verify(steps);
         clear_suspicion(collection);
-        if (now_ns() - steps->began_ns < WHOLE_LIMIT_NS)
+        if (nd__now_ns() - steps->began_ns < WHOLE_LIMIT_NS)
             step(steps, condemn_unless_upgraded);
     }
     if (!steps->condemned) {
@@ -325,7 +319,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     for (size_t i = 0; i < count; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard; shard = nd__next_shard(shard))
             hold_shard(collection, shard);
-    steps.began_ns = now_ns();
+    steps.began_ns = nd__now_ns();
     read_words(collection);
     size_t held = collection->count, garbage = 0;
     bool memory = read_edges(&steps);
@@ -352,7 +346,7 @@ void nd__steps_examine(nd_collection *collection, uint64_t pause_ns) {
     memset(collection->internal, 0, collection->count * sizeof *collection->internal);
     memset(collection->live, 0, collection->count);
     nd__lock(&steps_lock);
-    steps.began_ns = now_ns();
+    steps.began_ns = nd__now_ns();
     read_words(collection);
     if (read_edges(&steps)) {
         decide(&steps);
@@ -361,7 +355,7 @@ void nd__steps_examine(nd_collection *collection, uint64_t pause_ns) {
         step(&steps, forget_upgrades);
         verify(&steps);
     }
-    if (steps.read < collection->count || now_ns() - steps.began_ns >= WHOLE_LIMIT_NS)
+    if (steps.read < collection->count || nd__now_ns() - steps.began_ns >= WHOLE_LIMIT_NS)
         memset(collection->live, 1, collection->count);
     nd__unlock(&steps_lock);
     free_snapshot(&steps);

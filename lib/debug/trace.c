@@ -6,6 +6,7 @@
 // it. Events are composed on the stack and copied to one buffer under one lock, under which nothing
 // but write() is called: nothing is allocated, so a trace does not change what it shows.
 #include "lib/core/trace.h"
+#include "lib/core/clock.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/debug/text.h"
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BUFFER_SIZE = 1 << 18, EVENT_SIZE = 2048, TEXT_LIMIT = 160 };
@@ -62,12 +62,6 @@ static void append_text(event *event, const char *text) {
     }
 }
 
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 static int thread_number(void) {
     static _Thread_local int number;
     if (number == 0)
@@ -86,7 +80,7 @@ static void begin_event(event *event, const char *verb, const char *what, const 
     if (phase == 'i')
         append(event, ",\"s\":\"t\"");
     if (phase == 'X') {
-        uint64_t length = now_ns() - at;
+        uint64_t length = nd__now_ns() - at;
         append(event, ",\"dur\":%" PRIu64 ".%03u", length / 1000, (unsigned)(length % 1000));
     }
     append(event, ",\"args\":{");
@@ -143,14 +137,14 @@ static void put_bytes(const nd_object *object, uint64_t leaving) {
         return;
     nd_device_kind kind = ((const nd_accounted *)object)->kind;
     event event;
-    begin_event(&event, "live bytes ", names[kind], "bytes", 'C', now_ns());
+    begin_event(&event, "live bytes ", names[kind], "bytes", 'C', nd__now_ns());
     append(&event, "\"bytes\":%" PRIu64, nd__manager_bytes(&nd__root, kind) - leaving);
     end_event(&event);
 }
 
 static void on_born(const nd_object *object, const nd_manager *manager) {
     event event;
-    begin_event(&event, "alloc ", nd__object_text(object), "alloc", 'i', now_ns());
+    begin_event(&event, "alloc ", nd__object_text(object), "alloc", 'i', nd__now_ns());
     append_object(&event, object, manager);
     end_event(&event);
     put_bytes(object, 0);
@@ -159,7 +153,7 @@ static void on_born(const nd_object *object, const nd_manager *manager) {
 static void on_died(const nd_object *object, const nd_manager *manager, bool collected) {
     event event;
     begin_event(&event, collected ? "collect " : "free ", nd__object_text(object),
-                collected ? "collect" : "free", 'i', now_ns());
+                collected ? "collect" : "free", 'i', nd__now_ns());
     append_object(&event, object, manager);
     end_event(&event);
     put_bytes(object, (object->type->flags & ND__TYPE_ACCOUNTED)
@@ -191,7 +185,7 @@ static void on_closed(const nd_manager *manager, uint64_t began, const nd_close_
 }
 
 static const nd__listener listener = {
-    .now = now_ns,
+    .now = nd__now_ns,
     .born = on_born,
     .died = on_died,
     .collected = on_collected,
@@ -246,7 +240,7 @@ nd_status nd_trace_begin(const char *path) {
         return nd__error(ND_ERROR_IO, "trace_begin: %s could not be opened: %s", path,
                          strerror(error));
     event event;
-    begin_event(&event, "process_name", "", "__metadata", 'M', now_ns());
+    begin_event(&event, "process_name", "", "__metadata", 'M', nd__now_ns());
     append(&event, "\"name\":\"ndarc\"");
     end_event(&event);
     nd__atomic_store(&nd__listening, &listener, release);
@@ -260,7 +254,7 @@ nd_status nd_trace_end(void) {
     int error = 0;
     if (open) {
         event event;
-        begin_event(&event, "end of trace", "", "trace", 'i', now_ns());
+        begin_event(&event, "end of trace", "", "trace", 'i', nd__now_ns());
         append(&event, "}}\n]\n");
         put(event.text, event.used);
         write_out();

@@ -7,6 +7,7 @@
 // allocated.
 #include "lib/core/watch.h"
 #include "lib/core/alloc.h"
+#include "lib/core/clock.h"
 #include "lib/core/error.h"
 #include "lib/debug/text.h"
 #include <execinfo.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { KEPT_EVENTS = 256, FRAMES = 12, SKIPPED_FRAMES = 1, BIGGEST_COUNT = 1 << 30 };
@@ -39,12 +39,6 @@ struct nd_watch {
 
 static nd_lock watch_lock;
 static nd_watch *watches;
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
 
 /// The place in the list where the object's watch is, or would be.
 static nd_watch **find(const nd_object *object) {
@@ -72,7 +66,7 @@ static void fill(event *event, nd__watch_kind kind, uint32_t count) {
 static void append(nd_watch *watch, const event *event) {
     struct event *place = &watch->kept[watch->events++ % KEPT_EVENTS];
     *place = *event;
-    place->at = now_ns() - watch->began;
+    place->at = nd__now_ns() - watch->began;
 }
 
 /// What nd__watch_note is while anything has ever been watched.
@@ -106,7 +100,7 @@ nd_watch *nd_debug_watch(const void *handle) {
     snprintf(watch->what, sizeof watch->what, "%s%s%s%s", nd__object_text(object),
              name[0] ? "(" : "", name, name[0] ? ")" : "");
     watch->events = 0;
-    watch->began = now_ns();
+    watch->began = nd__now_ns();
     event event;
     fill(&event, ND__WATCH_BEGIN,
          0); // the first backtrace of a program may allocate: not in `note`
