@@ -184,20 +184,55 @@ void nd__object_unlink(nd_object *object) {
         nd__origin_forget(object);
 }
 
-void nd__objects_unlink(nd_object *const *objects, size_t count) {
+/// As unlink_locked for a run of garbage at the front of `objects` that is in `home`; counters are
+/// written once. Returns how many that were; *ret_temporary says whether some have origins.
+static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count, nd_thread *thread,
+                         bool *ret_temporary) {
+    const nd__listener *listener = nd__listener_now();
+    uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
+    size_t i = 0;
+    for (; i < count && home_of(objects[i]) == home; i++) {
+        nd_object *object = objects[i];
+        uint32_t flags = nd__flags(object), type_flags = object->type->flags;
+        list_remove(home, object);
+        tracked += (flags & ND__TRACKED) != 0;
+        temporary += (flags & ND__TEMP) != 0;
+        uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
+        if (__builtin_expect(listener != NULL, 0))
+            listener->died(object, home->manager, true);
+        if (__builtin_expect(type_flags & ND__TYPE_ACCOUNTED, 0)) {
+            const nd_accounted *account = (const nd_accounted *)object;
+            bytes += account->bytes;
+            home->count.own_bytes[account->kind] -= account->bytes;
+            if (account->bytes)
+                nd__discharge_path(home->manager, NULL, account->kind, account->bytes);
+        }
+        nd__atomic_store(&object->home, NULL, release);
+    }
+    nd__counters *left = &home->count;
+    left->live -= i;
+    left->tracked -= tracked;
+    left->temporary -= temporary;
+    left->capped -= i - temporary - uncapped;
+    left->collected += i;
+    thread->collected_objects += i;
+    thread->collected_bytes += bytes;
+    *ret_temporary = temporary > 0;
+    return i;
+}
+
+void nd__garbage_unlink(nd_object *const *objects, size_t count) {
     nd_thread *thread = nd__thread();
     for (size_t i = 0; i < count;) {
         nd_shard *home = nd__lock_home(objects[i]);
-        size_t first = i;
-        for (; i < count && home && home_of(objects[i]) == home; i++)
-            unlink_locked(home, objects[i], thread);
+        bool temporary = false;
+        size_t run = home ? unlink_run(home, objects + i, count - i, thread, &temporary) : 1;
         if (home)
             nd__unlock(&home->lock);
-        else
-            i++;
-        for (size_t k = first; k < i; k++)
+        for (size_t k = i; temporary && k < i + run; k++)
             if (nd__flags(objects[k]) & ND__TEMP)
                 nd__origin_forget(objects[k]);
+        i += run;
     }
 }
 

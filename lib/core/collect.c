@@ -9,6 +9,7 @@
 #include "lib/core/collect.h"
 #include "lib/core/clock.h"
 #include "lib/core/collection.h"
+#include "lib/core/cut.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
@@ -60,9 +61,8 @@ static size_t count_tracked(nd_manager *const *managers, size_t count) {
 
 /// Marks the garbage as dying and brings it to the front of the array, in order. Returns how many.
 static size_t mark_dying(nd_collection *collection) {
-    size_t garbage = 0;
-    collection->any_weak = collection->any_finalizer = collection->any_watched = false;
-    for (size_t i = 0; i < collection->count; i++) {
+    size_t garbage = collection->settled;
+    for (size_t i = garbage; i < collection->count; i++) {
         nd__collection_prefetch(collection->objects, collection->count, i);
         if (collection->live[i])
             continue;
@@ -111,19 +111,24 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
                          bool *ret_room) {
     uint64_t closed_at = close_gate();
     collection->id = ++last_collection_id;
+    collection->deadline_ns = closed_at + PASS_LIMIT_NS;
     for (size_t i = 0; i < count; i++)
         managers[i]->collection = collection->id;
     size_t garbage = nd__collection_discover(collection, managers, count, ret_room);
     if (*ret_room) {
         size_t own = collection->count;
-        if (garbage < own && nd__collection_extend(collection) > 0)
+        if (garbage < own && nd__collection_extend(collection) > 0) {
+            nd__collection_unsettle(collection);
             garbage = nd__collection_examine(collection);
+        }
         collection->report.examined_objects += collection->count;
-        if (garbage)
+        if (garbage > collection->settled)
             garbage = nd__collection_recheck(collection);
-        uint64_t passed = nd__now_ns() - closed_at;
-        note_cost(collection->count, passed);
-        garbage = garbage && passed < PASS_LIMIT_NS ? mark_dying(collection) : 0;
+        uint64_t now = nd__now_ns();
+        note_cost(collection->count, now - closed_at);
+        garbage = garbage > collection->settled && now < collection->deadline_ns
+                      ? mark_dying(collection)
+                      : collection->settled;
     }
     collection->count = garbage;
     nd__gate_open();
@@ -234,19 +239,6 @@ static void end_watches(nd_collection *collection) {
     }
 }
 
-/// Cuts every edge of the garbage; on the way counts the groups that they connected.
-static void cut_edges(nd_collection *collection) {
-    nd__collection_group_begin(collection);
-    for (size_t i = 0; i < collection->count; i++) {
-        nd_object *object = collection->objects[i];
-        nd__collection_prefetch(collection->objects, collection->count, i);
-        nd__collection_group_join(collection, i);
-        if (object->type->clear && !nd__is_closed(object))
-            object->type->clear(object);
-    }
-    collection->report.cycles += nd__collection_group_count(collection);
-}
-
 /// Frees objects whose edges, and those of all that pointed to them, are cut.
 static void free_some(nd_collection *collection, nd_object **objects, size_t count) {
     size_t free_count = 0;
@@ -262,9 +254,37 @@ static void free_some(nd_collection *collection, nd_object **objects, size_t cou
             nd_close(object);
         }
     }
-    nd__objects_unlink(objects, free_count);
+    nd__garbage_unlink(objects, free_count);
     for (size_t i = 0; i < free_count; i++)
         nd__object_free(objects[i]);
+}
+
+static void free_range(nd_collection *collection, size_t from, size_t to) {
+    for (size_t i = from; i < to; i += FREE_BATCH)
+        free_some(collection, collection->objects + i, to - i < FREE_BATCH ? to - i : FREE_BATCH);
+}
+
+/// Cuts every edge of the garbage, and frees it: as soon as no reference is left to those whose edges
+/// are cut, and they are a few, while they are in the cache. On the way counts the groups that the
+/// edges connected.
+static void cut_and_free(nd_thread *thread, nd_collection *collection) {
+    nd_cut cut = {.group = nd__collection_group_begin(collection), .groups = collection->count};
+    size_t freed = 0;
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        nd__collection_prefetch(collection->objects, collection->count, i);
+        nd__cut_begin(&cut, (uint32_t)i, (uint32_t)nd__load_relaxed(&object->word));
+        thread->cut = &cut;
+        if (object->type->clear && !nd__is_closed(object))
+            object->type->clear(object);
+        thread->cut = NULL;
+        if (cut.references == 0 && i + 1 - freed >= nd__collection_batch) {
+            free_range(collection, freed, i + 1);
+            freed = i + 1;
+        }
+    }
+    free_range(collection, freed, collection->count);
+    collection->report.cycles += cut.groups;
 }
 
 /// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
@@ -273,10 +293,7 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
     uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
     bool outermost = nd__burying_begin(thread);
     thread->cutting = true;
-    cut_edges(collection);
-    for (size_t i = 0; i < collection->count; i += FREE_BATCH)
-        free_some(collection, collection->objects + i,
-                  collection->count - i < FREE_BATCH ? collection->count - i : FREE_BATCH);
+    cut_and_free(thread, collection);
     nd__burying_end(thread, outermost);
     thread->cutting = false;
     collection->report.collected_objects += thread->collected_objects - objects_before;
@@ -342,6 +359,7 @@ static bool find(nd_collection *collection, nd_manager *const *managers, size_t 
             nd__unlock(&collection_lock);
             return tracked == 0;
         }
+        collection->expected = tracked;
         find_garbage(collection, managers, count, &room);
     }
     nd__unlock(&collection_lock);

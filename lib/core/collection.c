@@ -1,10 +1,17 @@
 // The passes of trial deletion over a set of candidates.
 #include "lib/core/collection.h"
+#include "lib/core/clock.h"
 #include "lib/core/reserve.h"
 #include "lib/core/steps.h"
 #include "lib/core/watch.h"
 #include <stdio.h>
 #include <string.h>
+
+#if ND_COLLECT_EVERYWHERE
+size_t nd__collection_batch = 1;
+#else
+size_t nd__collection_batch = 2048;
+#endif
 
 bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
     nd__collection_free(collection);
@@ -79,6 +86,19 @@ static void mark_reached(set_visitor *marker) {
                  &marker->visitor);
 }
 
+/// From `from` on, the first that is not known to be live and whose word is not what it was in pass 1;
+/// the count when there is none.
+static size_t first_changed(const nd_collection *collection, size_t from) {
+    size_t i = from;
+    for (; i < collection->count; i++) {
+        nd__collection_prefetch(collection->objects, collection->count, i);
+        if (!collection->live[i] &&
+            nd__atomic_load(&collection->objects[i]->word, acquire) != collection->words[i])
+            break;
+    }
+    return i;
+}
+
 static size_t count_garbage(const nd_collection *collection) {
     size_t garbage = 0;
     for (size_t i = 0; i < collection->count; i++)
@@ -99,29 +119,39 @@ static void read_candidate(nd_collection *collection, size_t index, nd_visitor *
     traverse(object, visitor);
 }
 
+/// True when edges from inside explain every count from `from` on, as they do where all is garbage;
+/// false also when one is watched.
+static bool all_explained(const nd_collection *collection, size_t from) {
+    uint32_t unlike = 0, dead = 0;
+    for (size_t i = from; i < collection->count; i++) {
+        uint32_t count = (uint32_t)collection->words[i];
+        unlike |= (count - collection->held_here) ^ collection->internal[i];
+        dead |= count == 0;
+    }
+    return !(unlike | dead);
+}
+
 /// What has a count that edges from inside do not explain is live, with all it reaches.
 static size_t decide(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
-    bool any_live = false;
-    for (size_t i = 0; i < collection->count; i++) {
+    if (all_explained(collection, collection->settled))
+        return collection->count;
+    for (size_t i = collection->settled; i < collection->count; i++) {
         uint32_t held = nd__held_in(collection->words[i]) - collection->held_here;
         uint32_t internal = collection->internal[i];
         if (__builtin_expect(internal > held, 0))
             nd__collection_note_broken(collection, collection->objects[i]);
         // A candidate that has died since it was taken waits to be buried: its edges still hold.
-        if (internal != held || (uint32_t)collection->words[i] == 0) {
+        if (internal != held || (uint32_t)collection->words[i] == 0)
             mark_root(&marker, i);
-            any_live = true;
-        }
     }
-    if (!any_live)
-        return collection->count;
     mark_reached(&marker);
     return count_garbage(collection);
 }
 
 size_t nd__collection_examine(nd_collection *collection) {
     set_visitor counter = {.visitor = {visit_count}, .collection = collection};
+    collection->settled = 0;
     memset(collection->internal, 0, collection->count * sizeof *collection->internal);
     memset(collection->live, 0, collection->count);
     for (size_t i = 0; i < collection->count; i++)
@@ -130,22 +160,16 @@ size_t nd__collection_examine(nd_collection *collection) {
 }
 
 /// Whether an object may be a candidate: not another thread's garbage, whose place that one changes.
-static bool may_join(const nd_object *object) {
+static inline bool may_join(const nd_object *object) {
     uint32_t flags = nd__flags_to_join(object);
+    if (__builtin_expect((flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED, 1))
+        return true;
     return (flags & ND__TRACKED) && !nd__is_condemned(flags);
 }
 
-/// True when the object is, or has just become, a candidate; false when it does not belong to the
-/// set or there is no room.
-static bool discover(nd_collection *collection, nd_object *object) {
-    if (!may_join(object))
-        return false;
-    if (nd__is_candidate(collection, object))
-        return true;
-    nd_manager *manager = nd__manager_of(object);
-    if (!manager || manager->collection != collection->id)
-        return false;
-    if (collection->count == collection->capacity) {
+/// False when there is no room.
+static inline bool add(nd_collection *collection, nd_object *object) {
+    if (__builtin_expect(collection->count == collection->capacity, 0)) {
         collection->full = true;
         return false;
     }
@@ -156,8 +180,37 @@ static bool discover(nd_collection *collection, nd_object *object) {
 static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     nd_collection *collection = ((set_visitor *)visitor)->collection;
-    if (discover(collection, target))
-        collection->internal[target->gc_index]++;
+    if (!may_join(target))
+        return;
+    if (!nd__is_candidate(collection, target)) {
+        nd_manager *manager = nd__manager_of(target);
+        if (!manager || manager->collection != collection->id || !add(collection, target))
+            return;
+    }
+    collection->internal[target->gc_index]++;
+}
+
+/// Pass 2, early: when all that has been read since the last time is garbage, as it is closed under its
+/// edges, it is so whatever else is found, because a reference from there would be one that is not
+/// explained. With the first live object this ends: the rest is then decided as a whole.
+static void settle(nd_collection *collection) {
+    size_t begin = collection->settled, end = collection->count;
+    if (end - begin < nd__collection_batch)
+        return;
+    collection->settles =
+        end - begin <= 4 * nd__collection_batch && all_explained(collection, begin) &&
+        nd__now_ns() < collection->deadline_ns && first_changed(collection, begin) == end;
+    if (!collection->settles)
+        return;
+    for (size_t i = begin; i < end; i++)
+        nd__collection_mark_dying(collection, collection->objects[i], i, collection->words[i]);
+    collection->settled = end;
+}
+
+void nd__collection_unsettle(nd_collection *collection) {
+    for (size_t i = 0; i < collection->settled; i++)
+        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+    collection->settled = 0;
 }
 
 /// Takes the next few tracked objects of a shard, from `*cursor` on towards newer ones (NULL: from
@@ -165,16 +218,17 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
 /// shard since. The cursor rests on a candidate, because that cannot be freed while the gate is
 /// closed; garbage of another thread's collection can.
 static bool take_some(nd_collection *collection, nd_shard *shard, nd_object **cursor) {
-    enum { OBJECTS_PER_LOCK = 512 };
     nd__lock(&shard->lock);
     nd_object *object = *cursor;
     bool here = !object || nd__atomic_load(&object->home, acquire) == shard;
     if (here) {
         object = object ? object->previous : shard->lists[ND__TRACKED_LIST].last;
         nd_object *last = NULL;
-        for (int taken = 0; object && taken < OBJECTS_PER_LOCK; object = object->previous) {
+        size_t taken = 0;
+        for (; object && taken < nd__collection_batch; object = object->previous) {
             // One with count zero is dead and waits to be buried.
-            if ((uint32_t)nd__load_relaxed(&object->word) == 0 || !discover(collection, object))
+            if ((uint32_t)nd__load_relaxed(&object->word) == 0 || !may_join(object) ||
+                (!nd__is_candidate(collection, object) && !add(collection, object)))
                 continue;
             last = object;
             taken++;
@@ -193,7 +247,8 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *r
                            nd_visitor *visitor) {
     enum { STARTS = 8 };
     nd_object *cursor = NULL;
-    for (int starts = 0; starts < STARTS && !collection->full;) {
+    for (int starts = 0;
+         starts < STARTS && !collection->full && collection->count != collection->expected;) {
         if (!take_some(collection, shard, &cursor)) {
             cursor = NULL;
             starts++;
@@ -203,21 +258,28 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *r
             return;
         while (*read < collection->count)
             read_candidate(collection, (*read)++, visitor);
+        if (collection->settles)
+            settle(collection);
     }
 }
 
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room) {
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
-    collection->count = 0;
-    collection->full = false;
+    collection->count = collection->settled = 0;
+    collection->settles = true;
+    collection->full = collection->any_weak = collection->any_finalizer = collection->any_watched =
+        false;
     size_t read = 0;
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard && !collection->full;
              shard = nd__next_shard(shard))
             discover_shard(collection, shard, &read, &counter.visitor);
     *ret_room = !collection->full;
-    return *ret_room ? decide(collection) : 0;
+    if (*ret_room)
+        return decide(collection);
+    nd__collection_unsettle(collection);
+    return 0;
 }
 
 // ----------------------------------------------------------------------------------------- phase 2
@@ -246,12 +308,9 @@ size_t nd__collection_extend(nd_collection *collection) {
 
 size_t nd__collection_recheck(nd_collection *collection) {
     set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
-    for (size_t i = 0; i < collection->count; i++) {
-        nd__collection_prefetch(collection->objects, collection->count, i);
-        if (!collection->live[i] &&
-            nd__atomic_load(&collection->objects[i]->word, acquire) != collection->words[i])
-            mark_root(&marker, i);
-    }
+    for (size_t i = first_changed(collection, collection->settled); i < collection->count;
+         i = first_changed(collection, i + 1))
+        mark_root(&marker, i);
     mark_reached(&marker);
     return count_garbage(collection);
 }

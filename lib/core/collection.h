@@ -8,6 +8,8 @@
 //   internal    how many edges to it came from the set
 //   live        held from outside (count above internal), or reached from one that is
 //   garbage     the rest: found dead together
+//   settled     objects[0 ... settled): garbage that was found, rechecked and marked before the rest
+//               was looked at, while it was in the cache
 #ifndef ND_LIB_CORE_COLLECTION_H
 #define ND_LIB_CORE_COLLECTION_H
 #include "lib/core/manager_internal.h"
@@ -21,6 +23,11 @@ typedef struct nd_collection {
     uint32_t *stack; ///< for marking; every candidate is pushed at most once
     uint8_t *live;
     size_t count, capacity;
+    size_t settled;
+    bool settles; ///< what has been read is settled whenever it is closed under its edges
+    size_t
+        expected; ///< tracked objects of the managers: with so many candidates, there are no more
+    uint64_t deadline_ns;                      ///< when pass 2 must have come
     size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
     bool full;                                 ///< discovery ran out of capacity
@@ -31,6 +38,10 @@ typedef struct nd_collection {
     nd_gc_mode mode;
     char broken_name[64]; ///< type of the first object whose traverse reports too many edges
 } nd_collection;
+
+/// So many objects are taken from a manager under its lock, and so many at least are settled, and freed,
+/// together: what the cache of a core holds. Tests make it smaller.
+extern size_t nd__collection_batch;
 
 /// Memory for `capacity` candidates, in one block; false when there is none. Grows an empty or
 /// freed collection.
@@ -84,7 +95,9 @@ static inline void nd__collection_add(nd_collection *collection, nd_object *obje
 /// false, and nothing was decided, when the capacity did not suffice.
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room);
-/// Pass 1 over the set as it is.
+/// Nothing is settled any more.
+void nd__collection_unsettle(nd_collection *collection);
+/// Pass 1 over the set as it is, nothing of which is settled.
 size_t nd__collection_examine(nd_collection *collection);
 /// Appends what live candidates reach outside the set, breadth first, while there is capacity.
 /// Returns how many.
@@ -96,8 +109,9 @@ size_t nd__collection_recheck(nd_collection *collection);
 // Outside the gate, over garbage marked ND__DYING (which nobody else can reach), in
 // `objects[0 ... count)`, where gc_index is each one's place.
 
-/// Joins the groups of the candidate and of the garbage it points to; group_begin first.
-void nd__collection_group_begin(nd_collection *collection);
+/// Everything is a group of its own. Returns the forest of the groups (cut.h).
+uint32_t *nd__collection_group_begin(nd_collection *collection);
+/// Joins the groups of the candidate and of the garbage it points to.
 void nd__collection_group_join(nd_collection *collection, size_t index);
 /// Number of groups of garbage that are connected by the edges joined so far.
 size_t nd__collection_group_count(const nd_collection *collection);

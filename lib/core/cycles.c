@@ -5,18 +5,11 @@
 // reported by its size alone.
 #include "lib/core/alloc.h"
 #include "lib/core/collection.h"
+#include "lib/core/cut.h"
 #include <stdio.h>
 #include <string.h>
 
 // ------------------------------------------------------------------------------------------ groups
-
-static uint32_t find_group(uint32_t *group, uint32_t index) {
-    while (group[index] != index) {
-        group[index] = group[group[index]];
-        index = group[index];
-    }
-    return index;
-}
 
 typedef struct group_visitor {
     nd_visitor visitor;
@@ -30,18 +23,13 @@ static void visit_group(nd_visitor *visitor, nd_object *target, const char *labe
     group_visitor *self = (group_visitor *)visitor;
     if (!nd__is_own_garbage(target))
         return;
-    uint32_t *group = self->collection->internal;
-    uint32_t a = find_group(group, self->index), b = find_group(group, target->gc_index);
-    // The smaller index represents, so that groups come in the order of their oldest member.
-    if (a < b)
-        group[b] = a;
-    else
-        group[a] = b;
+    nd__group_join(self->collection->internal, self->index, target->gc_index);
 }
 
-void nd__collection_group_begin(nd_collection *collection) {
+uint32_t *nd__collection_group_begin(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++)
         collection->internal[i] = (uint32_t)i;
+    return collection->internal;
 }
 
 void nd__collection_group_join(nd_collection *collection, size_t index) {
@@ -66,7 +54,7 @@ static void chain_groups(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++)
         collection->words[i] = LAST_OF_GROUP;
     for (size_t i = collection->count; i-- > 0;) {
-        uint32_t group = find_group(collection->internal, (uint32_t)i);
+        uint32_t group = nd__group_of(collection->internal, (uint32_t)i);
         collection->stack[i] = (uint32_t)collection->words[group];
         collection->words[group] = i;
     }
@@ -211,7 +199,7 @@ void nd__collection_explain(nd_collection *collection, nd_gc_cycle_callback call
     chain_groups(collection);
     memset(collection->live, 0, collection->count);
     for (size_t first = 0; first < collection->count; first++) {
-        if (find_group(collection->internal, (uint32_t)first) != first)
+        if (nd__group_of(collection->internal, (uint32_t)first) != first)
             continue;
         group_visitor sum = {.visitor = {visit_bytes}, .collection = collection};
         size_t members = 0, length = 0, from = 0, budget = EDGE_BUDGET;

@@ -111,8 +111,8 @@ nd_manager *nd__nearest_open(nd_manager *manager);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__object_unlink(nd_object *object);
-/// The same for many; a lock is taken once for a run of them in one manager.
-void nd__objects_unlink(nd_object *const *objects, size_t count);
+/// The same for garbage that this thread frees; a lock is taken once for a run of it in one manager.
+void nd__garbage_unlink(nd_object *const *objects, size_t count);
 /// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
 /// manager.
 void nd__object_reattach(nd_object *object);

@@ -7,6 +7,7 @@
 #include "lib/core/object.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/cut.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
@@ -162,7 +163,8 @@ const nd_type *nd_object_type(const void *object) {
 // ------------------------------------------------------------------------------------------- death
 
 void nd__object_free(nd_object *object) {
-    nd__object_unlink(object);
+    if (nd__atomic_load(&object->home, acquire))
+        nd__object_unlink(object);
     uint32_t flags = nd__flags(object);
     const nd_type *type = object->type;
     bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
@@ -318,21 +320,26 @@ void *nd_edge_take(void *slot) {
     return before;
 }
 
-void nd_edge_clear(void *slot) {
-    nd_object **edge = slot;
-    nd_thread *thread = nd__thread();
-    if (thread->cutting && *edge && nd__is_own_garbage(*edge)) {
-        // Both ends are garbage of this thread's collection: nobody else can see the count any
-        // more.
-        nd_object *target = *edge;
-        *edge = NULL;
-        uint64_t word = nd__atomic_load(&target->word, relaxed);
-        nd__atomic_store(&target->word, word - 1, relaxed);
-        return;
-    }
+/// Apart, so that the collector's edges save no registers.
+__attribute__((noinline)) static void clear_edge_at_gate(nd_object **edge) {
     nd__gate_enter();
     nd_object *before = *edge;
     *edge = NULL;
     nd__gate_leave();
     nd_object_release(before);
+}
+
+void nd_edge_clear(void *slot) {
+    nd_object **edge = slot;
+    nd_cut *cut = nd__thread_record.cut;
+    if (!cut || !*edge || !nd__is_own_garbage(*edge)) {
+        clear_edge_at_gate(edge);
+        return;
+    }
+    // Both ends are garbage of this thread's collection: nobody else can see the count any more.
+    nd_object *target = *edge;
+    *edge = NULL;
+    uint64_t word = nd__atomic_load(&target->word, relaxed);
+    nd__atomic_store(&target->word, word - 1, relaxed);
+    nd__cut_edge(cut, target->gc_index);
 }

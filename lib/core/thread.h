@@ -19,10 +19,11 @@ struct nd_thread {
     uint32_t gate_depth;
     uint32_t number; ///< counts up from the first thread's 0
     bool registered;
-    bool owns_gate;  ///< this thread has closed the gate
-    bool burying;    ///< a loop further up destroys the objects on `dead`
-    bool collecting; ///< a collection runs on this thread: further requests are deferred
-    bool cutting;    ///< that collection is freeing garbage: what dies now counts as collected
+    bool owns_gate;     ///< this thread has closed the gate
+    bool burying;       ///< a loop further up destroys the objects on `dead`
+    bool collecting;    ///< a collection runs on this thread: further requests are deferred
+    bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
+    struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     nd_object *dead;         ///< objects whose count reached zero, linked by `next`
     nd_manager *deferred;    ///< owned: manager to collect when the running collection is done

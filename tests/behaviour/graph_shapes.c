@@ -228,6 +228,45 @@ static void test_G08_dead_rings_beside_a_live_one(void **state) {
     assert_int_equal(collect(NULL).collected_objects, LIVE);
 }
 
+/// So many that the first of the dead rings are decided on before the live one is met; and then once more,
+/// with what the live one reaches elsewhere.
+static void test_G08_live_ring_between_dead_ones(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    enum { RINGS = 3000, DEAD = 4 * RINGS, LIVE = DEAD, ELSEWHERE };
+    for (int reaches = 0; reaches <= 1; reaches++) {
+        cell_begin(DEAD + 2);
+        nd_object *elsewhere = cell_new(ELSEWHERE, 0), *live = NULL;
+        nd_manager *manager = nd_manager_new(NULL, "rings");
+        nd_with_manager(manager) {
+            for (uint32_t r = 0; r < 2 * RINGS; r++) {
+                nd_object *first = cell_new(2 * r, 1), *second = cell_new(2 * r + 1, 1);
+                cell_link(first, 0, second);
+                cell_link(second, 0, first);
+                nd_release(first);
+                nd_release(second);
+                if (r == RINGS)
+                    live = cell_new(LIVE, 2);
+            }
+        }
+        cell_link(live, 0, live);
+        if (reaches)
+            cell_link(live, 1, elsewhere);
+        nd_gc_report report = collect(manager);
+        assert_int_equal(report.collected_objects, DEAD);
+        assert_int_equal(report.cycles, 2 * RINGS);
+        assert_each_died_once(DEAD);
+        assert_int_equal(nd_get_count(live), 2);
+        nd_release(live);
+        nd_close_report close = ND_CLOSE_REPORT_INIT;
+        assert_int_equal(nd_manager_close(manager, &close), ND_OK);
+        assert_int_equal(nd_gc_collect(NULL, NULL), ND_OK);
+        nd_release(manager);
+        nd_release(elsewhere);
+        assert_each_died_once(DEAD + 2);
+    }
+}
+
 static void test_G09_live_child_of_a_dead_cycle_keeps_its_count(void **state) {
     (void)state;
     cell_begin(5);
@@ -511,6 +550,7 @@ int main(void) {
         ND_TEST(test_G06_star_with_fan_in_of_1000000),
         ND_TEST(test_G07_parallel_edges_1000),
         ND_TEST(test_G08_dead_rings_beside_a_live_one),
+        ND_TEST(test_G08_live_ring_between_dead_ones),
         ND_TEST(test_G09_live_child_of_a_dead_cycle_keeps_its_count),
         ND_TEST(test_G10_diamond_visited_twice),
         ND_TEST(test_G11_cycle_through_a_list),

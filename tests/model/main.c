@@ -63,6 +63,7 @@ static void list_programs(void) {
         size_t count;
     } lists[] = {{model_core_programs, model_core_program_count},
                  {model_managers_programs, model_managers_program_count},
+                 {model_settled_programs, model_settled_program_count},
                  {model_steps_programs, model_steps_program_count}};
     for (int bounded = 0; bounded < 2; bounded++)
         for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)

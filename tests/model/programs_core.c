@@ -60,15 +60,6 @@ static void setup_weak(void) {
     model_name(weak, "weak");
 }
 
-static void upgrade(void) {
-    nd_object *got = nd_weak_get(weak);
-    if (!got)
-        return;
-    must_live(got);
-    must_live(cells[1]);
-    found = got;
-}
-
 static void setup_weak_hop(void) {
     make_managers(1);
     make_ring(managers[0], 0, 1);

@@ -75,6 +75,15 @@ void setup_weak_ring(void) {
     give_up(cells[1]);
 }
 
+void upgrade(void) {
+    nd_object *got = nd_weak_get(weak);
+    if (!got)
+        return;
+    must_live(got);
+    must_live(cells[1]);
+    found = got;
+}
+
 void setup_ring_held(void) {
     make_managers(1);
     make_ring(managers[0], 1, 0);

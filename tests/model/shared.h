@@ -23,6 +23,8 @@ void setup_rewire(void);
 void rewire(void);
 /// A dead ring with a weak reference to the first cell.
 void setup_weak_ring(void);
+/// Keeps what the weak reference gives, if anything, as `found`.
+void upgrade(void);
 /// A ring with a handle on the first cell that a thread releases.
 void setup_ring_held(void);
 /// Two managers; a cell with two handles that threads release.
