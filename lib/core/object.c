@@ -112,12 +112,11 @@ nd_object *nd__object_new(const nd_type *type, size_t size) {
     return memory ? nd__object_begin(type, memory) : NULL;
 }
 
-nd_object *nd__object_begin(const nd_type *type, void *memory) {
-    nd_object *object = memory;
-    atomic_init(&object->word, RETAIN_STEP);
-    object->type = type;
-    object->site = nd__sites_enabled ? nd__site : NULL;
-    return object;
+nd_object *nd__object_new_bare(const nd_type *type, size_t size) {
+    void *memory = nd__malloc(size);
+    if (__builtin_expect(!memory, 0))
+        memory = nd__obtain_object(type, size);
+    return memory ? nd__object_begin(type, memory) : NULL;
 }
 
 nd_object *nd_object_new(const nd_type *type, size_t size) {

@@ -14,6 +14,7 @@
 #define ND_LIB_CORE_OBJECT_H
 #include "lib/core/atomics.h"
 #include <nd/object.h>
+#include <string.h>
 
 // Bits of nd_object.flags.
 enum {
@@ -40,6 +41,9 @@ enum {
         1u << 12, ///< a cap does not count it (a tensor's storage: its tensor is counted)
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__object_track
 };
+
+/// One version of the count word. A retain adds one, together with the count.
+#define ND__VERSION_STEP (UINT64_C(1) << 32)
 
 /// A part of a manager's objects (lib/core/manager_internal.h).
 typedef struct nd_shard nd_shard;
@@ -70,17 +74,27 @@ typedef struct nd_accounted {
 /// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the caller
 /// must own what it uses and hold no lock.
 nd_object *nd__object_new(const nd_type *type, size_t size);
-/// The same on zeroed memory from nd__calloc, which cannot fail.
-nd_object *nd__object_begin(const nd_type *type, void *memory);
+/// The same for who writes every field behind the header: they are not zeroed.
+nd_object *nd__object_new_bare(const nd_type *type, size_t size);
+
+/// False: new objects get no creation site even where calls record one.
+extern bool nd__sites_enabled;
+
+/// Fills the header in memory from nd__malloc; cannot fail.
+static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
+    nd_object *object = memory;
+    memset(memory, 0, sizeof *object);
+    atomic_init(&object->word, ND__VERSION_STEP + 1);
+    object->type = type;
+    object->site = nd__sites_enabled ? nd__site : NULL;
+    return object;
+}
 
 /// Attaches to `manager` (or its nearest open ancestor when it is closed) and makes the object
 /// visible to the collector, unless its type is green or ND__TYPE_UNTRACKED. Errors: cap. On
 /// failure the object is still private. The bytes of an accounted object must have been charged to
 /// `manager` before (nd__manager_charge).
 nd_status nd__object_publish(nd_object *object, nd_manager *manager);
-
-/// False: new objects get no creation site even where calls record one.
-extern bool nd__sites_enabled;
 
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__object_track(nd_object *object);
@@ -108,9 +122,6 @@ static inline void nd__keep(const void *object) {
     void *kept = nd_object_retain(object);
     (void)kept;
 }
-
-/// One version of the count word. A retain adds one, together with the count.
-#define ND__VERSION_STEP (UINT64_C(1) << 32)
 
 /// Inside the gate: the reference to `target` (or NULL) leaves an edge without being released, so
 /// its count stays. The version says that it moved: a collection in steps may have seen it where it

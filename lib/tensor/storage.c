@@ -7,6 +7,7 @@
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
 #include "lib/tensor/tensor.h"
+#include <string.h>
 
 #define EMBEDDED_LIMIT 256
 // Where embedded data may begin, and what a block needs beyond the data for its alignment.
@@ -24,6 +25,7 @@ const nd_type nd__storage_type = {
     .destroy = storage_destroy,
 };
 
+static nd_storage *begin(void *memory);
 static nd_storage *publish(nd_storage *storage, nd_manager *manager);
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer);
 
@@ -48,9 +50,9 @@ static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_d
                                 size_t bytes) {
     if (nd__manager_charge(operation, manager, device.kind, bytes) != ND_OK)
         return NULL;
-    void *block = NULL;
     size_t size = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
-    if (__builtin_expect(allocate_embedded(0, size, &block) != ND_OK, 0)) {
+    void *block = nd__malloc(size);
+    if (__builtin_expect(!block, 0)) {
         nd__manager_discharge(manager, device.kind, bytes);
         nd_memory_request request = request_for(operation, manager, device, bytes);
         request.allocate = allocate_embedded;
@@ -58,7 +60,7 @@ static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_d
         if (nd__memory_obtain(&request, &block) != ND_OK)
             return NULL;
     }
-    nd_storage *storage = block;
+    nd_storage *storage = begin(block);
     uintptr_t data = (uintptr_t)block + EMBEDDED_OFFSET + ND__HOST_ALIGNMENT - 1;
     storage->data = (void *)(data & ~(uintptr_t)(ND__HOST_ALIGNMENT - 1));
     storage->embedded = true;
@@ -122,11 +124,18 @@ static nd_storage *publish(nd_storage *storage, nd_manager *manager) {
 /// An allocation function for the ladder: the object and its data in one block.
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer) {
     (void)index;
-    void *memory = nd__calloc(bytes);
+    void *memory = nd__malloc(bytes);
     if (!memory)
         return ND_ERROR_OUT_OF_MEMORY;
-    *ret_pointer = nd__object_begin(&nd__storage_type, memory);
+    *ret_pointer = memory;
     return ND_OK;
+}
+
+/// Header, and everything but the data zero.
+static nd_storage *begin(void *memory) {
+    nd_object *object = nd__object_begin(&nd__storage_type, memory);
+    memset(object + 1, 0, sizeof(nd_storage) - sizeof *object);
+    return memory;
 }
 
 static void storage_destroy(nd_object *self) {

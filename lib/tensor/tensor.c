@@ -56,13 +56,15 @@ static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides
 }
 
 /// Private tensor with an edge to `storage`, which is taken over. Shape and strides are left to the
-/// caller. NULL: the storage was released.
+/// caller, and not zeroed: half of a tensor is what they have room for. NULL: the storage was
+/// released.
 static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
-    nd_tensor *x = (nd_tensor *)nd__object_new(&nd__tensor_type, sizeof *x);
-    if (!x) {
+    nd_tensor *x = (nd_tensor *)nd__object_new_bare(&nd__tensor_type, sizeof *x);
+    if (__builtin_expect(!x, 0)) {
         nd_object_release(storage);
         return NULL;
     }
+    memset(&x->header + 1, 0, offsetof(nd_tensor, shape) - sizeof x->header);
     x->storage = storage;
     x->numel = numel;
     x->device = (nd_device){storage->accounted.kind, storage->device_index};
