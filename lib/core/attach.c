@@ -6,6 +6,7 @@
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/member.h"
 #include "lib/core/policy.h"
 #include "lib/core/pressure.h"
 #include "lib/core/thread.h"
@@ -15,84 +16,6 @@
 
 _Atomic(const nd__listener *) nd__listening;
 
-static nd_shard *home_of(nd_object *object) {
-    return nd__atomic_load(&object->home, acquire);
-}
-
-nd_shard *nd__lock_home(nd_object *object) {
-    for (;;) {
-        nd_shard *home = home_of(object);
-        if (!home)
-            return NULL;
-        nd__lock_shard(home);
-        if (home_of(object) == home)
-            return home;
-        nd__unlock(&home->lock);
-    }
-}
-
-// ------------------------------------------------------------------------------ lists and counters
-
-static int list_of(const nd_object *object) {
-    return (nd__flags(object) & ND__TRACKED) ? ND__TRACKED_LIST : ND__GREEN_LIST;
-}
-
-static nd_accounted *accounted(nd_object *object) {
-    return (object->type->flags & ND__TYPE_ACCOUNTED) ? (nd_accounted *)object : NULL;
-}
-
-static void list_insert(nd_shard *shard, nd_object *object) {
-    int list = list_of(object);
-    nd_object *first = shard->lists[list].first;
-    object->previous = NULL;
-    object->next = first;
-    if (first)
-        first->previous = object;
-    else
-        shard->lists[list].last = object;
-    shard->lists[list].first = object;
-}
-
-static void list_remove(nd_shard *shard, nd_object *object) {
-    int list = list_of(object);
-    if (object->previous)
-        object->previous->next = object->next;
-    else
-        shard->lists[list].first = object->next;
-    if (object->next)
-        object->next->previous = object->previous;
-    else
-        shard->lists[list].last = object->previous;
-}
-
-/// Counts an object in (+1) or out (-1) of what a shard holds now.
-static void count(nd_shard *shard, nd_object *object, uint64_t one) {
-    nd__counters *count = &shard->count;
-    count->live += one;
-    uint32_t flags = nd__flags(object);
-    if (flags & ND__TRACKED)
-        count->tracked += one;
-    if (flags & ND__TEMP)
-        count->temporary += one;
-    else if (!(object->type->flags & ND__TYPE_UNCAPPED))
-        count->capped += one;
-    nd_accounted *account = accounted(object);
-    if (account)
-        count->own_bytes[account->kind] += one * account->bytes;
-}
-
-/// Puts an object into a shard whose lock is held.
-static void enter(nd_shard *shard, nd_object *object) {
-    list_insert(shard, object);
-    count(shard, object, 1);
-    nd__atomic_store(&object->home, shard, release);
-}
-
-static void leave(nd_shard *shard, nd_object *object) {
-    list_remove(shard, object);
-    count(shard, object, UINT64_MAX);
-}
-
 static bool cap_refuses(const nd_shard *shard, const nd_object *object) {
     uint64_t cap = shard->manager->cap;
     return cap && shard->count.capped >= cap && !(object->type->flags & ND__TYPE_UNCAPPED);
@@ -100,9 +23,26 @@ static bool cap_refuses(const nd_shard *shard, const nd_object *object) {
 
 // ------------------------------------------------------------------------------------ birth, death
 
-nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
-    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED)))
-        nd__atomic_store(&object->flags, nd__flags(object) | ND__TRACKED, relaxed); // still private
+/// Bytes were charged to `manager`, but the object went to `target`, above it.
+static void charge_instead(nd_object *object, nd_manager *manager, nd_manager *target) {
+    nd_accounted *account = nd__accounted(object);
+    if (account)
+        nd__discharge_path(manager, target, account->kind, account->bytes);
+}
+
+static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
+    const nd__listener *listener = nd__listener_now();
+    if (listener)
+        listener->born(object, manager);
+}
+
+static inline __attribute__((always_inline)) nd_status
+publish(nd_object *object, nd_object *companion, nd_manager *manager) {
+    uint32_t flags = nd__flags(object);
+    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
+        flags |= ND__TRACKED;
+        nd__atomic_store(&object->flags, flags, relaxed); // still private
+    }
     nd_manager *target = manager;
     nd_shard *shard;
     for (;;) {
@@ -120,19 +60,31 @@ nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
                          "a new %s does not fit: manager %s is capped at %llu objects",
                          object->type->name, target->name, (unsigned long long)cap);
     }
-    enter(shard, object);
-    shard->count.created++;
+    if (companion)
+        nd__member_enter(shard, companion, nd__flags(companion));
+    nd__member_enter(shard, object, flags);
+    shard->count.created += companion ? 2 : 1;
     nd__unlock(&shard->lock);
-    if (nd__flags(object) & ND__TRACKED)
+    if (flags & ND__TRACKED)
         nd__gc_count_tracked();
     nd__relieve_crowd();
-    nd_accounted *account = accounted(object);
-    if (account && target != manager)
-        nd__discharge_path(manager, target, account->kind, account->bytes);
-    const nd__listener *listener = nd__listener_now();
-    if (listener)
-        listener->born(object, target);
+    if (__builtin_expect(target != manager, 0)) {
+        charge_instead(object, manager, target);
+        if (companion)
+            charge_instead(companion, manager, target);
+    }
+    if (companion)
+        tell_of_birth(companion, target);
+    tell_of_birth(object, target);
     return ND_OK;
+}
+
+nd_status nd__object_publish(nd_object *object, nd_manager *manager) {
+    return publish(object, NULL, manager);
+}
+
+nd_status nd__object_publish_both(nd_object *object, nd_object *companion, nd_manager *manager) {
+    return publish(object, companion, manager);
 }
 
 void nd__object_track(nd_object *object) {
@@ -144,57 +96,36 @@ void nd__object_track(nd_object *object) {
         return;
     }
     if (!(nd__flags(object) & ND__TRACKED)) {
-        list_remove(home, object);
+        nd__list_remove(home, object, ND__GREEN_LIST);
         nd__fetch_or_flags(&object->flags, ND__TRACKED);
         home->count.tracked++;
-        list_insert(home, object);
+        nd__list_insert(home, object, ND__TRACKED_LIST);
         nd__gc_count_tracked();
     }
     nd__unlock(&home->lock);
-}
-
-/// Takes a dead object out of its home, whose lock is held: list, counters, bytes.
-static void unlink_locked(nd_shard *home, nd_object *object, nd_thread *thread) {
-    leave(home, object);
-    const nd__listener *listener = nd__listener_now();
-    if (listener)
-        listener->died(object, home->manager, thread->cutting);
-    nd_accounted *account = accounted(object);
-    uint64_t bytes = account ? account->bytes : 0;
-    if (thread->cutting) {
-        home->count.collected++;
-        thread->collected_objects++;
-        thread->collected_bytes += bytes;
-    } else {
-        home->count.freed++;
-        home->count.freed_bytes += bytes;
-    }
-    if (bytes)
-        nd__discharge_path(home->manager, NULL, account->kind, bytes);
-    nd__atomic_store(&object->home, NULL, release);
 }
 
 void nd__object_unlink(nd_object *object) {
     nd_shard *home = nd__lock_home(object);
     if (!home)
         return;
-    unlink_locked(home, object, nd__thread());
+    nd__member_die(home, object, nd__thread());
     nd__unlock(&home->lock);
     if (nd__flags(object) & ND__TEMP)
         nd__origin_forget(object);
 }
 
-/// As unlink_locked for a run of garbage at the front of `objects` that is in `home`; counters are
+/// As nd__member_die for a run of garbage at the front of `objects` that is in `home`; counters are
 /// written once. Returns how many that were; *ret_temporary says whether some have origins.
 static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count, nd_thread *thread,
                          bool *ret_temporary) {
     const nd__listener *listener = nd__listener_now();
     uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
     size_t i = 0;
-    for (; i < count && home_of(objects[i]) == home; i++) {
+    for (; i < count && nd__home_of(objects[i]) == home; i++) {
         nd_object *object = objects[i];
         uint32_t flags = nd__flags(object), type_flags = object->type->flags;
-        list_remove(home, object);
+        nd__list_remove(home, object, nd__list_of(flags));
         tracked += (flags & ND__TRACKED) != 0;
         temporary += (flags & ND__TEMP) != 0;
         uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
@@ -237,13 +168,13 @@ void nd__garbage_unlink(nd_object *const *objects, size_t count) {
 }
 
 void nd__object_reattach(nd_object *object) {
-    if (home_of(object))
+    if (nd__home_of(object))
         return;
-    nd_accounted *account = accounted(object);
+    nd_accounted *account = nd__accounted(object);
     if (account)
         nd__charge_path(&nd__root, NULL, account->kind, account->bytes, NULL);
     nd_shard *shard = nd__lock_to_fill(&nd__root);
-    enter(shard, object);
+    nd__member_enter(shard, object, nd__flags(object));
     shard->count.created++;
     nd__unlock(&shard->lock);
     const nd__listener *listener = nd__listener_now();
@@ -252,7 +183,7 @@ void nd__object_reattach(nd_object *object) {
 }
 
 void nd__account_close(nd_object *object) {
-    nd_accounted *account = accounted(object);
+    nd_accounted *account = nd__accounted(object);
     if (!account)
         return;
     nd_shard *home = nd__lock_home(object);
@@ -274,7 +205,7 @@ void nd__account_close(nd_object *object) {
 static nd_status move(const char *operation, nd_object *object, nd_manager *target,
                       nd_pressure *refusal, bool temporary) {
     for (;;) {
-        nd_shard *home = home_of(object);
+        nd_shard *home = nd__home_of(object);
         if (!home)
             return nd__error(ND_ERROR_STATE, "%s: the %s is in no manager yet", operation,
                              object->type->name);
@@ -285,14 +216,14 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
             shard = &target->first;
             nd__lock_pair(home, shard);
         }
-        if (home_of(object) != home) {
+        if (nd__home_of(object) != home) {
             nd__unlock_pair(home, shard);
             continue;
         }
         nd_status status = ND_OK;
         nd_manager *from = home->manager;
         nd_manager *common = nd__common_ancestor(from, target);
-        nd_accounted *account = accounted(object);
+        nd_accounted *account = nd__accounted(object);
         if (!nd__manager_open(target))
             status =
                 nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", operation, target->name);
@@ -308,12 +239,12 @@ static nd_status move(const char *operation, nd_object *object, nd_manager *targ
             status = ND_ERROR_QUOTA;
         }
         if (status == ND_OK) {
-            leave(home, object);
+            nd__member_leave(home, object, nd__flags(object));
             if (temporary)
                 nd__fetch_or_flags(&object->flags, ND__TEMP);
             else
                 nd__fetch_clear_flags(&object->flags, ND__TEMP);
-            enter(shard, object);
+            nd__member_enter(shard, object, nd__flags(object));
             if (from != target) {
                 home->count.departed++;
                 shard->count.arrived++;
@@ -338,7 +269,7 @@ typedef struct companion_visitor {
 static void visit_companion(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     companion_visitor *companions = (companion_visitor *)visitor;
-    if (accounted(target) && nd__manager_of(target) == companions->manager)
+    if (nd__accounted(target) && nd__manager_of(target) == companions->manager)
         companions->companion = target;
 }
 

@@ -94,10 +94,15 @@ struct nd_manager {
 
 extern nd_manager nd__root;
 
+/// The shard that an object is in; NULL when it is in none.
+static inline nd_shard *nd__home_of(const nd_object *object) {
+    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->home, acquire);
+}
+
 /// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
 /// the two.
 static inline nd_manager *nd__manager_of(const nd_object *object) {
-    nd_shard *home = nd__atomic_load(&((nd_object *)(uintptr_t)object)->home, acquire);
+    nd_shard *home = nd__home_of(object);
     return home ? home->manager : NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/member.h"
 #include "lib/core/pressure.h"
 #include "lib/core/steps.h"
 #include "lib/core/thread.h"
@@ -161,9 +162,8 @@ const nd_type *nd_object_type(const void *object) {
 
 // ------------------------------------------------------------------------------------------- death
 
-void nd__object_free(nd_object *object) {
-    if (nd__atomic_load(&object->home, acquire))
-        nd__object_unlink(object);
+/// The last steps of nd__object_free, for one that is in no manager.
+static void free_unlinked(nd_object *object) {
     uint32_t flags = nd__flags(object);
     const nd_type *type = object->type;
     bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
@@ -174,6 +174,12 @@ void nd__object_free(nd_object *object) {
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (!recycled)
         nd__free(object);
+}
+
+void nd__object_free(nd_object *object) {
+    if (nd__home_of(object))
+        nd__object_unlink(object);
+    free_unlinked(object);
 }
 
 /// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
@@ -190,7 +196,48 @@ static bool finalize_dead(nd_object *object) {
     return count != 1 && !(count > COUNT_LIMIT && released_beyond(object, count));
 }
 
-static void bury(nd_object *object) {
+/// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
+/// table, without a finalizer.
+static bool is_plain(const nd_object *object) {
+    return !(nd__flags(object) & ~(uint32_t)ND__USER) && !object->type->finalize;
+}
+
+/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock.
+/// Without the gate: who looks at edges of green objects does so under that lock.
+static void bury_accompanied(nd_object *object, nd_thread *thread) {
+    nd_object *companion = ((nd__accompanied *)object)->companion;
+    nd_shard *home = nd__lock_home(object);
+    if (home)
+        nd__member_die(home, object, thread);
+    uint32_t count = 2;
+    if (companion)
+        count = (uint32_t)nd__fetch_sub_acq_rel(&companion->word, 1);
+    bool both = count == 1 && is_plain(companion);
+    if (both && home && nd__home_of(companion) == home)
+        nd__member_die(home, companion, thread);
+    if (home)
+        nd__unlock(&home->lock);
+    free_unlinked(object);
+    if (both) {
+        nd__object_free(companion);
+        return;
+    }
+    if (count <= 1 || count > COUNT_LIMIT)
+        release_last(companion, count);
+}
+
+static void bury(nd_object *object, nd_thread *thread) {
+    if (__builtin_expect(is_plain(object), 1)) {
+        if (object->type->flags & ND__TYPE_TENSOR) {
+            bury_accompanied(object, thread);
+            return;
+        }
+        nd__object_unlink(object);
+        if (object->type->clear)
+            object->type->clear(object);
+        free_unlinked(object);
+        return;
+    }
     if (nd__flags(object) & ND__HAS_WEAK)
         nd__weak_clear(object);
     if (finalize_dead(object))
@@ -224,7 +271,7 @@ void nd__burying_end(nd_thread *thread, bool outermost) {
     while (thread->dead) {
         nd_object *object = thread->dead;
         thread->dead = object->next;
-        bury(object);
+        bury(object, thread);
     }
     thread->burying = false;
 }
@@ -247,7 +294,7 @@ static void object_died(nd_object *object) {
         return;
     }
     bool outermost = nd__burying_begin(thread);
-    bury(object);
+    bury(object, thread);
     nd__burying_end(thread, outermost);
 }
 

@@ -34,7 +34,7 @@ enum {
 
 // Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.
 enum {
-    ND__TYPE_TENSOR = 1u << 8,
+    ND__TYPE_TENSOR = 1u << 8,    ///< object begins with struct nd__accompanied
     ND__TYPE_ACCOUNTED = 1u << 9, ///< object begins with struct nd_accounted
     ND__TYPE_MANAGER = 1u << 10,
     ND__TYPE_UNCAPPED =
@@ -70,6 +70,15 @@ typedef struct nd_accounted {
     nd_device_kind kind;
 } nd_accounted;
 
+/// What a type of ND__TYPE_TENSOR begins with.
+typedef struct nd__accompanied {
+    nd_object header;
+    nd_object
+        *companion; ///< edge to a green nd_accounted without edges (the storage), with which it
+                    ///< is made and dies as a rule; NULL once closed. While the object is
+                    ///< green this is its only edge
+} nd__accompanied;
+
 /// Memory of `size` bytes (>= sizeof(nd_object)) zeroed, with header filled, count 1, in no
 /// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the caller
 /// must own what it uses and hold no lock.
@@ -95,6 +104,8 @@ static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
 /// failure the object is still private. The bytes of an accounted object must have been charged to
 /// `manager` before (nd__manager_charge).
 nd_status nd__object_publish(nd_object *object, nd_manager *manager);
+/// The same for an object and its private companion, under one lock: both are published or none.
+nd_status nd__object_publish_both(nd_object *object, nd_object *companion, nd_manager *manager);
 
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__object_track(nd_object *object);

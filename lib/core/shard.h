@@ -40,7 +40,17 @@ void nd__lock_pair(nd_shard *a, nd_shard *b);
 void nd__unlock_pair(nd_shard *a, nd_shard *b);
 
 /// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
-nd_shard *nd__lock_home(nd_object *object);
+static inline nd_shard *nd__lock_home(nd_object *object) {
+    for (;;) {
+        nd_shard *home = nd__home_of(object);
+        if (!home)
+            return NULL;
+        nd__lock_shard(home);
+        if (__builtin_expect(nd__home_of(object) == home, 1))
+            return home;
+        nd__unlock(&home->lock);
+    }
+}
 
 /// The shard of a manager that this thread fills. Look at `retired` under its lock.
 nd_shard *nd__own_shard(nd_manager *manager);

@@ -1,7 +1,7 @@
 // Storages: the memory under tensors, and the only thing that managers count the bytes of.
 //
-// A storage is published with its data in place and its bytes charged; from then on the object's
-// death gives both back. Small host data lies in the storage's own block, which saves an
+// A storage is made with its data in place and its bytes charged, and published together with its
+// first tensor; from then on the object's death gives both back. Small host data lies in the storage's own block, which saves an
 // allocation; it goes with the object and not with a backend.
 #include "lib/core/alloc.h"
 #include "lib/memory/host.h"
@@ -26,7 +26,6 @@ const nd_type nd__storage_type = {
 };
 
 static nd_storage *begin(void *memory);
-static nd_storage *publish(nd_storage *storage, nd_manager *manager);
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer);
 
 static nd_memory_request request_for(const char *operation, nd_manager *manager, nd_device device,
@@ -94,7 +93,7 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
     storage->accounted.kind = device.kind;
     storage->device_index = device.index;
     storage->bytes = bytes;
-    return publish(storage, manager);
+    return storage;
 }
 
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes) {
@@ -110,15 +109,12 @@ nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *d
     storage->bytes = bytes;
     storage->data = data;
     storage->borrowed = true;
-    return publish(storage, manager);
+    return storage;
 }
 
-static nd_storage *publish(nd_storage *storage, nd_manager *manager) {
-    if (__builtin_expect(nd__object_publish(&storage->accounted.header, manager) == ND_OK, 1))
-        return storage;
+void nd__storage_discard(nd_storage *storage, nd_manager *manager) {
     nd__manager_discharge(manager, storage->accounted.kind, storage->accounted.bytes);
     nd_object_release(storage);
-    return NULL;
 }
 
 /// An allocation function for the ladder: the object and its data in one block.

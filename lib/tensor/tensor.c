@@ -56,14 +56,11 @@ static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides
 }
 
 /// Private tensor with an edge to `storage`, which is taken over. Shape and strides are left to the
-/// caller, and not zeroed: half of a tensor is what they have room for. NULL: the storage was
-/// released.
+/// caller, and not zeroed: half of a tensor is what they have room for. NULL: nothing was taken over.
 static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
     nd_tensor *x = (nd_tensor *)nd__object_new_bare(&nd__tensor_type, sizeof *x);
-    if (__builtin_expect(!x, 0)) {
-        nd_object_release(storage);
+    if (__builtin_expect(!x, 0))
         return NULL;
-    }
     memset(&x->header + 1, 0, offsetof(nd_tensor, shape) - sizeof x->header);
     x->storage = storage;
     x->numel = numel;
@@ -73,24 +70,25 @@ static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t 
     return x;
 }
 
-static nd_tensor *publish(nd_tensor *x, nd_manager *manager) {
-    if (__builtin_expect(nd__object_publish(&x->header, manager) == ND_OK, 1))
-        return x;
-    nd_object_release(x);
-    return NULL;
-}
-
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel) {
     nd_tensor *x = new_on(storage, dtype, ndim, numel);
-    if (!x)
+    if (__builtin_expect(!x, 0)) {
+        nd__storage_discard(storage, manager);
         return NULL;
+    }
     x->data = storage->data;
     x->contiguous = true;
     for (int i = 0; i < ndim; i++)
         x->shape[i] = shape[i];
     nd__contiguous_strides(ndim, shape, x->strides);
-    return publish(x, manager);
+    if (__builtin_expect(
+            nd__object_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
+        return x;
+    x->storage = NULL;
+    nd_object_release(x);
+    nd__storage_discard(storage, manager);
+    return NULL;
 }
 
 nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device device,
@@ -116,9 +114,10 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     int64_t numel = 1;
     for (int i = 0; i < ndim; i++)
         numel *= shape[i];
-    nd_tensor *view = new_on(nd_object_retain(x->storage), x->dtype, ndim, numel);
+    nd_tensor *view = new_on(x->storage, x->dtype, ndim, numel);
     if (!view)
         return NULL;
+    nd__keep(x->storage);
     view->offset = offset;
     view->data = (char *)x->storage->data + offset * nd__dtype_bytes[x->dtype];
     for (int i = 0; i < ndim; i++) {
@@ -128,9 +127,12 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;
     nd_place place = nd__place_begin(&operand, 1);
-    view = publish(view, place.manager);
+    nd_status status = nd__object_publish(&view->header, place.manager);
     nd__place_end(place);
-    return view;
+    if (__builtin_expect(status == ND_OK, 1))
+        return view;
+    nd_object_release(view);
+    return NULL;
 }
 
 nd_status nd__check_operand(const char *operation, const char *argument, const nd_tensor *x) {

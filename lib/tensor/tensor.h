@@ -41,16 +41,22 @@ struct nd_tensor {
     int64_t strides[ND_MAX_DIMS]; ///< in elements
 };
 
+_Static_assert(offsetof(nd_tensor, storage) == offsetof(nd__accompanied, companion),
+               "the storage is the companion");
+
 extern const nd_type nd__tensor_type;
 extern const nd_type nd__storage_type;
 
-/// Storage published at a manager, with uninitialised data. Owned.
+/// Storage for nd__tensor_on: private, charged to a manager, with uninitialised data. Owned.
 nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
                             size_t bytes);
-/// Storage on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
+/// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
 /// `free` and clears `borrowed` once nothing can fail any more. Owned.
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
-/// Contiguous tensor on a storage, which it takes over (released on error). The shape was checked.
+/// A private storage that got no tensor: gives it and its charge back.
+void nd__storage_discard(nd_storage *storage, nd_manager *manager);
+/// Contiguous tensor on a private storage charged to `manager`, which it takes over (discarded on
+/// error); publishes both. The shape was checked.
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel);
 

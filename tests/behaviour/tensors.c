@@ -203,6 +203,45 @@ static void test_B12_attach_moves_the_bytes_with_the_tensor(void **state) {
     close_and_release(to);
 }
 
+static void test_storage_goes_with_its_last_view_wherever_that_is(void **state) {
+    (void)state;
+    nd_manager *home = manager_new(NULL, "home"), *away = manager_new(NULL, "away");
+    nd_tensor *x = ones_in(home, 16);
+    nd_tensor *view = NULL;
+    nd_with_manager(away) view = nd_slice(x, 0, 0, 4, 1);
+    assert_int_equal(stats_of(home).live_objects, 2);
+    nd_release(x);
+    assert_int_equal(stats_of(home).live_objects, 1); // the storage
+    assert_int_equal(own_bytes(home), 64);
+    assert_int_equal(own_bytes(away), 0);
+    nd_release(view);
+    assert_int_equal(stats_of(home).freed_objects, 2);
+    assert_int_equal(stats_of(away).freed_objects, 1);
+    assert_int_equal(own_bytes(home), 0);
+    assert_int_equal(stats_of(home).live_bytes[ND_CPU], 0);
+    close_and_release(home);
+    close_and_release(away);
+}
+
+static void test_B15_tensor_that_a_cap_refuses_leaves_no_storage(void **state) {
+    (void)state;
+    nd_manager *capped = manager_new(NULL, "capped");
+    nd_tensor *x = ones_in(capped, 16);
+    assert_ok(nd_manager_set_cap(capped, 1));
+    for (int64_t size = 16; size <= 1600; size *= 10) { // within the storage's block, and beside it
+        nd_tensor *refused = NULL;
+        nd_with_manager(capped) refused = nd_empty(1, &size, ND_F32);
+        assert_null(refused);
+        assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+        nd_error_clear();
+    }
+    nd_manager_stats stats = stats_of(capped);
+    assert_int_equal(stats.live_objects, 2);
+    assert_int_equal(stats.live_bytes[ND_CPU], 64);
+    nd_release(x);
+    close_and_release(capped);
+}
+
 static void test_B16_refused_attach_leaves_tensor_and_bytes_in_place(void **state) {
     (void)state;
     nd_manager *home = manager_new(NULL, "home"), *small = manager_new(NULL, "small");
@@ -510,6 +549,8 @@ int main(void) {
         ND_TEST(test_F15_view_keeps_the_storage_of_a_closed_tensor),
         ND_TEST(test_B12_sum_is_placed_the_same_either_way),
         ND_TEST(test_B12_attach_moves_the_bytes_with_the_tensor),
+        ND_TEST(test_storage_goes_with_its_last_view_wherever_that_is),
+        ND_TEST(test_B15_tensor_that_a_cap_refuses_leaves_no_storage),
         ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
         ND_TEST(test_B17_quota_refuses_a_tensor_and_names_the_manager),
         ND_TEST(test_F12_overlapping_in_place_writes_are_refused),
