@@ -29,6 +29,12 @@ _OPTIMISED = select({
     "//conditions:default": [],
 })
 
+# Bazel's own flags ask for them.
+_FRAME_POINTERS = select({
+    str(Label("//bazel:frame_pointers_is_on")): [],
+    "//conditions:default": ["-fomit-frame-pointer"],
+})
+
 def _when(have, setting, value, yes, no):
     """`yes` where the library is installed and the build setting has that value, else `no`."""
     if not have:
@@ -73,7 +79,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     """
     cc_library(
         name = name,
-        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP,
         linkstatic = 1,
@@ -82,7 +88,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     if for_shared:
         cc_library(
             name = name + "_for_shared",
-            copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
+            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
             local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
             deps = deps + OPENMP,
             linkstatic = 1,
@@ -92,7 +98,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name,
-        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP,
         linkopts = ["-lm", "-lpthread"] + linkopts,
@@ -105,7 +111,7 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
     cc_test(
         name = name,
         size = size,
-        copts = _COPTS + _OPTIMISED + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
