@@ -14,10 +14,10 @@
 // its target's word (nd__note_moved). So a reference that was seen in an edge, on a target whose
 // word is the same when it is verified, was in that edge all the time.
 #include "lib/core/steps.h"
-#include "lib/core/alloc.h"
 #include "lib/core/clock.h"
 #include "lib/core/collect.h"
 #include "lib/core/gate_internal.h"
+#include "lib/core/reserve.h"
 #include "lib/core/thread.h"
 #include "lib/core/watch.h"
 #include <string.h>
@@ -171,7 +171,8 @@ static void read_some_edges(void *data) {
 
 static bool grow(steps *steps) {
     size_t room = steps->room ? 2 * steps->room : 2 * steps->collection->count + 64;
-    uint32_t *edges = nd__realloc(steps->edges, room * sizeof *edges);
+    uint32_t *edges =
+        nd__reserve_realloc(steps->edges, steps->room * sizeof *edges, room * sizeof *edges);
     if (!edges)
         return false;
     steps->edges = edges;
@@ -183,7 +184,7 @@ static bool grow(steps *steps) {
 static bool read_edges(steps *steps) {
     if (steps->collection->count == 0)
         return true;
-    steps->ends = nd__malloc(steps->collection->count * sizeof *steps->ends);
+    steps->ends = nd__reserve_malloc(steps->collection->count * sizeof *steps->ends);
     if (!steps->ends || !grow(steps))
         return false;
     for (;;) {
@@ -307,8 +308,8 @@ static size_t mark_dying(nd_collection *collection) {
 // --------------------------------------------------------------------------------------- the whole
 
 static void free_snapshot(steps *steps) {
-    nd__free(steps->edges);
-    nd__free(steps->ends);
+    nd__reserve_free(steps->edges);
+    nd__reserve_free(steps->ends);
 }
 
 bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size_t count,
