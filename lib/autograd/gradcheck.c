@@ -6,6 +6,7 @@
 // copies.
 #include "lib/autograd/autograd.h"
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 #include <math.h>
 
 typedef struct nd_check {
@@ -43,7 +44,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *con
     nd_status status = check_arguments(&check);
     if (status != ND_OK)
         return status;
-    check.copies = nd__calloc(3 * count * sizeof *check.copies);
+    check.copies = nd__obtain_zeroed(3 * count * sizeof *check.copies);
     if (!check.copies)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for copies of %zu inputs",
                          count);
@@ -267,7 +268,7 @@ static nd_status read_values(const nd_tensor *x, double **ret_values) {
     if (!wide)
         return nd_error_status();
     size_t bytes = (size_t)wide->numel * sizeof(double);
-    double *values = nd__malloc(bytes > 0 ? bytes : 1);
+    double *values = nd__obtain(bytes > 0 ? bytes : 1);
     if (!values)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for %zu bytes of values",
                          bytes);

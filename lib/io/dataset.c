@@ -6,6 +6,7 @@
 // by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
 // made is not lost: the next call tries the same one again.
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
 #include "lib/tensor/tensor.h"
@@ -212,7 +213,7 @@ static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels)
 /// DIRECTORY/PREFIX-SUFFIX, or the same with .gz when the plain file is not there.
 static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix) {
     size_t bytes = strlen(directory) + strlen(prefix) + strlen(suffix) + sizeof("/-.gz");
-    char *path = nd__malloc(bytes);
+    char *path = nd__obtain(bytes);
     if (!path) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_open_idx: no memory for the name of a file");
         return NULL;
@@ -266,7 +267,7 @@ static nd_status check_dataset(const char *operation, const nd_dataset *dataset)
 static nd_status reserve(nd_dataset *dataset) {
     nd_batch_plan *plan = &dataset->plan;
     if (dataset->options.shuffle && !dataset->order && plan->samples > 0) {
-        dataset->order = nd__malloc((size_t)plan->samples * sizeof(*dataset->order));
+        dataset->order = nd__obtain((size_t)plan->samples * sizeof(*dataset->order));
         if (!dataset->order)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "dataset_start: no memory for the order of %lld samples",

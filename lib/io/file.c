@@ -6,6 +6,7 @@
 #include "lib/io/file.h"
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
+#include "lib/core/pressure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +163,7 @@ static char *resolve_target(const char *path) {
     char *real = realpath(path, NULL); // NULL for a file that does not exist yet
     const char *target = real ? real : path;
     size_t bytes = strlen(target) + 1;
-    char *copy = nd__malloc(bytes);
+    char *copy = nd__obtain(bytes);
     if (copy)
         memcpy(copy, target, bytes);
     free(real);
@@ -176,7 +177,7 @@ static char *temporary_path(const char *target) {
     const char *slash = strrchr(target, '/');
     int directory = slash ? (int)(slash - target) + 1 : 0;
     size_t bytes = (size_t)directory + 48;
-    char *path = nd__malloc(bytes);
+    char *path = nd__obtain(bytes);
     if (path)
         snprintf(path, bytes, "%.*s.nd-%ld-%u.tmp", directory, target, (long)getpid(),
                  atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed));

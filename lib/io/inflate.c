@@ -6,6 +6,7 @@
 #include "lib/io/inflate.h"
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
+#include "lib/core/pressure.h"
 
 #include <string.h>
 
@@ -115,7 +116,7 @@ void nd__stream_close(nd_stream *stream) {
 
 static void *zlib_allocate(void *opaque, unsigned count, unsigned size) {
     (void)opaque;
-    return nd__calloc((size_t)count * size);
+    return nd__obtain_zeroed((size_t)count * size);
 }
 
 static void zlib_free(void *opaque, void *pointer) {
@@ -124,7 +125,7 @@ static void zlib_free(void *opaque, void *pointer) {
 }
 
 static nd_status start_inflater(nd_stream *stream) {
-    nd_inflater *inflater = nd__calloc(sizeof(*inflater));
+    nd_inflater *inflater = nd__obtain_zeroed(sizeof(*inflater));
     if (inflater) {
         inflater->zlib.zalloc = zlib_allocate;
         inflater->zlib.zfree = zlib_free;

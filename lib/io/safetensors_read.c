@@ -6,6 +6,7 @@
 // duplicate names), because two readers would then see different tensors.
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
+#include "lib/core/pressure.h"
 #include "lib/io/json.h"
 #include "lib/io/safetensors.h"
 #include "lib/tensor/tensor.h"
@@ -143,7 +144,7 @@ static nd_status read_header(nd_safetensors *table, size_t *ret_bytes) {
                          "the format allows %u",
                          file->operation, file->path, (unsigned long long)length,
                          (unsigned long long)(file->size - sizeof(length)), HEADER_BYTES_MAX);
-    table->header = nd__malloc((size_t)length + 1);
+    table->header = nd__obtain((size_t)length + 1);
     if (!table->header)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the header of '%s', %llu bytes",
                          file->operation, file->path, (unsigned long long)length);
@@ -328,7 +329,7 @@ static int compare_ranges(const void *a, const void *b) {
 /// Pointers to the entries, sorted; owned. NULL with an error.
 static const nd_safetensors_entry **sorted_entries(const nd_safetensors *table,
                                                    int (*compare)(const void *, const void *)) {
-    const nd_safetensors_entry **sorted = nd__malloc((table->count + 1) * sizeof(*sorted));
+    const nd_safetensors_entry **sorted = nd__obtain((table->count + 1) * sizeof(*sorted));
     if (!sorted) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the %zu tensors of '%s'",
                   table->file.operation, table->count, table->file.path);
@@ -398,7 +399,7 @@ static nd_safetensors_entry *add_entry(nd_safetensors *table) {
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 16;
         nd_safetensors_entry *grown =
-            nd__realloc(table->entries, capacity * sizeof(*table->entries));
+            nd__obtain_more(table->entries, capacity * sizeof(*table->entries));
         if (!grown)
             return NULL;
         table->entries = grown;

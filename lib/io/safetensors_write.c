@@ -5,6 +5,7 @@
 // that every tensor is aligned to its element wherever the file is mapped.
 #include "lib/core/alloc.h"
 #include "lib/core/error.h"
+#include "lib/core/pressure.h"
 #include "lib/io/file.h"
 #include "lib/io/json.h"
 #include "lib/io/safetensors.h"
@@ -96,7 +97,7 @@ static nd_status check_input(const char *path, const char *const *names,
 /// The tensors with their sizes, sorted by name; owned. NULL with an error.
 static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
                                      size_t count) {
-    nd_saved_tensor *items = nd__malloc((count + 1) * sizeof(*items));
+    nd_saved_tensor *items = nd__obtain((count + 1) * sizeof(*items));
     if (!items) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
                   count);
@@ -171,7 +172,7 @@ static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *ite
     const nd_tensor *tensor = item->tensor;
     if (tensor->contiguous && tensor->device.kind == ND_CPU)
         return nd__file_write(writer, tensor->data, item->bytes);
-    void *copy = nd__malloc(item->bytes + 1);
+    void *copy = nd__obtain(item->bytes + 1);
     if (!copy)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a copy of '%.100s', %zu bytes",
                          operation, item->name, item->bytes);
@@ -187,7 +188,7 @@ static void append(nd_text *text, const char *data, size_t size) {
         return;
     if (size > text->capacity - text->size) {
         size_t capacity = 2 * text->capacity + size + 256;
-        char *grown = nd__realloc(text->data, capacity);
+        char *grown = nd__obtain_more(text->data, capacity);
         if (!grown) {
             text->failed = true;
             return;

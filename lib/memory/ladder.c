@@ -1,5 +1,6 @@
 // Charge, allocate, and the walk between a failure and its error.
 #include "lib/memory/ladder.h"
+#include "lib/memory/host.h"
 
 typedef struct allocation {
     nd_pressure pressure;
@@ -40,4 +41,33 @@ nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer
         return ND_OK;
     nd__manager_discharge(request->manager, request->kind, request->charge);
     return nd__pressure_error(&again.pressure, status);
+}
+
+typedef struct host_allocation {
+    nd_pressure pressure;
+    void *pointer;
+} host_allocation;
+
+static nd_status allocate_on_host(nd_pressure *pressure) {
+    host_allocation *allocation = (host_allocation *)pressure;
+    allocation->pointer = nd__host_alloc((size_t)pressure->bytes);
+    return allocation->pointer ? ND_OK : ND_ERROR_OUT_OF_MEMORY;
+}
+
+void *nd__host_obtain(size_t bytes) {
+    void *pointer = nd__host_alloc(bytes);
+    if (pointer)
+        return pointer;
+    host_allocation again = {
+        .pressure =
+            {
+                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+                .kind = ND_CPU,
+                .bytes = bytes,
+                .rows = &nd__host_rows,
+                .attempt = allocate_on_host,
+            },
+    };
+    nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
+    return again.pointer;
 }

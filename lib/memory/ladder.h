@@ -21,4 +21,8 @@ typedef struct nd_memory_request {
 
 /// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.
 nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer);
+
+/// As nd__host_alloc with the ladder behind it, for what no manager accounts for, on behalf of the
+/// current manager. NULL: the caller sets the error.
+void *nd__host_obtain(size_t bytes);
 #endif

@@ -3,6 +3,7 @@
 // Invariant: functions that change several parameters check and prepare everything first; what
 // follows cannot fail for lack of memory.
 #include "lib/core/alloc.h"
+#include "lib/core/pressure.h"
 #include "lib/io/safetensors.h"
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
@@ -73,7 +74,7 @@ nd_tensor **nd__module_parameters(const char *operation, const nd_module *module
                                   size_t *ret_count) {
     size_t names = 0;
     nd_status status = count_parameters(operation, module, &names);
-    nd_tensor **parameters = status == ND_OK ? nd__malloc((names + 1) * sizeof(*parameters)) : NULL;
+    nd_tensor **parameters = status == ND_OK ? nd__obtain((names + 1) * sizeof(*parameters)) : NULL;
     if (!parameters) {
         if (status == ND_OK)
             nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
@@ -142,7 +143,7 @@ nd_status nd_module_to(const nd_module *module, nd_device device) {
     size_t count = 0;
     nd_tensor **parameters =
         status == ND_OK ? nd__module_parameters(operation, module, &count) : NULL;
-    nd_move *moves = parameters ? nd__calloc((count + 1) * sizeof(*moves)) : NULL;
+    nd_move *moves = parameters ? nd__obtain_zeroed((count + 1) * sizeof(*moves)) : NULL;
     if (parameters && !moves)
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters", operation,
                   count);
@@ -193,9 +194,9 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
     nd_status status = count_parameters(operation, module, &count);
     if (status != ND_OK)
         return status;
-    char *names = nd__malloc(count * ND__FULL_NAME_BYTES + 1);
-    const char **name_list = nd__malloc((count + 1) * sizeof(*name_list));
-    const nd_tensor **tensors = nd__malloc((count + 1) * sizeof(*tensors));
+    char *names = nd__obtain(count * ND__FULL_NAME_BYTES + 1);
+    const char **name_list = nd__obtain((count + 1) * sizeof(*name_list));
+    const nd_tensor **tensors = nd__obtain((count + 1) * sizeof(*tensors));
     if (!names || !name_list || !tensors)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu parameters",
                            operation, count);

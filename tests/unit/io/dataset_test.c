@@ -382,6 +382,48 @@ static void test_F01_every_allocation_fails_once(void **state) {
     nd_release(labels);
 }
 
+static bool asked;
+
+/// As allocation_fails, but for good, until the callback was asked.
+static bool allocations_fail(size_t bytes) {
+    (void)bytes;
+    return !asked && allocations_left-- <= 0;
+}
+
+static bool give_up(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    (void)data;
+    asked = true;
+    return true;
+}
+
+static void test_F03_every_request_asks_before_it_fails(void **state) {
+    (void)state;
+    nd_tensor *images;
+    nd_tensor *labels;
+    make_samples(50, &images, &labels);
+    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up};
+    assert_ok(nd_memory_set_callback(NULL, &callback));
+    asked = true;
+    for (int n = 0; asked; n++) {
+        nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 20, .shuffle = true,
+                                      .prefetch = true};
+        allocations_left = n;
+        asked = false;
+        nd__alloc_should_fail = allocations_fail;
+        nd_auto nd_dataset *dataset = nd_dataset_new(images, labels, &options);
+        nd_auto nd_tensor *x = NULL;
+        nd_auto nd_tensor *y = NULL;
+        assert_handle(dataset);
+        assert_ok(nd_dataset_start(dataset, 0));
+        assert_true(nd_dataset_next(dataset, &x, &y));
+        nd__alloc_should_fail = NULL;
+    }
+    assert_ok(nd_memory_set_callback(NULL, NULL));
+    nd_release(images);
+    nd_release(labels);
+}
+
 static void test_F30_bad_arguments(void **state) {
     (void)state;
     nd_tensor *images;
@@ -483,6 +525,7 @@ int main(void) {
         ND_TEST(test_F15_closed_while_the_thread_reads),
         ND_TEST(test_disposed_with_its_manager_in_mid_epoch),
         ND_TEST(test_F01_every_allocation_fails_once),
+        ND_TEST(test_F03_every_request_asks_before_it_fails),
         ND_TEST(test_F30_bad_arguments),
 #if ND_HAVE_ZLIB
         ND_TEST(test_the_digits_of_the_repository),

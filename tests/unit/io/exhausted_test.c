@@ -1,0 +1,87 @@
+// Files without memory: every request fails once, and every one asks before it fails.
+#include "tests/unit/io/files.h"
+
+#include "lib/core/alloc.h"
+
+static int allocations_left;
+static bool asked; ///< the callback was, and has given up enough
+
+static bool allocations_fail(size_t bytes) {
+    (void)bytes;
+    return !asked && allocations_left-- <= 0;
+}
+
+static bool give_up(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    (void)data;
+    asked = true;
+    return true;
+}
+
+/// Writes two tensors, reads them, and an IDX file. False at the first error.
+static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
+    const char *names[] = {"first", "second"};
+    const char *path = nd_test_path("exhausted.safetensors");
+    if (nd_save_safetensors(path, names, tensors, 2) != ND_OK)
+        return false;
+    nd_auto nd_list *list = nd_load_safetensors(path);
+    nd_auto nd_tensor *digits = list ? nd_load_idx(idx) : NULL;
+    if (!digits)
+        return false;
+    assert_int_equal(nd_list_size(list), 2);
+    assert_int_equal(nd_get_numel(digits), 3);
+    return true;
+}
+
+static const char *write_idx(void) {
+    static const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9};
+    const char *path = nd_test_path("exhausted.idx");
+    nd_test_write(path, idx, sizeof idx);
+    return path;
+}
+
+/// The n-th allocation and all behind it fail, for n = 0, 1, ... until all is well without.
+static void exhaust(bool callback) {
+    char idx[512];
+    snprintf(idx, sizeof idx, "%s", write_idx());
+    nd_auto nd_tensor *first = nd_arange(0, 100, 1, ND_F32);
+    nd_auto nd_tensor *rows = nd_ones(ND_SHAPE(6, 4), ND_F64);
+    nd_auto nd_tensor *second = nd_transpose(rows, 0, 1); // not contiguous
+    const nd_tensor *tensors[] = {first, second};
+    bool failed = true;
+    int n = 0;
+    for (; failed; n++) {
+        assert_true(n < 1000);
+        allocations_left = n;
+        asked = false;
+        nd__alloc_should_fail = allocations_fail;
+        bool done = write_and_read(tensors, idx);
+        failed = allocations_left < 0;
+        nd__alloc_should_fail = NULL;
+        assert_int_equal(done, callback || !failed);
+        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        nd_error_clear();
+    }
+    assert_true(n > 10);
+}
+
+static void test_F01_every_allocation_fails_once(void **state) {
+    (void)state;
+    exhaust(false);
+}
+
+static void test_F03_every_request_asks_before_it_fails(void **state) {
+    (void)state;
+    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up};
+    assert_ok(nd_memory_set_callback(NULL, &callback));
+    exhaust(true);
+    assert_ok(nd_memory_set_callback(NULL, NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F01_every_allocation_fails_once),
+        ND_TEST(test_F03_every_request_asks_before_it_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
