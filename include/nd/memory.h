@@ -18,11 +18,12 @@ extern "C" {
 
 /// The rungs, in the order in which they are walked.
 typedef enum nd_rung {
-    ND_RUNG_RETIRE = 0, ///< frees that the device's stream has finished are taken back
-    ND_RUNG_TRIM,       ///< caches go back to the system
-    ND_RUNG_COLLECT,    ///< the collector, where it is on
-    ND_RUNG_CALLBACK,   ///< the program's callbacks, nearest first
-    ND_RUNG_WAIT,       ///< one bounded wait for the device's queue
+    ND_RUNG_RETIRE =
+        0,        ///< what a device's callbacks released, and frees it has finished, are taken back
+    ND_RUNG_TRIM, ///< caches go back to the system
+    ND_RUNG_COLLECT,  ///< the collector, where it is on
+    ND_RUNG_CALLBACK, ///< the program's callbacks, nearest first
+    ND_RUNG_WAIT,     ///< one bounded wait for the device's queue
     ND_RUNG_COUNT,
 } nd_rung;
 

@@ -37,7 +37,40 @@ ND_API nd_status nd_set_default_device(nd_device device);
 /// Device on which this thread creates tensors.
 ND_API nd_device nd_get_default_device(void);
 /// Waits until all work queued on the device is done.
+///
+/// @param device which
+/// @return ND_OK, or the error
+/// @errors ND_ERROR_DEVICE (no such device, or it failed), ND_ERROR_INVALID_ARGUMENT (an index of
+///         work queued earlier was out of range), ND_ERROR_STATE (inside a callback of
+///         nd_queue_callback)
+/// @threads any. Destroys what callbacks of nd_queue_callback have released
 ND_API nd_status nd_synchronize(nd_device device);
+
+/// Queues a call of `callback(data)` behind all work queued so far on the device; what is queued later
+/// waits for it. It is called once, on some thread of the host (on the CPU, where nothing is queued, on
+/// this one, before the function returns). What a device that fails has not reached is not called, nor
+/// in a forked child; at the end of a process only what nd_synchronize waited for is sure to be.
+///
+/// Inside it the program may retain and release objects of any kind, and read what they say of
+/// themselves (nd_get_shape, nd_get_data, nd_object_data, nd_get_count and the like); nd_weak_get may
+/// wait for the collector. Nothing may be made, closed, attached, collected or computed there, and no
+/// device be called: what would is refused with ND_ERROR_STATE, in the error of that thread. What the
+/// callback releases last counts as freed at once but is destroyed later, never inside a callback:
+/// by the next nd_synchronize or nd_queue_callback, object that dies elsewhere, closing manager,
+/// collection or trigger of one, allocation under pressure, or at exit, on the thread that does that.
+///
+/// @param device whose queue
+/// @param callback brief; must not wait for whoever may be calling a device; NULL: nothing is called
+/// @param data handed to the callback
+/// @param kept borrowed; kept alive until the callback has returned, and released like what the
+///        callback releases; NULL: nothing
+/// @return ND_OK, or the error; then nothing is queued or kept
+/// @errors ND_ERROR_INVALID_ARGUMENT (neither callback nor object), ND_ERROR_DEVICE (no such device, or
+///         it failed), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_STATE (inside a callback)
+/// @threads any. Callbacks of one device other than the CPU run one after the other, on one thread at a
+///          time
+ND_API nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,
+                                   const void *kept);
 
 // ---------------------------------------------------------------------------------------- creation
 //

@@ -2,6 +2,7 @@
 //
 // Invariants: an object is in the list that its home and its ND__TRACKED bit say, both changed
 // under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's bytes are charged to the path from its manager to the root.
+#include "lib/core/callback.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
@@ -38,6 +39,8 @@ static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
 
 static inline __attribute__((always_inline)) nd_status
 publish(nd_object *object, nd_object *companion, nd_manager *manager) {
+    if (__builtin_expect(nd__thread()->in_callback, 0))
+        return nd__callback_error(object->type->name);
     uint32_t flags = nd__flags(object);
     if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
         flags |= ND__TRACKED;
@@ -287,7 +290,7 @@ static nd_status check_attach(const char *operation, const nd_manager *manager,
     if (((const nd_object *)object)->type->flags & ND__TYPE_MANAGER)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: a manager has a parent and cannot be attached", operation);
-    return ND_OK;
+    return nd__callback_check(operation);
 }
 
 static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refusal) {

@@ -7,6 +7,7 @@
 // without it, so it may wait for a thread that collects. A request made by such user code is
 // deferred until the running collection is done.
 #include "lib/core/collect.h"
+#include "lib/core/callback.h"
 #include "lib/core/clock.h"
 #include "lib/core/collection.h"
 #include "lib/core/cut.h"
@@ -505,7 +506,9 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
                          "gc_collect: report has no size or version; use ND_GC_REPORT_INIT");
     nd_thread *thread = nd__thread();
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd_status status = ND_OK;
+    nd_status status = nd__callback_check("gc_collect");
+    if (status != ND_OK)
+        return status;
     if (thread->collecting) {
         defer(thread, manager);
     } else {

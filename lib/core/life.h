@@ -13,7 +13,8 @@ void nd__burying_end(nd_thread *thread, bool outermost);
 /// out of the side tables, `destroy`, memory. Runs user code.
 void nd__object_free(nd_object *object);
 
-/// Destroys a list (linked by `next`) of objects with count zero that are in no manager.
+/// Destroys a list (linked by `next`) of objects with count zero that are in no manager; inside a
+/// device's callback leaves them to others.
 void nd__bury_list(nd_object *list);
 
 /// Clears every weak reference to a dead or dying object and runs their callbacks.

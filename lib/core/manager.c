@@ -1,5 +1,6 @@
 // The manager tree: creation, placement blocks, close and dispose, statistics.
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
@@ -114,6 +115,8 @@ static void release_parent(nd_manager *parent) {
 }
 
 nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
+    if (nd__callback_check("manager_new") != ND_OK)
+        return NULL;
     nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_current());
     nd_manager *manager = take_memory();
     if (!manager) {
@@ -342,7 +345,10 @@ static void hand_out_report(const nd_close_report *report, nd_close_report *ret_
     ret_report->version = version;
 }
 
-static nd_status check_report(const char *operation, const nd_close_report *report) {
+static nd_status check_close(const char *operation, const nd_close_report *report) {
+    nd_status status = nd__callback_check(operation);
+    if (status != ND_OK)
+        return status;
     if (report && (report->version != 1 || report->size < offsetof(nd_close_report, escaped_sites)))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: report has no size or version; use ND_CLOSE_REPORT_INIT", operation);
@@ -355,12 +361,13 @@ nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
     if (manager == &nd__root)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "manager_close: the root manager cannot be closed");
-    nd_status status = check_report("manager_close", ret_report);
+    nd_status status = check_close("manager_close", ret_report);
     if (status != ND_OK)
         return status;
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     if (begin_close(manager)) {
         nd__keep(manager); // user code that runs during the close may release the caller's handle
+        nd__bury_left();   // what was released before it
         close_manager(manager, &report);
         nd_object_release(manager);
     }
@@ -398,7 +405,7 @@ nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
     if (manager == &nd__root)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "manager_dispose: the root manager cannot be closed");
-    nd_status status = check_report("manager_dispose", ret_report);
+    nd_status status = check_close("manager_dispose", ret_report);
     if (status != ND_OK)
         return status;
     nd__manager_array managers = {0};
@@ -490,6 +497,7 @@ static bool append_children(nd_shard *shard, nd__manager_array *array) {
 
 bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
     nd__keep(manager);
+    nd__bury_left(); // whoever lists managers counts or collects what is alive in them
     if (!array_append(array, manager)) {
         nd_object_release(manager);
         return false;

@@ -160,6 +160,7 @@ typedef struct nd__manager_array {
     size_t count, capacity;
 } nd__manager_array;
 /// manager and everything below it, each retained (the root too). Free with nd__manager_array_free.
+/// Destroys first what callbacks of a device have released, so no lock may be held.
 bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array);
 void nd__manager_array_free(nd__manager_array *array);
 

@@ -3,10 +3,12 @@
 // Invariants: a count that reached zero never rises again (except inside a finalizer, before
 // anything was cleared); destruction is a loop over the thread's list of dead objects, never a
 // recursion; edges of an object that the collector may see are cleared inside the gate, so a dead
-// tracked object that meets a closed gate is parked.
+// tracked object that meets a closed gate is parked; nothing is destroyed in a callback that a
+// device runs (callback.h).
 #include "lib/core/object.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/callback.h"
 #include "lib/core/cut.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
@@ -268,11 +270,15 @@ bool nd__burying_begin(nd_thread *thread) {
 void nd__burying_end(nd_thread *thread, bool outermost) {
     if (!outermost)
         return;
-    while (thread->dead) {
-        nd_object *object = thread->dead;
-        thread->dead = object->next;
-        bury(object, thread);
-    }
+    do {
+        while (thread->dead) {
+            nd_object *object = thread->dead;
+            thread->dead = object->next;
+            bury(object, thread);
+        }
+        if (nd__any_left() && !thread->cutting) // a collection counts what dies
+            nd__bury_list(nd__take_left());
+    } while (thread->dead);
     thread->burying = false;
 }
 
@@ -289,6 +295,10 @@ static void object_died(nd_object *object) {
     // Garbage of the collection that this thread is running: the collection frees it.
     if (thread->collecting && (nd__flags(object) & ND__DYING))
         return;
+    if (__builtin_expect(thread->in_callback, 0)) {
+        nd__leave(object);
+        return;
+    }
     if (thread->burying) {
         add_dead(thread, object);
         return;
@@ -298,8 +308,20 @@ static void object_died(nd_object *object) {
     nd__burying_end(thread, outermost);
 }
 
+static void leave_list(nd_object *list) {
+    while (list) {
+        nd_object *next = list->next;
+        nd__leave(list);
+        list = next;
+    }
+}
+
 void nd__bury_list(nd_object *list) {
     nd_thread *thread = nd__thread();
+    if (__builtin_expect(thread->in_callback, 0)) {
+        leave_list(list);
+        return;
+    }
     bool outermost = nd__burying_begin(thread);
     while (list) {
         nd_object *next = list->next;
@@ -316,6 +338,8 @@ nd_status nd_close(void *handle) {
     if (!handle)
         return nd__error_null("close", "object");
     nd_object *object = handle;
+    if (nd__callback_check("close") != ND_OK)
+        return ND_ERROR_STATE;
     if (object->type->flags & ND__TYPE_MANAGER)
         return nd_manager_close(handle, NULL);
     if (nd__fetch_or_flags(&object->flags, ND__CLOSING) & ND__CLOSING)

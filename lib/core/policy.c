@@ -6,6 +6,7 @@
 // of this is only when; that looking is right at any of these points is collect.c's.
 #include "lib/core/policy.h"
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/core/clock.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
@@ -326,6 +327,9 @@ static nd_manager *due_everywhere(void) {
 
 void nd__gc_tell(nd_manager *manager, int kind) {
     nd_thread *thread = nd__thread();
+    if (thread->in_callback)
+        return;
+    nd__bury_left();
     uint64_t amount = thread->made[kind];
     thread->made[kind] = 0;
     bool counts = true;

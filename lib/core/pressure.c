@@ -4,6 +4,7 @@
 // about inside another (what a finalizer or a callback allocates): then the collector and the
 // callbacks that are already running on this thread are left out, so the nesting ends.
 #include "lib/core/pressure.h"
+#include "lib/core/callback.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
@@ -28,7 +29,7 @@ static rung_function *const rungs[ND_RUNG_COUNT] = {
 
 nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
     const nd_thread *thread = nd__thread();
-    if (!nd__is_pressure(failure) || thread->gate_depth || thread->owns_gate)
+    if (!nd__is_pressure(failure) || thread->gate_depth || thread->owns_gate || thread->in_callback)
         return failure;
     nd__fetch_add_relaxed(&totals.walks, 1);
     if (failure == ND_ERROR_QUOTA)
@@ -103,11 +104,14 @@ nd_status nd__pressure_look(nd_pressure *pressure, nd_rung rung) {
 
 // ----------------------------------------------------------------------------------------- the rungs
 
+/// What was released in callbacks of a device, and what the device itself has finished with.
 static nd_status retire(nd_pressure *pressure, nd_status status) {
-    if (!pressure->rows || !pressure->rows->retire)
+    bool buried = nd__bury_left(), asks = pressure->rows && pressure->rows->retire;
+    if (!buried && !asks)
         return status;
     nd__pressure_reach(pressure, ND_RUNG_RETIRE);
-    nd__pressure_brought(pressure, ND_RUNG_RETIRE, pressure->rows->retire(pressure->index));
+    if (asks)
+        nd__pressure_brought(pressure, ND_RUNG_RETIRE, pressure->rows->retire(pressure->index));
     return attempt(pressure, ND_RUNG_RETIRE);
 }
 
@@ -157,6 +161,9 @@ static nd_status wait_for_device(nd_pressure *pressure, nd_status status) {
     nd__pressure_reach(pressure, ND_RUNG_WAIT);
     // What was done in time is worth another look even when not all was.
     pressure->wait_expired = !rows->wait(pressure->index, WAIT_LIMIT_NS);
+    // What callbacks among it have released gives its memory back behind what is queued.
+    if (nd__bury_left())
+        pressure->wait_expired |= !rows->wait(pressure->index, WAIT_LIMIT_NS);
     if (rows->retire)
         nd__pressure_brought(pressure, ND_RUNG_WAIT, rows->retire(pressure->index));
     return nd__pressure_look(pressure, ND_RUNG_WAIT);

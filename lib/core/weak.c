@@ -145,7 +145,8 @@ void nd__weak_clear(nd_object *object) {
             nd__unlock(lock);
             return;
         }
-        void (*callback)(void *) = weak->callback;
+        // One that was released where it could not be destroyed (callback.h) has none any more.
+        void (*callback)(void *) = nd_get_count(weak) ? weak->callback : NULL;
         void *data = weak->data;
         unlink_weak(weak);
         nd__unlock(lock);

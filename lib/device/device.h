@@ -22,16 +22,21 @@ typedef struct nd_backend {
     nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
+    /// Calls function(data) on some thread of the host when all work queued before is done, once;
+    /// what is queued later waits for it to return. The function calls no backend. On an error it is
+    /// never called.
+    nd_status (*call)(int index, void (*function)(void *data), void *data);
     /// What it can do when memory is short; NULL: nothing.
     const nd_memory_rows *memory;
 } nd_backend;
 
 /// Backend of a kind; never NULL: a kind that is not built in has a table whose device_count
-/// answers 0 and whose other functions answer ND_ERROR_DEVICE.
+/// answers 0 and whose other functions answer ND_ERROR_DEVICE. Inside a callback that a device runs
+/// (lib/core/callback.h) every kind but the CPU has a table that answers ND_ERROR_STATE.
 const nd_backend *nd__backend(nd_device_kind kind);
 
 /// ND_OK when the device exists, else ND_ERROR_DEVICE with a sentence ("no CUDA device", "cpu:3:
-/// there is 1 cpu device").
+/// there is 1 cpu device"). ND_ERROR_STATE inside a callback that a device runs.
 nd_status nd__device_check(const char *operation, nd_device device);
 
 /// "cpu:0"; the text is static or thread-local.

@@ -1,10 +1,14 @@
 // Which backend serves which kind of device, and the public functions about devices.
 //
 // A kind that is not built in is served by a table that has no device and refuses everything, so
-// that nobody above has to ask whether a backend exists.
-#include "lib/core/error.h"
+// that nobody above has to ask whether a backend exists. Inside a callback that a device runs, where
+// no device may be called, every kind but the CPU is.
+#include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/device/backends.h"
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const char *const kind_names[ND_DEVICE_KIND_COUNT] = {
     [ND_CPU] = "cpu",
@@ -12,27 +16,34 @@ static const char *const kind_names[ND_DEVICE_KIND_COUNT] = {
     [ND_FAKE] = "fake",
 };
 
+static nd_status refusal(void) {
+    return nd__in_callback() ? ND_ERROR_STATE : ND_ERROR_DEVICE;
+}
 static int absent_count(void) {
     return 0;
 }
 static nd_status absent_allocate(int index, size_t bytes, void **ret_pointer) {
     (void)index, (void)bytes, (void)ret_pointer;
-    return ND_ERROR_DEVICE;
+    return refusal();
 }
 static void absent_release(int index, void *pointer, size_t bytes) {
     (void)index, (void)pointer, (void)bytes;
 }
 static nd_status absent_copy(int index, void *destination, const void *source, size_t bytes) {
     (void)index, (void)destination, (void)source, (void)bytes;
-    return ND_ERROR_DEVICE;
+    return refusal();
 }
 static nd_status absent_synchronize(int index) {
     (void)index;
-    return ND_ERROR_DEVICE;
+    return refusal();
 }
 static nd_status absent_launch(int index, const nd_kernel_call *call) {
     (void)index, (void)call;
-    return ND_ERROR_DEVICE;
+    return refusal();
+}
+static nd_status absent_call(int index, void (*function)(void *data), void *data) {
+    (void)index, (void)function, (void)data;
+    return refusal();
 }
 
 static const nd_backend absent_backend = {
@@ -45,16 +56,21 @@ static const nd_backend absent_backend = {
     .copy_to_host = absent_copy,
     .synchronize = absent_synchronize,
     .launch = absent_launch,
+    .call = absent_call,
 };
 
-const nd_backend *nd__backend(nd_device_kind kind) {
-    if (__builtin_expect(kind == ND_CPU, 1))
-        return &nd__cpu_backend;
+static const nd_backend *backend_of(nd_device_kind kind) {
     if (kind == ND_FAKE)
         return &nd__fake_backend;
     if (kind == ND_CUDA && &nd__cuda_backend != NULL)
         return &nd__cuda_backend;
     return &absent_backend;
+}
+
+const nd_backend *nd__backend(nd_device_kind kind) {
+    if (__builtin_expect(kind == ND_CPU, 1))
+        return &nd__cpu_backend;
+    return nd__in_callback() ? &absent_backend : backend_of(kind);
 }
 
 const char *nd__device_text(nd_device device) {
@@ -75,6 +91,8 @@ nd_status nd__device_check(const char *operation, nd_device device) {
     if ((unsigned)device.kind >= ND_DEVICE_KIND_COUNT)
         return nd__error(ND_ERROR_DEVICE, "%s: there is no device kind %d", operation,
                          (int)device.kind);
+    if (nd__in_callback())
+        return nd__callback_error(operation);
     int count = nd__backend(device.kind)->device_count();
     if (device.index >= 0 && device.index < count)
         return ND_OK;
@@ -88,7 +106,7 @@ nd_status nd__device_check(const char *operation, nd_device device) {
 }
 
 int nd_device_count(nd_device_kind kind) {
-    return nd__backend(kind)->device_count();
+    return kind == ND_CPU ? nd__cpu_backend.device_count() : backend_of(kind)->device_count();
 }
 
 static _Thread_local nd_device default_device = {ND_CPU, 0};
@@ -109,8 +127,60 @@ nd_status nd_synchronize(nd_device device) {
     if (status != ND_OK)
         return status;
     status = nd__backend(device.kind)->synchronize(device.index);
+    nd__bury_left();
     if (status != ND_OK)
         return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
                          nd__device_text(device), nd_status_name(status));
+    return ND_OK;
+}
+
+// --------------------------------------------------------------------------------------- callbacks
+
+typedef struct queued_callback {
+    void (*callback)(void *data);
+    void *data;
+    nd_object *kept; ///< owned, or NULL
+} queued_callback;
+
+/// What the device calls.
+static void run_queued(void *data) {
+    queued_callback queued = *(queued_callback *)data;
+    nd__free(data);
+    nd__callback_run(queued.callback, queued.data, queued.kept);
+}
+
+static void bury_at_exit(void) {
+    nd__bury_left();
+}
+
+static void register_exit(void) {
+    atexit(bury_at_exit);
+}
+
+nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,
+                            const void *kept) {
+    if (!callback && !kept)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "queue_callback: neither a callback nor an object to keep, both are NULL");
+    nd_status status = nd__device_check("queue_callback", device);
+    if (status != ND_OK)
+        return status;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_exit);
+    nd__bury_left(); // of callbacks before: a program that only queues leaves no more than one round
+    queued_callback *queued = nd__obtain(sizeof *queued);
+    status = ND_ERROR_OUT_OF_MEMORY;
+    if (queued) {
+        *queued = (queued_callback){callback, data, nd_object_retain(kept)};
+        status = nd__backend(device.kind)->call(device.index, run_queued, queued);
+    }
+    if (status != ND_OK) {
+        if (queued)
+            nd_object_release(queued->kept);
+        nd__free(queued);
+        return nd__error(status, "queue_callback: nothing was queued on %s: %s",
+                         nd__device_text(device), nd_status_name(status));
+    }
+    nd__bury_left(); // the CPU has called it already
     return ND_OK;
 }

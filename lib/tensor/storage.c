@@ -4,6 +4,7 @@
 // first tensor; from then on the object's death gives both back. Small host data lies in the storage's own block, which saves an
 // allocation; it goes with the object and not with a backend.
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
 #include "lib/tensor/tensor.h"
@@ -68,6 +69,8 @@ static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_d
 
 static nd_storage *new_separate(const char *operation, nd_manager *manager, nd_device device,
                                 size_t bytes) {
+    if (nd__callback_check(operation) != ND_OK)
+        return NULL;
     nd_memory_request request = request_for(operation, manager, device, bytes);
     void *data;
     if (nd__memory_obtain(&request, &data) != ND_OK)

@@ -4,6 +4,7 @@
 // than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
 // readable, so that an error can name them.
 #include "lib/tensor/tensor.h"
+#include "lib/core/callback.h"
 #include "lib/core/gate.h"
 #include "lib/tensor/node.h"
 #include <string.h>
@@ -190,6 +191,8 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
     const char *where = nd__device_text(device);
     const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
     switch (status) {
+    case ND_ERROR_STATE:
+        return nd__callback_error(operation);
     case ND_ERROR_UNSUPPORTED:
         return nd__error(status, "%s: %s has no kernel for %s", operation, where, dtype);
     case ND_ERROR_INVALID_ARGUMENT:

@@ -198,6 +198,45 @@ static void test_F28_more_than_four_gigabytes(void **state) {
     nd_release(x);
 }
 
+typedef struct seen_by_callback {
+    nd_tensor *owned;
+    pthread_t thread;
+    bool called, refused;
+} seen_by_callback;
+
+static void release_on_the_drivers_thread(void *data) {
+    seen_by_callback *seen = data;
+    seen->thread = pthread_self();
+    seen->refused = nd_add(seen->owned, seen->owned) == NULL &&
+                    nd_error_status() == ND_ERROR_STATE &&
+                    nd_synchronize(CUDA_DEVICE) == ND_ERROR_STATE;
+    nd_release(seen->owned);
+    __atomic_store_n(&seen->called, true, __ATOMIC_RELEASE);
+}
+
+/// A callback behind much work runs when that is done, on a thread of the driver; what it releases is
+/// destroyed by others, and the device goes on.
+static void test_G37_release_in_a_callback(void **state) {
+    (void)state;
+    ND_SCOPE {
+        for (int round = 0; round < 100; round++) {
+            nd_tensor *last = busy(round == 0 ? 200 : 2);
+            seen_by_callback seen = {.owned = full(1 << 16, 1)};
+            assert_ok(nd_queue_callback(CUDA_DEVICE, release_on_the_drivers_thread, &seen, last));
+            if (round == 0)
+                assert_false(__atomic_load_n(&seen.called, __ATOMIC_ACQUIRE)); // work is ahead
+            nd_release(last);
+            nd_tensor *behind = full(1000, 2);
+            assert_true(sum_of(behind) == 2000); // waits for the callback as well
+            nd_release(behind);
+            assert_true(__atomic_load_n(&seen.called, __ATOMIC_ACQUIRE));
+            assert_true(seen.refused);
+            assert_false(pthread_equal(seen.thread, pthread_self()));
+        }
+    }
+    assert_ok(nd_synchronize(CUDA_DEVICE));
+}
+
 /// Starts this program again; asserts that it ends with 0.
 static void run_role(const char *role) {
     char program[4096];
@@ -312,6 +351,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_F02_out_of_memory_is_an_answer),
         ND_TEST(test_F28_more_than_four_gigabytes),
         ND_TEST(test_threads_share_a_device),
+        ND_TEST(test_G37_release_in_a_callback),
         ND_TEST(test_F22_a_forked_child_has_no_device),
         ND_TEST(test_F19_a_sticky_error_stays_an_error),
         ND_TEST(test_F23_exit_with_live_tensors),

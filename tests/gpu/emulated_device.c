@@ -79,6 +79,12 @@ static nd_status launch(int index, const nd_kernel_call *call) {
     return nd__cuda_launch(&queue, call);
 }
 
+static nd_status call_host(int index, void (*function)(void *data), void *data) {
+    (void)index;
+    function(data);
+    return ND_OK;
+}
+
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
@@ -89,4 +95,5 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = copy_to_host,
     .synchronize = synchronize,
     .launch = launch,
+    .call = call_host,
 };

@@ -1,5 +1,6 @@
 // What the programs are made of (cells.h).
 #include "tests/model/cells.h"
+#include "lib/core/callback.h"
 #include "tests/model/memory.h"
 #include "tests/model/scheduler.h"
 
@@ -27,6 +28,7 @@ static void cell_clear(nd_object *self) {
 }
 
 static void cell_destroy(nd_object *self) {
+    model_assert(!nd__in_callback());
     deaths[cell_of(self)->number]++;
 }
 

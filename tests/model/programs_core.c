@@ -1,5 +1,6 @@
 // Programs of the protocol between threads and one collection at once: counts, edges, weak
 // references, finalizers, births and deaths. Managers stay open and do not exchange objects.
+#include "lib/core/callback.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -162,6 +163,16 @@ static void make_weak(void) {
     nd_release(made_weak);
 }
 
+// --------------------------------------------------------------------- G37: callbacks of a device
+
+static void release_first_in_callback(void) {
+    nd__callback_run(NULL, NULL, cells[0]);
+}
+
+static void release_other_in_callback(void) {
+    nd__callback_run(NULL, NULL, cells[1]);
+}
+
 // ------------------------------------------------------------------------ collections and managers
 
 static void setup_reviving_held(void) {
@@ -220,6 +231,14 @@ const model_program model_core_programs[] = {
             release_first),
     CHECKED("revived_release", "a ring with a finalizer is released beside a collection",
             setup_reviving_held, release_second, collect),
+    CHECKED("G37_callback", "the last release in a device's callback beside a collection",
+            setup_release, release_first_in_callback, collect),
+    CHECKED("G37_callback_ring", "the only handle on a ring is released in such a callback",
+            setup_ring_held, release_first_in_callback, collect),
+    CHECKED("G37_callback_releasers", "two threads release, one in such a callback",
+            setup_releasers, release_first_in_callback, release_first),
+    CHECKED("G37_two_callbacks", "two objects die in callbacks beside a collection",
+            setup_two_alone, release_first_in_callback, release_other_in_callback, collect),
     BOUNDED("two_parked", "two objects die as the gate closes", setup_two_alone, release_first,
             release_other, collect),
 };

@@ -42,6 +42,12 @@ static nd_status cpu_launch(int index, const nd_kernel_call *call) {
     return nd__cpu_launch(call);
 }
 
+static nd_status cpu_call(int index, void (*function)(void *data), void *data) {
+    (void)index;
+    function(data);
+    return ND_OK;
+}
+
 const nd_backend nd__cpu_backend = {
     .name = "cpu",
     .host_accessible = true,
@@ -52,5 +58,6 @@ const nd_backend nd__cpu_backend = {
     .copy_to_host = cpu_copy,
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
+    .call = cpu_call,
     .memory = &nd__host_rows,
 };

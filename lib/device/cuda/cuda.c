@@ -325,6 +325,15 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     return nd__cuda_launch(&queue, call);
 }
 
+/// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may never
+/// get there: CUDA runs no such function behind a sticky error.
+static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(device->stream, function, data))
+                           : status;
+}
+
 static const nd_memory_rows cuda_rows = {
     .retire = cuda_retire,
     .trim = cuda_trim,
@@ -342,5 +351,6 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = cuda_copy_to_host,
     .synchronize = cuda_synchronize,
     .launch = cuda_launch,
+    .call = cuda_call,
     .memory = &cuda_rows,
 };

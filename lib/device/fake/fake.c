@@ -16,6 +16,7 @@
 #include "lib/device/fake/fake.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
 #include <pthread.h>
@@ -26,7 +27,7 @@
 
 #define GUARD_BYTES 64
 
-typedef enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_RELEASE } command_kind;
+typedef enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_RELEASE, COMMAND_CALL } command_kind;
 
 typedef struct command command;
 struct command {
@@ -45,6 +46,12 @@ typedef struct copy_command {
     size_t bytes;
     unsigned char source[]; ///< as it was when the copy was queued
 } copy_command;
+
+typedef struct call_command {
+    command header;
+    void (*function)(void *data);
+    void *data;
+} call_command;
 
 /// Stands in front of every block.
 typedef struct block {
@@ -225,6 +232,18 @@ static nd_status fake_copy_from_host(int index, void *destination, const void *s
     return ND_OK;
 }
 
+static nd_status fake_call(int index, void (*function)(void *data), void *data) {
+    fake_device *device = &devices[index];
+    if (is_lost(device))
+        return ND_ERROR_DEVICE;
+    call_command *call = nd__malloc(sizeof *call);
+    if (!call)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *call = (call_command){.header.kind = COMMAND_CALL, .function = function, .data = data};
+    enqueue(device, &call->header);
+    return ND_OK;
+}
+
 static nd_status report_failure(fake_device *device) {
     pthread_mutex_lock(&device->lock);
     nd_status failure = device->failure;
@@ -314,6 +333,7 @@ const nd_backend nd__fake_backend = {
     .copy_to_host = fake_copy_to_host,
     .synchronize = fake_synchronize,
     .launch = fake_launch,
+    .call = fake_call,
     .memory = &fake_rows,
 };
 
@@ -382,6 +402,12 @@ static nd_status execute(command *taken) {
     case COMMAND_RELEASE:
         status = poison((block *)taken);
         break;
+    case COMMAND_CALL: {
+        call_command *call = (call_command *)taken;
+        call->function(call->data);
+        nd__free(call);
+        break;
+    }
     }
     return status;
 }
@@ -452,7 +478,11 @@ static void enqueue(fake_device *device, command *new_command) {
         pthread_cond_signal(&device->work);
     } else {
         command_kind kind = new_command->kind;
+        if (kind == COMMAND_CALL) // user code
+            pthread_mutex_unlock(&device->lock);
         nd_status status = execute(new_command);
+        if (kind == COMMAND_CALL)
+            pthread_mutex_lock(&device->lock);
         finish(device, kind, (block *)new_command, status);
     }
     pthread_mutex_unlock(&device->lock);
@@ -491,7 +521,7 @@ static void after_fork_in_child(void) {
     }
 }
 
-/// Lets the workers finish what is queued.
+/// Lets the workers finish what is queued, and destroys what callbacks among it have released.
 static void stop_workers(void) {
     for (int i = 0; i < ND__FAKE_DEVICES; i++) {
         fake_device *device = &devices[i];
@@ -505,6 +535,7 @@ static void stop_workers(void) {
         if (runs)
             pthread_join(device->thread, NULL);
     }
+    nd__bury_left();
 }
 
 static void register_handlers(void) {

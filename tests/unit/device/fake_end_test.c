@@ -2,6 +2,7 @@
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
 #include "tests/testing.h"
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,54 @@ static int release_during_exit(void) {
     return fake->copy_from_host(1, late_block, source, 64) == ND_OK ? 0 : 2;
 }
 
+static int payloads_freed;
+
+static void free_payload(void *pointer, size_t bytes) {
+    (void)pointer, (void)bytes;
+    payloads_freed++;
+}
+
+static nd_object *payload_new(void) {
+    static char payload[8];
+    static const nd_resource_callbacks callbacks = {
+        .size = sizeof callbacks, .version = 1, .free = free_payload};
+    return (nd_object *)nd_resource_new("payload", payload, sizeof payload, &callbacks);
+}
+
+/// Runs after the workers have stopped, and after what callbacks left was destroyed.
+static void expect_one_freed(void) {
+    if (payloads_freed != 1 || nd_manager_total_objects(NULL) != 0)
+        _exit(7);
+}
+
+static void release_it(void *data) {
+    nd_release((nd_object *)data);
+}
+
+static bool runs_before_exit;
+
+/// Exits with an object that a callback has left, or will leave.
+static int end_with_callback(void) {
+    const nd_device fake = {ND_FAKE, 0};
+    atexit(expect_one_freed);
+    nd__fake_pause(0);
+    if (nd_queue_callback(fake, release_it, payload_new(), NULL) != ND_OK)
+        return 1;
+    if (runs_before_exit)
+        nd__fake_resume(0);
+    while (runs_before_exit && nd__fake_pending(0) > 0)
+        sched_yield();
+    return payloads_freed == 0 ? 0 : 2;
+}
+
+static void test_F23_exit_with_callbacks(void **state) {
+    (void)state;
+    runs_before_exit = true;
+    assert_int_equal(in_child(end_with_callback), 0);
+    runs_before_exit = false;
+    assert_int_equal(in_child(end_with_callback), 0);
+}
+
 static void test_F23_exit_with_queued_work(void **state) {
     (void)state;
     assert_int_equal(in_child(end_with_work), 0);
@@ -88,6 +137,12 @@ static int use_after_fork(void) {
         return 3;
     if (fake->memory->retire(0) || fake->memory->trim(0) || fake->memory->wait(0, UINT64_MAX / 2))
         return 5;
+    nd_object *payload = payload_new();
+    if (nd_queue_callback((nd_device){ND_FAKE, 0}, release_it, payload, payload) !=
+            ND_ERROR_DEVICE ||
+        nd_get_count(payload) != 1)
+        return 6;
+    nd_release(payload);
     fake->release(0, parents_block, 64);
     // The other device was never used, so the child has lost nothing there.
     if (!CHILD_STARTS_THREADS)
@@ -97,6 +152,9 @@ static int use_after_fork(void) {
         fake->copy_to_host(1, bytes, block, 5) != ND_OK || strcmp(bytes, "text") != 0)
         return 4;
     fake->release(1, block, 64);
+    if (nd_queue_callback((nd_device){ND_FAKE, 1}, release_it, payload_new(), NULL) != ND_OK ||
+        nd_synchronize((nd_device){ND_FAKE, 1}) != ND_OK || payloads_freed != 2)
+        return 7;
     return 0;
 }
 
@@ -117,7 +175,8 @@ static void test_F22_fork_then_use(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        // The first two use the devices in children only; the last starts a worker here.
+        // The first ones use the devices in children only; the last starts a worker here.
+        ND_TEST(test_F23_exit_with_callbacks),
         ND_TEST(test_F23_exit_with_queued_work),
         ND_TEST(test_F23_release_during_exit),
         ND_TEST(test_F22_fork_then_use),

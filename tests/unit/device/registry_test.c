@@ -21,6 +21,7 @@ static void test_a_kind_that_is_not_there_refuses_everything(void **state) {
     assert_int_equal(absent->copy_from_host(0, NULL, NULL, 0), ND_ERROR_DEVICE);
     assert_int_equal(absent->copy_to_host(0, NULL, NULL, 0), ND_ERROR_DEVICE);
     assert_int_equal(absent->synchronize(0), ND_ERROR_DEVICE);
+    assert_int_equal(absent->call(0, NULL, NULL), ND_ERROR_DEVICE);
     assert_int_equal(absent->launch(0, NULL), ND_ERROR_DEVICE);
     absent->release(0, NULL, 0);
     assert_null(absent->memory);

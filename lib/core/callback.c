@@ -1,0 +1,57 @@
+// What dies in a callback that a device runs, from there to where it is destroyed (callback.h).
+#include "lib/core/callback.h"
+#include "lib/core/life.h"
+#include "lib/core/manager_internal.h"
+#include "lib/core/thread.h"
+
+_Atomic(nd_object *) nd__left;
+
+void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept) {
+    nd_thread *thread = nd__thread();
+    thread->in_callback = true;
+    if (callback)
+        callback(data);
+    nd_object_release(kept);
+    thread->in_callback = false;
+}
+
+bool nd__in_callback(void) {
+    return nd__thread()->in_callback;
+}
+
+nd_status nd__callback_check(const char *operation) {
+    return nd__in_callback() ? nd__callback_error(operation) : ND_OK;
+}
+
+nd_status nd__callback_error(const char *operation) {
+    return nd__error(ND_ERROR_STATE,
+                     "%s: inside a callback that a device runs (nd_queue_callback) objects may be "
+                     "retained and released, and nothing is made, closed, collected or computed",
+                     operation);
+}
+
+void nd__leave(nd_object *object) {
+    nd__object_unlink(object); // its links are in use while it is in a manager's list
+    nd_object *head = nd__atomic_load(&nd__left, relaxed);
+    do
+        object->next = head;
+    while (!nd__atomic_cas(&nd__left, &head, object, release, relaxed));
+}
+
+nd_object *nd__take_left(void) {
+    return nd__atomic_exchange(&nd__left, NULL, acquire);
+}
+
+bool nd__bury_left(void) {
+    if (!nd__any_left())
+        return false;
+    const nd_thread *thread = nd__thread();
+    if (thread->in_callback || thread->cutting)
+        return false;
+    nd_object *list = nd__take_left();
+    nd_error_state before;
+    nd__error_save(&before);
+    nd__bury_list(list);
+    nd__error_restore(&before);
+    return list != NULL;
+}
