@@ -1,5 +1,6 @@
 // T1: what a handle costs: retain + release, beside the two locked instructions that no count shared
-// by threads can do without, and beside libtorch.
+// by threads can do without, the two calls that a library outside the program cannot do without, and
+// beside libtorch.
 //
 // A process with one thread and a process with two are measured one after the other: the second
 // thread sleeps, but it is there.
@@ -16,9 +17,11 @@
 #include <stdio.h>
 
 enum { ELEMENTS = 16, REPEATS = 401, METRICS = 3 };
-enum { LOCKED_PAIR, LIBTORCH };
+enum { LOCKED_PAIR, EMPTY_CALLS, LIBTORCH };
 
+static void measure_with_one_thread(nd_tensor *x, bench_metric *metric);
 static void measure_with_second_thread(nd_tensor *x, bench_metric *metric);
+static bool two_empty_calls(void *data, uint64_t count);
 static bool two_locked_instructions(void *data, uint64_t count);
 static bool retain_release(void *data, uint64_t count);
 
@@ -52,16 +55,26 @@ int main(int argc, char **argv) {
             [LOCKED_PAIR] = {.title = "lower bound",
                              .key = "locked_pair",
                              .what = "locked add + locked subtract of one word, in this process"},
+            [EMPTY_CALLS] = {.title = "empty calls",
+                             .key = "empty_calls",
+                             .what = "two calls of functions that do nothing, in this process"},
             [LIBTORCH] = {.title = "libtorch", .key = "rival_libtorch", .peer = &libtorch}}};
     for (size_t i = 0; i < METRICS; i++)
         metrics[i].unit = "ns";
-    metrics[0].ours = bench_measure_ns(retain_release, x, REPEATS);
+    measure_with_one_thread(x, &metrics[0]);
     metrics[2].ours = bench_measure_ns(retain_release_inline, x, REPEATS);
     // Last: once a second thread was there, a library may stay careful.
     measure_with_second_thread(x, &metrics[1]);
     nd_release(x);
     bench_peer_run_own(&libtorch, "libtorch_basics", "T1", "libtorch-dev");
     return bench_table_finish(&table, json);
+}
+
+static void measure_with_one_thread(nd_tensor *x, bench_metric *metric) {
+    bench_side sides[] = {{retain_release, x, NAN}, {two_empty_calls, x, NAN}};
+    bench_measure_sides(sides, 2, REPEATS);
+    metric->ours = sides[0].ns;
+    metric->rivals[EMPTY_CALLS] = sides[1].ns;
 }
 
 typedef struct waiter {
@@ -103,6 +116,21 @@ static bool two_locked_instructions(void *data, uint64_t count) {
         atomic_fetch_add_explicit(&word, (UINT64_C(1) << 32) + 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&word, 1, memory_order_acq_rel);
     }
+    return true;
+}
+
+__attribute__((noinline)) static void *empty_retain(void *object) {
+    __asm__ volatile("" ::: "memory");
+    return object;
+}
+
+__attribute__((noinline)) static void empty_release(void *object) {
+    __asm__ volatile("" : : "r"(object) : "memory");
+}
+
+static bool two_empty_calls(void *data, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++)
+        empty_release(empty_retain(data));
     return true;
 }
 

@@ -63,21 +63,38 @@ __attribute__((noinline)) static void release_last(nd_object *object, uint32_t c
         object_died(object);
 }
 
+// While the process has one thread these two are a load, a store and a look at the count, with nothing to
+// jump around: each jump taken costs as much as the rest.
+
 void *nd_object_retain(const void *handle) {
-    if (!handle)
+    if (__builtin_expect(!handle, 0))
         return NULL;
     nd_object *object = (nd_object *)(uintptr_t)handle;
-    uint32_t count = (uint32_t)nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
+    if (nd__single_threaded()) {
+        uint64_t before = nd__load_relaxed(&object->word);
+        nd__atomic_store(&object->word, before + RETAIN_STEP, relaxed);
+        if (__builtin_expect((uint32_t)before - 1 >= COUNT_LIMIT - 2, 0))
+            return retained_beyond(object, (uint32_t)before);
+        return object;
+    }
+    uint32_t count = (uint32_t)nd__atomic_fetch_add(&object->word, RETAIN_STEP, relaxed);
     if (__builtin_expect(count - 1 >= COUNT_LIMIT - 2, 0))
         return retained_beyond(object, count);
     return object;
 }
 
 void nd_object_release(void *handle) {
-    if (!handle)
+    if (__builtin_expect(!handle, 0))
         return;
     nd_object *object = handle;
-    uint32_t count = (uint32_t)nd__fetch_sub_acq_rel(&object->word, 1);
+    if (nd__single_threaded()) {
+        uint64_t before = nd__load_relaxed(&object->word);
+        nd__atomic_store(&object->word, before - 1, relaxed);
+        if (__builtin_expect((uint32_t)before - 2 > COUNT_LIMIT - 2, 0))
+            release_last(object, (uint32_t)before);
+        return;
+    }
+    uint32_t count = (uint32_t)nd__atomic_fetch_sub(&object->word, 1, acq_rel);
     if (__builtin_expect(count > 1 && count <= COUNT_LIMIT, 1))
         return;
     release_last(object, count);
