@@ -6,15 +6,12 @@
 #include <math.h>
 #include <stdio.h>
 
-nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
-                         const char *b_name, const nd_tensor *b) {
-    nd_status status = nd__check_operand(name, a_name, a);
-    if (__builtin_expect(status == ND_OK, 1))
-        status = nd__check_operand(name, b_name, b);
-    if (__builtin_expect(status != ND_OK, 0))
-        return status;
-    if (__builtin_expect(nd__same_device(a, b), 1))
-        return ND_OK;
+nd_status nd__refuse_pair(const char *name, const char *a_name, const nd_tensor *a,
+                          const char *b_name, const nd_tensor *b) {
+    if (!nd__is_usable(a))
+        return nd__refuse_operand(name, a_name, a);
+    if (!nd__is_usable(b))
+        return nd__refuse_operand(name, b_name, b);
     char a_device[32]; // the text of a device may be the thread's one buffer
     snprintf(a_device, sizeof a_device, "%s", nd__device_text(a->device));
     return nd__error(ND_ERROR_DEVICE, "%s: %s is on %s and %s on %s", name, a_name, a_device,
@@ -97,12 +94,11 @@ static bool all_flat(const nd_tensor *const *inputs, int count) {
     return true;
 }
 
-static nd_operand flat_operand(const nd_tensor *x) {
-    nd_operand operand;
-    operand.data = x->data;
-    operand.dtype = x->dtype;
-    operand.strides[0] = 1;
-    return operand;
+/// Writes what a call with one axis reads, and not the room for more.
+static void set_flat_operand(nd_operand *operand, const nd_tensor *x) {
+    operand->data = x->data;
+    operand->dtype = x->dtype;
+    operand->strides[0] = 1;
 }
 
 nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
@@ -134,9 +130,9 @@ nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, 
     if (flat) {
         call.ndim = 1;
         call.shape[0] = result->numel;
-        call.operand[0] = flat_operand(result);
+        set_flat_operand(&call.operand[0], result);
         for (int i = 0; i < count; i++)
-            call.operand[i + 1] = flat_operand(inputs[i]);
+            set_flat_operand(&call.operand[i + 1], inputs[i]);
     } else {
         call.ndim = ndim;
         for (int i = 0; i < ndim; i++)

@@ -32,9 +32,16 @@ static inline bool nd__same_shape(const nd_tensor *a, const nd_tensor *b) {
     return true;
 }
 
+/// Says what is wrong with a pair that nd__check_pair refuses.
+__attribute__((cold)) nd_status nd__refuse_pair(const char *name, const char *a_name,
+                                                const nd_tensor *a, const char *b_name,
+                                                const nd_tensor *b);
 /// Both usable and on one device.
-nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
-                         const char *b_name, const nd_tensor *b);
+static inline nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
+                                       const char *b_name, const nd_tensor *b) {
+    bool fine = nd__is_usable(a) && nd__is_usable(b) && nd__same_device(a, b);
+    return __builtin_expect(fine, 1) ? ND_OK : nd__refuse_pair(name, a_name, a, b_name, b);
+}
 
 /// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's dtypes
 /// (b may be NULL).

@@ -83,6 +83,16 @@ extern ND__THREAD_LOCAL bool nd__recording_off;
 /// True when recording is on in this thread and one of the inputs requires a gradient.
 bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
 
+static inline bool nd__any_requires_grad(const nd_tensor *const *inputs, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] && inputs[i]->requires_grad)
+            return true;
+    return false;
+}
+
+/// nd__record for inputs one of which requires a gradient.
+nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
+                               size_t count, const nd_op_attrs *attrs);
 /// Gives `result` (owned by the caller, fresh) a node for `op` when nd__wants_history says so, with
 /// what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL (result
 /// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
@@ -96,8 +106,12 @@ bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv2d and its two gradients                     i[7] = stride, i[8] = padding (as the kernel)
 /// Sizes come from the node's inputs and outputs.
-nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
-                      const nd_op_attrs *attrs);
+static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
+                                    size_t count, const nd_op_attrs *attrs) {
+    return nd__any_requires_grad(inputs, count)
+               ? nd__record_where_on(op, result, inputs, count, attrs)
+               : result;
+}
 
 /// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
 /// or a view of a tensor with history (whose base would not learn of the write). Also refuses NULL

@@ -17,12 +17,7 @@ static uint64_t version_of(const nd_tensor *x) {
 }
 
 bool nd__wants_history(const nd_tensor *const *inputs, size_t count) {
-    if (nd__recording_off)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (inputs[i] && inputs[i]->requires_grad)
-            return true;
-    return false;
+    return !nd__recording_off && nd__any_requires_grad(inputs, count);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -150,10 +145,9 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
     return NULL;
 }
 
-nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs, size_t count,
-                      const nd_op_attrs *attrs) {
-    if (!result || !nd__wants_history(inputs, count) || nd__op_infos[op].is_constant ||
-        !is_float(result->dtype))
+nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
+                               size_t count, const nd_op_attrs *attrs) {
+    if (!result || nd__recording_off || nd__op_infos[op].is_constant || !is_float(result->dtype))
         return result;
     nd_node *node = build(op, result, inputs, count, attrs, false);
     if (!node) {

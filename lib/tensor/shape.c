@@ -5,29 +5,41 @@
 #include "lib/tensor/tensor.h"
 #include <stdio.h>
 
-nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
-                          int64_t *ret_numel) {
+/// Says what is wrong with a shape that nd__check_shape found impossible. Apart, because the text's
+/// buffer would cost every shape that is fine.
+__attribute__((cold, noinline)) static nd_status
+refuse_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype) {
     if ((unsigned)dtype >= ND_DTYPE_COUNT)
         return nd__error(ND_ERROR_DTYPE, "%s: there is no dtype %d", operation, (int)dtype);
     if (ndim < 0 || ndim > ND_MAX_DIMS)
         return nd__error(ND_ERROR_SHAPE, "%s: %d dimensions were asked for; 0 to %d are possible",
                          operation, ndim, ND_MAX_DIMS);
-    if (ndim > 0 && !shape)
+    if (!shape)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", operation);
     char text[ND__SHAPE_TEXT];
-    int64_t span = nd__dtype_bytes[dtype], numel = 1;
-    bool overflow = false;
-    for (int i = 0; i < ndim; i++) {
+    nd__shape_text(text, ndim, shape);
+    for (int i = 0; i < ndim; i++)
         if (shape[i] < 0)
-            return nd__error(ND_ERROR_SHAPE, "%s: shape %s has a negative size", operation,
-                             nd__shape_text(text, ndim, shape));
-        overflow |= __builtin_mul_overflow(span, shape[i] == 0 ? 1 : shape[i], &span);
+            return nd__error(ND_ERROR_SHAPE, "%s: shape %s has a negative size", operation, text);
+    return nd__error(ND_ERROR_SHAPE, "%s: shape %s of %s has too many elements or bytes", operation,
+                     text, nd_dtype_name(dtype));
+}
+
+nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
+                          int64_t *ret_numel) {
+    bool wrong =
+        (unsigned)dtype >= ND_DTYPE_COUNT || (unsigned)ndim > ND_MAX_DIMS || (ndim > 0 && !shape);
+    if (__builtin_expect(wrong, 0))
+        return refuse_shape(operation, ndim, shape, dtype);
+    int64_t span = nd__dtype_bytes[dtype], numel = 1;
+    for (int i = 0; i < ndim; i++) {
+        wrong |= shape[i] < 0;
+        wrong |= __builtin_mul_overflow(span, shape[i] == 0 ? 1 : shape[i], &span);
         // Cannot overflow unless span has.
         numel = (int64_t)((uint64_t)numel * (uint64_t)shape[i]);
     }
-    if (overflow)
-        return nd__error(ND_ERROR_SHAPE, "%s: shape %s of %s has too many elements or bytes",
-                         operation, nd__shape_text(text, ndim, shape), nd_dtype_name(dtype));
+    if (__builtin_expect(wrong, 0))
+        return refuse_shape(operation, ndim, shape, dtype);
     *ret_numel = numel;
     return ND_OK;
 }

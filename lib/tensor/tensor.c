@@ -136,16 +136,12 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return NULL;
 }
 
-nd_status nd__check_operand(const char *operation, const char *argument, const nd_tensor *x) {
-    if (__builtin_expect(!x, 0))
+nd_status nd__refuse_operand(const char *operation, const char *argument, const nd_tensor *x) {
+    if (!x)
         return nd__error_null(operation, argument);
-    if (__builtin_expect(nd__is_closed(x), 0)) {
-        char text[ND__SHAPE_TEXT];
-        return nd__error(ND_ERROR_CLOSED, "%s: %s, a tensor of shape %s and %s, was closed",
-                         operation, argument, nd__shape_text(text, x->ndim, x->shape),
-                         nd_dtype_name(x->dtype));
-    }
-    return ND_OK;
+    char text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_CLOSED, "%s: %s, a tensor of shape %s and %s, was closed", operation,
+                     argument, nd__shape_text(text, x->ndim, x->shape), nd_dtype_name(x->dtype));
 }
 
 typedef struct repeated_launch {

@@ -81,8 +81,19 @@ nd_tensor *nd__filled(const char *operation, nd_tensor *x, double value);
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
 
-/// Status of an operand: NULL (keeps the first error), closed. ND_OK when usable.
-nd_status nd__check_operand(const char *operation, const char *argument, const nd_tensor *x);
+/// Whether an operand is there and not closed.
+static inline bool nd__is_usable(const nd_tensor *x) {
+    return x && !nd__is_closed(x);
+}
+/// Says what an operand that is not usable is: NULL (keeps the first error), closed.
+__attribute__((cold)) nd_status nd__refuse_operand(const char *operation, const char *argument,
+                                                   const nd_tensor *x);
+/// Status of an operand. ND_OK when usable.
+static inline nd_status nd__check_operand(const char *operation, const char *argument,
+                                          const nd_tensor *x) {
+    return __builtin_expect(nd__is_usable(x), 1) ? ND_OK
+                                                 : nd__refuse_operand(operation, argument, x);
+}
 
 /// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
 /// elements or bytes.
