@@ -13,16 +13,16 @@
 
 static nd_lock quota_lock;
 
-bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
-                     uint64_t bytes, nd_manager **ret_refused) {
-    bool limited = false;
-    for (nd_manager *at = manager; at != stop && !limited; at = at->parent)
-        limited = nd__load_relaxed(&at->quota[kind]) != 0;
-    if (!limited) {
-        for (nd_manager *at = manager; at != stop; at = at->parent)
-            nd__account_add(at, kind, bytes);
-        return true;
-    }
+static void add(nd_manager *manager, const nd_manager *stop, nd_device_kind kind, uint64_t bytes) {
+    bool alone = nd__single_threaded();
+    for (nd_manager *at = manager; at != stop; at = at->parent)
+        nd__account_add(at, kind, bytes, alone);
+}
+
+/// Where there is a quota on the path. Apart, so that the others save no registers for it.
+__attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const nd_manager *stop,
+                                                     nd_device_kind kind, uint64_t bytes,
+                                                     nd_manager **ret_refused) {
     nd_manager *refused = NULL;
     nd__lock(&quota_lock);
     for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
@@ -32,18 +32,27 @@ bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind
             refused = at;
     }
     if (!refused)
-        for (nd_manager *at = manager; at != stop; at = at->parent)
-            nd__account_add(at, kind, bytes);
+        add(manager, stop, kind, bytes);
     nd__unlock(&quota_lock);
     if (refused)
         *ret_refused = refused;
     return !refused;
 }
 
+bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                     uint64_t bytes, nd_manager **ret_refused) {
+    for (nd_manager *at = manager; at != stop; at = at->parent)
+        if (__builtin_expect(nd__load_relaxed(&at->quota[kind]) != 0, 0))
+            return charge_bounded(manager, stop, kind, bytes, ret_refused);
+    add(manager, stop, kind, bytes);
+    return true;
+}
+
 void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
                         uint64_t bytes) {
+    bool alone = nd__single_threaded();
     for (nd_manager *at = manager; at != stop; at = at->parent)
-        nd__account_subtract(at, kind, bytes);
+        nd__account_subtract(at, kind, bytes, alone);
 }
 
 static nd_status charge_again(nd_pressure *pressure) {
@@ -53,13 +62,11 @@ static nd_status charge_again(nd_pressure *pressure) {
                : ND_ERROR_QUOTA;
 }
 
-nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,
-                             uint64_t bytes) {
-    nd__gc_allocated(manager, kind, bytes);
-    nd_manager *refused;
-    if (__builtin_expect(nd__charge_path(manager, NULL, kind, bytes, &refused), 1))
-        return ND_OK;
-    // A quota bounds what is charged, so neither caches nor the device's queue are in its way.
+/// A quota bounds what is charged, so neither caches nor the device's queue are in its way.
+__attribute__((cold, noinline)) static nd_status charge_refused(const char *operation,
+                                                                nd_manager *manager,
+                                                                nd_device_kind kind, uint64_t bytes,
+                                                                nd_manager *refused) {
     nd_pressure pressure = {
         .operation = operation,
         .manager = manager,
@@ -70,6 +77,15 @@ nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_devi
     };
     nd_status status = nd__pressure_walk(&pressure, ND_ERROR_QUOTA);
     return status == ND_OK ? ND_OK : nd__pressure_error(&pressure, status);
+}
+
+nd_status nd__manager_charge(const char *operation, nd_manager *manager, nd_device_kind kind,
+                             uint64_t bytes) {
+    nd__gc_allocated(manager, kind, bytes);
+    nd_manager *refused;
+    if (__builtin_expect(nd__charge_path(manager, NULL, kind, bytes, &refused), 1))
+        return ND_OK;
+    return charge_refused(operation, manager, kind, bytes, refused);
 }
 
 void nd__manager_discharge(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {

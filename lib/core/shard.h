@@ -99,25 +99,39 @@ void nd__account_add_spread(nd_manager *manager, nd_device_kind kind, uint64_t b
 void nd__account_subtract_spread(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
 void nd__account_turn(nd_manager *manager, nd_thread *thread);
 
-static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
+/// `alone`: the process has one thread, as the caller has asked for the whole path.
+static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
+                                   bool alone) {
     if (__builtin_expect(nd__shard_count(manager) > 1, 0)) {
         nd__account_add_spread(manager, kind, bytes);
         return;
     }
-    uint64_t now = nd__fetch_add_relaxed(&manager->first.bytes[kind], bytes) + bytes;
-    if (now > nd__load_relaxed(&manager->peak_bytes[kind]))
-        nd__raise_to(&manager->peak_bytes[kind], now);
-    if (nd__single_threaded())
+    _Atomic uint64_t *account = &manager->first.bytes[kind], *peak = &manager->peak_bytes[kind];
+    if (alone) {
+        uint64_t now = nd__load_relaxed(account) + bytes;
+        nd__atomic_store(account, now, relaxed);
+        if (now > nd__load_relaxed(peak))
+            nd__atomic_store(peak, now, relaxed);
         return;
+    }
+    uint64_t now = nd__atomic_fetch_add(account, bytes, relaxed) + bytes;
+    if (now > nd__load_relaxed(peak))
+        nd__raise_to(peak, now);
     nd_thread *thread = nd__thread();
     if (nd__atomic_load(&manager->charger, relaxed) != thread->number)
         nd__account_turn(manager, thread);
 }
 
-static inline void nd__account_subtract(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
-    if (__builtin_expect(nd__shard_count(manager) > 1, 0))
+static inline void nd__account_subtract(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
+                                        bool alone) {
+    if (__builtin_expect(nd__shard_count(manager) > 1, 0)) {
         nd__account_subtract_spread(manager, kind, bytes);
+        return;
+    }
+    _Atomic uint64_t *account = &manager->first.bytes[kind];
+    if (alone)
+        nd__atomic_store(account, nd__load_relaxed(account) - bytes, relaxed);
     else
-        nd__fetch_add_relaxed(&manager->first.bytes[kind], UINT64_C(0) - bytes);
+        nd__atomic_fetch_sub(account, bytes, relaxed);
 }
 #endif
