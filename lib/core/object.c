@@ -228,11 +228,17 @@ static void bury_accompanied(nd_object *object, nd_thread *thread) {
     nd_shard *home = nd__lock_home(object);
     if (home)
         nd__member_die(home, object, thread);
-    uint32_t count = 2;
-    if (companion)
+    uint32_t count = 2; // the companion's, before the tensor lets go of it
+    bool together = companion && home && nd__home_of(companion) == home;
+    if (together && (uint32_t)nd__atomic_load(&companion->word, acquire) == 1) {
+        // Ours alone: nobody can take a count of it but a walk over the manager, under this lock.
+        nd__atomic_store(&companion->word, nd__load_relaxed(&companion->word) - 1, relaxed);
+        count = 1;
+    } else if (companion) {
         count = (uint32_t)nd__fetch_sub_acq_rel(&companion->word, 1);
+    }
     bool both = count == 1 && is_plain(companion);
-    if (both && home && nd__home_of(companion) == home)
+    if (both && together)
         nd__member_die(home, companion, thread);
     if (home)
         nd__unlock(&home->lock);
