@@ -90,6 +90,14 @@ nd_status nd__object_publish_both(nd_object *object, nd_object *companion, nd_ma
     return publish(object, companion, manager);
 }
 
+static void track_locked(nd_shard *home, nd_object *object) {
+    nd__list_remove(home, object, ND__GREEN_LIST);
+    nd__fetch_or_flags(&object->flags, ND__TRACKED);
+    home->count.tracked++;
+    nd__list_insert(home, object, ND__TRACKED_LIST);
+    nd__gc_count_tracked();
+}
+
 void nd__object_track(nd_object *object) {
     if ((nd__flags(object) & ND__TRACKED) || (object->type->flags & ND_TYPE_GREEN))
         return;
@@ -98,13 +106,15 @@ void nd__object_track(nd_object *object) {
         nd__fetch_or_flags(&object->flags, ND__TRACKED);
         return;
     }
-    if (!(nd__flags(object) & ND__TRACKED)) {
-        nd__list_remove(home, object, ND__GREEN_LIST);
-        nd__fetch_or_flags(&object->flags, ND__TRACKED);
-        home->count.tracked++;
-        nd__list_insert(home, object, ND__TRACKED_LIST);
-        nd__gc_count_tracked();
-    }
+    if (!(nd__flags(object) & ND__TRACKED))
+        track_locked(home, object);
+    nd__unlock(&home->lock);
+}
+
+void nd__object_track_with(nd_object *object, void *slot, void *target) {
+    nd_shard *home = nd__lock_home(object);
+    *(nd_object **)slot = target;
+    track_locked(home, object);
     nd__unlock(&home->lock);
 }
 

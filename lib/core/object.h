@@ -109,6 +109,10 @@ nd_status nd__object_publish_both(nd_object *object, nd_object *companion, nd_ma
 
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__object_track(nd_object *object);
+/// The same for a published green object that only this thread knows, which gets its first edge with
+/// it: `slot` takes over a count of `target`. Without the gate: under its manager's lock the object is
+/// seen without the edge by the reports alone, and with it by everybody.
+void nd__object_track_with(nd_object *object, void *slot, void *target);
 
 static inline uint32_t nd__flags(const nd_object *object) {
     return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, relaxed);

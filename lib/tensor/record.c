@@ -154,10 +154,8 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
         nd_object_release(result);
         return NULL;
     }
-    // Nobody else knows the result, and the collector looks at it only once it is tracked.
-    result->node = node;
     result->requires_grad = true;
-    nd__object_track(&result->header);
+    nd__object_track_with(&result->header, &result->node, node);
     return result;
 }
 
@@ -267,10 +265,9 @@ static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     nd_tensor *alias = nd__tensor_view(x, x->ndim, x->shape, x->strides, x->offset);
     if (!alias)
         return NULL;
-    alias->node = nd_object_retain(node);
     alias->output_index = saved->output_index;
     alias->requires_grad = true;
-    nd__object_track(&alias->header);
+    nd__object_track_with(&alias->header, &alias->node, nd_object_retain(node));
     return alias;
 }
 
