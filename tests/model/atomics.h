@@ -15,7 +15,7 @@ uint64_t nd__model_load(const volatile void *word, size_t size, memory_order ord
 void nd__model_store(volatile void *word, size_t size, uint64_t value, memory_order order);
 uint64_t nd__model_exchange(volatile void *word, size_t size, uint64_t value, memory_order order);
 bool nd__model_cas(volatile void *word, size_t size, void *expected, uint64_t value,
-                   memory_order order);
+                   memory_order order, memory_order failure_order);
 uint64_t nd__model_fetch_add(volatile void *word, size_t size, uint64_t value, memory_order order);
 uint64_t nd__model_fetch_or(volatile void *word, size_t size, uint64_t value, memory_order order);
 uint64_t nd__model_fetch_and(volatile void *word, size_t size, uint64_t value, memory_order order);
@@ -32,8 +32,9 @@ void nd__model_fence(void);
 #define nd__atomic_exchange(word, value, order)                                            \
     ((ND__MODEL_TYPE(word))nd__model_exchange(word, sizeof *(word), ND__MODEL_BITS(value), \
                                               memory_order_##order))
-#define nd__atomic_cas(word, expected, value, success, failure) \
-    nd__model_cas(word, sizeof *(word), expected, ND__MODEL_BITS(value), memory_order_##success)
+#define nd__atomic_cas(word, expected, value, success, failure)                                  \
+    nd__model_cas(word, sizeof *(word), expected, ND__MODEL_BITS(value), memory_order_##success, \
+                  memory_order_##failure)
 #define nd__atomic_fetch_add(word, value, order)                                            \
     ((ND__MODEL_TYPE(word))nd__model_fetch_add(word, sizeof *(word), ND__MODEL_BITS(value), \
                                                memory_order_##order))

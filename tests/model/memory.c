@@ -1,7 +1,8 @@
 // Arena, shadow and snapshot (memory.h); takes the place of lib/core/alloc.c.
 //
 // What must survive from one execution to the next lives outside the program's static data, which
-// the snapshot puts back.
+// the snapshot puts back. Of the static data that is the reserve of lib/core/reserve.c: two megabytes of zeros, which
+// are only put back when a program has been there.
 #include "tests/model/memory.h"
 #include "lib/core/alloc.h"
 #include "tests/model/scheduler.h"
@@ -14,8 +15,11 @@
 enum {
     PART = 1 << 18, ///< of the arena, for each thread, so that addresses do not depend on order
     ARENA = PART * MODEL_THREADS,
-    UNIT = 16, ///< of liveness
-    CELL = 4,  ///< of the shadow
+    UNIT = 16,      ///< of liveness
+    CELL = 4,       ///< of the shadow
+    CHUNK = 1 << 8, ///< of the arena, of which is known whether it was touched
+    PAGE = 1 << 12,
+    MOST_ZERO_PAGES = 1 << 10,
 };
 enum { FRESH = 0, LIVE = 1, FREED = 2 };
 
@@ -43,6 +47,9 @@ typedef struct arena {
     char *statics, *saved_statics;
     size_t statics_size;
     cell *static_cells;
+    size_t zero, zero_end;              ///< the largest part of the static data that is zero
+    bool zero_touched[MOST_ZERO_PAGES]; ///< its pages
+    uint64_t touched[ARENA / CHUNK];    ///< the last execution that did
     uint64_t execution;
 } arena;
 
@@ -125,7 +132,7 @@ void nd__free(void *pointer) {
         model_fail("free of a block that is %s", *state == FREED ? "free already" : "none");
         return;
     }
-    model_access_here(pointer, header->size, true);
+    model_free_here(pointer, header->size);
     memset(state, FREED, header->units);
     memory->live--;
 }
@@ -138,12 +145,16 @@ size_t memory_live_blocks(void) {
 
 static cell *cells_of(const char *place) {
     size_t offset = (size_t)(place - memory->bytes);
-    if (offset < ARENA)
+    if (offset < ARENA) {
+        memory->touched[offset / CHUNK] = memory->execution;
         return memory->cells + offset / CELL;
+    }
     offset = (size_t)(place - memory->statics);
-    if (offset < memory->statics_size)
-        return memory->static_cells + offset / CELL;
-    return NULL;
+    if (offset >= memory->statics_size)
+        return NULL;
+    if (offset - memory->zero < memory->zero_end - memory->zero)
+        memory->zero_touched[(offset - memory->zero) / PAGE] = true;
+    return memory->static_cells + offset / CELL;
 }
 
 static const char *race_of(const cell *touched, int thread, const model_clock *clock, bool write,
@@ -176,7 +187,7 @@ void memory_access(const volatile void *where, size_t size, int thread, const mo
         return;
     }
     cell *touched = cells_of(place);
-    if (!touched)
+    if (!touched || thread == MODEL_MAIN) // which runs before all others, and after them
         return;
     for (cell *last = touched + (size + CELL - 1) / CELL; touched < last; touched++) {
         if (touched->execution != memory->execution) {
@@ -206,7 +217,35 @@ void memory_access(const volatile void *where, size_t size, int thread, const mo
     }
 }
 
+void memory_free(void *block_begin, size_t size, int thread, const model_clock *clock) {
+    char *at = block_begin, *end = at + size;
+    while (at < end) {
+        size_t offset = (size_t)(at - memory->bytes);
+        char *next = memory->bytes + (offset / CHUNK + 1) * CHUNK;
+        size_t length = (size_t)((next < end ? next : end) - at);
+        if (memory->touched[offset / CHUNK] == memory->execution) {
+            memory_access(at, length, thread, clock, true, false);
+            model_freed(at, length);
+        }
+        at = next;
+    }
+}
+
 // ---------------------------------------------------------------------------------------- snapshot
+
+/// The longest row of pages without anything in them.
+static void find_zeros(void) {
+    static const char nothing[PAGE];
+    size_t begin = 0;
+    memory->zero = memory->zero_end = 0;
+    for (size_t at = 0; at + PAGE <= memory->statics_size; at += PAGE) {
+        if (memcmp(memory->statics + at, nothing, PAGE) != 0)
+            begin = at + PAGE;
+        else if (at + PAGE - begin > memory->zero_end - memory->zero &&
+                 at + PAGE - begin <= (size_t)MOST_ZERO_PAGES * PAGE)
+            memory->zero = begin, memory->zero_end = at + PAGE;
+    }
+}
 
 void memory_take_snapshot(void) {
     if (!memory)
@@ -218,6 +257,7 @@ void memory_take_snapshot(void) {
     memcpy(memory->saved_used, memory->used, sizeof memory->used);
     memory->saved_live = memory->live;
     memcpy(memory->saved_statics, memory->statics, memory->statics_size);
+    find_zeros();
 }
 
 void memory_restore_snapshot(void) {
@@ -231,5 +271,12 @@ void memory_restore_snapshot(void) {
     }
     memcpy(memory->used, memory->saved_used, sizeof memory->used);
     memory->live = memory->saved_live;
-    memcpy(memory->statics, memory->saved_statics, memory->statics_size);
+    for (size_t page = 0; page < (memory->zero_end - memory->zero) / PAGE; page++)
+        if (memory->zero_touched[page]) {
+            memset(memory->statics + memory->zero + page * PAGE, 0, PAGE);
+            memory->zero_touched[page] = false;
+        }
+    memcpy(memory->statics, memory->saved_statics, memory->zero);
+    memcpy(memory->statics + memory->zero_end, memory->saved_statics + memory->zero_end,
+           memory->statics_size - memory->zero_end);
 }

@@ -34,6 +34,8 @@ size_t memory_live_blocks(void);
 /// the access races with one before.
 void memory_access(const volatile void *place, size_t size, int thread, const model_clock *clock,
                    bool write, bool atomic);
+/// The same for all of a block that is freed.
+void memory_free(void *block, size_t size, int thread, const model_clock *clock);
 /// False: races are not reported, only wrong behaviour is.
 extern bool memory_races_reported;
 #endif

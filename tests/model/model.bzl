@@ -19,6 +19,13 @@ UNSANITIZED = select({
     "//conditions:default": [],
 })
 
+def noticed_in(names, programs):
+    """Arguments of planted_bugs_test.sh: each name, with its program where one is said."""
+    return [
+        name + (":" + programs[name] if name in programs else "")
+        for name in sorted(names)
+    ]
+
 def model_binary(name, planted_in = None):
     """The checker.
 

@@ -228,6 +228,7 @@ const model_program model_managers_programs[] = {
      setup_spread,
      {bear_list, cap_first},
      finish_capped,
+     0,
      0},
     CHECKED("spreading_close", "a manager gets shards as it closes", setup_spreading,
             spread_and_bear, close_first),

@@ -132,7 +132,7 @@ const model_program model_steps_programs[] = {
             rewire, collect),
     CHECKED("steps_release", "the only handle on a ring is released between the steps",
             setup_ring_held_in_steps, release_first, collect),
-    CHECKED("steps_birth", "a new object takes over a handle between the steps",
+    BOUNDED("steps_birth", "a new object takes over a handle between the steps",
             setup_loop_held_in_steps, bear, collect),
     CHECKED("steps_attach", "a member of a live ring moves away between the steps",
             setup_attach_ring_in_steps, attach_first, collect),

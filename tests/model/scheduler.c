@@ -1,16 +1,18 @@
-// What an event does: the simulated threads, their store buffers, and the words they share.
+// What an event does: the simulated threads, and the kernel's part in what they share.
 //
-// Memory model: a relaxed or release store waits in its thread's buffer, in order, until the
-// buffer's process writes it; the thread itself sees it at once, others do not. Read-modify-writes,
-// seq_cst stores, fences and system calls wait until the own buffer is empty; the process-wide
-// barrier until all are. Beside that the promises of the memory orders (and only those) order plain
-// accesses.
+// An event is an access of a word that threads contend for (words.h), or a call of the kernel. What a
+// word holds, and what a load of it may read, is said by its history. The process-wide barrier is three
+// kinds of event: it begins, the kernel fences each of the other threads somewhere between two of
+// their events, and it ends when that is done. A fenced thread has seen what the caller had seen when
+// it began, and the caller in the end what the thread had seen when it was fenced. That orders atomic
+// accesses only; plain ones must be ordered by what the memory orders promise (memory.h).
 //
 // Everything that outlives an execution is reached through `engine`, outside the snapshot.
 #include "tests/model/scheduler.h"
 #include "lib/core/thread.h"
 #include "tests/model/fiber.h"
 #include "tests/model/scheduler_internal.h"
+#include "tests/model/words.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,16 +20,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 4096, NAMES = 32 };
+// Addresses that stand for what has none: the fences of a thread, all fences, and seq_cst loads.
+#define FENCES_OF(thread) ((uintptr_t)(8 + 8 * (thread)))
+#define ALL_FENCES ((uintptr_t)4)
+#define SEQ_CST_LOADS ((uintptr_t)5)
 
-typedef struct buffered {
-    volatile void *word;
-    size_t size;
-    uint64_t value;
+/// A process-wide barrier that has begun.
+typedef struct barrier {
+    model_clock begun; ///< what its thread had seen
+    model_clock seen;  ///< what the others had
     uint32_t event;
-    model_clock released;
-    operation flush;
-} buffered;
+    uint32_t fences[MODEL_PROGRAM_THREADS]; ///< events
+    uint8_t waits_for;                      ///< set of threads
+} barrier;
 
 typedef struct simulated {
     fiber *stack;
@@ -35,37 +40,24 @@ typedef struct simulated {
     bool ended, woken;
     operation next;
     uint64_t answer;
-    model_clock clock;
-    buffered buffer[BUFFER];
-    uint32_t first, count; ///< of the buffer
-    const volatile void *spun_on;
-    uint64_t spun_value;
-    size_t spun_size;
+    model_knowledge knows;
+    barrier barrier;
+    const volatile void *loaded; ///< last
+    uint32_t loaded_index;
+    const volatile void *waits_on; ///< for an entry of its history at or behind waits_index
+    uint32_t waits_index;
     void (*at_exit)(void *);
 } simulated;
-
-/// What a release on a word promised to the next acquire.
-typedef struct word_sync {
-    uintptr_t address;
-    uint64_t execution;
-    model_clock clock;
-} word_sync;
 
 typedef struct engine_state {
     simulated threads[MODEL_THREADS];
     fiber *scheduler;
-    int current;
-    bool on_fiber, failed;
+    int current, program_threads;
+    bool on_fiber, failed, discovered;
     char message[512];
     jmp_buf escape;
-    word_sync words[WORDS];
-    uint64_t execution;
-    struct {
-        const char *at;
-        const char *name;
-    } names[NAMES];
-    int named;
     uint32_t event;
+    uint64_t outcomes;
     void (*at_thread_exit)(void *);
 } engine_state;
 
@@ -108,172 +100,33 @@ const char *model_message(void) {
     return engine->message;
 }
 
-// ------------------------------------------------------------------------------------------- names
-
-void model_name(const void *object, const char *name) {
-    if (engine->named < NAMES) {
-        engine->names[engine->named].at = object;
-        engine->names[engine->named++].name = name;
-    }
+bool model_discovered(void) {
+    return engine->discovered;
 }
 
-/// Index of the named object that a place is in, nearest below it; -1 when there is none.
-static int named_below(const char *place) {
-    enum { LARGEST = 512 };
-    int nearest = -1;
-    for (int i = 0; i < engine->named; i++)
-        if ((size_t)(place - engine->names[i].at) < LARGEST &&
-            (nearest < 0 || engine->names[i].at > engine->names[nearest].at))
-            nearest = i;
-    return nearest;
-}
-
-void model_place_name(const char *place, char *name, size_t size) {
-    static const struct {
-        size_t offset;
-        const char *name;
-    } fields[] = {
-        {offsetof(nd_object, word), "word"},   {offsetof(nd_object, type), "type"},
-        {offsetof(nd_object, home), "home"},   {offsetof(nd_object, flags), "flags"},
-        {offsetof(nd_object, weaks), "weaks"}, {offsetof(nd_object, gc_index), "gc_index"},
-    };
-    for (int i = 0; i < MODEL_THREADS; i++) {
-        size_t offset = (size_t)(place - (const char *)&records[i]);
-        if (offset < sizeof records[i]) {
-            if (offset == offsetof(nd_thread, writing))
-                snprintf(name, size, "thread %d's writing", i);
-            else
-                snprintf(name, size, "thread %d's record+%zu", i, offset);
-            return;
-        }
-    }
-    int nearest = named_below(place);
-    if (nearest < 0) {
-        snprintf(name, size, "%p", (const void *)place);
-        return;
-    }
-    size_t offset = (size_t)(place - engine->names[nearest].at);
-    for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
-        if (offset == fields[k].offset) {
-            snprintf(name, size, "%s.%s", engine->names[nearest].name, fields[k].name);
-            return;
-        }
-    snprintf(name, size, "%s+%zu", engine->names[nearest].name, offset);
-}
-
-void model_describe(int process, const operation *step, uint64_t before, char *text, size_t size) {
-    static const char *const kinds[] = {"ends",
-                                        "loads",
-                                        "buffers a store to",
-                                        "writes to memory",
-                                        "stores",
-                                        "exchanges",
-                                        "compares and swaps",
-                                        "adds to",
-                                        "sets bits of",
-                                        "clears bits of",
-                                        "fences",
-                                        "process barrier",
-                                        "locks",
-                                        "sees a change of",
-                                        "futex-waits for",
-                                        "is woken from",
-                                        "wakes"};
-    char place[64] = "";
-    if (step->word)
-        model_place_name((const char *)(uintptr_t)step->word, place, sizeof place);
-    int length =
-        snprintf(text, size, "%s %d  %s %s", process < MODEL_PROGRAM_THREADS ? "thread" : "buffer",
-                 process % MODEL_PROGRAM_THREADS, kinds[step->kind], place);
-    size_t used = length < 0 ? 0 : (size_t)length;
-    if (used >= size || !step->word || step->kind == EVENT_WAKE || step->kind == EVENT_SLEEP)
-        return;
-    if (step->kind == EVENT_LOAD)
-        snprintf(text + used, size - used, ": %#llx", (unsigned long long)before);
-    else if (step->kind == EVENT_STORE)
-        snprintf(text + used, size - used, ": %#llx", (unsigned long long)step->value);
-    else
-        snprintf(text + used, size - used, ": was %#llx, with %#llx", (unsigned long long)before,
-                 (unsigned long long)step->value);
-}
-
-// ------------------------------------------------------------------------------------------- words
-
-uint64_t model_read_word(const volatile void *word, size_t size) {
-    switch (size) {
-    case 1:
-        return *(const volatile uint8_t *)word;
-    case 4:
-        return *(const volatile uint32_t *)word;
-    default:
-        return *(const volatile uint64_t *)word;
-    }
-}
-
-void model_write_word(volatile void *word, size_t size, uint64_t value) {
-    switch (size) {
-    case 1:
-        *(volatile uint8_t *)word = (uint8_t)value;
-        break;
-    case 4:
-        *(volatile uint32_t *)word = (uint32_t)value;
-        break;
-    default:
-        *(volatile uint64_t *)word = value;
-    }
-}
-
-static word_sync *sync_of(const volatile void *word) {
-    uintptr_t address = (uintptr_t)word;
-    for (size_t i = (address >> 2) * UINT64_C(0x9E3779B97F4A7C15) >> 52;; i = (i + 1) % WORDS) {
-        word_sync *sync = &engine->words[i];
-        if (sync->execution != engine->execution) {
-            *sync = (word_sync){.address = address, .execution = engine->execution};
-            return sync;
-        }
-        if (sync->address == address)
-            return sync;
-    }
-}
-
-static bool acquires(int order) {
-    return order == memory_order_acquire || order == memory_order_acq_rel ||
-           order == memory_order_seq_cst || order == memory_order_consume;
-}
-
-static bool releases(int order) {
-    return order == memory_order_release || order == memory_order_acq_rel ||
-           order == memory_order_seq_cst;
-}
+// ------------------------------------------------------------------------------------------ events
 
 static uint64_t truncated(uint64_t value, size_t size) {
     return size >= 8 ? value : value & ((UINT64_C(1) << (8 * size)) - 1);
 }
 
-static const buffered *in_own_buffer(const simulated *self, const volatile void *word) {
-    for (uint32_t i = self->count; i-- > 0;) {
-        const buffered *store = &self->buffer[(self->first + i) % BUFFER];
-        if (store->word == word)
-            return store;
-    }
-    return NULL;
-}
-
 static uint64_t modified(const operation *step, uint64_t before) {
     switch (step->kind) {
     case EVENT_ADD:
-        return before + step->value;
+        return truncated(before + step->value, step->size);
     case EVENT_OR:
         return before | step->value;
     case EVENT_AND:
         return before & step->value;
-    case EVENT_CAS:
-        return before == truncated(step->expected, step->size) ? step->value : before;
     case EVENT_LOCK:
         return 1;
     default:
-        return step->value;
+        return truncated(step->value, step->size);
     }
+}
+
+static bool swap_fails(const operation *step, uint64_t before) {
+    return step->kind == EVENT_CAS && before != truncated(step->expected, step->size);
 }
 
 static void wake(const volatile void *word) {
@@ -285,83 +138,147 @@ static void wake(const volatile void *word) {
         }
 }
 
-/// A store that is issued: it waits in the buffer, or reaches memory at once.
-static void store(simulated *self, const operation *step, bool at_once) {
-    model_clock released = {0};
-    if (releases(step->order))
-        released = self->clock;
-    if (at_once) {
-        model_write_word(step->word, step->size, step->value);
-        sync_of(step->word)->clock = released;
-        return;
-    }
-    buffered *slot = &self->buffer[(self->first + self->count++) % BUFFER];
-    *slot = (buffered){.word = step->word,
-                       .size = step->size,
-                       .value = step->value,
-                       .event = engine->event,
-                       .released = released};
-    slot->flush = (operation){.kind = EVENT_FLUSH,
-                              .accesses = {{(uintptr_t)step->word, ACCESS_WRITE}},
-                              .word = step->word,
-                              .size = step->size,
-                              .value = step->value,
-                              .caller = step->caller};
+static void begin_barrier(int thread) {
+    barrier *begun = &engine->threads[thread].barrier;
+    *begun = (barrier){.begun = engine->threads[thread].knows.seen, .event = engine->event};
+    for (int i = 0; i < engine->program_threads; i++)
+        if (i != thread)
+            begun->waits_for |= (uint8_t)(1u << i);
 }
 
-/// Executes an operation of a thread; answers what the word held before.
-static uint64_t execute(int thread, const operation *step, bool buffers) {
+/// The thread whose barrier waits for a fence of another one; -1 when there is none.
+static int who_fences(int thread) {
+    for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
+        if (engine->threads[i].barrier.waits_for & (1u << thread))
+            return i;
+    return -1;
+}
+
+static void fence_thread(int thread, barrier *asked) {
+    simulated *fenced = &engine->threads[thread];
+    model_clock seen = fenced->knows.seen;
+    seen.time[thread]--; // not of its next event
+    model_clock_join(&asked->seen, &seen);
+    model_clock_join(&fenced->knows.seen, &asked->begun);
+    asked->fences[thread] = engine->event;
+    asked->waits_for &= (uint8_t) ~(1u << thread);
+}
+
+static uint64_t modify(int thread, const operation *step) {
+    model_knowledge *knows = &engine->threads[thread].knows;
+    int32_t event = (int32_t)engine->event;
+    if (step->kind == EVENT_STORE) {
+        words_store(knows, thread, step->word, step->size, step->order, step->value, event);
+        return 0;
+    }
+    bool fails = swap_fails(step, words_raw(step->word, step->size));
+    uint64_t before = words_load_newest(knows, thread, step->word, step->size,
+                                        fails ? step->failure_order : step->order);
+    if (!fails)
+        words_replace(knows, thread, step->word, step->size, step->order, modified(step, before),
+                      event);
+    return before;
+}
+
+/// Executes an operation of a thread; answers what it read.
+static uint64_t execute(int thread, const operation *step, uint32_t reads) {
     simulated *self = &engine->threads[thread];
-    if (step->word)
-        memory_access(step->word, step->size, thread, &self->clock, false, true);
     uint64_t before = 0;
     switch (step->kind) {
-    case EVENT_LOAD: {
-        const buffered *own = in_own_buffer(self, step->word);
-        before = own ? truncated(own->value, own->size) : model_read_word(step->word, step->size);
-        if (!own && acquires(step->order))
-            model_clock_join(&self->clock, &sync_of(step->word)->clock);
-        self->spun_on = step->word;
-        self->spun_value = before;
-        self->spun_size = step->size;
+    case EVENT_LOAD:
+        before = words_load(&self->knows, thread, step->word, step->size, step->order, reads);
+        self->loaded = step->word;
+        self->loaded_index = reads;
         break;
-    }
-    case EVENT_STORE:
-        store(self, step, !buffers);
-        break;
-    case EVENT_WRITE:
-        before = model_read_word(step->word, step->size);
-        store(self, step, true);
-        break;
-    case EVENT_FUTEX:
-        before = model_read_word(step->word, step->size);
+    case EVENT_FUTEX: // the kernel's look is this thread's
+        before = words_look(&self->knows, thread, step->word, step->size);
         self->woken = before != step->value;
         break;
     case EVENT_WAKE:
         wake(step->word);
         break;
     case EVENT_FENCE:
-    case EVENT_BARRIER:
-    case EVENT_SLEEP:
-    case EVENT_AWAIT:
+        words_fence(&self->knows);
         break;
-    default: {
-        before = model_read_word(step->word, step->size);
-        word_sync *sync = sync_of(step->word);
-        if (step->kind == EVENT_CAS && before != truncated(step->expected, step->size)) {
-            if (acquires(step->order))
-                model_clock_join(&self->clock, &sync->clock);
-            break;
-        }
-        if (acquires(step->order))
-            model_clock_join(&self->clock, &sync->clock);
-        if (releases(step->order))
-            model_clock_join(&sync->clock, &self->clock); // continues a release sequence
-        model_write_word(step->word, step->size, modified(step, before));
+    case EVENT_BARRIER:
+        begin_barrier(thread);
+        break;
+    case EVENT_BARRIER_END:
+        model_clock_join(&self->knows.seen, &self->barrier.seen);
+        break;
+    case EVENT_SLEEP:
+        break;
+    default:
+        before = modify(thread, step);
     }
-    }
-    self->clock.time[thread]++;
+    self->waits_on = NULL;
+    self->knows.ordered.time[thread]++;
+    self->knows.seen.time[thread]++;
     return before;
+}
+
+// --------------------------------------------------------------------- accesses that are no events
+
+static bool accesses_word(const operation *step) {
+    return step->kind >= EVENT_LOAD && (step->kind <= EVENT_AND || step->kind == EVENT_LOCK);
+}
+
+static word_use use_of(const operation *step) {
+    uint64_t before = words_raw(step->word, step->size);
+    if (step->kind == EVENT_LOAD)
+        return WORD_LOADED;
+    if (step->kind == EVENT_ADD && step->order == memory_order_relaxed)
+        return WORD_ADDED;
+    bool same = modified(step, before) == before || swap_fails(step, before);
+    if (!same || step->order == memory_order_release || step->order == memory_order_acq_rel ||
+        step->order == memory_order_seq_cst)
+        return WORD_CHANGED;
+    return WORD_TOUCHED;
+}
+
+/// Whether it matters if the kernel fences the thread before or after the access. It tells the thread
+/// what others have stored, of which it hears in a load, and others what the thread has stored, of
+/// which they hear in a load; with a third thread also what the two had heard from that.
+static bool meets_fences(const operation *step, int thread) {
+    if (step->order == memory_order_seq_cst)
+        return true;
+    if (step->kind == EVENT_LOAD)
+        return words_shared_with(step->word, thread, WORD_CHANGED);
+    return engine->program_threads > 2 || words_shared_with(step->word, thread, WORD_LOADED);
+}
+
+/// What nobody contends for holds its newest value, whoever asks.
+static uint64_t execute_at_once(const operation *step) {
+    uint64_t before = accesses_word(step) ? words_raw(step->word, step->size) : 0;
+    if (accesses_word(step) && step->kind != EVENT_LOAD && !swap_fails(step, before))
+        words_set_raw(step->word, step->size, modified(step, before));
+    return before;
+}
+
+/// An access of a word as an event, or none: with what it is ordered.
+static bool is_event(simulated *self, operation *step) {
+    int thread = engine->current;
+    if (step->kind == EVENT_FUTEX)
+        step->accesses[2] = (shared_access){FENCES_OF(thread), ACCESS_SHARE};
+    if (!accesses_word(step))
+        return true;
+    if (words_note_use(step->word, thread, use_of(step))) {
+        engine->discovered = true;
+        leave_execution();
+    }
+    if (!words_contended(step->word)) {
+        bool spins = step->kind == EVENT_LOAD && step->word == self->waits_on;
+        bool waits = step->kind == EVENT_LOCK && words_raw(step->word, step->size) != 0;
+        return spins || waits;
+    }
+    // Who retains first is told nothing by the count it gets, nor is anybody else where no one looks.
+    if (use_of(step) == WORD_ADDED && !words_shared_with(step->word, MODEL_MAIN, WORD_LOADED))
+        step->accesses[0].type = ACCESS_SHARE;
+    if (meets_fences(step, thread))
+        step->accesses[1] = (shared_access){FENCES_OF(thread), ACCESS_SHARE};
+    if (step->kind == EVENT_LOAD && step->order == memory_order_seq_cst)
+        step->accesses[2] = (shared_access){SEQ_CST_LOADS, ACCESS_WRITE};
+    return true;
 }
 
 // ------------------------------------------------------------------------------ threads and events
@@ -370,23 +287,37 @@ int model_current(void) {
     return engine ? engine->current : MODEL_MAIN;
 }
 
+nd_thread *model_record(int thread) {
+    return &records[thread];
+}
+
 nd_thread *nd__model_thread_record(void) {
     return &records[model_current()];
 }
 
 void model_access_here(const volatile void *place, size_t size, bool write) {
     if (engine)
-        memory_access(place, size, engine->current, &engine->threads[engine->current].clock, write,
-                      false);
+        memory_access(place, size, engine->current, &engine->threads[engine->current].knows.ordered,
+                      write, false);
 }
 
 /// A thread asks for an event: it goes on when the scheduler has executed it.
 uint64_t model_event(operation step) {
     if (!engine) // before main: constructors of the core
         model_begin();
-    if (!engine->on_fiber)
-        return execute(engine->current, &step, false);
     simulated *self = &engine->threads[engine->current];
+    if (step.kind == EVENT_FENCE)
+        step.accesses[0] = (shared_access){ALL_FENCES, ACCESS_WRITE};
+    bool event = engine->on_fiber && is_event(self, &step);
+    if (!event && step.word)
+        memory_access(step.word, step.size, engine->current, &self->knows.ordered, false, true);
+    if (!event) {
+        if (step.kind == EVENT_LOAD) {
+            self->loaded = step.word;
+            self->loaded_index = 0;
+        }
+        return execute_at_once(&step);
+    }
     self->next = step;
     fiber_switch(self->stack, engine->scheduler);
     return self->answer;
@@ -396,16 +327,22 @@ bool model_woken(void) {
     return !engine->on_fiber || engine->threads[engine->current].woken;
 }
 
-operation model_spin(void) {
-    const simulated *self = &engine->threads[engine->current];
-    if (!engine->on_fiber)
-        return (operation){0};
-    return (operation){.kind = EVENT_AWAIT,
-                       .accesses = {{(uintptr_t)self->spun_on, ACCESS_READ}},
-                       .word = (volatile void *)(uintptr_t)self->spun_on,
-                       .size = self->spun_size,
-                       .expected = self->spun_value,
-                       .caller = __builtin_return_address(0)};
+void model_spin(void) {
+    simulated *self = &engine->threads[engine->current];
+    self->waits_on = engine->on_fiber ? self->loaded : NULL;
+    self->waits_index = self->loaded_index + 1;
+}
+
+void model_free_here(void *place, size_t size) {
+    if (engine)
+        memory_free(place, size, engine->current, &engine->threads[engine->current].knows.ordered);
+}
+
+void model_freed(const void *place, size_t size) {
+    if (engine->on_fiber && words_note_free(place, size, engine->current)) {
+        engine->discovered = true;
+        leave_execution();
+    }
 }
 
 static void run_thread(void *data) {
@@ -434,7 +371,7 @@ void model_begin(void) {
         engine->scheduler = fiber_new(1);
         for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
             engine->threads[i].stack = fiber_new(0);
-        engine->threads[MODEL_MAIN].clock.time[MODEL_MAIN] = 1;
+        engine->threads[MODEL_MAIN].knows.ordered.time[MODEL_MAIN] = 1;
         stack_t stack = {.ss_sp = malloc(FIBER_STACK), .ss_size = FIBER_STACK};
         sigaltstack(&stack, NULL);
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
@@ -442,13 +379,13 @@ void model_begin(void) {
         sigaction(SIGBUS, &action, NULL);
         sigaction(SIGILL, &action, NULL);
     }
-    engine->execution++;
+    words_begin_execution();
 }
 
 bool model_run_main(void (*function)(void)) {
     simulated *self = &engine->threads[MODEL_MAIN];
     for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
-        model_clock_join(&self->clock, &engine->threads[i].clock);
+        model_clock_join(&self->knows.ordered, &engine->threads[i].knows.ordered);
     engine->current = MODEL_MAIN;
     engine->on_fiber = false;
     if (setjmp(engine->escape) == 0 && function)
@@ -456,95 +393,123 @@ bool model_run_main(void (*function)(void)) {
     return !engine->failed;
 }
 
+static void prepare_thread(int thread, void (*function)(void)) {
+    simulated *self = &engine->threads[thread];
+    self->function = function;
+    self->ended = !function;
+    self->woken = false;
+    self->next = (operation){0};
+    self->knows = (model_knowledge){0};
+    self->knows.ordered.time[thread] = self->knows.seen.time[thread] = 1;
+    self->barrier = (barrier){0};
+    self->loaded = self->waits_on = NULL;
+    self->at_exit = NULL;
+}
+
 bool model_start(const model_program *program) {
     memory_restore_snapshot();
-    engine->execution++;
-    engine->failed = false;
-    engine->threads[MODEL_MAIN].clock = (model_clock){.time[MODEL_MAIN] = 1};
+    words_begin_execution();
+    engine->failed = engine->discovered = false;
+    engine->threads[MODEL_MAIN].knows = (model_knowledge){.ordered.time[MODEL_MAIN] = 1};
+    engine->program_threads = 0;
+    for (int i = 0; i < MODEL_PROGRAM_THREADS; i++) {
+        prepare_thread(i, program->threads[i]);
+        engine->program_threads += program->threads[i] != NULL;
+    }
     if (setjmp(engine->escape))
         return false;
-    for (int i = 0; i < MODEL_PROGRAM_THREADS; i++) {
-        simulated *self = &engine->threads[i];
-        self->function = program->threads[i];
-        self->ended = !self->function;
-        self->woken = false;
-        self->next = (operation){0};
-        self->clock = (model_clock){0};
-        self->clock.time[i] = 1;
-        self->first = self->count = 0;
-        self->at_exit = NULL;
-        if (self->ended)
-            continue;
-        fiber_prepare(self->stack, run_thread, self);
+    for (int i = 0; i < engine->program_threads; i++) {
+        fiber_prepare(engine->threads[i].stack, run_thread, &engine->threads[i]);
         resume(i);
-        if (engine->failed)
+        if (engine->failed || engine->discovered)
             return false;
     }
     return true;
 }
 
+// ------------------------------------------------------------------------------- what comes next
+
 const operation *model_pending(int process) {
     static const operation none = {0};
-    simulated *self = &engine->threads[process % MODEL_PROGRAM_THREADS];
+    static const operation fenced[] = {
+        {.kind = EVENT_FENCED, .accesses = {{FENCES_OF(0), ACCESS_WRITE}}},
+        {.kind = EVENT_FENCED, .accesses = {{FENCES_OF(1), ACCESS_WRITE}}},
+        {.kind = EVENT_FENCED, .accesses = {{FENCES_OF(2), ACCESS_WRITE}}},
+    };
+    int thread = process % MODEL_PROGRAM_THREADS;
     if (process < MODEL_PROGRAM_THREADS)
-        return &self->next;
-    return self->count ? &self->buffer[self->first].flush : &none;
+        return &engine->threads[thread].next;
+    return who_fences(thread) < 0 ? &none : &fenced[thread];
 }
 
-uint32_t model_flush_origin(int process) {
-    simulated *self = &engine->threads[process % MODEL_PROGRAM_THREADS];
-    return self->buffer[self->first].event;
-}
-
-bool model_enabled(int process) {
-    simulated *self = &engine->threads[process % MODEL_PROGRAM_THREADS];
+bool model_enabled(int process, load_choices *ret_choices) {
+    *ret_choices = (load_choices){0, 0};
+    int thread = process % MODEL_PROGRAM_THREADS;
     if (process >= MODEL_PROGRAM_THREADS)
-        return self->count > 0;
+        return who_fences(thread) >= 0;
+    simulated *self = &engine->threads[thread];
     const operation *step = &self->next;
     switch (step->kind) {
     case EVENT_NONE:
         return false;
     case EVENT_LOAD:
-        return true;
-    case EVENT_STORE:
-        return self->count < BUFFER;
-    case EVENT_BARRIER:
-        for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
-            if (engine->threads[i].count)
-                return false;
-        return true;
+        words_choices(&self->knows, step->word, step->size, step->order, &ret_choices->lowest,
+                      &ret_choices->count);
+        if (step->word == self->waits_on && self->waits_index > ret_choices->lowest)
+            ret_choices->lowest = self->waits_index;
+        return ret_choices->lowest < ret_choices->count;
+    case EVENT_BARRIER_END:
+        return self->barrier.waits_for == 0;
     case EVENT_LOCK:
-        return self->count == 0 && model_read_word(step->word, step->size) == 0;
-    case EVENT_AWAIT:
-        return model_read_word(step->word, step->size) != step->expected;
+        return words_raw(step->word, step->size) == 0;
     case EVENT_SLEEP:
         return self->woken;
     default:
-        return self->count == 0;
+        return true;
     }
 }
 
-bool model_step(int process, uint32_t number, uint64_t *ret_before) {
+int model_causes(int process, uint32_t reads, uint32_t ret_events[PROCESSES]) {
+    int thread = process % MODEL_PROGRAM_THREADS, count = 0;
+    const simulated *self = &engine->threads[thread];
+    if (process >= MODEL_PROGRAM_THREADS) {
+        ret_events[count++] = engine->threads[who_fences(thread)].barrier.event;
+    } else if (self->next.kind == EVENT_BARRIER_END) {
+        for (int i = 0; i < engine->program_threads; i++)
+            if (i != thread)
+                ret_events[count++] = self->barrier.fences[i];
+    } else if (self->next.kind == EVENT_LOAD) {
+        int32_t origin = words_origin(self->next.word, self->next.size, reads);
+        if (origin != WORDS_NO_EVENT)
+            ret_events[count++] = (uint32_t)origin;
+    }
+    return count;
+}
+
+bool model_step(int process, uint32_t number, uint32_t reads, event_result *ret_result) {
     int thread = process % MODEL_PROGRAM_THREADS;
     simulated *self = &engine->threads[thread];
+    *ret_result = (event_result){0};
     if (setjmp(engine->escape))
         return false;
     engine->event = number;
-    *ret_before = 0;
     if (process >= MODEL_PROGRAM_THREADS) {
-        buffered *oldest = &self->buffer[self->first];
-        memory_access(oldest->word, oldest->size, thread, &self->clock, false, true);
-        *ret_before = model_read_word(oldest->word, oldest->size);
-        model_write_word(oldest->word, oldest->size, oldest->value);
-        sync_of(oldest->word)->clock = oldest->released;
-        self->first = (self->first + 1) % BUFFER;
-        self->count--;
+        fence_thread(thread, &engine->threads[who_fences(thread)].barrier);
         return true;
     }
     operation step = self->next;
-    *ret_before = self->answer = execute(thread, &step, true);
+    if (step.word) {
+        memory_access(step.word, step.size, thread, &self->knows.ordered, false, true);
+        ret_result->newest = words_raw(step.word, step.size);
+    }
+    if (step.kind == EVENT_LOAD) {
+        load_choices choices;
+        model_enabled(process, &choices);
+        ret_result->stale = reads + 1 < choices.count;
+    }
+    ret_result->before = self->answer = execute(thread, &step, reads);
     resume(thread);
-    return !engine->failed;
+    return !engine->failed && !engine->discovered;
 }
 
 bool model_unfinished(void) {
@@ -552,6 +517,16 @@ bool model_unfinished(void) {
         if (!engine->threads[i].ended)
             return true;
     return false;
+}
+
+void model_outcome(unsigned outcome) {
+    engine->outcomes |= UINT64_C(1) << outcome;
+}
+
+uint64_t model_outcomes(void) {
+    uint64_t outcomes = engine->outcomes;
+    engine->outcomes = 0;
+    return outcomes;
 }
 
 // -------------------------------------------------------------------- threads of the checked code

@@ -1,13 +1,13 @@
-// The checker's engine: runs a small program of two or three threads again and again, each time
-// with another schedule, until every schedule that can matter has been run.
+// The checker's engine: runs a small program of two or three threads again and again, each time with
+// another schedule, or with other values read by its loads, until every execution that can matter has
+// been run.
 //
 //   event      one step of a process on shared memory: a load, a read-modify-write, a lock ...
-//   process    a thread of the program, or its store buffer, whose step writes the oldest store to
-//              memory
-//   dependent  two events of which the order can matter: same address, and not both loads, nor both
-//              relaxed additions
-//   race       two dependent events next to each other in happens-before: the search runs them in
-//              the other order, too
+//   process    a thread of the program, or the kernel that fences it for another thread
+//   dependent  two events of which the order can matter: same address, one of them a store. A load and
+//              a store are only when the one reads from the other
+//   race       two dependent events next to each other, or a load and a store that it could have read:
+//              the search runs them in the other order, too
 //
 // The search is source-DPOR with sleep sets (depth first, without stored states, by running anew).
 #ifndef ND_TESTS_MODEL_SCHEDULER_H
@@ -23,18 +23,21 @@ typedef struct model_program {
     void (*setup)(void);                          ///< once, by the main thread
     void (*threads[MODEL_PROGRAM_THREADS])(void); ///< NULL behind the last
     void (*finish)(void);                         ///< after every execution
-    uint64_t bound; ///< executions that are explored by default; 0: to the end
+    uint64_t bound;    ///< executions that are explored by default; 0: to the end
+    uint64_t outcomes; ///< set of those that there must be, of model_outcome; 0: not said
 } model_program;
 
 typedef struct model_result {
     uint64_t executions; ///< complete ones
     uint64_t pruned;     ///< abandoned because they repeat another
     uint64_t events;
-    uint64_t repeated; ///< complete executions that order dependent events as an earlier one did
+    uint64_t repeated; ///< complete executions that are like an earlier one: order of dependent
+                       ///< events, and what is read
     uint64_t sampled;  ///< random schedules
     uint64_t missed;   ///< random schedules that do so as none did: the search is wrong
     uint32_t longest;  ///< execution, in events
-    bool complete;     ///< every schedule was explored
+    bool complete;     ///< every schedule was explored, and every value that a load may read
+    bool loose;        ///< but for other orders of stores to one word that nothing orders
     bool failed;
     char message[512];
 } model_result;
@@ -50,6 +53,8 @@ model_result model_explore(const model_program *program, uint64_t limit, uint64_
 void model_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define model_assert(condition) \
     ((condition) ? (void)0 : model_fail("%s:%d: %s", __FILE__, __LINE__, #condition))
+/// In finish: what has come out, below 64.
+void model_outcome(unsigned outcome);
 /// Called in setup: the threads are registered before they begin, and leave no earlier than the
 /// program; one event less of each in every schedule.
 void model_register_threads(void);

@@ -2,68 +2,63 @@
 // what the event is and which accesses of shared words it consists of.
 #include "lib/core/atomics.h"
 #include "tests/model/scheduler_internal.h"
+#include "tests/model/words.h"
 
-// Addresses that stand for what has none: the process-wide barrier, and the queue of a futex.
-#define BARRIER_ADDRESS ((uintptr_t)1)
+// Stands for the queue of a futex.
 #define QUEUE_OF(word) ((uintptr_t)(word) | 2)
 
 #define OPERATION(...) ((operation){__VA_ARGS__, .caller = __builtin_return_address(0)})
 
 static uint64_t modify(event_kind kind, access_type type, volatile void *word, size_t size,
-                       uint64_t value, uint64_t expected, int order, void *caller) {
+                       uint64_t value, int order, void *caller) {
     return model_event((operation){.kind = kind,
                                    .accesses = {{(uintptr_t)word, type}},
                                    .word = word,
                                    .size = size,
                                    .value = value,
-                                   .expected = expected,
                                    .order = order,
                                    .caller = caller});
 }
 
 uint64_t nd__model_load(const volatile void *word, size_t size, memory_order order) {
-    return modify(EVENT_LOAD, ACCESS_READ, (volatile void *)(uintptr_t)word, size, 0, 0, (int)order,
+    return modify(EVENT_LOAD, ACCESS_LOAD, (volatile void *)(uintptr_t)word, size, 0, (int)order,
                   __builtin_return_address(0));
 }
 
 void nd__model_store(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    if (order == memory_order_seq_cst)
-        modify(EVENT_WRITE, ACCESS_WRITE, word, size, value, 0, (int)order,
-               __builtin_return_address(0));
-    else
-        model_event(OPERATION(.kind = EVENT_STORE, .accesses = {{BARRIER_ADDRESS, ACCESS_READ}},
-                              .word = word, .size = size, .value = value, .order = (int)order));
+    modify(EVENT_STORE, ACCESS_WRITE, word, size, value, (int)order, __builtin_return_address(0));
 }
 
 uint64_t nd__model_exchange(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_EXCHANGE, ACCESS_WRITE, word, size, value, 0, (int)order,
+    return modify(EVENT_EXCHANGE, ACCESS_WRITE, word, size, value, (int)order,
                   __builtin_return_address(0));
 }
 
 bool nd__model_cas(volatile void *word, size_t size, void *expected, uint64_t value,
-                   memory_order order) {
-    uint64_t wanted = model_read_word(expected, size);
-    uint64_t before = modify(EVENT_CAS, ACCESS_WRITE, word, size, value, wanted, (int)order,
-                             __builtin_return_address(0));
+                   memory_order order, memory_order failure_order) {
+    uint64_t wanted = words_raw(expected, size);
+    uint64_t before =
+        model_event(OPERATION(.kind = EVENT_CAS, .accesses = {{(uintptr_t)word, ACCESS_WRITE}},
+                              .word = word, .size = size, .value = value, .expected = wanted,
+                              .order = (int)order, .failure_order = (int)failure_order));
     if (before == wanted)
         return true;
-    model_write_word(expected, size, before);
+    words_set_raw(expected, size, before);
     return false;
 }
 
 uint64_t nd__model_fetch_add(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    // Relaxed additions commute: who retains first is told nothing by the count it gets.
-    return modify(EVENT_ADD, order == memory_order_relaxed ? ACCESS_ADD : ACCESS_WRITE, word, size,
-                  value, 0, (int)order, __builtin_return_address(0));
+    return modify(EVENT_ADD, ACCESS_WRITE, word, size, value, (int)order,
+                  __builtin_return_address(0));
 }
 
 uint64_t nd__model_fetch_or(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_OR, ACCESS_WRITE, word, size, value, 0, (int)order,
+    return modify(EVENT_OR, ACCESS_WRITE, word, size, value, (int)order,
                   __builtin_return_address(0));
 }
 
 uint64_t nd__model_fetch_and(volatile void *word, size_t size, uint64_t value, memory_order order) {
-    return modify(EVENT_AND, ACCESS_WRITE, word, size, value, 0, (int)order,
+    return modify(EVENT_AND, ACCESS_WRITE, word, size, value, (int)order,
                   __builtin_return_address(0));
 }
 
@@ -72,7 +67,7 @@ void nd__model_fence(void) {
 }
 
 void nd__lock_wait(nd_lock *lock) {
-    modify(EVENT_LOCK, ACCESS_LOCK, &lock->state, sizeof lock->state, 1, 0, memory_order_acquire,
+    modify(EVENT_LOCK, ACCESS_LOCK, &lock->state, sizeof lock->state, 1, memory_order_acquire,
            __builtin_return_address(0));
 }
 
@@ -83,11 +78,11 @@ void nd__lock_wake(nd_lock *lock) {
 void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
     model_event(
         OPERATION(.kind = EVENT_FUTEX,
-                  .accesses = {{(uintptr_t)word, ACCESS_READ}, {QUEUE_OF(word), ACCESS_ADD}},
+                  .accesses = {{(uintptr_t)word, ACCESS_LOOK}, {QUEUE_OF(word), ACCESS_SHARE}},
                   .word = word, .size = sizeof *word, .value = value));
     if (model_woken())
         return;
-    model_event(OPERATION(.kind = EVENT_SLEEP, .accesses = {{QUEUE_OF(word), ACCESS_READ}},
+    model_event(OPERATION(.kind = EVENT_SLEEP, .accesses = {{QUEUE_OF(word), ACCESS_LOOK}},
                           .word = word, .size = sizeof *word));
 }
 
@@ -102,7 +97,8 @@ bool nd__process_barrier_prepare(void) {
 }
 
 void nd__process_barrier(void) {
-    model_event(OPERATION(.kind = EVENT_BARRIER, .accesses = {{BARRIER_ADDRESS, ACCESS_WRITE}}));
+    model_event(OPERATION(.kind = EVENT_BARRIER));
+    model_event(OPERATION(.kind = EVENT_BARRIER_END));
 }
 
 void nd__nap(uint64_t nanoseconds) {
@@ -110,7 +106,5 @@ void nd__nap(uint64_t nanoseconds) {
 }
 
 void nd__yield(void) {
-    operation wait = model_spin();
-    if (wait.kind != EVENT_NONE)
-        model_event(wait);
+    model_spin();
 }
