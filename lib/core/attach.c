@@ -39,7 +39,7 @@ static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
 
 static inline __attribute__((always_inline)) nd_status
 publish(nd_object *object, nd_object *companion, nd_manager *manager) {
-    if (__builtin_expect(nd__thread()->in_callback, 0))
+    if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
     uint32_t flags = nd__flags(object);
     if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {

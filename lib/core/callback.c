@@ -8,11 +8,13 @@ _Atomic(nd_object *) nd__left;
 
 void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept) {
     nd_thread *thread = nd__thread();
+    bool outermost = nd__burying_begin(thread);
     thread->in_callback = true;
     if (callback)
         callback(data);
     nd_object_release(kept);
     thread->in_callback = false;
+    thread->burying = !outermost;
 }
 
 bool nd__in_callback(void) {

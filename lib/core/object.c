@@ -290,19 +290,32 @@ bool nd__burying_begin(nd_thread *thread) {
     return outermost;
 }
 
-void nd__burying_end(nd_thread *thread, bool outermost) {
-    if (!outermost)
-        return;
-    do {
-        while (thread->dead) {
-            nd_object *object = thread->dead;
-            thread->dead = object->next;
-            bury(object, thread);
-        }
-        if (nd__any_left() && !thread->cutting) // a collection counts what dies
-            nd__bury_list(nd__take_left());
-    } while (thread->dead);
+static inline void bury_all(nd_thread *thread) {
+    while (thread->dead) {
+        nd_object *object = thread->dead;
+        thread->dead = object->next;
+        bury(object, thread);
+    }
+}
+
+/// What callbacks of a device have left. Not while a collection counts what dies.
+__attribute__((cold, noinline)) static void bury_left(nd_thread *thread) {
+    while (nd__any_left() && !thread->cutting) {
+        nd__bury_list(nd__take_left());
+        bury_all(thread);
+    }
+}
+
+static inline __attribute__((always_inline)) void end_burying(nd_thread *thread) {
+    bury_all(thread);
+    if (nd__any_left())
+        bury_left(thread);
     thread->burying = false;
+}
+
+void nd__burying_end(nd_thread *thread, bool outermost) {
+    if (outermost)
+        end_burying(thread);
 }
 
 /// Puts an object whose count is zero on the thread's list of the dead. Its `next` is in use while
@@ -318,17 +331,16 @@ static void object_died(nd_object *object) {
     // Garbage of the collection that this thread is running: the collection frees it.
     if (thread->collecting && (nd__flags(object) & ND__DYING))
         return;
-    if (__builtin_expect(thread->in_callback, 0)) {
-        nd__leave(object);
-        return;
-    }
     if (thread->burying) {
-        add_dead(thread, object);
+        if (thread->in_callback)
+            nd__leave(object);
+        else
+            add_dead(thread, object);
         return;
     }
-    bool outermost = nd__burying_begin(thread);
+    thread->burying = true;
     bury(object, thread);
-    nd__burying_end(thread, outermost);
+    end_burying(thread);
 }
 
 static void leave_list(nd_object *list) {
