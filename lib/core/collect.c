@@ -107,7 +107,7 @@ static void note_cost(uint64_t objects, uint64_t nanoseconds) {
 }
 
 /// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
-/// open.
+/// open; what died meanwhile is still parked.
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
                          bool *ret_room) {
     uint64_t closed_at = close_gate();
@@ -134,7 +134,6 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
     collection->count = garbage;
     nd__gate_open();
     report_gate_time(collection, closed_at);
-    nd__bury_parked();
 }
 
 // ------------------------------------------------------------------ outside the gate, with garbage
@@ -352,19 +351,19 @@ static bool find(nd_collection *collection, nd_manager *const *managers, size_t 
         return nd__collection_reserve(collection, tracked + tracked / 8 + 64) &&
                nd__steps_find(collection, managers, count, collection->pause_ns);
     nd__lock(&collection_lock);
-    bool room = false;
-    while (!room) {
-        tracked = count_tracked(managers, count);
-        if (tracked == 0 ||
-            !nd__collection_reserve(collection, tracked + tracked / 8 + 64 + PHASE2_BUDGET)) {
-            nd__unlock(&collection_lock);
-            return tracked == 0;
-        }
+    bool room = false, memory = true, looked = false;
+    while (!room && (tracked = count_tracked(managers, count)) > 0) {
+        memory = nd__collection_reserve(collection, tracked + tracked / 8 + 64 + PHASE2_BUDGET);
+        if (!memory)
+            break;
         collection->expected = tracked;
         find_garbage(collection, managers, count, &room);
+        looked = true;
     }
     nd__unlock(&collection_lock);
-    return true;
+    if (looked)
+        nd__bury_parked(); // runs user code, which may close the gate or wait for a thread that does
+    return memory;
 }
 
 /// One round. False when there is no memory for the passes (then nothing has happened).

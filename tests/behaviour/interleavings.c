@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 static void start(pthread_t *thread, void *(*function)(void *), void *data) {
     assert_int_equal(pthread_create(thread, NULL, function, data), 0);
@@ -241,6 +242,35 @@ static void test_G32_last_release_while_the_gate_is_closed_loses_nothing(void **
     }
 }
 
+/// The destructor of `late`, which runs on the thread that collects.
+static void look_around(nd_object *self) {
+    if (cell_of(self)->number != 2)
+        return;
+    nd_snapshot *snapshot = nd_snapshot_new(NULL);
+    if (!snapshot)
+        abort();
+    nd_snapshot_free(snapshot);
+}
+
+static void test_G32_destructor_of_what_died_meanwhile_may_close_the_gate(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    cell_begin(3);
+    nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
+                          cell_new_of(&cell_watched_type, 1, 1)};
+    cell_ring(ring, 2);
+    late = cell_new(2, 0);
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    moment = release_at = 0;
+    cell_on_traverse = release_when_it_is_time;
+    cell_on_destroy = look_around;
+    alarm(20); // else it would wait for itself
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    alarm(0);
+    assert_int_equal(cell_total_deaths(), 3);
+}
+
 static nd_weak *asked;
 static atomic_bool answered;
 static nd_object *answer;
@@ -319,6 +349,7 @@ int main(void) {
         ND_TEST(test_G29_hops_between_any_two_reads),
         ND_TEST(test_G30_edge_taken_between_the_reads),
         ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
+        ND_TEST(test_G32_destructor_of_what_died_meanwhile_may_close_the_gate),
         ND_TEST(test_G28_weak_get_waits_while_the_collector_decides),
         ND_TEST(test_G33_version_wraps_around),
     };
