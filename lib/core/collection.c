@@ -177,11 +177,21 @@ static inline bool add(nd_collection *collection, nd_object *object) {
     return true;
 }
 
+/// To what is settled already only a type points that reports an edge which it does not hold.
+static inline void note_edge_to_settled(nd_collection *collection, const nd_object *target) {
+    if (__builtin_expect(nd__is_own_garbage(target), 0) && nd__is_candidate(collection, target)) {
+        collection->internal[target->gc_index]++;
+        collection->contradicted = true;
+    }
+}
+
 static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     nd_collection *collection = ((set_visitor *)visitor)->collection;
-    if (!may_join(target))
+    if (!may_join(target)) {
+        note_edge_to_settled(collection, target);
         return;
+    }
     if (!nd__is_candidate(collection, target)) {
         nd_manager *manager = nd__manager_of(target);
         if (!manager || manager->collection != collection->id || !add(collection, target))
@@ -268,18 +278,17 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
     collection->count = collection->settled = 0;
     collection->settles = true;
-    collection->full = collection->any_weak = collection->any_finalizer = collection->any_watched =
-        false;
+    collection->contradicted = collection->full = collection->any_weak = collection->any_finalizer =
+        collection->any_watched = false;
     size_t read = 0;
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard && !collection->full;
              shard = nd__next_shard(shard))
             discover_shard(collection, shard, &read, &counter.visitor);
     *ret_room = !collection->full;
-    if (*ret_room)
-        return decide(collection);
-    nd__collection_unsettle(collection);
-    return 0;
+    if (collection->full || collection->contradicted)
+        nd__collection_unsettle(collection);
+    return *ret_room ? decide(collection) : 0;
 }
 
 // ----------------------------------------------------------------------------------------- phase 2

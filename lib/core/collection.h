@@ -24,7 +24,8 @@ typedef struct nd_collection {
     uint8_t *live;
     size_t count, capacity;
     size_t settled;
-    bool settles; ///< what has been read is settled whenever it is closed under its edges
+    bool settles;      ///< what has been read is settled whenever it is closed under its edges
+    bool contradicted; ///< an edge to what was settled came up later: nothing stays settled
     size_t
         expected; ///< tracked objects of the managers: with so many candidates, there are no more
     uint64_t deadline_ns;                      ///< when pass 2 must have come

@@ -1,6 +1,7 @@
 // Types that lie, counts that break, uses after close: G40 to G42, F4 and F14 to F16. Nothing that is alive may be freed; what
 // cannot be answered stops the program with a sentence that names the object.
 #include "lib/core/alloc.h"
+#include "lib/core/collection.h"
 #include "lib/core/object.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -84,6 +85,46 @@ static void test_G40_too_many_edges_never_free_what_is_held(void **state) {
     nd_release(ring[1]);
     assert_int_equal(collect_into(&report), ND_OK);
     assert_int_equal(cell_total_deaths(), 3);
+}
+
+// Reports an object that it does not hold.
+typedef struct pointer {
+    nd_object *target;
+} pointer;
+
+static void pointer_traverse(const nd_object *self, nd_visitor *visitor) {
+    nd_visit(visitor, ((const pointer *)nd_object_data(self))->target, "target");
+}
+
+static const nd_type pointer_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "pointer",
+    .traverse = pointer_traverse,
+};
+
+static void test_G40_edge_that_is_not_held_to_what_was_settled_before(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    size_t batch = nd__collection_batch;
+    nd__collection_batch = 1;
+    cell_begin(2);
+    nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
+    cell_ring(ring, 2);
+    nd_object *later = nd_object_new(&pointer_type, sizeof(pointer));
+    pointer *data = nd_object_data(later);
+    data->target = ring[1];
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    nd_gc_report report;
+    assert_int_equal(collect_into(&report), ND_ERROR_STATE);
+    assert_non_null(strstr(nd_error_message(), "cell"));
+    assert_int_equal(report.broken_objects, 1);
+    assert_int_equal(cell_total_deaths(), 0);
+    data->target = NULL;
+    assert_int_equal(collect(), 2);
+    nd_release(later);
+    nd__collection_batch = batch;
 }
 
 static void test_G41_forgotten_edge_leaks_only_that(void **state) {
@@ -469,6 +510,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G40_too_many_edges_are_detected_and_named),
         ND_TEST(test_G40_too_many_edges_never_free_what_is_held),
+        ND_TEST(test_G40_edge_that_is_not_held_to_what_was_settled_before),
         ND_TEST(test_G41_forgotten_edge_leaks_only_that),
         ND_TEST(test_G42_no_memory_for_the_passes),
         ND_TEST(test_G42_boundary_without_memory_closes_all_the_same),
