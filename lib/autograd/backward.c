@@ -2,6 +2,7 @@
 // can see changes before everything that can fail has succeeded.
 #include "lib/autograd/engine.h"
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/core/pressure.h"
 
 enum { INLINE_LEAVES = 16 };
@@ -68,6 +69,8 @@ nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_
 
 static nd_status check_output(const char *operation, const nd_tensor *output) {
     nd_status status = nd__check_operand(operation, "output", output);
+    if (status == ND_OK)
+        status = nd__callback_check(operation);
     if (status != ND_OK)
         return status;
     char shape[ND__SHAPE_TEXT];

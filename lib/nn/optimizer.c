@@ -6,6 +6,7 @@
 // place, so nothing is recorded. State lives at its parameter's manager. Must not hold on to
 // gradients.
 #include "lib/core/alloc.h"
+#include "lib/core/callback.h"
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
 
@@ -109,6 +110,8 @@ nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, doubl
 
 nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     nd_status status = check_optimizer(step_operation, optimizer);
+    if (status == ND_OK)
+        status = nd__callback_check(step_operation);
     if (status != ND_OK)
         return status;
     nd_scratch scratch = {.count = 0};

@@ -2,6 +2,7 @@
 //
 // A node is filled while private, published, and only then made an edge of its result; a failure
 // on the way leaves the result without history and the node released. Nothing here computes.
+#include "lib/core/callback.h"
 #include "lib/core/gate.h"
 #include "lib/tensor/node.h"
 
@@ -164,6 +165,8 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
 
 nd_status nd__check_in_place(const char *operation, const nd_tensor *x) {
     nd_status status = nd__check_operand(operation, "x", x);
+    if (status == ND_OK)
+        status = nd__callback_check(operation);
     if (status != ND_OK || nd__recording_off || !x->requires_grad)
         return status;
     if (!x->node)

@@ -3,7 +3,8 @@
 #include "tests/behaviour/callbacks.h"
 
 static struct {
-    nd_tensor *there, *here;
+    nd_tensor *there, *here, *loss;
+    nd_optimizer *optimizer;
     nd_object *cell;
     nd_manager *manager;
     const char *failed;
@@ -43,6 +44,8 @@ static void try_all(void *data) {
     REFUSED_NEW(nd_add(asked.here, asked.here));
     REFUSED_NEW(nd_add(asked.there, asked.there));
     REFUSED(nd_add_(asked.there, asked.there));
+    REFUSED(nd_add_(asked.here, asked.here));
+    REFUSED(nd_fill_(asked.here, 7));
     REFUSED_NEW(nd_slice(asked.here, 0, 0, 1, 1));
     REFUSED_NEW(nd_to(asked.here, fake));
     REFUSED_NEW(nd_to(asked.there, cpu));
@@ -63,7 +66,8 @@ static void try_all(void *data) {
     REFUSED(nd_close(asked.cell));
     REFUSED(nd_close(asked.manager));
     REFUSED(nd_gc_collect(NULL, &report));
-    REFUSED(nd_backward(asked.here, NULL));
+    REFUSED(nd_backward(asked.loss, NULL));
+    REFUSED(nd_optimizer_step(asked.optimizer));
     // What is allowed.
     nd_object *again = nd_retain(asked.cell);
     if (!again || nd_get_count(again) != 2 || nd_is_closed(again) ||
@@ -79,6 +83,11 @@ static void test_G37_other_calls_are_refused_there(void **state) {
     asked.manager = manager_new(NULL, "m");
     asked.cell = cell_new(0, 0);
     asked.here = ones_on(cpu, 4);
+    nd_tensor *leaf = ones_on(cpu, 4);
+    assert_ok(nd_set_requires_grad(leaf, true));
+    asked.loss = nd_sum(leaf, 0, NULL, false);
+    nd_module *module = nd_linear_module(nd_key_new(1), 2, 2, true);
+    asked.optimizer = nd_sgd(module, 0.1, 0, 0);
     asked.there = ones_on(fake, 4);
     asked.failed = NULL;
     const nd_device devices[2] = {cpu, fake};
@@ -94,6 +103,12 @@ static void test_G37_other_calls_are_refused_there(void **state) {
     nd_error_clear();
     nd_auto nd_tensor *sum = nd_add(asked.there, asked.there); // outside all is as before
     assert_true(nd_copy_to_host(sum, (float[4]){0}, 16) == ND_OK);
+    assert_true(*(float *)nd_get_data(asked.here) == 1);
+    assert_null(nd_get_grad(leaf));
+    nd_release(leaf);
+    nd_release(asked.loss);
+    nd_release(asked.optimizer);
+    nd_release(module);
     nd_release(asked.there);
     nd_release(asked.here);
     nd_release(asked.cell);
