@@ -20,6 +20,9 @@ _COPTS = [
     "-fvisibility=hidden",
     # Public functions may be inlined where they are called inside the library.
     "-fno-semantic-interposition",
+    # Where a short function lies in a line that the processor fetches is a tenth of what the smallest operations cost: let it not
+    # depend on what was linked before.
+    "-falign-functions=64",
     "-D_GNU_SOURCE",
 ]
 
