@@ -192,7 +192,8 @@ typedef struct nd_type {
     /// run other user code. NULL: no edges.
     void (*clear)(nd_object *self);
     /// Runs at most once in an object's life, before anything is cleared, with all of its edges in
-    /// place. May retain `self` or what it reaches somewhere, which revives them. NULL: none.
+    /// place; so not at all for an object that was closed. May retain `self` or what it reaches
+    /// somewhere, which revives them. NULL: none.
     void (*finalize)(nd_object *self);
     /// Frees the payload's own resources; edges are already cleared. May run any code. NULL:
     /// nothing to free.

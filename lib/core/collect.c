@@ -178,8 +178,7 @@ static void run_finalizers(nd_collection *collection) {
     collection->held_here = 1;
     for (size_t i = 0; i < collection->count; i++) {
         nd_object *object = collection->objects[i];
-        if (object->type->finalize &&
-            !(nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
+        if (nd__claim_finalizer(object))
             object->type->finalize(object);
     }
 }

@@ -17,6 +17,13 @@ void nd__object_free(nd_object *object);
 /// device's callback leaves them to others.
 void nd__bury_list(nd_object *list);
 
+/// True for the one who is to run the object's finalizer: there is one, it has not run, and it would not
+/// see an object that was closed.
+static inline bool nd__claim_finalizer(nd_object *object) {
+    return object->type->finalize && !nd__is_closed(object) &&
+           !(nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED);
+}
+
 /// Clears every weak reference to a dead or dying object and runs their callbacks.
 void nd__weak_clear(nd_object *object);
 /// Removes the object's name.

@@ -203,8 +203,7 @@ void nd__object_free(nd_object *object) {
 
 /// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
 static bool finalize_dead(nd_object *object) {
-    if (!object->type->finalize ||
-        (nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED))
+    if (!nd__claim_finalizer(object))
         return false;
     nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
     object->type->finalize(object);

@@ -457,6 +457,35 @@ static void test_F15_closed_member_of_a_cycle(void **state) {
     nd_release(ring[0]);
 }
 
+static uint32_t finalized;
+
+static void count_finalizers(nd_object *self) {
+    (void)self;
+    finalized++;
+}
+
+static void test_F15_finalizer_never_sees_a_closed_object(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    cell_begin(4);
+    cell_on_finalize = count_finalizers;
+    finalized = 0;
+    nd_object *alone = cell_new_of(&cell_finalized_type, 0, 0);
+    assert_ok(nd_close(alone));
+    nd_release(alone);
+    nd_object *ring[2] = {cell_new(1, 1), cell_new(2, 2)};
+    nd_object *behind = cell_new_of(&cell_finalized_type, 3, 0);
+    cell_ring(ring, 2);
+    cell_link(ring[1], 1, behind);
+    assert_ok(nd_close(behind));
+    nd_release(behind);
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    assert_int_equal(collect(), 3);
+    assert_int_equal(finalized, 0);
+    assert_int_equal(cell_total_deaths(), 4);
+}
+
 // ------------------------------------------------------------------------------------------- F16
 
 typedef struct last_release {
@@ -520,6 +549,7 @@ int main(void) {
         ND_TEST(test_F15_closed_object),
         ND_TEST(test_F15_closed_list_resource_and_weak_reference),
         ND_TEST(test_F15_closed_member_of_a_cycle),
+        ND_TEST(test_F15_finalizer_never_sees_a_closed_object),
         ND_TEST(test_F16_weak_upgrade_racing_the_last_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
