@@ -187,6 +187,23 @@ static void release_second(void) {
     nd_release(cells[1]);
 }
 
+// --------------------------------------------------------------------------------------- mode warn
+
+static void say_nothing(const char *path, uint64_t objects, uint64_t bytes, void *data) {
+    (void)path, (void)objects, (void)bytes, (void)data;
+}
+
+static void setup_warned(void) {
+    setup_weak_ring();
+    nd_gc_set_mode(ND_GC_WARN);
+    nd_gc_set_cycle_callback(say_nothing, NULL);
+}
+
+static void finish_warned(void) {
+    nd_gc_set_mode(ND_GC_ON);
+    finish();
+}
+
 const model_program model_core_programs[] = {
     CHECKED("G29_hop", "a thread hops between two objects of a ring beside a collection", setup_hop,
             hop_thrice, collect),
@@ -219,6 +236,13 @@ const model_program model_core_programs[] = {
     CHECKED("list_growth", "a list grows beside a collection", setup_list, append, collect),
     CHECKED("revived", "a finalizer revives a ring beside a weak upgrade", setup_reviving,
             upgrade_second, collect),
+    {"warned",
+     "a dead ring is found and left by two collections that only warn",
+     setup_warned,
+     {collect, collect_all},
+     finish_warned,
+     0,
+     0},
     CHECKED("closed_cell", "a member of a live ring is closed beside a collection",
             setup_attach_ring, close_cell, collect),
     CHECKED("hop_upgrade", "hop, weak upgrade and collection", setup_weak_hop, hop_once, upgrade,

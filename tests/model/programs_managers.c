@@ -163,6 +163,21 @@ static void setup_spreading(void) {
     managers_made++;
 }
 
+static void setup_spreading_cell(void) {
+    setup_spreading();
+    make(managers[0], 1);
+    handles[0] = 0;
+}
+
+static void setup_spreading_ring(void) {
+    setup_attach_ring();
+    managers_made++;
+}
+
+static void spread_first(void) {
+    nd__manager_spread(managers[0]);
+}
+
 /// A list in the manager, or in its nearest open ancestor.
 static void bear_list(void) {
     nd_with_manager(managers[0]) {
@@ -230,6 +245,14 @@ const model_program model_managers_programs[] = {
      finish_capped,
      0,
      0},
+    CHECKED("spreading_birth", "an object is made in a manager that gets shards", setup_spreading,
+            spread_first, bear_list),
+    CHECKED("spreading_release", "an object dies as its manager gets shards", setup_spreading_cell,
+            spread_first, release_first),
+    CHECKED("spreading_attach", "an object moves away as its manager gets shards",
+            setup_spreading_ring, spread_first, attach_first),
+    CHECKED("spreading_collection", "a manager gets shards as it is collected",
+            setup_spreading_ring, spread_first, collect_all),
     CHECKED("spreading_close", "a manager gets shards as it closes", setup_spreading,
             spread_and_bear, close_first),
     BOUNDED("close_collection", "a manager with a dead ring closes beside its collection",
