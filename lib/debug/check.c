@@ -6,7 +6,7 @@
 
 /// What is wrong with a shard; NULL: nothing.
 static const char *check_shard(nd_shard *shard) {
-    uint64_t live = 0, tracked = 0, own[ND_DEVICE_KIND_COUNT] = {0};
+    uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND_DEVICE_KIND_COUNT] = {0};
     const char *broken = NULL;
     nd__lock(&shard->lock);
     for (int list = 0; list < 2; list++) {
@@ -15,6 +15,9 @@ static const char *check_shard(nd_shard *shard) {
              previous = object, object = object->next) {
             live++;
             tracked += (uint64_t)list;
+            bool away = (nd__flags(object) & ND__TEMP) != 0;
+            temporary += away;
+            capped += !away && !(object->type->flags & ND__TYPE_UNCAPPED);
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
             if (nd__atomic_load(&object->home, relaxed) != shard)
@@ -30,6 +33,8 @@ static const char *check_shard(nd_shard *shard) {
     const nd__counters *count = &shard->count;
     if (live != count->live || tracked != count->tracked)
         broken = "the number of objects is wrong";
+    if (temporary != count->temporary || capped != count->capped)
+        broken = "the number of objects that are away from home, or that a cap counts, is wrong";
     if (count->created + count->arrived !=
         count->freed + count->collected + count->departed + count->live)
         broken = "created + arrived is not freed + collected + departed + live";

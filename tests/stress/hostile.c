@@ -281,6 +281,8 @@ static void replace_manager(void) {
     if (!fresh)
         return; // the parent is closed
     if (any(4) == 0)
+        nd__manager_spread(fresh);
+    if (any(4) == 0)
         nd_manager_set_cap(fresh, 20);
     if (any(4) == 0)
         nd_manager_set_quota(fresh, ND_CPU, 3000);
