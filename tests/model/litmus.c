@@ -114,6 +114,17 @@ static void bar(void) {
     nd__process_barrier();
 }
 
+/// The store to x is in the order of seq_cst events, its way to the other thread is not.
+static void mp_seq_cst(void) {
+    STORE(x, 1, seq_cst);
+    STORE(y, 1, relaxed);
+}
+
+static void read_seq_cst(void) {
+    r[0] = LOAD(y, relaxed);
+    r[1] = LOAD(x, seq_cst);
+}
+
 // ------------------------------------------------------------------------------------ coherence
 
 static void read_x_twice(void) {
@@ -172,6 +183,30 @@ static void write_y_read_z(void) {
 static void write_z_read_x(void) {
     STORE(z, 1, seq_cst);
     r[2] = LOAD(x, seq_cst);
+}
+
+static void write_x_seq_cst(void) {
+    STORE(x, 1, seq_cst);
+}
+
+static void read_x_y_seq_cst(void) {
+    r[0] = LOAD(x, seq_cst);
+    r[1] = LOAD(y, seq_cst);
+}
+
+static void write_y_read_x_seq_cst(void) {
+    STORE(y, 1, seq_cst);
+    r[2] = LOAD(x, seq_cst);
+}
+
+static void read_x_y_acquire(void) {
+    r[0] = LOAD(x, acquire);
+    r[1] = LOAD(y, acquire);
+}
+
+static void write_y_read_x_acquire(void) {
+    STORE(y, 1, release);
+    r[2] = LOAD(x, acquire);
 }
 
 /// Both others are fenced between the stores to y and z: who hears of z acts behind that.
@@ -242,6 +277,8 @@ const model_program model_litmus_programs[] = {
     LITMUS("litmus_mp_sequence", "the same, through a release sequence",
            BIT(0) | BIT(8) | BIT(9) | BIT(2) | BIT(10) | BIT(11), mp_release, add_to_y,
            read_y_then_x),
+    LITMUS("litmus_mp_seq_cst", "the same, where only the data are seq_cst", 0xF, mp_seq_cst,
+           read_seq_cst),
     LITMUS("litmus_mp_beside_barrier", "the same beside a barrier", 0xF, mp_relaxed, read_relaxed,
            bar),
     LITMUS("litmus_corr", "loads of one word stay in order", 0xD, write_x, read_x_twice),
@@ -257,6 +294,10 @@ const model_program model_litmus_programs[] = {
            read_y_x),
     LITMUS("litmus_wrc_relaxed", "the same, seen but not acquired in between", 0xF7, write_x,
            see_x_write_y_relaxed, read_y_x),
+    LITMUS("litmus_observers", "two threads see two stores in the same order, seq_cst",
+           0xFF & ~BIT(1), write_x_seq_cst, read_x_y_seq_cst, write_y_read_x_seq_cst),
+    LITMUS("litmus_observers_acquire", "or in different ones, acquired", 0xFF, write_x,
+           read_x_y_acquire, write_y_read_x_acquire),
     LITMUS("litmus_sb_three", "store buffering in a ring of three, seq_cst", 0xFE, write_x_read_y,
            write_y_read_z, write_z_read_x),
     LITMUS("litmus_barrier_three", "who acts on the end of a barrier passes it on", 0xFF & ~BIT(3),
