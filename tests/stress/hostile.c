@@ -4,6 +4,7 @@
 // make, name and link objects, take weak references up, look at everything, watch, and hand out what they run for; with one
 // thread they also close objects and dispose of managers. Whatever that leads to, every object that was made dies once, and accounts
 // and counters add up.
+#include "lib/core/callback.h"
 #include "lib/core/collection.h"
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/times.h"
@@ -274,6 +275,13 @@ static void end_manager(nd_manager *manager) {
     nd_release(manager);
 }
 
+static nd_manager *manager_again(void) {
+    nd_manager *manager = nd_manager_new(nd_manager_root(), "again");
+    if (!manager)
+        abort();
+    return manager;
+}
+
 static void replace_manager(void) {
     nd_manager *parent = any(2) ? retain_shared(&managers[any(MANAGERS)]) : NULL;
     nd_manager *fresh = nd_manager_new(parent, "fresh");
@@ -337,12 +345,48 @@ static void close_or_name(void) {
     nd_object_release(x);
 }
 
+/// Inside a callback of a device: lets go, and is refused what is not allowed there.
+static void release_in_callback(void *object) {
+    if (object && any(4) == 0 && nd_close(object) != ND_ERROR_STATE)
+        abort();
+    if (any(4) == 0 && (nd_gc_collect(NULL, NULL) != ND_ERROR_STATE || make_plain()))
+        abort();
+    nd_object_release(object);
+    forget_one();
+}
+
+static void run_device_callback(void) {
+    nd_object *x = pick(), *y = pick();
+    nd__callback_run(release_in_callback, x, y); // takes both over
+    nd_manager *m = any(4) ? NULL : exchange_shared(&managers[any(MANAGERS)], manager_again());
+    if (m)
+        nd__callback_run(NULL, NULL, (nd_object *)m);
+}
+
 static void act(void) {
     static void (*const actions[])(void) = {
-        make_ring,    make_ring,       make_ring,  make_ring,   link_two,
-        link_two,     link_two,        forget_one, forget_one,  refer_weakly,
-        collect_some, collect_some,    move_one,   move_one,    replace_manager,
-        look_around,  replace_manager, watch_one,  tell_cycles, close_or_name,
+        make_ring,
+        make_ring,
+        make_ring,
+        make_ring,
+        link_two,
+        link_two,
+        link_two,
+        forget_one,
+        forget_one,
+        refer_weakly,
+        collect_some,
+        collect_some,
+        move_one,
+        move_one,
+        replace_manager,
+        look_around,
+        replace_manager,
+        watch_one,
+        tell_cycles,
+        close_or_name,
+        run_device_callback,
+        run_device_callback,
     };
     actions[any(sizeof actions / sizeof actions[0])]();
     nd_error_clear();
