@@ -67,10 +67,8 @@ publish(nd_object *object, nd_object *companion, nd_manager *manager) {
         nd__member_enter(shard, companion, nd__flags(companion));
     nd__member_enter(shard, object, flags);
     shard->count.created += companion ? 2 : 1;
-    nd__unlock(&shard->lock);
-    if (flags & ND__TRACKED)
-        nd__gc_count_tracked();
-    nd__relieve_crowd();
+    // Under the lock: as soon as it is given up, somebody may close the object, and the companion with
+    // it.
     if (__builtin_expect(target != manager, 0)) {
         charge_instead(object, manager, target);
         if (companion)
@@ -79,6 +77,10 @@ publish(nd_object *object, nd_object *companion, nd_manager *manager) {
     if (companion)
         tell_of_birth(companion, target);
     tell_of_birth(object, target);
+    nd__unlock(&shard->lock);
+    if (flags & ND__TRACKED)
+        nd__gc_count_tracked();
+    nd__relieve_crowd();
     return ND_OK;
 }
 
@@ -189,10 +191,8 @@ void nd__object_reattach(nd_object *object) {
     nd_shard *shard = nd__lock_to_fill(&nd__root);
     nd__member_enter(shard, object, nd__flags(object));
     shard->count.created++;
+    tell_of_birth(object, &nd__root);
     nd__unlock(&shard->lock);
-    const nd__listener *listener = nd__listener_now();
-    if (listener)
-        listener->born(object, &nd__root);
 }
 
 void nd__account_close(nd_object *object) {

@@ -13,7 +13,7 @@
 typedef struct nd__listener {
     /// Nanoseconds on the listener's clock: what it gets as `began`.
     uint64_t (*now)(void);
-    /// The object was published. Its publisher still holds it; no lock is held.
+    /// The object has entered a manager, whose lock is held.
     void (*born)(const nd_object *object, const nd_manager *manager);
     /// The object, still whole, leaves its manager for good. The manager's lock is held.
     void (*died)(const nd_object *object, const nd_manager *manager, bool collected);
