@@ -78,7 +78,8 @@ static void release_it(void *data) {
     nd_release((nd_object *)data);
 }
 
-static enum { QUEUED, HAS_RUN, ON_ANOTHER_DEVICE } callback_before_exit;
+enum { QUEUED, HAS_RUN, ON_ANOTHER_DEVICE };
+static int callback_before_exit; ///< one of them
 
 /// Exits with an object that a callback has left, or will leave.
 static int end_with_callback(void) {
