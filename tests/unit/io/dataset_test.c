@@ -1,8 +1,8 @@
 // Data sets: what batches hold, how they are shuffled, where they live, and how the thread behind
 // them ends.
+#include "tests/unit/io/exhausted.h"
 #include "tests/unit/io/files.h"
 
-#include "lib/core/alloc.h"
 #include <pthread.h>
 
 /// [n, 2] u8 images whose pixels are the sample's number and 255 minus it, and labels that are the
@@ -351,13 +351,6 @@ static void test_disposed_with_its_manager_in_mid_epoch(void **state) {
     nd_release(manager);
 }
 
-static int allocations_left;
-
-static bool allocation_fails(size_t bytes) {
-    (void)bytes;
-    return allocations_left-- <= 0;
-}
-
 static void test_F01_every_allocation_fails_once(void **state) {
     (void)state;
     nd_tensor *images;
@@ -369,7 +362,8 @@ static void test_F01_every_allocation_fails_once(void **state) {
         nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 20, .shuffle = true,
                                       .prefetch = true};
         allocations_left = n;
-        nd__alloc_should_fail = allocation_fails;
+        asked = false;
+        nd__alloc_should_fail = allocations_fail;
         nd_auto nd_dataset *dataset = nd_dataset_new(images, labels, &options);
         nd_auto nd_tensor *x = NULL;
         nd_auto nd_tensor *y = NULL;
@@ -380,21 +374,6 @@ static void test_F01_every_allocation_fails_once(void **state) {
     }
     nd_release(images);
     nd_release(labels);
-}
-
-static bool asked;
-
-/// As allocation_fails, but for good, until the callback was asked.
-static bool allocations_fail(size_t bytes) {
-    (void)bytes;
-    return !asked && allocations_left-- <= 0;
-}
-
-static bool give_up(const nd_memory_pressure *pressure, void *data) {
-    (void)pressure;
-    (void)data;
-    asked = true;
-    return true;
 }
 
 static void test_F03_every_request_asks_before_it_fails(void **state) {

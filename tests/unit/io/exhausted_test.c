@@ -1,22 +1,6 @@
 // Files without memory: every request fails once, and every one asks before it fails.
+#include "tests/unit/io/exhausted.h"
 #include "tests/unit/io/files.h"
-
-#include "lib/core/alloc.h"
-
-static int allocations_left;
-static bool asked; ///< the callback was, and has given up enough
-
-static bool allocations_fail(size_t bytes) {
-    (void)bytes;
-    return !asked && allocations_left-- <= 0;
-}
-
-static bool give_up(const nd_memory_pressure *pressure, void *data) {
-    (void)pressure;
-    (void)data;
-    asked = true;
-    return true;
-}
 
 /// Writes two tensors, reads them, and an IDX file. False at the first error.
 static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
