@@ -14,15 +14,20 @@ static void setup_sibling_rings(void) {
     make_ring(managers[1], 0, 0);
 }
 
-static void setup_siblings(void) {
+/// A ring across both managers.
+static void setup_apart(void) {
     make_managers(2);
-    nd_gc_set_mode(ND_GC_ON);
     nd_object *first = make(managers[0], 1);
     nd_object *second = make(managers[1], 1);
     nd_edge_set(&cell_of(first)->edges[0], second);
     nd_edge_set(&cell_of(second)->edges[0], first);
     give_up(first);
     give_up(second);
+}
+
+static void setup_siblings(void) {
+    setup_apart();
+    nd_gc_set_mode(ND_GC_ON);
 }
 
 static void close_first(void) {
@@ -98,16 +103,6 @@ static void setup_child(void) {
 }
 
 // ------------------------------------------------------------------------ collections and managers
-
-static void setup_apart(void) {
-    make_managers(2);
-    nd_object *first = make(managers[0], 1);
-    nd_object *second = make(managers[1], 1);
-    nd_edge_set(&cell_of(first)->edges[0], second);
-    nd_edge_set(&cell_of(second)->edges[0], first);
-    give_up(first);
-    give_up(second);
-}
 
 static void collect_second(void) {
     model_assert(nd_gc_collect(managers[1], NULL) == ND_OK);

@@ -7,6 +7,7 @@
 #include "lib/core/gate.h"
 #include "lib/core/manager_internal.h"
 #include "tests/behaviour/helpers.h"
+#include "tests/stress/slots.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -14,7 +15,6 @@ enum { THREADS = 4, STEPS = 400000 / ND_TEST_SCALE, HELD = 12, EDGES = 3 };
 enum { SLOTS = 32, MANAGERS = 6, LOCKS = 64 };
 
 static pthread_mutex_t writer_locks[LOCKS]; ///< one writer of an object's edges at a time
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 // What is shared by all (table_lock).
 static nd_object *shared[SLOTS];
 static nd_weak *weaks[SLOTS];
@@ -33,21 +33,6 @@ static uint32_t any(worker *w, uint32_t below) {
 static void must_live(const nd_object *object) {
     if (object && nd_get_count(object) == 0)
         abort();
-}
-
-static void *exchange_shared(void *slot, void *value) {
-    pthread_mutex_lock(&table_lock);
-    void *before = *(void **)slot;
-    *(void **)slot = value;
-    pthread_mutex_unlock(&table_lock);
-    return before;
-}
-
-static void *retain_shared(void *slot) {
-    pthread_mutex_lock(&table_lock);
-    void *handle = nd_object_retain(*(void **)slot);
-    pthread_mutex_unlock(&table_lock);
-    return handle;
 }
 
 /// A finalizer: each third one hands its object out.

@@ -7,6 +7,7 @@
 #include "lib/core/callback.h"
 #include "lib/core/collection.h"
 #include "tests/behaviour/helpers.h"
+#include "tests/stress/slots.h"
 #include "tests/stress/times.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +16,6 @@ enum { THREADS = 3, STEPS = 30000 / ND_TEST_SCALE, EDGES = 3 };
 enum { SLOTS = 16, MANAGERS = 5, WATCHES = 4, LOCKS = 64, NESTED = 2 };
 
 static pthread_mutex_t writer_locks[LOCKS]; ///< one writer of an object's edges at a time
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 // What is shared by all (table_lock).
 static nd_object *shared[SLOTS];
 static nd_weak *weaks[SLOTS];
@@ -29,21 +29,6 @@ static _Thread_local int depth; ///< of callbacks
 
 static uint32_t any(uint32_t below) {
     return (uint32_t)rand_r(&random_state) % below;
-}
-
-static void *exchange_shared(void *slot, void *value) {
-    pthread_mutex_lock(&table_lock);
-    void *before = *(void **)slot;
-    *(void **)slot = value;
-    pthread_mutex_unlock(&table_lock);
-    return before;
-}
-
-static void *retain_shared(void *slot) {
-    pthread_mutex_lock(&table_lock);
-    void *handle = nd_object_retain(*(void **)slot);
-    pthread_mutex_unlock(&table_lock);
-    return handle;
 }
 
 static void act(void);
