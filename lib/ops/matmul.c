@@ -92,6 +92,9 @@ static void batch_strides(const operand_matrix *m, int batch, const int64_t *sha
 /// One product for a batch whose rows of a follow each other and which shares b.
 static void merge_batch(nd_kernel_call *call) {
     int64_t *attrs = call->attrs.i;
+    // The stride from one row to the next is free where there is no next row.
+    if (call->ndim == 1 && attrs[0] == 1 && call->operand[1].strides[0] >= attrs[2])
+        attrs[3] = call->operand[1].strides[0];
     bool rows_follow = call->ndim == 1 && call->operand[2].strides[0] == 0 && attrs[4] == 1 &&
                        call->operand[1].strides[0] == attrs[0] * attrs[3] &&
                        call->operand[0].strides[0] == attrs[0] * attrs[7];
@@ -198,24 +201,39 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
 
 // ------------------------------------------------------------------------------------------ linear
 
+/// Fills with all of x's leading axes as rows. False where no one stride walks these rows, or where a
+/// kernel could not read them. An axis of size 1 is not walked: its stride says nothing.
+static bool describe_rows(operand_matrix *m) {
+    const nd_tensor *x = m->tensor;
+    int last = x->ndim - 1;
+    m->rows = 1;
+    m->columns = x->shape[last];
+    m->row_stride = m->columns;
+    m->column_stride = x->strides[last];
+    m->batch_ndim = 0;
+    for (int i = last - 1; i >= 0; i--) {
+        if (x->shape[i] == 1)
+            continue;
+        if (m->rows == 1)
+            m->row_stride = x->strides[i];
+        else if (x->strides[i] != m->rows * m->row_stride)
+            return false;
+        m->rows *= x->shape[i];
+    }
+    return kernel_reads(m);
+}
+
 /// x's rows as one matrix: [rows, in]; m->tensor is NULL on error.
 static void make_rows(operand_matrix *m, const nd_tensor *x) {
-    int last = x->ndim - 1;
-    bool follow = x->shape[last] == 1 || x->strides[last] == 1;
-    for (int i = 0; i + 1 < last && follow; i++)
-        follow = x->strides[i] == x->shape[i + 1] * x->strides[i + 1];
-    follow =
-        follow && (last == 0 || x->shape[last - 1] == 1 || x->strides[last - 1] >= x->shape[last]);
-    m->tensor = follow ? nd_retain(x) : nd__dense("linear", x, x->dtype);
-    if (!m->tensor)
-        return;
-    m->columns = x->shape[last];
-    m->rows = 1;
-    for (int i = 0; i < last; i++)
-        m->rows *= x->shape[i];
-    m->row_stride =
-        last > 0 && m->tensor->shape[last - 1] > 1 ? m->tensor->strides[last - 1] : m->columns;
-    m->column_stride = 1;
+    m->tensor = nd_retain(x);
+    if (!describe_rows(m)) {
+        nd_release(m->tensor);
+        m->tensor = nd__dense("linear", x, x->dtype);
+        if (!m->tensor)
+            return;
+        describe_rows(m);
+    }
+    tidy_strides(m);
 }
 
 /// weight: [out, in] turned: [in, out]; m->tensor is NULL on error.

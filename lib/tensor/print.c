@@ -151,13 +151,18 @@ static bool is_cut(const printer *printer, int axis) {
     return printer->layout.summarised && printer->x->shape[axis] > 2 * EDGE_ITEMS;
 }
 
+/// Bytes from one item of an axis to the next; an axis of one item may have any stride.
+static int64_t step_along(const nd_tensor *x, int axis) {
+    return x->shape[axis] > 1 ? x->strides[axis] * nd__dtype_bytes[x->dtype] : 0;
+}
+
 static void measure(printer *printer, int axis, const char *at) {
     const nd_tensor *x = printer->x;
     if (axis == x->ndim) {
         printer->visit(printer, at);
         return;
     }
-    int64_t step = x->strides[axis] * nd__dtype_bytes[x->dtype];
+    int64_t step = step_along(x, axis);
     for (int64_t i = 0; i < x->shape[axis]; i++) {
         if (is_cut(printer, axis) && i == EDGE_ITEMS)
             i = x->shape[axis] - EDGE_ITEMS;
@@ -180,7 +185,7 @@ static void write_axis(printer *printer, int axis, const char *at, int indent) {
         write_element(printer, at);
         return;
     }
-    int64_t step = x->strides[axis] * nd__dtype_bytes[x->dtype];
+    int64_t step = step_along(x, axis);
     put(&printer->sink, "[");
     for (int64_t i = 0; i < x->shape[axis]; i++) {
         if (i > 0)

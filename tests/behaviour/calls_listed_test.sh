@@ -34,6 +34,28 @@ for function in $functions; do
     fi
 done
 
+# What takes a tensor and gives one is tried on random views, with all that writes into one. Not where elements stay as they
+# are made (empty_like), where the view itself is what is tried, and where no tensor's elements are looked at.
+views=$root/tests/behaviour/strided_views.c
+operations=$(cc -std=gnu17 -E -P "-I$root/include" "$TEST_TMPDIR/all.c" | tr '\n' ' ' | tr ';{}' '\n\n\n' |
+    sed -n 's/^.*nd_tensor \*\(nd_[a-z0-9_]*\) *(.*const nd_tensor \*.*nd_owned_mark *$/\1/p'
+    sed -n 's/^#define \(nd_[a-z_]*_\)(\.\.\.) ND__CALL(.*/\1/p' "$calls")
+tried=0
+for operation in $operations; do
+    case $operation in
+    nd_empty_like | nd_as_strided | nd_module_forward) continue ;;
+    esac
+    tried=$((tried + 1))
+    if ! grep -q "[ (]$operation(" "$views"; then
+        echo "$operation: no case in strided_views.c"
+        failures=$((failures + 1))
+    fi
+done
+if [ "$tried" -lt 80 ]; then
+    echo "found $tried operations"
+    failures=$((failures + 1))
+fi
+
 # A tensor goes to the scope, anything else stays owned.
 grep '^#define nd_.*ND__NEW_OBJECT(nd_tensor ' "$calls" && failures=$((failures + 1))
 

@@ -163,6 +163,21 @@ static void test_linear(void **state) {
     nd__cpu_use_onednn(true);
 }
 
+/// A token of each sequence, cut from queries, keys and values that were computed together; and one of all
+/// of them, seen by every sequence.
+static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
+    (void)state;
+    nd_auto nd_tensor *fused = random_tensor(DENSE, ND_SHAPE(4, 1, 3 * 48), ND_F32, -1, 1);
+    nd_auto nd_tensor *keys = nd_slice(fused, 2, 48, 96, 1);
+    nd_auto nd_tensor *weight = random_tensor(DENSE, ND_SHAPE(40, 48), ND_F32, -1, 1);
+    check_linear(keys, weight, NULL);
+    nd_auto nd_tensor *first = nd_slice(keys, 0, 0, 1, 1);
+    nd_auto nd_tensor *repeated = nd_expand(first, ND_SHAPE(5000, 1, 48));
+    check_linear(repeated, weight, NULL);
+    nd_auto nd_tensor *weight_turned = nd_transpose(weight, 0, 1);
+    check_matmul(keys, weight_turned);
+}
+
 static void test_products_that_do_not_fit_are_refused(void **state) {
     (void)state;
     nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
@@ -191,6 +206,7 @@ int main(void) {
         ND_TEST(test_every_product_by_the_library),
         ND_TEST(test_transposed_batches),
         ND_TEST(test_linear),
+        ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

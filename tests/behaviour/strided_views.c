@@ -1,0 +1,539 @@
+// Every operation on random views beside the same on compact copies of them: values, gradients, and what
+// in-place operations leave alone.
+//
+// A view here has any strides that the library can make: odd ones on axes of size 1, 0 on expanded axes,
+// elements shared, steps, axes in any order, no axes, no elements. calls_listed_test asks for a case of
+// every operation of the headers. ND_VIEW_ROUNDS=n runs n rounds.
+#include "tests/behaviour/views.h"
+
+typedef struct operands {
+    nd_tensor *a, *b;                 ///< of one dtype; b broadcasts to a
+    nd_tensor *other;                 ///< broadcasts to a, of another dtype
+    nd_tensor *condition, *mask;      ///< bool: broadcasts to a, of a's shape
+    nd_tensor *index, *source;        ///< of a's dimensions: gather's and scatter_add's
+    nd_tensor *rows;                  ///< indices along the axis, of any shape
+    nd_tensor *classes;               ///< indices of one_hot
+    nd_tensor *piece;                 ///< stands beside a along the axis
+    nd_tensor *left, *right;          ///< a product's operands
+    nd_tensor *x, *weight, *bias;     ///< linear's
+    nd_tensor *logits, *targets;      ///< cross_entropy's
+    nd_tensor *image, *filter, *tint; ///< a convolution's
+} operands;
+
+enum { OPERANDS = sizeof(operands) / sizeof(nd_tensor *) };
+
+/// What is not a tensor and the same for both sides.
+static struct {
+    int axis, second_axis, naxes, axes[ND_MAX_DIMS], order[ND_MAX_DIMS];
+    bool keepdims;
+    double number;
+    int64_t start, stop, step, at;
+    int stride, padding;
+    int expanded_ndim, factored_ndim, reduced_ndim;
+    int64_t expanded[ND_MAX_DIMS], factored[ND_MAX_DIMS], reduced[ND_MAX_DIMS];
+} given;
+
+static nd_tensor **slots(operands *in) {
+    return (nd_tensor **)in;
+}
+
+// -------------------------------------------------------------------------------------------- shapes
+
+/// A shape that broadcasts to another.
+static int smaller_shape(int ndim, const int64_t *shape, int64_t *ret_shape) {
+    int missing = views_chance(40) ? (int)views_below(ndim + 1) : 0;
+    for (int i = missing; i < ndim; i++)
+        ret_shape[i - missing] = views_chance(30) ? 1 : shape[i];
+    return ndim - missing;
+}
+
+static nd_tensor *view(int ndim, const int64_t *shape, nd_dtype dtype) {
+    return views_random(VIEWS_ANY, ndim, shape, dtype, NULL);
+}
+
+static nd_tensor *view_like(const nd_tensor *x, nd_dtype dtype) {
+    return view(nd_get_ndim(x), nd_get_shape(x), dtype);
+}
+
+static nd_tensor *smaller_view(const nd_tensor *x, nd_dtype dtype) {
+    int64_t shape[ND_MAX_DIMS];
+    int ndim = smaller_shape(nd_get_ndim(x), nd_get_shape(x), shape);
+    return view(ndim, shape, dtype);
+}
+
+/// Overwrites a view of whole numbers with indices below `size`. Shared elements stay shared.
+static nd_tensor *as_indices(nd_tensor *x, int64_t size) {
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        views_write(nd_get_data(x), nd_get_dtype(x), views_offset(x, i),
+                    (double)(size > 0 ? views_below(2 * size) - size : 0));
+    return x;
+}
+
+static nd_dtype index_dtype(void) {
+    return views_chance(70) ? ND_I64 : ND_I32;
+}
+
+// ---------------------------------------------------------------------------------------- one round
+
+static void choose_along_axis(operands *in) {
+    int ndim = nd_get_ndim(in->a);
+    int64_t shape[ND_MAX_DIMS] = {0};
+    if (ndim == 0) { // errors, which must be the same on both sides
+        in->index = view(0, shape, ND_I64);
+        in->source = view(0, shape, nd_get_dtype(in->a));
+        in->piece = view(0, shape, nd_get_dtype(in->a));
+        in->rows = view(0, shape, ND_I64);
+        return;
+    }
+    for (int i = 0; i < ndim; i++)
+        shape[i] = nd_get_shape(in->a)[i] ? 1 + views_below(nd_get_shape(in->a)[i]) : 0;
+    shape[given.axis] = views_size();
+    int64_t size = nd_get_shape(in->a)[given.axis];
+    in->index = as_indices(view(ndim, shape, index_dtype()), size);
+    in->source = view(ndim, shape, nd_get_dtype(in->a));
+    for (int i = 0; i < ndim; i++)
+        shape[i] = i == given.axis ? views_size() : nd_get_shape(in->a)[i];
+    in->piece = view(ndim, shape, nd_get_dtype(in->a));
+    int rows = views_shape(0, 2, shape);
+    in->rows = as_indices(view(rows, shape, index_dtype()), size);
+}
+
+static int64_t random_side(void) {
+    static const int64_t sides[] = {1, 1, 1, 2, 3, 7, 33, 40};
+    return views_chance(1) ? 0 : sides[views_below(8)];
+}
+
+static void choose_products(operands *in, nd_dtype dtype) {
+    int64_t batch[ND_MAX_DIMS], shape[ND_MAX_DIMS];
+    int64_t m = random_side(), k = random_side(), n = random_side();
+    int ndim = (int)views_below(4);
+    for (int i = 0; i < ndim; i++)
+        batch[i] = views_chance(50) ? 1 : 1 + views_below(4);
+    int left = smaller_shape(ndim, batch, shape);
+    shape[left] = m;
+    shape[left + 1] = k;
+    in->left = views_chance(10) ? view(ND_SHAPE(k), dtype) : view(left + 2, shape, dtype);
+    int right = smaller_shape(ndim, batch, shape);
+    shape[right] = k;
+    shape[right + 1] = n;
+    in->right = views_chance(10) ? view(ND_SHAPE(k), dtype) : view(right + 2, shape, dtype);
+    for (int i = 0; i < ndim; i++)
+        shape[i] = batch[i];
+    shape[ndim] = m;
+    shape[ndim + 1] = k;
+    int at = (int)views_below(ndim + 2);
+    in->x = view(ndim + 2 - at, shape + at, dtype);
+    in->weight = view(ND_SHAPE(n, k), dtype);
+    in->bias = view(ND_SHAPE(n), dtype);
+}
+
+static void choose_images(operands *in, nd_dtype dtype) {
+    int64_t channels = 1 + views_below(4), kernel = 1 + views_below(3), out = 1 + views_below(5);
+    int64_t high = kernel + views_below(5), wide = kernel + views_below(9);
+    in->image = view(ND_SHAPE(1 + views_below(3), channels, high, wide), dtype);
+    in->filter = view(ND_SHAPE(out, channels, kernel, kernel), dtype);
+    in->tint = view(ND_SHAPE(out), dtype);
+    int64_t n = 1 + views_below(5), classes = 1 + views_below(20);
+    in->logits = view(ND_SHAPE(n, classes), dtype);
+    in->targets = view(ND_SHAPE(n), index_dtype());
+    for (int64_t i = 0; i < n; i++)
+        views_write(nd_get_data(in->targets), nd_get_dtype(in->targets),
+                    views_offset(in->targets, i), (double)views_below(classes));
+    in->classes = view_like(in->targets, index_dtype());
+    for (int64_t i = 0; i < n; i++)
+        views_write(nd_get_data(in->classes), nd_get_dtype(in->classes),
+                    views_offset(in->classes, i), (double)views_below(6));
+}
+
+static void choose_numbers(const nd_tensor *a) {
+    int ndim = nd_get_ndim(a);
+    const int64_t *shape = nd_get_shape(a);
+    given.axis = ndim ? (int)views_below(ndim) : 0;
+    given.second_axis = ndim ? (int)views_below(ndim) : 0;
+    given.naxes = 0;
+    given.reduced_ndim = ndim;
+    for (int i = 0; i < ndim; i++) {
+        bool reduced = views_chance(40);
+        if (reduced)
+            given.axes[given.naxes++] = i;
+        given.reduced[i] = reduced ? 1 : shape[i];
+    }
+    for (int i = 0; i < ndim; i++) {
+        int at = (int)views_below(i + 1);
+        given.order[i] = given.order[at];
+        given.order[at] = i;
+    }
+    int64_t size = ndim ? shape[given.axis] : 1;
+    given.keepdims = views_chance(50);
+    given.number = (double)(1 + views_below(4));
+    given.start = views_below(size + 1);
+    given.stop = views_chance(30) ? INT64_MAX : given.start + views_below(size + 1);
+    given.step = views_chance(10) ? INT64_MAX : 1 + views_below(3);
+    given.at = size ? views_below(size) : 0;
+    given.stride = 1 + (int)views_below(2);
+    given.padding = (int)views_below(2);
+    int extra = ndim < ND_MAX_DIMS ? (int)views_below(2) : 0;
+    given.expanded_ndim = ndim + extra;
+    for (int i = 0; i < given.expanded_ndim; i++) {
+        int64_t old = i < extra ? 1 : shape[i - extra];
+        given.expanded[i] = old == 1 ? 1 + views_below(3) : old;
+    }
+    // The same elements in other groups: axes cut in two where that goes, or joined.
+    given.factored_ndim = 0;
+    for (int i = 0; i < ndim; i++) {
+        int64_t left = shape[i];
+        if (i > 0 && views_chance(30)) {
+            given.factored[given.factored_ndim - 1] *= left;
+        } else if (left > 1 && left % 2 == 0 && given.factored_ndim + ndim - i < ND_MAX_DIMS) {
+            given.factored[given.factored_ndim++] = 2;
+            given.factored[given.factored_ndim++] = left / 2;
+        } else {
+            given.factored[given.factored_ndim++] = left;
+        }
+    }
+}
+
+static operands random_operands(nd_dtype dtype) {
+    operands in;
+    int64_t shape[ND_MAX_DIMS];
+    int ndim = views_shape(0, views_chance(5) ? ND_MAX_DIMS : 4, shape);
+    in.a = view(ndim, shape, dtype);
+    choose_numbers(in.a);
+    in.b = smaller_view(in.a, dtype);
+    in.other = smaller_view(in.a, (nd_dtype)views_below(ND_DTYPE_COUNT));
+    in.condition = smaller_view(in.a, ND_BOOL);
+    in.mask = view_like(in.a, ND_BOOL);
+    choose_along_axis(&in);
+    nd_dtype real = dtype == ND_F64 ? ND_F64 : ND_F32;
+    choose_products(&in, real);
+    choose_images(&in, real);
+    return in;
+}
+
+static operands compact_operands(const operands *in) {
+    operands copies;
+    for (int i = 0; i < OPERANDS; i++)
+        slots(&copies)[i] = views_compact(((nd_tensor *const *)in)[i]);
+    return copies;
+}
+
+/// The same windows onto storages copied to the first CUDA device.
+static operands operands_on_device(const operands *in) {
+    operands there;
+    for (int i = 0; i < OPERANDS; i++) {
+        const nd_tensor *x = ((nd_tensor *const *)in)[i];
+        size_t size = nd_dtype_size(nd_get_dtype(x));
+        int64_t count = (int64_t)(nd_get_storage_bytes(x) / size);
+        nd_auto nd_tensor *all = nd_as_strided(x, ND_SHAPE(count), (const int64_t[]){1}, 0);
+        assert_handle(all);
+        int64_t offset =
+            ((const char *)nd_get_data(x) - (const char *)nd_get_data(all)) / (int64_t)size;
+        nd_auto nd_tensor *moved = nd_to(all, (nd_device){ND_CUDA, 0});
+        slots(&there)[i] =
+            nd_as_strided(moved, nd_get_ndim(x), nd_get_shape(x), nd_get_strides(x), offset);
+        assert_handle(slots(&there)[i]);
+    }
+    return there;
+}
+
+static void release_operands(operands *in) {
+    for (int i = 0; i < OPERANDS; i++)
+        nd_release(slots(in)[i]);
+}
+
+// --------------------------------------------------------------------------------------- operations
+
+#define LISTED(...) ((const nd_tensor *[]){__VA_ARGS__})
+#define GIVEN_AXES given.naxes, given.axes, given.keepdims
+
+// clang-format off
+#define OPERATIONS(CASE)                                                                     \
+    CASE(add, nd_add(in->a, in->b))                                                          \
+    CASE(add_promoted, nd_add(in->other, in->a))                                             \
+    CASE(sub, nd_sub(in->b, in->a))                                                          \
+    CASE(mul, nd_mul(in->a, in->b))                                                          \
+    CASE(div, nd_div(in->a, in->b))                                                          \
+    CASE(pow, nd_pow(in->a, in->b))                                                          \
+    CASE(maximum, nd_maximum(in->a, in->b))                                                  \
+    CASE(minimum, nd_minimum(in->b, in->a))                                                  \
+    CASE(equal, nd_equal(in->a, in->b))                                                      \
+    CASE(not_equal, nd_not_equal(in->a, in->b))                                              \
+    CASE(less, nd_less(in->b, in->a))                                                        \
+    CASE(less_equal, nd_less_equal(in->a, in->b))                                            \
+    CASE(greater, nd_greater(in->a, in->b))                                                  \
+    CASE(greater_equal, nd_greater_equal(in->a, in->other))                                  \
+    CASE(logical_and, nd_logical_and(in->mask, in->condition))                               \
+    CASE(logical_or, nd_logical_or(in->condition, in->mask))                                 \
+    CASE(logical_not, nd_logical_not(in->mask))                                              \
+    CASE(where, nd_where(in->condition, in->a, in->b))                                       \
+    CASE(where_of_small, nd_where(in->mask, in->b, in->b))                                   \
+    CASE(add_scalar, nd_add_scalar(in->a, given.number))                                     \
+    CASE(mul_scalar, nd_mul_scalar(in->a, given.number))                                     \
+    CASE(pow_scalar, nd_pow_scalar(in->a, given.number))                                     \
+    CASE(neg, nd_neg(in->a))                                                                 \
+    CASE(abs, nd_abs(in->a))                                                                 \
+    CASE(sign, nd_sign(in->a))                                                               \
+    CASE(square, nd_square(in->a))                                                           \
+    CASE(exp, nd_exp(in->a))                                                                 \
+    CASE(log, nd_log(in->a))                                                                 \
+    CASE(sqrt, nd_sqrt(in->a))                                                               \
+    CASE(sin, nd_sin(in->a))                                                                 \
+    CASE(cos, nd_cos(in->a))                                                                 \
+    CASE(tanh, nd_tanh(in->a))                                                               \
+    CASE(sigmoid, nd_sigmoid(in->a))                                                         \
+    CASE(relu, nd_relu(in->a))                                                               \
+    CASE(gelu, nd_gelu(in->a))                                                               \
+    CASE(erf, nd_erf(in->a))                                                                 \
+    CASE(reciprocal, nd_reciprocal(in->a))                                                   \
+    CASE(clip, nd_clip(in->a, -given.number, given.number))                                  \
+    CASE(sum, nd_sum(in->a, GIVEN_AXES))                                                     \
+    CASE(mean, nd_mean(in->a, GIVEN_AXES))                                                   \
+    CASE(max, nd_max(in->a, GIVEN_AXES))                                                     \
+    CASE(min, nd_min(in->a, GIVEN_AXES))                                                     \
+    CASE(var, nd_var(in->a, given.naxes, given.axes, 0, given.keepdims))                     \
+    CASE(argmax, nd_argmax(in->a, given.axis, given.keepdims))                               \
+    CASE(argmin, nd_argmin(in->a, given.axis, given.keepdims))                               \
+    CASE(sum_to, nd_sum_to(in->a, given.reduced_ndim, given.reduced))                        \
+    CASE(matmul, nd_matmul(in->left, in->right))                                             \
+    CASE(linear, nd_linear(in->x, in->weight, in->bias))                                     \
+    CASE(linear_plain, nd_linear(in->x, in->weight, NULL))                                   \
+    CASE(softmax, nd_softmax(in->a, given.axis))                                             \
+    CASE(log_softmax, nd_log_softmax(in->a, given.axis))                                     \
+    CASE(cross_entropy, nd_cross_entropy(in->logits, in->targets))                           \
+    CASE(mse_loss, nd_mse_loss(in->a, in->b))                                                \
+    CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, given.stride, given.padding))    \
+    CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, given.stride, given.padding))  \
+    CASE(max_pool2d, nd_max_pool2d(in->image, (int)nd_get_size(in->filter, 2), given.stride)) \
+    CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
+    CASE(gather, nd_gather(in->a, given.axis, in->index))                                    \
+    CASE(scatter_add, nd_scatter_add(in->a, given.axis, in->index, in->source))              \
+    CASE(one_hot, nd_one_hot(in->classes, 6, nd_get_dtype(in->a)))                           \
+    CASE(masked_select, nd_masked_select(in->a, in->mask))                                   \
+    CASE(masked_fill, nd_masked_fill(in->a, in->condition, given.number))                    \
+    CASE(reshape, nd_reshape(in->a, given.factored_ndim, given.factored))                    \
+    CASE(permute, nd_permute(in->a, nd_get_ndim(in->a), given.order))                        \
+    CASE(transpose, nd_transpose(in->a, given.axis, given.second_axis))                      \
+    CASE(expand, nd_expand(in->a, given.expanded_ndim, given.expanded))                      \
+    CASE(slice, nd_slice(in->a, given.axis, given.start, given.stop, given.step))            \
+    CASE(select, nd_select(in->a, given.axis, given.at))                                     \
+    CASE(squeeze, nd_squeeze(in->a, given.axis))                                             \
+    CASE(unsqueeze, nd_unsqueeze(in->a, given.axis))                                         \
+    CASE(flatten, nd_flatten(in->a, given.axis))                                             \
+    CASE(detach, nd_detach(in->a))                                                           \
+    CASE(contiguous, nd_contiguous(in->a))                                                   \
+    CASE(clone, nd_clone(in->a))                                                             \
+    CASE(cast_bool, nd_cast(in->a, ND_BOOL))                                                 \
+    CASE(cast_i32, nd_cast(in->a, ND_I32))                                                   \
+    CASE(cast_f32, nd_cast(in->a, ND_F32))                                                   \
+    CASE(cast_f64, nd_cast(in->a, ND_F64))                                                   \
+    CASE(to, nd_to(in->a, ((nd_device){ND_CPU, 0})))                                         \
+    CASE(concat, nd_concat(LISTED(in->a, in->piece, in->a), 3, given.axis))                  \
+    CASE(stack, nd_stack(LISTED(in->a, in->a), 2, given.axis))                               \
+    CASE(zeros_like, nd_zeros_like(in->a))                                                   \
+    CASE(ones_like, nd_ones_like(in->a))
+
+#define WRITES(CASE)                                                                         \
+    CASE(add_, nd_add_(x, in->b))                                                            \
+    CASE(sub_, nd_sub_(x, in->b))                                                            \
+    CASE(mul_, nd_mul_(x, in->b))                                                            \
+    CASE(div_, nd_div_(x, in->b))                                                            \
+    CASE(add_scaled_, nd_add_scaled_(x, in->b, given.number))                                \
+    CASE(mul_scalar_, nd_mul_scalar_(x, given.number))                                       \
+    CASE(fill_, nd_fill_(x, nd_get_dtype(x) == ND_BOOL ? 1 : given.number))                  \
+    CASE(copy_, nd_copy_(x, in->other))                                                      \
+    CASE(masked_fill_, nd_masked_fill_(x, in->condition,                                     \
+                                       nd_get_dtype(x) == ND_BOOL ? 0 : given.number))
+// clang-format on
+
+#define DEFINE_OPERATION(name, expression)                   \
+    static nd_tensor *operation_##name(const operands *in) { \
+        return expression;                                   \
+    }
+OPERATIONS(DEFINE_OPERATION)
+#define DEFINE_WRITE(name, expression)                                \
+    static nd_status write_##name(nd_tensor *x, const operands *in) { \
+        (void)in;                                                     \
+        return expression;                                            \
+    }
+WRITES(DEFINE_WRITE)
+
+#define OPERATION_ROW(name, expression) {#name, operation_##name},
+static const struct {
+    const char *name;
+    nd_tensor *(*run)(const operands *in);
+} operations[] = {OPERATIONS(OPERATION_ROW)};
+#define WRITE_ROW(name, expression) {#name, write_##name},
+static const struct {
+    const char *name;
+    nd_status (*run)(nd_tensor *x, const operands *in);
+} writes[] = {WRITES(WRITE_ROW)};
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+// -------------------------------------------------------------------------------------------- tests
+
+/// Both sides of an operation, held against each other; NULL when both were refused alike.
+static void assert_alike(const char *name, int64_t round, nd_tensor *got, nd_status got_status,
+                         nd_tensor *expected, nd_status expected_status) {
+    if (!got != !expected || (!got && got_status != expected_status))
+        fail_msg("%s, round %lld: %s on the views and %s on the copies", name, (long long)round,
+                 nd_status_name(got ? ND_OK : got_status),
+                 nd_status_name(expected ? ND_OK : expected_status));
+    if (got)
+        views_assert_same(name, round, got, expected);
+}
+
+/// The result on the CPU; NULL and the status where it is refused, by a device perhaps only later.
+static nd_tensor *run_operation(size_t k, const operands *in, nd_status *ret_status) {
+    nd_error_clear();
+    nd_auto nd_tensor *y = operations[k].run(in);
+    *ret_status = y ? nd_synchronize(nd_get_device(y)) : nd_error_status();
+    return *ret_status == ND_OK ? nd_to(y, (nd_device){ND_CPU, 0}) : NULL;
+}
+
+static void check_operations(int64_t round, const operands *views, const operands *copies) {
+    for (size_t k = 0; k < COUNT_OF(operations); k++) {
+        nd_status status;
+        nd_auto nd_tensor *got = run_operation(k, views, &status);
+        nd_error_clear();
+        nd_auto nd_tensor *expected = operations[k].run(copies);
+        assert_alike(operations[k].name, round, got, status, expected, nd_error_status());
+    }
+    nd_error_clear();
+}
+
+static void test_F41_every_operation_on_random_views(void **state) {
+    (void)state;
+    for (int64_t round = 0; round < views_rounds(300); round++) {
+        views_begin(round);
+        operands views = random_operands((nd_dtype)views_below(ND_DTYPE_COUNT));
+        operands copies = compact_operands(&views);
+        check_operations(round, &views, &copies);
+        release_operands(&views);
+        release_operands(&copies);
+    }
+}
+
+static void test_F41_every_operation_on_random_views_of_a_device(void **state) {
+    (void)state;
+    if (nd_device_count(ND_CUDA) == 0)
+        return;
+    for (int64_t round = 0; round < views_rounds(150); round++) {
+        views_begin(round);
+        operands views = random_operands((nd_dtype)views_below(ND_DTYPE_COUNT));
+        operands copies = compact_operands(&views), there = operands_on_device(&views);
+        check_operations(round, &there, &copies);
+        release_operands(&views);
+        release_operands(&copies);
+        release_operands(&there);
+    }
+}
+
+/// Leaves of the same windows that want gradients, for the floats; consumes `in`.
+static operands as_leaves(operands in) {
+    for (int i = 0; i < OPERANDS; i++)
+        if (nd_get_dtype(slots(&in)[i]) >= ND_F32)
+            assert_ok(nd_set_requires_grad(slots(&in)[i], true));
+    return in;
+}
+
+/// Gradients of an operation's result for all operands, weighted with `grad`.
+static nd_status gradients(const nd_tensor *y, const operands *in, const nd_tensor *grad,
+                           operands *ret_grads) {
+    const nd_tensor *inputs[OPERANDS];
+    int count = 0, at[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        slots(ret_grads)[i] = NULL;
+        const nd_tensor *x = ((nd_tensor *const *)in)[i];
+        if (nd_requires_grad(x)) {
+            at[count] = i;
+            inputs[count++] = x;
+        }
+    }
+    nd_tensor *found[OPERANDS] = {NULL};
+    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .allow_unused = true, .grad = grad};
+    nd_status status = nd_grad(y, inputs, (size_t)count, &options, found);
+    for (int k = 0; k < count && status == ND_OK; k++)
+        slots(ret_grads)[at[k]] = found[k];
+    return status;
+}
+
+static void check_gradients(size_t k, int64_t round, const operands *views,
+                            const operands *copies) {
+    nd_error_clear();
+    nd_auto nd_tensor *y = operations[k].run(views);
+    nd_auto nd_tensor *expected = operations[k].run(copies);
+    nd_error_clear();
+    if (!y || !nd_requires_grad(y))
+        return;
+    nd_auto nd_tensor *grad = view_like(y, nd_get_dtype(y));
+    nd_auto nd_tensor *grad_copy = views_compact(grad);
+    operands got, wanted;
+    nd_status status = gradients(y, views, grad, &got);
+    assert_int_equal(gradients(expected, copies, grad_copy, &wanted), status);
+    for (int i = 0; i < OPERANDS && status == ND_OK; i++)
+        assert_alike(operations[k].name, round, slots(&got)[i], ND_OK, slots(&wanted)[i], ND_OK);
+    release_operands(&got);
+    release_operands(&wanted);
+    nd_error_clear();
+}
+
+static void test_F41_every_gradient_on_random_views(void **state) {
+    (void)state;
+    for (int64_t round = 0; round < views_rounds(60); round++) {
+        views_begin(round);
+        operands views = as_leaves(random_operands(views_chance(60) ? ND_F32 : ND_F64));
+        operands copies = as_leaves(compact_operands(&views));
+        for (size_t k = 0; k < COUNT_OF(operations); k++)
+            check_gradients(k, round, &views, &copies);
+        release_operands(&views);
+        release_operands(&copies);
+    }
+}
+
+/// Everything of the storage but what x shows is still `before`.
+static void assert_rest_untouched(const char *name, int64_t round, const nd_tensor *x,
+                                  const nd_tensor *storage, const nd_tensor *before) {
+    nd_auto nd_tensor *shown = nd_zeros_like(storage);
+    int64_t first = ((const char *)nd_get_data(x) - (const char *)nd_get_data(storage)) /
+                    (int64_t)nd_dtype_size(nd_get_dtype(x));
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        views_write(nd_get_data(shown), nd_get_dtype(x), first + views_offset(x, i), 1);
+    for (int64_t i = 0; i < nd_get_numel(storage); i++)
+        if (views_at(shown, i) == 0 &&
+            !views_close(nd_get_dtype(x), views_at(storage, i), views_at(before, i)))
+            fail_msg("%s, round %lld: element %lld of the storage was written", name,
+                     (long long)round, (long long)i);
+}
+
+static void test_F41_every_write_through_a_random_view(void **state) {
+    (void)state;
+    for (int64_t round = 0; round < views_rounds(200); round++) {
+        views_begin(round);
+        nd_dtype dtype = (nd_dtype)views_below(ND_DTYPE_COUNT);
+        operands views = random_operands(dtype), copies = compact_operands(&views);
+        for (size_t k = 0; k < COUNT_OF(writes); k++) {
+            nd_auto nd_tensor *storage = NULL;
+            nd_auto nd_tensor *x = views_random(VIEWS_DISTINCT, nd_get_ndim(views.a),
+                                                nd_get_shape(views.a), dtype, &storage);
+            nd_auto nd_tensor *copy = views_compact(x);
+            nd_auto nd_tensor *before = views_compact(storage);
+            nd_status status = writes[k].run(x, &views);
+            assert_int_equal(writes[k].run(copy, &copies), status);
+            nd_error_clear();
+            views_assert_same(writes[k].name, round, x, copy);
+            assert_rest_untouched(writes[k].name, round, x, storage, before);
+        }
+        release_operands(&views);
+        release_operands(&copies);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F41_every_operation_on_random_views),
+        ND_TEST(test_F41_every_operation_on_random_views_of_a_device),
+        ND_TEST(test_F41_every_gradient_on_random_views),
+        ND_TEST(test_F41_every_write_through_a_random_view),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
