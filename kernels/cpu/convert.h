@@ -5,12 +5,14 @@
 #define ND_KERNELS_CPU_CONVERT_H
 #include <stdint.h>
 
-// Each limit is exact in the float type, so the last conversion only sees values that fit.
+// Each limit is exact in the float type. What the integer cannot hold, NaN too, is converted as 0, so that
+// no conversion is undefined and all lanes of a vector can do the same.
 #define ND__FLOAT_TO_INTEGER(from, from_name, to, to_name, below, above, lowest, highest) \
     static inline to nd__##from_name##_to_##to_name(from x) {                             \
-        to result = x >= (from)(above) ? (highest) : (to)x;                               \
-        result = x <= (from)(below) ? (lowest) : result;                                  \
-        return x != x ? (to)0 : result;                                                   \
+        from inside = x > (from)(below) && x < (from)(above) ? x : (from)0;               \
+        to result = (to)inside;                                                           \
+        result = x >= (from)(above) ? (highest) : result;                                 \
+        return x <= (from)(below) ? (lowest) : result;                                    \
     }
 #define ND__FLOAT_TO_INTEGERS(from, from_name)                                                  \
     ND__FLOAT_TO_INTEGER(from, from_name, uint8_t, u8, 0, 256, 0, UINT8_MAX)                    \
