@@ -82,7 +82,8 @@ typedef struct nd_optimizer nd_optimizer; ///< optimizer
 typedef struct nd_dataset nd_dataset;     ///< data set with shuffling batches
 typedef struct nd_scope nd_scope;         ///< scope; not counted
 
-/// A line of the program, for creation sites.
+/// A line of the program, for creation sites. Objects point to it: what was made by a library that is
+/// unloaded must be gone before.
 typedef struct nd_site {
     const char *file; ///< as __FILE__ gives it; static storage
     uint32_t line;    ///< from 1

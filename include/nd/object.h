@@ -167,7 +167,9 @@ struct nd_visitor {
 ///
 /// @param visitor what `traverse` was given
 /// @param target what the edge points to; NULL is skipped
-/// @param label names the edge in reports ("grad", "saved"); static storage
+/// @param label names the edge in reports ("grad", "saved"), which copy it; valid while `self` is and
+///        holds the edge: free one of your own after nd_edge_clear() or nd_edge_take(), or in
+///        `destroy`. NULL is fine
 /// @errors none
 /// @threads that of the `traverse` it is called from
 static inline void nd_visit(nd_visitor *visitor, const void *target, const char *label) {
@@ -198,7 +200,9 @@ typedef struct nd_type {
     /// Frees the payload's own resources; edges are already cleared. May run any code. NULL:
     /// nothing to free.
     void (*destroy)(nd_object *self);
-    /// What reports call this object, such as the operation of a graph node; valid while `self` is.
+    /// What reports call this object, such as the operation of a graph node; they copy it. May be
+    /// asked from any thread, under locks, from when the object is published until `destroy`: must
+    /// not allocate, lock, or follow edges, and what it returns must not change until `destroy`.
     /// NULL: `name`.
     const char *(*describe)(const nd_object *self);
 } nd_type;

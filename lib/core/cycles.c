@@ -135,8 +135,7 @@ static size_t append(char *text, size_t size, size_t used, const char *piece) {
 
 static size_t append_object(char *text, size_t size, size_t used, const nd_object *object) {
     char name[64];
-    const char *what = object->type->describe ? object->type->describe(object) : object->type->name;
-    used = append(text, size, used, what);
+    used = append(text, size, used, nd__object_text(object));
     nd_get_name(object, name, sizeof name);
     if (name[0]) {
         used = append(text, size, used, "(");

@@ -386,6 +386,10 @@ nd_status nd_close(void *handle) {
     // Inside the gate: no traverse meets what destroy frees.
     nd__fetch_or_flags(&object->flags, ND__CLOSED);
     nd__gate_leave();
+    // A report that saw it open may be asking `describe` about it, under its manager's lock.
+    nd_shard *home = nd__lock_home(object);
+    if (home)
+        nd__unlock(&home->lock);
     nd__account_close(object);
     if (object->type->destroy)
         object->type->destroy(object);

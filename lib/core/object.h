@@ -132,6 +132,13 @@ static inline bool nd__is_own_garbage(const nd_object *object) {
     return (nd__flags(object) & (ND__DYING | ND__REVIVABLE)) == ND__DYING;
 }
 
+/// What reports call an object, which must be held, or its manager locked. A closed one has given up
+/// what `describe` may tell.
+static inline const char *nd__object_text(const nd_object *object) {
+    const nd_type *type = object->type;
+    return type->describe && !nd__is_closed(object) ? type->describe(object) : type->name;
+}
+
 /// Takes a count whose release is owed by the structure it is kept in, not by a returned handle.
 static inline void nd__keep(const void *object) {
     void *kept = nd_object_retain(object);

@@ -2,13 +2,15 @@
 //
 // Two steps. With the gate closed each manager is locked in turn and its objects, their edges and
 // their texts are copied into memory reserved before; an object is valid memory under that lock,
-// and its edges stand still because their writers wait at the gate. Garbage that a collection is
+// and its edges stand still because their writers wait at the gate, and so do their labels, which are
+// freed only by who has taken the edge away or destroys the object. Garbage that a collection is
 // freeing (condemned, see steps.h) is left out: its edges are being cut. After the gate has opened, targets are
 // looked up by address.
 #include "lib/debug/census.h"
 #include "lib/core/alloc.h"
 #include "lib/core/collect.h"
 #include "lib/core/steps.h"
+#include <inttypes.h>
 #include <string.h>
 
 static void release_memory(census *result) {
@@ -50,58 +52,55 @@ static bool reserve(census *result, size_t objects, size_t edges, size_t text) {
 
 // --------------------------------------------------------------------------------- inside the gate
 
+/// The texts that were kept last, one per slot: most objects and edges share theirs with others. Equal
+/// texts are known by what they say: memory that one had may be another one's a moment later.
+enum { RECENT = 256 };
 typedef struct copy_visitor {
     nd_visitor visitor;
     census *result;
     uint32_t from;
+    const char *recent[RECENT];
 } copy_visitor;
+
+/// A copy of a text, perhaps one that there is. Counts what would be needed when there is no room.
+static const char *keep_text(copy_visitor *self, const char *text) {
+    census *result = self->result;
+    uint32_t hash = 5381;
+    size_t length = 0;
+    for (; text[length]; length++)
+        hash = hash * 33 + (unsigned char)text[length];
+    const char **slot = &self->recent[(hash ^ hash >> 8) % RECENT];
+    if (*slot && strcmp(*slot, text) == 0)
+        return *slot;
+    char *copy = result->text + result->text_size;
+    result->text_size += length + 1;
+    if (result->text_size > result->text_capacity)
+        return "";
+    memcpy(copy, text, length + 1);
+    *slot = copy;
+    return copy;
+}
 
 static void visit_copy(nd_visitor *visitor, nd_object *target, const char *label) {
     copy_visitor *self = (copy_visitor *)visitor;
     census *result = self->result;
+    const char *kept = keep_text(self, label ? label : "");
     if (result->edge_count < result->edge_capacity)
         result->edges[result->edge_count] =
-            (census_edge){.target = target, .label = label, .from = self->from, .to = NO_OBJECT};
+            (census_edge){.target = target, .label = kept, .from = self->from, .to = NO_OBJECT};
     result->edge_count++;
 }
 
-/// A copy of a text; the same one as before when the objects before were called the same, which is
-/// the rule. Counts what would be needed when there is no room.
-static const char *keep_text(census *result, const char *text, const char *before) {
-    if (before && strcmp(before, text) == 0)
-        return before;
-    size_t size = strlen(text) + 1;
-    char *copy = result->text + result->text_size;
-    result->text_size += size;
-    if (result->text_size > result->text_capacity)
-        return "";
-    memcpy(copy, text, size);
-    return copy;
-}
-
-/// The texts that were kept last, one per slot: objects of one type share theirs.
-enum { RECENT = 64 };
-typedef struct recent_texts {
-    const char *texts[RECENT];
-} recent_texts;
-
-static const char *keep_what(census *result, const nd_object *object, recent_texts *recent) {
-    const char *what = object->type->describe ? object->type->describe(object) : object->type->name;
-    uint32_t hash = 5381;
-    for (const char *at = what; *at; at++)
-        hash = hash * 33 + (unsigned char)*at;
-    const char **slot = &recent->texts[hash % RECENT];
-    *slot = keep_text(result, what, *slot);
-    return *slot;
-}
-
-static void copy_object(census *result, nd_object *object, uint32_t manager, recent_texts *recent) {
+static void copy_object(copy_visitor *self, nd_object *object, uint32_t manager) {
+    census *result = self->result;
     size_t place = result->count++;
     uint32_t flags = nd__flags(object);
     char name[64];
     nd_get_name(object, name, sizeof name);
-    const char *what = keep_what(result, object, recent);
-    const char *kept_name = name[0] ? keep_text(result, name, NULL) : "";
+    const nd_site *site = object->site;
+    const char *what = keep_text(self, nd__object_text(object));
+    const char *kept_name = name[0] ? keep_text(self, name) : "";
+    const char *file = site ? keep_text(self, site->file) : NULL;
     if (place >= result->capacity) {
         result->full = true;
         return;
@@ -113,7 +112,8 @@ static void copy_object(census *result, nd_object *object, uint32_t manager, rec
         .object = object,
         .what = what,
         .name = kept_name,
-        .site = object->site,
+        .file = file,
+        .line = site ? site->line : 0,
         .bytes = accounted ? ((const nd_accounted *)object)->bytes : 0,
         .count = nd_get_count(object), // before the edges, as the collector reads them
         .first_edge = (uint32_t)first_edge,
@@ -123,15 +123,15 @@ static void copy_object(census *result, nd_object *object, uint32_t manager, rec
         .accounted = accounted,
     };
     entry->dying = entry->count == 0;
-    copy_visitor visitor = {.visitor = {visit_copy}, .result = result, .from = (uint32_t)place};
+    self->from = (uint32_t)place;
     if (object->type->traverse && !entry->closed)
-        object->type->traverse(object, &visitor.visitor);
+        object->type->traverse(object, &self->visitor);
     entry->edges_out = (uint32_t)(result->edge_count - first_edge);
 }
 
 static void copy_all(void *data) {
     census *result = data;
-    recent_texts recent = {0};
+    copy_visitor visitor = {.visitor = {visit_copy}, .result = result};
     result->count = result->edge_count = result->text_size = 0;
     result->full = false;
     for (size_t i = 0; i < result->managers.count; i++) {
@@ -141,7 +141,7 @@ static void copy_all(void *data) {
             for (int list = 0; list < 2; list++)
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
                     if (!nd__is_condemned(nd__flags(object)))
-                        copy_object(result, object, (uint32_t)i, &recent);
+                        copy_object(&visitor, object, (uint32_t)i);
             nd__unlock(&shard->lock);
         }
     }
@@ -222,4 +222,9 @@ void nd__census_write_object(FILE *stream, const census_object *object) {
     fputs(object->what, stream);
     if (object->name[0])
         fprintf(stream, "(%s)", object->name);
+}
+
+void nd__census_write_site(FILE *stream, const char *before, const census_object *object) {
+    if (object->file)
+        fprintf(stream, "%smade at %s:%" PRIu32, before, object->file, object->line);
 }

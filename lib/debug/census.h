@@ -6,6 +6,9 @@
 //            a manager that was not looked at
 //   handles  count minus edges found: what the program holds in variables, scopes and memory that
 //            no `traverse` reports
+//   text     what an object is called, its name, the file of its site, the label of an edge: copied.
+//            Who owns the text may be gone when the gate has opened: the label of a module's member
+//            is the module's, a file's name belongs to a library that may be unloaded
 //
 // The copy is taken with the collector's gate closed, so its edges are those of one instant. Counts
 // are not: retain and release never wait. Memory is reserved before the gate closes.
@@ -20,7 +23,8 @@ typedef struct census_object {
     const nd_object *object; ///< identity only
     const char *what;        ///< what reports call it; memory of the census
     const char *name;        ///< "" without one; memory of the census
-    const nd_site *site;     ///< or NULL
+    const char *file;        ///< of its creation site, or NULL; memory of the census
+    uint32_t line;
     uint64_t bytes;
     uint32_t count;
     uint32_t edges_in;              ///< found to it
@@ -31,7 +35,7 @@ typedef struct census_object {
 
 typedef struct census_edge {
     const nd_object *target;
-    const char *label;
+    const char *label; ///< memory of the census
     uint32_t from, to;
 } census_edge;
 
@@ -60,4 +64,6 @@ static inline uint32_t nd__census_handles(const census_object *object) {
 
 /// "tensor(w1)".
 void nd__census_write_object(FILE *stream, const census_object *object);
+/// "; made at main.c:12" behind `before`; nothing when the site is not known.
+void nd__census_write_site(FILE *stream, const char *before, const census_object *object);
 #endif

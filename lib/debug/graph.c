@@ -40,12 +40,12 @@ static uint64_t own_bytes(nd_manager *manager) {
 
 // -------------------------------------------------------------------------------------------- JSON
 
-static void write_json_site(FILE *stream, const nd_site *site) {
-    if (!site)
+static void write_json_site(FILE *stream, const census_object *object) {
+    if (!object->file)
         return;
     fputs(", \"file\": ", stream);
-    nd__write_json_string(stream, site->file);
-    fprintf(stream, ", \"line\": %" PRIu32, site->line);
+    nd__write_json_string(stream, object->file);
+    fprintf(stream, ", \"line\": %" PRIu32, object->line);
 }
 
 static void write_json_object(FILE *stream, const census *result, size_t place) {
@@ -63,7 +63,7 @@ static void write_json_object(FILE *stream, const census *result, size_t place) 
             object->tracked ? "true" : "false", object->closed ? "true" : "false");
     if (object->accounted)
         fprintf(stream, ", \"bytes\": %" PRIu64, object->bytes);
-    write_json_site(stream, object->site);
+    write_json_site(stream, object);
     fputc('}', stream);
 }
 
@@ -137,10 +137,10 @@ static void write_dot_object(FILE *stream, const census *result, size_t place) {
     }
     if (handles)
         fprintf(stream, "\\n%" PRIu32 " handle%s", handles, handles == 1 ? "" : "s");
-    if (object->site) {
+    if (object->file) {
         fputs("\\n", stream);
-        nd__write_dot_text(stream, object->site->file);
-        fprintf(stream, ":%" PRIu32, object->site->line);
+        nd__write_dot_text(stream, object->file);
+        fprintf(stream, ":%" PRIu32, object->line);
     }
     fprintf(stream, "\"%s%s%s];\n", handles ? ", style=\"filled,bold\", fillcolor=\"#fff2cc\"" : "",
             object->tracked ? "" : ", color=gray50, fontcolor=gray30",

@@ -94,8 +94,7 @@ static void write_start(FILE *stream, const holders *self, uint32_t place) {
         fputs(": being destroyed", stream);
     else
         fprintf(stream, ": %" PRIu32 " handle%s of the program", handles, handles == 1 ? "" : "s");
-    if (object->site)
-        fprintf(stream, "; made at %s:%" PRIu32, object->site->file, object->site->line);
+    nd__census_write_site(stream, "; ", object);
     fprintf(stream, "; manager %s]", self->graph.managers.items[object->manager]->name);
 }
 
@@ -154,8 +153,7 @@ static void write_holders(FILE *stream, const holders *self, const nd_holders *r
             result->edges == 1 ? "" : "s", self->graph.managers.items[x->manager]->name);
     if (x->accounted)
         fprintf(stream, "; %" PRIu64 " bytes", x->bytes);
-    if (x->site)
-        fprintf(stream, "; made at %s:%" PRIu32, x->site->file, x->site->line);
+    nd__census_write_site(stream, "; ", x);
     fputc('\n', stream);
     size_t shown = 0;
     for (size_t i = 0; i < self->graph.edge_count && shown < SHOWN_PATHS; i++) {

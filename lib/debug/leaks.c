@@ -10,52 +10,90 @@
 /// Live objects with the same type and creation site.
 typedef struct leak_group {
     const char *what;
-    const nd_site *site;
+    const char *file; ///< of the site; NULL: not known
+    uint32_t line;
     uint64_t objects, bytes;
 } leak_group;
 
+/// The texts are copies: what they are copied from may be gone once its manager's lock is given up.
 typedef struct leak_groups {
     leak_group *items;
     size_t count, capacity;
+    char *text;
+    size_t text_size, text_capacity;
+    uint64_t objects;
 } leak_groups;
 
-static bool grow(leak_groups *groups) {
-    size_t capacity = groups->capacity ? 2 * groups->capacity : 64;
-    leak_group *items = nd__realloc(groups->items, capacity * sizeof *items);
-    if (!items)
-        return false;
-    groups->items = items;
-    groups->capacity = capacity;
-    return true;
+/// Empty, with twice the room.
+static bool make_room(leak_groups *groups) {
+    size_t capacity = groups->capacity ? 2 * groups->capacity : 4096;
+    nd__free(groups->items);
+    nd__free(groups->text);
+    *groups = (leak_groups){.capacity = capacity, .text_capacity = 64 * capacity};
+    groups->items = nd__malloc(capacity * sizeof *groups->items);
+    groups->text = nd__malloc(groups->text_capacity);
+    return groups->items && groups->text;
 }
 
-/// Adds an object to its group; a new group needs room, which the caller made.
-static void add_leak(leak_groups *groups, const nd_object *object) {
+/// NULL for NULL, and when there is no room.
+static const char *keep_text(leak_groups *groups, const char *text) {
+    size_t size = text ? strlen(text) + 1 : 0;
+    if (size == 0 || size > groups->text_capacity - groups->text_size)
+        return NULL;
+    char *copy = groups->text + groups->text_size;
+    groups->text_size += size;
+    return memcpy(copy, text, size);
+}
+
+static bool is_in(const leak_group *group, const char *what, const char *file, uint32_t line) {
+    return group->line == line && strcmp(group->what, what) == 0 &&
+           (file ? group->file && strcmp(group->file, file) == 0 : !group->file);
+}
+
+/// Adds an object to its group. False: no room for a new one.
+static bool add_leak(leak_groups *groups, const nd_object *object) {
     uint64_t bytes =
         (object->type->flags & ND__TYPE_ACCOUNTED) ? ((const nd_accounted *)object)->bytes : 0;
     const char *what = nd__object_text(object);
+    const char *file = object->site ? object->site->file : NULL;
+    uint32_t line = object->site ? object->site->line : 0;
+    groups->objects++;
     for (size_t i = 0; i < groups->count; i++) {
-        if (groups->items[i].site == object->site && strcmp(groups->items[i].what, what) == 0) {
+        if (is_in(&groups->items[i], what, file, line)) {
             groups->items[i].objects++;
             groups->items[i].bytes += bytes;
-            return;
+            return true;
         }
     }
-    if (groups->count < groups->capacity)
-        groups->items[groups->count++] = (leak_group){what, object->site, 1, bytes};
+    leak_group group = {keep_text(groups, what), keep_text(groups, file), line, 1, bytes};
+    if (groups->count == groups->capacity || !group.what || (file && !group.file))
+        return false;
+    groups->items[groups->count++] = group;
+    return true;
 }
 
-/// Adds the objects of a shard. Returns how many.
-static uint64_t add_leaks(leak_groups *groups, nd_shard *shard) {
-    uint64_t added = 0;
+/// Adds the objects of a shard. False: there was no room for all.
+static bool add_leaks(leak_groups *groups, nd_shard *shard) {
+    bool room = true;
     nd__lock(&shard->lock);
     for (int list = 0; list < 2; list++)
-        for (nd_object *object = shard->lists[list].last; object; object = object->previous) {
-            add_leak(groups, object);
-            added++;
-        }
+        for (nd_object *object = shard->lists[list].last; object && room; object = object->previous)
+            room = add_leak(groups, object);
     nd__unlock(&shard->lock);
-    return added;
+    return room;
+}
+
+/// False: no memory.
+static bool group_all(leak_groups *groups, const nd__manager_array *managers) {
+    bool done = false;
+    while (!done && make_room(groups)) {
+        done = true;
+        for (size_t i = 0; i < managers->count && done; i++)
+            for (nd_shard *shard = nd__first_shard(managers->items[i]); shard && done;
+                 shard = nd__next_shard(shard))
+                done = add_leaks(groups, shard);
+    }
+    return done;
 }
 
 static int by_bytes(const void *left, const void *right) {
@@ -69,20 +107,16 @@ uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t 
     nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
     nd__manager_array managers = {0};
     leak_groups groups = {0};
-    uint64_t total = 0, bytes = 0;
-    while (groups.capacity < 4096 && grow(&groups))
-        ;
-    if (!nd__manager_subtree(top, &managers))
-        return nd_manager_total_objects(top);
-    for (size_t i = 0; i < managers.count; i++)
-        for (nd_shard *shard = nd__first_shard(managers.items[i]); shard;
-             shard = nd__next_shard(shard))
-            total += add_leaks(&groups, shard);
+    uint64_t bytes = 0;
+    bool listed = nd__manager_subtree(top, &managers) && group_all(&groups, &managers);
     nd__manager_array_free(&managers);
+    uint64_t total = listed ? groups.objects : nd_manager_total_objects(top);
+    if (!listed)
+        groups.count = 0;
     for (size_t i = 0; i < groups.count; i++)
         bytes += groups.items[i].bytes;
     qsort(groups.items, groups.count, sizeof *groups.items, by_bytes);
-    if (stream && total) {
+    if (stream && total && listed) {
         fprintf(stream,
                 "ndarc: %" PRIu64 " objects, %" PRIu64 " bytes are alive below manager %s\n", total,
                 bytes, top->name);
@@ -90,12 +124,13 @@ uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t 
             const leak_group *group = &groups.items[i];
             fprintf(stream, "  %" PRIu64 " x %s, %" PRIu64 " bytes", group->objects, group->what,
                     group->bytes);
-            if (group->site)
-                fprintf(stream, ", made at %s:%" PRIu32, group->site->file, group->site->line);
+            if (group->file)
+                fprintf(stream, ", made at %s:%" PRIu32, group->file, group->line);
             fputc('\n', stream);
         }
     }
     nd__free(groups.items);
+    nd__free(groups.text);
     return total;
 }
 

@@ -16,7 +16,8 @@
 typedef struct entry {
     const nd_object *object;
     const char *what; ///< memory of the snapshot
-    const nd_site *site;
+    const char *file; ///< of its site, or NULL; memory of the snapshot
+    uint32_t line;
     uint64_t bytes;
 } entry;
 
@@ -50,7 +51,7 @@ nd_snapshot *nd_snapshot_new(const nd_manager *manager) {
         // One that moved meanwhile may have been met twice.
         if (nd__census_find(&graph, object->object) == i)
             snapshot->entries[snapshot->count++] =
-                (entry){object->object, object->what, object->site, object->bytes};
+                (entry){object->object, object->what, object->file, object->line, object->bytes};
     }
     qsort(snapshot->entries, snapshot->count, sizeof *snapshot->entries, by_address);
     snprintf(snapshot->manager, sizeof snapshot->manager, "%s", graph.managers.items[0]->name);
@@ -76,8 +77,8 @@ void nd_snapshot_free(nd_snapshot *snapshot) {
 
 /// What changed of one type and creation site.
 typedef struct row {
-    const char *what;
-    const nd_site *site;
+    const char *what, *file; ///< memory of a snapshot; `file` NULL: no site
+    uint32_t line;
     uint64_t came_objects, came_bytes, went_objects, went_bytes;
 } row;
 
@@ -86,11 +87,16 @@ typedef struct rows {
     size_t count;
 } rows;
 
+static int compare_sites(const char *file, uint32_t line, const char *other_file,
+                         uint32_t other_line) {
+    if (line != other_line)
+        return line < other_line ? -1 : 1;
+    return strcmp(file ? file : "", other_file ? other_file : "");
+}
+
 static int compare_groups(const row *a, const row *b) {
-    uintptr_t left = (uintptr_t)a->site, right = (uintptr_t)b->site;
-    if (left != right)
-        return left < right ? -1 : 1;
-    return strcmp(a->what, b->what);
+    int order = compare_sites(a->file, a->line, b->file, b->line);
+    return order ? order : strcmp(a->what, b->what);
 }
 
 static int by_group(const void *left, const void *right) {
@@ -110,15 +116,15 @@ static int by_growth(const void *left, const void *right) {
 }
 
 static row came(const entry *object) {
-    return (row){object->what, object->site, 1, object->bytes, 0, 0};
+    return (row){object->what, object->file, object->line, 1, object->bytes, 0, 0};
 }
 
 static row went(const entry *object) {
-    return (row){object->what, object->site, 0, 0, 1, object->bytes};
+    return (row){object->what, object->file, object->line, 0, 0, 1, object->bytes};
 }
 
 static bool is_same(const entry *a, const entry *b) {
-    return a->site == b->site && strcmp(a->what, b->what) == 0;
+    return compare_sites(a->file, a->line, b->file, b->line) == 0 && strcmp(a->what, b->what) == 0;
 }
 
 /// One row per object that came or went, then those of a group added up.
@@ -134,9 +140,11 @@ static bool find_rows(const nd_snapshot *before, const nd_snapshot *after, rows 
         if (order == 0 && is_same(old, new)) {
             // A closed object stays, without its bytes.
             if (old->bytes > new->bytes)
-                items[count++] = (row){old->what, old->site, 0, 0, 0, old->bytes - new->bytes};
+                items[count++] =
+                    (row){old->what, old->file, old->line, 0, 0, 0, old->bytes - new->bytes};
             else if (new->bytes > old->bytes)
-                items[count++] = (row){new->what, new->site, 0, new->bytes - old->bytes, 0, 0};
+                items[count++] =
+                    (row){new->what, new->file, new->line, 0, new->bytes - old->bytes, 0, 0};
             a++;
             b++;
             continue;
@@ -192,8 +200,8 @@ static void write_rows(FILE *stream, const char *manager, const rows *rows, uint
         const row *row = &rows->items[i];
         fprintf(stream, "  +%" PRIu64 " -%" PRIu64 " x %s, +%" PRIu64 " -%" PRIu64 " bytes",
                 row->came_objects, row->went_objects, row->what, row->came_bytes, row->went_bytes);
-        if (row->site)
-            fprintf(stream, ", made at %s:%" PRIu32, row->site->file, row->site->line);
+        if (row->file)
+            fprintf(stream, ", made at %s:%" PRIu32, row->file, row->line);
         fputc('\n', stream);
     }
 }
@@ -287,9 +295,9 @@ static nd_status report_growth(const nd_balance *balance, const char *manager, c
     if (status != ND_OK)
         return status;
     char site[256] = "";
-    if (growth.largest->site)
-        snprintf(site, sizeof site, " made at %s:%" PRIu32, growth.largest->site->file,
-                 growth.largest->site->line);
+    if (growth.largest->file)
+        snprintf(site, sizeof site, " made at %s:%" PRIu32, growth.largest->file,
+                 growth.largest->line);
     return nd__error(ND_ERROR_STATE,
                      "expect_balanced: the block at %s:%d left %" PRIu64 " objects and %" PRIu64
                      " bytes behind below manager %s, such as a %s%s",

@@ -35,10 +35,6 @@ void nd__text_drop(nd__text *text) {
     *text = (nd__text){0};
 }
 
-const char *nd__object_text(const nd_object *object) {
-    return object->type->describe ? object->type->describe(object) : object->type->name;
-}
-
 /// Length of the UTF-8 sequence that begins here; 0 when it is none.
 static size_t sequence_length(const unsigned char *at) {
     uint32_t lead = at[0];

@@ -21,9 +21,6 @@ nd_status nd__text_end(nd__text *text, const char *operation, FILE *stream);
 /// Frees it unwritten.
 void nd__text_drop(nd__text *text);
 
-/// What reports call an object. The object must be held, or its manager locked.
-const char *nd__object_text(const nd_object *object);
-
 /// `text` as a JSON string with its quotes. What is no UTF-8 becomes U+FFFD.
 void nd__write_json_string(FILE *stream, const char *text);
 /// `text` between the quotes of a DOT string.
