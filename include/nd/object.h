@@ -197,8 +197,8 @@ typedef struct nd_type {
     /// place; so not at all for an object that was closed. May retain `self` or what it reaches
     /// somewhere, which revives them. NULL: none.
     void (*finalize)(nd_object *self);
-    /// Frees the payload's own resources; edges are already cleared. May run any code. NULL:
-    /// nothing to free.
+    /// Frees the payload's own resources; edges are already cleared, and none may be set in it any
+    /// more. May run any code. NULL: nothing to free.
     void (*destroy)(nd_object *self);
     /// What reports call this object, such as the operation of a graph node; they copy it. May be
     /// asked from any thread, under locks, from when the object is published until `destroy`: must
@@ -242,7 +242,8 @@ ND_API const nd_type *nd_object_type(const void *object);
 ///
 /// @param slot address of a pointer field inside an object
 /// @param target retained; NULL empties the slot
-/// @errors none
+/// @errors ND_ERROR_CLOSED (the slot is in the payload of the object whose `destroy` calls this, which
+///         nobody clears any more); then nothing has changed
 /// @threads any, one writer of a slot at a time; waits for the gate. What dies by it dies here
 ND_API void nd_edge_set(void *slot, const void *target);
 
@@ -319,6 +320,44 @@ ND_API nd_list *nd_list_new(void) ND_OWNED;
 /// @errors ND_ERROR_CLOSED, ND_ERROR_OUT_OF_MEMORY
 /// @threads one writer of a list at a time, and no reader beside it; waits for the gate
 ND_API nd_status nd_list_append(nd_list *list, const void *object);
+
+/// Puts an object between others: those from there on move up by one.
+///
+/// @param list the list
+/// @param index of the new item: from 0 to the size
+/// @param object retained
+/// @return ND_OK, or the error; then the list is as before
+/// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (out of range), ND_ERROR_OUT_OF_MEMORY
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate
+ND_API nd_status nd_list_insert(nd_list *list, size_t index, const void *object);
+
+/// Puts an object in the place of an item, which is released.
+///
+/// @param list the list
+/// @param index from 0
+/// @param object retained
+/// @return ND_OK, or the error; then the list is as before
+/// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (out of range)
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate. What dies by
+///          it dies here
+ND_API nd_status nd_list_set(nd_list *list, size_t index, const void *object);
+
+/// Takes an item out: those behind it move down by one.
+///
+/// @param list the list
+/// @param index from 0
+/// @return owned: what the list held is the caller's now; NULL on error
+/// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (out of range)
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate
+ND_API nd_object *nd_list_remove(nd_list *list, size_t index) ND_OWNED;
+
+/// Takes the last item out.
+///
+/// @param list the list
+/// @return owned: what the list held is the caller's now; NULL on error
+/// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (the list is empty)
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate
+ND_API nd_object *nd_list_pop(nd_list *list) ND_OWNED;
 
 /// One item.
 ///

@@ -69,9 +69,10 @@ nd_status nd__commit_gradients(const char *operation, nd_tensor *const *leaves,
 void nd__gradient_lock(void);
 void nd__gradient_unlock(void);
 
-/// Puts `value` (owned, may be NULL) into an edge slot of a published object and returns what was
-/// there, owned. Counts do not change hands: safe while nd__gradient_lock is held.
-void *nd__edge_exchange(void *slot, void *value);
+/// Puts `value` (owned, may be NULL) into an edge slot of `owner`, which is published, and returns what
+/// was there, owned; `value` itself when the owner is closed. Counts do not change hands: safe while
+/// nd__gradient_lock is held.
+void *nd__edge_exchange(nd_object *owner, void *slot, void *value);
 
 /// Whether an edge slot that another thread may be changing holds anything.
 static inline bool nd__edge_is_set(nd_object *const *slot) {

@@ -58,7 +58,7 @@ nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
     }
     nd_tensor *retained = nd_retain(grad);
     nd__gradient_lock();
-    nd_tensor *previous = nd__edge_exchange(&x->grad, retained);
+    nd_tensor *previous = nd__edge_exchange(&x->header, &x->grad, retained);
     nd__gradient_unlock();
     nd_release(previous);
     return ND_OK;
@@ -212,8 +212,10 @@ void nd__gradient_unlock(void) {
     pthread_mutex_unlock(&gradient_mutex);
 }
 
-void *nd__edge_exchange(void *slot, void *value) {
+void *nd__edge_exchange(nd_object *owner, void *slot, void *value) {
     void **edge = slot;
+    if (nd__is_closing(owner))
+        return value;
     nd__gate_enter();
     void *previous = *edge;
     __atomic_store_n(edge, value, __ATOMIC_RELAXED);
@@ -238,12 +240,20 @@ static bool same_shape(const nd_tensor *x, const nd_node_input *input) {
     return true;
 }
 
+/// A hook, or a callback for memory, may have closed one.
+static nd_status check_leaves(const char *operation, nd_tensor *const *leaves, size_t count) {
+    nd_status status = ND_OK;
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        status = nd__check_operand(operation, "a leaf", leaves[i]);
+    return status;
+}
+
 /// The new gradients take the old ones' values in; then slots and gradients change places, which
 /// cannot fail. Until then no leaf has changed.
 static nd_status commit_plain(const char *operation, nd_tensor *const *leaves,
                               nd_tensor **gradients, size_t count) {
-    nd_status status = ND_OK;
     nd__gradient_lock();
+    nd_status status = check_leaves(operation, leaves, count);
     for (size_t i = 0; i < count && status == ND_OK; i++)
         if (leaves[i]->grad)
             status = add_existing(operation, gradients[i], leaves[i]->grad);
@@ -275,7 +285,7 @@ static nd_status add_existing(const char *operation, nd_tensor *gradient,
 /// Afterwards gradients[] holds what the leaves had.
 static void swap_in(nd_tensor *const *leaves, nd_tensor **gradients, size_t count) {
     for (size_t i = 0; i < count; i++)
-        gradients[i] = nd__edge_exchange(&leaves[i]->grad, gradients[i]);
+        gradients[i] = nd__edge_exchange(&leaves[i]->header, &leaves[i]->grad, gradients[i]);
 }
 
 /// A recorded sum allocates, so it is made without the lock and kept when the leaves still have
@@ -295,7 +305,8 @@ static nd_status commit_recorded(const char *operation, nd_tensor *const *leaves
         status = recorded_totals(operation, leaves, gradients, count, seen, totals);
         if (status == ND_OK) {
             nd__gradient_lock();
-            done = true;
+            status = check_leaves(operation, leaves, count);
+            done = status == ND_OK;
             for (size_t i = 0; i < count; i++)
                 done = done && leaves[i]->grad == seen[i];
             if (done)

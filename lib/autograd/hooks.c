@@ -148,7 +148,7 @@ static nd_status exchange(nd_tensor *x, nd_object **slot, const nd_object *expec
     nd__gradient_lock();
     *ret_done = *slot == expected;
     if (*ret_done)
-        unused = nd__edge_exchange(slot, replacement);
+        unused = nd__edge_exchange(owner, slot, replacement);
     nd__gradient_unlock();
     nd_release(unused);
     return ND_OK;

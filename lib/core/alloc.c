@@ -1,5 +1,6 @@
 // Host memory for the library's own structures. Malloc is jemalloc's where the build links it.
 #include "lib/core/alloc.h"
+#include <malloc.h>
 #include <stdlib.h>
 
 bool (*nd__alloc_should_fail)(size_t bytes);
@@ -18,4 +19,8 @@ void *nd__realloc(void *pointer, size_t bytes) {
 
 void nd__free(void *pointer) {
     free(pointer);
+}
+
+size_t nd__block_size(const void *pointer) {
+    return malloc_usable_size((void *)(uintptr_t)pointer);
 }

@@ -15,6 +15,8 @@ void *nd__calloc(size_t bytes);
 /// Grows or shrinks; on failure NULL and `pointer` is still valid.
 void *nd__realloc(void *pointer, size_t bytes);
 void nd__free(void *pointer);
+/// Bytes of a block, at least as many as were asked for.
+size_t nd__block_size(const void *pointer);
 
 /// When set, asked before every allocation of the library, host storage included; true makes it
 /// fail. For tests.

@@ -62,19 +62,36 @@ nd_list *nd_list_new(void) {
 static nd_status check(const char *operation, const nd_list *list) {
     if (!list)
         return nd__error_null(operation, "list");
-    if (nd__is_closed(list))
+    if (nd__is_closing(list))
         return nd__error(ND_ERROR_CLOSED, "%s: the list is closed", operation);
     return ND_OK;
 }
 
-static nd_status grow(nd_list *list) {
+/// `limit`: one more than the largest index that there may be.
+static nd_status check_index(const char *operation, const nd_list *list, size_t index,
+                             size_t limit) {
+    if (index < limit)
+        return ND_OK;
+    return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                     "%s: index %zu is out of range, the list has %zu items", operation, index,
+                     list->size);
+}
+
+static nd_status check_item(const char *operation, const nd_list *list, size_t index) {
+    nd_status status = check(operation, list);
+    return status == ND_OK ? check_index(operation, list, index, list->size) : status;
+}
+
+static nd_status grow(const char *operation, nd_list *list) {
     size_t capacity = list->capacity ? 2 * list->capacity : 8;
     nd_object **items = nd__obtain(capacity * sizeof *items);
     if (!items)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "list_append: no memory for %zu items", capacity);
-    if (capacity <= list->capacity) { // a callback for memory has used the list meanwhile
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu items", operation,
+                         capacity);
+    // A callback for memory may have used the list meanwhile, or closed it.
+    if (capacity <= list->capacity || nd__is_closing(list)) {
         nd__free(items);
-        return ND_OK;
+        return check(operation, list);
     }
     nd__gate_enter();
     nd_object **before = list->items;
@@ -87,30 +104,82 @@ static nd_status grow(nd_list *list) {
     return ND_OK;
 }
 
-nd_status nd_list_append(nd_list *list, const void *object) {
-    nd_status status = check("list_append", list);
+/// Room for one more, and nothing runs after it that could take it away.
+static nd_status reserve(const char *operation, nd_list *list, const void *object) {
+    nd_status status = check(operation, list);
     if (status == ND_OK && !object)
-        status = nd__error_null("list_append", "object");
+        status = nd__error_null(operation, "object");
     while (status == ND_OK && list->size == list->capacity)
-        status = grow(list);
-    if (status != ND_OK)
-        return status;
+        status = grow(operation, list);
+    return status;
+}
+
+static void insert(nd_list *list, size_t index, const void *object) {
     nd_object *item = nd_object_retain(object);
     nd__gate_enter();
-    list->items[list->size++] = item;
+    memmove(list->items + index + 1, list->items + index,
+            (list->size - index) * sizeof *list->items);
+    list->items[index] = item;
+    list->size++;
     nd__gate_leave();
-    return ND_OK;
+}
+
+/// An item, which is the caller's now.
+static nd_object *take(nd_list *list, size_t index) {
+    nd__gate_enter();
+    nd_object *item = list->items[index];
+    list->size--;
+    memmove(list->items + index, list->items + index + 1,
+            (list->size - index) * sizeof *list->items);
+    nd__note_moved(item);
+    nd__gate_leave();
+    return item;
+}
+
+nd_status nd_list_append(nd_list *list, const void *object) {
+    nd_status status = reserve("list_append", list, object);
+    if (status == ND_OK)
+        insert(list, list->size, object);
+    return status;
+}
+
+nd_status nd_list_insert(nd_list *list, size_t index, const void *object) {
+    static const char operation[] = "list_insert";
+    nd_status status = reserve(operation, list, object);
+    if (status == ND_OK)
+        status = check_index(operation, list, index, list->size + 1);
+    if (status == ND_OK)
+        insert(list, index, object);
+    return status;
+}
+
+nd_status nd_list_set(nd_list *list, size_t index, const void *object) {
+    static const char operation[] = "list_set";
+    nd_status status = check(operation, list);
+    if (status == ND_OK && !object)
+        status = nd__error_null(operation, "object");
+    if (status == ND_OK)
+        status = check_index(operation, list, index, list->size);
+    if (status == ND_OK)
+        nd_edge_set(&list->items[index], object);
+    return status;
 }
 
 const nd_object *nd_list_get(const nd_list *list, size_t index) {
-    if (check("list_get", list) != ND_OK)
+    return check_item("list_get", list, index) == ND_OK ? list->items[index] : NULL;
+}
+
+nd_object *nd_list_remove(nd_list *list, size_t index) {
+    return check_item("list_remove", list, index) == ND_OK ? take(list, index) : NULL;
+}
+
+nd_object *nd_list_pop(nd_list *list) {
+    if (check("list_pop", list) != ND_OK)
         return NULL;
-    if (index >= list->size) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "list_get: index %zu is out of range, the list has %zu items", index, list->size);
-        return NULL;
-    }
-    return list->items[index];
+    if (list->size)
+        return take(list, list->size - 1);
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "list_pop: the list is empty");
+    return NULL;
 }
 
 size_t nd_list_size(const nd_list *list) {

@@ -181,6 +181,22 @@ const nd_type *nd_object_type(const void *object) {
 
 // ------------------------------------------------------------------------------------------- death
 
+/// Runs the `destroy` of a user's object, which must not set edges in it.
+static void run_destroy(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    nd_object *outer = thread->destroying;
+    thread->destroying = object;
+    object->type->destroy(object);
+    thread->destroying = outer;
+}
+
+static inline void destroy(nd_object *object, uint32_t flags) {
+    if (flags & ND__USER)
+        run_destroy(object);
+    else
+        object->type->destroy(object);
+}
+
 /// The last steps of nd__object_free, for one that is in no manager.
 static void free_unlinked(nd_object *object) {
     uint32_t flags = nd__flags(object);
@@ -189,7 +205,7 @@ static void free_unlinked(nd_object *object) {
     if (flags & ND__NAMED)
         nd__name_remove(object);
     if (type->destroy && !(flags & ND__CLOSED))
-        type->destroy(object);
+        destroy(object, flags);
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (!recycled)
         nd__free(object);
@@ -392,7 +408,7 @@ nd_status nd_close(void *handle) {
         nd__unlock(&home->lock);
     nd__account_close(object);
     if (object->type->destroy)
-        object->type->destroy(object);
+        destroy(object, nd__flags(object));
     nd__fetch_or_flags(&object->flags, ND__GONE);
     nd__burying_end(thread, outermost);
     return ND_OK;
@@ -408,7 +424,21 @@ bool nd_is_closed(const void *object) {
 
 // ------------------------------------------------------------------------------------------- edges
 
+/// Whether a slot lies in the payload that a `destroy` of this thread is about to free: an edge that
+/// it got now would be cleared by nobody.
+__attribute__((cold, noinline)) static bool is_being_destroyed(const void *slot) {
+    const nd_object *object = nd__thread_record.destroying;
+    uintptr_t offset = (uintptr_t)slot - (uintptr_t)object;
+    if (offset >= nd__block_size(object))
+        return false;
+    nd__error(ND_ERROR_CLOSED, "edge_set: the %s is being destroyed, and takes no edges any more",
+              object->type->name);
+    return true;
+}
+
 void nd_edge_set(void *slot, const void *target) {
+    if (__builtin_expect(nd__thread_record.destroying != NULL, 0) && is_being_destroyed(slot))
+        return;
     nd_object **edge = slot;
     nd_object *retained = nd_object_retain(target);
     nd__gate_enter();
@@ -416,6 +446,13 @@ void nd_edge_set(void *slot, const void *target) {
     *edge = retained;
     nd__gate_leave();
     nd_object_release(before);
+}
+
+bool nd__edge_set_in(nd_object *owner, void *slot, const void *target) {
+    if (nd__is_closing(owner))
+        return false;
+    nd_edge_set(slot, target);
+    return true;
 }
 
 void *nd_edge_take(void *slot) {

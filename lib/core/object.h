@@ -125,6 +125,13 @@ static inline uint32_t nd__flags_to_join(const nd_object *object) {
 static inline bool nd__is_closed(const void *object) {
     return (nd__flags(object) & ND__CLOSED) != 0;
 }
+/// True from when nd_close has begun: whoever sets an edge now leaves it for ever, as nobody clears it
+/// any more. To be asked after the last call that may run user code, which may close what it finds.
+static inline bool nd__is_closing(const void *object) {
+    return (nd__flags(object) & ND__CLOSING) != 0;
+}
+/// nd_edge_set() of an edge of `owner`. False, and nothing has changed, when that is closing.
+bool nd__edge_set_in(nd_object *owner, void *slot, const void *target);
 
 /// On a thread that cuts or explains garbage: whether an object that it meets there is some of it. What
 /// a finalizer of another thread's collection has handed out is not.

@@ -189,7 +189,7 @@ static void destroy(nd_object *self) {
 static nd_status add_member(const char *operation, nd_module *module, const char *name,
                             const void *object, bool is_parameter) {
     nd_status status = check_name(operation, module, name);
-    if (status == ND_OK && module->count == module->capacity)
+    while (status == ND_OK && module->count == module->capacity)
         status = grow(operation, module);
     if (status != ND_OK)
         return status;
@@ -244,6 +244,12 @@ static nd_status grow(const char *operation, nd_module *module) {
     if (!members)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu members", operation,
                          capacity);
+    // A callback for memory may have used the module meanwhile, or closed it.
+    nd_status status = nd__check_module(operation, module);
+    if (status != ND_OK || capacity <= module->capacity) {
+        nd__free(members);
+        return status;
+    }
     nd_member *before = module->members;
     if (module->count > 0)
         memcpy(members, before, module->count * sizeof(*members));

@@ -69,7 +69,8 @@ static nd_optimizer *new_adam(const char *operation, const nd_module *module,
 static nd_status check_optimizer(const char *operation, const nd_optimizer *optimizer);
 static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch);
 static nd_status check_gradient(const nd_tensor *parameter);
-static nd_status prepare_state(nd_tensor **slot, const nd_tensor *parameter);
+static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
+                               const nd_tensor *parameter);
 static nd_status reserve_scratch(const nd_optimizer *optimizer, nd_scratch *scratch,
                                  nd_device device);
 static nd_status update_sgd(const nd_optimizer_numbers *numbers, const nd_parameter_state *state);
@@ -231,14 +232,16 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
         nd_parameter_state *state = &optimizer->states[i];
         const nd_tensor *parameter = state->parameter;
-        status = nd__check_operand(step_operation, "a parameter", parameter);
+        status = check_optimizer(step_operation, optimizer); // a callback for memory may close it
+        if (status == ND_OK)
+            status = nd__check_operand(step_operation, "a parameter", parameter);
         if (status != ND_OK || !parameter->grad)
             continue;
         status = check_gradient(parameter);
         if (status == ND_OK && (optimizer->numbers.kind != SGD || optimizer->numbers.momentum > 0))
-            status = prepare_state(&state->first, parameter);
+            status = prepare_state(optimizer, &state->first, parameter);
         if (status == ND_OK && optimizer->numbers.kind != SGD)
-            status = prepare_state(&state->second, parameter);
+            status = prepare_state(optimizer, &state->second, parameter);
         if (status == ND_OK && optimizer->numbers.kind != SGD)
             status = reserve_scratch(optimizer, scratch, parameter->device);
     }
@@ -269,7 +272,8 @@ static nd_status check_gradient(const nd_tensor *parameter) {
 
 /// Makes missing state, at the parameter's manager, and lets state follow a parameter to another
 /// device.
-static nd_status prepare_state(nd_tensor **slot, const nd_tensor *parameter) {
+static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
+                               const nd_tensor *parameter) {
     nd_tensor *state = *slot;
     if (state && nd__check_operand(step_operation, "the state of a parameter", state) != ND_OK)
         return nd_error_status();
@@ -280,9 +284,9 @@ static nd_status prepare_state(nd_tensor **slot, const nd_tensor *parameter) {
                           : nd_zeros_like(parameter);
     if (!made)
         return nd_error_status();
-    nd_edge_set(slot, made);
+    nd__edge_set_in(&optimizer->header, slot, made);
     nd_release(made);
-    return ND_OK;
+    return check_optimizer(step_operation, optimizer);
 }
 
 static nd_tensor *scratch_on(const nd_scratch *scratch, nd_device device) {

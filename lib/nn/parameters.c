@@ -247,6 +247,8 @@ static nd_status count_parameters(const char *operation, const nd_module *module
 static void commit_move(const nd_move *move) {
     nd_tensor *parameter = move->parameter;
     const nd_tensor *copy = move->copy;
+    if (nd__is_closing(parameter)) // by a callback for memory
+        return;
     // What a graph saved of the parameter must not pass for its value on the new device.
     uint64_t version = atomic_load_explicit(&parameter->storage->version, memory_order_relaxed);
     atomic_store_explicit(&copy->storage->version, version + 1, memory_order_relaxed);

@@ -155,6 +155,10 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
         nd_object_release(result);
         return NULL;
     }
+    if (nd__is_closing(result)) { // by a callback for memory
+        nd_object_release(node);
+        return result;
+    }
     result->requires_grad = true;
     nd__object_track_with(&result->header, &result->node, node);
     return result;
@@ -181,8 +185,13 @@ nd_status nd__check_in_place(const char *operation, const nd_tensor *x) {
     return ND_OK;
 }
 
-/// Makes `node` (owned, consumed; may be NULL) what computed the published x.
+/// Makes `node` (owned, consumed; may be NULL) what computed the published x, unless a callback for
+/// memory has closed that.
 static void replace_node(nd_tensor *x, nd_node *node) {
+    if (nd__is_closing(x)) {
+        nd_object_release(node);
+        return;
+    }
     if (node)
         nd__object_track(&x->header);
     nd__gate_enter();

@@ -137,6 +137,10 @@ void nd__free(void *pointer) {
     memory->live--;
 }
 
+size_t nd__block_size(const void *pointer) {
+    return ((const block *)pointer - 1)->size;
+}
+
 size_t memory_live_blocks(void) {
     return memory ? memory->live : 0;
 }
