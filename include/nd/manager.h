@@ -105,11 +105,14 @@ ND_API void nd__manager_block_end(nd_manager_block *block);
 /// @threads any
 ND_API nd_status nd_attach(const nd_manager *manager, const void *object);
 
-/// Moves an object to another manager for as long as that is open.
+/// Moves an object to another manager for as long as that is open, and with a tensor its storage, as
+/// nd_attach() does.
 ///
 /// When it closes, the object returns to the nearest still-open manager in its chain of origins,
 /// else to the nearest open ancestor of its first origin. Neither cap nor quota refuses it, here or
-/// on the way back.
+/// on the way back. Lent to a manager of that chain, it goes back there: the chain ends before that
+/// manager, and lent to the first one the object is at home again. So it does not matter how often
+/// an object goes to and fro.
 ///
 /// @param manager where to
 /// @param object any object but a manager; stays the caller's
@@ -132,7 +135,7 @@ typedef struct nd_close_report {
     uint64_t collected_bytes;   ///< bytes of those
     uint64_t escaped_objects;   ///< held by somebody: moved to the nearest open ancestor
     uint64_t escaped_bytes;     ///< bytes of those
-    uint64_t returned_objects;  ///< temp-attached objects that went back
+    uint64_t returned_objects;  ///< temp-attached objects that went back; a tensor with its storage: one
     uint64_t gate_closed_ns;    ///< how long the collector's gate was closed
     /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
     char escaped_sites[4][96];

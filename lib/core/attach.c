@@ -188,6 +188,7 @@ void nd__object_reattach(nd_object *object) {
     nd_accounted *account = nd__accounted(object);
     if (account)
         nd__charge_path(&nd__root, NULL, account->kind, account->bytes, NULL);
+    nd__fetch_clear_flags(&object->flags, ND__TEMP); // where it came from is forgotten
     nd_shard *shard = nd__lock_to_fill(&nd__root);
     nd__member_enter(shard, object, nd__flags(object));
     shard->count.created++;
@@ -212,85 +213,151 @@ void nd__account_close(nd_object *object) {
 
 // ------------------------------------------------------------------------------------------ attach
 
-/// Moves an object to `target`. `refusal` NULL: neither cap nor quota may refuse (temp-attach,
-/// returns, undoing). The object's ND__TEMP bit becomes `temporary`. Error: closed, cap, quota; then
-/// nothing has changed. What a quota refuses is written to `refusal`, and no error is set.
-static nd_status move(const char *operation, nd_object *object, nd_manager *target,
-                      nd_pressure *refusal, bool temporary) {
+/// What moves at once: an object and, when it is a tensor whose storage lives where it does, that.
+typedef struct relocation {
+    const char *operation;
+    nd_object *object, *companion; ///< the second one NULL: nothing goes along
+    nd_manager *target;            ///< kept valid by the caller
+    // While locked:
+    nd_shard *home, *companion_home, *shard;
+} relocation;
+
+static relocation relocation_of(const char *operation, nd_object *object, nd_manager *target) {
+    bool accompanied = (object->type->flags & ND__TYPE_TENSOR) && !nd__is_closed(object);
+    return (relocation){
+        .operation = operation,
+        .object = object,
+        .companion = accompanied ? ((nd__accompanied *)object)->companion : NULL,
+        .target = target,
+    };
+}
+
+/// A third shard to lock, which few have: that of a companion which is in neither of the other two.
+static nd_shard *third_shard(const relocation *all) {
+    nd_shard *third = all->companion_home;
+    return third == all->home || third == all->shard ? NULL : third;
+}
+
+static void lock_shards(const relocation *all) {
+    nd_shard *third = third_shard(all);
+    if (__builtin_expect(!third, 1)) {
+        nd__lock_pair(all->home, all->shard);
+        return;
+    }
+    nd_shard *shards[] = {all->home, all->shard, third};
+    nd__lock_all(shards, 3);
+}
+
+static void unlock_shards(const relocation *all) {
+    nd_shard *third = third_shard(all);
+    nd__unlock_pair(all->home, all->shard);
+    if (third)
+        nd__unlock(&third->lock);
+}
+
+static void relocation_unlock(const relocation *all) {
+    unlock_shards(all);
+    nd__relieve_crowd();
+}
+
+/// Locks where the two are and where they go, all at once. False: the object is in no manager, and
+/// nothing is locked.
+static bool relocation_lock(relocation *all) {
+    bool retired = false;
     for (;;) {
-        nd_shard *home = nd__home_of(object);
+        nd_shard *home = nd__home_of(all->object);
+        nd_shard *companion_home = all->companion ? nd__home_of(all->companion) : NULL;
         if (!home)
-            return nd__error(ND_ERROR_STATE, "%s: the %s is in no manager yet", operation,
-                             object->type->name);
-        nd_shard *shard = home->manager == target ? home : nd__own_shard(target);
-        nd__lock_pair(home, shard);
-        if (__builtin_expect(shard->retired, 0)) {
-            nd__unlock_pair(home, shard);
-            shard = &target->first;
-            nd__lock_pair(home, shard);
-        }
-        if (nd__home_of(object) != home) {
-            nd__unlock_pair(home, shard);
-            continue;
-        }
-        nd_status status = ND_OK;
-        nd_manager *from = home->manager;
-        nd_manager *common = nd__common_ancestor(from, target);
-        nd_accounted *account = nd__accounted(object);
-        if (!nd__manager_open(target))
-            status =
-                nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", operation, target->name);
-        else if (refusal && (from != target || (nd__flags(object) & ND__TEMP)) &&
-                 cap_refuses(shard, object))
-            status = nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects",
-                               operation, target->name, (unsigned long long)target->cap);
-        else if (account && from != target &&
-                 !nd__charge_path(target, common, account->kind, account->bytes,
-                                  refusal ? &refusal->refused : NULL)) {
-            refusal->kind = account->kind;
-            refusal->bytes = account->bytes;
-            status = ND_ERROR_QUOTA;
-        }
-        if (status == ND_OK) {
-            nd__member_leave(home, object, nd__flags(object));
-            if (temporary)
-                nd__fetch_or_flags(&object->flags, ND__TEMP);
-            else
-                nd__fetch_clear_flags(&object->flags, ND__TEMP);
-            nd__member_enter(shard, object, nd__flags(object));
-            if (from != target) {
-                home->count.departed++;
-                shard->count.arrived++;
-                if (account)
-                    nd__discharge_path(from, common, account->kind, account->bytes);
-            }
-        }
-        nd__unlock_pair(home, shard);
-        nd__relieve_crowd();
-        return status;
+            return false;
+        all->home = home;
+        all->companion_home = companion_home;
+        all->shard = home->manager == all->target ? home
+                     : retired                    ? &all->target->first
+                                                  : nd__own_shard(all->target);
+        lock_shards(all);
+        retired = all->shard->retired;
+        if (__builtin_expect(!retired && nd__home_of(all->object) == home &&
+                                 (!all->companion || nd__home_of(all->companion) == companion_home),
+                             1))
+            return true;
+        unlock_shards(all);
     }
 }
 
-/// Collects the accounted objects (a tensor's storage) that an object holds in its own manager:
-/// they move along.
-typedef struct companion_visitor {
-    nd_visitor visitor;
-    const nd_manager *manager;
-    nd_object *companion;
-} companion_visitor;
-
-static void visit_companion(nd_visitor *visitor, nd_object *target, const char *label) {
-    (void)label;
-    companion_visitor *companions = (companion_visitor *)visitor;
-    if (nd__accounted(target) && nd__manager_of(target) == companions->manager)
-        companions->companion = target;
+static nd_status not_attached(const relocation *all) {
+    return nd__error(ND_ERROR_STATE, "%s: the %s is in no manager yet", all->operation,
+                     all->object->type->name);
 }
 
-static nd_object *companion_of(const nd_object *object) {
-    companion_visitor companions = {.visitor = {visit_companion}, .manager = nd_manager_of(object)};
-    if ((object->type->flags & ND__TYPE_TENSOR) && !nd__is_closed(object))
-        object->type->traverse(object, &companions.visitor);
-    return companions.companion;
+/// Where an object is, or will be once the closes that have begun are done. Its home is locked.
+static const nd_manager *settles_in(const nd_object *object, const nd_shard *home) {
+    if (__builtin_expect(nd__manager_open(home->manager), 1))
+        return home->manager;
+    const nd_manager *back = (nd__flags(object) & ND__TEMP) ? nd__origin_peek(object) : NULL;
+    return back ? back : nd__nearest_open(home->manager);
+}
+
+/// Once locked: leaves the companion behind that lives elsewhere.
+static void choose_companion(relocation *all) {
+    if (all->companion &&
+        (!all->companion_home ||
+         (all->companion_home != all->home &&
+          settles_in(all->companion, all->companion_home) != settles_in(all->object, all->home))))
+        all->companion = NULL;
+}
+
+static nd_shard *home_in(const relocation *all, const nd_object *object) {
+    return object == all->companion ? all->companion_home : all->home;
+}
+
+/// Charges the target with what comes to it, down from where that is charged already. `refusal`
+/// NULL: no quota may refuse.
+static bool charge(const relocation *all, nd_pressure *refusal) {
+    nd_object *bearer = all->companion ? all->companion : all->object;
+    const nd_accounted *account = nd__accounted(bearer);
+    const nd_manager *from = home_in(all, bearer)->manager;
+    if (!account || from == all->target)
+        return true;
+    nd_manager *common = nd__common_ancestor((nd_manager *)(uintptr_t)from, all->target);
+    if (nd__charge_path(all->target, common, account->kind, account->bytes,
+                        refusal ? &refusal->refused : NULL))
+        return true;
+    refusal->kind = account->kind;
+    refusal->bytes = account->bytes;
+    return false;
+}
+
+/// Whether the target takes them. Afterwards nothing can fail. `refusal` NULL: neither cap nor quota
+/// may refuse. What a quota refuses is written to `refusal`, and no error is set.
+static nd_status admit(const relocation *all, nd_pressure *refusal) {
+    const nd_manager *target = all->target;
+    if (!nd__manager_open(target))
+        return nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", all->operation, target->name);
+    bool counted = all->home->manager == target && !(nd__flags(all->object) & ND__TEMP);
+    if (refusal && !counted && cap_refuses(all->shard, all->object))
+        return nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects", all->operation,
+                         target->name, (unsigned long long)target->cap);
+    return charge(all, refusal) ? ND_OK : ND_ERROR_QUOTA;
+}
+
+/// Moves one of the two, which was admitted. `away`: it has origins.
+static void transfer(const relocation *all, nd_object *object, bool away) {
+    nd_shard *home = home_in(all, object), *shard = all->shard;
+    uint32_t flags = nd__flags(object);
+    nd__member_leave(home, object, flags);
+    if (away && !(flags & ND__TEMP))
+        nd__fetch_or_flags(&object->flags, ND__TEMP);
+    else if (!away && (flags & ND__TEMP))
+        nd__fetch_clear_flags(&object->flags, ND__TEMP);
+    nd__member_enter(shard, object, nd__flags(object));
+    if (home->manager == shard->manager)
+        return;
+    home->count.departed++;
+    shard->count.arrived++;
+    const nd_accounted *account = nd__accounted(object);
+    if (account)
+        nd__discharge_path(home->manager, nd__common_ancestor(home->manager, shard->manager),
+                           account->kind, account->bytes);
 }
 
 static nd_status check_attach(const char *operation, const nd_manager *manager,
@@ -303,26 +370,29 @@ static nd_status check_attach(const char *operation, const nd_manager *manager,
     return nd__callback_check(operation);
 }
 
+static void settle(const relocation *all, nd_object *object, nd_origin **spare) {
+    if (!object)
+        return;
+    if (nd__flags(object) & ND__TEMP)
+        nd__origin_drop(object, spare);
+    transfer(all, object, false);
+}
+
 static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refusal) {
     refusal->refused = NULL;
-    nd_manager *from = nd__manager_of(object);
-    nd_object *companion = companion_of(object);
-    bool companion_temporary = companion && (nd__flags(companion) & ND__TEMP);
-    nd_status status = ND_OK;
-    if (companion && (status = move("attach", companion, target, refusal, false)) != ND_OK)
-        return status;
-    bool was_temporary = (nd__flags(object) & ND__TEMP) != 0;
-    status = move("attach", object, target, refusal, false);
-    if (status != ND_OK) {
-        if (companion && from)
-            move("attach", companion, from, NULL, companion_temporary);
-        return status;
+    relocation all = relocation_of("attach", object, target);
+    if (!relocation_lock(&all))
+        return not_attached(&all);
+    choose_companion(&all);
+    nd_origin *spare = NULL;
+    nd_status status = admit(&all, refusal);
+    if (status == ND_OK) {
+        settle(&all, all.companion, &spare);
+        settle(&all, object, &spare);
     }
-    if (was_temporary)
-        nd__origin_forget(object);
-    if (companion_temporary)
-        nd__origin_forget(companion);
-    return ND_OK;
+    relocation_unlock(&all);
+    nd__origin_discard(spare);
+    return status;
 }
 
 typedef struct refused_attach {
@@ -358,50 +428,66 @@ nd_status nd_attach(const nd_manager *manager, const void *handle) {
     return attach(again.object, pressure->manager, pressure); // what else refuses says so itself
 }
 
-static nd_status temp_attach_one(nd_object *object, nd_manager *target) {
-    if (nd__manager_of(object) == target)
-        return ND_OK;
-    nd_place from = nd__place_of(object);
-    nd_status status = nd__origin_push(object, from.manager);
-    nd__place_end(from);
-    if (status != ND_OK)
-        return status;
-    status = move("temp_attach", object, target, NULL, true);
-    if (status != ND_OK) {
-        bool more;
-        nd_manager *popped = nd__origin_pop(object, &more);
-        if (popped)
-            nd_object_release(popped);
-    }
-    return status;
+static void lend(const relocation *all, nd_object *object, nd_origin **spare) {
+    nd_manager *from = object ? home_in(all, object)->manager : all->target;
+    if (from != all->target)
+        transfer(all, object, nd__origin_lend(object, from, all->target, spare));
 }
 
 nd_status nd_temp_attach(const nd_manager *manager, const void *handle) {
     nd_status status = check_attach("temp_attach", manager, handle);
     if (status != ND_OK)
         return status;
-    nd_object *object = (nd_object *)(uintptr_t)handle;
-    nd_manager *target = (nd_manager *)(uintptr_t)manager;
-    if (!nd__manager_open(target))
-        return nd__error(ND_ERROR_CLOSED, "temp_attach: manager %s is closed", target->name);
-    nd_object *companion = companion_of(object);
-    if (companion && (status = temp_attach_one(companion, target)) != ND_OK)
-        return status;
-    status = temp_attach_one(object, target);
-    if (status != ND_OK && companion)
-        nd__attach_return(companion);
+    relocation all = relocation_of("temp_attach", (nd_object *)(uintptr_t)handle,
+                                   (nd_manager *)(uintptr_t)manager);
+    nd_origin *spare = NULL;
+    if (!nd__origin_reserve(&spare, all.companion ? 2 : 1)) {
+        nd__origin_discard(spare);
+        return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                         "temp_attach: no memory to remember where a %s came from",
+                         nd_get_type_name(handle));
+    }
+    if (relocation_lock(&all)) {
+        choose_companion(&all);
+        status = admit(&all, NULL);
+        if (status == ND_OK) {
+            lend(&all, all.companion, &spare);
+            lend(&all, all.object, &spare);
+        }
+        relocation_unlock(&all);
+    } else {
+        status = not_attached(&all);
+    }
+    nd__origin_discard(spare);
     return status;
 }
 
-void nd__attach_return(nd_object *object) {
-    bool more = false;
-    nd_manager *target = nd__origin_pop(object, &more);
-    nd_manager *open = target ? nd__nearest_open(target) : &nd__root;
-    // The manager may close between the look and the move: then its nearest open ancestor is next.
-    while (move("temp_attach", object, open, NULL, more) != ND_OK && open->parent)
-        open = nd__nearest_open(open->parent);
-    if (target)
+bool nd__attach_return(nd_object *object, nd_manager *from) {
+    nd_origin *spare = NULL;
+    bool here = true, returned = false;
+    while (here && !returned) {
+        nd_manager *target = nd__origin_get(object);
+        if (!target)
+            break;
+        // A tensor and its storage go back one after the other, each its own way: another thread may
+        // be closing the tensor, so the storage cannot be reached from here.
+        relocation all = {.operation = "return", .object = object, .target = target};
+        here = relocation_lock(&all);
+        if (here) {
+            bool away;
+            here = all.home->manager == from && (nd__flags(object) & ND__TEMP);
+            // Where it goes may have closed between the two looks.
+            returned = here && nd__origin_return(object, target, &away, &spare);
+            if (returned) {
+                charge(&all, NULL);
+                transfer(&all, object, away);
+            }
+            relocation_unlock(&all);
+        }
         nd_object_release(target);
+    }
+    nd__origin_discard(spare);
+    return returned;
 }
 
 // ---------------------------------------------------------------------------- survivors of a close

@@ -234,33 +234,36 @@ static nd_manager *begin_close_of_child(nd_manager *parent) {
     return NULL;
 }
 
-/// A temp-attached object of a shard, retained; NULL when there is none.
-static nd_object *take_temporary(nd_shard *shard) {
-    nd_object *object = NULL;
+/// Temp-attached objects of a shard, retained, so many at most; returns how many.
+static size_t take_temporaries(nd_shard *shard, nd_object **objects, size_t limit) {
+    size_t count = 0;
     nd__gate_enter();
     nd__lock(&shard->lock);
-    for (int list = 0; list < 2 && !object && shard->count.temporary; list++)
-        for (object = shard->lists[list].first; object; object = object->next)
+    for (int list = 0; list < 2 && shard->count.temporary; list++)
+        for (nd_object *object = shard->lists[list].first; object && count < limit;
+             object = object->next)
             if ((nd__flags(object) & ND__TEMP) && nd__try_retain(object))
-                break;
+                objects[count++] = object;
     nd__unlock(&shard->lock);
     nd__gate_leave();
-    return object;
+    return count;
 }
 
-/// Temp-attached objects go back to where they came from.
+/// Temp-attached objects go back to where they came from. A tensor counts once, with its storage.
 static uint64_t return_temporaries(nd_manager *manager) {
+    enum { BATCH = 256 }; // for each of which the whole list may have to be walked
+    nd_object *objects[BATCH];
     uint64_t returned = 0;
     nd_shard *shard = nd__first_shard(manager);
     while (shard) {
-        nd_object *object = take_temporary(shard);
-        if (!object) {
-            shard = nd__next_shard(shard);
-            continue;
+        size_t count = take_temporaries(shard, objects, BATCH);
+        for (size_t i = 0; i < count; i++) {
+            bool counted = !(objects[i]->type->flags & ND__TYPE_UNCAPPED);
+            returned += nd__attach_return(objects[i], manager) && counted;
+            nd_object_release(objects[i]);
         }
-        nd__attach_return(object);
-        returned++;
-        nd_object_release(object);
+        if (count == 0)
+            shard = nd__next_shard(shard);
     }
     return returned;
 }
@@ -282,7 +285,7 @@ static void unlink_from_parent(nd_manager *manager) {
 /// survivors to `target` (NULL: the nearest open ancestor), forget it. Adds to the report.
 static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
                          nd_close_report *report) {
-    nd__origin_forward(manager, nd__nearest_open(manager->parent));
+    nd__origin_forward(manager, manager->parent);
     report->returned_objects += return_temporaries(manager);
     if (collect)
         nd__collect_boundary(manager, report);

@@ -124,8 +124,9 @@ void nd__object_reattach(nd_object *object);
 /// The object gives up its bytes (close): accounts of its manager and ancestors go down.
 void nd__account_close(nd_object *object);
 
-/// Sends a temp-attached object back to where it came from.
-void nd__attach_return(nd_object *object);
+/// Sends a temp-attached object of a closing manager back to where it came from. False: another
+/// thread has moved it meanwhile.
+bool nd__attach_return(nd_object *object, nd_manager *from);
 
 /// Moves all objects of a closing manager to `target` (NULL: the nearest open ancestor of its
 /// parent) under both locks. Returns how many, adds their bytes to *bytes. With a report they count
@@ -143,15 +144,33 @@ void nd__discharge_path(nd_manager *manager, const nd_manager *stop, nd_device_k
                         uint64_t bytes);
 nd_manager *nd__common_ancestor(nd_manager *a, nd_manager *b);
 
-// Origins of temp-attached objects (origin.c).
-nd_status nd__origin_push(nd_object *object, nd_manager *origin);
-/// Where the object returns to when its manager closes, taken from its chain with what is closed
-/// before it: retained; NULL when it has no chain (then the root). *ret_more: origins are left, the
-/// object is still away from home.
-nd_manager *nd__origin_pop(nd_object *object, bool *ret_more);
+// Origins of temp-attached objects (origin.c). Records that are not in use are a list, `spare`. What
+// changes the origins of a living object, or asks for them to move it, holds the lock of its home.
+
+/// Adds so many records to the list; walks the ladder, so no lock may be held. False: no memory.
+bool nd__origin_reserve(nd_origin **spare, int count);
+void nd__origin_discard(nd_origin *spare);
+/// The object goes from one manager to another, for a time. True when it has origins afterwards:
+/// it has none when it is lent to where it first came from.
+bool nd__origin_lend(nd_object *object, nd_manager *from, nd_manager *target, nd_origin **spare);
+/// Where the object returns to when its manager closes; NULL when it has no origins. Valid only to
+/// compare with.
+const nd_manager *nd__origin_peek(const nd_object *object);
+/// The same, or an ancestor of it, retained. No lock may be held.
+nd_manager *nd__origin_get(const nd_object *object);
+/// The object goes back to `target`, if that is still where it returns to. *ret_away: it has other
+/// origins afterwards.
+bool nd__origin_return(nd_object *object, const nd_manager *target, bool *ret_away,
+                       nd_origin **spare);
+/// It stays where it is from now on.
+void nd__origin_drop(nd_object *object, nd_origin **spare);
+/// It is dead.
 void nd__origin_forget(nd_object *object);
-/// Records that name a closed manager are sent on to `ancestor`.
-void nd__origin_forward(nd_manager *closed, nd_manager *ancestor);
+/// Records that name a manager that is no longer open are sent on to the nearest ancestor that is:
+/// `outside` or one above it.
+void nd__origin_forward(nd_manager *closed, nd_manager *outside);
+/// Records in use, of all objects.
+uint64_t nd__origin_count(void);
 
 /// Children of a manager, the ones still alive, retained, appended to a growing array; false when
 /// out of memory.

@@ -1,19 +1,19 @@
 // Where temp-attached objects came from: a chain of records per object, the latest first.
 //
-// A record names a manager without keeping it alive. When that manager closes, its records are
-// forwarded to its nearest open ancestor and marked, so that the chain can prefer an origin that is
-// still open. One lock guards all of it: the operation is rare. Order: manager locks are never
-// taken inside.
+// Invariants: a chain names no manager twice in a row, and nobody lends an object to a manager that its
+// chain names: the object goes back there, and the chain ends before it. So a chain is no longer than
+// there are open managers, however often an object is lent. A record names a manager without keeping it
+// alive. When that manager closes, the record goes, as the object would no longer be sent there; only
+// the oldest one is forwarded to the nearest open ancestor. One lock guards all of it: the operation is
+// rare. Order: locks of shards may be held when it is taken, and none is taken inside.
 #include "lib/core/alloc.h"
-#include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 
 struct nd_origin {
     nd_object *object;
     nd_manager *manager;
-    bool forwarded;                           ///< the original origin has closed
-    nd_origin *older;                         ///< chain of the object
+    nd_origin *older, *newer;                 ///< chain of the object; `older` links spare ones
     nd_origin *previous, *next;               ///< records that name the same manager
     nd_origin *previous_object, *next_object; ///< newest records of objects, for lookup by object
 };
@@ -21,6 +21,7 @@ struct nd_origin {
 enum { BUCKETS = 256 };
 static nd_lock origin_lock;
 static nd_origin *buckets[BUCKETS]; // newest record of each object, by address
+static uint64_t in_use;             // records
 
 static nd_origin **bucket(const nd_object *object) {
     return &buckets[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 56];
@@ -69,94 +70,188 @@ static void unname_manager(nd_origin *record) {
         record->next->previous = record->previous;
 }
 
-nd_status nd__origin_push(nd_object *object, nd_manager *origin) {
-    nd_origin *record = nd__obtain_zeroed(sizeof *record);
-    if (!record)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "temp_attach: no memory to remember where a %s came from",
-                         object->type->name);
-    record->object = object;
-    nd__lock(&origin_lock);
-    // A manager forwards its records under this lock, after it stopped being open: one seen open
-    // here will do so later.
-    nd_manager *open = nd__nearest_open(origin);
-    record->forwarded = open != origin;
-    origin = open;
-    record->older = newest(object);
-    if (record->older)
-        bucket_remove(record->older);
-    bucket_insert(record);
-    name_manager(record, origin);
-    nd__unlock(&origin_lock);
-    return ND_OK;
+// ------------------------------------------------------------------------------------------- spares
+
+static void spare_one(nd_origin *record, nd_origin **spare) {
+    record->older = *spare;
+    *spare = record;
 }
 
-/// Takes the newest record of a chain out; the lock is held.
-static nd_origin *take_newest(nd_origin *record) {
-    bucket_remove(record);
-    if (record->older)
-        bucket_insert(record->older);
+bool nd__origin_reserve(nd_origin **spare, int count) {
+    for (int i = 0; i < count; i++) {
+        nd_origin *record = nd__obtain_zeroed(sizeof *record);
+        if (!record)
+            return false;
+        spare_one(record, spare);
+    }
+    return true;
+}
+
+void nd__origin_discard(nd_origin *spare) {
+    while (spare) {
+        nd_origin *next = spare->older;
+        nd__free(spare);
+        spare = next;
+    }
+}
+
+// ----------------------------------------------------------------------------- chains, lock is held
+
+static void push(nd_object *object, nd_manager *manager, nd_origin **spare) {
+    nd_origin *record = *spare, *older = newest(object);
+    *spare = record->older;
+    record->object = object;
+    record->older = older;
+    record->newer = NULL;
+    if (older) {
+        older->newer = record;
+        bucket_remove(older);
+    }
+    bucket_insert(record);
+    name_manager(record, manager);
+    in_use++;
+}
+
+static void take_out(nd_origin *record, nd_origin **spare) {
+    nd_origin *older = record->older, *newer = record->newer;
     unname_manager(record);
+    if (older)
+        older->newer = newer;
+    if (newer) {
+        newer->older = older;
+    } else {
+        bucket_remove(record);
+        if (older)
+            bucket_insert(older);
+    }
+    spare_one(record, spare);
+    in_use--;
+}
+
+/// Takes out the newest records up to `last`, and what names its manager then.
+static void cut(nd_origin *last, nd_origin **spare) {
+    const nd_object *object = last->object;
+    const nd_manager *manager = last->manager;
+    nd_origin *older = last->older, *record;
+    while ((record = newest(object)) != older)
+        take_out(record, spare);
+    while (record && record->manager == manager) {
+        take_out(record, spare);
+        record = newest(object);
+    }
+}
+
+/// The record of the object that names the manager. Walks both lists that it is in, as either may be
+/// long.
+static nd_origin *find(const nd_object *object, const nd_manager *manager) {
+    nd_origin *own = newest(object), *naming = manager->origins;
+    for (; own && naming; own = own->older, naming = naming->next) {
+        if (own->manager == manager)
+            return own;
+        if (naming->object == object)
+            return naming;
+    }
+    return NULL;
+}
+
+/// Open, and not about to be destroyed by a thread that may not come to it before this one is done.
+static bool lasts(const nd_manager *manager) {
+    return nd__manager_open(manager) && nd_get_count(manager) > 0;
+}
+
+/// The newest origin that lasts, else the oldest; NULL when there is none.
+static nd_origin *way_back(const nd_object *object) {
+    nd_origin *record = newest(object);
+    while (record && record->older && !lasts(record->manager))
+        record = record->older;
     return record;
 }
 
-nd_manager *nd__origin_pop(nd_object *object, bool *ret_more) {
-    nd_manager *manager = NULL;
-    nd_origin *done = NULL;
-    nd__lock(&origin_lock);
-    nd_origin *record = newest(object);
-    while (record) {
-        nd_origin *older = record->older;
-        bool usable = !record->forwarded || !older;
-        take_newest(record);
-        record->older = done;
-        done = record;
-        if (usable) {
-            // A manager that is being destroyed cannot be retained; its parent, which it still
-            // holds, can.
-            manager = record->manager;
-            while (!nd__try_retain(&manager->header))
-                manager = manager->parent;
-            record = older;
-            break;
-        }
-        record = older;
-    }
-    *ret_more = record != NULL;
-    nd__unlock(&origin_lock);
-    while (done) {
-        nd_origin *next = done->older;
-        nd__free(done);
-        done = next;
-    }
+/// Where a record sends its object: the manager that it names, or the nearest ancestor that lasts.
+static nd_manager *destination(const nd_origin *record) {
+    nd_manager *manager = record ? record->manager : NULL;
+    while (manager && !lasts(manager))
+        manager = manager->parent;
     return manager;
 }
 
-void nd__origin_forget(nd_object *object) {
-    nd_origin *done = NULL;
+// ------------------------------------------------------------------------------------------ objects
+
+bool nd__origin_lend(nd_object *object, nd_manager *from, nd_manager *target, nd_origin **spare) {
     nd__lock(&origin_lock);
-    for (nd_origin *record = newest(object); record;) {
-        nd_origin *older = record->older;
-        take_newest(record);
-        record->older = done;
-        done = record;
-        record = older;
-    }
+    nd_origin *known = find(object, target);
+    // A manager forwards its records under this lock, after it stopped being open: one seen open
+    // here will do so later.
+    if (known)
+        cut(known, spare);
+    else if (!newest(object) || nd__manager_open(from))
+        push(object, nd__nearest_open(from), spare);
+    bool away = newest(object) != NULL;
     nd__unlock(&origin_lock);
-    while (done) {
-        nd_origin *next = done->older;
-        nd__free(done);
-        done = next;
-    }
+    return away;
 }
 
-void nd__origin_forward(nd_manager *closed, nd_manager *ancestor) {
+const nd_manager *nd__origin_peek(const nd_object *object) {
     nd__lock(&origin_lock);
-    while (closed->origins) {
-        nd_origin *record = closed->origins;
-        unname_manager(record);
-        record->forwarded = true;
-        name_manager(record, ancestor);
+    const nd_manager *manager = destination(way_back(object));
+    nd__unlock(&origin_lock);
+    return manager;
+}
+
+nd_manager *nd__origin_get(const nd_object *object) {
+    nd__lock(&origin_lock);
+    nd_manager *manager;
+    // The last handle of one that lasts may be released just now.
+    while ((manager = destination(way_back(object))) && !nd__try_retain(&manager->header))
+        ;
+    nd__unlock(&origin_lock);
+    return manager;
+}
+
+bool nd__origin_return(nd_object *object, const nd_manager *target, bool *ret_away,
+                       nd_origin **spare) {
+    nd__lock(&origin_lock);
+    nd_origin *record = way_back(object);
+    bool still = record && destination(record) == target;
+    if (still)
+        cut(record, spare);
+    *ret_away = newest(object) != NULL;
+    nd__unlock(&origin_lock);
+    return still;
+}
+
+void nd__origin_drop(nd_object *object, nd_origin **spare) {
+    nd__lock(&origin_lock);
+    nd_origin *record;
+    while ((record = newest(object)))
+        take_out(record, spare);
+    nd__unlock(&origin_lock);
+}
+
+void nd__origin_forget(nd_object *object) {
+    nd_origin *spare = NULL;
+    nd__origin_drop(object, &spare);
+    nd__origin_discard(spare);
+}
+
+void nd__origin_forward(nd_manager *closed, nd_manager *outside) {
+    nd_origin *spare = NULL, *record;
+    nd__lock(&origin_lock);
+    while ((record = closed->origins)) {
+        if (record->older) {
+            take_out(record, &spare);
+        } else {
+            unname_manager(record);
+            name_manager(record, nd__nearest_open(outside));
+        }
     }
     nd__unlock(&origin_lock);
+    nd__origin_discard(spare);
+}
+
+uint64_t nd__origin_count(void) {
+    nd__lock(&origin_lock);
+    uint64_t count = in_use;
+    nd__unlock(&origin_lock);
+    return count;
 }

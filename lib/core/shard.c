@@ -37,6 +37,19 @@ void nd__unlock_pair(nd_shard *a, nd_shard *b) {
         nd__unlock(&b->lock);
 }
 
+void nd__lock_all(nd_shard **shards, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        nd_shard *shard = shards[i];
+        size_t at = i;
+        for (; at > 0 && shards[at - 1] > shard; at--)
+            shards[at] = shards[at - 1];
+        shards[at] = shard;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || shards[i] != shards[i - 1])
+            nd__lock_shard(shards[i]);
+}
+
 nd_shard *nd__own_shard(nd_manager *manager) {
     uint32_t place = nd__thread()->number % nd__shard_count(manager);
     return place ? &manager->more[place - 1] : &manager->first;

@@ -38,6 +38,8 @@ static inline void nd__lock_shard(nd_shard *shard) {
 /// Two shards, in the order of their addresses; they may be one.
 void nd__lock_pair(nd_shard *a, nd_shard *b);
 void nd__unlock_pair(nd_shard *a, nd_shard *b);
+/// The same for a few, which it brings into that order; some may be one.
+void nd__lock_all(nd_shard **shards, size_t count);
 
 /// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
 static inline nd_shard *nd__lock_home(nd_object *object) {

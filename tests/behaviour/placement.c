@@ -1,6 +1,6 @@
-// Where objects live and how they move: placement of results (B12), temp-attach (B13, B14), caps (B15), closed managers (B16,
-// B20).
-#include "lib/core/manager.h"
+// Where objects live and how they move: placement of results (B12), temp-attach (B13, B14, B27), caps (B15), closed managers
+// (B16, B20).
+#include "lib/core/manager_internal.h"
 #include "tests/behaviour/helpers.h"
 
 // -------------------------------------------------------------------------------------------- B12
@@ -166,6 +166,64 @@ static void test_B14_temp_attach_with_closed_origin_goes_to_its_open_ancestor(vo
     close_and_release(top);
 }
 
+static void test_B27_lending_to_and_fro_leaves_the_first_origin(void **state) {
+    (void)state;
+    cell_begin(1);
+    chain k = chain_new(); // a, b, now in c
+    assert_ok(nd_temp_attach(k.b, k.x));
+    assert_ptr_equal(nd_manager_of(k.x), k.b);
+    // It has gone back to b, so c has nothing to send, and a is where it returns to.
+    assert_int_equal(close_and_release(k.c).returned_objects, 0);
+    assert_int_equal(close_and_release(k.b).returned_objects, 1);
+    assert_ptr_equal(nd_manager_of(k.x), k.a);
+    nd_release(k.x);
+    close_and_release(k.a);
+}
+
+static void test_B27_lent_home_an_object_is_no_guest_any_more(void **state) {
+    (void)state;
+    cell_begin(2);
+    chain k = chain_new();
+    assert_ok(nd_temp_attach(k.a, k.x));
+    assert_ptr_equal(nd_manager_of(k.x), k.a);
+    assert_int_equal(close_and_release(k.c).returned_objects, 0);
+    assert_int_equal(close_and_release(k.b).returned_objects, 0);
+    assert_ok(nd_manager_set_cap(k.a, 1)); // which counts it
+    nd_with_manager(k.a) {
+        assert_null(cell_new(1, 0));
+    }
+    nd_close_report report = close_and_release(k.a);
+    assert_int_equal(report.returned_objects, 0);
+    assert_int_equal(report.escaped_objects, 1);
+    nd_release(k.x);
+}
+
+static void test_B27_lending_for_ever_does_not_grow(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_manager *a = manager_new(NULL, "a"), *b = manager_new(NULL, "b"), *c = manager_new(a, "c");
+    nd_object *x = cell_in(a, 0, 0);
+    uint64_t before = nd__origin_count();
+    for (int i = 0; i < 1000; i++) {
+        assert_ok(nd_temp_attach(i % 3 == 0 ? b : i % 3 == 1 ? c : a, x));
+        // Through managers that close behind it, too.
+        nd_manager *passing = manager_new(NULL, "passing");
+        assert_ok(nd_temp_attach(passing, x));
+        nd_manager *next = manager_new(NULL, "next");
+        assert_ok(nd_temp_attach(next, x));
+        close_and_release(passing);
+        assert_ok(nd_temp_attach(i % 2 ? b : c, x));
+        close_and_release(next);
+    }
+    assert_true(nd__origin_count() <= before + 4); // one for each open manager it came through
+    close_and_release(c);
+    close_and_release(b);
+    assert_ptr_equal(nd_manager_of(x), a);
+    assert_int_equal(nd__origin_count(), before);
+    nd_release(x);
+    close_and_release(a);
+}
+
 static void test_B15_capped_manager_refuses_and_leaves_the_object_where_it_was(void **state) {
     (void)state;
     cell_begin(8);
@@ -298,6 +356,9 @@ int main(void) {
         ND_TEST(test_B13_temp_attached_object_that_dies_goes_nowhere),
         ND_TEST(test_B13_attach_forgets_the_origins),
         ND_TEST(test_B14_temp_attach_with_closed_origin_goes_to_its_open_ancestor),
+        ND_TEST(test_B27_lending_to_and_fro_leaves_the_first_origin),
+        ND_TEST(test_B27_lent_home_an_object_is_no_guest_any_more),
+        ND_TEST(test_B27_lending_for_ever_does_not_grow),
         ND_TEST(test_B15_capped_manager_refuses_and_leaves_the_object_where_it_was),
         ND_TEST(test_B15_room_comes_back_when_objects_die),
         ND_TEST(test_B16_attach_to_a_closed_manager_orphans_nothing),

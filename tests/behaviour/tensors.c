@@ -1,4 +1,4 @@
-// Lifetimes of tensors on the CPU: B3, B4, B9, B11, B12, B18, B19, B21, B23, B24 and F15 where a tensor is more than an object
+// Lifetimes of tensors on the CPU: B3, B4, B9, B11, B12, B18, B19, B21, B23, B24, B27, B34 and F15 where a tensor is more than an object
 // with bytes. Cycles made of tensors are in autograd_cycles.c, other devices in fake_device.c.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
@@ -6,6 +6,7 @@
 #include "tests/behaviour/helpers.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -240,6 +241,77 @@ static void test_B15_tensor_that_a_cap_refuses_leaves_no_storage(void **state) {
     assert_int_equal(stats.live_bytes[ND_CPU], 64);
     nd_release(x);
     close_and_release(capped);
+}
+
+// B34: another thread closes the manager that a tensor comes from while another one refuses it.
+
+typedef struct mover {
+    nd_manager *home, *others[4];
+    atomic_int asked, done; // the round
+    int rounds;
+} mover;
+
+static void *close_homes(void *data) {
+    mover *m = data;
+    for (int round = 1; round <= m->rounds; round++) {
+        while (atomic_load(&m->asked) != round)
+            sched_yield();
+        nd_manager_close(m->home, NULL);
+        nd_release(m->home);
+        for (int i = 0; i < 4; i++) // in its memory, perhaps
+            m->others[i] = nd_manager_new(NULL, "another");
+        atomic_store(&m->done, round);
+    }
+    return NULL;
+}
+
+static void test_B34_refused_attach_moves_nothing_beside_a_close(void **state) {
+    (void)state;
+    mover m = {.rounds = 3000 / ND_TEST_SCALE};
+    nd_manager *small = manager_new(NULL, "small");
+    nd_tensor *resident = ones_in(small, 1);
+    assert_ok(nd_manager_set_cap(small, 1));
+    pthread_t closer;
+    assert_int_equal(pthread_create(&closer, NULL, close_homes, &m), 0);
+    for (int round = 1; round <= m.rounds; round++) {
+        m.home = manager_new(NULL, "home");
+        nd_tensor *x = ones_in(m.home, 100);
+        atomic_store(&m.asked, round);
+        do {
+            assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+            nd_error_clear();
+        } while (atomic_load(&m.done) != round);
+        assert_ptr_equal(nd_manager_of(x), nd_manager_root());
+        assert_int_equal(own_bytes(small), 4);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(own_bytes(m.others[i]), 0);
+            nd_release(m.others[i]);
+        }
+        nd_release(x);
+    }
+    pthread_join(closer, NULL);
+    assert_int_equal(stats_of(small).arrived_objects, 0);
+    nd_release(resident);
+    close_and_release(small);
+}
+
+static void test_B27_lent_tensor_comes_home_with_its_bytes(void **state) {
+    (void)state;
+    nd_manager *home = manager_new(NULL, "home"), *guest = manager_new(NULL, "guest");
+    nd_tensor *x = ones_in(home, 1000);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(nd_temp_attach(guest, x));
+        assert_int_equal(own_bytes(guest), 4000);
+        assert_int_equal(own_bytes(home), 0);
+        assert_ok(nd_temp_attach(home, x));
+        assert_int_equal(own_bytes(home), 4000);
+    }
+    assert_ok(nd_temp_attach(guest, x));
+    // A tensor is one object that returns; its storage comes along.
+    assert_int_equal(close_and_release(guest).returned_objects, 1);
+    assert_int_equal(own_bytes(home), 4000);
+    nd_release(x);
+    assert_int_equal(close_and_release(home).escaped_objects, 0);
 }
 
 static void test_B16_refused_attach_leaves_tensor_and_bytes_in_place(void **state) {
@@ -552,6 +624,8 @@ int main(void) {
         ND_TEST(test_storage_goes_with_its_last_view_wherever_that_is),
         ND_TEST(test_B15_tensor_that_a_cap_refuses_leaves_no_storage),
         ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
+        ND_TEST(test_B27_lent_tensor_comes_home_with_its_bytes),
+        ND_TEST(test_B34_refused_attach_moves_nothing_beside_a_close),
         ND_TEST(test_B17_quota_refuses_a_tensor_and_names_the_manager),
         ND_TEST(test_F12_overlapping_in_place_writes_are_refused),
         ND_TEST(test_F13_dtypes_an_operation_does_not_take_are_refused),

@@ -5,7 +5,7 @@
 #include "lib/core/object.h"
 #include <nd/nd.h>
 
-enum { CELLS = 5, MANAGERS = 2 };
+enum { CELLS = 5, MANAGERS = 3 };
 
 typedef struct cell {
     int number;

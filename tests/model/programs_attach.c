@@ -1,0 +1,172 @@
+// Programs of an object that has a companion, as a tensor has its storage: they are attached and lent
+// as one, beside closes and each other.
+#include "lib/core/manager_internal.h"
+#include "tests/model/cells.h"
+#include "tests/model/programs.h"
+#include "tests/model/shared.h"
+
+enum { BYTES = 100 };
+
+static nd__accompanied *picture;
+
+static void picture_traverse(const nd_object *self, nd_visitor *visitor) {
+    nd_visit(visitor, ((const nd__accompanied *)self)->companion, "paint");
+}
+
+static void picture_clear(nd_object *self) {
+    nd_edge_clear(&((nd__accompanied *)self)->companion);
+}
+
+static const nd_type picture_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "picture",
+    .flags = ND__TYPE_TENSOR | ND__TYPE_UNTRACKED,
+    .traverse = picture_traverse,
+    .clear = picture_clear,
+};
+
+static const nd_type paint_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "paint",
+    .flags = ND_TYPE_GREEN | ND__TYPE_ACCOUNTED | ND__TYPE_UNCAPPED,
+};
+
+static void make_picture(nd_manager *manager) {
+    nd_accounted *paint = (nd_accounted *)nd__object_new(&paint_type, sizeof *paint);
+    picture = (nd__accompanied *)nd__object_new(&picture_type, sizeof *picture);
+    model_assert(paint && picture);
+    model_name(paint, "paint");
+    model_name(picture, "picture");
+    model_assert(nd__manager_charge("paint", manager, ND_CPU, BYTES) == ND_OK);
+    paint->bytes = BYTES;
+    picture->companion = &paint->header;
+    model_assert(nd__object_publish_both(&picture->header, picture->companion, manager) == ND_OK);
+}
+
+static void must_be_whole(void) {
+    const nd_manager *manager = nd_manager_of(picture);
+    model_assert(nd_manager_is_open(manager));
+    model_assert(nd_manager_of(picture->companion) == manager);
+    // Both have origins, or neither.
+    model_assert(!nd__origin_peek(&picture->header) == !nd__origin_peek(picture->companion));
+    model_assert(nd__manager_count((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
+}
+
+static void finish_picture(void) {
+    must_be_whole();
+    for (int i = 0; i < MANAGERS && managers[i]; i++)
+        model_assert(nd_manager_is_open(managers[i]) || !managers[i]->origins);
+    for (int i = 0; i < MANAGERS && managers[i]; i++) { // what was lent comes home
+        nd_manager_close(managers[i], NULL);
+        must_be_whole();
+    }
+    nd_release(picture);
+    model_assert(nd__origin_count() == 0);
+    finish();
+}
+
+static void close_number(int number) {
+    model_assert(nd_manager_close(managers[number], NULL) == ND_OK);
+}
+static void close_first(void) {
+    close_number(0);
+}
+static void close_second(void) {
+    close_number(1);
+}
+
+static void setup_picture(void) {
+    make_managers(2);
+    make_picture(managers[0]);
+}
+
+/// The second manager is full.
+static void setup_full(void) {
+    setup_picture();
+    model_assert(nd_manager_set_cap(managers[1], 1) == ND_OK);
+    nd_with_manager(managers[1]) {
+        list = nd_list_new();
+    }
+}
+
+static void attach_refused(void) {
+    model_assert(nd_attach(managers[1], picture) == ND_ERROR_QUOTA);
+}
+
+static void attach_second(void) {
+    nd_status status = nd_attach(managers[1], picture);
+    model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
+}
+
+static void attach_root(void) {
+    model_assert(nd_attach(nd_manager_root(), picture) == ND_OK);
+}
+
+static void lend_first(void) {
+    nd_status status = nd_temp_attach(managers[0], picture);
+    model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
+}
+
+static void lend_second(void) {
+    nd_status status = nd_temp_attach(managers[1], picture);
+    model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
+}
+
+static void lend_root(void) {
+    model_assert(nd_temp_attach(nd_manager_root(), picture) == ND_OK);
+}
+
+/// From the first to the second manager.
+static void setup_lent(void) {
+    setup_picture();
+    lend_second();
+}
+
+/// The picture's two halves are in different shards.
+static void setup_spread_lent(void) {
+    setup_lent();
+    nd__manager_spread(managers[1]);
+    managers_made++;
+}
+
+/// The second manager is below the first one, and the picture was lent from there to a third.
+static void setup_nested(void) {
+    make_managers(2);
+    nd_release(managers[1]);
+    managers[1] = nd_manager_new(managers[0], "m");
+    managers[2] = nd_manager_new(NULL, "m");
+    managers_made++;
+    make_picture(managers[1]);
+    model_assert(nd_temp_attach(managers[2], picture) == ND_OK);
+}
+
+#define PICTURE(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish_picture, 0, 0 }
+
+const model_program model_attach_programs[] = {
+    PICTURE("B34_refused_close", "a full manager refuses as the one where all was closes",
+            setup_full, attach_refused, close_first),
+    PICTURE("pair_attach_close", "a pair is attached elsewhere as its manager closes",
+            setup_picture, attach_second, close_first),
+    PICTURE("pair_attach_twice", "a pair is attached to two managers at once", setup_picture,
+            attach_second, attach_root),
+    PICTURE("pair_lend_attach", "a pair is lent and attached at once", setup_picture, lend_second,
+            attach_root),
+    PICTURE("pair_return_lend", "a pair goes home as another thread lends it", setup_lent,
+            close_second, lend_root),
+    PICTURE("pair_return_home", "a pair goes home as another thread lends it there", setup_lent,
+            close_second, lend_first),
+    PICTURE("pair_return_attach", "a pair goes home as another thread attaches it", setup_lent,
+            close_second, attach_root),
+    PICTURE("pair_return_closed", "a pair goes home as home closes", setup_lent, close_second,
+            close_first),
+    PICTURE("pair_spread_return", "the same from a manager with shards", setup_spread_lent,
+            close_second, lend_root),
+    PICTURE("origins_close",
+            "two managers close, the one below the other, from which a pair was lent", setup_nested,
+            close_second, close_first),
+};
+const size_t model_attach_program_count =
+    sizeof model_attach_programs / sizeof model_attach_programs[0];
