@@ -79,8 +79,17 @@ ND_API nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs
 /// replacement of the same shape, or NULL to keep it. Runs outside all locks. `context` (may be
 /// NULL) is an edge of x: a hook that captures x makes a cycle, which the collector finds.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
-/// Adds a hook to x, called after those that are there already. Errors: x requires no gradient.
+/// Adds a hook to x, called after those that are there already, in the same short time however many
+/// these are. Errors: ND_ERROR_STATE (x requires no gradient), ND_ERROR_CLOSED,
+/// ND_ERROR_OUT_OF_MEMORY.
 ND_API nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context);
+/// nd_register_hook() for a hook that nd_remove_hook() shall remove: writes what to remove it by to
+/// `ret_id`, which is never 0.
+ND_API nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id);
+/// Removes one hook of x, and the edge to its context, in the same short time whichever it is. A pass
+/// that is running the hooks of x just then may still call it. Errors: ND_ERROR_INVALID_ARGUMENT (x
+/// has no such hook: it was removed, or is another tensor's).
+ND_API nd_status nd_remove_hook(nd_tensor *x, uint64_t id);
 /// Removes all hooks of x, and the edges to their contexts.
 ND_API nd_status nd_remove_hooks(nd_tensor *x);
 

@@ -1,34 +1,53 @@
-// Hooks of tensors. A hook list is an object that never changes once published: registering makes
-// a longer one and exchanges the edge, so that a pass that runs the hooks of the old one, and the
-// collector that looks at it, need no lock.
+// Hooks of tensors.
 //
-// A leaf's list hangs on the leaf, a result's on its node, with the number of the output. The
-// context of a hook is an edge: a hook that captured its owner makes a cycle that the collector
-// can see.
+//   list     an object: what a leaf's `hooks`, or those of a result's node, points to. There while it
+//            has hooks; a node's has those of all outputs
+//   entry    a hook, in a slot of the list's array. Entries in use are linked in the order of their
+//            registration, the others wait to be used again
+//   id       which entry, and of which registration: says at once whether a hook is still there
+//
+// Invariant: the list behind a slot, and what is in a list, change under the gradient lock, edges and
+// the array inside the gate as well. A pass copies the hooks it is about to run, so that these may
+// register and remove others. The context of a hook is an edge: a hook that captured its owner makes
+// a cycle that the collector can see.
 #include "lib/autograd/autograd.h"
+#include "lib/core/alloc.h"
+#include "lib/core/gate.h"
+#include "lib/core/pressure.h"
 
 typedef struct nd_hook_entry {
-    nd_hook hook;
-    uint32_t output_index;
+    nd_hook hook;       ///< NULL: not in use
     nd_object *context; ///< edge, or NULL
+    uint64_t id;
+    uint32_t output_index;
+    uint32_t next, previous; ///< entries, or NONE
 } nd_hook_entry;
 
 typedef struct nd_hooks {
     nd_object header;
-    uint32_t count;
-    nd_hook_entry entries[];
+    nd_hook_entry *entries;
+    uint32_t capacity, used; ///< places: all, and those that an entry was ever in
+    uint32_t count;          ///< hooks
+    uint32_t first, last;    ///< in the order in which they run
+    uint32_t unused;         ///< first of the places that are free again
 } nd_hooks;
+
+#define NONE UINT32_MAX
+/// An id is its place and, above that, how many hooks were registered before.
+enum { PLACE_BITS = 24, PLACES = 1 << PLACE_BITS };
 
 static void hooks_traverse(const nd_object *self, nd_visitor *visitor);
 static void hooks_clear(nd_object *self);
+static void hooks_destroy(nd_object *self);
+static nd_status check_hook(const nd_tensor *x, nd_hook hook);
 static nd_object **hooks_slot(nd_tensor *x);
-static nd_object *snapshot(nd_object *const *slot);
-static nd_status exchange(nd_tensor *x, nd_object **slot, const nd_object *expected,
-                          nd_hooks *replacement, bool *ret_done);
-static nd_hooks *hooks_new(size_t count);
-static nd_status with_hook(const nd_hooks *old, nd_hook hook, const void *context,
-                           uint32_t output_index, nd_hooks **ret_hooks);
-static nd_status without_output(const nd_hooks *old, uint32_t output_index, nd_hooks **ret_hooks);
+static nd_object *hooks_owner(nd_tensor *x);
+static nd_hooks *hooks_in(nd_object *const *slot);
+static bool has_room(const nd_hooks *hooks);
+static nd_status make_room(nd_tensor *x, nd_object **slot, uint32_t capacity);
+static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t output_index);
+static nd_object *take(nd_hooks *hooks, uint32_t place);
+static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot);
 
 static const nd_type hooks_type = {
     .size = sizeof(nd_type),
@@ -36,163 +55,335 @@ static const nd_type hooks_type = {
     .name = "hooks",
     .traverse = hooks_traverse,
     .clear = hooks_clear,
+    .destroy = hooks_destroy,
 };
 
-nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context) {
-    nd_status status = nd__check_operand("register_hook", "x", x);
+nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id) {
+    nd_status status = check_hook(x, hook);
     if (status != ND_OK)
         return status;
-    if (!hook)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "register_hook: hook is NULL");
-    if (!x->requires_grad && !x->node) {
-        char shape[ND__SHAPE_TEXT];
-        return nd__error(ND_ERROR_STATE,
-                         "register_hook: x, %s of shape %s, does not require a gradient, so that "
-                         "no hook of it would ever run",
-                         nd_dtype_name(x->dtype), nd__shape_text(shape, x->ndim, x->shape));
-    }
     nd_object **slot = hooks_slot(x);
-    for (bool done = false; status == ND_OK && !done;) {
-        nd_auto nd_object *old = snapshot(slot);
-        nd_hooks *longer = NULL;
-        status = with_hook((const nd_hooks *)old, hook, context, x->output_index, &longer);
-        if (status == ND_OK)
-            status = exchange(x, slot, old, longer, &done);
+    nd_object *held = nd_retain((const nd_object *)context);
+    uint64_t id = 0;
+    while (status == ND_OK && id == 0) {
+        uint32_t capacity = 4;
+        nd__gradient_lock();
+        nd_hooks *hooks = hooks_in(slot);
+        if (hooks && has_room(hooks))
+            id = put(hooks, hook, held, x->output_index);
+        else if (hooks)
+            capacity = 2 * hooks->capacity;
+        nd__gradient_unlock();
+        if (id == 0)
+            status = make_room(x, slot, capacity);
     }
+    if (status != ND_OK)
+        nd_release(held);
+    else if (ret_id)
+        *ret_id = id;
     return status;
+}
+
+nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context) {
+    return nd_add_hook(x, hook, context, NULL);
+}
+
+nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
+    nd_status status = nd__check_operand("remove_hook", "x", x);
+    if (status != ND_OK)
+        return status;
+    nd_object **slot = hooks_slot(x), *context = NULL, *list = NULL;
+    uint32_t place = (uint32_t)(id % PLACES);
+    nd__gradient_lock();
+    nd_hooks *hooks = hooks_in(slot);
+    bool found = hooks && place < hooks->used && hooks->entries[place].hook &&
+                 hooks->entries[place].id == id &&
+                 hooks->entries[place].output_index == x->output_index;
+    if (found) {
+        context = take(hooks, place);
+        list = drop_if_empty(x, slot);
+    }
+    nd__gradient_unlock();
+    nd_release(context);
+    nd_release(list);
+    return found ? ND_OK
+                 : nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "remove_hook: x has no hook %llu: it was removed, or is another "
+                             "tensor's",
+                             (unsigned long long)id);
+}
+
+/// Takes some of the hooks of an output; what is to be released comes into `contexts`.
+static uint32_t take_some(nd_hooks *hooks, uint32_t output_index, nd_object **contexts,
+                          uint32_t most) {
+    uint32_t taken = 0;
+    for (uint32_t at = hooks->first, next; at != NONE && taken < most; at = next) {
+        next = hooks->entries[at].next;
+        if (hooks->entries[at].output_index == output_index)
+            contexts[taken++] = take(hooks, at);
+    }
+    return taken;
 }
 
 nd_status nd_remove_hooks(nd_tensor *x) {
+    enum { MOST = 256 };
     nd_status status = nd__check_operand("remove_hooks", "x", x);
-    nd_object **slot = status == ND_OK ? hooks_slot(x) : NULL;
-    for (bool done = false; status == ND_OK && !done;) {
-        nd_auto nd_object *old = snapshot(slot);
-        if (!old)
-            return ND_OK;
-        nd_hooks *shorter = NULL;
-        status = without_output((const nd_hooks *)old, x->output_index, &shorter);
-        if (status == ND_OK)
-            status = exchange(x, slot, old, shorter, &done);
-    }
-    return status;
-}
-
-nd_status nd__run_hooks(const char *operation, nd_object *const *slot, uint32_t output_index,
-                        const nd_node_input *input, nd_tensor **gradient) {
-    nd_auto nd_object *held = snapshot(slot);
-    const nd_hooks *hooks = (const nd_hooks *)held;
-    if (!hooks || nd__is_closed(hooks))
-        return ND_OK;
-    for (uint32_t i = 0; i < hooks->count; i++) {
-        const nd_hook_entry *entry = &hooks->entries[i];
-        if (entry->output_index != output_index)
-            continue;
-        nd_tensor *replacement = entry->hook(*gradient, entry->context);
-        if (!replacement)
-            continue;
-        char what[64];
-        snprintf(what, sizeof what, "%s: the gradient returned by a hook", operation);
-        nd_status status = nd__check_gradient(what, replacement, input);
-        if (status != ND_OK) {
-            nd_release(replacement);
-            return status;
-        }
-        nd_release(*gradient);
-        *gradient = replacement;
-    }
+    if (status != ND_OK)
+        return status;
+    nd_object **slot = hooks_slot(x);
+    uint32_t taken;
+    do {
+        nd_object *contexts[MOST], *list = NULL;
+        nd__gradient_lock();
+        nd_hooks *hooks = hooks_in(slot);
+        taken = hooks ? take_some(hooks, x->output_index, contexts, MOST) : 0;
+        if (hooks)
+            list = drop_if_empty(x, slot);
+        nd__gradient_unlock();
+        for (uint32_t i = 0; i < taken; i++)
+            nd_release(contexts[i]);
+        nd_release(list);
+    } while (taken == MOST);
     return ND_OK;
 }
 
 // --------------------------------------------------------------------------------------------------
+// running them
+
+typedef struct call {
+    nd_hook hook;
+    nd_object *context; ///< owned
+} call;
+
+/// Copies the hooks of an output, unless there are more than `room` in the list. Returns how many
+/// there are.
+static uint32_t copy_calls(nd_object *const *slot, uint32_t output_index, call *calls,
+                           uint32_t room, uint32_t *ret_count) {
+    nd__gradient_lock();
+    const nd_hooks *hooks = hooks_in(slot);
+    uint32_t needed = hooks ? hooks->count : 0, count = 0;
+    for (uint32_t at = needed && needed <= room ? hooks->first : NONE; at != NONE;
+         at = hooks->entries[at].next) {
+        const nd_hook_entry *entry = &hooks->entries[at];
+        if (entry->output_index == output_index)
+            calls[count++] = (call){entry->hook, nd_retain(entry->context)};
+    }
+    nd__gradient_unlock();
+    *ret_count = count;
+    return needed;
+}
+
+/// Runs one hook on *gradient, which it may replace.
+static nd_status run(const char *operation, const call *call, const nd_node_input *input,
+                     nd_tensor **gradient) {
+    nd_tensor *replacement = call->hook(*gradient, call->context);
+    if (!replacement)
+        return ND_OK;
+    char what[64];
+    snprintf(what, sizeof what, "%s: the gradient returned by a hook", operation);
+    nd_status status = nd__check_gradient(what, replacement, input);
+    if (status != ND_OK) {
+        nd_release(replacement);
+        return status;
+    }
+    nd_release(*gradient);
+    *gradient = replacement;
+    return ND_OK;
+}
+
+nd_status nd__run_hooks(const char *operation, nd_object *const *slot, uint32_t output_index,
+                        const nd_node_input *input, nd_tensor **gradient) {
+    enum { FEW = 16 };
+    call few[FEW], *calls = few;
+    uint32_t room = FEW, count = 0, needed;
+    while ((needed = copy_calls(slot, output_index, calls, room, &count)) > room) {
+        if (calls != few)
+            nd__free(calls);
+        calls = nd__obtain(needed * sizeof *calls);
+        if (!calls)
+            return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory to list %u hooks", operation,
+                             needed);
+        room = needed;
+    }
+    nd_status status = ND_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        if (status == ND_OK)
+            status = run(operation, &calls[i], input, gradient);
+        nd_release(calls[i].context);
+    }
+    if (calls != few)
+        nd__free(calls);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------------------
+// lists
 
 static void hooks_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_hooks *hooks = (const nd_hooks *)self;
-    for (uint32_t i = 0; i < hooks->count; i++)
+    for (uint32_t i = 0; i < hooks->used; i++)
         nd_visit(visitor, hooks->entries[i].context, "hook");
 }
 
 static void hooks_clear(nd_object *self) {
     nd_hooks *hooks = (nd_hooks *)self;
-    for (uint32_t i = 0; i < hooks->count; i++)
-        nd_edge_clear(&hooks->entries[i].context);
+    for (uint32_t i = 0; i < hooks->used; i++)
+        if (hooks->entries[i].context)
+            nd_edge_clear(&hooks->entries[i].context);
+}
+
+static void hooks_destroy(nd_object *self) {
+    nd_hooks *hooks = (nd_hooks *)self;
+    nd__gradient_lock(); // a closed list may still be looked at
+    nd_hook_entry *entries = hooks->entries;
+    hooks->entries = NULL;
+    hooks->capacity = hooks->used = hooks->count = 0;
+    nd__gradient_unlock();
+    nd__free(entries);
+}
+
+static nd_status check_hook(const nd_tensor *x, nd_hook hook) {
+    nd_status status = nd__check_operand("register_hook", "x", x);
+    if (status != ND_OK)
+        return status;
+    if (!hook)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "register_hook: hook is NULL");
+    if (x->requires_grad || x->node)
+        return ND_OK;
+    char shape[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_STATE,
+                     "register_hook: x, %s of shape %s, does not require a gradient, so that no "
+                     "hook of it would ever run",
+                     nd_dtype_name(x->dtype), nd__shape_text(shape, x->ndim, x->shape));
 }
 
 static nd_object **hooks_slot(nd_tensor *x) {
     return x->node ? &x->node->hooks : &x->hooks;
 }
 
-/// What the slot holds, owned. The lock keeps it alive between the look and the retain.
-static nd_object *snapshot(nd_object *const *slot) {
-    nd__gradient_lock();
-    nd_object *held = nd_retain(*slot);
-    nd__gradient_unlock();
-    return held;
+static nd_object *hooks_owner(nd_tensor *x) {
+    return x->node ? &x->node->header : &x->header;
 }
 
-/// Puts `replacement` (owned, consumed, may be NULL) in place of `expected`, unless somebody was
-/// quicker.
-static nd_status exchange(nd_tensor *x, nd_object **slot, const nd_object *expected,
-                          nd_hooks *replacement, bool *ret_done) {
-    nd_object *owner = x->node ? &x->node->header : &x->header;
-    if (replacement) {
-        nd_place place = nd__place_of(owner);
-        nd_status status = nd__object_publish(&replacement->header, place.manager);
-        nd__place_end(place);
-        if (status != ND_OK) {
-            nd_release(replacement);
-            return status;
-        }
+/// The list in a slot, under the lock; NULL when there is none, or a closed one.
+static nd_hooks *hooks_in(nd_object *const *slot) {
+    nd_hooks *hooks = (nd_hooks *)*slot;
+    return hooks && !nd__is_closing(hooks) ? hooks : NULL;
+}
+
+static bool has_room(const nd_hooks *hooks) {
+    return hooks->unused != NONE || hooks->used < hooks->capacity;
+}
+
+/// An empty list in the slot, unless there is one. `entries` are its own from now on.
+static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries,
+                          uint32_t capacity) {
+    nd_object *owner = hooks_owner(x);
+    nd_hooks *hooks = (nd_hooks *)nd__object_new(&hooks_type, sizeof *hooks);
+    if (!hooks) {
+        nd__free(entries);
+        return nd_error_status();
+    }
+    hooks->entries = entries;
+    hooks->capacity = capacity;
+    hooks->first = hooks->last = hooks->unused = NONE;
+    nd_object *unused = &hooks->header;
+    nd_place place = nd__place_of(owner);
+    nd_status status = nd__object_publish(&hooks->header, place.manager);
+    nd__place_end(place);
+    if (status == ND_OK) {
         nd__object_track(owner);
+        nd__gradient_lock();
+        if (!hooks_in(slot))
+            unused = nd__edge_exchange(owner, slot, hooks);
+        nd__gradient_unlock();
     }
-    nd_object *unused = (nd_object *)replacement;
-    nd__gradient_lock();
-    *ret_done = *slot == expected;
-    if (*ret_done)
-        unused = nd__edge_exchange(owner, slot, replacement);
-    nd__gradient_unlock();
     nd_release(unused);
-    return ND_OK;
+    return status;
 }
 
-static nd_hooks *hooks_new(size_t count) {
-    return (nd_hooks *)nd__object_new(&hooks_type,
-                                      sizeof(nd_hooks) + count * sizeof(nd_hook_entry));
-}
-
-/// Copy of `old` (may be NULL) with one hook more; still private.
-static nd_status with_hook(const nd_hooks *old, nd_hook hook, const void *context,
-                           uint32_t output_index, nd_hooks **ret_hooks) {
-    uint32_t count = old ? old->count : 0;
-    nd_hooks *longer = hooks_new((size_t)count + 1);
-    if (!longer)
-        return nd_error_status();
-    for (uint32_t i = 0; i < count; i++) {
-        longer->entries[i] = old->entries[i];
-        longer->entries[i].context = nd_retain(old->entries[i].context);
+/// A list with that capacity, unless other threads, or callbacks for memory, have made one.
+static nd_status make_room(nd_tensor *x, nd_object **slot, uint32_t capacity) {
+    nd_hook_entry *entries =
+        capacity <= PLACES ? nd__obtain_zeroed(capacity * sizeof *entries) : NULL;
+    if (!entries)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "register_hook: no memory for %u hooks", capacity);
+    nd_status status = nd__check_operand("register_hook", "x", x);
+    if (status == ND_OK && nd__is_closing(hooks_owner(x)))
+        status = nd__error(ND_ERROR_CLOSED, "register_hook: the node that made x is closed");
+    if (status != ND_OK) {
+        nd__free(entries);
+        return status;
     }
-    longer->entries[count] =
-        (nd_hook_entry){hook, output_index, nd_retain((const nd_object *)context)};
-    longer->count = count + 1;
-    *ret_hooks = longer;
+    bool is_new = false;
+    nd__gradient_lock();
+    nd_hooks *hooks = hooks_in(slot);
+    if (!hooks) {
+        is_new = true;
+    } else if (hooks->capacity < capacity) {
+        nd_hook_entry *before = hooks->entries;
+        memcpy(entries, before, hooks->used * sizeof *entries);
+        nd__gate_enter();
+        hooks->entries = entries;
+        hooks->capacity = capacity;
+        nd__gate_leave();
+        entries = before;
+    }
+    nd__gradient_unlock();
+    if (is_new)
+        return add_list(x, slot, entries, capacity);
+    nd__free(entries);
     return ND_OK;
 }
 
-/// Copy of `old` without the hooks of one output; NULL when none is left.
-static nd_status without_output(const nd_hooks *old, uint32_t output_index, nd_hooks **ret_hooks) {
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < old->count; i++)
-        left += old->entries[i].output_index != output_index;
-    if (left == 0)
-        return ND_OK;
-    nd_hooks *shorter = hooks_new(left);
-    if (!shorter)
-        return nd_error_status();
-    for (uint32_t i = 0; i < old->count; i++)
-        if (old->entries[i].output_index != output_index) {
-            nd_hook_entry *entry = &shorter->entries[shorter->count++];
-            *entry = old->entries[i];
-            entry->context = nd_retain(old->entries[i].context);
-        }
-    *ret_hooks = shorter;
-    return ND_OK;
+/// Adds a hook behind the others, with its context (owned, consumed). There is room.
+static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t output_index) {
+    static uint64_t registered; // gradient lock
+    uint32_t place = hooks->unused;
+    if (place != NONE)
+        hooks->unused = hooks->entries[place].next;
+    else
+        place = hooks->used;
+    nd_hook_entry *entry = &hooks->entries[place];
+    nd__gate_enter();
+    *entry = (nd_hook_entry){.hook = hook,
+                             .context = context,
+                             .id = ++registered * PLACES + place,
+                             .output_index = output_index,
+                             .next = NONE,
+                             .previous = hooks->last};
+    if (place == hooks->used)
+        hooks->used++;
+    nd__gate_leave();
+    if (hooks->last == NONE)
+        hooks->first = place;
+    else
+        hooks->entries[hooks->last].next = place;
+    hooks->last = place;
+    hooks->count++;
+    return entry->id;
+}
+
+/// Takes a hook out; returns its context, owned.
+static nd_object *take(nd_hooks *hooks, uint32_t place) {
+    nd_hook_entry *entry = &hooks->entries[place];
+    if (entry->previous == NONE)
+        hooks->first = entry->next;
+    else
+        hooks->entries[entry->previous].next = entry->next;
+    if (entry->next == NONE)
+        hooks->last = entry->previous;
+    else
+        hooks->entries[entry->next].previous = entry->previous;
+    hooks->count--;
+    nd_object *context = nd__edge_exchange(&hooks->header, &entry->context, NULL);
+    entry->hook = NULL;
+    entry->next = hooks->unused;
+    hooks->unused = place;
+    return context;
+}
+
+/// The list, owned, when it has no hooks any more; else NULL.
+static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot) {
+    return ((nd_hooks *)*slot)->count == 0 ? nd__edge_exchange(hooks_owner(x), slot, NULL) : NULL;
 }

@@ -10,9 +10,12 @@ void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept)
     nd_thread *thread = nd__thread();
     bool outermost = nd__burying_begin(thread);
     thread->in_callback = true;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
     if (callback)
         callback(data);
     nd_object_release(kept);
+    nd__error_end(error);
     thread->in_callback = false;
     thread->burying = !outermost;
 }
@@ -51,9 +54,9 @@ bool nd__bury_left(void) {
     if (thread->in_callback || thread->cutting)
         return false;
     nd_object *list = nd__take_left();
-    nd_error_state before;
-    nd__error_save(&before);
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
     nd__bury_list(list);
-    nd__error_restore(&before);
+    nd__error_end(error);
     return list != NULL;
 }

@@ -151,8 +151,12 @@ static void explain_cycles(nd_collection *collection) {
     nd__unlock(&settings_lock);
     if (!callback && collection->mode == ND_GC_WARN)
         callback = warn_to_stderr;
-    if (callback)
-        nd__collection_explain(collection, callback, data);
+    if (!callback)
+        return;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    nd__collection_explain(collection, callback, data);
+    nd__error_end(error);
 }
 
 static void clear_weak_references(nd_collection *collection) {
@@ -179,7 +183,7 @@ static void run_finalizers(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++) {
         nd_object *object = collection->objects[i];
         if (nd__claim_finalizer(object))
-            object->type->finalize(object);
+            nd__finalize(object);
     }
 }
 

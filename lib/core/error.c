@@ -1,22 +1,30 @@
-// The thread's last error: a status and a sentence in a fixed thread-local buffer.
+// The thread's last error: a status and a sentence in a fixed thread-local buffer, or in one on the
+// stack while a callback has an error of its own.
 #include "lib/core/error.h"
+#include "lib/core/thread.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static _Thread_local nd_status last_status;
-static _Thread_local char last_message[ND__MESSAGE_SIZE];
+static _Thread_local nd_error_state first;
+
+/// The thread's error: what a callback has to itself while one runs (nd__error_begin).
+static inline nd_error_state *last(void) {
+    nd_error_state *inner = nd__thread_record.error;
+    return __builtin_expect(inner != NULL, 0) ? inner : &first;
+}
 
 nd_status nd_error_status(void) {
-    return last_status;
+    return last()->status;
 }
 
 const char *nd_error_message(void) {
-    return last_status == ND_OK ? "no error" : last_message;
+    const nd_error_state *error = last();
+    return error->status == ND_OK ? "no error" : error->message;
 }
 
 void nd_error_clear(void) {
-    last_status = ND_OK;
+    last()->status = ND_OK;
 }
 
 const char *nd_status_name(nd_status status) {
@@ -47,27 +55,41 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     char message[ND__MESSAGE_SIZE];
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    __builtin_memcpy(last_message, message, sizeof message);
-    last_status = status;
+    nd_error_state *error = last();
+    __builtin_memcpy(error->message, message, sizeof message);
+    error->status = status;
     return status;
 }
 
 nd_status nd__error_null(const char *operation, const char *argument) {
-    if (last_status != ND_OK)
-        return last_status;
+    nd_status before = last()->status;
+    if (before != ND_OK)
+        return before;
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is NULL", operation, argument);
 }
 
+static void copy(nd_error_state *to, const nd_error_state *from) {
+    to->status = from->status;
+    if (from->status != ND_OK)
+        __builtin_memcpy(to->message, from->message, sizeof to->message);
+}
+
 void nd__error_save(nd_error_state *ret_state) {
-    ret_state->status = last_status;
-    if (last_status != ND_OK)
-        __builtin_memcpy(ret_state->message, last_message, sizeof last_message);
+    copy(ret_state, last());
 }
 
 void nd__error_restore(const nd_error_state *state) {
-    last_status = state->status;
-    if (last_status != ND_OK)
-        __builtin_memcpy(last_message, state->message, sizeof last_message);
+    copy(last(), state);
+}
+
+void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer) {
+    own->status = ND_OK;
+    *ret_outer = nd__thread_record.error;
+    nd__thread_record.error = own;
+}
+
+void nd__error_end(nd_error_state *outer) {
+    nd__thread_record.error = outer;
 }
 
 void nd__fatal(const char *format, ...) {

@@ -15,12 +15,19 @@ nd_status nd__error_null(const char *operation, const char *argument);
 
 /// The thread's error, to be put back after something whose failures do not matter.
 #define ND__MESSAGE_SIZE 1024
-typedef struct nd_error_state {
+typedef struct nd_error_state nd_error_state;
+struct nd_error_state {
     nd_status status;
     char message[ND__MESSAGE_SIZE]; ///< meaningless when the status is ND_OK
-} nd_error_state;
+};
 void nd__error_save(nd_error_state *ret_state);
 void nd__error_restore(const nd_error_state *state);
+
+/// Around a callback of the program's that runs where it does not expect one, such as a finalizer. In
+/// between the thread's error is another one, which begins empty: what the callback sets and clears is
+/// its own, and the program's error is as it was. Costs no copy of a message. Nests.
+void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer);
+void nd__error_end(nd_error_state *outer);
 
 /// A programming error that cannot be answered (count underflow, revival of a dead object): prints
 /// and aborts.

@@ -24,6 +24,9 @@ static inline bool nd__claim_finalizer(nd_object *object) {
            !(nd__fetch_or_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED);
 }
 
+/// Runs the finalizer, which has been claimed.
+void nd__finalize(nd_object *object);
+
 /// Clears every weak reference to a dead or dying object and runs their callbacks.
 void nd__weak_clear(nd_object *object);
 /// Removes the object's name.

@@ -181,13 +181,16 @@ const nd_type *nd_object_type(const void *object) {
 
 // ------------------------------------------------------------------------------------------- death
 
-/// Runs the `destroy` of a user's object, which must not set edges in it.
+/// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's error.
 static void run_destroy(nd_object *object) {
     nd_thread *thread = nd__thread();
     nd_object *outer = thread->destroying;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
     thread->destroying = object;
     object->type->destroy(object);
     thread->destroying = outer;
+    nd__error_end(error);
 }
 
 static inline void destroy(nd_object *object, uint32_t flags) {
@@ -217,12 +220,19 @@ void nd__object_free(nd_object *object) {
     free_unlinked(object);
 }
 
+void nd__finalize(nd_object *object) {
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    object->type->finalize(object);
+    nd__error_end(error);
+}
+
 /// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
 static bool finalize_dead(nd_object *object) {
     if (!nd__claim_finalizer(object))
         return false;
     nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
-    object->type->finalize(object);
+    nd__finalize(object);
     // One that died as part of a longer chain has left its manager already: should it live on, it
     // does so at the root.
     nd__object_reattach(object);

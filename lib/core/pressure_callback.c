@@ -27,8 +27,12 @@ static void drop(nd__memory_callback *record) {
         return;
     nd_memory_callback callback = record->callback;
     nd__free(record);
-    if (callback.free)
-        callback.free(callback.data);
+    if (!callback.free)
+        return;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    callback.free(callback.data);
+    nd__error_end(error);
 }
 
 /// Puts a record in the place of a manager's. False: the manager is closed.
@@ -96,9 +100,12 @@ static bool run(nd__memory_callback *record, nd_pressure *pressure, nd_status st
     };
     nd_thread *thread = nd__thread();
     uint64_t before = nd__manager_bytes(&nd__root, pressure->kind);
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
     thread->in_memory_callback = true;
     bool gave_up = record->callback.give_up(&told, record->callback.data);
     thread->in_memory_callback = false;
+    nd__error_end(error);
     uint64_t after = nd__manager_bytes(&nd__root, pressure->kind);
     pressure->callbacks++;
     nd__pressure_brought(pressure, ND_RUNG_CALLBACK, before > after ? before - after : 0);

@@ -28,8 +28,12 @@ static void resource_destroy(nd_object *self) {
     nd_resource *resource = (nd_resource *)self;
     void *pointer = resource->pointer;
     resource->pointer = NULL;
-    if (pointer && resource->callbacks.free)
-        resource->callbacks.free(pointer, resource->bytes);
+    if (!pointer || !resource->callbacks.free)
+        return;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    resource->callbacks.free(pointer, resource->bytes);
+    nd__error_end(error);
 }
 
 nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,

@@ -25,7 +25,8 @@ struct nd_thread {
     bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
     struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
-    bool in_callback;      ///< a callback that a device runs (then also burying): what dies is left
+    bool in_callback; ///< a callback that a device runs (then also burying): what dies is left
+    struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
     nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
     nd_object *dead;       ///< objects whose count reached zero, linked by `next`
     nd_manager *deferred;  ///< owned: manager to collect when the running collection is done

@@ -150,7 +150,11 @@ void nd__weak_clear(nd_object *object) {
         void *data = weak->data;
         unlink_weak(weak);
         nd__unlock(lock);
-        if (callback)
+        if (callback) {
+            nd_error_state own, *error;
+            nd__error_begin(&own, &error);
             callback(data);
+            nd__error_end(error);
+        }
     }
 }

@@ -143,8 +143,12 @@ static void storage_destroy(nd_object *self) {
     storage->data = NULL;
     if (storage->embedded || storage->borrowed || !data)
         return;
-    if (storage->free)
+    if (storage->free) {
+        nd_error_state own, *error;
+        nd__error_begin(&own, &error);
         storage->free(data, storage->bytes);
-    else
-        nd__backend(storage->accounted.kind)->release(storage->device_index, data, storage->bytes);
+        nd__error_end(error);
+        return;
+    }
+    nd__backend(storage->accounted.kind)->release(storage->device_index, data, storage->bytes);
 }

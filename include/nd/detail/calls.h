@@ -206,6 +206,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_backward(...) ND__CALL(nd_backward, __VA_ARGS__)
 #define nd_grad(...) ND__CALL(nd_grad, __VA_ARGS__)
 #define nd_register_hook(...) ND__CALL(nd_register_hook, __VA_ARGS__)
+#define nd_add_hook(...) ND__CALL(nd_add_hook, __VA_ARGS__)
 #define nd_function_apply(...) ND__CALL(nd_function_apply, __VA_ARGS__)
 #define nd_gradcheck(...) ND__CALL(nd_gradcheck, __VA_ARGS__)
 

@@ -1,5 +1,6 @@
 // Hooks: when they run, what they may return, and that their contexts are edges.
 #include "tests/unit/autograd/support.h"
+#include <stdlib.h>
 
 /// What a recording hook saw; the context of its hooks.
 typedef struct log_data {
@@ -277,12 +278,144 @@ static void test_G12_freed_at_the_boundary_when_on(void **state) {
     assert_ok(nd_gc_set_mode(ND_GC_OFF));
 }
 
+// -------------------------------------------------------------------------------------- one at a time
+
+/// Every other one of 100,000 is removed, in an order of no order. Were either quadratic, this would
+/// take minutes.
+static void test_B28_hooks_are_registered_and_removed_in_constant_time(void **state) {
+    (void)state;
+    enum { HOOKS = 100000, STRIDE = 7919 };
+    nd_auto nd_object *log = new_log();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1));
+    nd_auto nd_tensor *y = nd_square(x);
+    uint64_t *ids = calloc(HOOKS, sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < HOOKS; i++)
+        assert_ok(nd_add_hook(y, i % 2 ? note : second_mark, log, &ids[i]));
+    assert_int_equal(nd_get_count(log), 1 + HOOKS);
+    for (uint64_t i = 0, at = 0; i < HOOKS; i++, at = (at + STRIDE) % HOOKS)
+        if (at % 2 == 0)
+            assert_ok(nd_remove_hook(y, ids[at]));
+    assert_int_equal(nd_get_count(log), 1 + HOOKS / 2);
+    assert_ok(nd_backward(y, NULL));
+    assert_int_equal(read_log(log)->calls, HOOKS / 2);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(read_log(log)->marks[i], 1);
+    assert_ok(nd_remove_hooks(y));
+    assert_int_equal(nd_get_count(log), 1);
+    free(ids);
+}
+
+static nd_tensor *append_mark(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    const nd_list *pair = (const nd_list *)context; // the list of calls, and what to append
+    nd_list_append((nd_list *)(uintptr_t)nd_list_get(pair, 0), nd_list_get(pair, 1));
+    return NULL;
+}
+
+/// Against a model: an array of what is registered, in order. Hooks are added to two outputs of one
+/// graph node and removed at random; after each few steps a pass must call what the model has.
+static void test_B28_hooks_run_in_the_order_of_their_registration(void **state) {
+    (void)state;
+    enum { MOST = 40, STEPS = 3000 };
+    struct {
+        uint64_t id;
+        nd_list *context;
+    } model[MOST];
+    uint64_t gone = 0, random = 88172645463325252u;
+    int count = 0;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1));
+    nd_auto nd_tensor *y = nd_square(x);
+    nd_auto nd_list *calls = nd_list_new();
+    for (int step = 0; step < STEPS; step++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        if (count < MOST && (count == 0 || random % 5 < 3)) {
+            nd_list *context = nd_list_new();
+            nd_auto nd_object *mark = new_log();
+            assert_ok(nd_list_append(context, calls));
+            assert_ok(nd_list_append(context, mark));
+            model[count].context = context;
+            assert_ok(nd_add_hook(y, append_mark, context, &model[count].id));
+            assert_true(model[count].id != 0 && model[count].id != gone);
+            count++;
+        } else {
+            int which = (int)(random / 5 % (uint64_t)count);
+            gone = model[which].id;
+            assert_ok(nd_remove_hook(y, gone));
+            assert_int_equal(nd_get_count(model[which].context), 1);
+            nd_release(model[which].context);
+            memmove(&model[which], &model[which + 1], (size_t)(--count - which) * sizeof model[0]);
+            assert_int_equal(nd_remove_hook(y, gone), ND_ERROR_INVALID_ARGUMENT);
+            assert_int_equal(nd_remove_hook(x, gone), ND_ERROR_INVALID_ARGUMENT);
+            nd_error_clear();
+        }
+        if (step % 10)
+            continue;
+        assert_ok(nd_list_clear(calls));
+        assert_ok(nd_backward(y, NULL));
+        assert_int_equal(nd_list_size(calls), count);
+        for (int i = 0; i < count; i++)
+            assert_ptr_equal(nd_list_get(calls, (size_t)i), nd_list_get(model[i].context, 1));
+    }
+    for (int i = 0; i < count; i++)
+        nd_release(model[i].context);
+}
+
+static uint64_t own_id;
+
+static nd_tensor *remove_itself(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    assert_ok(
+        nd_remove_hook((nd_tensor *)(uintptr_t)nd_list_get((const nd_list *)context, 0), own_id));
+    return NULL;
+}
+
+static void test_B28_hook_that_removes_itself_runs_once(void **state) {
+    (void)state;
+    nd_auto nd_object *log = new_log();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1));
+    nd_auto nd_tensor *loss = nd_square(x);
+    nd_auto nd_list *context = nd_list_new();
+    assert_ok(nd_list_append(context, x));
+    assert_ok(nd_add_hook(x, remove_itself, context, &own_id));
+    assert_ok(nd_register_hook(x, note, log));
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_get_count(context), 1);
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(read_log(log)->calls, 2);
+}
+
+static nd_tensor *close_leaf(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    nd_close((nd_object *)(uintptr_t)nd_list_get((const nd_list *)context, 0));
+    return NULL;
+}
+
+static void test_leaf_that_a_hook_closes_gets_no_gradient(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(2));
+    nd_auto nd_tensor *other = make_leaf(VALUES(3));
+    nd_auto nd_tensor *loss = nd_mul(x, other);
+    nd_auto nd_list *context = nd_list_new();
+    assert_ok(nd_list_append(context, x));
+    assert_ok(nd_register_hook(other, close_leaf, context));
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_CLOSED);
+    nd_error_clear();
+    assert_null(nd_get_grad(other));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_hook_sees_the_sum_of_all_paths),
         ND_TEST(test_hook_replaces_the_gradient),
         ND_TEST(test_hooks_run_in_order_and_are_removed),
         ND_TEST(test_hook_errors),
+        ND_TEST(test_B28_hooks_are_registered_and_removed_in_constant_time),
+        ND_TEST(test_B28_hooks_run_in_the_order_of_their_registration),
+        ND_TEST(test_B28_hook_that_removes_itself_runs_once),
+        ND_TEST(test_leaf_that_a_hook_closes_gets_no_gradient),
         ND_TEST(test_hook_that_removes_itself),
         ND_TEST(test_backward_inside_a_hook),
         ND_TEST(test_a_gradient_that_a_hook_kept_is_not_written),
