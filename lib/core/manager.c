@@ -79,10 +79,11 @@ static nd_manager *take_memory(void) {
     nd_manager *manager = take_recycled();
     if (manager)
         return manager;
-    uintptr_t block = (uintptr_t)nd__obtain_zeroed(sizeof(nd_manager) + ND__LINE - 1);
+    void *block = nd__obtain_zeroed(ND__LINE_BLOCK(sizeof(nd_manager)));
     if (!block)
         return NULL;
-    manager = (nd_manager *)((block + ND__LINE - 1) & ~(uintptr_t)(ND__LINE - 1));
+    nd__keep_block(block);
+    manager = nd__line_in(block);
     nd__shard_begin(&manager->first, manager);
     return manager;
 }

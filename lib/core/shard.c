@@ -83,6 +83,18 @@ uint32_t nd__shard_limit(void) {
 #endif
 }
 
+void nd__keep_block(void *block) {
+#ifndef ND_MODEL
+    static _Atomic(nd__kept_block *) kept;
+    nd__kept_block *link = block, *head = nd__atomic_load(&kept, relaxed);
+    do
+        link->next = head;
+    while (!nd__atomic_cas(&kept, &head, link, release, relaxed));
+#else
+    (void)block;
+#endif
+}
+
 void nd__shard_begin(nd_shard *shard, nd_manager *manager) {
     if (!shard->manager)
         shard->manager = manager;
@@ -100,14 +112,14 @@ void nd__manager_spread(nd_manager *manager) {
     nd__unlock(&manager->first.lock);
     if (!wanted)
         return;
-    char *block = lacking ? nd__calloc((limit - 1) * sizeof(nd_shard) + ND__LINE - 1) : NULL;
+    void *block = lacking ? nd__calloc(ND__LINE_BLOCK((limit - 1) * sizeof(nd_shard))) : NULL;
     if (lacking && !block)
         return;
     nd__lock(&manager->first.lock);
     if (may_spread(manager)) {
         if (!manager->more) {
-            uintptr_t line = ((uintptr_t)block + ND__LINE - 1) & ~(uintptr_t)(ND__LINE - 1);
-            manager->more = (nd_shard *)line;
+            manager->more = nd__line_in(block);
+            nd__keep_block(block);
             block = NULL;
         }
         for (uint32_t i = 0; i + 1 < limit; i++)

@@ -67,6 +67,20 @@ static inline nd_shard *nd__lock_to_fill(nd_manager *manager) {
 
 // ------------------------------------------------------------------------------------ more and one
 
+/// Memory of managers and shards lies on a line of its own in a block of ND__LINE_BLOCK(size) bytes, and
+/// is never given back. The blocks are linked by their beginnings, so that who looks for leaks by those
+/// (valgrind) finds them; managers are pointed to further inside.
+typedef struct nd__kept_block nd__kept_block;
+struct nd__kept_block {
+    nd__kept_block *next;
+};
+#define ND__LINE_BLOCK(size) (sizeof(nd__kept_block) + ND__LINE - 1 + (size))
+static inline void *nd__line_in(void *block) {
+    uintptr_t first = (uintptr_t)block + sizeof(nd__kept_block);
+    return (void *)((first + ND__LINE - 1) & ~(uintptr_t)(ND__LINE - 1));
+}
+void nd__keep_block(void *block);
+
 /// A new life of a shard; its lock, which a thread with a stale pointer may be about to take, stays.
 void nd__shard_begin(nd_shard *shard, nd_manager *manager);
 /// How many shards a manager gets that threads meet in.
