@@ -75,13 +75,17 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
     status = nd__stream_read(stream, sizes, (size_t)header.ndim * sizeof(*sizes));
     if (status != ND_OK)
         return status;
-    uint64_t bytes = header.element_bytes;
-    bool overflow = false;
+    // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
+    uint64_t bytes = nd_dtype_size(header.dtype);
+    bool overflow = false, empty = false;
     for (int axis = 0; axis < header.ndim; axis++) {
         header.shape[axis] = __builtin_bswap32(sizes[axis]);
-        overflow |= __builtin_mul_overflow(bytes, (uint64_t)header.shape[axis], &bytes);
+        uint64_t size = header.shape[axis] ? (uint64_t)header.shape[axis] : 1;
+        empty |= header.shape[axis] == 0;
+        overflow |= __builtin_mul_overflow(bytes, size, &bytes);
         overflow |= bytes > INT64_MAX;
     }
+    bytes = empty ? 0 : bytes / nd_dtype_size(header.dtype) * header.element_bytes;
     if (overflow || bytes > nd__stream_bytes_max(stream)) {
         char text[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_FORMAT,

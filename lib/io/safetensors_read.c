@@ -288,8 +288,10 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
     bool overflow = false;
     bool empty = false;
     for (int axis = 0; axis < entry->ndim; axis++) {
+        // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
+        int64_t size = entry->shape[axis] ? entry->shape[axis] : 1;
         empty |= entry->shape[axis] == 0;
-        overflow |= __builtin_mul_overflow(bytes, entry->shape[axis], &bytes);
+        overflow |= __builtin_mul_overflow(bytes, size, &bytes);
     }
     char text[ND__SHAPE_TEXT];
     nd__shape_text(text, entry->ndim, entry->shape);

@@ -197,6 +197,11 @@ static void test_F25_zip_bomb(void **state) {
     packed = pack(lie, sizeof(lie), &bytes);
     refuse(packed, bytes, ND_ERROR_FORMAT, "can hold");
     free(packed);
+    // A size of zero makes a tensor empty, but not small the strides that the others make.
+    static const unsigned char empty_lie[] = {0,    0,    0x08, 4,    0x7f, 0xff, 0xff,
+                                              0xff, 0x7f, 0xff, 0xff, 0xff, 0,    0,
+                                              0,    0,    0x7f, 0xff, 0xff, 0xff};
+    refuse(empty_lie, sizeof(empty_lie), ND_ERROR_FORMAT, "can hold");
     // What 40 packed bytes can just hold, but do not.
     static const unsigned char short_of[] = {0, 0, 0x08, 1, 0, 0, 0x40, 0, 1, 2, 3};
     packed = pack(short_of, sizeof(short_of), &bytes);

@@ -255,6 +255,8 @@ static void test_F25_shape_that_is_not_its_bytes(void **state) {
            "needs 0 bytes");
     refuse("{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
            0, ND_ERROR_FORMAT, "more bytes than 64 bits count");
+    refuse("{\"a\":{\"dtype\":\"F64\",\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}",
+           0, ND_ERROR_FORMAT, "more bytes than 64 bits count");
     // 2^61 * 8 bytes wrap to zero without a check.
     refuse("{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0,
            ND_ERROR_FORMAT, "more bytes than 64 bits count");
