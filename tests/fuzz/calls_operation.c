@@ -1,0 +1,193 @@
+// Calls of operations, each with the oracle of tensors.h.
+#include "tests/fuzz/tensors.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { OPERANDS_MAX = 3, LARGE = 1500, COMPARED_BELOW = 8 };
+
+bool fuzz_is_large(const nd_tensor *x) {
+    return nd_get_numel(x) > LARGE;
+}
+
+// ------------------------------------------------------------------------------------------- oracle
+
+/// The elements as f64 in row-major order, to be freed; NULL when they cannot be had.
+static double *elements(const nd_tensor *x) {
+    nd_auto nd_tensor *cpu = nd_to(x, (nd_device){ND_CPU, 0});
+    nd_auto nd_tensor *wide = nd_cast(cpu, ND_F64);
+    size_t bytes = (size_t)nd_get_numel(wide) * sizeof(double);
+    double *copy = wide ? malloc(bytes ? bytes : 1) : NULL;
+    if (copy && nd_copy_to_host(wide, copy, bytes) != ND_OK) {
+        free(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+/// Larger numbers may cancel each other, and then the order of a sum decides.
+static bool is_moderate(const nd_tensor *x) {
+    double *values = elements(x);
+    bool moderate = values;
+    for (int64_t i = 0; moderate && i < nd_get_numel(x); i++)
+        moderate = isfinite(values[i]) && fabs(values[i]) <= COMPARED_BELOW;
+    free(values);
+    return moderate;
+}
+
+static bool agree(double a, double b) {
+    return (!isfinite(a) && !isfinite(b)) || fabs(a - b) <= 1e-2 * (1 + fmax(fabs(a), fabs(b)));
+}
+
+static void compare(const fuzz_step *s, const nd_tensor *result, const nd_tensor *again) {
+    if (!again)
+        fuzz_die("%s fails on copies of its operands: %s", fuzz_call_name(s->call),
+                 nd_error_message());
+    if (nd_get_numel(result) != nd_get_numel(again) || nd_get_ndim(result) != nd_get_ndim(again))
+        fuzz_die("%s has another shape on copies of its operands", fuzz_call_name(s->call));
+    double *a = elements(result), *b = elements(again);
+    for (int64_t i = 0; a && b && i < nd_get_numel(result); i++)
+        if (!agree(a[i], b[i]))
+            fuzz_die("%s: element %lld is %g, and %g on copies of the operands",
+                     fuzz_call_name(s->call), (long long)i, a[i], b[i]);
+    free(a);
+    free(b);
+}
+
+/// Computes again, on contiguous copies.
+static void check_layout(fuzz_actor *me, const fuzz_step *s, int count,
+                         const nd_tensor *const *operands, fuzz_function function,
+                         const nd_tensor *result) {
+    nd_tensor *copies[OPERANDS_MAX] = {NULL};
+    bool comparable = nd_get_device(result).kind == ND_CPU; // elsewhere a bad index shows later
+    fuzz_disarm(me);
+    bool quiet = me->quiet;
+    me->quiet = true;
+    nd_no_grad {
+        for (int i = 0; i < count && comparable; i++) {
+            nd_auto nd_tensor *plain = nd_detach(operands[i]);
+            copies[i] = nd_clone(plain);
+            comparable = !operands[i] || (copies[i] && is_moderate(copies[i]));
+        }
+        // A quota may refuse the copies, or what is computed from them.
+        if (comparable && nd_error_status() == ND_OK) {
+            nd_auto nd_tensor *again = function((const nd_tensor *const *)copies, s);
+            nd_status status = nd_error_status();
+            if (status != ND_ERROR_QUOTA && status != ND_ERROR_OUT_OF_MEMORY)
+                compare(s, result, again);
+        }
+    }
+    for (int i = 0; i < count; i++)
+        nd_release(copies[i]);
+    me->quiet = quiet;
+    nd_error_clear();
+}
+
+void fuzz_operation(fuzz_actor *me, const fuzz_step *s, int count, fuzz_function function) {
+    const uint8_t numbers[OPERANDS_MAX] = {s->b, s->c, s->d};
+    const nd_tensor *operands[OPERANDS_MAX] = {NULL};
+    for (int i = 0; i < count; i++) {
+        operands[i] = fuzz_tensor(me, numbers[i]);
+        if (fuzz_is_large(operands[i]))
+            return;
+    }
+    nd_tensor *result = function(operands, s);
+    fuzz_expect(me, result);
+    if (result && !fuzz_threaded && !me->disturbed && me->depth == 0 && !me->paused &&
+        (s->a & 8) == 0)
+        check_layout(me, s, count, operands, function, result);
+    fuzz_put(me, FUZZ_TENSOR, s->a, result);
+}
+
+// --------------------------------------------------------------------------------------- operations
+
+#define CALL(name, operands)                                      \
+    static void call_##name(fuzz_actor *me, const fuzz_step *s) { \
+        fuzz_operation(me, s, operands, f_##name);                \
+    }
+#define ONE(name)                                                                \
+    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
+        (void)s;                                                                 \
+        return nd_##name(in[0]);                                                 \
+    }                                                                            \
+    CALL(name, 1)
+#define TWO(name)                                                                \
+    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
+        (void)s;                                                                 \
+        return nd_##name(in[0], in[1]);                                          \
+    }                                                                            \
+    CALL(name, 2)
+#define THREE(name)                                                              \
+    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
+        (void)s;                                                                 \
+        return nd_##name(in[0], in[1], in[2]);                                   \
+    }                                                                            \
+    CALL(name, 3)
+/// With an expression of `in` and `s`.
+#define WITH(name, operands, expression)                                         \
+    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
+        return expression;                                                       \
+    }                                                                            \
+    CALL(name, operands)
+
+#define ALL_ONE(X)                                                                           \
+    X(logical_not)                                                                           \
+    X(neg)                                                                                   \
+    X(abs)                                                                                   \
+    X(sign) X(square) X(exp) X(log) X(sqrt) X(sin) X(cos) X(tanh) X(sigmoid) X(relu) X(gelu) \
+        X(erf) X(reciprocal)
+#define ALL_TWO(X)                                                                             \
+    X(add)                                                                                     \
+    X(sub)                                                                                     \
+    X(mul)                                                                                     \
+    X(div) X(pow) X(maximum) X(minimum) X(equal) X(not_equal) X(less) X(less_equal) X(greater) \
+        X(greater_equal) X(logical_and) X(logical_or) X(matmul) X(cross_entropy) X(mse_loss)   \
+            X(masked_select)
+#define ALL_THREE(X) X(where) X(linear)
+
+ALL_ONE(ONE)
+ALL_TWO(TWO)
+ALL_THREE(THREE)
+
+static int axis_of(uint8_t number) {
+    return number % 10 - 5;
+}
+
+static nd_tensor *reduce(const nd_tensor *x, const fuzz_step *s,
+                         nd_tensor *(*function)(const nd_tensor *, int, const int *, bool)) {
+    const int axes[] = {axis_of(s->c), axis_of(s->c / 10)};
+    return function(x, s->d % 3, axes, s->d / 3 % 2);
+}
+
+WITH(add_scalar, 1, nd_add_scalar(in[0], fuzz_value(s->c)))
+WITH(mul_scalar, 1, nd_mul_scalar(in[0], fuzz_value(s->c)))
+WITH(pow_scalar, 1, nd_pow_scalar(in[0], fuzz_value(s->c)))
+WITH(clip, 1, nd_clip(in[0], fuzz_value(s->c), fuzz_value(s->c / 16)))
+WITH(sum, 1, reduce(in[0], s, nd_sum))
+WITH(mean, 1, reduce(in[0], s, nd_mean))
+WITH(max, 1, reduce(in[0], s, nd_max))
+WITH(min, 1, reduce(in[0], s, nd_min))
+WITH(var, 1, nd_var(in[0], s->d % 2, &(const int){axis_of(s->c)}, s->d / 2 % 2, s->d / 4 % 2))
+WITH(argmax, 1, nd_argmax(in[0], axis_of(s->c), s->d % 2))
+WITH(argmin, 1, nd_argmin(in[0], axis_of(s->c), s->d % 2))
+WITH(softmax, 1, nd_softmax(in[0], axis_of(s->c)))
+WITH(log_softmax, 1, nd_log_softmax(in[0], axis_of(s->c)))
+WITH(conv2d, 2, nd_conv2d(in[0], in[1], NULL, s->d % 4, s->d / 4 % 3))
+WITH(max_pool2d, 1, nd_max_pool2d(in[0], s->c % 4, s->c / 4 % 4))
+WITH(take, 2, nd_take(in[0], in[1], axis_of(s->d)))
+WITH(gather, 2, nd_gather(in[0], axis_of(s->d), in[1]))
+WITH(scatter_add, 3, nd_scatter_add(in[0], s->a / 16 % 4 - 1, in[1], in[2]))
+WITH(one_hot, 1, nd_one_hot(in[0], s->c % 6, fuzz_dtype(s->d)))
+WITH(masked_fill, 2, nd_masked_fill(in[0], in[1], fuzz_value(s->d)))
+
+#define ENTRY(name) {#name, call_##name, FUZZ_QUEUES},
+#define WAITING(name) {#name, call_##name, 0},
+
+const fuzz_call fuzz_operation_calls[] = {
+    // clang-format off
+    ALL_ONE(ENTRY) ALL_TWO(WAITING) ALL_THREE(ENTRY)
+    ENTRY(add_scalar) ENTRY(mul_scalar) ENTRY(pow_scalar) ENTRY(clip) ENTRY(sum) ENTRY(mean) ENTRY(max) ENTRY(min) ENTRY(var)
+    ENTRY(argmax) ENTRY(argmin) ENTRY(softmax) ENTRY(log_softmax) ENTRY(conv2d) ENTRY(max_pool2d) ENTRY(take) ENTRY(gather)
+    ENTRY(scatter_add) ENTRY(one_hot) ENTRY(masked_fill)
+    // clang-format on
+    {0},
+};

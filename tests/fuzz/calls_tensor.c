@@ -1,0 +1,382 @@
+// Calls that make tensors, look at them, view them and write them.
+#include "tests/fuzz/program.h"
+#include "tests/fuzz/tensors.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---------------------------------------------------------------------------------------- creation
+
+static void make_with(fuzz_actor *me, const fuzz_step *s,
+                      nd_tensor *(*make)(int, const int64_t *, nd_dtype)) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->b, &shape);
+    nd_tensor *made = make(ndim, shape, fuzz_dtype(s->c));
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void zeros(fuzz_actor *me, const fuzz_step *s) {
+    make_with(me, s, nd_zeros);
+}
+
+static void ones(fuzz_actor *me, const fuzz_step *s) {
+    make_with(me, s, nd_ones);
+}
+
+/// Whatever was in the memory; but a bool that is neither 0 nor 1 would be the program's mistake.
+static void empty(fuzz_actor *me, const fuzz_step *s) {
+    make_with(me, s, fuzz_dtype(s->c) == ND_BOOL ? nd_zeros : nd_empty);
+}
+
+static void full(fuzz_actor *me, const fuzz_step *s) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->b, &shape);
+    nd_tensor *made = nd_full(ndim, shape, fuzz_value(s->d), fuzz_dtype(s->c));
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void counting(fuzz_actor *me, const fuzz_step *s) {
+    static const double steps[] = {1, 0.5, -1, 0};
+    nd_tensor *made = s->d % 2 ? nd_linspace(fuzz_value(s->b), 3, s->c % 20, fuzz_dtype(s->c / 32))
+                               : nd_arange(-2, s->b % 32, steps[s->d / 2 % 4], fuzz_dtype(s->c));
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void eye(fuzz_actor *me, const fuzz_step *s) {
+    nd_tensor *made = nd_eye(s->b % 6, fuzz_dtype(s->c));
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void from_data(fuzz_actor *me, const fuzz_step *s) {
+    static int64_t data[1600];
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->b, &shape);
+    if (s->b % 32 == 23)
+        return; // larger than the data
+    memset(data, s->d % 2, sizeof data);
+    nd_tensor *made = nd_from_data(data, ndim, shape, fuzz_dtype(s->c));
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void free_wrapped(void *pointer, size_t bytes) {
+    memset(pointer, 0xEE, bytes);
+    free(pointer);
+    fuzz_nest();
+}
+
+static void wrap(fuzz_actor *me, const fuzz_step *s) {
+    enum { COUNT = 6 };
+    double *data = calloc(COUNT, sizeof *data);
+    if (!data)
+        fuzz_die("no memory");
+    for (int i = 0; i < COUNT; i++)
+        data[i] = i;
+    nd_tensor *made = nd_wrap(data, ND_SHAPE(2, 3), ND_F64, free_wrapped);
+    fuzz_expect(me, made);
+    if (!made)
+        free(data);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void like(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->b);
+    nd_tensor *made = s->c % 2 ? nd_zeros_like(x) : nd_ones_like(x);
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+static void randoms(fuzz_actor *me, const fuzz_step *s) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->b, &shape);
+    nd_key key = nd_key_fold(nd_key_new(s->d), s->c);
+    nd_tensor *made = NULL;
+    switch (s->d % 4) {
+    case 0:
+        made = nd_rand(key, ndim, shape, fuzz_dtype(s->c));
+        break;
+    case 1:
+        made = nd_randn(key, ndim, shape, fuzz_dtype(s->c));
+        break;
+    case 2:
+        made = nd_randint(key, -1, s->c / 8 % 8, ndim, shape, fuzz_dtype(s->c));
+        break;
+    default:
+        made = nd_randperm(key, s->b % 16);
+    }
+    fuzz_expect(me, made);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
+// --------------------------------------------------------------------------------------- properties
+
+/// What a tensor says of itself must fit itself.
+static void tensor_look(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->a);
+    int64_t numel = 1;
+    if (!x || nd_is_closed(x))
+        return;
+    for (int axis = 0; axis < nd_get_ndim(x); axis++) {
+        numel *= nd_get_size(x, axis);
+        if (nd_get_size(x, axis) != nd_get_size(x, axis - nd_get_ndim(x)))
+            fuzz_die("an axis has another size when counted from the end");
+    }
+    if (numel != nd_get_numel(x))
+        fuzz_die("a tensor has another number of elements than its shape");
+    if (numel > 0 && nd_get_storage_bytes(x) < nd_dtype_size(nd_get_dtype(x)))
+        fuzz_die("a storage is smaller than an element");
+    nd_is_view_of(x, fuzz_tensor(me, s->b));
+    nd_get_version(x);
+    nd_is_leaf(x);
+    if (nd_get_node(x) && !nd_node_name(nd_get_node(x))[0])
+        fuzz_die("a node without a name");
+}
+
+/// Every element, as the program would read it.
+static void read_out(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->a);
+    size_t bytes = x ? (size_t)nd_get_numel(x) * nd_dtype_size(nd_get_dtype(x)) : 0;
+    void *copy = malloc(bytes ? bytes : 1);
+    if (!copy)
+        fuzz_die("no memory");
+    nd_status status = nd_copy_to_host(x, copy, bytes);
+    fuzz_expect(me, status == ND_OK);
+    free(copy);
+}
+
+static void item(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->a);
+    int64_t value = 0;
+    if (s->b % 2)
+        fuzz_expect(me, nd_get_item_i64(x, &value) == ND_OK);
+    else
+        nd_item(x);
+}
+
+static void print(fuzz_actor *me, const fuzz_step *s) {
+    char text[200];
+    const nd_tensor *x = fuzz_tensor(me, s->a);
+    int64_t length = nd_format(x, text, s->b % sizeof text);
+    fuzz_expect(me, length >= 0);
+}
+
+static void get_data(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->a);
+    void *data = nd_get_data(x);
+    if (!data && x && nd_get_numel(x) > 0)
+        fuzz_expect(me, false);
+}
+
+// -------------------------------------------------------------------------------------------- views
+
+static nd_tensor *f_reshape(const nd_tensor *const *in, const fuzz_step *s) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->c, &shape);
+    return nd_reshape(in[0], ndim, shape);
+}
+
+static nd_tensor *f_expand(const nd_tensor *const *in, const fuzz_step *s) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->c, &shape);
+    return nd_expand(in[0], ndim, shape);
+}
+
+static nd_tensor *f_sum_to(const nd_tensor *const *in, const fuzz_step *s) {
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->c, &shape);
+    return nd_sum_to(in[0], ndim, shape);
+}
+
+static nd_tensor *f_permute(const nd_tensor *const *in, const fuzz_step *s) {
+    int axes[ND_MAX_DIMS], ndim = nd_get_ndim(in[0]);
+    for (int i = 0; i < ndim; i++)
+        axes[i] = s->c % 2 ? ndim - 1 - i : (i + s->c / 2) % ndim;
+    if (s->c == 255 && ndim)
+        axes[0] = ndim;
+    return nd_permute(in[0], ndim, axes);
+}
+
+static int axis_of(uint8_t number) {
+    return number % 10 - 5;
+}
+
+static nd_tensor *f_transpose(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_transpose(in[0], axis_of(s->c), axis_of(s->c / 10));
+}
+
+static nd_tensor *f_slice(const nd_tensor *const *in, const fuzz_step *s) {
+    static const int64_t ends[] = {0, 1, -1, 2, INT64_MAX, -2, INT64_MIN, 3};
+    return nd_slice(in[0], axis_of(s->c), ends[s->d % 4], ends[s->d / 4 % 8], s->d / 32 % 4);
+}
+
+static nd_tensor *f_select(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_select(in[0], axis_of(s->c), s->c / 10 % 6 - 3);
+}
+
+static nd_tensor *f_squeeze(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_squeeze(in[0], axis_of(s->c));
+}
+
+static nd_tensor *f_unsqueeze(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_unsqueeze(in[0], axis_of(s->c));
+}
+
+static nd_tensor *f_flatten(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_flatten(in[0], axis_of(s->c));
+}
+
+static nd_tensor *f_as_strided(const nd_tensor *const *in, const fuzz_step *s) {
+    static const int64_t all_strides[] = {0, 1, 2, 3, -1, 8, 4, INT64_MAX / 2};
+    const int64_t *shape;
+    int ndim = fuzz_shape(s->c, &shape);
+    int64_t strides[ND_MAX_DIMS];
+    for (int i = 0; i < ndim; i++)
+        strides[i] = all_strides[(s->d + i) % 8];
+    return nd_as_strided(in[0], ndim, shape, strides, s->d / 8 % 4);
+}
+
+static nd_tensor *f_detach(const nd_tensor *const *in, const fuzz_step *s) {
+    (void)s;
+    return nd_detach(in[0]);
+}
+
+static nd_tensor *f_contiguous(const nd_tensor *const *in, const fuzz_step *s) {
+    (void)s;
+    return nd_contiguous(in[0]);
+}
+
+static nd_tensor *f_clone(const nd_tensor *const *in, const fuzz_step *s) {
+    (void)s;
+    return nd_clone(in[0]);
+}
+
+static nd_tensor *f_cast(const nd_tensor *const *in, const fuzz_step *s) {
+    return nd_cast(in[0], fuzz_dtype(s->c));
+}
+
+static void to(fuzz_actor *me, const fuzz_step *s) {
+    const nd_device devices[] = {{ND_CPU, 0}, {ND_FAKE, 0}, {ND_FAKE, 1}, {ND_FAKE, 7}};
+    nd_tensor *moved = nd_to(fuzz_tensor(me, s->b), devices[s->c % 4]);
+    fuzz_expect(me, moved);
+    fuzz_put(me, FUZZ_TENSOR, s->a, moved);
+}
+
+#define VIEW(name)                                                \
+    static void call_##name(fuzz_actor *me, const fuzz_step *s) { \
+        fuzz_operation(me, s, 1, f_##name);                       \
+    }
+VIEW(reshape)
+VIEW(expand)
+VIEW(sum_to)
+VIEW(permute)
+VIEW(transpose)
+VIEW(slice)
+VIEW(select)
+VIEW(squeeze)
+VIEW(unsqueeze)
+VIEW(flatten)
+VIEW(detach)
+VIEW(contiguous)
+VIEW(clone)
+VIEW(cast)
+
+/// Depends on the layout by its purpose, so that no copy can be asked.
+static void as_strided(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->b);
+    nd_tensor *view = f_as_strided(&x, s);
+    fuzz_expect(me, view);
+    fuzz_put(me, FUZZ_TENSOR, s->a, view);
+}
+
+static void join(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *inputs[3];
+    size_t count = s->d % 4;
+    for (uint8_t i = 0; i < 3; i++) {
+        inputs[i] = fuzz_tensor(me, (uint8_t)(s->b + i));
+        if (fuzz_is_large(inputs[i]))
+            return;
+    }
+    nd_tensor *joined = s->d / 4 % 2 ? nd_stack(inputs, count, axis_of(s->c))
+                                     : nd_concat(inputs, count, axis_of(s->c));
+    fuzz_expect(me, joined);
+    fuzz_put(me, FUZZ_TENSOR, s->a, joined);
+}
+
+// ----------------------------------------------------------------------------------------- in place
+
+static void in_place(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *y = fuzz_tensor(me, s->b);
+    nd_tensor *x = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
+    nd_status status;
+    if (!x && fuzz_threaded)
+        return;
+    switch (s->c % 9) {
+    case 0:
+        status = nd_add_(x, y);
+        break;
+    case 1:
+        status = nd_sub_(x, y);
+        break;
+    case 2:
+        status = nd_mul_(x, y);
+        break;
+    case 3:
+        status = nd_div_(x, y);
+        break;
+    case 4:
+        status = nd_add_scaled_(x, y, fuzz_value(s->d));
+        break;
+    case 5:
+        status = nd_mul_scalar_(x, fuzz_value(s->d));
+        break;
+    case 6:
+        status = nd_fill_(x, fuzz_value(s->d));
+        break;
+    case 7:
+        status = nd_copy_(x, y);
+        break;
+    default:
+        status = nd_masked_fill_(x, y, fuzz_value(s->d));
+    }
+    fuzz_expect(me, status == ND_OK);
+}
+
+const fuzz_call fuzz_tensor_calls[] = {
+    {"zeros", zeros, FUZZ_QUEUES},
+    {"ones", ones, FUZZ_QUEUES},
+    {"empty", empty, FUZZ_QUEUES},
+    {"full", full, FUZZ_QUEUES},
+    {"counting", counting, FUZZ_QUEUES},
+    {"eye", eye, FUZZ_QUEUES},
+    {"from_data", from_data, FUZZ_QUEUES},
+    {"wrap", wrap, 0},
+    {"like", like, FUZZ_QUEUES},
+    {"random", randoms, FUZZ_QUEUES},
+    {"tensor_look", tensor_look, FUZZ_QUEUES},
+    {"read_out", read_out, 0},
+    {"item", item, 0},
+    {"print", print, 0},
+    {"get_data", get_data, 0},
+    {"reshape", call_reshape, FUZZ_QUEUES},
+    {"expand", call_expand, FUZZ_QUEUES},
+    {"sum_to", call_sum_to, FUZZ_QUEUES},
+    {"permute", call_permute, FUZZ_QUEUES},
+    {"transpose", call_transpose, FUZZ_QUEUES},
+    {"slice", call_slice, FUZZ_QUEUES},
+    {"select", call_select, FUZZ_QUEUES},
+    {"squeeze", call_squeeze, FUZZ_QUEUES},
+    {"unsqueeze", call_unsqueeze, FUZZ_QUEUES},
+    {"flatten", call_flatten, FUZZ_QUEUES},
+    {"as_strided", as_strided, FUZZ_QUEUES},
+    {"detach", call_detach, FUZZ_QUEUES},
+    {"contiguous", call_contiguous, FUZZ_QUEUES},
+    {"clone", call_clone, FUZZ_QUEUES},
+    {"cast", call_cast, FUZZ_QUEUES},
+    {"to", to, 0},
+    {"join", join, FUZZ_QUEUES},
+    {"in_place", in_place, FUZZ_QUEUES},
+    {0},
+};

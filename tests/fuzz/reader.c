@@ -1,0 +1,83 @@
+#include "tests/fuzz/reader.h"
+#include "lib/io/file.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void fuzz_die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("fuzz: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputs("\n", stderr);
+    va_end(arguments);
+    abort();
+}
+
+const char *fuzz_file(const uint8_t *data, size_t size) {
+    static int file = -1;
+    static char path[64];
+    if (file < 0)
+        file = memfd_create("input", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size)
+        fuzz_die("no file in memory");
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return path;
+}
+
+static ssize_t read_a_little(int descriptor, void *buffer, size_t bytes, off_t position) {
+    size_t piece = 1 + (size_t)position % 8;
+    return pread(descriptor, buffer, bytes < piece ? bytes : piece, position);
+}
+
+/// A refusal says why.
+static void check_refusal(const char *path) {
+    if (nd_error_status() == ND_OK)
+        fuzz_die("a file was refused without an error");
+    if (!strstr(nd_error_message(), path))
+        fuzz_die("a refusal does not name the file: %s", nd_error_message());
+}
+
+void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path),
+                bool (*equal)(const void *a, const void *b)) {
+    const char *path = fuzz_file(data, size);
+    char refusal[300] = "";
+    nd_error_clear();
+    void *at_once = load(path);
+    if (!at_once) {
+        check_refusal(path);
+        snprintf(refusal, sizeof refusal, "%s", nd_error_message());
+        nd_error_clear();
+    }
+    nd__file_pread = read_a_little;
+    void *in_pieces = load(path);
+    nd__file_pread = pread;
+    if (!at_once != !in_pieces || (at_once && !equal(at_once, in_pieces)))
+        fuzz_die("a file means something else when it is read in pieces");
+    if (!at_once && strncmp(refusal, nd_error_message(), sizeof refusal - 1) != 0)
+        fuzz_die("a file is refused for another reason when it is read in pieces: %s; %s", refusal,
+                 nd_error_message());
+    nd_object_release(in_pieces);
+    return at_once;
+}
+
+bool fuzz_tensors_equal(const nd_tensor *a, const nd_tensor *b) {
+    char name_a[256], name_b[256];
+    if (nd_get_ndim(a) != nd_get_ndim(b) || nd_get_dtype(a) != nd_get_dtype(b) ||
+        memcmp(nd_get_shape(a), nd_get_shape(b), (size_t)nd_get_ndim(a) * sizeof(int64_t)) != 0 ||
+        strcmp(nd_get_name(a, name_a, sizeof name_a), nd_get_name(b, name_b, sizeof name_b)) != 0)
+        return false;
+    size_t bytes = (size_t)nd_get_numel(a) * nd_dtype_size(nd_get_dtype(a));
+    return bytes == 0 || memcmp(nd_get_data(a), nd_get_data(b), bytes) == 0;
+}
+
+void fuzz_end_input(void) {
+    nd_error_clear();
+    if (nd_manager_total_objects(NULL) != 0 || nd_manager_total_bytes(NULL) != 0)
+        fuzz_die("a reader left %llu objects, %llu bytes",
+                 (unsigned long long)nd_manager_total_objects(NULL),
+                 (unsigned long long)nd_manager_total_bytes(NULL));
+}
