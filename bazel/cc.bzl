@@ -1,6 +1,6 @@
 """The C rules of ndarc: nd_cc_library, nd_cc_test, nd_cc_binary and nd_isa_kernels.
 
-They add the language standard, the warnings and ND_HAVE_JEMALLOC, ND_HAVE_ONEDNN, ND_HAVE_OPENMP, ND_HAVE_CUDA and
+They add the language standard, the warnings and ND_HAVE_JEMALLOC, ND_HAVE_ONEDNN, ND_HAVE_THREADS, ND_HAVE_CUDA and
 ND_HAVE_ZLIB, each 0 or 1. -Werror is not here but in .bazelrc, so that a newer compiler does not break a consumer.
 """
 
@@ -54,19 +54,20 @@ _JEMALLOC_DEFINE = _have("JEMALLOC", HAVE_JEMALLOC, "host_allocator", "jemalloc"
 
 _DEFINES = (
     _have("ONEDNN", HAVE_ONEDNN, "blas", "onednn") +
-    _have("OPENMP", HAVE_OPENMP, "openmp", "on") +
+    _have("THREADS", True, "threads", "on") +
     _have("CUDA", HAVE_CUDA, "cuda", "on") +
     ["ND_HAVE_ZLIB=%d" % (1 if HAVE_ZLIB else 0)]
 )
 
-_OPENMP_COPTS = _when(HAVE_OPENMP, "openmp", "on", ["-fopenmp"], ["-Wno-unknown-pragmas"])
-
 # What a package that uses the library adds to its deps: the library, or nothing.
 JEMALLOC = _when(HAVE_JEMALLOC, "host_allocator", "jemalloc", ["@local_jemalloc//:jemalloc"], [])
 ONEDNN = _when(HAVE_ONEDNN, "blas", "onednn", ["@local_onednn//:onednn"], [])
-OPENMP = _when(HAVE_OPENMP, "openmp", "on", ["@local_openmp//:openmp"], [])
 CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], [])
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
+
+# For programs that use OpenMP themselves, which the library does not: rivals in //bench, and tests beside such a program.
+OPENMP_COPTS = ["-fopenmp"] if HAVE_OPENMP else ["-Wno-unknown-pragmas"]
+OPENMP = ["@local_openmp//:openmp"] if HAVE_OPENMP else []
 
 def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = False, **kwargs):
     """A part of the library.
@@ -82,18 +83,18 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     """
     cc_library(
         name = name,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
-        deps = deps + OPENMP,
+        deps = deps,
         linkstatic = 1,
         **kwargs
     )
     if for_shared:
         cc_library(
             name = name + "_for_shared",
-            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
+            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
             local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
-            deps = deps + OPENMP,
+            deps = deps,
             linkstatic = 1,
             **dict(kwargs, visibility = [str(Label("//:__pkg__"))])
         )
@@ -101,9 +102,9 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
-        deps = deps + OPENMP,
+        deps = deps,
         linkopts = ["-lm", "-lpthread"] + linkopts,
         **kwargs
     )
@@ -114,9 +115,9 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
     cc_test(
         name = name,
         size = size,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _OPENMP_COPTS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
-        deps = deps + OPENMP + ["@local_cmocka//:cmocka"],
+        deps = deps + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
         linkstatic = 1,
         target_compatible_with = [] if HAVE_CMOCKA else [str(Label("//bazel:cmocka_is_missing"))],

@@ -5,8 +5,8 @@
 //       plain loop that reads and writes as much: r = a + b for add, r = 2a for what has one operand,
 //       s += a for sum
 //
-// Ours makes a new result each time; the loops and sgemm write to memory that was there before. All
-// use the threads that OpenMP gives, batch by batch in turns.
+// Ours makes a new result each time; the loops and sgemm write to memory that was there before. Batch by
+// batch in turns: ours with the library's threads, the rivals with OpenMP's, which sleep before ours begins.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -127,8 +127,8 @@ static bool measure_products(bench_metric *metrics) {
     for (size_t i = 0; i < PRODUCTS && right; i++) {
         operands data;
         right = operands_begin(&data, rows[i].n, rows[i].n);
-        bench_side sides[] = {{right ? matmul : NULL, &data, NAN},
-                              {right ? SGEMM : NULL, &data, NAN}};
+        bench_side sides[] = {{.work = right ? matmul : NULL, .data = &data},
+                              {.work = right ? SGEMM : NULL, .data = &data, .spins = true}};
         bench_measure_sides(sides, 2, REPEATS);
         operands_end(&data);
         double flops = 2.0 * (double)(rows[i].n * rows[i].n * rows[i].n);
@@ -222,8 +222,8 @@ static bool measure_works(bench_metric *metrics) {
     for (size_t i = 0; i < WORKS && right; i++) {
         operands data;
         right = operands_begin(&data, FLOATS / rows[i].columns, rows[i].columns);
-        bench_side sides[] = {{right ? rows[i].ours : NULL, &data, NAN},
-                              {right ? rows[i].loop : NULL, &data, NAN}};
+        bench_side sides[] = {{.work = right ? rows[i].ours : NULL, .data = &data},
+                              {.work = right ? rows[i].loop : NULL, .data = &data, .spins = true}};
         bench_measure_sides(sides, 2, REPEATS);
         operands_end(&data);
         double bytes = (double)rows[i].streams * FLOATS * sizeof(float);

@@ -1,6 +1,7 @@
 // Time, medians, and the loop that measures something short.
 #ifndef ND_BENCH_MEASURE_H
 #define ND_BENCH_MEASURE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,7 @@ double bench_seconds(void);
 double bench_median(double *values, size_t count);
 
 /// Does the work `iterations` times. False stops the measurement (an operation failed).
-typedef _Bool (*bench_work)(void *data, uint64_t iterations);
+typedef bool (*bench_work)(void *data, uint64_t iterations);
 
 /// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more. What
 /// runs before them, to find out how many iterations that takes and to warm up, is not counted. NaN
@@ -24,11 +25,13 @@ enum { BENCH_SIDES = 4 };
 typedef struct bench_side {
     bench_work work; ///< NULL: not measured
     void *data;
-    double ns; ///< written; NaN when it was not measured or failed
+    double ns;  ///< written; NaN when it was not measured or failed
+    bool spins; ///< its threads spin on after it: give them time to go to sleep
 } bench_side;
 
 /// bench_measure_ns() of at most BENCH_SIDES works, a batch of each in turn: a machine that speeds up
-/// or slows down meanwhile does so for all of them.
+/// or slows down meanwhile does so for all of them. Where one of them spins, each batch begins with an
+/// iteration that is not counted, since threads that slept have to wake.
 void bench_measure_sides(bench_side *sides, size_t count, size_t repeats);
 
 #endif

@@ -19,6 +19,7 @@
 #include <nd/ops.h>
 #include <nd/scope.h>
 #include <nd/tensor.h>
+#include <nd/threads.h>
 
 #ifdef ND_TRACK_SITES
 #include <nd/detail/calls.h>

@@ -3,7 +3,7 @@
 #define ND_KERNELS_CPU_CPU_H
 #include "kernels/kernel.h"
 
-/// Runs one call on the calling thread and its OpenMP team; done when it returns. Safe from any thread.
+/// Runs one call on the calling thread and the pool's; done when it returns. Safe from any thread.
 nd_status nd__cpu_launch(const nd_kernel_call *call);
 
 /// Makes every later call use the loops of one instruction set ("baseline", "x86_64_v3", "x86_64_v4");

@@ -1,49 +1,91 @@
 // matmul and linear: a product per batch entry.
 //
 // f32 goes to oneDNN's sgemm unless it is so small that the call costs more than the work; the rest to
-// the portable product. Threads share the batch when there are many small products, else each product is
-// shared.
+// the portable product. Threads share the batch when there are many small products. Else each product is
+// shared: the portable one shares its tiles, and sgemm, which would start threads of its own, is given panels of
+// the result one by one.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
 
 /// Multiplications up to which the portable product beats a library call.
 #define SMALL_PRODUCT 16384
-/// And up to which waking other threads costs the library more than they give.
-#define SERIAL_PRODUCT ((int64_t)1 << 20)
+/// The least sizes of a panel, and what their sizes are multiples of.
+#define LEAST_ROWS 32
+#define LEAST_COLUMNS 64
+#define MULTIPLE 16
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
     int64_t bytes;
     nd__matmul portable;
     bool library;
+    int64_t rows, columns; ///< of a panel
+    int64_t panels;        ///< of a product
+    int64_t panels_across;
 } matmul_work;
+
+static nd__product product_of(const matmul_work *work, int64_t entry) {
+    const nd_kernel_call *call = work->call;
+    const int64_t *attrs = call->attrs.i;
+    int64_t offset[3] = {0, 0, 0};
+    for (int axis = call->ndim - 1; axis >= 0; axis--) {
+        int64_t index = entry % call->shape[axis];
+        entry /= call->shape[axis];
+        for (int i = 0; i < 3; i++)
+            offset[i] += index * call->operand[i].strides[axis];
+    }
+    char *data[3];
+    for (int i = 0; i < 3; i++)
+        data[i] = (char *)call->operand[i].data + offset[i] * work->bytes;
+    nd__product product = {.m = attrs[0],
+                           .n = attrs[1],
+                           .k = attrs[2],
+                           .a = {data[1], attrs[3], attrs[4]},
+                           .b = {data[2], attrs[5], attrs[6]},
+                           .out = {data[0], attrs[7], attrs[8]},
+                           .accumulate = call->attrs.f[0] != 0.0};
+    return product;
+}
+
+/// Makes the product that of one panel.
+static void cut_panel(const matmul_work *work, nd__product *p, int64_t panel) {
+    int64_t top = panel / work->panels_across * work->rows;
+    int64_t left = panel % work->panels_across * work->columns;
+    p->a.data = (char *)p->a.data + top * p->a.row_stride * work->bytes;
+    p->b.data = (char *)p->b.data + left * p->b.column_stride * work->bytes;
+    p->out.data =
+        (char *)p->out.data + (top * p->out.row_stride + left * p->out.column_stride) * work->bytes;
+    p->m = p->m - top < work->rows ? p->m - top : work->rows;
+    p->n = p->n - left < work->columns ? p->n - left : work->columns;
+}
 
 static void products(void *context, int64_t begin, int64_t end) {
     const matmul_work *work = (const matmul_work *)context;
-    const nd_kernel_call *call = work->call;
-    const int64_t *attrs = call->attrs.i;
-    for (int64_t entry = begin; entry < end; entry++) {
-        int64_t offset[3] = {0, 0, 0}, rest = entry;
-        for (int axis = call->ndim - 1; axis >= 0; axis--) {
-            int64_t index = rest % call->shape[axis];
-            rest /= call->shape[axis];
-            for (int i = 0; i < 3; i++)
-                offset[i] += index * call->operand[i].strides[axis];
-        }
-        char *data[3];
-        for (int i = 0; i < 3; i++)
-            data[i] = (char *)call->operand[i].data + offset[i] * work->bytes;
-        nd__product product = {.m = attrs[0],
-                               .n = attrs[1],
-                               .k = attrs[2],
-                               .a = {data[1], attrs[3], attrs[4]},
-                               .b = {data[2], attrs[5], attrs[6]},
-                               .out = {data[0], attrs[7], attrs[8]},
-                               .accumulate = call->attrs.f[0] != 0.0};
+    for (int64_t at = begin; at < end; at++) {
+        nd__product product = product_of(work, at / work->panels);
+        if (work->panels > 1)
+            cut_panel(work, &product, at % work->panels);
         if (!work->library || !nd__onednn_product(&product))
             work->portable(&product);
     }
+}
+
+/// Halves the longer side until there are enough panels.
+static void choose_panels(matmul_work *work, int64_t m, int64_t n, int64_t k) {
+    int64_t rows = m, columns = n;
+    for (int64_t parts = nd__parts_of(m * n * k); parts > 1; parts /= 2) {
+        bool by_rows = rows >= columns ? rows >= 2 * LEAST_ROWS : columns < 2 * LEAST_COLUMNS;
+        int64_t *side = by_rows ? &rows : &columns;
+        if (*side < 2 * (by_rows ? LEAST_ROWS : LEAST_COLUMNS))
+            break;
+        *side = (*side / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    }
+    work->rows = rows;
+    work->columns = columns;
+    work->panels_across = (n + columns - 1) / columns;
+    work->panels = (m + rows - 1) / rows * work->panels_across;
 }
 
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
@@ -54,11 +96,18 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     int64_t batch = nd__call_total(call), size = m * n * k;
     if (m == 0 || n == 0)
         return ND_OK;
-    matmul_work work = {call, nd__dtype_bytes(call->operand[0].dtype),
-                        nd__cpu_loops_now()->matmul[type], type == 0 && size > SMALL_PRODUCT};
-    if (batch >= 4 && size < (int64_t)1 << 22)
-        nd__cpu_parallel(batch, size / 16 + 16, 1, products, &work);
+    matmul_work work = {.call = call,
+                        .bytes = nd__dtype_bytes(call->operand[0].dtype),
+                        .portable = nd__cpu_loops_now()->matmul[type],
+                        .library = type == 0 && size > SMALL_PRODUCT && nd__onednn_is_used(),
+                        .panels = 1,
+                        .panels_across = 1};
+    bool many = batch >= 4 && size < (int64_t)1 << 22;
+    if (work.library && !many)
+        choose_panels(&work, m, n, k);
+    if (work.library || many)
+        nd__cpu_parallel(batch * work.panels, size / work.panels / 16 + 16, 1, products, &work);
     else
-        nd__cpu_with_threads(size <= SERIAL_PRODUCT ? 1 : 0, products, &work, batch);
+        products(&work, 0, batch);
     return ND_OK;
 }

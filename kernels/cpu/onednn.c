@@ -1,15 +1,48 @@
-// f32 products through oneDNN's sgemm.
+// f32 products through oneDNN's sgemm, and the threads that oneDNN would start.
 //
 // sgemm wants one of an operand's two strides to be 1 and the other at least the row's length; anything
 // else is declined.
+//
+// oneDNN takes as many OpenMP threads as the calling thread may have, and they spin while they wait for each
+// other. So it is told that there is one, and the threads that share a computation are the pool's. OpenMP
+// keeps that number for each thread: it is put back, since the thread may be the user's. OpenMP's functions
+// are looked up, not linked: oneDNN may have been built without it.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/cpu.h"
 #include <stdatomic.h>
 
 #if ND_HAVE_ONEDNN
+#include <dlfcn.h>
 #include <dnnl.h>
+#include <pthread.h>
 
 static atomic_bool switched_off;
+
+static struct {
+    int (*get_max_threads)(void);
+    void (*set_num_threads)(int);
+} openmp;
+
+static void find_openmp(void) {
+    *(void **)&openmp.get_max_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&openmp.set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+}
+
+int nd__onednn_enter(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_openmp);
+    if (!openmp.get_max_threads || !openmp.set_num_threads)
+        return 1;
+    int threads = openmp.get_max_threads();
+    if (threads != 1)
+        openmp.set_num_threads(1);
+    return threads;
+}
+
+void nd__onednn_leave(int threads) {
+    if (threads != 1)
+        openmp.set_num_threads(threads);
+}
 
 void nd__cpu_use_onednn(bool use) {
     atomic_store(&switched_off, !use);
@@ -44,13 +77,23 @@ bool nd__onednn_product(const nd__product *p) {
         !layout(&p->b, p->k, p->n, &b_transposed, &b_leading) ||
         !layout(&p->out, p->m, p->n, &out_transposed, &out_leading) || out_transposed != 'N')
         return false;
-    return dnnl_sgemm(a_transposed, b_transposed, p->m, p->n, p->k, 1.0f, (const float *)p->a.data,
-                      a_leading, (const float *)p->b.data, b_leading, p->accumulate ? 1.0f : 0.0f,
-                      (float *)p->out.data, out_leading) == dnnl_success;
+    int threads = nd__onednn_enter();
+    dnnl_status_t status =
+        dnnl_sgemm(a_transposed, b_transposed, p->m, p->n, p->k, 1.0f, (const float *)p->a.data,
+                   a_leading, (const float *)p->b.data, b_leading, p->accumulate ? 1.0f : 0.0f,
+                   (float *)p->out.data, out_leading);
+    nd__onednn_leave(threads);
+    return status == dnnl_success;
 }
 
 #else
 
+int nd__onednn_enter(void) {
+    return 1;
+}
+void nd__onednn_leave(int threads) {
+    (void)threads;
+}
 void nd__cpu_use_onednn(bool use) {
     (void)use;
 }

@@ -1,68 +1,60 @@
-// Threads by OpenMP, or none where it is not built in.
+// Cuts a range into shares and hands them to the pool.
 //
-// Inside a parallel region of the user's everything runs on the calling thread. After a fork the child
-// has lost its team of threads and libgomp would wait for them for ever, so the child stays serial.
+// Shares are claimed one by one, so there are several for each thread: what a thread that was taken off its
+// core has not begun, the others do.
 #include "kernels/cpu/parallel.h"
-#include <stdbool.h>
+#include "lib/base/pool.h"
 
-#if ND_HAVE_OPENMP
-#include <omp.h>
-#include <pthread.h>
+/// A share is no less work than this, and no more than that where the range is long.
+#define LEAST_SHARE (ND__PARALLEL_WORK / 2)
+#define MOST_SHARE ((int64_t)1 << 20)
+#define SHARES_OF_A_THREAD 4
 
-static void serial_after_fork(void) {
-    omp_set_num_threads(1);
-}
-
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, serial_after_fork);
-}
+typedef struct range {
+    nd__range_body body;
+    void *context;
+    int64_t total, grain, pieces, shares;
+} range;
 
 int nd__cpu_threads(void) {
-    return omp_in_parallel() ? 1 : omp_get_max_threads();
+    return nd__pool_threads();
 }
-#else
-int nd__cpu_threads(void) {
-    return 1;
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
-#endif
+
+/// Where a share begins: the multiple of grain at its part of all pieces, without overflow.
+static int64_t begin_of(const range *r, int64_t share) {
+    int64_t each = r->pieces / r->shares, more = r->pieces % r->shares;
+    return least((share * each + least(share, more)) * r->grain, r->total);
+}
+
+static void run_share(void *context, int64_t share) {
+    const range *r = (const range *)context;
+    r->body(r->context, begin_of(r, share), begin_of(r, share + 1));
+}
+
+/// As many shares as the work is worth, and as there are pieces.
+static int64_t shares_of(int64_t total, int64_t cost, int64_t pieces, int threads) {
+    int64_t most = least(cost < LEAST_SHARE ? total / (LEAST_SHARE / cost) : total, INT32_MAX);
+    int64_t long_range = cost < MOST_SHARE ? total / (MOST_SHARE / cost) : total;
+    int64_t shares = threads * SHARES_OF_A_THREAD;
+    shares = shares > long_range ? shares : long_range;
+    return least(least(shares, most), pieces);
+}
 
 void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body body,
                       void *context) {
     int64_t pieces = (total + grain - 1) / grain;
-    int64_t threads = 1;
-    if (pieces > 1 && total > ND__PARALLEL_WORK / (cost > 0 ? cost : 1)) {
-        threads = nd__cpu_threads();
-        threads = threads < pieces ? threads : pieces;
-    }
-    if (threads <= 1) {
+    cost = cost > 0 ? cost : 1;
+    int threads = pieces > 1 && total > ND__PARALLEL_WORK / cost ? nd__cpu_threads() : 1;
+    int64_t shares = threads > 1 ? shares_of(total, cost, pieces, threads) : 1;
+    if (shares <= 1) {
         if (total > 0)
             body(context, 0, total);
         return;
     }
-#if ND_HAVE_OPENMP
-#pragma omp parallel num_threads((int)threads)
-    {
-        int64_t team = omp_get_num_threads(), mine = omp_get_thread_num();
-        int64_t begin = pieces * mine / team * grain, end = pieces * (mine + 1) / team * grain;
-        if (end > total)
-            end = total;
-        if (begin < end)
-            body(context, begin, end);
-    }
-#endif
-}
-
-void nd__cpu_with_threads(int threads, nd__range_body body, void *context, int64_t total) {
-#if ND_HAVE_OPENMP
-    int before = omp_get_max_threads();
-    bool change = threads > 0 && before != threads;
-    if (change)
-        omp_set_num_threads(threads);
-    body(context, 0, total);
-    if (change)
-        omp_set_num_threads(before);
-#else
-    (void)threads;
-    body(context, 0, total);
-#endif
+    range r = {body, context, total, grain, pieces, shares};
+    nd__pool_run(shares, run_share, &r);
 }

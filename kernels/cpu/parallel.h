@@ -6,8 +6,8 @@
 #define ND_KERNELS_CPU_PARALLEL_H
 #include <stdint.h>
 
-/// Below this much work, in units of one addition of floats, starting threads costs more than it
-/// saves.
+/// Below this much work, in units of one addition of floats, handing some of it to another thread costs
+/// more than it saves.
 #define ND__PARALLEL_WORK 32768
 
 typedef void (*nd__range_body)(void *context, int64_t begin, int64_t end);
@@ -17,9 +17,6 @@ typedef void (*nd__range_body)(void *context, int64_t begin, int64_t end);
 void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body body,
                       void *context);
 
-/// Threads that a call from here may use: 1 inside a parallel region of the user's.
+/// Threads that a call from here may use: 1 inside a body.
 int nd__cpu_threads(void);
-/// Runs body over [0, total) on this thread, with libraries that start threads of their own held to
-/// `threads` (0: as many as they like).
-void nd__cpu_with_threads(int threads, nd__range_body body, void *context, int64_t total);
 #endif

@@ -1,0 +1,233 @@
+// Plans of convolutions, kept in a small cache.
+//
+// A plan is everything that depends on sizes alone: the primitive, the layouts it likes, and reorders
+// from and to ours. Making one takes far longer than running it. Plans are immutable once made, so any
+// number of threads may run one; `users` keeps a plan from being replaced while it runs. All of them are
+// made for one thread, and run between nd__onednn_enter() and nd__onednn_leave().
+#include "kernels/cpu/onednn_plan.h"
+
+#if ND_HAVE_ONEDNN
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLANS 128
+
+static struct {
+    pthread_mutex_t lock;
+    dnnl_engine_t engine;
+    uint64_t clock;
+    nd__conv_plan *plans[PLANS];
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void destroy_plan(nd__conv_plan *plan) {
+    if (!plan)
+        return;
+    for (int i = 0; i < 3; i++)
+        if (plan->reorder[i])
+            dnnl_primitive_destroy(plan->reorder[i]);
+    if (plan->convolution)
+        dnnl_primitive_destroy(plan->convolution);
+    free(plan);
+}
+
+/// At exit. A plan that another thread is running is left to it.
+__attribute__((destructor)) static void clear_cache(void) {
+    bool used = false;
+    pthread_mutex_lock(&cache.lock);
+    for (int i = 0; i < PLANS; i++) {
+        if (cache.plans[i] && cache.plans[i]->users > 0) {
+            used = true;
+            continue;
+        }
+        destroy_plan(cache.plans[i]);
+        cache.plans[i] = NULL;
+    }
+    if (cache.engine && !used) {
+        dnnl_engine_destroy(cache.engine);
+        cache.engine = NULL;
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+// A child must not inherit the lock, or a use, of a thread that it does not have.
+static void lock_cache(void) {
+    pthread_mutex_lock(&cache.lock);
+}
+static void unlock_cache(void) {
+    pthread_mutex_unlock(&cache.lock);
+}
+static void begin_child(void) {
+    for (int i = 0; i < PLANS; i++)
+        if (cache.plans[i])
+            cache.plans[i]->users = 0;
+    pthread_mutex_unlock(&cache.lock);
+}
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(lock_cache, unlock_cache, begin_child);
+}
+
+/// Four axes as they lie inside a whole tensor whose first axis has stride `stride`, and the same in any
+/// layout.
+static bool describe(nd__conv_plan *plan, int operand, const int64_t *dims, int64_t stride,
+                     int argument, dnnl_memory_desc_t *ret_any) {
+    dnnl_dims_t sizes, strides = {stride, dims[2] * dims[3], dims[3], 1};
+    memcpy(sizes, dims, 4 * sizeof *dims);
+    plan->argument[operand] = argument;
+    return dnnl_memory_desc_init_by_strides(&plan->ours[operand], 4, sizes, dnnl_f32, strides) ==
+               dnnl_success &&
+           dnnl_memory_desc_init_by_tag(ret_any, 4, sizes, dnnl_f32, dnnl_format_tag_any) ==
+               dnnl_success;
+}
+
+typedef struct conv_descriptors {
+    dnnl_memory_desc_t x, weight, y;
+    dnnl_dims_t strides, padding;
+} conv_descriptors;
+
+static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
+    const int64_t *s = plan->sizes;
+    int x = 1, weight = 2, y = 0;
+    int x_argument = DNNL_ARG_SRC, weight_argument = DNNL_ARG_WEIGHTS, y_argument = DNNL_ARG_DST;
+    if (plan->op == ND_OP_conv2d_grad_input) {
+        x = 0, y = 1;
+        x_argument = DNNL_ARG_DIFF_SRC;
+        y_argument = DNNL_ARG_DIFF_DST;
+    } else if (plan->op == ND_OP_conv2d_grad_weight) {
+        weight = 0, y = 2;
+        weight_argument = DNNL_ARG_DIFF_WEIGHTS;
+        y_argument = DNNL_ARG_DIFF_DST;
+    }
+    d->strides[0] = d->strides[1] = s[ND__CONV_STRIDE];
+    d->padding[0] = d->padding[1] = s[ND__CONV_PADDING];
+    int64_t plane = s[ND__CONV_H] * s[ND__CONV_W], out = s[ND__CONV_OH] * s[ND__CONV_OW];
+    int64_t window = s[ND__CONV_KH] * s[ND__CONV_KW];
+    const int64_t of_x[] = {s[ND__CONV_N], s[ND__CONV_CI], s[ND__CONV_H], s[ND__CONV_W]};
+    const int64_t of_weight[] = {s[ND__CONV_CO], s[ND__CONV_CI], s[ND__CONV_KH], s[ND__CONV_KW]};
+    const int64_t of_y[] = {s[ND__CONV_N], s[ND__CONV_CO], s[ND__CONV_OH], s[ND__CONV_OW]};
+    return describe(plan, x, of_x, s[ND__CONV_ALL_CI] * plane, x_argument, &d->x) &&
+           describe(plan, weight, of_weight, s[ND__CONV_ALL_CI] * window, weight_argument,
+                    &d->weight) &&
+           describe(plan, y, of_y, s[ND__CONV_ALL_CO] * out, y_argument, &d->y);
+}
+
+/// Primitive descriptor of the plan's convolution, or NULL.
+static dnnl_primitive_desc_t describe_convolution(const nd__conv_plan *plan, conv_descriptors *d) {
+    dnnl_convolution_desc_t description;
+    dnnl_primitive_desc_t forward = NULL, result = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+        return NULL;
+    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    bool is_forward = plan->op == ND_OP_conv2d;
+    if (dnnl_convolution_forward_desc_init(
+            &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
+            dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->padding,
+            d->padding) == dnnl_success)
+        dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
+    dnnl_status_t status = dnnl_success;
+    if (forward && !is_forward) {
+        status =
+            plan->op == ND_OP_conv2d_grad_input
+                ? dnnl_convolution_backward_data_desc_init(&description, dnnl_convolution_direct,
+                                                           &d->x, &d->weight, &d->y, d->strides,
+                                                           d->padding, d->padding)
+                : dnnl_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct,
+                                                              &d->x, &d->weight, NULL, &d->y,
+                                                              d->strides, d->padding, d->padding);
+        if (status == dnnl_success)
+            dnnl_primitive_desc_create(&result, &description, attr, cache.engine, forward);
+        dnnl_primitive_desc_destroy(forward);
+    } else {
+        result = forward;
+    }
+    dnnl_primitive_attr_destroy(attr);
+    return result;
+}
+
+static bool make_reorder(nd__conv_plan *plan, int operand) {
+    const dnnl_memory_desc_t *ours = &plan->ours[operand], *theirs = &plan->theirs[operand];
+    if (dnnl_memory_desc_equal(ours, theirs))
+        return true;
+    bool is_output = operand == 0;
+    dnnl_primitive_desc_t description;
+    if (dnnl_reorder_primitive_desc_create(&description, is_output ? theirs : ours, cache.engine,
+                                           is_output ? ours : theirs, cache.engine,
+                                           NULL) != dnnl_success)
+        return false;
+    bool made = dnnl_primitive_create(&plan->reorder[operand], description) == dnnl_success;
+    dnnl_primitive_desc_destroy(description);
+    return made;
+}
+
+static bool fill_plan(nd__conv_plan *plan) {
+    conv_descriptors descriptors;
+    if (!describe_operands(plan, &descriptors))
+        return false;
+    dnnl_primitive_desc_t convolution = describe_convolution(plan, &descriptors);
+    if (!convolution)
+        return false;
+    bool made = true;
+    for (int i = 0; i < 3 && made; i++) {
+        const dnnl_memory_desc_t *theirs =
+            dnnl_primitive_desc_query_md(convolution, dnnl_query_exec_arg_md, plan->argument[i]);
+        made = theirs != NULL;
+        if (made) {
+            plan->theirs[i] = *theirs;
+            made = make_reorder(plan, i);
+        }
+    }
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(convolution, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
+    plan->scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    made = made && dnnl_primitive_create(&plan->convolution, convolution) == dnnl_success;
+    dnnl_primitive_desc_destroy(convolution);
+    return made;
+}
+
+/// Slot for a new plan: a free one, else the one unused for longest. -1 when all are running.
+static int choose_slot(void) {
+    int best = -1;
+    for (int i = 0; i < PLANS; i++) {
+        nd__conv_plan *plan = cache.plans[i];
+        if (!plan)
+            return i;
+        if (plan->users == 0 && (best < 0 || plan->last_use < cache.plans[best]->last_use))
+            best = i;
+    }
+    return best;
+}
+
+nd__conv_plan *nd__conv_plan_acquire(nd_op op, const int64_t *sizes) {
+    nd__conv_plan *found = NULL;
+    pthread_mutex_lock(&cache.lock);
+    if (!cache.engine && dnnl_engine_create(&cache.engine, dnnl_cpu, 0) != dnnl_success)
+        cache.engine = NULL;
+    for (int i = 0; i < PLANS && cache.engine && !found; i++) {
+        nd__conv_plan *plan = cache.plans[i];
+        if (plan && plan->op == op && memcmp(plan->sizes, sizes, sizeof plan->sizes) == 0)
+            found = plan;
+    }
+    int slot = found || !cache.engine ? -1 : choose_slot();
+    if (slot >= 0 && (found = calloc(1, sizeof *found)) != NULL) {
+        found->op = op;
+        memcpy(found->sizes, sizes, sizeof found->sizes);
+        found->unusable = !fill_plan(found);
+        destroy_plan(cache.plans[slot]);
+        cache.plans[slot] = found;
+    }
+    if (found) {
+        found->last_use = ++cache.clock;
+        found->engine = cache.engine;
+        found->users++;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return found;
+}
+
+void nd__conv_plan_release(nd__conv_plan *plan) {
+    pthread_mutex_lock(&cache.lock);
+    plan->users--;
+    pthread_mutex_unlock(&cache.lock);
+}
+#endif
