@@ -61,7 +61,11 @@ typedef struct nd_gc_report {
     uint64_t cycles;            ///< groups of objects that kept each other alive
     uint64_t broken_objects;    ///< their traverse reports more edges than there are; kept alive
     uint64_t gate_closed_ns;    ///< longest time the gate stayed closed
-    uint64_t steps; ///< of a collection with a pause budget that was done in steps; else 0
+    uint64_t steps;             ///< of a collection that was done in steps; else 0
+    /// Objects that were looked at and could not be decided on, which the status says as well: looking
+    /// took longer than eight seconds beside other threads, three times. They are kept, and looked
+    /// at again by the next trigger of tracked objects, which is due at once.
+    uint64_t postponed_objects;
 } nd_gc_report;
 
 /// What an nd_gc_report must begin as.
@@ -74,9 +78,10 @@ typedef struct nd_gc_report {
 ///
 /// @param manager the manager; NULL: the root
 /// @param ret_report begun with ND_GC_REPORT_INIT; NULL: not asked
-/// @return ND_OK, or the error; then nothing was collected
+/// @return ND_OK, or the error; then nothing was collected, but with ND_ERROR_STATE
 /// @errors ND_ERROR_OUT_OF_MEMORY (for the passes), ND_ERROR_INVALID_ARGUMENT (a report without
-///         size or version)
+///         size or version), ND_ERROR_STATE (a type's edges do not add up, and those objects were
+///         kept; or some were postponed; the report has the rest)
 /// @threads any; finalizers, destructors and weak callbacks of what dies run here
 ND_API nd_status nd_gc_collect(const nd_manager *manager, nd_gc_report *ret_report);
 
@@ -187,6 +192,7 @@ typedef struct nd_gc_stats {
     uint64_t revived_objects;      ///< that a finalizer kept
     uint64_t gate_closed_ns_max;   ///< longest time the gate stayed closed
     uint64_t gate_closed_ns_total; ///< sum of those times
+    uint64_t postponed_objects;    ///< that could not be decided on, each as often
 } nd_gc_stats;
 
 /// What an nd_gc_stats must begin as.

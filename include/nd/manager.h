@@ -139,6 +139,9 @@ typedef struct nd_close_report {
     uint64_t gate_closed_ns;    ///< how long the collector's gate was closed
     /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
     char escaped_sites[4][96];
+    /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they escaped,
+    /// and are looked at again later.
+    uint64_t postponed_objects;
 } nd_close_report;
 
 /// Closes a manager: no new attachments, then its children, then the collector where it is on, then

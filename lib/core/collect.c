@@ -13,6 +13,7 @@
 #include "lib/core/cut.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
+#include "lib/core/gc_totals.h"
 #include "lib/core/life.h"
 #include "lib/core/policy.h"
 #include "lib/core/steps.h"
@@ -23,11 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/// How many objects phase 2 may visit beyond the set, at a boundary: enough for the graph of a
-/// step, flat in the size of a model that a survivor points into.
-enum { PHASE2_BUDGET = 1024 };
-/// Pass 1 to pass 2 may not take longer, lest a version wrap around unseen.
-#define PASS_LIMIT_NS UINT64_C(2000000000)
 /// A collection that finds new garbage because it freed some looks again, so often at most.
 enum { ROUNDS = 8 };
 /// Garbage is freed so many at a time: others wait for its manager's lock meanwhile.
@@ -38,11 +34,6 @@ static uint64_t last_collection_id; // collection lock
 static nd_lock settings_lock;
 static nd_gc_cycle_callback cycle_callback;
 static void *cycle_callback_data;
-
-static struct {
-    _Atomic uint64_t collections, examined, collected, collected_bytes, cycles, revived, gate_max,
-        gate_total;
-} totals;
 
 void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
     nd__lock(&settings_lock);
@@ -85,8 +76,7 @@ static uint64_t close_gate(void) {
 /// Returns for how long the gate was closed.
 static uint64_t note_gate_time(uint64_t closed_at) {
     uint64_t closed = nd__now_ns() - closed_at;
-    nd__fetch_add_relaxed(&totals.gate_total, closed);
-    nd__raise_to(&totals.gate_max, closed);
+    nd__gc_totals_gate(closed);
     return closed;
 }
 
@@ -99,20 +89,29 @@ static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
 /// What one object of a look has cost inside the gate of late; at first, one of a graph that is cold.
 static _Atomic uint64_t object_ns = 200;
 
-static void note_cost(uint64_t objects, uint64_t nanoseconds) {
-    enum { ENOUGH_TO_TELL = 256 };
-    if (objects >= ENOUGH_TO_TELL)
-        nd__atomic_store(&object_ns, (3 * nd__load_relaxed(&object_ns) + nanoseconds / objects) / 4,
-                         relaxed);
+void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds) {
+    enum { ENOUGH_TO_TELL = 256, LONG_ENOUGH_NS = 200000, MOST_RISE = 16 };
+    uint64_t before = nd__load_relaxed(&object_ns), each = objects ? nanoseconds / objects : before;
+    // Of a few objects the closing itself is the most, but for those with very many edges.
+    if (objects < ENOUGH_TO_TELL && nanoseconds < LONG_ENOUGH_NS && each > before)
+        return;
+    // The thread may have lost its core meanwhile.
+    if (each > MOST_RISE * before)
+        each = MOST_RISE * before;
+    nd__atomic_store(&object_ns, (3 * before + each + 3) / 4, relaxed);
 }
 
 /// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
-/// open; what died meanwhile is still parked.
+/// open; what died meanwhile is still parked. A look for which `budget_ns` (0: no limit) does not
+/// suffice, or that took too long to tell, is late, and has found nothing.
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
-                         bool *ret_room) {
+                         uint64_t budget_ns, bool *ret_room) {
+    bool alone = nd__single_threaded();
     uint64_t closed_at = close_gate();
+    collection->alone = alone;
+    collection->began_ns = closed_at;
+    collection->leave_ns = budget_ns ? closed_at + budget_ns : UINT64_MAX;
     collection->id = ++last_collection_id;
-    collection->deadline_ns = closed_at + PASS_LIMIT_NS;
     for (size_t i = 0; i < count; i++)
         managers[i]->collection = collection->id;
     size_t garbage = nd__collection_discover(collection, managers, count, ret_room);
@@ -125,11 +124,14 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
         collection->report.examined_objects += collection->count;
         if (garbage > collection->settled)
             garbage = nd__collection_recheck(collection);
-        uint64_t now = nd__now_ns();
-        note_cost(collection->count, now - closed_at);
-        garbage = garbage > collection->settled && now < collection->deadline_ns
-                      ? mark_dying(collection)
-                      : collection->settled;
+        collection->late = garbage > 0 && !nd__collection_in_time(collection);
+        nd__collect_note_cost(collection->count, nd__now_ns() - closed_at);
+        if (collection->late) {
+            nd__collection_unsettle(collection);
+            garbage = 0;
+        } else if (garbage > collection->settled) {
+            garbage = mark_dying(collection);
+        }
     }
     collection->count = garbage;
     nd__gate_open();
@@ -187,19 +189,37 @@ static void run_finalizers(nd_collection *collection) {
     }
 }
 
-/// Decides once more over garbage that the collection holds.
+/// True when looking at so many objects would keep the gate closed for longer than it may be.
+static bool in_steps(const nd_collection *collection, size_t tracked) {
+    enum { OBJECT_NS_MIN = 20 };
+    if (!collection->pause_ns || nd__single_threaded())
+        return false;
+    uint64_t each = nd__load_relaxed(&object_ns);
+    return tracked * (each > OBJECT_NS_MIN ? each : OBJECT_NS_MIN) > collection->pause_ns;
+}
+
+/// Decides once more over garbage that the collection holds. What cannot be decided on lives.
 static void examine_again(nd_collection *collection) {
-    if (collection->pause_ns) {
-        nd__steps_examine(collection, collection->pause_ns);
+    enum { TRIES = 3 };
+    if (in_steps(collection, collection->count) &&
+        nd__steps_examine(collection, collection->pause_ns))
         return;
+    bool in_time = false;
+    for (int tries = 0; tries < TRIES && !in_time; tries++) {
+        nd__lock(&collection_lock);
+        collection->alone = nd__single_threaded();
+        uint64_t closed_at = collection->began_ns = close_gate();
+        nd__collection_examine(collection);
+        nd__collection_recheck(collection);
+        in_time = nd__collection_in_time(collection);
+        nd__gate_open();
+        nd__unlock(&collection_lock);
+        report_gate_time(collection, closed_at);
     }
-    nd__lock(&collection_lock);
-    uint64_t closed_at = close_gate();
-    nd__collection_examine(collection);
-    nd__collection_recheck(collection);
-    nd__gate_open();
-    nd__unlock(&collection_lock);
-    report_gate_time(collection, closed_at);
+    if (!in_time) {
+        memset(collection->live, 1, collection->count);
+        collection->report.postponed_objects += collection->count;
+    }
 }
 
 /// After finalizers: what is held from outside again lives on, with all it reaches.
@@ -337,35 +357,60 @@ void nd__collect_look(void (*look)(void *data), void *data) {
 
 // ------------------------------------------------------------------------------------ a collection
 
-/// True when a set of so many is to be looked at in steps.
-static bool in_steps(const nd_collection *collection, size_t tracked) {
-    enum { OBJECT_NS_MIN = 20 };
-    if (!collection->pause_ns || nd__single_threaded())
-        return false;
-    uint64_t each = nd__load_relaxed(&object_ns);
-    return tracked * (each > OBJECT_NS_MIN ? each : OBJECT_NS_MIN) > collection->pause_ns;
+/// Room for so many objects of managers, those that are made meanwhile, and phase 2.
+static bool reserve(nd_collection *collection, size_t tracked) {
+    return nd__collection_reserve(collection, tracked + tracked / 8 + 64 + ND__PHASE2_BUDGET);
 }
 
-/// Leaves the garbage of the managers in the collection. False when there is no memory for the
+/// Leaves the garbage of the managers in the collection, which is late, and has none, when that takes
+/// longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory for the
 /// passes (then nothing has happened).
-static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
-    size_t tracked = count_tracked(managers, count);
-    if (in_steps(collection, tracked))
-        return nd__collection_reserve(collection, tracked + tracked / 8 + 64) &&
-               nd__steps_find(collection, managers, count, collection->pause_ns);
+static bool find_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
+                         uint64_t budget_ns) {
     nd__lock(&collection_lock);
     bool room = false, memory = true, looked = false;
-    while (!room && (tracked = count_tracked(managers, count)) > 0) {
-        memory = nd__collection_reserve(collection, tracked + tracked / 8 + 64 + PHASE2_BUDGET);
+    size_t tracked;
+    collection->late = false;
+    while (!room && !collection->late && (tracked = count_tracked(managers, count)) > 0) {
+        memory = reserve(collection, tracked);
         if (!memory)
             break;
         collection->expected = tracked;
-        find_garbage(collection, managers, count, &room);
+        find_garbage(collection, managers, count, budget_ns, &room);
         looked = true;
     }
     nd__unlock(&collection_lock);
     if (looked)
         nd__bury_parked(); // runs user code, which may close the gate or wait for a thread that does
+    return memory;
+}
+
+/// The same in steps; false also when there is no memory for a snapshot.
+static bool find_in_steps(nd_collection *collection, nd_manager *const *managers, size_t count) {
+    uint64_t pause = collection->pause_ns ? collection->pause_ns : ND__GC_PAUSE_NS;
+    return reserve(collection, count_tracked(managers, count)) &&
+           nd__steps_find(collection, managers, count, pause);
+}
+
+/// Leaves the garbage of the managers in the collection: at once where that is quick enough, else in
+/// steps, or without memory for those at once all the same. False when there is no memory for the
+/// passes (then nothing has happened).
+static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
+    size_t tracked = count_tracked(managers, count);
+    bool memory = true, steps = in_steps(collection, tracked);
+    collection->missed = false;
+    if (!steps) {
+        uint64_t budget = nd__single_threaded() ? 0 : collection->pause_ns;
+        memory = find_at_once(collection, managers, count, budget);
+        steps = memory && collection->late;
+    }
+    if (steps && !find_in_steps(collection, managers, count)) {
+        memory = find_at_once(collection, managers, count, 0);
+        if (collection->late)
+            collection->report.postponed_objects += tracked;
+    }
+    if (collection->missed) // as many as that were, at least one
+        collection->report.postponed_objects++;
     return memory;
 }
 
@@ -398,17 +443,6 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         end_watches(collection);
     free_garbage(thread, collection);
     return true;
-}
-
-static void add_totals(const nd_gc_report *report, nd_gc_mode mode) {
-    nd__fetch_add_relaxed(&totals.collections, 1);
-    nd__fetch_add_relaxed(&totals.examined, report->examined_objects);
-    nd__fetch_add_relaxed(&totals.cycles, report->cycles);
-    nd__fetch_add_relaxed(&totals.revived, report->revived_objects);
-    if (mode != ND_GC_WARN) {
-        nd__fetch_add_relaxed(&totals.collected, report->collected_objects);
-        nd__fetch_add_relaxed(&totals.collected_bytes, report->collected_bytes);
-    }
 }
 
 static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
@@ -448,12 +482,20 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode m
         memory = collect_round(thread, &collection, managers, count, &again);
     thread->collecting = false;
     nd__collection_free(&collection);
-    add_totals(&collection.report, mode);
+    nd__gc_totals_add(&collection.report, mode);
     if (listener)
         listener->collected(managers, count, began, &collection.report);
     *report = collection.report;
+    if (collection.report.postponed_objects)
+        nd__gc_look_soon(managers[0]);
     if (!memory)
         return ND_ERROR_OUT_OF_MEMORY;
+    if (collection.report.postponed_objects)
+        return nd__error(
+            ND_ERROR_STATE,
+            "gc_collect: it took too long, beside other threads, to decide on %llu of the "
+            "objects of manager %s; they are kept, and looked at again later",
+            (unsigned long long)collection.report.postponed_objects, managers[0]->name);
     if (collection.report.broken_objects)
         return nd__error(
             ND_ERROR_STATE,
@@ -503,7 +545,8 @@ nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_rep
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
-    if (ret_report && (ret_report->version != 1 || ret_report->size != sizeof *ret_report))
+    if (ret_report &&
+        (ret_report->version != 1 || ret_report->size < offsetof(nd_gc_report, postponed_objects)))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "gc_collect: report has no size or version; use ND_GC_REPORT_INIT");
     nd_thread *thread = nd__thread();
@@ -521,7 +564,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
             nd__error(status, "gc_collect: no memory for the passes; nothing was collected");
     }
     if (ret_report)
-        *ret_report = report;
+        nd__gc_hand_out(&report, sizeof report, ret_report);
     return status;
 }
 
@@ -540,29 +583,8 @@ void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
         close_report->collected_objects += report.collected_objects;
         close_report->collected_bytes += report.collected_bytes;
     }
+    close_report->postponed_objects += report.postponed_objects;
     if (report.gate_closed_ns > close_report->gate_closed_ns)
         close_report->gate_closed_ns = report.gate_closed_ns;
     nd__collect_deferred();
-}
-
-// -------------------------------------------------------------------------------------- statistics
-
-nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
-    if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
-        return nd__error(
-            ND_ERROR_INVALID_ARGUMENT,
-            "gc_get_stats: stats are NULL or have no size or version; use ND_GC_STATS_INIT");
-    ret_stats->collections = nd__load_relaxed(&totals.collections);
-    ret_stats->examined_objects = nd__load_relaxed(&totals.examined);
-    ret_stats->collected_objects = nd__load_relaxed(&totals.collected);
-    ret_stats->collected_bytes = nd__load_relaxed(&totals.collected_bytes);
-    ret_stats->cycles = nd__load_relaxed(&totals.cycles);
-    ret_stats->revived_objects = nd__load_relaxed(&totals.revived);
-    ret_stats->gate_closed_ns_max = nd__load_relaxed(&totals.gate_max);
-    ret_stats->gate_closed_ns_total = nd__load_relaxed(&totals.gate_total);
-    return ND_OK;
-}
-
-void nd_gc_reset_peak(void) {
-    nd__atomic_store(&totals.gate_max, 0, relaxed);
 }

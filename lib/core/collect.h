@@ -11,7 +11,7 @@
 void nd__collect_boundary(nd_manager *manager, nd_close_report *report);
 
 /// Collects a manager, whose mode must not be off, and what is below it and of the same mode, in
-/// steps where that would keep the gate closed for longer than `pause_ns` (0: never). *ret_left
+/// steps where that would keep the gate closed for longer than `pause_ns` (0: no limit). *ret_left
 /// (unless NULL): how many tracked objects are there afterwards.
 nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report,
                                uint64_t *ret_left);
@@ -26,6 +26,8 @@ void nd__collect_look(void (*look)(void *data), void *data);
 /// The same, but leaves what died meanwhile parked (nd__bury_parked), so that no user code runs.
 /// Returns for how many nanoseconds the gate was closed.
 uint64_t nd__collect_step(void (*look)(void *data), void *data);
+/// What looking at so many objects has cost inside the gate: how much the next look may cost is guessed by it.
+void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds);
 /// For the `look` that is running: when the gate began to close.
 uint64_t nd__collect_step_began(void);
 #endif

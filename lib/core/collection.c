@@ -1,6 +1,5 @@
 // The passes of trial deletion over a set of candidates.
 #include "lib/core/collection.h"
-#include "lib/core/clock.h"
 #include "lib/core/reserve.h"
 #include "lib/core/steps.h"
 #include "lib/core/watch.h"
@@ -12,6 +11,8 @@ size_t nd__collection_batch = 1;
 #else
 size_t nd__collection_batch = 2048;
 #endif
+
+uint64_t nd__collection_limit_ns = UINT64_C(8000000000);
 
 bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
     nd__collection_free(collection);
@@ -159,12 +160,13 @@ size_t nd__collection_examine(nd_collection *collection) {
     return decide(collection);
 }
 
-/// Whether an object may be a candidate: not another thread's garbage, whose place that one changes.
+/// Whether an object may be a candidate: not another thread's garbage, nor what one holds that looks in
+/// steps, whose place that one changes.
 static inline bool may_join(const nd_object *object) {
     uint32_t flags = nd__flags_to_join(object);
     if (__builtin_expect((flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED, 1))
-        return true;
-    return (flags & ND__TRACKED) && !nd__is_condemned(flags);
+        return !nd__is_held_for_steps(object);
+    return (flags & ND__TRACKED) && !nd__is_condemned(flags) && !nd__is_held_for_steps(object);
 }
 
 /// False when there is no room.
@@ -209,7 +211,7 @@ static void settle(nd_collection *collection) {
         return;
     collection->settles =
         end - begin <= 4 * nd__collection_batch && all_explained(collection, begin) &&
-        nd__now_ns() < collection->deadline_ns && first_changed(collection, begin) == end;
+        first_changed(collection, begin) == end && nd__collection_in_time(collection);
     if (!collection->settles)
         return;
     for (size_t i = begin; i < end; i++)
@@ -255,14 +257,14 @@ static bool take_some(nd_collection *collection, nd_shard *shard, nd_object **cu
 /// skipped quickly), and in the end does without the rest, which then counts as live.
 static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
                            nd_visitor *visitor) {
-    enum { STARTS = 8 };
     nd_object *cursor = NULL;
-    for (int starts = 0;
-         starts < STARTS && !collection->full && collection->count != collection->expected;) {
+    for (int starts = 0; !collection->full && collection->count != collection->expected;) {
         if (!take_some(collection, shard, &cursor)) {
             cursor = NULL;
-            starts++;
-            continue;
+            if (++starts < ND__STARTS)
+                continue;
+            collection->missed = true;
+            return;
         }
         if (!cursor)
             return;
@@ -270,6 +272,10 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *r
             read_candidate(collection, (*read)++, visitor);
         if (collection->settles)
             settle(collection);
+        // With all of it read, the rest is soon done.
+        if (collection->leave_ns != UINT64_MAX && collection->count < collection->expected &&
+            nd__now_ns() >= collection->leave_ns)
+            collection->full = collection->late = true;
     }
 }
 
@@ -278,8 +284,8 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
     collection->count = collection->settled = 0;
     collection->settles = true;
-    collection->contradicted = collection->full = collection->any_weak = collection->any_finalizer =
-        collection->any_watched = false;
+    collection->contradicted = collection->full = collection->late = false;
+    collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     size_t read = 0;
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard && !collection->full;

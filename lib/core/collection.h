@@ -12,6 +12,7 @@
 //               was looked at, while it was in the cache
 #ifndef ND_LIB_CORE_COLLECTION_H
 #define ND_LIB_CORE_COLLECTION_H
+#include "lib/core/clock.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/watch.h"
 #include <nd/gc.h>
@@ -28,10 +29,14 @@ typedef struct nd_collection {
     bool contradicted; ///< an edge to what was settled came up later: nothing stays settled
     size_t
         expected; ///< tracked objects of the managers: with so many candidates, there are no more
-    uint64_t deadline_ns;                      ///< when pass 2 must have come
+    bool alone;   ///< the process had one thread when the gate closed
+    uint64_t began_ns;                         ///< when the gate began to close
+    uint64_t leave_ns;                         ///< from then on a look at once is too late
     size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
-    bool full;                                 ///< discovery ran out of capacity
+    bool full;                                 ///< discovery ran out of capacity, or of time
+    bool missed;                               ///< some of a shard was not found; it counts as live
+    bool late;                                 ///< of time: nothing was decided
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes
@@ -43,6 +48,25 @@ typedef struct nd_collection {
 /// So many objects are taken from a manager under its lock, and so many at least are settled, and freed,
 /// together: what the cache of a core holds. Tests make it smaller.
 extern size_t nd__collection_batch;
+
+/// How many objects phase 2 may visit beyond the set: enough for the graph of a step, flat in the size of
+/// a model that a survivor points into.
+enum { ND__PHASE2_BUDGET = 1024 };
+
+/// A walk over a shard whose place is lost, because the object it rests on has moved away, begins so often.
+enum { ND__STARTS = 64 };
+
+/// Two looks at a word may not be farther apart, lest its version wrap around unseen: 2^32 retains of one
+/// object, each with its release, are as many pairs of locked instructions, and take more than three
+/// times that, from however many threads. Tests make it smaller.
+extern uint64_t nd__collection_limit_ns;
+
+/// Whether a word that is what it was when the gate closed was so all the time. While the process has one
+/// thread nobody else writes it, however long this takes.
+static inline bool nd__collection_in_time(const nd_collection *collection) {
+    return (collection->alone && nd__single_threaded()) ||
+           nd__now_ns() - collection->began_ns < nd__collection_limit_ns;
+}
 
 /// Memory for `capacity` candidates, in one block; false when there is none. Grows an empty or
 /// freed collection.
@@ -93,7 +117,7 @@ static inline void nd__collection_add(nd_collection *collection, nd_object *obje
 /// Pass 1 of phase 1, which finds its candidates as it goes: the tracked objects of the managers
 /// (marked with nd_manager.collection = collection->id), oldest first, each followed by what it
 /// points to. Then decides which are live. Returns the number of garbage candidates; *ret_room is
-/// false, and nothing was decided, when the capacity did not suffice.
+/// false, and nothing was decided, when the capacity did not suffice, or (collection->late) the time.
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room);
 /// Nothing is settled any more.

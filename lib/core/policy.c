@@ -45,7 +45,6 @@ _Static_assert(ND_DEVICE_KIND_COUNT == 3, "a default for each kind of bytes");
 #define TRACKED_FLOOR UINT64_C(65536)
 static const uint64_t adaptive_floor[ND__MADE_COUNT] = {BYTES_FLOOR, BYTES_FLOOR, BYTES_FLOOR,
                                                         TRACKED_FLOOR};
-#define TRIGGERED_PAUSE_NS UINT64_C(1000000)
 
 /// A thread tells at least this often.
 static const uint64_t tell_limit[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1) << 20,
@@ -132,11 +131,11 @@ static uint64_t field_in_effect(const nd_manager *manager, int field) {
     return value;
 }
 
-uint64_t nd__gc_pause_ns(const nd_manager *manager, bool triggered) {
+uint64_t nd__gc_pause_ns(const nd_manager *manager, bool pressed) {
     uint64_t pause = field_in_effect(manager, PAUSE);
     if (pause != ND_GC_ADAPTIVE)
         return pause;
-    return triggered ? TRIGGERED_PAUSE_NS : 0;
+    return pressed ? 0 : ND__GC_PAUSE_NS;
 }
 
 bool nd__gc_at_boundary(const nd_manager *manager) {
@@ -307,12 +306,23 @@ static void look(nd_manager *manager, nd_manager *due) {
     uint64_t left = 0;
     nd_error_state before; // the operation that looks succeeds, whatever user code does meanwhile
     nd__error_save(&before);
-    bool memory = nd__collect_where_on(top, nd__gc_pause_ns(top, true), &report, &left) !=
+    bool memory = nd__collect_where_on(top, nd__gc_pause_ns(top, false), &report, &left) !=
                   ND_ERROR_OUT_OF_MEMORY;
     nd__collect_deferred();
     nd__error_restore(&before);
     if (memory) // else nothing was looked at
         adapt(due, &report, left);
+}
+
+void nd__gc_look_soon(nd_manager *manager) {
+    for (nd_manager *at = manager; at; at = at->parent) {
+        nd_gc_domain *domain = domain_of(at);
+        uint64_t threshold = domain ? own_field(at, ND__MADE_TRACKED) : ND_GC_INHERITED;
+        if (threshold != ND_GC_INHERITED && threshold != 0)
+            nd__atomic_store(&domain->made[ND__MADE_TRACKED], UINT64_MAX / 2, relaxed);
+        if (threshold == 0)
+            return; // those above do not count what happens here
+    }
 }
 
 #if ND_COLLECT_EVERYWHERE
@@ -372,7 +382,7 @@ bool nd__manager_relieve(nd_manager *manager) {
         if (nd__manager_gc_mode(at) != ND_GC_ON)
             continue;
         nd_gc_report report = ND_GC_REPORT_INIT;
-        nd__collect_where_on(at, nd__gc_pause_ns(at, false), &report, NULL);
+        nd__collect_where_on(at, nd__gc_pause_ns(at, true), &report, NULL);
         nd__collect_deferred();
         if (report.collected_objects)
             return true;

@@ -46,10 +46,16 @@ static inline void nd__gc_allocated(nd_manager *manager, nd_device_kind kind, ui
     nd__gc_tell(manager, (int)kind);
 }
 
-/// Fields of the policy in effect at a manager that are not triggers. The pause may differ for a look
-/// that nobody asked for.
-uint64_t nd__gc_pause_ns(const nd_manager *manager, bool triggered);
+/// How long the gate may be closed at a time where nothing else is said.
+#define ND__GC_PAUSE_NS UINT64_C(1000000)
+/// Fields of the policy in effect at a manager that are not triggers. Under memory pressure the pause is
+/// as long as it takes where nothing else is said: steps need memory.
+uint64_t nd__gc_pause_ns(const nd_manager *manager, bool pressed);
 bool nd__gc_at_boundary(const nd_manager *manager);
+
+/// A look at this manager was not completed: the next trigger of tracked objects above it is due, as soon
+/// as a thread tells of any.
+void nd__gc_look_soon(nd_manager *manager);
 
 /// Frees the domain of a manager that is being recycled.
 void nd__gc_domain_free(nd_manager *manager);

@@ -3,17 +3,31 @@
 #define ND_LIB_CORE_STEPS_H
 #include "lib/core/collection.h"
 
-/// Finds the garbage among the tracked objects of the managers; no step keeps the gate closed for
-/// longer than `pause_ns`, but for what one object's edges and the closing itself take. Leaves the
-/// garbage in objects[0 ... count), marked ND__DYING and held once each (held_here), and frees what
-/// died meanwhile (runs user code, holding no lock). False, and nothing has happened, without
-/// memory. The capacity that the collection has bounds how many objects are looked at.
+/// Finds the garbage among the tracked objects of the managers, and of what survives there, in other
+/// managers, within ND__PHASE2_BUDGET; no step keeps the gate closed for longer than `pause_ns`, but for
+/// what one object's edges and the closing itself take. Leaves the garbage in objects[0 ... count),
+/// marked ND__DYING and held once each (held_here), and frees what died meanwhile (runs user code,
+/// holding no lock). False, and nothing has happened, without memory. The capacity that the collection
+/// has, less ND__PHASE2_BUDGET, bounds how many objects of the managers are looked at.
 bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size_t count,
                     uint64_t pause_ns);
 
 /// The same decision once more over the garbage, which the collection holds, after finalizers ran:
-/// live[] says what has been revived. Without memory everything has.
-void nd__steps_examine(nd_collection *collection, uint64_t pause_ns);
+/// live[] says what has been revived. False, and it says nothing, without memory.
+bool nd__steps_examine(nd_collection *collection, uint64_t pause_ns);
+
+/// How many sets one look may take, each what threads changed during the look at the one before.
+extern int nd__steps_rounds;
+
+/// The collection in steps that runs, or NULL. Changes inside the gate.
+extern const nd_collection *nd__steps_running;
+
+/// With the gate closed: the object is held by a collection in steps on another thread. It lives for
+/// whoever looks, and its place is that collection's.
+static inline bool nd__is_held_for_steps(const nd_object *object) {
+    const nd_collection *running = nd__steps_running;
+    return __builtin_expect(running != NULL, 0) && nd__is_candidate(running, object);
+}
 
 /// Inside the gate, by whoever has no reference to a ND__SUSPECT object and wants one: true, and
 /// the collection in steps will notice; false when it is garbage.

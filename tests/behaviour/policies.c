@@ -479,7 +479,7 @@ static void test_F04_steps_without_memory_harm_nothing(void **state) {
         assert_int_equal(stats_of(m).live_objects, 400);
         failed++;
     }
-    assert_true(failed >= 3);
+    assert_true(failed >= 1); // without memory for a snapshot it looks at once
     assert_int_equal(cell_total_deaths(), 400);
     close_and_release(m);
     atomic_store(&stop, true);

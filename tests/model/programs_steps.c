@@ -1,5 +1,6 @@
 // Programs of collections in steps (lib/core/steps.c), whatever runs beside them.
 #include "lib/core/gate.h"
+#include "lib/core/steps.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -117,6 +118,48 @@ static void move_around(void) {
     must_live(taken);
 }
 
+/// A ring of one cell in each of two managers; only the first one's is collected, so the other cell joins
+/// by phase 2. The thread has a handle on that one, and hops to the first.
+static void setup_ring_across(void) {
+    make_managers(2);
+    nd_object *first = make(managers[0], 1), *second = make(managers[1], 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    nd_edge_set(&cell_of(second)->edges[0], first);
+    give_up(first);
+    handles[0] = 1; // where the thread ends
+    handles[1] = 0;
+    begin_steps();
+}
+
+static void hop_once(void) {
+    hop(cells[1], cells[0]);
+    must_live(cells[0]);
+}
+
+/// What the thread changes is looked at again.
+static void setup_looked_at_again(void) {
+    make_loop(&cell_type);
+    handles[0] = 0;
+    nd__steps_rounds = 2;
+}
+
+static void release_loop(void) {
+    must_live(cells[0]);
+    nd_release(cells[0]);
+}
+
+/// The same, where the thread keeps the loop: it hands one handle over to an edge and back.
+static void setup_kept_and_looked_at_again(void) {
+    make_loop(&cell_type);
+    nd__steps_rounds = 2;
+}
+
+static void retain_and_release(void) {
+    nd__keep(cells[0]);
+    nd_release(cells[0]);
+    must_live(cells[0]);
+}
+
 const model_program model_steps_programs[] = {
     CHECKED("steps_collection", "a collection at once beside one in steps",
             setup_loop_in_steps_below, collect, collect_all),
@@ -142,6 +185,12 @@ const model_program model_steps_programs[] = {
             setup_reviving_loop_in_steps, upgrade_and_release, collect),
     CHECKED("steps_releasers", "two threads release beside a collection in steps",
             setup_releasers_in_steps, release_first, release_first, collect),
+    CHECKED("steps_across", "the hop across two managers beside a collection of one in steps",
+            setup_ring_across, hop_once, collect),
+    CHECKED("steps_again", "the only handle on a loop is released, and the loop looked at again",
+            setup_looked_at_again, release_loop, collect),
+    CHECKED("steps_kept", "a held loop is looked at again because it has changed",
+            setup_kept_and_looked_at_again, retain_and_release, collect),
     CHECKED("steps_two_collections", "two threads collect a ring in steps",
             setup_weak_ring_in_steps, collect, collect),
 };

@@ -1,0 +1,61 @@
+// Totals of all collections. Each counter is exact; beside collections, they may belong to slightly
+// different moments.
+#include "lib/core/gc_totals.h"
+#include "lib/core/atomics.h"
+#include "lib/core/error.h"
+#include <string.h>
+
+static struct {
+    _Atomic uint64_t collections, examined, collected, collected_bytes, cycles, revived, gate_max,
+        gate_total, postponed;
+} totals;
+
+void nd__gc_totals_add(const nd_gc_report *report, nd_gc_mode mode) {
+    nd__fetch_add_relaxed(&totals.collections, 1);
+    nd__fetch_add_relaxed(&totals.examined, report->examined_objects);
+    nd__fetch_add_relaxed(&totals.cycles, report->cycles);
+    nd__fetch_add_relaxed(&totals.revived, report->revived_objects);
+    nd__fetch_add_relaxed(&totals.postponed, report->postponed_objects);
+    if (mode != ND_GC_WARN) {
+        nd__fetch_add_relaxed(&totals.collected, report->collected_objects);
+        nd__fetch_add_relaxed(&totals.collected_bytes, report->collected_bytes);
+    }
+}
+
+void nd__gc_totals_gate(uint64_t nanoseconds) {
+    nd__fetch_add_relaxed(&totals.gate_total, nanoseconds);
+    nd__raise_to(&totals.gate_max, nanoseconds);
+}
+
+void nd__gc_hand_out(const void *from, size_t size, void *ret) {
+    uint32_t asked = *(uint32_t *)ret;
+    memcpy(ret, from, asked < size ? asked : size);
+    *(uint32_t *)ret = asked;
+}
+
+nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
+    if (!ret_stats || ret_stats->version != 1 ||
+        ret_stats->size < offsetof(nd_gc_stats, postponed_objects))
+        return nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "gc_get_stats: stats are NULL or have no size or version; use ND_GC_STATS_INIT");
+    const nd_gc_stats stats = {
+        .size = sizeof stats,
+        .version = 1,
+        .collections = nd__load_relaxed(&totals.collections),
+        .examined_objects = nd__load_relaxed(&totals.examined),
+        .collected_objects = nd__load_relaxed(&totals.collected),
+        .collected_bytes = nd__load_relaxed(&totals.collected_bytes),
+        .cycles = nd__load_relaxed(&totals.cycles),
+        .revived_objects = nd__load_relaxed(&totals.revived),
+        .gate_closed_ns_max = nd__load_relaxed(&totals.gate_max),
+        .gate_closed_ns_total = nd__load_relaxed(&totals.gate_total),
+        .postponed_objects = nd__load_relaxed(&totals.postponed),
+    };
+    nd__gc_hand_out(&stats, sizeof stats, ret_stats);
+    return ND_OK;
+}
+
+void nd_gc_reset_peak(void) {
+    nd__atomic_store(&totals.gate_max, 0, relaxed);
+}
