@@ -105,6 +105,25 @@ typedef struct nd_memory_stats {
 /// @threads any
 ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 
+/// Gives what the library keeps for reuse back to the system: memory of dead objects, host blocks, a
+/// device's cached memory. Slow, and what is needed next has to be obtained anew; for a program that was
+/// large and will be small. What other threads keep for themselves stays, 32 KiB for each size of objects
+/// at most.
+///
+/// @return bytes given back, as far as that is known (glibc's malloc does not say it)
+/// @errors none. A kind without devices gives 0
+/// @threads any. Refused, with 0, inside a callback that a device runs
+ND_API uint64_t nd_memory_trim(nd_device_kind kind);
+
+/// Bytes that the library keeps for reuse, of a device kind: freed, and not given back to the system. For
+/// the CPU that is the memory of dead objects, of which more than 64 MiB goes back when it stays unused for
+/// a second, and what the allocator says that it keeps.
+///
+/// @return bytes, as far as they are known; 0 for a kind without devices
+/// @errors none
+/// @threads any
+ND_API uint64_t nd_memory_get_cached(nd_device_kind kind);
+
 #ifdef __cplusplus
 }
 #endif

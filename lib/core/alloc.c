@@ -1,6 +1,5 @@
 // Host memory for the library's own structures. Malloc is jemalloc's where the build links it.
 #include "lib/core/alloc.h"
-#include <malloc.h>
 #include <stdlib.h>
 
 bool (*nd__alloc_should_fail)(size_t bytes);
@@ -13,14 +12,16 @@ void *nd__calloc(size_t bytes) {
     return nd__alloc_allowed(bytes) ? calloc(1, bytes) : NULL;
 }
 
+void *nd__malloc_aligned(size_t alignment, size_t bytes) {
+    void *pointer;
+    return nd__alloc_allowed(bytes) && posix_memalign(&pointer, alignment, bytes) == 0 ? pointer
+                                                                                       : NULL;
+}
+
 void *nd__realloc(void *pointer, size_t bytes) {
     return nd__alloc_allowed(bytes) ? realloc(pointer, bytes) : NULL;
 }
 
 void nd__free(void *pointer) {
     free(pointer);
-}
-
-size_t nd__block_size(const void *pointer) {
-    return malloc_usable_size((void *)(uintptr_t)pointer);
 }

@@ -2,7 +2,7 @@
 // fail.
 //
 // Invariant: every block obtained here is given back here (LeakSanitizer checks it in the tests).
-// outstanding.
+// Objects do not lie in it, but in blocks (block.h).
 #ifndef ND_LIB_CORE_ALLOC_H
 #define ND_LIB_CORE_ALLOC_H
 #include <stdbool.h>
@@ -12,11 +12,11 @@
 /// Uninitialised / zeroed memory, or NULL (no error is set: the caller knows what it was for).
 void *nd__malloc(size_t bytes);
 void *nd__calloc(size_t bytes);
+/// Uninitialised, at a multiple of `alignment`, a power of two.
+void *nd__malloc_aligned(size_t alignment, size_t bytes);
 /// Grows or shrinks; on failure NULL and `pointer` is still valid.
 void *nd__realloc(void *pointer, size_t bytes);
 void nd__free(void *pointer);
-/// Bytes of a block, at least as many as were asked for.
-size_t nd__block_size(const void *pointer);
 
 /// When set, asked before every allocation of the library, host storage included; true makes it
 /// fail. For tests.

@@ -92,12 +92,23 @@ void nd__error_end(nd_error_state *outer) {
     nd__thread_record.error = outer;
 }
 
-void nd__fatal(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
+static void complain(const char *format, va_list arguments) {
     fputs("ndarc: ", stderr);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
+}
+
+void nd__complain(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+}
+
+void nd__fatal(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
     va_end(arguments);
     abort();
 }

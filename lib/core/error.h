@@ -32,4 +32,6 @@ void nd__error_end(nd_error_state *outer);
 /// A programming error that cannot be answered (count underflow, revival of a dead object): prints
 /// and aborts.
 _Noreturn void nd__fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/// Prints the same, for who has more to say before abort().
+void nd__complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #endif

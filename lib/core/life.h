@@ -29,6 +29,6 @@ void nd__finalize(nd_object *object);
 
 /// Clears every weak reference to a dead or dying object and runs their callbacks.
 void nd__weak_clear(nd_object *object);
-/// Removes the object's name.
+/// Removes the name of an object, or of the dead one whose block it is.
 void nd__name_remove(nd_object *object);
 #endif

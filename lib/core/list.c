@@ -53,7 +53,7 @@ nd_list *nd_list_new(void) {
     nd_status status = nd__object_publish(&list->header, place.manager);
     nd__place_end(place);
     if (status != ND_OK) {
-        nd__free(list);
+        nd__object_discard(list);
         return NULL;
     }
     return list;

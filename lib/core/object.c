@@ -8,7 +8,9 @@
 #include "lib/core/object.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/block.h"
 #include "lib/core/callback.h"
+#include "lib/core/checked.h"
 #include "lib/core/cut.h"
 #include "lib/core/error.h"
 #include "lib/core/gate_internal.h"
@@ -43,14 +45,14 @@ __attribute__((cold, noinline)) static void *retained_beyond(nd_object *object, 
         return object;
     }
     if (nd__count_in(count) == 0)
-        nd__fatal("retain of a dead %s at %p", object->type->name, (void *)object);
+        nd__block_tell_dead("retain", object);
     nd__fatal("count of a %s at %p overflows", object->type->name, (void *)object);
 }
 
 /// A release that found such a count. True when it was the last one.
 __attribute__((cold, noinline)) static bool released_beyond(nd_object *object, uint32_t count) {
     if (!nd__is_watched(count))
-        nd__fatal("release of a dead %s at %p", object->type->name, (void *)object);
+        nd__block_tell_dead("release", object);
     uint32_t left = nd__count_in(count) - 1;
     nd__watch_tell(object, ND__WATCH_RELEASE, left);
     return left == 0;
@@ -126,17 +128,23 @@ const char *nd_get_type_name(const void *object) {
 // ------------------------------------------------------------------------------------------- birth
 
 nd_object *nd__object_new(const nd_type *type, size_t size) {
-    void *memory = nd__calloc(size);
+    nd_object *object = nd__object_new_bare(type, size);
+    if (__builtin_expect(object != NULL, 1))
+        memset(object + 1, 0, size - sizeof *object);
+    return object;
+}
+
+nd_object *nd__object_new_bare(const nd_type *type, size_t size) {
+    void *memory = nd__block_new(size);
     if (__builtin_expect(!memory, 0))
         memory = nd__obtain_object(type, size);
     return memory ? nd__object_begin(type, memory) : NULL;
 }
 
-nd_object *nd__object_new_bare(const nd_type *type, size_t size) {
-    void *memory = nd__malloc(size);
-    if (__builtin_expect(!memory, 0))
-        memory = nd__obtain_object(type, size);
-    return memory ? nd__object_begin(type, memory) : NULL;
+void nd__object_discard(void *handle) {
+    nd_object *object = handle;
+    atomic_init(&object->word, 0);
+    nd__block_free(object);
 }
 
 nd_object *nd_object_new(const nd_type *type, size_t size) {
@@ -153,12 +161,12 @@ nd_object *nd_object_new(const nd_type *type, size_t size) {
     nd_object *object = nd__object_new(type, sizeof(nd_object) + size);
     if (!object)
         return NULL;
-    atomic_init(&object->flags, ND__USER);
+    atomic_init(&object->flags, nd__flags(object) | ND__USER);
     nd_place place = nd__place_begin(NULL, 0);
     nd_status status = nd__object_publish(object, place.manager);
     nd__place_end(place);
     if (status != ND_OK) {
-        nd__free(object);
+        nd__object_discard(object);
         return NULL;
     }
     return object;
@@ -205,13 +213,14 @@ static void free_unlinked(nd_object *object) {
     uint32_t flags = nd__flags(object);
     const nd_type *type = object->type;
     bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
-    if (flags & ND__NAMED)
+    // Others keep their name, for who uses them dead; it goes when the block is used again.
+    if ((flags & ND__NAMED) && (type->flags & ND__TYPE_MANAGER))
         nd__name_remove(object);
     if (type->destroy && !(flags & ND__CLOSED))
         destroy(object, flags);
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (!recycled)
-        nd__free(object);
+        nd__block_free(object);
 }
 
 void nd__object_free(nd_object *object) {
@@ -243,7 +252,7 @@ static bool finalize_dead(nd_object *object) {
 /// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
 /// table, without a finalizer.
 static bool is_plain(const nd_object *object) {
-    return !(nd__flags(object) & ~(uint32_t)ND__USER) && !object->type->finalize;
+    return !(nd__flags(object) & ~(ND__CLASS_BITS | ND__USER)) && !object->type->finalize;
 }
 
 /// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock.
@@ -353,6 +362,7 @@ static void add_dead(nd_thread *thread, nd_object *object) {
 
 static void object_died(nd_object *object) {
     nd_thread *thread = nd__thread();
+    nd__note_death(object);
     // Garbage of the collection that this thread is running: the collection frees it.
     if (thread->collecting && (nd__flags(object) & ND__DYING))
         return;

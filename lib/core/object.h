@@ -7,7 +7,7 @@
 // Life: nd__object_new (count 1, private) -> fields and edges are filled freely ->
 // nd__object_publish (attached to a manager, seen by the collector when tracked; from here on edges
 // change only inside the gate, nd_edge_*) -> last release -> unlinked from its manager, weak
-// references cleared, `clear`, `destroy`, freed. Death is iterative.
+// references cleared, `clear`, `destroy`, freed. Death is iterative. Objects lie in blocks (block.h).
 //
 // Nothing may touch an object after a release that was not its own last one.
 #ifndef ND_LIB_CORE_OBJECT_H
@@ -30,7 +30,9 @@ enum {
     ND__GONE = 1u << 9,       ///< closed, and `destroy` has run
     ND__SUSPECT = 1u << 10,   ///< about to be found garbage by a collection in steps (steps.c)
     ND__REVIVABLE = 1u << 11, ///< dying, but others may be getting references to it
+    ND__CLASS_SHIFT = 24, ///< the bits from here on are the class of its block (block.h); constant
 };
+#define ND__CLASS_BITS (~UINT32_C(0) << ND__CLASS_SHIFT)
 
 // Library bits of nd_type.flags, beside the public ND_TYPE_GREEN.
 enum {
@@ -86,13 +88,19 @@ nd_object *nd__object_new(const nd_type *type, size_t size);
 /// The same for who writes every field behind the header: they are not zeroed.
 nd_object *nd__object_new_bare(const nd_type *type, size_t size);
 
+/// Frees an object that was never published and holds nothing.
+void nd__object_discard(void *object);
+
 /// False: new objects get no creation site even where calls record one.
 extern bool nd__sites_enabled;
 
-/// Fills the header in memory from nd__malloc; cannot fail.
+/// Fills the header in memory from nd__block_new; cannot fail.
 static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
     nd_object *object = memory;
+    uint32_t flags; // plainly: nobody else has it
+    memcpy(&flags, &object->flags, sizeof flags);
     memset(memory, 0, sizeof *object);
+    atomic_init(&object->flags, flags & ND__CLASS_BITS);
     atomic_init(&object->word, ND__VERSION_STEP + 1);
     object->type = type;
     object->site = nd__sites_enabled ? nd__site : NULL;

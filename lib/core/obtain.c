@@ -3,13 +3,14 @@
 // These requests are small and made in the middle of everything, so they name no manager: whoever is
 // current asks. The first try costs nothing beyond the allocation.
 #include "lib/core/alloc.h"
+#include "lib/core/block.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 #include <stdio.h>
 
 typedef struct host_request {
     nd_pressure pressure;
-    bool zeroed;
+    bool zeroed, object;
     void *before; ///< block to grow
     void *memory; ///< what was obtained
 } host_request;
@@ -17,7 +18,9 @@ typedef struct host_request {
 static nd_status allocate(nd_pressure *pressure) {
     host_request *request = (host_request *)pressure;
     size_t bytes = (size_t)pressure->bytes;
-    request->memory = request->zeroed ? nd__calloc(bytes) : nd__realloc(request->before, bytes);
+    request->memory = request->object   ? nd__block_new(bytes)
+                      : request->zeroed ? nd__calloc(bytes)
+                                        : nd__realloc(request->before, bytes);
     return request->memory ? ND_OK : ND_ERROR_OUT_OF_MEMORY;
 }
 
@@ -59,7 +62,7 @@ void *nd__obtain_more(void *pointer, size_t bytes) {
 void *nd__obtain_object(const nd_type *type, size_t bytes) {
     char operation[64];
     snprintf(operation, sizeof operation, "new %s", type->name);
-    host_request request = {.zeroed = true};
+    host_request request = {.object = true};
     nd_status status = walk(&request, bytes, operation);
     if (status != ND_OK)
         nd__pressure_error(&request.pressure, status);

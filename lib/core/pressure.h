@@ -87,7 +87,7 @@ void *nd__obtain(size_t bytes);
 void *nd__obtain_zeroed(size_t bytes);
 void *nd__obtain_more(void *pointer, size_t bytes);
 
-/// Zeroed memory for an object of a type, after nd__calloc had none; NULL with an error.
+/// A block for an object of a type, after nd__block_new had none; NULL with an error.
 void *nd__obtain_object(const nd_type *type, size_t bytes);
 
 /// A manager that closes gives up its callback.

@@ -78,7 +78,7 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
     resource->callbacks = *callbacks;
     if (nd__object_publish(&resource->accounted.header, place.manager) == ND_OK)
         goto done;
-    nd__free(resource);
+    nd__object_discard(resource);
     resource = NULL;
 discharge:
     nd__manager_discharge(place.manager, ND_CPU, bytes);

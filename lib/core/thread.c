@@ -1,6 +1,7 @@
 // Registry of thread records.
 #include "lib/core/thread.h"
 #include "lib/core/atomics.h"
+#include "lib/core/block.h"
 #include <nd/scope.h>
 #include <pthread.h>
 
@@ -20,6 +21,7 @@ static void thread_exit(void *data) {
     nd_thread *thread = data;
     while (thread->scope)
         nd_scope_end(thread->scope);
+    nd__block_thread_end();
     nd__lock(&registry_lock);
     if (thread->previous)
         thread->previous->next = thread->next;

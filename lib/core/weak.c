@@ -71,7 +71,7 @@ nd_weak *nd_weak_new(const void *handle) {
     nd_status status = nd__object_publish(&weak->header, place.manager);
     nd__place_end(place);
     if (status != ND_OK) {
-        nd__free(weak);
+        nd__object_discard(weak);
         return NULL;
     }
     nd_lock *lock = lock_of(weak->address);

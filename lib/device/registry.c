@@ -4,6 +4,7 @@
 // that nobody above has to ask whether a backend exists. Inside a callback that a device runs, where
 // no device may be called, every kind but the CPU is.
 #include "lib/core/alloc.h"
+#include "lib/core/block.h"
 #include "lib/core/callback.h"
 #include "lib/device/backends.h"
 #include <pthread.h>
@@ -132,6 +133,37 @@ nd_status nd_synchronize(nd_device device) {
         return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
                          nd__device_text(device), nd_status_name(status));
     return ND_OK;
+}
+
+// ------------------------------------------------------------------------------------------ memory
+
+uint64_t nd_memory_trim(nd_device_kind kind) {
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT || nd__in_callback())
+        return 0;
+    // Apart, because the allocator behind the CPU's may not know what it gives back.
+    uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
+    const nd_memory_rows *rows = nd__backend(kind)->memory;
+    for (int index = 0; rows && rows->trim && index < nd_device_count(kind); index++) {
+        uint64_t given = rows->trim(index);
+        bytes += given == ND__UNKNOWN_BYTES ? 0 : given;
+    }
+    return bytes;
+}
+
+uint64_t nd_memory_get_cached(nd_device_kind kind) {
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+        return 0;
+    uint64_t bytes = 0;
+    const nd_memory_rows *rows = nd__backend(kind)->memory;
+    for (int index = 0; rows && rows->usage && index < nd_device_count(kind); index++) {
+        nd_memory_usage usage;
+        rows->usage(index, &usage);
+        if (usage.cached != ND__UNKNOWN_BYTES)
+            bytes += usage.cached;
+        else if (kind == ND_CPU)
+            bytes += nd__block_cached_bytes();
+    }
+    return bytes;
 }
 
 // --------------------------------------------------------------------------------------- callbacks

@@ -6,6 +6,7 @@
 #include "lib/memory/host.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/block.h"
 #include "lib/core/reserve.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ uint64_t nd__host_live_bytes(void) {
 
 static uint64_t trim(int index) {
     (void)index;
-    size_t kept = nd__reserve_trim();
+    uint64_t kept = nd__reserve_trim() + nd__block_trim();
     uint64_t bytes = nd__host_trim();
     return bytes == ND__UNKNOWN_BYTES ? bytes : bytes + kept;
 }
@@ -146,6 +147,8 @@ static uint64_t trim(int index) {
 static void usage(int index, nd_memory_usage *ret_usage) {
     (void)index;
     ret_usage->cached = cached_bytes();
+    if (ret_usage->cached != ND__UNKNOWN_BYTES)
+        ret_usage->cached += nd__block_cached_bytes();
     struct rlimit limit;
     bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     ret_usage->limit = limited ? limit.rlim_cur : ND__UNKNOWN_BYTES;

@@ -3,7 +3,7 @@
 // A storage is made with its data in place and its bytes charged, and published together with its
 // first tensor; from then on the object's death gives both back. Small host data lies in the storage's own block, which saves an
 // allocation; it goes with the object and not with a backend.
-#include "lib/core/alloc.h"
+#include "lib/core/block.h"
 #include "lib/core/callback.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 #define EMBEDDED_LIMIT 256
-// Where embedded data may begin, and what a block needs beyond the data for its alignment.
-#define BLOCK_ALIGNMENT _Alignof(max_align_t)
-#define EMBEDDED_OFFSET ((sizeof(nd_storage) + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1))
-#define EMBEDDED_SLACK (ND__HOST_ALIGNMENT - BLOCK_ALIGNMENT)
+// Where embedded data begins: blocks are aligned as data is.
+#define EMBEDDED_OFFSET \
+    ((sizeof(nd_storage) + ND__HOST_ALIGNMENT - 1) & ~(size_t)(ND__HOST_ALIGNMENT - 1))
+_Static_assert(ND__BLOCK_UNIT % ND__HOST_ALIGNMENT == 0, "the data of small tensors is aligned");
 
 static void storage_destroy(nd_object *self);
 
@@ -50,8 +50,8 @@ static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_d
                                 size_t bytes) {
     if (nd__manager_charge(operation, manager, device.kind, bytes) != ND_OK)
         return NULL;
-    size_t size = EMBEDDED_OFFSET + bytes + EMBEDDED_SLACK;
-    void *block = nd__malloc(size);
+    size_t size = EMBEDDED_OFFSET + bytes;
+    void *block = nd__block_new(size);
     if (__builtin_expect(!block, 0)) {
         nd__manager_discharge(manager, device.kind, bytes);
         nd_memory_request request = request_for(operation, manager, device, bytes);
@@ -61,8 +61,7 @@ static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_d
             return NULL;
     }
     nd_storage *storage = begin(block);
-    uintptr_t data = (uintptr_t)block + EMBEDDED_OFFSET + ND__HOST_ALIGNMENT - 1;
-    storage->data = (void *)(data & ~(uintptr_t)(ND__HOST_ALIGNMENT - 1));
+    storage->data = (char *)block + EMBEDDED_OFFSET;
     storage->embedded = true;
     return storage;
 }
@@ -123,7 +122,7 @@ void nd__storage_discard(nd_storage *storage, nd_manager *manager) {
 /// An allocation function for the ladder: the object and its data in one block.
 static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer) {
     (void)index;
-    void *memory = nd__malloc(bytes);
+    void *memory = nd__block_new(bytes);
     if (!memory)
         return ND_ERROR_OUT_OF_MEMORY;
     *ret_pointer = memory;

@@ -612,6 +612,33 @@ static void test_B24_tensor_outlives_the_thread_that_made_it(void **state) {
     nd_release(sum);
 }
 
+static void test_B33_what_is_kept_for_reuse_can_be_read_and_given_back(void **state) {
+    (void)state;
+    enum { COUNT = 3000 };
+    static nd_tensor *made[COUNT];
+    nd_memory_trim(ND_CPU);
+    for (int i = 0; i < COUNT; i++)
+        assert_handle(made[i] = nd_zeros(ND_SHAPE(16), ND_F32));
+    uint64_t before = nd_memory_get_cached(ND_CPU);
+    for (int i = 0; i < COUNT; i++)
+        nd_release(made[i]);
+    uint64_t kept = nd_memory_get_cached(ND_CPU);
+    assert_true(kept > before);
+    nd_memory_trim(ND_CPU);
+    assert_true(nd_memory_get_cached(ND_CPU) <= kept);
+    assert_int_equal(nd_memory_get_cached((nd_device_kind)-1), 0);
+    assert_int_equal(nd_memory_trim(ND_DEVICE_KIND_COUNT), 0);
+
+    assert_ok(nd_set_default_device((nd_device){ND_FAKE, 0}));
+    nd_tensor *x = nd_zeros(ND_SHAPE(4096), ND_F32);
+    assert_handle(x);
+    nd_release(x);
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
+    assert_ok(nd_synchronize((nd_device){ND_FAKE, 0}));
+    nd_memory_trim(ND_FAKE);
+    assert_int_equal(nd_memory_get_cached(ND_FAKE), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B03_like_tensor_is_placed_with_its_model),
@@ -635,6 +662,7 @@ int main(void) {
         ND_TEST(test_B21_24_threads_of_2_mb_tensors_under_a_quota),
         ND_TEST(test_B23_view_keeps_its_storage_which_counts_once),
         ND_TEST(test_B24_tensor_outlives_the_thread_that_made_it),
+        ND_TEST(test_B33_what_is_kept_for_reuse_can_be_read_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

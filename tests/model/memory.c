@@ -112,6 +112,11 @@ void *nd__calloc(size_t bytes) {
     return made ? memset(made, 0, bytes) : NULL;
 }
 
+void *nd__malloc_aligned(size_t alignment, size_t bytes) {
+    (void)alignment; // of a cache line, as every block here
+    return nd__malloc(bytes);
+}
+
 void *nd__realloc(void *pointer, size_t bytes) {
     void *made = nd__malloc(bytes);
     if (made && pointer) {
@@ -135,10 +140,6 @@ void nd__free(void *pointer) {
     model_free_here(pointer, header->size);
     memset(state, FREED, header->units);
     memory->live--;
-}
-
-size_t nd__block_size(const void *pointer) {
-    return ((const block *)pointer - 1)->size;
 }
 
 size_t memory_live_blocks(void) {

@@ -1,0 +1,198 @@
+// What happens when a dead object is used: the program stops and says which one it was. Against the public
+// interface alone, so that it holds for the static library and for libnd.so.
+//
+// Each misuse runs in a child, which for the checked mode starts this program anew: the mode is decided when
+// a process starts.
+#define ND_TRACK_SITES
+#include "tests/testing.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static nd_object *dead_object(void) {
+    static const nd_type type = {
+        .size = sizeof type, .version = 1, .name = "gadget", .flags = ND_TYPE_GREEN};
+    nd_object *x = nd_object_new(&type, 24);
+    nd_set_name(x, "left");
+    nd_release(x);
+    return x;
+}
+
+static nd_tensor *dead_tensor(void) {
+    nd_tensor *x = nd_ones(ND_SHAPE(16), ND_F32);
+    nd_set_name(x, "weight");
+    nd_release(x);
+    return x;
+}
+
+static nd_list *dead_list(void) {
+    nd_list *list = nd_list_new();
+    nd_tensor *x = dead_tensor();
+    (void)x;
+    nd_release(list);
+    return list;
+}
+
+/// Makes and releases enough of everything for any block to be used again, but for those of `kept`.
+static void make_and_release_others(int count) {
+    for (int i = 0; i < count; i++) {
+        nd_tensor *x = nd_zeros(ND_SHAPE(16), ND_F32);
+        nd_list *list = nd_list_new();
+        nd_release(x);
+        nd_release(list);
+    }
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuse-after-free"
+static void release_object_twice(void) {
+    nd_object *x = dead_object();
+    nd_release(x);
+}
+
+static void retain_dead_object(void) {
+    nd_object *again = nd_retain(dead_object());
+    (void)again;
+}
+
+static void release_tensor_twice(void) {
+    nd_tensor *x = dead_tensor();
+    nd_release(x);
+}
+
+static void retain_dead_tensor(void) {
+    nd_tensor *again = nd_retain(dead_tensor());
+    (void)again;
+}
+
+static void release_list_twice(void) {
+    nd_list *list = dead_list();
+    nd_release(list);
+}
+
+/// The last handle of a large object: its payload has gone back to the system, its header has not.
+static void release_large_twice(void) {
+    static const nd_type type = {.size = sizeof type, .version = 1, .name = "barn"};
+    nd_object *x = nd_object_new(&type, (size_t)8 << 20);
+    memset(nd_object_data(x), 1, (size_t)8 << 20);
+    nd_release(x);
+    nd_release(x);
+}
+
+static void release_member_of_garbage(void) {
+    nd_list *list = nd_list_new();
+    nd_list_append(list, list);
+    nd_set_name(list, "ring");
+    nd_release(list);
+    nd_gc_collect(NULL, NULL);
+    nd_release(list);
+}
+
+static void release_after_many_others(void) {
+    nd_tensor *x = dead_tensor();
+    make_and_release_others(20000);
+    nd_release(x);
+}
+
+static void retain_after_many_others(void) {
+    nd_list *list = dead_list();
+    make_and_release_others(20000);
+    nd_list *again = nd_retain(list);
+    (void)again;
+}
+#pragma GCC diagnostic pop
+
+typedef struct crime {
+    void (*commit)(void);
+    const char *words[4];
+} crime;
+
+static const crime crimes[] = {
+    {release_object_twice, {"release of a dead gadget(left)", "dead.c:"}},
+    {retain_dead_object, {"retain of a dead gadget(left)", "dead.c:"}},
+    {release_tensor_twice, {"release of a dead tensor(weight)", "dead.c:"}},
+    {retain_dead_tensor, {"retain of a dead tensor(weight)", "dead.c:"}},
+    {release_list_twice, {"release of a dead list", "dead.c:"}},
+    {release_large_twice, {"release of a dead barn", "dead.c:"}},
+    {release_member_of_garbage, {"release of a dead list(ring)", "dead.c:"}},
+    // What only the quarantine tells for sure.
+    {release_after_many_others, {"release of a dead tensor(weight)", "dead.c:"}},
+    {retain_after_many_others, {"retain of a dead list", "dead.c:"}},
+};
+enum { CRIMES = sizeof crimes / sizeof crimes[0], ALWAYS_TOLD = CRIMES - 2 };
+
+static char confession[8192];
+
+/// Runs crime number `index` in a child, anew when `checked`. True when the child was stopped by SIGABRT;
+/// its last words are in `confession`.
+static bool stops_the_program(size_t index, bool checked) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        dup2(ends[1], STDERR_FILENO);
+        if (checked) {
+            char number[16];
+            snprintf(number, sizeof number, "%zu", index);
+            setenv("ND_CHECK", "1", 1);
+            execl("/proc/self/exe", "dead", number, (char *)NULL);
+            _exit(1);
+        }
+        crimes[index].commit();
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    ssize_t n;
+    while (length < sizeof confession - 1 &&
+           (n = read(ends[0], confession + length, sizeof confession - 1 - length)) > 0)
+        length += (size_t)n;
+    confession[length] = '\0';
+    close(ends[0]);
+    int status;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void assert_said(const char *words) {
+    if (words && !strstr(confession, words))
+        fail_msg("\"%s\" is not in: %s", words, confession);
+}
+
+static void test_F37_use_of_the_dead_stops_the_program_and_says_of_what(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ALWAYS_TOLD; i++) {
+        if (!stops_the_program(i, false))
+            fail_msg("number %zu goes on: %s", i, confession);
+        for (int k = 0; k < 4; k++)
+            assert_said(crimes[i].words[k]);
+    }
+}
+
+static void test_F37_checked_mode_always_tells_with_both_places(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CRIMES; i++) {
+        if (!stops_the_program(i, true))
+            fail_msg("number %zu goes on: %s", i, confession);
+        for (int k = 0; k < 4; k++)
+            assert_said(crimes[i].words[k]);
+        assert_said("made by");
+        assert_said("released for the last time by");
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        crimes[strtoul(argv[1], NULL, 10)].commit();
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F37_use_of_the_dead_stops_the_program_and_says_of_what),
+        ND_TEST(test_F37_checked_mode_always_tells_with_both_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

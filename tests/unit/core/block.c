@@ -1,0 +1,188 @@
+// Blocks: what the library keeps of the memory of objects, what it gives back, and what it says when a dead
+// object is used.
+#include "lib/core/block.h"
+#include "lib/core/checked.h"
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/// Bytes of the process that are in memory.
+static uint64_t resident_bytes(void) {
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &pages, &resident), 2);
+    fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+typedef struct drawer {
+    nd_object **objects;
+    size_t count;
+} drawer;
+
+static drawer fill(size_t count, uint32_t edges) {
+    drawer made = {calloc(count, sizeof *made.objects), count};
+    assert_non_null(made.objects);
+    for (size_t i = 0; i < count; i++) {
+        made.objects[i] = cell_new(0, edges);
+        assert_handle(made.objects[i]);
+    }
+    return made;
+}
+
+static void empty(drawer *made) {
+    for (size_t i = 0; i < made->count; i++)
+        nd_release(made->objects[i]);
+    free(made->objects);
+}
+
+static void test_B33_a_process_that_was_large_becomes_small_again(void **state) {
+    (void)state;
+    enum { COUNT = 200000 / ND_TEST_SCALE };
+    if (nd__checking() || ND_TEST_SCALE != 1)
+        return; // the tool that watches has the memory, or has more of its own
+    cell_begin(1);
+    nd__block_trim();
+    uint64_t before = resident_bytes(), cached_before = nd__block_cached_bytes();
+    drawer made = fill(COUNT, 20);
+    uint64_t large = resident_bytes();
+    assert_true(large > before + COUNT * UINT64_C(192));
+    empty(&made);
+    assert_true(nd__block_cached_bytes() > cached_before + COUNT * 192 / 2);
+    uint64_t given = nd__block_trim();
+    assert_true(given > COUNT * 192 / 2);
+    assert_true(nd__block_cached_bytes() < cached_before + (1 << 20));
+    assert_true(resident_bytes() < before + (large - before) / 2);
+    // What was given back is used again.
+    made = fill(COUNT, 20);
+    assert_true(resident_bytes() < large + (large - before) / 2);
+    empty(&made);
+    cell_end();
+}
+
+static void test_runs_with_a_survivor_stay(void **state) {
+    (void)state;
+    enum { COUNT = 20000 / ND_TEST_SCALE };
+    cell_begin(COUNT);
+    drawer made = fill(COUNT, 1);
+    for (size_t i = 0; i < COUNT; i++)
+        cell_of(made.objects[i])->number = (uint32_t)i;
+    for (size_t i = 0; i < COUNT; i++)
+        if (i % 500) {
+            nd_release(made.objects[i]);
+            made.objects[i] = NULL;
+        }
+    for (int round = 0; round < 3; round++) {
+        nd__block_trim();
+        drawer more = fill(COUNT, 1);
+        for (size_t i = 0; i < COUNT; i += 500)
+            assert_int_equal(cell_of(made.objects[i])->number, i);
+        empty(&more);
+    }
+    empty(&made);
+    cell_end();
+}
+
+static void test_every_size_is_aligned_and_its_own(void **state) {
+    (void)state;
+    enum { SIZES = 40, EACH = 70 };
+    static nd_type type = {
+        .size = sizeof type, .version = 1, .name = "plain", .flags = ND_TYPE_GREEN};
+    nd_object *objects[SIZES][EACH];
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < SIZES; i++)
+            for (size_t k = 0; k < EACH; k++) {
+                size_t size = i < 30 ? i * 37 : (size_t)1 << (i - 20);
+                objects[i][k] = nd_object_new(&type, size);
+                assert_handle(objects[i][k]);
+                assert_int_equal((uintptr_t)objects[i][k] % 64, 0);
+                unsigned char *data = nd_object_data(objects[i][k]);
+                for (size_t at = 0; at < size; at++)
+                    assert_int_equal(data[at], 0);
+                memset(data, (int)(i * EACH + k) % 255 + 1, size);
+            }
+        for (size_t i = 0; i < SIZES; i++)
+            for (size_t k = 0; k < EACH; k++) {
+                size_t size = i < 30 ? i * 37 : (size_t)1 << (i - 20);
+                const unsigned char *data = nd_object_data(objects[i][k]);
+                for (size_t at = 0; at < size; at += 13)
+                    assert_int_equal(data[at], (i * EACH + k) % 255 + 1);
+                nd_release(objects[i][k]);
+            }
+        nd__block_trim();
+    }
+}
+
+// ------------------------------------------------------------------------------------------- threads
+
+enum { SLOTS = 512, THREADS = 4 };
+static _Atomic(nd_object *) slots[SLOTS];
+
+/// Makes objects, and releases what other threads have made.
+static void *exchange_objects(void *data) {
+    enum { ROUNDS = 40000 / ND_TEST_SCALE };
+    uint32_t random = (uint32_t)(uintptr_t)data * 2654435761u + 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        random = random * 1664525u + 1013904223u;
+        nd_object *mine = cell_new(0, random >> 16 & 31);
+        nd_object *other = atomic_exchange(&slots[(random >> 8) % SLOTS], mine);
+        nd_release(other);
+        if (i % (ROUNDS / 4) == ROUNDS / 8)
+            nd__block_trim();
+    }
+    return NULL;
+}
+
+static void test_blocks_travel_between_threads(void **state) {
+    (void)state;
+    cell_begin(1);
+    for (int round = 0; round < 3; round++) {
+        pthread_t threads[THREADS];
+        for (uintptr_t i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, exchange_objects, (void *)i), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < SLOTS; i++)
+        nd_release(atomic_exchange(&slots[i], NULL));
+    cell_end();
+}
+
+static void *make_and_release(void *data) {
+    drawer made = fill(2000, 2);
+    empty(&made);
+    return data;
+}
+
+static void test_threads_that_end_leave_their_blocks_to_others(void **state) {
+    (void)state;
+    if (nd__checking())
+        return;
+    cell_begin(1);
+    make_and_release(NULL);
+    uint64_t first = 0;
+    for (int i = 0; i < 50; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, make_and_release, NULL), 0);
+        pthread_join(thread, NULL);
+        if (i == 0)
+            first = nd__block_cached_bytes();
+    }
+    assert_true(nd__block_cached_bytes() <= first + (256 << 10));
+    cell_end();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_B33_a_process_that_was_large_becomes_small_again),
+        ND_TEST(test_runs_with_a_survivor_stay),
+        ND_TEST(test_every_size_is_aligned_and_its_own),
+        ND_TEST(test_blocks_travel_between_threads),
+        ND_TEST(test_threads_that_end_leave_their_blocks_to_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
