@@ -4,6 +4,9 @@
 // Each leaking run is followed by one explicit collection, so that runs do not disturb each other.
 // The epochs of `plain`, which leaks nothing, are interleaved off and on, so that a machine that
 // slows down slows both.
+//
+// The job keeps to its time: each part may take its share of what is left, and ends after fewer epochs
+// (never fewer than LEAST_EPOCHS, which the claims need) where the machine is slow. Off and on train for equally many.
 #include "bench/support/measure.h"
 #include "bench/training/report.h"
 
@@ -13,12 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEAST_EPOCHS = 3 };
+
+/// Time that is left, and the parts that share it.
+typedef struct schedule {
+    double deadline;
+    int parts;  ///< not yet begun
+    int epochs; ///< of the scenario's next run
+    bool fixed; ///< so many in any case: the scenario's other run had as many
+} schedule;
+
 static bool device_missing(const settings *settings);
 static nd_status run_everything(report *report, const settings *settings);
 static nd_status run_scenario(report *report, const scenario *scenario, const settings *settings,
-                              const digits *digits);
+                              const digits *digits, schedule *schedule);
 static nd_status run_group(report *report, const scenario *scenario, const bool *modes,
-                           size_t count, const settings *settings, const digits *digits);
+                           size_t count, const settings *settings, const digits *digits,
+                           schedule *schedule);
+static nd_status run_epochs(training *runs, size_t count, schedule *schedule);
+static int parts_of(const scenario *scenario, const settings *settings);
+static double next_part(schedule *schedule);
 static nd_status say_error(nd_status status, const scenario *scenario, bool collector_on);
 
 int main(int argc, char **argv) {
@@ -77,17 +94,32 @@ static nd_status run_everything(report *report, const settings *settings) {
         return status;
     }
     table_begin(settings, &digits);
-    bool all = strcmp(settings->scenario, "all") == 0;
+    schedule schedule = {.deadline = bench_seconds() + settings->seconds};
+    for (size_t i = 0; i < SCENARIO_COUNT; i++)
+        schedule.parts += parts_of(&scenarios[i], settings);
     for (size_t i = 0; i < SCENARIO_COUNT && status == ND_OK; i++)
-        if (all || strcmp(settings->scenario, scenarios[i].name) == 0)
-            status = run_scenario(report, &scenarios[i], settings, &digits);
+        if (parts_of(&scenarios[i], settings) > 0)
+            status = run_scenario(report, &scenarios[i], settings, &digits, &schedule);
     digits_release(&digits);
     progress_clear();
     return status;
 }
 
+/// Groups of runs, and the price of the collector, that the scenario asks for; 0: it is not run.
+static int parts_of(const scenario *scenario, const settings *settings) {
+    if (strcmp(settings->scenario, "all") != 0 && strcmp(settings->scenario, scenario->name) != 0)
+        return 0;
+    return settings->off && settings->on ? 2 : 1;
+}
+
+/// When the next part has to end.
+static double next_part(schedule *schedule) {
+    double now = bench_seconds();
+    return now + (schedule->deadline - now) / schedule->parts--;
+}
+
 static nd_status run_scenario(report *report, const scenario *scenario, const settings *settings,
-                              const digits *digits) {
+                              const digits *digits, schedule *schedule) {
     bool modes[2];
     size_t count = 0;
     if (settings->off)
@@ -98,23 +130,26 @@ static nd_status run_scenario(report *report, const scenario *scenario, const se
     nd_status status = say_error(training_warm_up(scenario, settings, digits), scenario, true);
     if (status != ND_OK)
         return status;
+    schedule->epochs = settings->epochs;
+    schedule->fixed = false;
     bool leaks = scenario->makes_cycles || scenario->keeps_history;
     if (!leaks) {
-        status = run_group(report, scenario, modes, count, settings, digits);
+        status = run_group(report, scenario, modes, count, settings, digits, schedule);
         if (status != ND_OK || count < 2)
             return status;
-        status = price_measure(&report->price, settings, digits);
+        status = price_measure(&report->price, settings, digits, next_part(schedule));
         progress_clear();
         return say_error(status, scenario, true);
     }
     for (size_t i = 0; i < count && status == ND_OK; i++)
-        status = run_group(report, scenario, &modes[i], 1, settings, digits);
+        status = run_group(report, scenario, &modes[i], 1, settings, digits, schedule);
     return status;
 }
 
 /// Runs of one scenario, epoch by epoch in turn; which one comes first alternates.
 static nd_status run_group(report *report, const scenario *scenario, const bool *modes,
-                           size_t count, const settings *settings, const digits *digits) {
+                           size_t count, const settings *settings, const digits *digits,
+                           schedule *schedule) {
     training runs[2];
     run_result *results = &report->runs[report->run_count];
     nd_status status = ND_OK;
@@ -126,20 +161,38 @@ static nd_status run_group(report *report, const scenario *scenario, const bool 
         begun++;
     }
     report->run_count += begun;
-    for (int epoch = 0; epoch < settings->epochs && status == ND_OK; epoch++) {
-        for (size_t i = 0; i < count && status == ND_OK; i++) {
-            size_t turn = (i + (size_t)epoch) % count;
-            status = say_error(training_epoch(&runs[turn], epoch), scenario, modes[turn]);
-        }
-        for (size_t i = 0; i < count && status == ND_OK; i++)
-            table_epoch(&results[i], epoch);
-    }
+    if (status == ND_OK)
+        status = run_epochs(runs, count, schedule);
     for (size_t i = 0; i < begun; i++) {
         nd_status ended = say_error(training_end(&runs[i]), scenario, modes[i]);
         if (status == ND_OK)
             table_run_end(&results[i]);
         status = status == ND_OK ? ended : status;
     }
+    return status;
+}
+
+static nd_status run_epochs(training *runs, size_t count, schedule *schedule) {
+    double begin = bench_seconds(), end = next_part(schedule);
+    nd_status status = ND_OK;
+    int epoch = 0;
+    while (epoch < schedule->epochs && status == ND_OK) {
+        for (size_t i = 0; i < count && status == ND_OK; i++) {
+            training *run = &runs[(i + (size_t)epoch) % count];
+            status =
+                say_error(training_epoch(run, epoch), run->scenario, run->result->collector_on);
+        }
+        for (size_t i = 0; i < count && status == ND_OK; i++)
+            table_epoch(runs[i].result, epoch);
+        epoch++;
+        double now = bench_seconds();
+        if (!schedule->fixed && epoch >= LEAST_EPOCHS && now + (now - begin) / epoch > end)
+            break;
+    }
+    if (status == ND_OK && epoch < runs[0].settings->epochs)
+        table_stopped(runs[0].result, runs[0].settings->epochs);
+    schedule->epochs = epoch;
+    schedule->fixed = true;
     return status;
 }
 

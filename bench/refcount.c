@@ -71,7 +71,8 @@ int main(int argc, char **argv) {
 }
 
 static void measure_with_one_thread(nd_tensor *x, bench_metric *metric) {
-    bench_side sides[] = {{retain_release, x, NAN}, {two_empty_calls, x, NAN}};
+    bench_side sides[] = {{.work = retain_release, .data = x},
+                          {.work = two_empty_calls, .data = x}};
     bench_measure_sides(sides, 2, REPEATS);
     metric->ours = sides[0].ns;
     metric->rivals[EMPTY_CALLS] = sides[1].ns;
@@ -97,7 +98,7 @@ static void measure_with_second_thread(nd_tensor *x, bench_metric *metric) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, wait_until_done, &waiter) != 0)
         return;
-    bench_side sides[] = {{retain_release, x, NAN}, {two_locked_instructions, NULL, NAN}};
+    bench_side sides[] = {{.work = retain_release, .data = x}, {.work = two_locked_instructions}};
     bench_measure_sides(sides, 2, REPEATS);
     metric->ours = sides[0].ns;
     metric->rivals[LOCKED_PAIR] = sides[1].ns;

@@ -9,6 +9,11 @@
 #include <time.h>
 
 static const double shortest_batch_seconds = 2e-4;
+/// A slow or busy machine measures less, not longer.
+static const double longest_measurement_seconds = 10;
+enum { LEAST_REPEATS = 3 };
+static bool measured_less;
+
 /// OpenMP's threads spin for 300,000 pauses, which take up to 50 ns each.
 static const struct timespec until_threads_sleep = {.tv_nsec = 30000000};
 
@@ -44,7 +49,13 @@ void bench_measure_sides(bench_side *sides, size_t count, size_t repeats) {
         iterations[i] = sides[i].work ? iterations_of_a_batch(&sides[i]) : 0;
         batches[i] = iterations[i] ? calloc(repeats, sizeof(double)) : NULL;
     }
-    for (size_t done = 0; done < repeats; done++)
+    double start = bench_seconds();
+    size_t done = 0;
+    for (; done < repeats; done++) {
+        if (done >= LEAST_REPEATS && bench_seconds() - start > longest_measurement_seconds) {
+            measured_less = true;
+            break;
+        }
         for (size_t i = 0; i < count; i++) {
             if (settle && batches[i])
                 sides[i].work(sides[i].data, 1);
@@ -58,10 +69,15 @@ void bench_measure_sides(bench_side *sides, size_t count, size_t repeats) {
             if (sides[i].spins)
                 nanosleep(&until_threads_sleep, NULL);
         }
+    }
     for (size_t i = 0; i < count; i++) {
-        sides[i].ns = batches[i] ? bench_median(batches[i], repeats) : (double)NAN;
+        sides[i].ns = batches[i] ? bench_median(batches[i], done) : (double)NAN;
         free(batches[i]);
     }
+}
+
+bool bench_measured_less(void) {
+    return measured_less;
 }
 
 /// 0 when the work fails.

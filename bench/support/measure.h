@@ -14,10 +14,14 @@ double bench_median(double *values, size_t count);
 /// Does the work `iterations` times. False stops the measurement (an operation failed).
 typedef bool (*bench_work)(void *data, uint64_t iterations);
 
-/// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more. What
+/// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more, or over fewer
+/// where they take longer than ten seconds. What
 /// runs before them, to find out how many iterations that takes and to warm up, is not counted. NaN
 /// when the work failed or there was no memory.
 double bench_measure_ns(bench_work work, void *data, size_t repeats);
+
+/// Whether something was measured with fewer batches than it should be, because it took too long.
+bool bench_measured_less(void);
 
 enum { BENCH_SIDES = 4 };
 

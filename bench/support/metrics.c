@@ -3,6 +3,7 @@
 
 #include "bench/support/json.h"
 #include "bench/support/machine.h"
+#include "bench/support/measure.h"
 #include "bench/support/paths.h"
 
 #include <errno.h>
@@ -40,6 +41,9 @@ void bench_table_print(const bench_table *table) {
     for (size_t i = 0; i < table->count; i++)
         print_line(table, &table->metrics[i]);
     printf("\n");
+    if (bench_measured_less())
+        printf("  This machine is slow or busy: some figures are medians of fewer batches than "
+               "usual.\n");
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         const bench_rival *rival = &table->rivals[r];
         char library[256];

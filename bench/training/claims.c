@@ -88,10 +88,15 @@ static void judge_plain(claim_list *list, const report *report) {
         return;
     }
     double price = report->price.ratio - 1;
-    add(list, price <= most_price ? HOLDS : FAILS,
+    bool enough = report->price.pairs >= PRICE_PAIRS_ENOUGH;
+    add(list,
+        !enough               ? NOT_JUDGED
+        : price <= most_price ? HOLDS
+                              : FAILS,
         "plain: with the collector on a step takes %+.2f %% time (at most %+.0f %%), median of "
-        "%zu pairs of %lld steps off and on",
-        price * 100, most_price * 100, report->price.pairs, (long long)report->price.steps);
+        "%zu pairs of %lld steps off and on%s",
+        price * 100, most_price * 100, report->price.pairs, (long long)report->price.steps,
+        enough ? "" : "; there was time for no more");
 }
 
 static void judge_growth(claim_list *list, const run_result *run) {

@@ -15,22 +15,18 @@ static void print_help(void);
 
 int options_read(int argc, char **argv, settings *settings) {
     static const struct option options[] = {
-        {"scenario", required_argument, NULL, 's'},
-        {"gc", required_argument, NULL, 'g'},
-        {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'},
-        {"samples", required_argument, NULL, 'n'},
-        {"device", required_argument, NULL, 'd'},
-        {"data", required_argument, NULL, 'D'},
-        {"json", required_argument, NULL, 'j'},
-        {"plot", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"scenario", required_argument, NULL, 's'}, {"gc", required_argument, NULL, 'g'},
+        {"epochs", required_argument, NULL, 'e'},   {"seconds", required_argument, NULL, 't'},
+        {"batch", required_argument, NULL, 'b'},    {"samples", required_argument, NULL, 'n'},
+        {"device", required_argument, NULL, 'd'},   {"data", required_argument, NULL, 'D'},
+        {"json", required_argument, NULL, 'j'},     {"plot", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},           {0},
     };
     *settings = (struct settings){.scenario = "all",
                                   .off = true,
                                   .on = true,
                                   .epochs = DEFAULT_EPOCHS,
+                                  .seconds = DEFAULT_SECONDS,
                                   .device = {ND_CPU, 0}};
     for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         bool good = true;
@@ -45,6 +41,10 @@ int options_read(int argc, char **argv, settings *settings) {
         case 'e':
             good = read_count("--epochs", optarg, 100000, &count);
             settings->epochs = (int)count;
+            break;
+        case 't':
+            good = read_count("--seconds", optarg, 1000000, &count);
+            settings->seconds = (double)count;
             break;
         case 'b':
             good = read_count("--batch", optarg, 100000, &settings->batch);
@@ -131,6 +131,8 @@ static void print_help(void) {
         printf("                      %-13s %s\n", scenarios[i].name, scenarios[i].summary);
     printf("  --gc MODE         off, on or both (default)\n"
            "  --epochs N        epochs of each run (default %d)\n"
+           "  --seconds N       about how long the job may take (default %d): on a slow or\n"
+           "                    busy machine it trains for fewer epochs, and says so\n"
            "  --batch N         batch size (default: the scenario's own)\n"
            "  --samples N       train on the first N digits only\n"
            "  --device DEVICE   cpu (default), cuda or fake (the test device)\n"
@@ -142,5 +144,5 @@ static void print_help(void) {
            "  --help            this text\n\n"
            "Exit status: 0 when every claim that could be judged holds, 1 when one fails,\n"
            "2 when the job could not be done.\n",
-           DEFAULT_EPOCHS);
+           DEFAULT_EPOCHS, DEFAULT_SECONDS);
 }

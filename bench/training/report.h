@@ -22,6 +22,9 @@ const run_result *report_find(const report *report, const scenario *scenario, bo
 /// Default number of epochs; accuracy is judged from here on.
 enum { DEFAULT_EPOCHS = 10 };
 
+/// Default time of the whole job. A quiet machine needs a fifth of it.
+enum { DEFAULT_SECONDS = 120 };
+
 /// Reads the command line. Returns -1 to go on, else the exit status.
 int options_read(int argc, char **argv, settings *settings);
 
@@ -36,6 +39,8 @@ void progress_clear(void);
 void table_begin(const settings *settings, const digits *digits);
 void table_scenario(const scenario *scenario, int64_t batch);
 void table_epoch(const run_result *run, int epoch);
+/// That there was no time for all epochs.
+void table_stopped(const run_result *run, int epochs);
 /// What is left when a run is over, and where what escaped was made.
 void table_run_end(const run_result *run);
 

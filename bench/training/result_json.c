@@ -27,6 +27,7 @@ bool report_json(const report *report, const claim *claims, size_t count, FILE *
     bench_machine_json(&json);
     bench_json_string(&json, "device", devices[report->settings->device.kind]);
     bench_json_number(&json, "seconds", report->seconds);
+    bench_json_integer(&json, "planned_epochs", (uint64_t)report->settings->epochs);
     bench_json_number(&json, "T14_ratio", report->price.ratio);
     bench_json_begin_array(&json, "runs");
     for (size_t i = 0; i < report->run_count; i++)

@@ -53,6 +53,12 @@ void table_epoch(const run_result *run, int epoch) {
     fflush(stdout);
 }
 
+void table_stopped(const run_result *run, int epochs) {
+    printf("  stopped after %d of %d epochs: this machine is slow or busy (--seconds gives more "
+           "time)\n",
+           run->epoch_count, epochs);
+}
+
 void table_run_end(const run_result *run) {
     const char *mode = run->collector_on ? "on" : "off";
     char objects[NUMBER_TEXT];

@@ -14,6 +14,7 @@ typedef struct settings {
     bool off;
     bool on;
     int epochs;
+    double seconds;  ///< about how long the job may take; what does not fit is measured less
     int64_t batch;   ///< 0: the scenario's own
     int64_t samples; ///< at most so many digits to train on; 0: all
     nd_device device;
@@ -118,10 +119,14 @@ nd_status training_end(training *run);
 /// What the collector costs where it finds nothing to do: the same run of `plain`, collector
 /// toggled every few steps; on over off.
 typedef struct price_result {
-    double ratio; ///< median of the pairs; NaN: not measured
-    size_t pairs;
+    double ratio;  ///< median of the pairs; NaN: not measured
+    size_t pairs;  ///< fewer than PRICE_PAIRS when the time was up
     int64_t steps; ///< in one half of a pair
 } price_result;
-nd_status price_measure(price_result *result, const settings *settings, const digits *digits);
+/// Until bench_seconds() says `deadline`, but some pairs in any case.
+nd_status price_measure(price_result *result, const settings *settings, const digits *digits,
+                        double deadline);
+/// Pairs when there is time, and how many are enough to judge by.
+enum { PRICE_PAIRS = 4000, PRICE_PAIRS_ENOUGH = 1000 };
 
 #endif

@@ -265,7 +265,7 @@ static void test_G32_destructor_of_what_died_meanwhile_may_close_the_gate(void *
     moment = release_at = 0;
     cell_on_traverse = release_when_it_is_time;
     cell_on_destroy = look_around;
-    alarm(20); // else it would wait for itself
+    alarm(300); // else it would wait for itself
     assert_int_equal(collect(NULL).collected_objects, 2);
     alarm(0);
     assert_int_equal(cell_total_deaths(), 3);

@@ -171,7 +171,7 @@ static int exit_status_of(void (*function)(void)) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); // a child that waits for a lock of a thread that is not there
+        alarm(300); // a child that waits for a lock of a thread that is not there
         function();
         exit(0);
     }

@@ -112,7 +112,7 @@ static void run_in_child(const char *(*program)(void)) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(120);
+        alarm(600);
         nd_gc_set_threshold(ND_CPU, 0);
         const char *wrong = program();
         if (wrong)

@@ -13,7 +13,7 @@ static int in_child(int (*body)(void)) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(300);
         exit(body());
     }
     int status = 0;
