@@ -232,7 +232,8 @@ static void test_waiting_is_bounded(void **state) {
     assert_non_null(strstr(nd_error_message(), "full: no memory on fake:0 for 8192 bytes; 0 fake"));
     assert_non_null(strstr(nd_error_message(), "the limit is 10240;"));
     assert_non_null(strstr(nd_error_message(), "device waited for, which is not done yet"));
-    assert_in_range(to.tv_sec - from.tv_sec, 0, 20);
+    assert_in_range(to.tv_sec - from.tv_sec, 0,
+                    300); // a second, on a machine that does nothing else
     nd__fake_resume(0);
     end();
 }
