@@ -4,6 +4,7 @@
 // not pin its memory for good.
 #include "kernels/cpu/scratch.h"
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define ND__KEEP_BYTES ((size_t)16 << 20)
@@ -14,10 +15,23 @@ static _Thread_local struct {
 } scratch;
 
 static pthread_key_t thread_end;
+static bool key_exists;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/// Destructors of other keys may compute after this one.
+static void free_at_end(void *block) {
+    scratch.block = NULL;
+    scratch.bytes = 0;
+    free(block);
+}
+
 static void make_key(void) {
-    pthread_key_create(&thread_end, free);
+    key_exists = pthread_key_create(&thread_end, free_at_end) == 0;
+}
+
+/// At load: later the program may have used up the keys. Without one a thread's block stays when it ends.
+__attribute__((constructor)) static void make_key_early(void) {
+    pthread_once(&once, make_key);
 }
 
 void *nd__cpu_scratch(size_t bytes) {
@@ -30,6 +44,7 @@ void *nd__cpu_scratch(size_t bytes) {
         bytes < SIZE_MAX - 4096 ? aligned_alloc(64, (bytes + 4095) & ~(size_t)4095) : NULL;
     if (scratch.block)
         scratch.bytes = (bytes + 4095) & ~(size_t)4095;
-    pthread_setspecific(thread_end, scratch.block);
+    if (key_exists)
+        pthread_setspecific(thread_end, scratch.block);
     return scratch.block;
 }

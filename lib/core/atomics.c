@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,8 +36,25 @@ bool nd__process_barrier_prepare(void) {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-void nd__process_barrier(void) {
-    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+bool nd__process_barrier(void) {
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/// What is needed: a load that another thread has executed before now is behind the stores that came
+/// before it in the program, and these are seen from now on. A store that is still on its way then is in
+/// its processor's store buffer, which empties by itself, whatever runs there, within microseconds. So
+/// the wait alone would do. Taking a page away interrupts every processor that runs a thread of this
+/// process, where the kernel has no other way to make it forget the page (x86-64 but for the newest
+/// AMD); an interrupt empties the buffer.
+void nd__process_barrier_slow(void) {
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    volatile char *page =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) {
+        *page = 1;
+        munmap((void *)(uintptr_t)page, bytes);
+    }
+    nd__nap(1000000);
 }
 
 void nd__yield(void) {
@@ -46,5 +64,5 @@ void nd__yield(void) {
 void nd__nap(uint64_t nanoseconds) {
     struct timespec time = {.tv_sec = (time_t)(nanoseconds / 1000000000),
                             .tv_nsec = (long)(nanoseconds % 1000000000)};
-    nanosleep(&time, NULL);
+    syscall(SYS_nanosleep, &time, NULL); // unlike nanosleep() no cancellation point
 }

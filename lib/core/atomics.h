@@ -149,5 +149,8 @@ bool nd__futex_wake_all(_Atomic uint32_t *word);
 /// Makes every running thread of the process execute a full fence, so that its own threads need none
 /// on their fast path. Prepare once; false when the kernel cannot.
 bool nd__process_barrier_prepare(void);
-void nd__process_barrier(void);
+/// False when the kernel refuses: then there was none.
+bool nd__process_barrier(void);
+/// In its place: takes a millisecond, and cannot be refused.
+void nd__process_barrier_slow(void);
 #endif

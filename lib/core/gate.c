@@ -4,6 +4,14 @@
 // Each side must see the other's store (store-load order); the writer pays nothing for that because
 // the collector issues a process-wide barrier (membarrier) between its two steps. Where the kernel
 // lacks it, writers use a full fence.
+//
+// A sandbox that begins while the program runs may forbid the barrier from then on. Then writers are
+// told to fence, once and for all. A thread that was not seen to do so yet (`fences`) may have looked
+// before it was told; while there is one, the collector uses the slow barrier, which needs no
+// permission (atomics.c).
+//
+// A thread whose record is in no registry (thread.h) is counted in while it writes: with locked
+// instructions, which order its store and its look as the barrier does for others.
 #include "lib/core/atomics.h"
 #include "lib/core/clock.h"
 #include "lib/core/gate_internal.h"
@@ -11,11 +19,28 @@
 #include "lib/core/thread.h"
 
 static _Atomic uint32_t gate_closed;
-static bool writers_fence;
+static _Atomic bool writers_fence;        ///< never becomes false again
+static _Atomic uint32_t unlisted_writers; ///< inside the gate, of those that are in no registry
 static _Atomic(nd_object *) parked;
 
 __attribute__((constructor)) static void prepare_barrier(void) {
-    writers_fence = !nd__process_barrier_prepare();
+    nd__atomic_store(&writers_fence, !nd__process_barrier_prepare(), relaxed);
+}
+
+__attribute__((cold, noinline)) static bool try_enter_unlisted(nd_thread *thread) {
+    (void)nd__atomic_fetch_add(&unlisted_writers, 1, seq_cst);
+    if (nd__atomic_load(&gate_closed, seq_cst) == 0) {
+        thread->gate_depth = 1;
+        return true;
+    }
+    (void)nd__atomic_fetch_sub(&unlisted_writers, 1, release);
+    return false;
+}
+
+/// Between a writer's store and its look, where there is no process-wide barrier.
+__attribute__((cold, noinline)) static void fence_of_writer(nd_thread *thread) {
+    nd__atomic_store(&thread->fences, true, release);
+    nd__full_fence();
 }
 
 bool nd__gate_try_enter(void) {
@@ -24,9 +49,11 @@ bool nd__gate_try_enter(void) {
         thread->gate_depth++;
         return true;
     }
+    if (__builtin_expect(!thread->registered, 0))
+        return try_enter_unlisted(thread);
     nd__atomic_store(&thread->writing, 1, relaxed);
-    if (__builtin_expect(writers_fence, 0))
-        nd__full_fence();
+    if (__builtin_expect(nd__atomic_load(&writers_fence, relaxed), 0))
+        fence_of_writer(thread);
     else
         nd__compiler_fence();
     if (__builtin_expect(nd__atomic_load(&gate_closed, acquire) == 0, 1)) {
@@ -44,19 +71,51 @@ void nd__gate_enter(void) {
 
 void nd__gate_leave(void) {
     nd_thread *thread = nd__thread();
-    if (--thread->gate_depth == 0 && !thread->owns_gate)
+    if (--thread->gate_depth > 0 || thread->owns_gate)
+        return;
+    if (__builtin_expect(thread->registered, 1))
         nd__atomic_store(&thread->writing, 0, release);
+    else
+        (void)nd__atomic_fetch_sub(&unlisted_writers, 1, release);
 }
 
-static void wait_for_writer(nd_thread *thread, void *self) {
-    if (thread == self)
-        return;
-    for (int spin = 0; nd__atomic_load(&thread->writing, acquire) != 0; spin++) {
+static void wait_until_zero(_Atomic uint32_t *word) {
+    for (int spin = 0; nd__atomic_load(word, acquire) != 0; spin++) {
         if (spin < 100)
             nd__cpu_relax();
         else
             nd__yield();
     }
+}
+
+static void wait_for_writer(nd_thread *thread, void *self) {
+    if (thread != self)
+        wait_until_zero(&thread->writing);
+}
+
+typedef struct unfenced {
+    const nd_thread *self;
+    bool found;
+} unfenced;
+
+static void find_unfenced(nd_thread *thread, void *data) {
+    unfenced *search = data;
+    search->found |= thread != search->self && !nd__atomic_load(&thread->fences, acquire);
+}
+
+/// After gate_closed was set: who does not see it now has set its flag, which this thread will see.
+static void order_writers(const nd_thread *self) {
+    if (!nd__atomic_load(&writers_fence, relaxed) && !nd__single_threaded()) {
+        if (nd__process_barrier())
+            return;
+        nd__atomic_store(&writers_fence, true, relaxed);
+    }
+    nd__full_fence();
+    unfenced search = {.self = self};
+    if (nd__atomic_load(&writers_fence, relaxed))
+        nd__thread_each(find_unfenced, &search);
+    if (search.found)
+        nd__process_barrier_slow();
 }
 
 /// Whoever was woken when the gate opened gets this long to come in before it closes again. Without
@@ -77,11 +136,10 @@ void nd__gate_let_in(void) {
 void nd__gate_close(void) {
     nd_thread *self = nd__thread();
     nd__atomic_store(&gate_closed, 1, seq_cst);
-    if (!writers_fence && !nd__single_threaded())
-        nd__process_barrier();
-    else
-        nd__full_fence();
+    order_writers(self);
     nd__thread_each(wait_for_writer, self);
+    if (nd__atomic_load(&unlisted_writers, seq_cst) != 0)
+        wait_until_zero(&unlisted_writers);
     self->owns_gate = true;
 }
 

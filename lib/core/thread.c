@@ -14,14 +14,10 @@ bool nd__sites_enabled = true;
 static nd_lock registry_lock;
 static nd_thread *registry;
 static pthread_key_t exit_key;
+static bool exit_key_exists;
 static pthread_once_t exit_key_once = PTHREAD_ONCE_INIT;
 
-/// Runs when a thread ends: nothing it owned through the library is left behind.
-static void thread_exit(void *data) {
-    nd_thread *thread = data;
-    while (thread->scope)
-        nd_scope_end(thread->scope);
-    nd__block_thread_end();
+static void leave_registry(nd_thread *thread) {
     nd__lock(&registry_lock);
     if (thread->previous)
         thread->previous->next = thread->next;
@@ -29,26 +25,57 @@ static void thread_exit(void *data) {
         registry = thread->next;
     if (thread->next)
         thread->next->previous = thread->previous;
-    thread->registered = false; // a later destructor of the same thread registers it again
+    thread->registered = false;
     nd__unlock(&registry_lock);
 }
 
+/// Runs when a thread ends: nothing it owned through the library is left behind. Destructors of other
+/// keys may use the library afterwards, in the last round, too, after which nobody would come back for
+/// the record.
+static void thread_exit(void *data) {
+    nd_thread *thread = data;
+    thread->end_awaited = false;
+    while (thread->scope)
+        nd_scope_end(thread->scope);
+    nd__block_thread_end();
+    thread->unlisted = true;
+    if (thread->registered)
+        leave_registry(thread);
+}
+
 static void make_exit_key(void) {
-    pthread_key_create(&exit_key, thread_exit);
+    exit_key_exists = pthread_key_create(&exit_key, thread_exit) == 0;
+}
+
+/// At load: later the program may have used up the keys.
+__attribute__((constructor)) static void make_exit_key_early(void) {
+    pthread_once(&exit_key_once, make_exit_key);
+}
+
+/// Has thread_exit run for this thread in the next round. False: it will not.
+static bool await_end(nd_thread *thread) {
+    pthread_once(&exit_key_once, make_exit_key);
+    if (!thread->end_awaited)
+        thread->end_awaited = exit_key_exists && pthread_setspecific(exit_key, thread) == 0;
+    return thread->end_awaited;
 }
 
 void nd__thread_register(nd_thread *thread) {
-    pthread_once(&exit_key_once, make_exit_key);
-    pthread_setspecific(exit_key, thread);
-    nd__lock(&registry_lock);
     static uint32_t last_number;
+    bool awaited = await_end(thread);
+    if (thread->unlisted)
+        return;
+    thread->unlisted = !awaited;
+    nd__lock(&registry_lock);
     thread->number = last_number++;
     thread->previous = NULL;
-    thread->next = registry;
-    if (registry)
-        registry->previous = thread;
-    registry = thread;
-    thread->registered = true;
+    if (awaited) {
+        thread->next = registry;
+        if (registry)
+            registry->previous = thread;
+        registry = thread;
+        thread->registered = true;
+    }
     nd__unlock(&registry_lock);
 }
 

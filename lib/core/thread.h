@@ -3,7 +3,9 @@
 //
 // A record registers itself on first use, so that the collector can look at every thread's
 // `writing` flag, and leaves the registry when its thread ends (after ending the thread's open
-// scopes).
+// scopes). A record is part of its thread's memory, so one that nobody would take out again must never
+// be put in: the record of a thread that is ending, or whose end the library will not hear of, stays
+// out for good (`unlisted`), and its thread passes the gate in another way (gate.c).
 #ifndef ND_LIB_CORE_THREAD_H
 #define ND_LIB_CORE_THREAD_H
 #include "lib/core/object.h"
@@ -17,13 +19,16 @@ typedef struct nd_thread nd_thread;
 struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     uint32_t gate_depth;
-    uint32_t number; ///< counts up from the first thread's 0
-    bool registered;
-    bool owns_gate;     ///< this thread has closed the gate
-    bool burying;       ///< a loop further up destroys the objects on `dead`
-    bool collecting;    ///< a collection runs on this thread: further requests are deferred
-    bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
-    struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
+    uint32_t number;     ///< counts up from the first thread's 0
+    bool registered;     ///< in the registry
+    bool unlisted;       ///< never to be registered (again)
+    bool end_awaited;    ///< the key is set: thread_exit will run
+    bool owns_gate;      ///< this thread has closed the gate
+    _Atomic bool fences; ///< has been seen to fence for itself at the gate, as it always will
+    bool burying;        ///< a loop further up destroys the objects on `dead`
+    bool collecting;     ///< a collection runs on this thread: further requests are deferred
+    bool cutting;        ///< that collection is freeing garbage: what dies now counts as collected
+    struct nd_cut *cut;  ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     bool in_callback; ///< a callback that a device runs (then also burying): what dies is left
     struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
@@ -45,6 +50,7 @@ nd_thread *nd__model_thread_record(void);
 #else
 extern ND__THREAD_LOCAL nd_thread nd__thread_record;
 #endif
+/// Registers a record, unless it is or becomes `unlisted`.
 void nd__thread_register(nd_thread *thread);
 
 static inline nd_thread *nd__thread(void) {

@@ -59,6 +59,6 @@ int nd__model_clock(struct timespec *time);
 void nd__model_at_thread_exit(void (*function)(void *data));
 void nd__model_thread_value(const void *data);
 #define clock_gettime(clock, time) nd__model_clock(time)
-#define pthread_key_create(key, function) ((void)(key), nd__model_at_thread_exit(function))
-#define pthread_setspecific(key, data) ((void)(key), nd__model_thread_value(data))
+#define pthread_key_create(key, function) ((void)(key), nd__model_at_thread_exit(function), 0)
+#define pthread_setspecific(key, data) ((void)(key), nd__model_thread_value(data), 0)
 #endif

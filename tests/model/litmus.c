@@ -55,7 +55,7 @@ static void sb_y_fenced(void) {
 
 static void sb_y_barrier(void) {
     STORE(y, 1, relaxed);
-    nd__process_barrier();
+    (void)nd__process_barrier();
     r[1] = LOAD(x, relaxed);
 }
 
@@ -111,7 +111,7 @@ static void read_y_then_x(void) {
 }
 
 static void bar(void) {
-    nd__process_barrier();
+    (void)nd__process_barrier();
 }
 
 /// The store to x is in the order of seq_cst events, its way to the other thread is not.
@@ -222,7 +222,7 @@ static void fenced_reader(void) {
 
 static void barrier_between(void) {
     STORE(y, 1, relaxed);
-    nd__process_barrier();
+    (void)nd__process_barrier();
     STORE(z, 1, relaxed);
 }
 

@@ -1,6 +1,8 @@
 // Programs of the protocol between threads and one collection at once: counts, edges, weak
 // references, finalizers, births and deaths. Managers stay open and do not exchange objects.
 #include "lib/core/callback.h"
+#include "lib/core/gate.h"
+#include "lib/core/thread.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -204,6 +206,51 @@ static void finish_warned(void) {
     finish();
 }
 
+// --------------------------------------------------------------- threads that the gate does not know
+
+static void setup_unlisted(void) {
+    threads_begin_late = true;
+    setup_take();
+    model_unlist_thread(0);
+}
+
+static void setup_unlisted_writers(void) {
+    threads_begin_late = true;
+    setup_writers();
+    model_unlist_thread(0);
+    model_unlist_thread(1);
+}
+
+// ---------------------------------------------------------- a barrier that is forbidden from now on
+
+/// The main thread, which is over, is none on whose account the slow barrier is taken.
+static void refuse_barrier(void) {
+    nd__model_barrier_refused = true;
+    nd__atomic_store(&nd__thread()->fences, true, relaxed);
+}
+
+static void setup_refused(void) {
+    refuse_barrier();
+    setup_take();
+}
+
+static void setup_unlisted_refused(void) {
+    refuse_barrier();
+    setup_unlisted();
+}
+
+/// The second time as one that was told to fence.
+static void take_edge_later(void) {
+    nd__gate_enter();
+    nd__gate_leave();
+    take_edge();
+}
+
+static void collect_twice(void) {
+    collect();
+    collect();
+}
+
 const model_program model_core_programs[] = {
     CHECKED("G29_hop", "a thread hops between two objects of a ring beside a collection", setup_hop,
             hop_thrice, collect),
@@ -263,6 +310,16 @@ const model_program model_core_programs[] = {
             setup_releasers, release_first_in_callback, release_first),
     CHECKED("G37_two_callbacks", "two objects die in callbacks beside a collection",
             setup_two_alone, release_first_in_callback, release_other_in_callback, collect),
+    CHECKED("unlisted_writer", "a thread that is in no registry takes an edge", setup_unlisted,
+            take_edge, collect),
+    BOUNDED("unlisted_writers", "two such threads write edges of a ring beside a collection",
+            setup_unlisted_writers, write_first, write_second, collect),
+    CHECKED("unlisted_refused", "a thread that is in no registry, and no barrier",
+            setup_unlisted_refused, take_edge, collect),
+    CHECKED("barrier_refused", "an edge is taken as the barrier is forbidden", setup_refused,
+            take_edge, collect),
+    BOUNDED("barrier_refused_since", "an edge is taken after the barrier was forbidden",
+            setup_refused, take_edge_later, collect_twice),
     BOUNDED("two_parked", "two objects die as the gate closes", setup_two_alone, release_first,
             release_other, collect),
 };

@@ -58,11 +58,11 @@ typedef struct engine_state {
     jmp_buf escape;
     uint32_t event;
     uint64_t outcomes;
-    void (*at_thread_exit)(void *);
 } engine_state;
 
 static engine_state *engine;
 static nd_thread records[MODEL_THREADS]; // part of the snapshot
+static void (*at_thread_exit)(void *);   // may be set before there is an engine
 
 // ----------------------------------------------------------------------------------------- failing
 
@@ -537,13 +537,17 @@ int nd__model_clock(struct timespec *time) {
 }
 
 void nd__model_at_thread_exit(void (*function)(void *data)) {
-    engine->at_thread_exit = function;
+    at_thread_exit = function;
 }
 
 void nd__model_thread_value(const void *data) {
     (void)data;
     if (engine->on_fiber)
-        engine->threads[engine->current].at_exit = engine->at_thread_exit;
+        engine->threads[engine->current].at_exit = at_thread_exit;
+}
+
+void model_unlist_thread(int thread) {
+    records[thread].unlisted = true;
 }
 
 void model_register_threads(void) {

@@ -58,6 +58,10 @@ void model_outcome(unsigned outcome);
 /// Called in setup: the threads are registered before they begin, and leave no earlier than the
 /// program; one event less of each in every schedule.
 void model_register_threads(void);
+/// Called in setup, for a thread that is not registered: nor will it be.
+void model_unlist_thread(int thread);
+/// The kernel refuses the process-wide barrier.
+extern bool nd__model_barrier_refused;
 /// Names an object for counterexamples.
 void model_name(const void *object, const char *name);
 #endif

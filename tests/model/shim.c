@@ -96,7 +96,16 @@ bool nd__process_barrier_prepare(void) {
     return true;
 }
 
-void nd__process_barrier(void) {
+bool nd__model_barrier_refused;
+
+bool nd__process_barrier(void) {
+    if (nd__model_barrier_refused)
+        return false;
+    nd__process_barrier_slow();
+    return true;
+}
+
+void nd__process_barrier_slow(void) {
     model_event(OPERATION(.kind = EVENT_BARRIER));
     model_event(OPERATION(.kind = EVENT_BARRIER_END));
 }

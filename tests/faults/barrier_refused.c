@@ -1,0 +1,114 @@
+// A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38): no edge changes
+// under a collector that looks at it, and nothing is lost.
+#include "lib/core/gate_internal.h"
+#include "tests/behaviour/cell.h"
+#include "tests/testing.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+static bool forbid_barrier(void) {
+    struct sock_filter filter[] = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr)},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_membarrier},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+enum { WRITERS = 2, LOOKS = 20000 / ND_TEST_SCALE };
+static atomic_bool stop;
+static atomic_int begun, changed;
+static nd_object *volatile slots[WRITERS]; ///< what the writers change inside the gate
+
+static void *write_slot(void *data) {
+    nd_object *volatile *slot = data;
+    begun++;
+    for (uintptr_t i = 0; !stop; i++) {
+        nd__gate_enter();
+        *slot = (nd_object *)i;
+        nd__gate_leave();
+    }
+    return NULL;
+}
+
+static void *idle(void *data) {
+    nd_release(cell_new(0, 0)); // is known, and never at the gate again
+    begun++;
+    while (!stop)
+        sched_yield();
+    return data;
+}
+
+static void look(void) {
+    nd__gate_close();
+    nd_object *seen[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        seen[i] = slots[i];
+    for (volatile int spin = 0; spin < 50; spin++)
+        ;
+    for (int i = 0; i < WRITERS; i++)
+        changed += seen[i] != slots[i];
+    nd__gate_open();
+}
+
+static void test_F38_barrier_refused_while_threads_write(void **state) {
+    (void)state;
+    cell_begin(4);
+    pthread_t threads[WRITERS + 1];
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, write_slot, (void *)(uintptr_t)&slots[i]), 0);
+    assert_int_equal(pthread_create(&threads[WRITERS], NULL, idle, NULL), 0);
+    while (begun < WRITERS + 1)
+        sched_yield();
+    for (int i = 0; i < LOOKS; i++)
+        look();
+    if (!forbid_barrier())
+        print_message("SKIPPED: no filter for system calls\n");
+    for (int i = 0; i < LOOKS / 100; i++) // slow ones, because of the idle thread
+        look();
+    stop = true;
+    for (int i = 0; i < WRITERS + 1; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(changed, 0);
+}
+
+/// All threads know by now.
+static void test_F38_barrier_refused_since(void **state) {
+    (void)state;
+    cell_begin(4);
+    stop = false;
+    begun = 0;
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, write_slot, (void *)(uintptr_t)&slots[i]), 0);
+    while (begun < WRITERS)
+        sched_yield();
+    for (int i = 0; i < LOOKS; i++)
+        look();
+    for (int i = 0; i < 20; i++) {
+        cell_drop_ring(0, 4);
+        assert_ok(nd_gc_collect(NULL, NULL));
+    }
+    stop = true;
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(changed, 0);
+    assert_int_equal(cell_total_deaths(), 80);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F38_barrier_refused_while_threads_write),
+        ND_TEST(test_F38_barrier_refused_since),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
