@@ -3,6 +3,7 @@
 #include "lib/autograd/engine.h"
 #include "lib/core/alloc.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
 
 enum { INLINE_LEAVES = 16 };
@@ -16,6 +17,7 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
 static nd_status complete_targets(nd_pass *pass, const nd_tensor *const *inputs, bool allow_unused);
 
 nd_status nd_backward(const nd_tensor *output, const nd_backward_options *options) {
+    ND__UNCANCELLED;
     nd_backward_options chosen;
     nd_status status = check_output("backward", output);
     if (status == ND_OK)
@@ -33,6 +35,7 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
 
 nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_t count,
                   const nd_backward_options *options, nd_tensor **ret_grads) {
+    ND__UNCANCELLED;
     nd_backward_options chosen;
     nd_status status = check_output("grad", output);
     if (status == ND_OK)

@@ -6,6 +6,7 @@
 // of its own, so that recording never changes a tensor that somebody else holds as theirs.
 #include "lib/autograd/rules.h"
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
 
 static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
@@ -22,6 +23,7 @@ static nd_status user_failure(const char *name, const char *part, nd_status stat
 nd_status nd_function_apply(const nd_function *function, const void *context,
                             const nd_tensor *const *inputs, size_t ninputs, nd_tensor **ret_outputs,
                             size_t noutputs) {
+    ND__UNCANCELLED;
     nd_status status = check_arguments(function, inputs, ninputs, ret_outputs, noutputs);
     if (status != ND_OK)
         return status;

@@ -6,6 +6,7 @@
 // copies.
 #include "lib/autograd/autograd.h"
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
 #include <math.h>
 
@@ -40,6 +41,7 @@ static void release_all(nd_tensor **tensors, size_t count);
 
 nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
                        size_t count, int order, double eps, double tolerance) {
+    ND__UNCANCELLED;
     nd_check check = {f, data, inputs, count, order, eps, tolerance, NULL, NULL, NULL};
     nd_status status = check_arguments(&check);
     if (status != ND_OK)

@@ -1,9 +1,9 @@
 // The atomic operations and the lock that the core is made of; nothing in lib/core uses
 // <stdatomic.h> operations on shared words except through here, or spells out its memory order.
 //
-// While the process has one thread (glibc's __libc_single_threaded) a read-modify-write is a plain
-// load and store: an order of magnitude cheaper, and not observable. The flag only ever changes in
-// this thread, by creating another.
+// While the process has one thread (glibc's __libc_single_threaded) a read-modify-write is not
+// locked: an order of magnitude cheaper. The flag only ever changes in this thread, by creating another. One that adds is a
+// single instruction all the same, because signal handlers may retain and release (threading.md).
 #ifndef ND_LIB_CORE_ATOMICS_H
 #define ND_LIB_CORE_ATOMICS_H
 #include <stdatomic.h>
@@ -45,24 +45,29 @@ static inline uint64_t nd__load_relaxed(const _Atomic uint64_t *word) {
     return nd__atomic_load(word, relaxed);
 }
 
+/// Adds and returns what was there before, in a process with one thread: nothing but a signal handler
+/// can come in between, and none does.
+static inline uint64_t nd__fetch_add_alone(_Atomic uint64_t *word, uint64_t value) {
+#if defined(__x86_64__)
+    __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(*(uint64_t *)(uintptr_t)word) : : "cc");
+    return value;
+#else
+    return nd__atomic_fetch_add(word, value, relaxed);
+#endif
+}
+
 /// Adds and returns what was there before.
 static inline uint64_t nd__fetch_add_relaxed(_Atomic uint64_t *word, uint64_t value) {
-    if (nd__single_threaded()) {
-        uint64_t before = nd__atomic_load(word, relaxed);
-        nd__atomic_store(word, before + value, relaxed);
-        return before;
-    }
+    if (nd__single_threaded())
+        return nd__fetch_add_alone(word, value);
     return nd__atomic_fetch_add(word, value, relaxed);
 }
 
 /// Subtracts and returns what was there before; everything the thread did before is visible to
 /// whoever subtracts last.
 static inline uint64_t nd__fetch_sub_acq_rel(_Atomic uint64_t *word, uint64_t value) {
-    if (nd__single_threaded()) {
-        uint64_t before = nd__atomic_load(word, relaxed);
-        nd__atomic_store(word, before - value, relaxed);
-        return before;
-    }
+    if (nd__single_threaded())
+        return nd__fetch_add_alone(word, UINT64_C(0) - value);
     return nd__atomic_fetch_sub(word, value, acq_rel);
 }
 

@@ -1,5 +1,6 @@
 // What dies in a callback that a device runs, from there to where it is destroyed (callback.h).
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
@@ -7,6 +8,7 @@
 _Atomic(nd_object *) nd__left;
 
 void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept) {
+    ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
     bool outermost = nd__burying_begin(thread);
     thread->in_callback = true;

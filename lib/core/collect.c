@@ -8,6 +8,7 @@
 // deferred until the running collection is done.
 #include "lib/core/collect.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/clock.h"
 #include "lib/core/collection.h"
 #include "lib/core/cut.h"
@@ -20,6 +21,7 @@
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
 #include "lib/core/watch.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +353,7 @@ uint64_t nd__collect_step(void (*look)(void *data), void *data) {
 }
 
 void nd__collect_look(void (*look)(void *data), void *data) {
+    ND__UNCANCELLED;
     nd__collect_step(look, data);
     nd__bury_parked();
 }
@@ -472,6 +475,7 @@ static void defer(nd_thread *thread, nd_manager *manager) {
 /// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
 static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode,
                          uint64_t pause_ns, nd_gc_report *report) {
+    ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
     nd_collection collection = {.mode = mode, .pause_ns = pause_ns, .report = ND_GC_REPORT_INIT};
     const nd__listener *listener = nd__listener_now();
@@ -549,6 +553,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         (ret_report->version != 1 || ret_report->size < offsetof(nd_gc_report, postponed_objects)))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "gc_collect: report has no size or version; use ND_GC_REPORT_INIT");
+    pthread_testcancel(); // lets a thread end that does nothing else
     nd_thread *thread = nd__thread();
     nd_gc_report report = ND_GC_REPORT_INIT;
     nd_status status = nd__callback_check("gc_collect");

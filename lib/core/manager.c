@@ -1,6 +1,7 @@
 // The manager tree: creation, placement blocks, close and dispose, statistics.
 #include "lib/core/alloc.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
@@ -329,6 +330,7 @@ static void close_children(nd_manager *top, nd_gc_mode top_mode, nd_close_report
 }
 
 static void close_manager(nd_manager *manager, nd_close_report *report) {
+    ND__UNCANCELLED;
     const nd__listener *listener = nd__listener_now();
     uint64_t began = listener ? listener->now() : 0;
     nd_gc_mode mode = nd__manager_gc_mode(manager);
@@ -404,6 +406,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
 }
 
 nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
+    ND__UNCANCELLED;
     if (!manager)
         return nd__error_null("manager_dispose", "manager");
     if (manager == &nd__root)

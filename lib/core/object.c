@@ -10,6 +10,7 @@
 #include "lib/core/atomics.h"
 #include "lib/core/block.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/checked.h"
 #include "lib/core/cut.h"
 #include "lib/core/error.h"
@@ -65,16 +66,15 @@ __attribute__((noinline)) static void release_last(nd_object *object, uint32_t c
         object_died(object);
 }
 
-// While the process has one thread these two are a load, a store and a look at the count, with nothing to
-// jump around: each jump taken costs as much as the rest.
+// While the process has one thread these two are an addition that is not locked and a look at the count, with
+// nothing to jump around: each jump taken costs as much as the rest.
 
 void *nd_object_retain(const void *handle) {
     if (__builtin_expect(!handle, 0))
         return NULL;
     nd_object *object = (nd_object *)(uintptr_t)handle;
     if (nd__single_threaded()) {
-        uint64_t before = nd__load_relaxed(&object->word);
-        nd__atomic_store(&object->word, before + RETAIN_STEP, relaxed);
+        uint64_t before = nd__fetch_add_alone(&object->word, RETAIN_STEP);
         if (__builtin_expect((uint32_t)before - 1 >= COUNT_LIMIT - 2, 0))
             return retained_beyond(object, (uint32_t)before);
         return object;
@@ -90,8 +90,7 @@ void nd_object_release(void *handle) {
         return;
     nd_object *object = handle;
     if (nd__single_threaded()) {
-        uint64_t before = nd__load_relaxed(&object->word);
-        nd__atomic_store(&object->word, before - 1, relaxed);
+        uint64_t before = nd__fetch_add_alone(&object->word, UINT64_MAX);
         if (__builtin_expect((uint32_t)before - 2 > COUNT_LIMIT - 2, 0))
             release_last(object, (uint32_t)before);
         return;
@@ -190,7 +189,8 @@ const nd_type *nd_object_type(const void *object) {
 // ------------------------------------------------------------------------------------------- death
 
 /// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's error.
-static void run_destroy(nd_object *object) {
+__attribute__((noinline)) static void run_destroy(nd_object *object) {
+    ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
     nd_object *outer = thread->destroying;
     nd_error_state own, *error;
@@ -240,6 +240,7 @@ void nd__finalize(nd_object *object) {
 static bool finalize_dead(nd_object *object) {
     if (!nd__claim_finalizer(object))
         return false;
+    ND__UNCANCELLED;
     nd__fetch_add_relaxed(&object->word, RETAIN_STEP);
     nd__finalize(object);
     // One that died as part of a longer chain has left its manager already: should it live on, it
@@ -414,6 +415,7 @@ nd_status nd_close(void *handle) {
         return nd_manager_close(handle, NULL);
     if (nd__fetch_or_flags(&object->flags, ND__CLOSING) & ND__CLOSING)
         return ND_OK;
+    ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
     bool outermost = nd__burying_begin(thread);
     nd__gate_enter();

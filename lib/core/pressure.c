@@ -5,6 +5,7 @@
 // callbacks that are already running on this thread are left out, so the nesting ends.
 #include "lib/core/pressure.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
@@ -34,6 +35,7 @@ nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
     nd__fetch_add_relaxed(&totals.walks, 1);
     if (failure == ND_ERROR_QUOTA)
         nd__fetch_add_relaxed(&totals.quota_walks, 1);
+    ND__UNCANCELLED;
     nd_error_state before;
     nd__error_save(&before);
     nd__keep(pressure->manager);

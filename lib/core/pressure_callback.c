@@ -5,6 +5,7 @@
 // whoever gives up the last one frees it, with the lock released. A manager has a record only while
 // it is open.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
@@ -49,6 +50,7 @@ static bool exchange(nd_manager *manager, nd__memory_callback *record,
 }
 
 nd_status nd_memory_set_callback(const nd_manager *handle, const nd_memory_callback *callback) {
+    ND__UNCANCELLED;
     nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
     nd__memory_callback *record = NULL, *before = NULL;
     if (callback) {

@@ -1,5 +1,6 @@
 // nd_resource: a user's memory or handle under management.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/manager.h"
 #include "lib/core/object.h"
@@ -30,6 +31,7 @@ static void resource_destroy(nd_object *self) {
     resource->pointer = NULL;
     if (!pointer || !resource->callbacks.free)
         return;
+    ND__UNCANCELLED;
     nd_error_state own, *error;
     nd__error_begin(&own, &error);
     resource->callbacks.free(pointer, resource->bytes);

@@ -40,6 +40,7 @@ struct nd_thread {
     nd_scope *scope;                             ///< innermost scope
     nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
     uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/core/policy.c
+    int uncancelled, cancel_state;               ///< cancel.h
     nd_thread *previous, *next;                  ///< registry
 };
 

@@ -8,6 +8,7 @@
 // and one of a member of the garbage it found fails.
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
@@ -151,6 +152,7 @@ void nd__weak_clear(nd_object *object) {
         unlink_weak(weak);
         nd__unlock(lock);
         if (callback) {
+            ND__UNCANCELLED;
             nd_error_state own, *error;
             nd__error_begin(&own, &error);
             callback(data);

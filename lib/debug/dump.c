@@ -3,6 +3,7 @@
 // Objects are looked at under their manager's lock: they may die at any moment otherwise. Only
 // headers and accounts are read there, and text is collected first and written after, so that no
 // lock is held while a stream blocks.
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/debug/text.h"
@@ -75,6 +76,7 @@ static void sort_as_tree(nd__manager_array *managers) {
 }
 
 nd_status nd_debug_dump(const nd_manager *handle, FILE *stream) {
+    ND__UNCANCELLED;
     nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
     if (!stream)
         return nd__error_null("debug_dump", "stream");

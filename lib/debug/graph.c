@@ -1,4 +1,5 @@
 // The graph of objects as JSON and as DOT, from one census.
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
@@ -100,6 +101,7 @@ static void write_json(FILE *stream, const census *result, size_t shown) {
 }
 
 nd_status nd_debug_dump_json(const nd_manager *manager, FILE *stream, uint64_t limit) {
+    ND__UNCANCELLED;
     census result;
     nd__text out;
     nd_status status = begin("debug_dump_json", manager, stream, &result, &out);
@@ -217,6 +219,7 @@ static void write_dot(FILE *stream, const census *result, size_t shown) {
 }
 
 nd_status nd_debug_dump_dot(const nd_manager *manager, FILE *stream, uint64_t limit) {
+    ND__UNCANCELLED;
     census result;
     nd__text out;
     nd_status status = begin("debug_dump_dot", manager, stream, &result, &out);

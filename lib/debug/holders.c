@@ -5,6 +5,7 @@
 // shortest path to each holder; a second one, from x, finds the cycles that keep x alive by itself.
 // What neither reaches hangs on a cycle elsewhere.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
@@ -216,6 +217,7 @@ static nd_status manager_holders(nd_manager *manager, FILE *stream, nd_holders *
 // ------------------------------------------------------------------------------------------ public
 
 nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret_holders) {
+    ND__UNCANCELLED;
     if (!handle)
         return nd__error_null("debug_holders", "object");
     if (ret_holders && (ret_holders->version != 1 || ret_holders->size != sizeof *ret_holders))
@@ -260,6 +262,7 @@ nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret
 }
 
 nd_status nd_debug_holders(const void *object, FILE *stream) {
+    ND__UNCANCELLED;
     if (!stream)
         return nd__error_null("debug_holders", "stream");
     return nd_debug_get_holders(object, stream, NULL);

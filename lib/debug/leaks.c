@@ -1,5 +1,6 @@
 // The leak report: what is alive, by type and creation site, on request and when the program ends.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/manager_internal.h"
 #include "lib/debug/text.h"
 #include <inttypes.h>
@@ -104,6 +105,7 @@ static int by_bytes(const void *left, const void *right) {
 }
 
 uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t limit) {
+    ND__UNCANCELLED;
     nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
     nd__manager_array managers = {0};
     leak_groups groups = {0};

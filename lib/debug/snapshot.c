@@ -5,6 +5,7 @@
 // another of the same type and line counts as one that stayed, so sums are exact and "came" and
 // "went" are at least what is said.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
@@ -37,6 +38,7 @@ static int by_address(const void *left, const void *right) {
 }
 
 nd_snapshot *nd_snapshot_new(const nd_manager *manager) {
+    ND__UNCANCELLED;
     census graph;
     nd_snapshot *snapshot = nd__calloc(sizeof *snapshot);
     if (!snapshot || !nd__census_take(&graph, manager))
@@ -208,6 +210,7 @@ static void write_rows(FILE *stream, const char *manager, const rows *rows, uint
 
 nd_status nd_snapshot_difference(const nd_snapshot *before, const nd_snapshot *after, FILE *stream,
                                  uint64_t limit, nd_difference *ret_difference) {
+    ND__UNCANCELLED;
     if (!before || !after)
         return nd__error_null("snapshot_difference", before ? "after" : "before");
     if (ret_difference &&
@@ -240,6 +243,7 @@ struct nd_balance {
 };
 
 nd_balance *nd_balance_begin(const nd_manager *manager, const char *file, int line) {
+    ND__UNCANCELLED;
     nd_balance *balance = nd__calloc(sizeof *balance);
     if (!balance) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "expect_balanced: no memory to list the objects");
@@ -306,6 +310,7 @@ static nd_status report_growth(const nd_balance *balance, const char *manager, c
 }
 
 nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_difference) {
+    ND__UNCANCELLED;
     if (!balance)
         return nd__error_null("expect_balanced", "balance");
     if (ret_difference &&

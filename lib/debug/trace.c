@@ -6,6 +6,7 @@
 // it. Events are composed on the stack and copied to one buffer under one lock, under which nothing
 // but write() is called: nothing is allocated, so a trace does not change what it shows.
 #include "lib/core/trace.h"
+#include "lib/core/cancel.h"
 #include "lib/core/clock.h"
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
@@ -87,6 +88,7 @@ static void begin_event(event *event, const char *verb, const char *what, const 
 }
 
 static void write_out(void) {
+    ND__UNCANCELLED;
     size_t done = 0;
     while (done < trace.used && trace.error == 0) {
         ssize_t written = write(trace.file, trace.buffer + done, trace.used - done);
@@ -217,6 +219,7 @@ static void watch_forks(void) {
 }
 
 nd_status nd_trace_begin(const char *path) {
+    ND__UNCANCELLED;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!path)
         return nd__error_null("trace_begin", "path");
@@ -248,6 +251,7 @@ nd_status nd_trace_begin(const char *path) {
 }
 
 nd_status nd_trace_end(void) {
+    ND__UNCANCELLED;
     nd__atomic_store(&nd__listening, NULL, release);
     nd__lock(&trace.lock);
     bool open = trace.open;

@@ -7,6 +7,7 @@
 // allocated.
 #include "lib/core/watch.h"
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/clock.h"
 #include "lib/core/error.h"
 #include "lib/debug/text.h"
@@ -151,6 +152,7 @@ static void write_event(FILE *stream, const event *event) {
 }
 
 nd_status nd_watch_write(const nd_watch *watch, FILE *stream) {
+    ND__UNCANCELLED;
     if (!watch || !stream)
         return nd__error_null("watch_write", watch ? "stream" : "watch");
     nd_watch *copy = nd__malloc(sizeof *copy);

@@ -6,6 +6,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/block.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/device/backends.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -124,6 +125,7 @@ nd_device nd_get_default_device(void) {
 }
 
 nd_status nd_synchronize(nd_device device) {
+    ND__UNCANCELLED;
     nd_status status = nd__device_check("synchronize", device);
     if (status != ND_OK)
         return status;
@@ -191,6 +193,7 @@ static void register_exit(void) {
 
 nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,
                             const void *kept) {
+    ND__UNCANCELLED;
     if (!callback && !kept)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "queue_callback: neither a callback nor an object to keep, both are NULL");

@@ -6,6 +6,7 @@
 // by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
 // made is not lost: the next call tries the same one again.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
@@ -75,6 +76,7 @@ nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
 
 nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
                                 const nd_dataset_options *options) {
+    ND__UNCANCELLED;
     nd_auto nd_tensor *images = NULL;
     nd_auto nd_tensor *labels = NULL;
     if (!directory || !prefix) {
@@ -89,6 +91,7 @@ nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
 }
 
 nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
+    ND__UNCANCELLED;
     nd_status status = check_dataset("dataset_start", dataset);
     if (status != ND_OK)
         return status;
@@ -107,6 +110,7 @@ nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
 }
 
 bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+    ND__UNCANCELLED;
     if (check_dataset("dataset_next", dataset) != ND_OK)
         return false;
     if (!ret_images || !ret_labels) {

@@ -4,6 +4,7 @@
 // Invariant: the sizes are checked against what the file can hold before memory is taken for them.
 // Types that ndarc does not have are widened to ones that hold every value: i8 and i16 to i32.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/io/inflate.h"
 #include "lib/tensor/tensor.h"
@@ -38,6 +39,7 @@ static nd_status read_narrow(nd_stream *stream, const nd_idx_header *header, int
 static void swap_elements(void *elements, unsigned element_bytes, int64_t count);
 
 nd_tensor *nd_load_idx(const char *path) {
+    ND__UNCANCELLED;
     nd_stream stream;
     if (nd__stream_open(&stream, "load_idx", path) != ND_OK)
         return NULL;

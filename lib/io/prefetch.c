@@ -4,6 +4,7 @@
 // prepared. The caller wakes the thread when half of the ring is empty rather than at every piece:
 // a wake-up costs more than a small batch.
 #include "lib/io/prefetch.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 
 #include <signal.h>
@@ -59,6 +60,7 @@ void nd__prefetch_done(nd_prefetch *prefetch) {
 }
 
 void nd__prefetch_stop(nd_prefetch *prefetch) {
+    ND__UNCANCELLED;
     if (!prefetch->running)
         return;
     pthread_mutex_lock(&prefetch->lock);

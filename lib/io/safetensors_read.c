@@ -5,6 +5,7 @@
 // range of the file. Must not accept what the format's definition refuses (holes, overlaps,
 // duplicate names), because two readers would then see different tensors.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/pressure.h"
 #include "lib/io/json.h"
@@ -45,6 +46,7 @@ static nd_status json_error(const nd_safetensors *table, const nd_json *json);
 static nd_safetensors_entry *add_entry(nd_safetensors *table);
 
 nd_list *nd_load_safetensors(const char *path) {
+    ND__UNCANCELLED;
     nd_safetensors table;
     if (nd__safetensors_open(&table, "load_safetensors", path) != ND_OK)
         return NULL;

@@ -4,6 +4,7 @@
 // when it is complete. Data is sorted by falling element size and the header padded to 8 bytes, so
 // that every tensor is aligned to its element wherever the file is mapped.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/error.h"
 #include "lib/core/pressure.h"
 #include "lib/io/file.h"
@@ -50,6 +51,7 @@ static int compare_name(const void *a, const void *b);
 
 nd_status nd_save_safetensors(const char *path, const char *const *names,
                               const nd_tensor *const *tensors, size_t count) {
+    ND__UNCANCELLED;
     nd_status status = check_input(path, names, tensors, count);
     if (status != ND_OK)
         return status;

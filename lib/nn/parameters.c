@@ -3,6 +3,7 @@
 // Invariant: functions that change several parameters check and prepare everything first; what
 // follows cannot fail for lack of memory.
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
 #include "lib/io/safetensors.h"
 #include "lib/nn/module.h"
@@ -189,6 +190,7 @@ nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const n
 }
 
 nd_status nd_save_parameters(const nd_module *module, const char *path) {
+    ND__UNCANCELLED;
     static const char operation[] = "save_parameters";
     size_t count = 0;
     nd_status status = count_parameters(operation, module, &count);
@@ -216,6 +218,7 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
 }
 
 nd_status nd_load_parameters(const nd_module *module, const char *path) {
+    ND__UNCANCELLED;
     nd_status status = nd__check_module("load_parameters", module);
     nd_safetensors table;
     if (status == ND_OK)

@@ -3,6 +3,7 @@
 //
 // Written in two walks over the elements that show: the first finds the width and the style all of
 // them share, the second writes. Device memory is copied to the host first.
+#include "lib/core/cancel.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 #include <inttypes.h>
@@ -247,6 +248,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
 }
 
 nd_status nd_print(const nd_tensor *x, FILE *stream) {
+    ND__UNCANCELLED;
     if (!stream)
         return nd__error_null("print", "stream");
     sink to = {.stream = stream};

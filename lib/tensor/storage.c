@@ -5,6 +5,7 @@
 // allocation; it goes with the object and not with a backend.
 #include "lib/core/block.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
 #include "lib/tensor/tensor.h"
@@ -143,6 +144,7 @@ static void storage_destroy(nd_object *self) {
     if (storage->embedded || storage->borrowed || !data)
         return;
     if (storage->free) {
+        ND__UNCANCELLED;
         nd_error_state own, *error;
         nd__error_begin(&own, &error);
         storage->free(data, storage->bytes);

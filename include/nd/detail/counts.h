@@ -1,11 +1,13 @@
 /// @file
 /// Retain and release without a call, for translation units that define ND_INLINE_COUNTS.
 ///
-/// While the process has one thread, a count that neither dies nor overflows is changed in place;
-/// everything else is nd_object_retain() and nd_object_release(). What this builds into a program is
+/// While the process has one thread, a count that neither dies nor overflows is changed in place, by one
+/// instruction, so that a signal handler may do the same; everything else is nd_object_retain() and
+/// nd_object_release(). What this builds into a program is
 /// part of the library's binary interface: the first eight bytes of every object are its count word,
 /// whose low half is the strong count and whose high half is a version; a retain adds ND__RETAIN_STEP
-/// and a release subtracts 1, both only while the count is between 1 and ND__COUNT_LIMIT.
+/// and a release subtracts 1, and what this does to a count beyond 1 and ND__COUNT_LIMIT it undoes before it
+/// calls.
 ///
 /// gcc does not attach an owner to what an inline function returns: leave the macro undefined where
 /// -fanalyzer shall find leaked and doubly released handles.
@@ -30,14 +32,23 @@ extern "C" {
 
 void *nd_object_retain(const void *object);
 
+/// Adds, and returns what was there before: one instruction, so that no signal handler comes in between.
+static inline uint64_t nd__add_to_count(uint64_t *word, uint64_t value) {
+#ifdef __x86_64__
+    __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(*word) : : "cc", "memory");
+    return value;
+#else
+    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
 __attribute__((warn_unused_result)) static inline void *nd__retain_inline(const void *object) {
     if (__builtin_expect(object && ND__SINGLE_THREADED, 1)) {
         uint64_t *word = (uint64_t *)(uintptr_t)object;
-        uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
-        if (__builtin_expect((uint32_t)before - 1 < ND__COUNT_LIMIT - 2, 1)) {
-            __atomic_store_n(word, before + ND__RETAIN_STEP, __ATOMIC_RELAXED);
+        uint64_t before = nd__add_to_count(word, ND__RETAIN_STEP);
+        if (__builtin_expect((uint32_t)before - 1 < ND__COUNT_LIMIT - 2, 1))
             return (void *)word;
-        }
+        nd__add_to_count(word, UINT64_C(0) - ND__RETAIN_STEP);
     }
     return nd_object_retain(object);
 }
@@ -45,11 +56,10 @@ __attribute__((warn_unused_result)) static inline void *nd__retain_inline(const 
 static inline void nd__release_inline(void *object) {
     if (__builtin_expect(object && ND__SINGLE_THREADED, 1)) {
         uint64_t *word = (uint64_t *)object;
-        uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
-        if (__builtin_expect((uint32_t)before - 2 <= ND__COUNT_LIMIT - 2, 1)) {
-            __atomic_store_n(word, before - 1, __ATOMIC_RELAXED);
+        uint64_t before = nd__add_to_count(word, UINT64_MAX);
+        if (__builtin_expect((uint32_t)before - 2 <= ND__COUNT_LIMIT - 2, 1))
             return;
-        }
+        nd__add_to_count(word, 1);
     }
     nd_object_release(object);
 }

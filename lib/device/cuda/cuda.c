@@ -6,6 +6,7 @@
 // every function passes on as ND_ERROR_DEVICE.
 #include "kernels/cuda/cuda.h"
 #include "lib/core/alloc.h"
+#include "lib/core/cancel.h"
 #include "lib/device/backends.h"
 #include "lib/device/cuda/cuda_device.h"
 #include <stdatomic.h>
@@ -78,6 +79,7 @@ static void discover(void) {
 }
 
 static int cuda_device_count(void) {
+    ND__UNCANCELLED;
     if (atomic_load_explicit(&unreachable, memory_order_relaxed))
         return 0;
     pthread_once(&discovered, discover);
@@ -158,12 +160,14 @@ static nd_status take_from_pool(nd_cuda_device *device, size_t bytes, void **ret
 }
 
 static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     return status == ND_OK ? take_from_pool(device, bytes, ret_pointer) : status;
 }
 
 static void cuda_release(int index, void *pointer, size_t bytes) {
+    ND__UNCANCELLED;
     (void)bytes;
     nd_cuda_device *device;
     // The stream's work queued so far comes first; a device that has failed keeps its memory.
@@ -180,6 +184,7 @@ static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name
 /// What was released becomes free for good when the stream has passed it; asking the stream how far it
 /// is lets the driver notice. The pool says nothing of how much that was.
 static uint64_t cuda_retire(int index) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     if (enter(index, &device) != ND_OK)
         return 0;
@@ -188,6 +193,7 @@ static uint64_t cuda_retire(int index) {
 }
 
 static uint64_t cuda_trim(int index) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     if (enter(index, &device) != ND_OK)
         return 0;
@@ -205,6 +211,7 @@ static uint64_t now_ns(void) {
 
 /// CUDA can wait for ever or not at all, so this looks again every so often.
 static bool cuda_wait(int index, uint64_t nanoseconds) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     cudaEvent_t here;
     if (enter(index, &device) != ND_OK ||
@@ -224,6 +231,7 @@ static bool cuda_wait(int index, uint64_t nanoseconds) {
 }
 
 static void cuda_usage(int index, nd_memory_usage *ret_usage) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     size_t unused, total;
     if (enter(index, &device) != ND_OK)
@@ -252,6 +260,7 @@ static nd_status wait_for(nd_cuda_device *device) {
 
 static nd_status cuda_copy_from_host(int index, void *destination, const void *source,
                                      size_t bytes) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     if (status != ND_OK || bytes == 0)
@@ -270,6 +279,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
 }
 
 static nd_status cuda_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     if (status == ND_OK && bytes > 0)
@@ -279,6 +289,7 @@ static nd_status cuda_copy_to_host(int index, void *destination, const void *sou
 }
 
 static nd_status cuda_synchronize(int index) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     return status == ND_OK ? wait_for(device) : status;
@@ -304,6 +315,7 @@ static nd_status copy_on_device(void *context, void *destination, const void *so
 }
 
 static nd_status cuda_launch(int index, const nd_kernel_call *call) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     if (status != ND_OK)
@@ -328,6 +340,7 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
 /// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may never
 /// get there: CUDA runs no such function behind a sticky error.
 static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
+    ND__UNCANCELLED;
     nd_cuda_device *device;
     nd_status status = enter(index, &device);
     return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(device->stream, function, data))

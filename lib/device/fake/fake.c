@@ -17,6 +17,7 @@
 #include "kernels/cpu/cpu.h"
 #include "lib/core/alloc.h"
 #include "lib/core/callback.h"
+#include "lib/core/cancel.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
 #include <pthread.h>
@@ -288,6 +289,7 @@ static uint64_t fake_trim(int index) {
 }
 
 static bool fake_wait(int index, uint64_t nanoseconds) {
+    ND__UNCANCELLED;
     fake_device *device = &devices[index];
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -464,6 +466,7 @@ static void *worker(void *data) {
 static void start_worker(fake_device *device);
 
 static void enqueue(fake_device *device, command *new_command) {
+    ND__UNCANCELLED;
     pthread_mutex_lock(&device->lock);
     if (device->state == WORKER_NONE)
         start_worker(device);
@@ -489,6 +492,7 @@ static void enqueue(fake_device *device, command *new_command) {
 }
 
 static nd_status wait_for_queue(fake_device *device) {
+    ND__UNCANCELLED;
     pthread_mutex_lock(&device->lock);
     uint64_t target = device->queued;
     while (device->state == WORKER_RUNS && device->finished_commands < target)

@@ -1,0 +1,15 @@
+// Cancellation, off and on.
+#include "lib/core/cancel.h"
+#include <pthread.h>
+
+nd_thread *nd__uncancelled_begin(void) {
+    nd_thread *thread = &nd__thread_record; // not to be registered for this, perhaps under a lock
+    if (thread->uncancelled++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &thread->cancel_state);
+    return thread;
+}
+
+void nd__uncancelled_end(nd_thread **thread) {
+    if (--(*thread)->uncancelled == 0)
+        pthread_setcancelstate((*thread)->cancel_state, NULL);
+}
