@@ -39,7 +39,7 @@ __attribute__((cold, noinline)) static bool try_enter_unlisted(nd_thread *thread
 
 /// Between a writer's store and its look, where there is no process-wide barrier.
 __attribute__((cold, noinline)) static void fence_of_writer(nd_thread *thread) {
-    nd__atomic_store(&thread->fences, true, release);
+    nd__atomic_store(&thread->fences, 1, release);
     nd__full_fence();
 }
 

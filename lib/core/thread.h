@@ -18,17 +18,17 @@ enum { ND__MADE_TRACKED = ND_DEVICE_KIND_COUNT, ND__MADE_COUNT };
 typedef struct nd_thread nd_thread;
 struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
+    _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
     uint32_t gate_depth;
-    uint32_t number;     ///< counts up from the first thread's 0
-    bool registered;     ///< in the registry
-    bool unlisted;       ///< never to be registered (again)
-    bool end_awaited;    ///< the key is set: thread_exit will run
-    bool owns_gate;      ///< this thread has closed the gate
-    _Atomic bool fences; ///< has been seen to fence for itself at the gate, as it always will
-    bool burying;        ///< a loop further up destroys the objects on `dead`
-    bool collecting;     ///< a collection runs on this thread: further requests are deferred
-    bool cutting;        ///< that collection is freeing garbage: what dies now counts as collected
-    struct nd_cut *cut;  ///< while that cuts the edges of its garbage; else NULL
+    uint32_t number;    ///< counts up from the first thread's 0
+    bool registered;    ///< in the registry
+    bool unlisted;      ///< never to be registered (again)
+    bool end_awaited;   ///< the key is set: thread_exit will run
+    bool owns_gate;     ///< this thread has closed the gate
+    bool burying;       ///< a loop further up destroys the objects on `dead`
+    bool collecting;    ///< a collection runs on this thread: further requests are deferred
+    bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
+    struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     bool in_callback; ///< a callback that a device runs (then also burying): what dies is left
     struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL

@@ -1,11 +1,20 @@
 // A program opens libnd.so, uses it on a thread, and closes it before the thread ends (F32).
 //
-// Arguments: libnd.so. It stays mapped (-z nodelete): the thread's end runs its code.
-#include <dlfcn.h>
-#include <pthread.h>
-#include <semaphore.h>
+// It stays mapped (-z nodelete): the thread's end runs its code. The program itself has nothing of the library in it, so not
+// ND_TEST either.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+// cmocka wants some of the above first.
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
 
 static sem_t used, closed;
 static void *library;
@@ -16,32 +25,38 @@ static void *use(void *data) {
     void (*release)(void *) = (void (*)(void *))(uintptr_t)dlsym(library, "nd_object_release");
     int64_t shape = 3;
     enum { F32 = 4 };
-    if (!ones || !release)
-        return &used;
-    release(ones(1, &shape, F32));
+    bool found = ones && release;
+    if (found)
+        release(ones(1, &shape, F32));
     sem_post(&used);
     sem_wait(&closed);
-    return data;
+    return found ? data : &used;
 }
 
-int main(int argc, char **argv) {
-    for (int i = 0; i < 3 && argc > 1; i++) {
-        library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+static void test_F32_thread_ends_after_the_library_was_closed(void **state) {
+    (void)state;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s/libnd.so", getenv("TEST_SRCDIR"), getenv("TEST_WORKSPACE"));
+    for (int i = 0; i < 3; i++) {
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!library)
-            return fprintf(stderr, "%s\n", dlerror()), 2;
+            fail_msg("%s", dlerror());
         pthread_t thread;
         void *failed = NULL;
         sem_init(&used, 0, 0);
         sem_init(&closed, 0, 0);
-        if (pthread_create(&thread, NULL, use, NULL) != 0)
-            return 3;
+        assert_int_equal(pthread_create(&thread, NULL, use, NULL), 0);
         sem_wait(&used);
-        if (dlclose(library) != 0)
-            return 4;
+        assert_int_equal(dlclose(library), 0);
         sem_post(&closed);
         pthread_join(thread, &failed);
-        if (failed)
-            return 5;
+        assert_null(failed);
     }
-    return argc > 1 ? 0 : 1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_F32_thread_ends_after_the_library_was_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

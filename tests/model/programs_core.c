@@ -226,7 +226,7 @@ static void setup_unlisted_writers(void) {
 /// The main thread, which is over, is none on whose account the slow barrier is taken.
 static void refuse_barrier(void) {
     nd__model_barrier_refused = true;
-    nd__atomic_store(&nd__thread()->fences, true, relaxed);
+    nd__atomic_store(&nd__thread()->fences, 1, relaxed);
 }
 
 static void setup_refused(void) {
