@@ -75,6 +75,7 @@ typedef struct nd_tensor nd_tensor;       ///< n-dimensional array
 typedef struct nd_manager nd_manager;     ///< node of the manager tree
 typedef struct nd_weak nd_weak;           ///< weak reference
 typedef struct nd_list nd_list;           ///< growable list of objects
+typedef struct nd_map nd_map;             ///< objects by name, in the order in which they came
 typedef struct nd_resource nd_resource;   ///< user memory or handle under management
 typedef struct nd_node nd_node;           ///< node of the autograd graph
 typedef struct nd_module nd_module;       ///< neural network module

@@ -35,6 +35,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_manager *: owned(nd_manager, x), const nd_manager *: borrowed(nd_manager, x),         \
     nd_weak *: owned(nd_weak, x), const nd_weak *: borrowed(nd_weak, x),                     \
     nd_list *: owned(nd_list, x), const nd_list *: borrowed(nd_list, x),                     \
+    nd_map *: owned(nd_map, x), const nd_map *: borrowed(nd_map, x),                         \
     nd_resource *: owned(nd_resource, x), const nd_resource *: borrowed(nd_resource, x),     \
     nd_node *: owned(nd_node, x), const nd_node *: borrowed(nd_node, x),                     \
     nd_module *: owned(nd_module, x), const nd_module *: borrowed(nd_module, x),             \
@@ -207,18 +208,83 @@ typedef struct nd_type {
     const char *(*describe)(const nd_object *self);
 } nd_type;
 
+/// ND_TYPE_EDGES(cell, CELL_EDGES) defines `cell_traverse` and `cell_clear` for a payload that is a
+/// `cell`, from a list of those fields that are edges. No edge can be forgotten in one of the two, or
+/// reported and not cleared; each is labelled with its field's name.
+///
+///     typedef struct cell { nd_tensor *weight; nd_list *cells; size_t count; nd_object **parts; } cell;
+///     #define CELL_EDGES(ONE, MANY) ONE(weight) ONE(cells) MANY(parts, self->count)
+///     ND_TYPE_EDGES(cell, CELL_EDGES)
+///
+/// ONE: a field that is an owned handle; in C anything else does not compile. MANY: an array of them and
+/// how many there are, in which `self` is the payload. Such an array must not move, nor its count change,
+/// once others see the object: what grows is for nd_list and nd_map. Not for objects of nd_resource_new().
+#define ND_TYPE_EDGES(type, FIELDS)                                                     \
+    static void type##_traverse(const nd_object *nd_object_, nd_visitor *nd_visitor_) { \
+        const type *self = (const type *)nd_object_data(nd_object_);                    \
+        (void)nd_visitor_;                                                              \
+        if (self) {                                                                     \
+            FIELDS(ND__VISIT_EDGE, ND__VISIT_EDGES)                                     \
+        }                                                                               \
+    }                                                                                   \
+    static void type##_clear(nd_object *nd_object_) {                                   \
+        type *self = (type *)nd_object_data(nd_object_);                                \
+        if (self) {                                                                     \
+            FIELDS(ND__CLEAR_EDGE, ND__CLEAR_EDGES)                                     \
+        }                                                                               \
+    }
+#ifdef __cplusplus
+#define ND__CHECK_EDGE(handle)
+#else
+#define ND__IS_OWNED(T, x) 1
+#define ND__IS_BORROWED(T, x) 0
+#define ND__CHECK_EDGE(handle)                                                                 \
+    _Static_assert(_Generic((handle), ND__FOR_HANDLES(handle, ND__IS_OWNED, ND__IS_BORROWED)), \
+                   "an edge is an owned handle");
+#endif
+#define ND__VISIT_EDGE(field)   \
+    ND__CHECK_EDGE(self->field) \
+    nd_visit(nd_visitor_, self->field, #field);
+#define ND__VISIT_EDGES(field, count)                        \
+    ND__CHECK_EDGE(self->field[0])                           \
+    for (size_t nd_i_ = 0; nd_i_ < (size_t)(count); nd_i_++) \
+        nd_visit(nd_visitor_, self->field[nd_i_], #field);
+#define ND__CLEAR_EDGE(field) nd_edge_clear(&self->field);
+#define ND__CLEAR_EDGES(field, count)                        \
+    for (size_t nd_i_ = 0; nd_i_ < (size_t)(count); nd_i_++) \
+        nd_edge_clear(&self->field[nd_i_]);
+
 /// New object of a user's type, in the current manager (nd_manager_current()).
 ///
 /// @param type says what it is; must outlive it
 /// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
-///        a valid payload without edges: the collector may look before the caller has written any
+///        a valid payload without edges: the collector may look before the caller has written any.
+///        Where that is not so, use nd_object_new_with()
 /// @return owned; NULL on error
 /// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
 ///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
 /// @threads any
 ND_API nd_object *nd_object_new(const nd_type *type, size_t size) ND_OWNED;
 
-/// Payload of an object that nd_object_new() made.
+/// Fills the payload of a new object that nobody else has seen: neither managers nor the collector, nor
+/// reports. It begins zeroed; fields that are edges may be written plainly, with owned handles. What is
+/// not ND_OK is the answer of nd_object_new_with(): then `clear` and `destroy` run, and must cope with a
+/// payload that is half filled, and `finalize` does not. Must not hand `self` to anybody.
+typedef nd_status (*nd_object_init)(nd_object *self, void *data);
+
+/// New object of a user's type, in the current manager, that is filled before anybody sees it.
+///
+/// @param type says what it is; must outlive it
+/// @param size bytes of the payload, aligned as max_align_t
+/// @param init fills the payload; may run any code
+/// @param data handed to `init`
+/// @return owned; NULL on error, and then nothing is left of it
+/// @errors those of nd_object_new(), and that of `init`: its status, with its sentence where it set one
+/// @threads any
+ND_API nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init init,
+                                     void *data) ND_OWNED;
+
+/// Payload of an object that nd_object_new() or nd_object_new_with() made.
 ///
 /// @param object the object; NULL is fine
 /// @return borrowed, valid while the object is and until it is closed. NULL for NULL, a closed

@@ -146,14 +146,15 @@ void nd__object_discard(void *handle) {
     nd__block_free(object);
 }
 
-nd_object *nd_object_new(const nd_type *type, size_t size) {
+/// A user's object that is still private.
+static nd_object *new_user(const char *operation, const nd_type *type, size_t size) {
     if (!type || type->size != sizeof(nd_type) || type->version != 1 || !type->name) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "object_new: the type is NULL, unnamed, or of another version");
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the type is NULL, unnamed, or of another version",
+                  operation);
         return NULL;
     }
     if (size > SIZE_MAX / 2) {
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "object_new: %zu bytes are too many for a %s", size,
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: %zu bytes are too many for a %s", operation, size,
                   type->name);
         return NULL;
     }
@@ -161,14 +162,46 @@ nd_object *nd_object_new(const nd_type *type, size_t size) {
     if (!object)
         return NULL;
     atomic_init(&object->flags, nd__flags(object) | ND__USER);
+    return object;
+}
+
+/// In the current manager.
+static nd_status publish_user(nd_object *object) {
     nd_place place = nd__place_begin(NULL, 0);
     nd_status status = nd__object_publish(object, place.manager);
     nd__place_end(place);
-    if (status != ND_OK) {
+    return status;
+}
+
+nd_object *nd_object_new(const nd_type *type, size_t size) {
+    nd_object *object = new_user("object_new", type, size);
+    if (object && publish_user(object) != ND_OK) {
         nd__object_discard(object);
         return NULL;
     }
     return object;
+}
+
+nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init init, void *data) {
+    static const char operation[] = "object_new_with";
+    if (!init) {
+        nd__error_null(operation, "init");
+        return NULL;
+    }
+    if (nd__callback_check(operation) != ND_OK)
+        return NULL;
+    nd_object *object = new_user(operation, type, size);
+    if (!object)
+        return NULL;
+    nd_status status = init(object, data);
+    if (status != ND_OK && nd_error_status() != status)
+        nd__error(status, "%s: the init of a %s answered %s", operation, type->name,
+                  nd_status_name(status));
+    if (status == ND_OK && publish_user(object) == ND_OK)
+        return object;
+    nd_close(object); // what it holds already goes; who got hold of it has a closed object
+    nd_object_release(object);
+    return NULL;
 }
 
 void *nd_object_data(const nd_object *object) {

@@ -105,7 +105,7 @@ static int by_group(const void *left, const void *right) {
     return compare_groups(left, right);
 }
 
-/// Largest growth first.
+/// Largest growth first, what grew alike by line.
 static int by_growth(const void *left, const void *right) {
     const row *a = left, *b = right;
     int64_t bytes =
@@ -114,7 +114,9 @@ static int by_growth(const void *left, const void *right) {
         (int64_t)(b->came_objects - b->went_objects) - (int64_t)(a->came_objects - a->went_objects);
     if (bytes != 0)
         return bytes < 0 ? -1 : 1;
-    return objects < 0 ? -1 : objects > 0;
+    if (objects != 0)
+        return objects < 0 ? -1 : 1;
+    return compare_groups(a, b);
 }
 
 static row came(const entry *object) {

@@ -128,6 +128,28 @@ static void test_B04_members_of_a_list_survive_a_move_out(void **state) {
     assert_int_equal(cell_total_deaths(), 4);
 }
 
+static void test_B04_members_of_a_map_survive_a_move_out(void **state) {
+    (void)state;
+    cell_begin(4);
+    ND_SCOPE {
+        ND_SCOPE {
+            static const char *const names[] = {"a", "b", "c"};
+            nd_map *map = nd_map_new();
+            assert_handle(map);
+            for (uint32_t i = 0; i < 3; i++)
+                assert_ok(nd_map_set(map, names[i], nd_tmp(cell_new(i, 0))));
+            assert_handle(nd_tmp(cell_new(3, 0)));
+            const nd_map *kept = nd_tmp(map);
+            assert_ok(nd_scope_move_out(kept));
+            nd_map *held = nd_retain(kept); // the macros know the type
+            nd_release(held);
+        }
+        assert_int_equal(cell_total_deaths(), 1);
+        assert_int_equal(cell_deaths(3), 1);
+    }
+    assert_int_equal(cell_total_deaths(), 4);
+}
+
 static void test_B04_members_of_a_user_struct_survive_a_move_out(void **state) {
     (void)state;
     cell_begin(5);
@@ -444,6 +466,7 @@ int main(void) {
         ND_TEST(test_B02_resource_behaves_as_a_temporary),
         ND_TEST(test_B03_object_adopted_by_an_outer_scope_lives_as_long_as_that_one),
         ND_TEST(test_B04_members_of_a_list_survive_a_move_out),
+        ND_TEST(test_B04_members_of_a_map_survive_a_move_out),
         ND_TEST(test_B04_members_of_a_user_struct_survive_a_move_out),
         ND_TEST(test_B05_early_release_inside_a_scope),
         ND_TEST(test_B05_early_close_inside_a_scope),

@@ -61,17 +61,22 @@ static char *make_text(unsigned number) {
     return text;
 }
 
-/// NULL or a teller that points to `held`.
+static nd_status teller_init(nd_object *self, void *data) {
+    const unsigned *number = data;
+    teller *t = nd_object_data(self);
+    t->text = make_text(*number);
+    t->label = make_text(*number + 1);
+    t->edge = nd_retain(held);
+    return ND_OK;
+}
+
 static nd_object *make_teller(unsigned number) {
     static const nd_site sites[] = {{"one/file.c", 1}, {"one/file.c", 2}, {"another/file.c", 1}};
     const nd_site *usual = nd__site_enter(&sites[number % 3]);
-    nd_object *self = (nd_object_new)(&teller_type, sizeof(teller));
+    nd_object *self = (nd_object_new_with)(&teller_type, sizeof(teller), teller_init, &number);
     nd__site_leave(&usual);
     if (!self)
         abort();
-    teller *t = nd_object_data(self);
-    t->label = make_text(number + 1);
-    nd_edge_set(&t->edge, held);
     if (number % 3 == 0)
         nd_set_name(self, "named");
     return self;
@@ -83,8 +88,19 @@ static nd_module *make_module(void) {
     return nd_sequential(2, parts);
 }
 
+/// Names that are set and removed all the time: labels of the map's own.
+static void change(nd_map *map, unsigned number) {
+    char name[32];
+    snprintf(name, sizeof name, "name %u", number % 40);
+    nd_map_set(map, name, held);
+    snprintf(name, sizeof name, "name %u", number * 7 % 40);
+    if (nd_map_contains(map, name))
+        nd_release(nd_map_remove(map, name));
+}
+
 static void *make(void *data) {
     enum { FEW = 16 };
+    nd_map *map = nd_map_new();
     unsigned number = (unsigned)(uintptr_t)data;
     nd_object *tellers[FEW];
     nd_module *modules[FEW];
@@ -108,7 +124,10 @@ static void *make(void *data) {
         }
         nd_manager_close(manager, NULL);
         nd_release(manager);
+        for (unsigned i = 0; i < 100; i++)
+            change(map, number + i);
     }
+    nd_release(map);
     return NULL;
 }
 

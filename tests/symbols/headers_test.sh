@@ -25,6 +25,32 @@ for header in "$root"/include/nd/*.h; do
     check "$name, c++" c++ -std=c++17 "${warnings[@]}" "$TEST_TMPDIR/alone.cc"
 done
 
+# ND_TYPE_EDGES: in both languages; what is no owned handle is refused in C.
+cat >"$TEST_TMPDIR/edges.c" <<'END'
+#include <nd/nd.h>
+typedef struct part {
+    nd_tensor *weight;
+    size_t count;
+    nd_object **parts;
+    nd_map *pair[2];
+} part;
+#define PART_EDGES(ONE, MANY) ONE(weight) MANY(parts, self->count) MANY(pair, 2)
+ND_TYPE_EDGES(part, PART_EDGES)
+void (*used[2])(void) = {(void (*)(void))part_traverse, (void (*)(void))part_clear};
+END
+cp "$TEST_TMPDIR/edges.c" "$TEST_TMPDIR/edges.cc"
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || continue
+    check "ND_TYPE_EDGES, $compiler" $compiler -std=gnu17 -Wall -Wextra -Wconversion "-I$root/include" -fsyntax-only "$TEST_TMPDIR/edges.c"
+    for wrong in 'const nd_tensor \*weight' 'char *weight' 'int weight'; do
+        sed "s/nd_tensor \*weight/$wrong/" "$TEST_TMPDIR/edges.c" >"$TEST_TMPDIR/wrong.c"
+        $compiler -std=gnu17 "-I$root/include" -fsyntax-only "$TEST_TMPDIR/wrong.c" 2>/dev/null || continue
+        echo "ND_TYPE_EDGES, $compiler: $wrong is taken for an edge"
+        failures=$((failures + 1))
+    done
+done
+check "ND_TYPE_EDGES, c++" c++ -std=c++17 -Wall -Wextra -Wconversion "-I$root/include" -fsyntax-only "$TEST_TMPDIR/edges.cc"
+
 cat >"$TEST_TMPDIR/open.c" <<'END'
 #include <dlfcn.h>
 #include <stdio.h>

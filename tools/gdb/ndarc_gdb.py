@@ -15,7 +15,7 @@ import struct
 import gdb
 
 HANDLES = {
-    "nd_object", "nd_tensor", "nd_manager", "nd_weak", "nd_list", "nd_resource", "nd_node", "nd_module", "nd_optimizer",
+    "nd_object", "nd_tensor", "nd_manager", "nd_weak", "nd_list", "nd_map", "nd_resource", "nd_node", "nd_module", "nd_optimizer",
     "nd_dataset", "nd_storage", "nd_accounted",
 }
 

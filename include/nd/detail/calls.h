@@ -12,7 +12,7 @@
 // Without either switch nothing here is seen and a call is a plain call. Arguments are expanded
 // once, so nesting calls does not multiply the text. Never wrapped, because what they return was
 // there before: nd_object_retain (nd_retain), nd_edge_take, nd_weak_get, nd_weak_get_tensor,
-// nd_list_remove, nd_list_pop.
+// nd_list_remove, nd_list_pop, nd_map_remove.
 #include <nd/nd.h>
 
 #ifndef ND_DETAIL_CALLS_H
@@ -89,9 +89,13 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 
 // <nd/object.h>
 #define nd_object_new(...) ND__NEW_OBJECT(nd_object *, nd_object_new, __VA_ARGS__)
+#define nd_object_new_with(...) ND__NEW_OBJECT(nd_object *, nd_object_new_with, __VA_ARGS__)
 #define nd_weak_new(...) ND__NEW_OBJECT(nd_weak *, nd_weak_new, __VA_ARGS__)
 #define nd_list_new(...) ND__NEW_OBJECT(nd_list *, nd_list_new, __VA_ARGS__)
 #define nd_resource_new(...) ND__NEW_OBJECT(nd_resource *, nd_resource_new, __VA_ARGS__)
+
+// <nd/map.h>
+#define nd_map_new(...) ND__NEW_OBJECT(nd_map *, nd_map_new, __VA_ARGS__)
 
 // <nd/manager.h>
 #define nd_manager_new(...) ND__NEW_OBJECT(nd_manager *, nd_manager_new, __VA_ARGS__)
