@@ -51,7 +51,7 @@ static void eye(fuzz_actor *me, const fuzz_step *s) {
 }
 
 static void from_data(fuzz_actor *me, const fuzz_step *s) {
-    static int64_t data[1600];
+    static _Thread_local int64_t data[1600];
     const int64_t *shape;
     int ndim = fuzz_shape(s->b, &shape);
     if (s->b % 32 == 23)

@@ -152,9 +152,9 @@ static void cell_finalize(nd_object *self) {
     fuzz_nest();
 }
 
+/// May be asked from any thread while edges change, so it must not look at them.
 static const char *cell_describe(const nd_object *self) {
-    const fuzz_cell *cell = nd_object_data(self);
-    return cell && cell->edges[0] ? "full cell" : "cell";
+    return (uintptr_t)self / 64 % 2 ? "odd cell" : "even cell";
 }
 
 static const nd_type cell_types[] = {
