@@ -226,9 +226,12 @@ ND_API void nd__balance_block_end(nd_balance_block *block);
 /// live bytes per device kind.
 ///
 /// One trace at a time. A normal end of the program ends it; ND_TRACE=file in the environment
-/// begins one when the library is loaded. A child of fork() does not go on with its parent's trace.
+/// begins one when the library is loaded (not in a setuid program, where no variable of the
+/// environment is read). A child of fork() does not go on with its parent's trace.
 ///
-/// @param path the file, which is written anew
+/// @param path the file, which is written anew; neither a symbolic link nor a file with several names.
+///        A terminal or a named pipe that is being read is written as it is, /dev/stdout,
+///        /dev/stderr and /dev/fd/N from where they stand
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (one is being written), ND_ERROR_IO
 /// @threads any; what all threads do is written

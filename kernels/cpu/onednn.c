@@ -15,6 +15,17 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <pthread.h>
+#include <sys/auxv.h>
+
+/// Its variables have oneDNN print, and write files into the folder a program was called in. Neither is for
+/// the caller of a setuid program to ask.
+__attribute__((constructor)) static void read_no_environment(void) {
+    if (!getauxval(AT_SECURE))
+        return;
+    dnnl_set_verbose(0);
+    dnnl_set_jit_dump(0);
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
+}
 
 static atomic_bool switched_off;
 

@@ -69,7 +69,7 @@ static nd_manager *writable(const nd_manager *manager) {
 // -------------------------------------------------------------------------------------------- mode
 
 __attribute__((constructor)) static void read_environment(void) {
-    const char *mode = getenv("ND_GC");
+    const char *mode = secure_getenv("ND_GC");
 #if ND_COLLECT_EVERYWHERE
     if (!mode)
         mode = "on";

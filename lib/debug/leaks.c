@@ -142,7 +142,7 @@ static void report_leaks_at_exit(void) {
 }
 
 __attribute__((constructor)) static void read_environment(void) {
-    const char *check = getenv("ND_LEAK_CHECK");
+    const char *check = secure_getenv("ND_LEAK_CHECK");
     if (check && strcmp(check, "1") == 0)
         atexit(report_leaks_at_exit);
 }

@@ -11,8 +11,8 @@
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/debug/text.h"
+#include "lib/debug/trace_file.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <pthread.h>
@@ -91,7 +91,7 @@ static void write_out(void) {
     ND__UNCANCELLED;
     size_t done = 0;
     while (done < trace.used && trace.error == 0) {
-        ssize_t written = write(trace.file, trace.buffer + done, trace.used - done);
+        ssize_t written = nd__trace_file_write(trace.file, trace.buffer + done, trace.used - done);
         if (written >= 0)
             done += (size_t)written;
         else if (errno != EINTR)
@@ -226,11 +226,10 @@ nd_status nd_trace_begin(const char *path) {
     pthread_once(&once, watch_forks);
     nd__lock(&trace.lock);
     bool taken = trace.open;
-    int error = 0;
+    const char *reason = NULL;
     if (!taken) {
-        trace.file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        error = trace.file < 0 ? errno : 0;
-        trace.open = error == 0;
+        trace.file = nd__trace_file_open(path, &reason);
+        trace.open = trace.file >= 0;
         trace.error = 0;
         trace.used = 0;
         if (trace.open)
@@ -239,9 +238,8 @@ nd_status nd_trace_begin(const char *path) {
     nd__unlock(&trace.lock);
     if (taken)
         return nd__error(ND_ERROR_STATE, "trace_begin: a trace is being written already");
-    if (error)
-        return nd__error(ND_ERROR_IO, "trace_begin: %s could not be opened: %s", path,
-                         strerror(error));
+    if (reason)
+        return nd__error(ND_ERROR_IO, "trace_begin: %s could not be opened: %s", path, reason);
     event event;
     begin_event(&event, "process_name", "", "__metadata", 'M', nd__now_ns());
     append(&event, "\"name\":\"ndarc\"");
@@ -277,7 +275,7 @@ nd_status nd_trace_end(void) {
 }
 
 __attribute__((constructor)) static void read_environment(void) {
-    const char *path = getenv("ND_TRACE");
+    const char *path = secure_getenv("ND_TRACE");
     if (path && *path && nd_trace_begin(path) != ND_OK) {
         fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_message());
         nd_error_clear();

@@ -45,7 +45,7 @@ static nd_status status_of(int blas_status) {
 }
 
 static void *open_library(void) {
-    const char *chosen = getenv("ND_CUBLAS");
+    const char *chosen = secure_getenv("ND_CUBLAS");
     if (chosen && *chosen)
         return dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
     static const char *const names[] = {

@@ -1,7 +1,9 @@
 // The trace: what is written, that it is whole, that it stops, and what it does at a fork.
 #include "tests/behaviour/cell.h"
 #include "tests/unit/debug/written.h"
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +123,108 @@ static void test_files_that_do_not_work(void **state) {
     assert_contains(nd_error_message(), "not whole");
 }
 
+/// A file with a word in it.
+static void write_word(const char *name) {
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs("word", file);
+    fclose(file);
+}
+
+static void assert_refused_untouched(const char *name, const char *word_file, const char *reason) {
+    assert_int_equal(nd_trace_begin(name), ND_ERROR_IO);
+    assert_contains(nd_error_message(), reason);
+    nd_error_clear();
+    char *text = take_file(word_file);
+    assert_string_equal(text, "word");
+    free(text);
+}
+
+static void test_F36_a_link_does_not_say_which_file_is_emptied(void **state) {
+    (void)state;
+    char victim[600];
+    const char *name = trace_path();
+    snprintf(victim, sizeof victim, "%s.victim", name);
+    write_word(victim);
+    assert_int_equal(symlink(victim, name), 0);
+    assert_refused_untouched(name, victim, "symbolic link");
+    assert_int_equal(nd_trace_begin(name), ND_ERROR_IO); // nor is a file made where it points to
+    assert_int_equal(access(victim, F_OK), -1);
+    nd_error_clear();
+    unlink(name);
+    write_word(victim);
+    assert_int_equal(link(victim, name), 0);
+    assert_refused_untouched(name, victim, "several names");
+    unlink(name);
+    assert_int_equal(nd_trace_begin("/"), ND_ERROR_IO);
+    nd_error_clear();
+    // What the file held before is gone, however long it was.
+    write_word(name);
+    assert_ok(nd_trace_begin(name));
+    assert_ok(nd_trace_end());
+    char *text = take_file(name);
+    assert_is_event_array(text);
+    free(text);
+}
+
+static void test_a_trace_goes_on_where_standard_error_stands(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    write_word(name);
+    int kept = dup(STDERR_FILENO), file = open(name, O_WRONLY | O_APPEND);
+    assert_true(kept >= 0 && file >= 0);
+    dup2(file, STDERR_FILENO);
+    nd_status status = nd_trace_begin("/dev/stderr");
+    nd_status ended = status == ND_OK ? nd_trace_end() : status;
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(file);
+    assert_int_equal(ended, ND_OK);
+    char *text = take_file(name);
+    assert_memory_equal(text, "word", 4);
+    assert_is_event_array(text + 4);
+    free(text);
+}
+
+static void test_a_trace_through_pipes(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    assert_int_equal(mkfifo(name, 0600), 0);
+    assert_int_equal(nd_trace_begin(name), ND_ERROR_IO);
+    assert_contains(nd_error_message(), "nobody reads");
+    nd_error_clear();
+    int reader = open(name, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_ok(nd_trace_begin(name));
+    nd_release(nd_list_new());
+    assert_ok(nd_trace_end());
+    static char text[4096];
+    ssize_t size = read(reader, text, sizeof text - 1);
+    assert_true(size > 0);
+    text[size] = '\0';
+    assert_is_event_array(text);
+    // A reader that leaves costs the trace, and not the program its life.
+    assert_ok(nd_trace_begin(name));
+    close(reader);
+    assert_int_equal(nd_trace_end(), ND_ERROR_IO);
+    nd_error_clear();
+    unlink(name);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    char descriptor[32];
+    snprintf(descriptor, sizeof descriptor, "/dev/fd/%d", ends[1]);
+    assert_ok(nd_trace_begin(descriptor));
+    close(ends[1]);
+    assert_ok(nd_trace_end());
+    size = read(ends[0], text, sizeof text - 1);
+    assert_true(size > 0);
+    text[size] = '\0';
+    assert_is_event_array(text);
+    close(ends[0]);
+    assert_int_equal(nd_trace_begin(descriptor), ND_ERROR_IO);
+    nd_error_clear();
+}
+
 enum { THREADS = 4, EACH = 3000 / ND_TEST_SCALE };
 
 static void *make_and_drop(void *data) {
@@ -220,6 +324,9 @@ int main(int count, char **arguments) {
         ND_TEST(test_events_of_a_small_program),
         ND_TEST(test_one_trace_at_a_time),
         ND_TEST(test_files_that_do_not_work),
+        ND_TEST(test_F36_a_link_does_not_say_which_file_is_emptied),
+        ND_TEST(test_a_trace_goes_on_where_standard_error_stands),
+        ND_TEST(test_a_trace_through_pipes),
         ND_TEST(test_threads_write_whole_lines),
         ND_TEST(test_ends_while_threads_go_on),
         ND_TEST(test_a_child_leaves_its_parents_trace_alone),
