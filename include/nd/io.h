@@ -15,8 +15,11 @@ ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
 
 /// Writes tensors of any device and layout under unique UTF-8 names as safetensors
 /// (https://github.com/huggingface/safetensors). Written beside the target and renamed, so a
-/// failure (full disk) leaves an old file as it was; a target that is a device or a pipe is written
-/// directly.
+/// failure (full disk) leaves an old file as it was, and a crash at any moment leaves it or the new
+/// one; after ND_OK the new one is on the disk. A symbolic link is followed, also to where nothing is
+/// yet; owner, group and permissions stay. A file with several names, and one whose owner or group the
+/// caller may not give, is written over from a complete copy beside it; should that fail, the error
+/// names the copy. A target that is a device or a pipe is written directly.
 ND_API nd_status nd_save_safetensors(const char *path, const char *const *names,
                                      const nd_tensor *const *tensors, size_t count);
 /// Reads one file: an owned list of CPU tensors in the order of the file's header, each named
