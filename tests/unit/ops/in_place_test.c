@@ -149,6 +149,36 @@ static void test_F12_a_tensor_that_overlaps_itself_is_refused(void **state) {
     assert_true(at_flat(row, 0) == 1.0);
 }
 
+/// Rows that begin where the one before them ends: the last element of one is the first of the next.
+static void test_F12_rows_that_meet_in_one_element_overlap(void **state) {
+    (void)state;
+    nd_auto nd_tensor *line = nd_ones(ND_SHAPE(10), ND_F32);
+    nd_auto nd_tensor *meeting = window(line, 2, 3, 2, 1, 0); // 0 1 2, 2 3 4
+    nd_auto nd_tensor *apart = window(line, 2, 3, 3, 1, 0);
+    assert_status(nd_fill_(meeting, 2.0), ND_ERROR_INVALID_ARGUMENT);
+    assert_true(at_flat(line, 2) == 1.0);
+    assert_ok(nd_fill_(apart, 2.0));
+}
+
+/// Even places beside odd ones, in so many ways that the search ends before it has seen all: what is not
+/// known to be apart is refused. In fewer ways it is known.
+static void test_F12_a_search_that_takes_too_long_counts_as_overlap(void **state) {
+    (void)state;
+    for (int axes = 3; axes <= ND_MAX_DIMS; axes += ND_MAX_DIMS - 3) {
+        int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS], stride = 2;
+        for (int i = axes - 1; i >= 0; i--, stride *= 4) {
+            shape[i] = 4;
+            strides[i] = stride;
+        }
+        nd_auto nd_tensor *line = nd_ones(ND_SHAPE(stride), ND_F32);
+        nd_auto nd_tensor *even = nd_as_strided(line, axes, shape, strides, 0);
+        nd_auto nd_tensor *odd = nd_as_strided(line, axes, shape, strides, 1);
+        assert_handle(odd);
+        assert_ok(nd_fill_(even, 1.0)); // each apart from itself
+        assert_status(nd_add_(even, odd), axes == 3 ? ND_OK : ND_ERROR_INVALID_ARGUMENT);
+    }
+}
+
 static void test_what_x_cannot_hold_is_refused(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 3), ND_I32);
@@ -196,6 +226,8 @@ int main(void) {
         ND_TEST(test_empty_tensors),
         ND_TEST(test_F12_partial_overlap_is_refused_and_interleaving_is_not),
         ND_TEST(test_F12_a_tensor_that_overlaps_itself_is_refused),
+        ND_TEST(test_F12_rows_that_meet_in_one_element_overlap),
+        ND_TEST(test_F12_a_search_that_takes_too_long_counts_as_overlap),
         ND_TEST(test_what_x_cannot_hold_is_refused),
         ND_TEST(test_leaves_that_require_a_gradient_are_refused),
     };
