@@ -1,10 +1,14 @@
-// T11 to T13: what the collector costs, Nim's and CPython's beside it in one run.
+// T11 to T14e and T17: what the collector costs, Nim's and CPython's beside it in one run.
 //
 //   T11  close a manager with 1,000,000 dead objects in rings of 2, of 100, and in one ring,
 //        freeing included, per object
 //   T12  make and close a manager with nothing tracked, 1,000 and 1,000,000 live objects elsewhere
 //   T13  close a manager with one survivor that points into a model of 1,000 and of 1,000,000
 //        objects
+//   T14e steps of 1 to 1,000 recorded operations in a manager of their own, of each of which the last
+//        value escapes: the collector on against off, in turns; once more with a second thread alive
+//   T17  the longest time that the gate is closed at a close with 100,000 to 5,000,000 survivors, beside
+//        a second thread
 //
 // The rivals do the same work: as many objects of one reference each in the same rings, nothing
 // collected while they are made, the memory of every one given back before the clock stops.
@@ -15,9 +19,13 @@
 #include <nd/nd.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 201, METRICS = 7 };
+enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 201 };
+enum { ESCAPE_REPEATS = 101, PAUSE_REPEATS = 3 };
 
 /// An object of the benchmark: one edge.
 typedef struct cell {
@@ -152,40 +160,141 @@ static double with_model(size_t size, bench_work work) {
     return ns;
 }
 
-/// The three shapes of T11, T12 and T13; the collector is on.
+/// Steps that each leave their last value behind.
+typedef struct escapes {
+    nd_tensor *parameter, *last;
+    size_t operations;
+    nd_gc_mode mode;
+} escapes;
+
+static bool step_with_escape(void *data, uint64_t count) {
+    escapes *e = data;
+    nd_gc_set_mode(e->mode);
+    for (uint64_t i = 0; i < count; i++) {
+        nd_manager *manager = nd_manager_new(NULL, "step");
+        nd_tensor *value = nd_retain(e->parameter);
+        nd_with_manager(manager) for (size_t k = 0; value && k < e->operations; k++) {
+            nd_tensor *next = nd_add(value, e->parameter);
+            nd_release(value);
+            value = next;
+        }
+        nd_release(e->last);
+        e->last = value;
+        nd_manager_close(manager, NULL);
+        nd_release(manager);
+        if (!value)
+            return false;
+    }
+    return true;
+}
+
+/// How many times longer such steps take with the collector on.
+static double escapes_ratio(size_t operations) {
+    const int64_t shape[] = {16};
+    escapes off = {.operations = operations, .mode = ND_GC_OFF};
+    off.parameter = nd_ones(1, shape, ND_F32);
+    nd_set_requires_grad(off.parameter, true);
+    escapes on = off;
+    on.mode = ND_GC_ON;
+    bench_side sides[] = {{step_with_escape, &off, NAN}, {step_with_escape, &on, NAN}};
+    bench_measure_sides(sides, 2, ESCAPE_REPEATS);
+    nd_release(off.last);
+    nd_release(on.last);
+    nd_release(off.parameter);
+    nd_gc_set_mode(ND_GC_ON);
+    return sides[1].ns / sides[0].ns;
+}
+
+/// Milliseconds for which the gate was closed at most while a manager closed with so many survivors: the
+/// median of a few closes.
+static double pause_ms(size_t survivors) {
+    double times[PAUSE_REPEATS];
+    nd_gc_policy boundary_only = ND_GC_POLICY_INIT;
+    boundary_only.tracked_objects = 0;
+    for (int repeat = 0; repeat < PAUSE_REPEATS; repeat++) {
+        nd_manager *manager = nd_manager_new(NULL, "survivors");
+        nd_manager_set_gc_policy(manager, &boundary_only);
+        nd_object *held = NULL;
+        nd_with_manager(manager) held = ring_new(survivors);
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        nd_manager_close(manager, &report);
+        times[repeat] = (double)report.gate_closed_ns / 1e6;
+        nd_release(manager);
+        nd_release(held);
+        nd_gc_collect(NULL, NULL);
+        if (!held || report.escaped_objects != survivors)
+            return NAN;
+    }
+    return bench_median(times, PAUSE_REPEATS);
+}
+
+static void *idle(void *data) {
+    pause();
+    return data;
+}
+
+/// From here on the process has a second thread, which does nothing.
+static bool begin_second_thread(void) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, idle, NULL) == 0 && pthread_detach(thread) == 0;
+}
+
+typedef struct row {
+    const char *work;
+    const char *name;
+    size_t size;         ///< of the rings, of what is alive elsewhere, operations, or survivors
+    bench_work boundary; ///< of T12 and T13
+    double (*figure)(size_t size);
+    const char *unit;
+    double target;
+} row;
+
+/// In this order: those of the last part have a second thread in the process.
+static const row rows[] = {
+    {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, rings_ns, "ns", 0},
+    {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, rings_ns, "ns", 0},
+    {"one dead ring of 1,000,000, per object", "T11_ring1m_ns_per_object", MILLION, NULL, rings_ns,
+     "ns", 0},
+    {"manager made and closed, 1,000,000 live", "T12_ns", MILLION, close_empty, NULL, "ns", 200},
+    {"manager made and closed, 1,000 live", "T12_ns_1k_live", 1000, close_empty, NULL, "ns", 200},
+    {"close, survivor into a model of 1,000", "T13_ns_1k_model", 1000, close_with_survivor, NULL,
+     "ns", 0},
+    {"close, survivor into a model of 1,000,000", "T13_ns_1m_model", MILLION, close_with_survivor,
+     NULL, "ns", 0},
+    {"last of 1 recorded escapes, on / off", "T14e_ratio_1", 1, NULL, escapes_ratio, "x", 1.1},
+    {"last of 10 recorded escapes, on / off", "T14e_ratio_10", 10, NULL, escapes_ratio, "x", 1.1},
+    {"last of 100, on / off", "T14e_ratio_100", 100, NULL, escapes_ratio, "x", 1.1},
+    {"last of 1,000, on / off", "T14e_ratio_1000", 1000, NULL, escapes_ratio, "x", 1.1},
+    {"last of 1, second thread alive, on / off", "T14e_ratio_1_threads", 1, NULL, escapes_ratio,
+     "x", 1.1},
+    {"gate closed, 100,000 survivors", "T17_ms_1e5", 100000, NULL, pause_ms, "ms", 1},
+    {"gate closed, 1,000,000 survivors", "T17_ms_1e6", MILLION, NULL, pause_ms, "ms", 1},
+    {"gate closed, 5,000,000 survivors", "T17_ms_5e6", 5 * MILLION, NULL, pause_ms, "ms", 1},
+};
+enum { METRICS = sizeof rows / sizeof rows[0], WITH_ONE_THREAD = 11 };
+
+/// The collector is on.
 static void measure(bench_metric *metrics) {
-    static const struct {
-        const char *work;
-        const char *name;
-        size_t size; ///< of the rings, or of what is alive elsewhere
-        bench_work boundary;
-        double target;
-    } rows[METRICS] = {
-        {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, 20},
-        {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, 20},
-        {"one dead ring of 1,000,000, per object", "T11_ring1m_ns_per_object", MILLION, NULL, 20},
-        {"manager made and closed, 1,000,000 live", "T12_ns", MILLION, close_empty, 200},
-        {"manager made and closed, 1,000 live", "T12_ns_1k_live", 1000, close_empty, 200},
-        {"close, survivor into a model of 1,000", "T13_ns_1k_model", 1000, close_with_survivor, 0},
-        {"close, survivor into a model of 1,000,000", "T13_ns_1m_model", MILLION,
-         close_with_survivor, 0},
-    };
-    for (size_t i = 0; i < METRICS; i++)
+    for (size_t i = 0; i < METRICS; i++) {
+        const row *row = &rows[i];
+        bool possible = i != WITH_ONE_THREAD || begin_second_thread();
         metrics[i] = (bench_metric){
-            .work = rows[i].work,
-            .name = rows[i].name,
-            .unit = "ns",
-            .ours = rows[i].boundary ? with_model(rows[i].size, rows[i].boundary)
-                                     : rings_ns(rows[i].size),
-            .target = rows[i].target,
+            .work = row->work,
+            .name = row->name,
+            .unit = row->unit,
+            .ours = !possible       ? NAN
+                    : row->boundary ? with_model(row->size, row->boundary)
+                                    : row->figure(row->size),
+            .target = row->target,
         };
+    }
 }
 
 int main(int argc, char **argv) {
     const char *json = NULL;
     int answer = bench_metrics_options(
-        argc, argv, "T11 to T13: the cost of the cycle collector, beside CPython's and Nim's.",
-        &json);
+        argc, argv,
+        "T11 to T14e, T17: the cost of the cycle collector, beside CPython's and Nim's.", &json);
     if (answer >= 0)
         return answer;
     nd_gc_set_mode(ND_GC_ON);

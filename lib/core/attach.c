@@ -352,6 +352,7 @@ static void transfer(const relocation *all, nd_object *object, bool away) {
     nd__member_enter(shard, object, nd__flags(object));
     if (home->manager == shard->manager)
         return;
+    nd__note_edge();
     home->count.departed++;
     shard->count.arrived++;
     const nd_accounted *account = nd__accounted(object);
@@ -526,14 +527,20 @@ static void report_sites(site_count *sites, nd_close_report *report) {
     }
 }
 
+static nd_shard *shard_to_move_to(nd_manager *ancestor, bool remembered) {
+    return remembered ? nd__shard_for_escapes(ancestor) : &ancestor->first;
+}
+
 /// Moves what is in one shard of a closing manager to an ancestor. Adds up what that was.
-static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, site_count *sites,
-                       uint64_t *objects, uint64_t *bytes) {
-    nd_shard *target = &ancestor->first;
+static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, bool remembered,
+                       site_count *sites, uint64_t *objects, uint64_t *bytes) {
+    nd_shard *target = shard_to_move_to(ancestor, remembered);
     nd__lock_pair(from, target);
-    while (!fixed && !nd__manager_open(target->manager)) {
+    while (!fixed && (!nd__manager_open(target->manager) || target->retired)) {
+        bool open = nd__manager_open(target->manager);
         nd__unlock_pair(from, target);
-        target = &nd__nearest_open(target->manager->parent)->first;
+        target = open ? &target->manager->first
+                      : shard_to_move_to(nd__nearest_open(target->manager->parent), remembered);
         nd__lock_pair(from, target);
     }
     uint64_t moved = from->count.live;
@@ -554,13 +561,14 @@ static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, site_co
     nd__unlock_pair(from, target);
 }
 
-uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, uint64_t *bytes,
+uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, bool remembered, uint64_t *bytes,
                       nd_close_report *report) {
     site_count sites[SITE_SLOTS] = {0};
     nd_manager *target = fixed_target ? fixed_target : nd__nearest_open(from->parent);
     uint64_t moved = 0;
     for (nd_shard *shard = nd__first_shard(from); shard; shard = nd__next_shard(shard))
-        move_shard(shard, target, fixed_target != NULL, report ? sites : NULL, &moved, bytes);
+        move_shard(shard, target, fixed_target != NULL, remembered, report ? sites : NULL, &moved,
+                   bytes);
     if (report)
         report_sites(sites, report);
     return moved;

@@ -360,9 +360,10 @@ void nd__collect_look(void (*look)(void *data), void *data) {
 
 // ------------------------------------------------------------------------------------ a collection
 
-/// Room for so many objects of managers, those that are made meanwhile, and phase 2.
+/// Room for so many objects of managers, those that are made meanwhile, what escaped, and phase 2.
 static bool reserve(nd_collection *collection, size_t tracked) {
-    return nd__collection_reserve(collection, tracked + tracked / 8 + 64 + ND__PHASE2_BUDGET);
+    return nd__collection_reserve(collection, tracked + tracked / 8 + 64 + collection->recent +
+                                                  ND__PHASE2_BUDGET);
 }
 
 /// Leaves the garbage of the managers in the collection, which is late, and has none, when that takes
@@ -374,7 +375,8 @@ static bool find_at_once(nd_collection *collection, nd_manager *const *managers,
     bool room = false, memory = true, looked = false;
     size_t tracked;
     collection->late = false;
-    while (!room && !collection->late && (tracked = count_tracked(managers, count)) > 0) {
+    while (!room && !collection->late &&
+           (tracked = count_tracked(managers, count)) + collection->recent > 0) {
         memory = reserve(collection, tracked);
         if (!memory)
             break;
@@ -399,7 +401,7 @@ static bool find_in_steps(nd_collection *collection, nd_manager *const *managers
 /// steps, or without memory for those at once all the same. False when there is no memory for the
 /// passes (then nothing has happened).
 static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
-    size_t tracked = count_tracked(managers, count);
+    size_t tracked = count_tracked(managers, count) + collection->recent;
     bool memory = true, steps = in_steps(collection, tracked);
     collection->missed = false;
     if (!steps) {
@@ -473,11 +475,17 @@ static void defer(nd_thread *thread, nd_manager *manager) {
 }
 
 /// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
-static nd_status collect(nd_manager *const *managers, size_t count, nd_gc_mode mode,
-                         uint64_t pause_ns, nd_gc_report *report) {
+/// `recent`: so many of the objects in the shard for what escaped to another manager, `above`, which
+/// has this mode, are looked at as well.
+static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *above,
+                         size_t recent, nd_gc_mode mode, uint64_t pause_ns, nd_gc_report *report) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
-    nd_collection collection = {.mode = mode, .pause_ns = pause_ns, .report = ND_GC_REPORT_INIT};
+    nd_collection collection = {.mode = mode,
+                                .pause_ns = pause_ns,
+                                .escaped = recent ? nd__shard_of_escaped(above) : NULL,
+                                .recent = recent,
+                                .report = ND_GC_REPORT_INIT};
     const nd__listener *listener = nd__listener_now();
     uint64_t began = listener ? listener->now() : 0;
     thread->collecting = true;
@@ -523,7 +531,8 @@ static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
 static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, uint64_t pause_ns,
                                 nd_gc_report *report, uint64_t *ret_left) {
     nd_status status =
-        managers->count ? collect(managers->items, managers->count, mode, pause_ns, report) : ND_OK;
+        managers->count ? collect(managers->items, managers->count, NULL, 0, mode, pause_ns, report)
+                        : ND_OK;
     if (ret_left)
         *ret_left = count_tracked(managers->items, managers->count);
     nd__manager_array_free(managers);
@@ -573,17 +582,23 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     return status;
 }
 
-void nd__collect_boundary(nd_manager *manager, nd_close_report *close_report) {
-    if (nd__manager_count(manager).tracked == 0 || !nd__gc_at_boundary(manager))
+void nd__collect_boundary(nd_manager *manager, bool cyclic, nd_close_report *close_report) {
+    nd_manager *above = nd__nearest_open(manager->parent);
+    size_t recent = nd__escaped_recently(above);
+    if (recent == 0 && (!cyclic || nd__manager_count(manager).tracked == 0))
+        return;
+    if (!nd__gc_at_boundary(manager))
         return;
     nd_thread *thread = nd__thread();
     if (thread->collecting) {
-        defer(thread, nd__nearest_open(manager->parent));
+        defer(thread, above);
         return;
     }
     nd_gc_report report = ND_GC_REPORT_INIT;
     nd_gc_mode mode = nd__manager_gc_mode(manager);
-    collect(&manager, 1, mode, nd__gc_pause_ns(manager, false), &report);
+    if (recent && nd__manager_gc_mode(above) != mode)
+        recent = 0;
+    collect(&manager, 1, above, recent, mode, nd__gc_pause_ns(manager, false), &report);
     if (mode != ND_GC_WARN) {
         close_report->collected_objects += report.collected_objects;
         close_report->collected_bytes += report.collected_bytes;

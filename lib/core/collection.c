@@ -279,6 +279,23 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *r
     }
 }
 
+/// Takes what escaped a short while ago, oldest first. All of it before any edge is read: what points
+/// there is to find it in the set.
+static void take_recent(nd_collection *collection) {
+    nd_shard *shard = collection->escaped;
+    if (!shard)
+        return;
+    nd__lock(&shard->lock);
+    nd_object *object = shard->lists[ND__TRACKED_LIST].first;
+    for (size_t n = 1; object && object->next && n < collection->recent; n++)
+        object = object->next;
+    for (; object && !collection->full; object = object->previous)
+        if ((uint32_t)nd__load_relaxed(&object->word) != 0 && may_join(object))
+            add(collection, object);
+    nd__unlock(&shard->lock);
+    collection->expected += collection->count;
+}
+
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room) {
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
@@ -287,6 +304,9 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     collection->contradicted = collection->full = collection->late = false;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     size_t read = 0;
+    take_recent(collection);
+    while (read < collection->count)
+        read_candidate(collection, read++, &counter.visitor);
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard && !collection->full;
              shard = nd__next_shard(shard))

@@ -37,6 +37,9 @@ typedef struct nd_collection {
     bool full;                                 ///< discovery ran out of capacity, or of time
     bool missed;                               ///< some of a shard was not found; it counts as live
     bool late;                                 ///< of time: nothing was decided
+    nd_shard *
+        escaped; ///< of another manager, whose latest tracked objects are candidates as well, or NULL
+    size_t recent;      ///< how many of those
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes

@@ -64,7 +64,50 @@ bool nd__gate_try_enter(void) {
     return false;
 }
 
+#if defined(ND_MODEL) || ND_COLLECT_EVERYWHERE
+// Always: collections are what is to be seen there.
+uint64_t nd__edge_age(void) {
+    return 0;
+}
+
+bool nd__edges_since(uint64_t age) {
+    (void)age;
+    return true;
+}
+
+void nd__note_edge(void) {
+}
+#else
+// Read by everybody, and written only when that changes it: 1 when edges were written since the age
+// last rose.
+static struct {
+    _Alignas(128) _Atomic uint32_t written;
+    _Atomic uint64_t age;
+} edges;
+
+void nd__note_edge(void) {
+    if (__builtin_expect(!nd__atomic_load(&edges.written, relaxed), 0))
+        nd__atomic_store(&edges.written, 1, relaxed);
+}
+
+uint64_t nd__edge_age(void) {
+    if (!nd__atomic_load(&edges.written, relaxed))
+        return nd__atomic_load(&edges.age, relaxed);
+    nd__atomic_store(&edges.written, 0, relaxed);
+    return nd__fetch_add_relaxed(&edges.age, 1) + 1;
+}
+
+bool nd__edges_since(uint64_t age) {
+    return nd__atomic_load(&edges.written, relaxed) || nd__atomic_load(&edges.age, relaxed) != age;
+}
+#endif
+
 void nd__gate_enter(void) {
+    nd__note_edge();
+    nd__gate_enter_to_clear();
+}
+
+void nd__gate_enter_to_clear(void) {
     while (!nd__gate_try_enter())
         nd__futex_wait(&gate_closed, 1);
 }

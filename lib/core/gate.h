@@ -8,10 +8,26 @@
 #ifndef ND_LIB_CORE_GATE_H
 #define ND_LIB_CORE_GATE_H
 #include <stdbool.h>
+#include <stdint.h>
 
-/// Waits while the gate is closed, then holds it open. Nests.
+/// Waits while the gate is closed, then holds it open. Nests. Notes that edges are written, so it is right
+/// for whoever writes any.
 void nd__gate_enter(void);
-/// As nd__gate_enter, but answers false instead of waiting.
+/// The same for who makes no edge lead anywhere: clears or takes edges, or upgrades.
+void nd__gate_enter_to_clear(void);
+/// As nd__gate_enter_to_clear, but answers false instead of waiting.
 bool nd__gate_try_enter(void);
 void nd__gate_leave(void);
+
+// Whether a cycle can have been closed. An object is made with edges to what is there already, so each
+// cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or the object
+// was moved (nd__note_edge). Who asks must have been told of what it asks about, and may be answered
+// true in vain. A false answer in a race makes garbage wait for the next look, no more.
+
+/// What to ask nd__edges_since with later.
+uint64_t nd__edge_age(void);
+/// Whether an edge may have been written since that was asked.
+bool nd__edges_since(uint64_t age);
+/// Objects come to be where they were not made: a cycle may be closed there.
+void nd__note_edge(void);
 #endif

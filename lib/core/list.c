@@ -126,7 +126,7 @@ static void insert(nd_list *list, size_t index, const void *object) {
 
 /// An item, which is the caller's now.
 static nd_object *take(nd_list *list, size_t index) {
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd_object *item = list->items[index];
     list->size--;
     memmove(list->items + index, list->items + index + 1,
@@ -191,7 +191,7 @@ nd_status nd_list_clear(nd_list *list) {
     if (status != ND_OK)
         return status;
     while (list->size) {
-        nd__gate_enter();
+        nd__gate_enter_to_clear();
         nd_object *item = list->items[--list->size];
         nd__gate_leave();
         nd_object_release(item);

@@ -30,6 +30,7 @@ nd_manager nd__root = {
     .shard_count = 1,
     .name = "root",
     .first.manager = &nd__root,
+    .escaped.manager = &nd__root,
 };
 
 /// Memory of ended managers, linked by next_sibling: some for each few threads.
@@ -86,6 +87,7 @@ static nd_manager *take_memory(void) {
     nd__keep_block(block);
     manager = nd__line_in(block);
     nd__shard_begin(&manager->first, manager);
+    nd__shard_begin(&manager->escaped, manager);
     return manager;
 }
 
@@ -130,6 +132,7 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
     atomic_init(&manager->gc_mode, ND_GC_INHERIT);
     manager->depth = parent->depth + 1;
+    manager->edge_age = nd__edge_age();
     nd_shard *shard = nd__lock_to_fill(parent);
     bool open = nd__manager_open(parent);
     if (open) {
@@ -239,7 +242,7 @@ static nd_manager *begin_close_of_child(nd_manager *parent) {
 /// Temp-attached objects of a shard, retained, so many at most; returns how many.
 static size_t take_temporaries(nd_shard *shard, nd_object **objects, size_t limit) {
     size_t count = 0;
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd__lock(&shard->lock);
     for (int list = 0; list < 2 && shard->count.temporary; list++)
         for (nd_object *object = shard->lists[list].first; object && count < limit;
@@ -289,17 +292,21 @@ static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
                          nd_close_report *report) {
     nd__origin_forward(manager, manager->parent);
     report->returned_objects += return_temporaries(manager);
+    // Without an edge written there can be no cycle of what was made in it.
+    bool cyclic = collect && nd__edges_since(manager->edge_age);
     if (collect)
-        nd__collect_boundary(manager, report);
+        nd__collect_boundary(manager, cyclic, report);
     nd__counters count = nd__manager_count(manager);
     report->freed_objects += count.freed;
     report->freed_bytes += count.freed_bytes;
     uint64_t bytes = 0;
     uint64_t moved;
     if (target) {
-        moved = nd__move_all(manager, target, &bytes, NULL);
+        moved = nd__move_all(manager, target, false, &bytes, NULL);
     } else {
-        moved = nd__move_all(manager, NULL, &bytes, report);
+        moved = nd__move_all(manager, NULL, cyclic && count.tracked, &bytes, report);
+        if (collect)
+            nd__escaped_note(nd__nearest_open(manager->parent), cyclic ? count.tracked : 0);
         report->escaped_objects += moved;
         report->escaped_bytes += bytes;
     }
@@ -389,7 +396,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
     if (!objects)
         return false;
     size_t count = 0;
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
         nd__lock(&shard->lock);
         for (int list = 0; list < 2; list++)

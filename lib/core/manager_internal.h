@@ -8,7 +8,8 @@
 //       account: a part of what was charged
 //
 // What a shard holds is guarded by its lock. An object names its shard (`home`), and that its
-// manager. A thread always fills the same shard of a manager, so a list is in the order in which
+// manager. What escapes to a manager while the collector is on goes to a shard of its own, so that its
+// latest arrivals are the front of a list. A thread always fills the same shard of a manager, so a list is in the order in which
 // each thread made its objects; the first shard has the oldest ones. A manager that was ever capped
 // keeps all its objects in the first shard, under whose lock the cap is exact.
 //
@@ -71,9 +72,14 @@ struct nd_manager {
     _Alignas(ND__LINE) _Atomic uint32_t state;
     _Atomic uint32_t shard_count; ///< 1 or nd__shard_limit(); never falls while the manager lives
     nd_shard *more;               ///< the second shard and on; kept for the next life
-    nd_manager *parent;           ///< strong (but for the root); NULL for the root only
-    uint32_t depth;               ///< root 0
+    _Atomic uint32_t escapes;     ///< 1: `escaped` is one of its shards
+    /// How many tracked objects escaped here at the last close below and at the one before it. (Two
+    /// closes at a time may lose one of them.)
+    _Atomic uint32_t recent[2];
+    nd_manager *parent; ///< strong (but for the root); NULL for the root only
+    uint32_t depth;     ///< root 0
     _Atomic int gc_mode;
+    uint64_t edge_age;                     ///< when it was made (gate.h), constant
     _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
     uint64_t cap;                          ///< lock of the first shard
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
@@ -90,6 +96,7 @@ struct nd_manager {
     nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
     char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;
+    nd_shard escaped; ///< what outlived managers below while the collector was on, the latest first
 };
 
 extern nd_manager nd__root;
@@ -130,8 +137,8 @@ bool nd__attach_return(nd_object *object, nd_manager *from);
 
 /// Moves all objects of a closing manager to `target` (NULL: the nearest open ancestor of its
 /// parent) under both locks. Returns how many, adds their bytes to *bytes. With a report they count
-/// as escaped, with their sites.
-uint64_t nd__move_all(nd_manager *from, nd_manager *target, uint64_t *bytes,
+/// as escaped, with their sites. `remembered`: to that ancestor's shard for what escaped.
+uint64_t nd__move_all(nd_manager *from, nd_manager *target, bool remembered, uint64_t *bytes,
                       nd_close_report *report);
 
 /// Effective mode: own, else the nearest ancestor's that does not inherit.

@@ -451,7 +451,7 @@ nd_status nd_close(void *handle) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
     bool outermost = nd__burying_begin(thread);
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     if (object->type->clear)
         object->type->clear(object);
     // Inside the gate: no traverse meets what destroy frees.
@@ -512,7 +512,7 @@ bool nd__edge_set_in(nd_object *owner, void *slot, const void *target) {
 
 void *nd_edge_take(void *slot) {
     nd_object **edge = slot;
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd_object *before = *edge;
     *edge = NULL;
     nd__note_moved(before);
@@ -522,7 +522,7 @@ void *nd_edge_take(void *slot) {
 
 /// Apart, so that the collector's edges save no registers.
 __attribute__((noinline)) static void clear_edge_at_gate(nd_object **edge) {
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd_object *before = *edge;
     *edge = NULL;
     nd__gate_leave();

@@ -186,6 +186,47 @@ void nd__manager_unite(nd_manager *manager) {
     }
 }
 
+// ----------------------------------------------------------------------------------- what escaped
+
+nd_shard *nd__shard_for_escapes(nd_manager *manager) {
+    if (nd__atomic_load(&manager->escapes, acquire))
+        return &manager->escaped;
+    nd__lock(&manager->first.lock);
+    bool may = nd__manager_open(manager) && !manager->single;
+    if (may && !nd__atomic_load(&manager->escapes, relaxed)) {
+        nd__shard_begin(&manager->escaped, manager);
+        nd__atomic_store(&manager->escapes, 1, release);
+    }
+    nd__unlock(&manager->first.lock);
+    return may ? &manager->escaped : &manager->first;
+}
+
+enum { RECENT_LIMIT = 16384 };
+
+void nd__escaped_note(nd_manager *manager, uint64_t tracked) {
+    uint32_t last = nd__atomic_load(&manager->recent[0], relaxed);
+    if (tracked == 0 && last == 0 && nd__atomic_load(&manager->recent[1], relaxed) == 0)
+        return;
+    nd__atomic_store(&manager->recent[1], last, relaxed);
+    nd__atomic_store(&manager->recent[0], tracked < RECENT_LIMIT ? (uint32_t)tracked : RECENT_LIMIT,
+                     relaxed);
+}
+
+size_t nd__escaped_recently(nd_manager *manager) {
+    size_t recent = (size_t)nd__atomic_load(&manager->recent[0], relaxed) +
+                    nd__atomic_load(&manager->recent[1], relaxed);
+    if (__builtin_expect(recent == 0, 1))
+        return 0;
+    nd_shard *shard = nd__shard_of_escaped(manager);
+    if (!shard)
+        return 0;
+    nd__lock(&shard->lock);
+    size_t there = shard->count.tracked;
+    nd__unlock(&shard->lock);
+    recent = recent < RECENT_LIMIT ? recent : RECENT_LIMIT;
+    return recent < there ? recent : there;
+}
+
 // ------------------------------------------------------------------------------------------ counts
 
 static nd__counters count_of(nd_shard *shard) {

@@ -15,14 +15,28 @@ static inline uint32_t nd__shard_count(const nd_manager *manager) {
 static inline nd_shard *nd__first_shard(nd_manager *manager) {
     return &manager->first;
 }
+static inline nd_shard *nd__shard_of_escaped(nd_manager *manager) {
+    return __builtin_expect(nd__atomic_load(&manager->escapes, acquire) != 0, 0) ? &manager->escaped
+                                                                                 : NULL;
+}
 static inline nd_shard *nd__next_shard(const nd_shard *shard) {
     nd_manager *manager = shard->manager;
     uint32_t count = nd__shard_count(manager);
-    if (__builtin_expect(count == 1, 1))
-        return NULL;
-    ptrdiff_t next = shard == &manager->first ? 0 : shard - manager->more + 1;
-    return next + 1 < (ptrdiff_t)count ? &manager->more[next] : NULL;
+    if (__builtin_expect(count > 1, 0) && shard != &manager->escaped) {
+        ptrdiff_t next = shard == &manager->first ? 0 : shard - manager->more + 1;
+        if (next + 1 < (ptrdiff_t)count)
+            return &manager->more[next];
+    }
+    return shard == &manager->escaped ? NULL : nd__shard_of_escaped(manager);
 }
+
+/// The shard for what escapes to a manager; its first one when that has or had a cap, or is closed.
+nd_shard *nd__shard_for_escapes(nd_manager *manager);
+/// Takes note that so many tracked objects escaped to a manager at a close below it.
+void nd__escaped_note(nd_manager *manager, uint64_t tracked);
+/// How many tracked objects, the latest in the shard for what escaped, are to be looked at again at a close
+/// below the manager: those of the last two closes, within a bound.
+size_t nd__escaped_recently(nd_manager *manager);
 
 /// Sums over the shards; each is a moment's, one after the other.
 nd__counters nd__manager_count(nd_manager *manager);

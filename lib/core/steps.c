@@ -122,7 +122,7 @@ static void let_live(steps *steps, size_t index) {
 
 /// Other collections leave alone what this one holds; with NULL, nothing.
 static void announce(const nd_collection *collection) {
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd__steps_running = collection;
     nd__gate_leave();
 }
@@ -133,7 +133,7 @@ static void announce(const nd_collection *collection) {
 /// the oldest); leaves NULL when there were none. False when the cursor has left the shard since.
 static bool hold_some(nd_collection *collection, nd_shard *shard, size_t limit,
                       nd_object **cursor) {
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd__lock(&shard->lock);
     nd_object *object = *cursor;
     bool here = !object || nd__atomic_load(&object->home, acquire) == shard;
@@ -172,6 +172,24 @@ static void hold_shard(nd_collection *collection, nd_shard *shard) {
     collection->missed = true;
 }
 
+/// Holds what escaped a short while ago.
+static void hold_recent(nd_collection *collection) {
+    nd_shard *shard = collection->escaped;
+    if (!shard)
+        return;
+    nd__gate_enter_to_clear();
+    nd__lock(&shard->lock);
+    nd_object *object = shard->lists[ND__TRACKED_LIST].first;
+    for (size_t n = 1; object && object->next && n < collection->recent; n++)
+        object = object->next;
+    for (; object && collection->count < collection->capacity - ND__PHASE2_BUDGET;
+         object = object->previous)
+        if (!(nd__flags_to_join(object) & ND__DYING) && nd__try_retain(object))
+            nd__collection_add(collection, object);
+    nd__unlock(&shard->lock);
+    nd__gate_leave();
+}
+
 /// Gives the candidates their places anew, which other collections may have taken while it was not
 /// announced that they are held.
 static void place_all(nd_collection *collection) {
@@ -179,7 +197,7 @@ static void place_all(nd_collection *collection) {
     collection->count = 0;
     announce(collection);
     while (collection->count < count) {
-        nd__gate_enter();
+        nd__gate_enter_to_clear();
         for (int i = 0; i < HELD_PER_LOCK && collection->count < count; i++)
             nd__collection_add(collection, collection->objects[collection->count]);
         nd__gate_leave();
@@ -577,6 +595,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     nd__lock(&steps_lock);
     announce(collection);
+    hold_recent(collection);
     for (size_t i = 0; i < count; i++)
         for (nd_shard *shard = nd__first_shard(managers[i]); shard; shard = nd__next_shard(shard))
             hold_shard(collection, shard);

@@ -97,7 +97,7 @@ static nd_object *upgrade(const char *operation, const nd_weak *weak) {
         return NULL;
     }
     nd_lock *lock = lock_of(weak->address);
-    nd__gate_enter();
+    nd__gate_enter_to_clear();
     nd__lock(lock);
     nd_object *target = weak->target;
     if (target && !nd__try_retain(target))

@@ -177,7 +177,7 @@ static void clear(nd_object *self) {
 
 static void destroy(nd_object *self) {
     nd_module *module = (nd_module *)self;
-    nd__gate_enter(); // a closed module may still be looked at
+    nd__gate_enter_to_clear(); // a closed module may still be looked at
     nd_member *members = module->members;
     module->members = NULL;
     module->count = 0;
