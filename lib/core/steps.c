@@ -105,11 +105,11 @@ static void step(steps *steps, void (*look)(void *data)) {
 }
 
 /// Whether a step that began to close the gate at `closed_at` has time for another batch like the last
-/// one.
+/// one; an eighth of the pause is for closing and opening.
 static bool time_is_left(const steps *steps, uint64_t closed_at, uint64_t *now) {
     uint64_t before = *now;
     *now = nd__now_ns();
-    return *now - closed_at + (*now - before) + 1 < steps->pause_ns;
+    return *now - closed_at + (*now - before) + 1 < steps->pause_ns - steps->pause_ns / 8;
 }
 
 static void let_live(steps *steps, size_t index) {
