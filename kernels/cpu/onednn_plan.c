@@ -63,7 +63,8 @@ static void begin_child(void) {
             cache.plans[i]->users = 0;
     pthread_mutex_unlock(&cache.lock);
 }
-__attribute__((constructor)) static void watch_forks(void) {
+// Early, so that this lock is taken last: whoever computes may hold other ones.
+__attribute__((constructor(101))) static void watch_forks(void) {
     pthread_atfork(lock_cache, unlock_cache, begin_child);
 }
 

@@ -5,6 +5,7 @@
 // the lock is given back, because a release may run anybody's destructor.
 #include "lib/autograd/autograd.h"
 #include "lib/core/alloc.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate.h"
 #include "lib/core/pressure.h"
 #include <pthread.h>
@@ -13,6 +14,15 @@
 enum { INLINE_SLOTS = 16 };
 
 static pthread_mutex_t gradient_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void unlock_after_fork(bool child) {
+    if (child)
+        pthread_mutex_init(&gradient_mutex, NULL);
+    else
+        nd__gradient_unlock();
+}
+ND__FORK_PART(fork_gradients, ND__FORK_GRADIENTS, NULL, 0, 0, nd__gradient_lock, unlock_after_fork,
+              NULL);
 
 static uint32_t count_of(const nd_object *object);
 static bool same_shape(const nd_tensor *x, const nd_node_input *input);

@@ -11,8 +11,8 @@
 #include "lib/core/atomics.h"
 #include "lib/core/checked.h"
 #include "lib/core/clock.h"
+#include "lib/core/fork.h"
 #include "lib/core/life.h"
-#include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
@@ -491,16 +491,10 @@ static void before_fork(void) {
     nd__lock(&depot.lock);
 }
 
-static void after_fork(void) {
+static void after_fork(bool child) {
+    if (child)
+        depot.sweeping = false;
     nd__unlock(&depot.lock);
     nd__checked_after_fork();
 }
-
-static void after_fork_in_child(void) {
-    depot.sweeping = false;
-    after_fork();
-}
-
-__attribute__((constructor)) static void prepare_for_fork(void) {
-    pthread_atfork(before_fork, after_fork, after_fork_in_child); // without memory: as without it
-}
+ND__FORK_PART(fork_blocks, ND__FORK_SINGLE, NULL, 0, 0, before_fork, after_fork, NULL);

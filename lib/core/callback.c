@@ -1,6 +1,7 @@
 // What dies in a callback that a device runs, from there to where it is destroyed (callback.h).
 #include "lib/core/callback.h"
 #include "lib/core/cancel.h"
+#include "lib/core/fork.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
@@ -48,6 +49,29 @@ void nd__leave(nd_object *object) {
 nd_object *nd__take_left(void) {
     return nd__atomic_exchange(&nd__left, NULL, acquire);
 }
+
+/// Pushed without a lock: what comes meanwhile the child may see a part of.
+static nd_object *left_before;
+
+static void take_for_fork(void) {
+    left_before = nd__take_left();
+}
+
+static void put_back_after_fork(bool child) {
+    if (!nd__thread_record.forking)
+        return;
+    nd_object *list = left_before;
+    left_before = NULL;
+    if (child)
+        nd__atomic_store(&nd__left, NULL, relaxed);
+    while (list) {
+        nd_object *next = list->next;
+        nd__leave(list);
+        list = next;
+    }
+}
+// Before the gate opens and hands over what is parked.
+ND__FORK_PART(fork_left, ND__FORK_COLLECTION, NULL, 0, 0, take_for_fork, put_back_after_fork, NULL);
 
 bool nd__bury_left(void) {
     if (!nd__any_left())

@@ -7,11 +7,13 @@
 // began, and at least what it is when it ends. Without a quota on the path a charge is one relaxed
 // addition per level.
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/policy.h"
 #include "lib/core/pressure.h"
 
 static nd_lock quota_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, quota_lock);
 
 static void add(nd_manager *manager, const nd_manager *stop, nd_device_kind kind, uint64_t bytes) {
     bool alone = nd__single_threaded();

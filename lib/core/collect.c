@@ -13,6 +13,7 @@
 #include "lib/core/collection.h"
 #include "lib/core/cut.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/gc_totals.h"
 #include "lib/core/life.h"
@@ -32,8 +33,10 @@ enum { ROUNDS = 8 };
 enum { FREE_BATCH = 256 };
 
 static nd_lock collection_lock;
+ND__FORK_LOCK(ND__FORK_COLLECTION, collection_lock);
 static uint64_t last_collection_id; // collection lock
 static nd_lock settings_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, settings_lock);
 static nd_gc_cycle_callback cycle_callback;
 static void *cycle_callback_data;
 

@@ -13,7 +13,9 @@
 // A thread whose record is in no registry (thread.h) is counted in while it writes: with locked
 // instructions, which order its store and its look as the barrier does for others.
 #include "lib/core/atomics.h"
+#include "lib/core/callback.h"
 #include "lib/core/clock.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/thread.h"
@@ -194,6 +196,44 @@ void nd__gate_open(void) {
     if (!nd__single_threaded() && nd__futex_wake_all(&gate_closed))
         woken_at_ns = nd__now_ns();
 }
+
+/// Objects that die meanwhile are parked, without a lock: the child may see a part of that. What was parked before
+/// goes to both as what device callbacks leave does, since this is no place to run user code.
+static nd_object *parked_before;
+
+static void hand_over(nd_object *list) {
+    while (list) {
+        nd_object *next = list->next;
+        nd__leave(list);
+        list = next;
+    }
+}
+
+static void close_for_fork(void) {
+    nd__gate_let_in();
+    nd__gate_close();
+    parked_before = nd__atomic_exchange(&parked, NULL, seq_cst);
+}
+
+static void open_after_fork(bool child) {
+    if (!nd__thread_record.forking)
+        return;
+    nd_object *before = parked_before;
+    parked_before = NULL;
+    if (child) {
+        nd__thread_record.owns_gate = false;
+        nd__atomic_store(&unlisted_writers, 0, relaxed);
+        nd__atomic_store(&parked, NULL, relaxed);
+        nd__atomic_store(&gate_closed, 0, relaxed);
+        if (!nd__atomic_load(&writers_fence, relaxed))
+            prepare_barrier();
+    } else {
+        nd__gate_open();
+        hand_over(nd__atomic_exchange(&parked, NULL, seq_cst));
+    }
+    hand_over(before);
+}
+ND__FORK_PART(fork_gate, ND__FORK_GATE, NULL, 0, 0, close_for_fork, open_after_fork, NULL);
 
 void nd__park(nd_object *object) {
     nd_object *head = nd__atomic_load(&parked, relaxed);

@@ -4,6 +4,7 @@
 #include "lib/core/cancel.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager_internal.h"
@@ -33,12 +34,17 @@ nd_manager nd__root = {
     .escaped.manager = &nd__root,
 };
 
+_Atomic(nd_manager *) nd__newest_memory = &nd__root;
+
 /// Memory of ended managers, linked by next_sibling: some for each few threads.
 static struct bin {
     _Alignas(ND__LINE) nd_lock lock;
     _Atomic(nd_manager *) first;
 } recycled[8];
 enum { BINS = sizeof recycled / sizeof *recycled };
+ND__FORK_PART(fork_shards, ND__FORK_SHARDS, NULL, 0, 0, nd__shards_before_fork,
+              nd__shards_after_fork, NULL);
+ND__FORK_LOCKS(bins, ND__FORK_SINGLE, &recycled[0].lock, BINS, sizeof *recycled);
 
 // -------------------------------------------------------------------------------------------- tree
 
@@ -88,6 +94,9 @@ static nd_manager *take_memory(void) {
     manager = nd__line_in(block);
     nd__shard_begin(&manager->first, manager);
     nd__shard_begin(&manager->escaped, manager);
+    manager->older = nd__atomic_load(&nd__newest_memory, relaxed);
+    while (!nd__atomic_cas(&nd__newest_memory, &manager->older, manager, release, relaxed))
+        ;
     return manager;
 }
 
@@ -214,7 +223,10 @@ nd_manager *nd__nearest_open(nd_manager *manager) {
 /// the state under its lock: whoever takes that lock afterwards finds all there will ever be.
 static bool begin_close(nd_manager *manager) {
     uint32_t expected = ND__MANAGER_OPEN;
-    return nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed);
+    if (!nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed))
+        return false;
+    manager->closer = &nd__thread_record;
+    return true;
 }
 
 /// An open child, retained and now closing; NULL when there is none left.

@@ -66,8 +66,19 @@ struct nd_shard {
 };
 _Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
 
+/// Shards that lie one behind the other, for who locks all there are (manager_fork.c).
+typedef struct nd__shard_range nd__shard_range;
+struct nd__shard_range {
+    nd_shard *first;
+    size_t count;
+    nd__shard_range *next;
+};
+
 struct nd_manager {
     nd_object header;
+    // Of the memory, not of the manager that is in it.
+    nd_manager *older;         ///< memory that was taken before this
+    nd__shard_range ranges[3]; ///< the first shard; all others; that for what escaped
     // Read by all, seldom written.
     _Alignas(ND__LINE) _Atomic uint32_t state;
     _Atomic uint32_t shard_count; ///< 1 or nd__shard_limit(); never falls while the manager lives
@@ -88,6 +99,7 @@ struct nd_manager {
     _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
     _Atomic uint32_t turns;   ///< how often that was another one than before
     bool single;              ///< was capped: never gets more shards (lock of the first shard)
+    const void *closer;       ///< the record of the thread that closes it
     nd_shard *siblings;       ///< the parent's shard whose child this is, constant
     nd_manager *previous_sibling, *next_sibling;
     uint64_t
@@ -100,6 +112,11 @@ struct nd_manager {
 };
 
 extern nd_manager nd__root;
+/// All memory of managers there is, newest first, linked by `older`; the root is the last.
+extern _Atomic(nd_manager *) nd__newest_memory;
+/// Locks every shard there is; unlocks them, in the child with what is to be settled there (manager_fork.c).
+void nd__shards_before_fork(void);
+void nd__shards_after_fork(bool child);
 
 /// The shard that an object is in; NULL when it is in none.
 static inline nd_shard *nd__home_of(const nd_object *object) {

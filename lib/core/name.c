@@ -2,6 +2,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/life.h"
 #include "lib/core/pressure.h"
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct name_entry {
 
 enum { BUCKETS = 1024 };
 static nd_lock name_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, name_lock);
 static name_entry *name_buckets[BUCKETS];
 
 static name_entry **find(const nd_object *object) {

@@ -7,6 +7,7 @@
 // the oldest one is forwarded to the nearest open ancestor. One lock guards all of it: the operation is
 // rare. Order: locks of shards may be held when it is taken, and none is taken inside.
 #include "lib/core/alloc.h"
+#include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 
@@ -20,6 +21,7 @@ struct nd_origin {
 
 enum { BUCKETS = 256 };
 static nd_lock origin_lock;
+ND__FORK_LOCK(ND__FORK_ORIGINS, origin_lock);
 static nd_origin *buckets[BUCKETS]; // newest record of each object, by address
 static uint64_t in_use;             // records
 

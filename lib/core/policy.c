@@ -10,6 +10,7 @@
 #include "lib/core/clock.h"
 #include "lib/core/collect.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,7 @@ _Static_assert(FIELDS == 8, "the root's fields begin as inherited");
 _Atomic uint64_t nd__gc_tell_at[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1) << 20,
                                                    UINT64_C(1) << 20, 4096};
 static nd_lock domains_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, domains_lock);
 static nd_gc_domain *domains = &root_domain;
 
 static nd_manager *writable(const nd_manager *manager) {

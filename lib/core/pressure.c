@@ -29,7 +29,7 @@ static rung_function *const rungs[ND_RUNG_COUNT] = {
 };
 
 nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
-    const nd_thread *thread = nd__thread();
+    nd_thread *thread = nd__thread();
     if (!nd__is_pressure(failure) || thread->gate_depth || thread->owns_gate || thread->in_callback)
         return failure;
     nd__fetch_add_relaxed(&totals.walks, 1);
@@ -40,8 +40,10 @@ nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
     nd__error_save(&before);
     nd__keep(pressure->manager);
     nd_status status = failure;
+    thread->walks++;
     for (int rung = 0; rung < ND_RUNG_COUNT && nd__is_pressure(status); rung++)
         status = rungs[rung](pressure, status);
+    thread->walks--;
     nd_object_release(pressure->manager);
     nd__error_restore(&before);
     if (status != ND_OK)

@@ -7,6 +7,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 #include "lib/core/thread.h"
@@ -17,6 +18,7 @@ struct nd__memory_callback {
 };
 
 static nd_lock callback_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, callback_lock);
 
 static void drop(nd__memory_callback *record) {
     if (!record)

@@ -9,6 +9,7 @@
 #include "lib/core/reserve.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
+#include "lib/core/fork.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct block {
 static _Alignas(max_align_t) char memory[ND__RESERVE_BYTES];
 static size_t used, last; ///< end of the last block, and its beginning (when used > 0)
 static nd_lock lock;
+ND__FORK_LOCKS(reserve_lock, ND__FORK_SINGLE, &lock, 1, sizeof lock);
 
 static bool is_reserve(const void *pointer) {
     return (uintptr_t)pointer - (uintptr_t)memory < sizeof memory;
@@ -85,6 +87,7 @@ static struct {
     void *block;
     size_t bytes;
 } kept;
+ND__FORK_LOCKS(kept_lock, ND__FORK_SINGLE, &kept.lock, 1, sizeof kept.lock);
 
 void *nd__reserve_take_large(size_t *bytes) {
     void *block = NULL;

@@ -19,7 +19,7 @@ enum {
 void nd__shard_wait(nd_shard *shard) {
     nd__lock_wait(&shard->lock);
     if (++shard->waits % CROWDED_WAITS == 0)
-        nd__thread()->crowded = shard->manager;
+        nd__thread_record.crowded = shard->manager; // registers nobody below a lock
 }
 
 void nd__lock_pair(nd_shard *a, nd_shard *b) {

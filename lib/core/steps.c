@@ -21,6 +21,7 @@
 #include "lib/core/steps.h"
 #include "lib/core/clock.h"
 #include "lib/core/collect.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate_internal.h"
 #include "lib/core/life.h"
 #include "lib/core/reserve.h"
@@ -75,6 +76,7 @@ typedef struct steps {
 } steps;
 
 static nd_lock steps_lock; ///< one at a time; no user code runs under it
+ND__FORK_LOCK(ND__FORK_STEPS, steps_lock);
 // These change inside the gate: `upgraded` by whoever upgrades, the rest while it is closed or by whoever
 // holds steps_lock.
 static _Atomic uint32_t upgraded; ///< a suspect was, since the gate was last closed

@@ -2,6 +2,7 @@
 #include "lib/core/thread.h"
 #include "lib/core/atomics.h"
 #include "lib/core/block.h"
+#include "lib/core/fork.h"
 #include <nd/scope.h>
 #include <pthread.h>
 
@@ -78,6 +79,17 @@ void nd__thread_register(nd_thread *thread) {
     }
     nd__unlock(&registry_lock);
 }
+
+/// The child has but this thread.
+static void forget_other_threads(bool child) {
+    if (!child)
+        return;
+    nd_thread *self = &nd__thread_record;
+    self->previous = self->next = NULL;
+    registry = self->registered ? self : NULL;
+}
+ND__FORK_PART(fork_threads, ND__FORK_THREADS, &registry_lock, 1, sizeof registry_lock, NULL,
+              forget_other_threads, NULL);
 
 void nd__thread_each(void (*visit)(nd_thread *thread, void *data), void *data) {
     nd__lock(&registry_lock);

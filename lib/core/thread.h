@@ -41,6 +41,8 @@ struct nd_thread {
     nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
     uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/core/policy.c
     int uncancelled, cancel_state;               ///< cancel.h
+    uint32_t walks;                              ///< of the ladder for memory, nested
+    bool forking;                                ///< has taken all locks for that
     nd_thread *previous, *next;                  ///< registry
 };
 

@@ -10,6 +10,7 @@
 #include "lib/core/atomics.h"
 #include "lib/core/cancel.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/gate.h"
 #include "lib/core/life.h"
 #include "lib/core/manager.h"
@@ -26,6 +27,7 @@ struct nd_weak {
 
 enum { LOCKS = 64 };
 static nd_lock locks[LOCKS];
+ND__FORK_LOCKS(weak_locks, ND__FORK_SINGLE, locks, LOCKS, sizeof *locks);
 
 static nd_lock *lock_of(uintptr_t address) {
     return &locks[(address >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 58];

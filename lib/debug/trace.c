@@ -9,13 +9,13 @@
 #include "lib/core/cancel.h"
 #include "lib/core/clock.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include "lib/debug/text.h"
 #include "lib/debug/trace_file.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <nd/debug.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,34 +196,23 @@ static const nd__listener listener = {
 
 // ------------------------------------------------------------------------------------------- public
 
-static void before_fork(void) {
-    nd__lock(&trace.lock);
-}
-
-static void after_fork_in_parent(void) {
-    nd__unlock(&trace.lock);
-}
-
 /// The file belongs to the parent: the child neither writes what was buffered nor goes on.
-static void after_fork_in_child(void) {
+static void after_fork(bool child) {
+    if (!child)
+        return;
     if (trace.open)
         close(trace.file);
     trace.open = false;
     trace.used = 0;
     nd__atomic_store(&nd__listening, NULL, release);
-    nd__unlock(&trace.lock);
 }
-
-static void watch_forks(void) {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
+ND__FORK_PART(fork_trace, ND__FORK_TRACE, &trace.lock, 1, sizeof trace.lock, NULL, after_fork,
+              NULL);
 
 nd_status nd_trace_begin(const char *path) {
     ND__UNCANCELLED;
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!path)
         return nd__error_null("trace_begin", "path");
-    pthread_once(&once, watch_forks);
     nd__lock(&trace.lock);
     bool taken = trace.open;
     const char *reason = NULL;

@@ -10,6 +10,7 @@
 #include "lib/core/cancel.h"
 #include "lib/core/clock.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 #include "lib/debug/text.h"
 #include <execinfo.h>
 #include <inttypes.h>
@@ -39,6 +40,7 @@ struct nd_watch {
 };
 
 static nd_lock watch_lock;
+ND__FORK_LOCK(ND__FORK_WATCH, watch_lock);
 static nd_watch *watches;
 
 /// The place in the list where the object's watch is, or would be.

@@ -28,6 +28,8 @@ typedef struct nd_backend {
     nd_status (*call)(int index, void (*function)(void *data), void *data);
     /// What it can do when memory is short; NULL: nothing.
     const nd_memory_rows *memory;
+    /// True in a forked child whose parent has the device; NULL: never.
+    bool (*lost)(int index);
 } nd_backend;
 
 /// Backend of a kind; never NULL: a kind that is not built in has a table whose device_count

@@ -7,6 +7,7 @@
 #include "lib/core/block.h"
 #include "lib/core/callback.h"
 #include "lib/core/cancel.h"
+#include "lib/core/fork.h"
 #include "lib/device/backends.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -95,7 +96,13 @@ nd_status nd__device_check(const char *operation, nd_device device) {
                          (int)device.kind);
     if (nd__in_callback())
         return nd__callback_error(operation);
-    int count = nd__backend(device.kind)->device_count();
+    const nd_backend *backend = nd__backend(device.kind);
+    int count = backend->device_count();
+    if (nd__fork_generation && device.index >= 0 && backend->lost && backend->lost(device.index))
+        return nd__error(
+            ND_ERROR_DEVICE,
+            "%s: %s stayed in the parent process when that forked; a child cannot use it",
+            operation, nd__device_text(device));
     if (device.index >= 0 && device.index < count)
         return ND_OK;
     const char *name = device.kind == ND_CUDA ? "CUDA" : kind_names[device.kind];

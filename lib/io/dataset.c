@@ -334,6 +334,10 @@ static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **r
         return false;
     }
     nd_batch_slot *slot = nd__prefetch_wait(&dataset->prefetch);
+    if (!slot) {
+        nd__batch_slot_free(&replacement, plan);
+        return false;
+    }
     nd_place place = nd__place_begin(NULL, 0);
     nd_tensor *images = tensor_on_block(place.manager, slot->images, plan->images_bytes,
                                         plan->image_dtype, dataset->images->ndim, shape);
@@ -388,6 +392,8 @@ static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor 
         slot = nd__prefetch_wait(&dataset->prefetch);
     else
         nd__batch_fill(plan, dataset->position, slot);
+    if (!slot)
+        return ND_ERROR_STATE;
     const nd_backend *backend = nd__backend(images->device.kind);
     const int index = images->device.index;
     size_t images_bytes = (size_t)images->numel * nd_dtype_size(images->dtype);

@@ -6,6 +6,7 @@
 #include "lib/io/prefetch.h"
 #include "lib/core/cancel.h"
 #include "lib/core/error.h"
+#include "lib/core/fork.h"
 
 #include <signal.h>
 #include <string.h>
@@ -38,10 +39,22 @@ nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_pr
                          operation, strerror_r(answer, buffer, sizeof(buffer)));
     }
     prefetch->running = true;
+    prefetch->generation = nd__fork_generation;
     return ND_OK;
 }
 
+/// Then it has left its lock as it was, perhaps taken.
+static bool is_lost(const nd_prefetch *prefetch) {
+    return prefetch->running && prefetch->generation != nd__fork_generation;
+}
+
 void *nd__prefetch_wait(nd_prefetch *prefetch) {
+    if (is_lost(prefetch)) {
+        nd__error(ND_ERROR_STATE,
+                  "dataset_next: the thread that prepares batches stayed in the parent process "
+                  "when that forked; start the epoch anew");
+        return NULL;
+    }
     pthread_mutex_lock(&prefetch->lock);
     int64_t piece = prefetch->used;
     while (prefetch->prepared <= piece)
@@ -61,6 +74,8 @@ void nd__prefetch_done(nd_prefetch *prefetch) {
 
 void nd__prefetch_stop(nd_prefetch *prefetch) {
     ND__UNCANCELLED;
+    if (is_lost(prefetch))
+        prefetch->running = false;
     if (!prefetch->running)
         return;
     pthread_mutex_lock(&prefetch->lock);

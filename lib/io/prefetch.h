@@ -20,7 +20,8 @@ typedef struct nd_prefetch {
     size_t slot_bytes;
     int64_t depth;
     int64_t pieces;
-    bool running; ///< the thread was started and not joined; the caller's alone
+    bool running;        ///< the thread was started and not joined; the caller's alone
+    uint32_t generation; ///< of processes, in which it was started (fork.h)
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled;  ///< prepared has grown
@@ -35,7 +36,7 @@ nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_pr
                              const void *context, void *slots, size_t slot_bytes, int64_t depth,
                              int64_t pieces);
 /// Waits for the next piece and returns its slot, which stays the caller's until nd__prefetch_done.
-/// At most `pieces` times.
+/// At most `pieces` times. NULL with an error in a forked child, where the thread is not.
 void *nd__prefetch_wait(nd_prefetch *prefetch);
 void nd__prefetch_done(nd_prefetch *prefetch);
 /// Stops and joins the thread, wherever it is. Idempotent; also on a zeroed struct.

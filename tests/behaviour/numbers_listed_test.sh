@@ -23,8 +23,8 @@ row() {
     done
 }
 for number in $(seq 1 25); do row "B$number"; done
-for number in $(seq 1 42); do row "G$number"; done
-for number in $(seq 1 30) 32 33 34 35 36 38 39 41; do row "F$number"; done
+for number in $(seq 1 42) 46; do row "G$number"; done
+for number in $(seq 1 36) 38 39 41; do row "F$number"; done
 for number in $(sed -n 's/^| \([BGF][0-9]*\) |.*/\1/p' "$table"); do row "$number"; done # what was added later, too
 
 # "FILE TEST" for what the table says, and for what the sources have.

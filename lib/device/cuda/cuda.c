@@ -20,6 +20,7 @@ static int device_total;
 static pthread_once_t discovered = PTHREAD_ONCE_INIT;
 static _Atomic bool touched;     ///< the driver was asked for something
 static _Atomic bool unreachable; ///< child of a process that had touched it, or exit has begun
+static _Atomic bool left_behind; ///< that child
 
 // ------------------------------------------------------------------------------------------------
 // finding devices
@@ -32,8 +33,10 @@ nd_status nd__cuda_status(cudaError_t error) {
 }
 
 static void after_fork_in_child(void) {
-    if (atomic_load(&touched))
+    if (atomic_load(&touched)) {
         atomic_store(&unreachable, true);
+        atomic_store(&left_behind, true);
+    }
 }
 
 static void at_process_exit(void) {
@@ -347,6 +350,11 @@ static nd_status cuda_call(int index, void (*function)(void *data), void *data) 
                            : status;
 }
 
+static bool cuda_lost(int index) {
+    (void)index;
+    return atomic_load(&left_behind);
+}
+
 static const nd_memory_rows cuda_rows = {
     .retire = cuda_retire,
     .trim = cuda_trim,
@@ -366,4 +374,5 @@ const nd_backend nd__cuda_backend = {
     .launch = cuda_launch,
     .call = cuda_call,
     .memory = &cuda_rows,
+    .lost = cuda_lost,
 };

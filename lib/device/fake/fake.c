@@ -18,6 +18,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/callback.h"
 #include "lib/core/cancel.h"
+#include "lib/core/fork.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
 #include <pthread.h>
@@ -318,6 +319,10 @@ static void fake_usage(int index, nd_memory_usage *ret_usage) {
     pthread_mutex_unlock(&device->lock);
 }
 
+static bool fake_lost(int index) {
+    return index < ND__FAKE_DEVICES && is_lost(&devices[index]);
+}
+
 static const nd_memory_rows fake_rows = {
     .retire = fake_retire,
     .trim = fake_trim,
@@ -337,6 +342,7 @@ const nd_backend nd__fake_backend = {
     .launch = fake_launch,
     .call = fake_call,
     .memory = &fake_rows,
+    .lost = fake_lost,
 };
 
 // ------------------------------------------------------------------------------------------------
@@ -510,20 +516,21 @@ static void before_fork(void) {
         pthread_mutex_lock(&devices[i].lock);
 }
 
-static void after_fork_in_parent(void) {
-    for (int i = 0; i < ND__FAKE_DEVICES; i++)
-        pthread_mutex_unlock(&devices[i].lock);
-}
-
-static void after_fork_in_child(void) {
+static void after_fork(bool child) {
     for (int i = 0; i < ND__FAKE_DEVICES; i++) {
+        if (!child) {
+            pthread_mutex_unlock(&devices[i].lock);
+            continue;
+        }
         if (devices[i].state == WORKER_RUNS)
             devices[i].state = WORKER_LOST;
-        pthread_cond_init(&devices[i].work, NULL); // threads of the parent may be waiting on them
+        // Threads of the parent may be waiting.
+        pthread_cond_init(&devices[i].work, NULL);
         pthread_cond_init(&devices[i].done, NULL);
-        pthread_mutex_unlock(&devices[i].lock);
+        pthread_mutex_init(&devices[i].lock, NULL);
     }
 }
+ND__FORK_PART(fork_fake, ND__FORK_DEVICE, NULL, 0, 0, before_fork, after_fork, NULL);
 
 /// Lets the workers finish what is queued, and destroys what callbacks among it have released.
 static void stop_workers(void) {
@@ -543,7 +550,6 @@ static void stop_workers(void) {
 }
 
 static void register_handlers(void) {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     atexit(stop_workers);
 }
 
