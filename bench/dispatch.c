@@ -6,8 +6,13 @@
 //   T5  add, recorded
 //   T6  forward and backward of sum(p * y), 16 floats, gradient dropped
 //
+// Each with one thread in the process, and once more with a second one that sleeps: real programs have a
+// pool or a prefetcher, and a rival's locked instructions are there in either case, so the rival's figure
+// stands beside both.
+//
 // The rival runs between two halves of our measurement, so that a machine that speeds up or slows
-// down does not decide.
+// down does not decide. The halves with a second thread come last: once it was there, a library may
+// stay careful.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -17,7 +22,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { ELEMENTS = 16, REPEATS = 201, METRICS = 5 };
+enum { ELEMENTS = 16, REPEATS = 201, WORKS = 5, METRICS = 2 * WORKS };
 
 typedef struct operands {
     nd_manager *manager;
@@ -29,6 +34,8 @@ typedef struct operands {
 static bool operands_begin(operands *data);
 static void operands_end(operands *data);
 static bool measure_half(bench_metric *metrics);
+static bool measure_with_second_thread(bench_metric *metrics);
+static void copy_rivals(bench_table *table);
 
 static bool create_free(void *data, uint64_t count);
 static bool add(void *data, uint64_t count);
@@ -49,6 +56,11 @@ int main(int argc, char **argv) {
         {.work = "slice view", .name = "T4_ns", .target = 50},
         {.work = "add, recorded", .name = "T5_ns", .target = 180},
         {.work = "forward + backward of sum(p * y)", .name = "T6_ns", .target = 1200},
+        {.work = "create + free, second thread alive", .name = "T2_second_thread_ns"},
+        {.work = "add, second thread alive", .name = "T3_second_thread_ns"},
+        {.work = "slice view, second thread alive", .name = "T4_second_thread_ns"},
+        {.work = "add, recorded, second thread alive", .name = "T5_second_thread_ns"},
+        {.work = "forward + backward, second thread alive", .name = "T6_second_thread_ns"},
     };
     bench_peer libtorch;
     bench_table table = {.bench = "dispatch",
@@ -61,26 +73,42 @@ int main(int argc, char **argv) {
     if (!measure_half(metrics))
         return 2;
     bench_peer_run_own(&libtorch, "libtorch_basics", "T2", "libtorch-dev");
-    if (!measure_half(metrics))
+    if (!measure_half(metrics) || !measure_with_second_thread(metrics + WORKS))
         return 2;
+    copy_rivals(&table);
     return bench_table_finish(&table, json);
 }
 
 /// Adds half of each figure. False, with the error printed, on failure.
 static bool measure_half(bench_metric *metrics) {
-    static const bench_work works[METRICS] = {create_free, add, slice, recorded_add,
-                                              forward_backward};
+    static const bench_work works[WORKS] = {create_free, add, slice, recorded_add,
+                                            forward_backward};
     operands data;
     bool ready = operands_begin(&data);
-    for (size_t i = 0; ready && i < METRICS; i++)
+    for (size_t i = 0; ready && i < WORKS; i++)
         nd_with_manager(data.manager) metrics[i].ours +=
             bench_measure_ns(works[i], &data, REPEATS) / 2;
     operands_end(&data);
-    for (size_t i = 0; i < METRICS; i++)
+    for (size_t i = 0; i < WORKS; i++)
         ready = ready && isfinite(metrics[i].ours);
     if (!ready)
         fprintf(stderr, "dispatch: %s\n", nd_error_message());
     return ready;
+}
+
+static bool measure_with_second_thread(bench_metric *metrics) {
+    bench_second_thread *second = bench_second_thread_begin();
+    bool measured = second && measure_half(metrics) && measure_half(metrics);
+    bench_second_thread_end(second);
+    return measured;
+}
+
+/// The rivals' figures of each work, for its line with a second thread.
+static void copy_rivals(bench_table *table) {
+    bench_table_ask_peers(table);
+    for (size_t i = 0; i < WORKS; i++)
+        for (size_t k = 0; k < BENCH_RIVALS; k++)
+            table->metrics[WORKS + i].rivals[k] = table->metrics[i].rivals[k];
 }
 
 static bool operands_begin(operands *data) {

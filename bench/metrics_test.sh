@@ -32,7 +32,8 @@ END
 }
 
 expect "$refcount" T1_ns T1_single_thread_ns T1_locked_pair_ns
-expect "$dispatch" T2_ns T3_ns T4_ns T5_ns T6_ns
+expect "$dispatch" T2_ns T3_ns T4_ns T5_ns T6_ns \
+    T2_second_thread_ns T3_second_thread_ns T4_second_thread_ns T5_second_thread_ns T6_second_thread_ns
 expect "$collector" T11_ring2_ns_per_object T11_ring100_ns_per_object T11_ring1m_ns_per_object T12_ns T13_ns_1k_model T13_ns_1m_model \
     T14e_ratio_1 T14e_ratio_1000 T14e_ratio_1_threads T17_ms_1e5 T17_ms_1e6 T17_ms_5e6
 if "$dispatch" --json /does/not/exist/figures.json >/dev/null 2>&1; then

@@ -12,7 +12,6 @@
 #include <nd/nd.h>
 
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -78,36 +77,16 @@ static void measure_with_one_thread(nd_tensor *x, bench_metric *metric) {
     metric->rivals[EMPTY_CALLS] = sides[1].ns;
 }
 
-typedef struct waiter {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool done;
-} waiter;
-
-static void *wait_until_done(void *data) {
-    waiter *waiter = data;
-    pthread_mutex_lock(&waiter->mutex);
-    while (!waiter->done)
-        pthread_cond_wait(&waiter->changed, &waiter->mutex);
-    pthread_mutex_unlock(&waiter->mutex);
-    return NULL;
-}
-
 static void measure_with_second_thread(nd_tensor *x, bench_metric *metric) {
-    waiter waiter = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, wait_until_done, &waiter) != 0)
+    bench_second_thread *second = bench_second_thread_begin();
+    if (!second)
         return;
     bench_side sides[] = {{.work = retain_release, .data = x}, {.work = two_locked_instructions}};
     bench_measure_sides(sides, 2, REPEATS);
     metric->ours = sides[0].ns;
     metric->rivals[LOCKED_PAIR] = sides[1].ns;
     metric->target = 1.05 * sides[1].ns;
-    pthread_mutex_lock(&waiter.mutex);
-    waiter.done = true;
-    pthread_cond_signal(&waiter.changed);
-    pthread_mutex_unlock(&waiter.mutex);
-    pthread_join(thread, NULL);
+    bench_second_thread_end(second);
 }
 
 static bool two_locked_instructions(void *data, uint64_t count) {

@@ -5,6 +5,8 @@
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -95,4 +97,43 @@ static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a;
     double y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+struct bench_second_thread {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void *wait_until_done(void *data) {
+    bench_second_thread *second = data;
+    pthread_mutex_lock(&second->mutex);
+    while (!second->done)
+        pthread_cond_wait(&second->changed, &second->mutex);
+    pthread_mutex_unlock(&second->mutex);
+    return NULL;
+}
+
+bench_second_thread *bench_second_thread_begin(void) {
+    bench_second_thread *second = malloc(sizeof *second);
+    if (!second)
+        return NULL;
+    *second = (bench_second_thread){.mutex = PTHREAD_MUTEX_INITIALIZER,
+                                    .changed = PTHREAD_COND_INITIALIZER};
+    if (pthread_create(&second->thread, NULL, wait_until_done, second) == 0)
+        return second;
+    free(second);
+    return NULL;
+}
+
+void bench_second_thread_end(bench_second_thread *second) {
+    if (!second)
+        return;
+    pthread_mutex_lock(&second->mutex);
+    second->done = true;
+    pthread_cond_signal(&second->changed);
+    pthread_mutex_unlock(&second->mutex);
+    pthread_join(second->thread, NULL);
+    free(second);
 }

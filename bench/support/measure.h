@@ -38,4 +38,10 @@ typedef struct bench_side {
 /// iteration that is not counted, since threads that slept have to wake.
 void bench_measure_sides(bench_side *sides, size_t count, size_t repeats);
 
+/// A thread that does nothing but be there: libraries are more careful then. NULL: it could not be begun.
+typedef struct bench_second_thread bench_second_thread;
+bench_second_thread *bench_second_thread_begin(void);
+/// Ends it. NULL is fine.
+void bench_second_thread_end(bench_second_thread *second);
+
 #endif

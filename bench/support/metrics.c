@@ -24,8 +24,10 @@ void bench_table_ask_peers(bench_table *table) {
         const bench_rival *rival = &table->rivals[r];
         for (size_t i = 0; rival->peer && i < table->count; i++) {
             char key[128];
-            table->metrics[i].rivals[r] = bench_peer_number(
+            double number = bench_peer_number(
                 rival->peer, rival_key(&table->metrics[i], rival, key, sizeof key));
+            if (isfinite(number)) // else what the program put there stays
+                table->metrics[i].rivals[r] = number;
         }
     }
 }

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { FIRST_SLEEP_NS = 1000000 };
+
 void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
@@ -24,8 +26,14 @@ void nd__lock_wait(nd_lock *lock) {
             return;
         nd__cpu_relax();
     }
-    while (nd__atomic_exchange(&lock->state, 2, acquire) != 0)
-        nd__futex_wait(&lock->state, 2);
+    // Who gives the lock up stores, and then looks for waiters, with nothing in between to make the store
+    // visible first: it may miss one that comes just then, and sees it the next time. So the first
+    // sleep is short; when it ends, that store has long been seen.
+    (void)nd__atomic_fetch_add(&lock->waiters, 1, seq_cst);
+    struct timespec moment = {.tv_nsec = FIRST_SLEEP_NS};
+    for (struct timespec *limit = &moment; !nd__try_lock(lock); limit = NULL)
+        syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 1, limit, NULL, 0);
+    (void)nd__atomic_fetch_sub(&lock->waiters, 1, relaxed);
 }
 
 void nd__lock_wake(nd_lock *lock) {

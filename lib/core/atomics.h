@@ -91,9 +91,11 @@ static inline void nd__raise_to(_Atomic uint64_t *peak, uint64_t value) {
         ;
 }
 
-/// A mutex of one word: 0 free, 1 held, 2 held with waiters. Static zero is free.
+/// A mutex: 0 free, 1 held. Static zero is free. Giving it up takes no locked instruction, and looks at
+/// `waiters` afterwards, so it lies in memory that stays a lock (nd__lock_wait).
 typedef struct nd_lock {
     _Atomic uint32_t state;
+    _Atomic uint32_t waiters; ///< threads that sleep, or are about to
 } nd_lock;
 
 void nd__lock_wait(nd_lock *lock);
@@ -123,10 +125,12 @@ static inline void nd__lock(nd_lock *lock) {
 }
 
 static inline void nd__unlock(nd_lock *lock) {
-    if (nd__single_threaded())
-        nd__atomic_store(&lock->state, 0, relaxed);
-    else if (nd__atomic_exchange(&lock->state, 0, release) == 2)
+    nd__atomic_store(&lock->state, 0, release);
+#ifndef ND_MODEL // where nobody sleeps: taking it waits, in one step
+    nd__compiler_fence();
+    if (__builtin_expect(nd__atomic_load(&lock->waiters, relaxed) != 0, 0))
         nd__lock_wake(lock);
+#endif
 }
 
 /// Lets another thread run.

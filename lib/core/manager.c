@@ -110,6 +110,7 @@ static void reset(nd_manager *manager) {
            offsetof(nd_manager, first) - offsetof(nd_manager, shard_count));
     manager->more = more;
     atomic_init(&manager->shard_count, 1);
+    manager->owner = nd__thread()->number;
     nd__shard_begin(&manager->first, manager);
     atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
     manager->header.type = &manager_type;

@@ -21,8 +21,8 @@
 // with a shard locked, releases an object there, or runs user code.
 //
 // Accounts: own_bytes is what objects attached here hold (its lock); what was charged here and
-// below is the sum of the shards' `bytes` (atomic), and is what a quota bounds. A charge goes to a
-// manager and all its ancestors.
+// below is the sum of the shards' `bytes` (atomic) and of `owned`, and is what a quota bounds. A charge
+// goes to a manager and all its ancestors.
 #ifndef ND_LIB_CORE_MANAGER_INTERNAL_H
 #define ND_LIB_CORE_MANAGER_INTERNAL_H
 #include "lib/core/atomics.h"
@@ -51,8 +51,8 @@ typedef struct nd__counters {
 
 struct nd_shard {
     _Alignas(ND__LINE) nd_lock lock;
-    uint32_t waits;      ///< how often it was found locked (lock)
     nd_manager *manager; ///< constant, also while the memory waits to be recycled
+    uint32_t waits;      ///< how often the lock was found held (lock)
     // Guarded by lock.
     struct {
         nd_object *first, *last;
@@ -63,6 +63,9 @@ struct nd_shard {
     // The account. A part may be negative: bytes are discharged by whoever frees them.
     _Atomic uint64_t bytes[ND_DEVICE_KIND_COUNT];
     _Atomic uint64_t seen[ND_DEVICE_KIND_COUNT]; ///< `bytes` when the peak was looked at
+    /// Of the first shard: what the manager's owner has charged, which it alone writes, so without a locked
+    /// instruction. Part of the account as `bytes` is.
+    _Atomic uint64_t owned[ND_DEVICE_KIND_COUNT];
 };
 _Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
 
@@ -96,6 +99,7 @@ struct nd_manager {
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
 
     _Alignas(ND__LINE) _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
+    uint32_t owner; ///< number of the thread that made it; of the root, that of the first thread
     _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
     _Atomic uint32_t turns;   ///< how often that was another one than before
     bool single;              ///< was capped: never gets more shards (lock of the first shard)

@@ -85,6 +85,8 @@ void *nd_object_retain(const void *handle) {
     return object;
 }
 
+static bool release_alone(nd_object *object);
+
 void nd_object_release(void *handle) {
     if (__builtin_expect(!handle, 0))
         return;
@@ -95,6 +97,8 @@ void nd_object_release(void *handle) {
             release_last(object, (uint32_t)before);
         return;
     }
+    if ((uint32_t)nd__load_relaxed(&object->word) == 1 && release_alone(object))
+        return;
     uint32_t count = (uint32_t)nd__atomic_fetch_sub(&object->word, 1, acq_rel);
     if (__builtin_expect(count > 1 && count <= COUNT_LIMIT, 1))
         return;
@@ -289,11 +293,12 @@ static bool is_plain(const nd_object *object) {
     return !(nd__flags(object) & ~(ND__CLASS_BITS | ND__USER)) && !object->type->finalize;
 }
 
-/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock.
+/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock, which
+/// is `home`'s, is held, and is given up. NULL: the tensor is in none.
 /// Without the gate: who looks at edges of green objects does so under that lock.
-static void bury_accompanied(nd_object *object, nd_thread *thread) {
+static inline __attribute__((always_inline)) void
+bury_accompanied(nd_object *object, nd_shard *home, nd_thread *thread) {
     nd_object *companion = ((nd__accompanied *)object)->companion;
-    nd_shard *home = nd__lock_home(object);
     if (home)
         nd__member_die(home, object, thread);
     uint32_t count = 2; // the companion's, before the tensor lets go of it
@@ -322,7 +327,7 @@ static void bury_accompanied(nd_object *object, nd_thread *thread) {
 static void bury(nd_object *object, nd_thread *thread) {
     if (__builtin_expect(is_plain(object), 1)) {
         if (object->type->flags & ND__TYPE_TENSOR) {
-            bury_accompanied(object, thread);
+            bury_accompanied(object, nd__lock_home(object), thread);
             return;
         }
         nd__object_unlink(object);
@@ -379,6 +384,39 @@ static inline __attribute__((always_inline)) void end_burying(nd_thread *thread)
     if (nd__any_left())
         bury_left(thread);
     thread->burying = false;
+}
+
+/// The release of a plain object of which this is the only reference: without a locked decrement, since
+/// the lock that its death takes anyway keeps everybody else from taking a count. Who has none gets one
+/// from a weak reference, which a plain object has not, or from a walk over its manager, under that lock.
+/// (The collector holds tracked objects alone.) False: nothing was done, because it is no such object.
+__attribute__((noinline)) static bool release_alone(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    if (thread->burying || !is_plain(object))
+        return false;
+    nd_shard *home = nd__lock_home(object);
+    if (!home)
+        return false;
+    // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.
+    uint64_t word = nd__atomic_load(&object->word, acquire);
+    if ((uint32_t)word != 1 || !is_plain(object)) {
+        nd__unlock(&home->lock);
+        return false;
+    }
+    nd__atomic_store(&object->word, word - 1, relaxed);
+    nd__note_death(object);
+    thread->burying = true;
+    if (object->type->flags & ND__TYPE_TENSOR) {
+        bury_accompanied(object, home, thread);
+    } else {
+        nd__member_die(home, object, thread);
+        nd__unlock(&home->lock);
+        if (object->type->clear)
+            object->type->clear(object);
+        free_unlinked(object);
+    }
+    end_burying(thread);
+    return true;
 }
 
 void nd__burying_end(nd_thread *thread, bool outermost) {

@@ -253,12 +253,10 @@ nd__counters nd__manager_count(nd_manager *manager) {
 uint64_t nd__manager_bytes(const nd_manager *handle, nd_device_kind kind) {
     nd_manager *manager = (nd_manager *)(uintptr_t)handle;
     nd_shard *shard = nd__first_shard(manager);
-    uint64_t sum = nd__load_relaxed(&shard->bytes[kind]);
-    if (__builtin_expect((shard = nd__next_shard(shard)) == NULL, 1))
-        return sum;
-    for (; shard; shard = nd__next_shard(shard))
+    uint64_t sum = nd__load_relaxed(&shard->bytes[kind]) + nd__load_relaxed(&shard->owned[kind]);
+    for (shard = nd__next_shard(shard); shard; shard = nd__next_shard(shard))
         sum += nd__load_relaxed(&shard->bytes[kind]);
-    // Below zero: charged in a shard after it was looked at, discharged in another one before.
+    // Below zero: charged in one part after it was looked at, discharged in another one before.
     return (int64_t)sum < 0 ? 0 : sum;
 }
 

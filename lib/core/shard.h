@@ -120,8 +120,8 @@ void nd__shard_move(nd_shard *from, nd_shard *target);
 /// Bytes charged to the manager and below it: exact, but for what others charge and discharge
 /// meanwhile.
 uint64_t nd__manager_bytes(const nd_manager *manager, nd_device_kind kind);
-/// The largest of these so far. Exact while there is one shard; with more, each may have grown by
-/// 2 * ND__PEAK_GRAIN bytes unnoticed.
+/// The largest of these so far. Exact while one thread charges at a time and there is one shard; with
+/// more, each may have grown by 2 * ND__PEAK_GRAIN bytes unnoticed.
 uint64_t nd__manager_peak(nd_manager *manager, nd_device_kind kind);
 enum { ND__PEAK_GRAIN = 16 << 10 };
 
@@ -137,17 +137,27 @@ static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uin
         return;
     }
     _Atomic uint64_t *account = &manager->first.bytes[kind], *peak = &manager->peak_bytes[kind];
+    _Atomic uint64_t *owned = &manager->first.owned[kind];
     if (alone) {
         uint64_t now = nd__load_relaxed(account) + bytes;
         nd__atomic_store(account, now, relaxed);
+        now += nd__load_relaxed(owned);
         if (now > nd__load_relaxed(peak))
             nd__atomic_store(peak, now, relaxed);
         return;
     }
-    uint64_t now = nd__atomic_fetch_add(account, bytes, relaxed) + bytes;
-    if (now > nd__load_relaxed(peak))
-        nd__raise_to(peak, now);
     nd_thread *thread = nd__thread();
+    uint64_t now;
+    if (thread->number == manager->owner) {
+        now = nd__load_relaxed(owned) + bytes;
+        nd__atomic_store(owned, now, relaxed);
+        now += nd__load_relaxed(account);
+    } else {
+        now = nd__atomic_fetch_add(account, bytes, relaxed) + bytes + nd__load_relaxed(owned);
+    }
+    // Of two moments when others charge as well, so it may be below zero.
+    if ((int64_t)now > (int64_t)nd__load_relaxed(peak))
+        nd__raise_to(peak, now);
     if (nd__atomic_load(&manager->charger, relaxed) != thread->number)
         nd__account_turn(manager, thread);
 }
@@ -159,9 +169,13 @@ static inline void nd__account_subtract(nd_manager *manager, nd_device_kind kind
         return;
     }
     _Atomic uint64_t *account = &manager->first.bytes[kind];
-    if (alone)
+    if (alone) {
         nd__atomic_store(account, nd__load_relaxed(account) - bytes, relaxed);
-    else
+    } else if (nd__thread()->number == manager->owner) {
+        _Atomic uint64_t *owned = &manager->first.owned[kind];
+        nd__atomic_store(owned, nd__load_relaxed(owned) - bytes, relaxed);
+    } else {
         nd__atomic_fetch_sub(account, bytes, relaxed);
+    }
 }
 #endif
