@@ -256,8 +256,9 @@ uint64_t nd__manager_bytes(const nd_manager *handle, nd_device_kind kind) {
     uint64_t sum = nd__load_relaxed(&shard->bytes[kind]) + nd__load_relaxed(&shard->owned[kind]);
     for (shard = nd__next_shard(shard); shard; shard = nd__next_shard(shard))
         sum += nd__load_relaxed(&shard->bytes[kind]);
-    // Below zero: charged in one part after it was looked at, discharged in another one before.
-    return (int64_t)sum < 0 ? 0 : sum;
+    // Below zero: charged in one part after it was looked at, discharged in another one before. (Resources may say
+    // that they have any number of bytes, so half of all numbers are too many for that.)
+    return sum >= UINT64_C(3) << 62 ? 0 : sum;
 }
 
 uint64_t nd__manager_peak(nd_manager *manager, nd_device_kind kind) {
