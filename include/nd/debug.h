@@ -59,13 +59,14 @@ ND_API nd_status nd_debug_dump_json(const nd_manager *manager, FILE *stream, uin
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
 ND_API nd_status nd_debug_dump_dot(const nd_manager *manager, FILE *stream, uint64_t limit);
 
-/// Writes what is alive, grouped by type and creation site, the most bytes first. With
-/// ND_LEAK_CHECK=1 in the environment it runs at exit, for the root, to stderr.
+/// Writes which managers nobody has closed, by name and creation site, and what is alive, grouped by
+/// type and creation site, the most bytes first. With ND_LEAK_CHECK=1 in the environment it runs at
+/// exit, for the root, to stderr.
 ///
-/// @param manager the top; NULL: the root
-/// @param stream written to when anything is alive; NULL: only the number
-/// @param limit at most as many groups; 0: all
-/// @return how many objects are alive; UINT64_MAX without memory to list the managers
+/// @param manager the top, which is not among the managers; NULL: the root
+/// @param stream written to when anything is open or alive; NULL: only the number
+/// @param limit at most as many groups of each; 0: all
+/// @return how many objects are alive, managers not counted; UINT64_MAX without memory to list them
 /// @errors ND_ERROR_OUT_OF_MEMORY with UINT64_MAX
 /// @threads any, not from `traverse`, `clear` or `describe`
 ND_API uint64_t nd_debug_report_leaks(const nd_manager *manager, FILE *stream, uint64_t limit);

@@ -43,10 +43,20 @@ ND_API const nd_manager *nd_manager_current(void);
 /// Manager an object is attached to.
 ///
 /// @param object any object; NULL is fine
-/// @return borrowed: valid until that manager closes. NULL for NULL and for a manager
+/// @return borrowed: valid until that manager closes, which only a program that closes it itself can
+///         know; else ask nd_object_manager(). NULL for NULL and for a manager
 /// @errors none
 /// @threads any; another thread may move the object before this returns
 ND_API const nd_manager *nd_manager_of(const void *object);
+
+/// The same as a handle of one's own, which stays valid whoever closes or releases that manager.
+///
+/// @param object any object; NULL is fine
+/// @return owned. A manager of which all other handles are gone is about to close: then the one above,
+///         where the object goes. NULL for NULL and for a manager
+/// @errors none
+/// @threads any; another thread may move the object, or close the manager, before this returns
+ND_API nd_manager *nd_object_manager(const void *object) ND_OWNED;
 
 /// The manager above.
 ///

@@ -532,23 +532,24 @@ static nd_shard *shard_to_move_to(nd_manager *ancestor, bool remembered) {
 }
 
 /// Moves what is in one shard of a closing manager to an ancestor. Adds up what that was.
-static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, bool remembered,
+static void move_shard(nd_shard *from, nd_manager *ancestor, bool past, bool remembered,
                        site_count *sites, uint64_t *objects, uint64_t *bytes) {
     nd_shard *target = shard_to_move_to(ancestor, remembered);
     nd__lock_pair(from, target);
-    while (!fixed && (!nd__manager_open(target->manager) || target->retired)) {
+    while (!past && (!nd__manager_open(target->manager) || target->retired)) {
         bool open = nd__manager_open(target->manager);
         nd__unlock_pair(from, target);
         target = open ? &target->manager->first
                       : shard_to_move_to(nd__nearest_open(target->manager->parent), remembered);
         nd__lock_pair(from, target);
     }
+    const nd_manager *stop = past ? from->manager->parent : target->manager;
     uint64_t moved = from->count.live;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
         uint64_t own = from->count.own_bytes[kind];
-        *bytes += own;
+        bytes[kind] += own;
         if (own)
-            nd__discharge_path(from->manager, target->manager, (nd_device_kind)kind, own);
+            nd__discharge_path(from->manager, stop, (nd_device_kind)kind, own);
     }
     for (int list = 0; list < 2 && sites; list++)
         for (nd_object *object = from->lists[list].first; object; object = object->next)
@@ -561,14 +562,12 @@ static void move_shard(nd_shard *from, nd_manager *ancestor, bool fixed, bool re
     nd__unlock_pair(from, target);
 }
 
-uint64_t nd__move_all(nd_manager *from, nd_manager *fixed_target, bool remembered, uint64_t *bytes,
-                      nd_close_report *report) {
+uint64_t nd__move_all(nd_manager *from, nd_manager *target, bool past, bool remembered,
+                      uint64_t *bytes, nd_close_report *report) {
     site_count sites[SITE_SLOTS] = {0};
-    nd_manager *target = fixed_target ? fixed_target : nd__nearest_open(from->parent);
     uint64_t moved = 0;
     for (nd_shard *shard = nd__first_shard(from); shard; shard = nd__next_shard(shard))
-        move_shard(shard, target, fixed_target != NULL, remembered, report ? sites : NULL, &moved,
-                   bytes);
+        move_shard(shard, target, past, remembered, report ? sites : NULL, &moved, bytes);
     if (report)
         report_sites(sites, report);
     return moved;

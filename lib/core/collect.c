@@ -585,8 +585,9 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     return status;
 }
 
-void nd__collect_boundary(nd_manager *manager, bool cyclic, nd_close_report *close_report) {
-    nd_manager *above = nd__nearest_open(manager->parent);
+void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
+                          nd_close_report *close_report) {
+    nd_manager *above = nd__nearest_open(outside);
     size_t recent = nd__escaped_recently(above);
     if (recent == 0 && (!cyclic || nd__manager_count(manager).tracked == 0))
         return;

@@ -9,8 +9,9 @@
 /// moved to it), and what escaped to where they will go at the last closes below that, then looks across
 /// managers within the visit budget. The manager's effective mode
 /// must not be off. Costs a load when there are none. `cyclic`: those of the manager itself can be part
-/// of a cycle.
-void nd__collect_boundary(nd_manager *manager, bool cyclic, nd_close_report *report);
+/// of a cycle. `outside`: the nearest ancestor that was open when the close began.
+void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
+                          nd_close_report *report);
 
 /// Collects a manager, whose mode must not be off, and what is below it and of the same mode, in
 /// steps where that would keep the gate closed for longer than `pause_ns` (0: no limit). *ret_left

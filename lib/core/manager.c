@@ -299,51 +299,86 @@ static void unlink_from_parent(nd_manager *manager) {
     nd__unlock(&shard->lock);
 }
 
+/// What survives in one of the managers below a closing one goes to `target`, which is closed later.
+/// Accounts between the two get rid of it as each of their managers is finished: then one walk is
+/// enough for many managers, one below the other.
+static void move_past(nd_manager *manager, nd_manager *target) {
+    nd_manager *parent = manager->parent;
+    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    nd__move_all(manager, target, true, false, bytes, NULL);
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        uint64_t carried = manager->carried[kind];
+        if (carried)
+            nd__discharge_path(manager, parent, (nd_device_kind)kind, carried);
+        if (parent != target)
+            parent->carried[kind] += carried + bytes[kind];
+    }
+}
+
+/// What survives goes to the nearest open ancestor, and is reported.
+/// `remembered`: boundaries below that look at it again.
+static void let_escape(nd_manager *manager, nd_manager *outside, bool remembered,
+                       nd_close_report *report) {
+    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    report->escaped_objects +=
+        nd__move_all(manager, nd__nearest_open(outside), false, remembered, bytes, report);
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        report->escaped_bytes += bytes[kind];
+}
+
 /// Last steps of closing one manager whose children are closed: collect when asked, move the
-/// survivors to `target` (NULL: the nearest open ancestor), forget it. Adds to the report.
-static void finish_close(nd_manager *manager, nd_manager *target, bool collect,
+/// survivors to `target` (NULL: they escape), forget it. Adds to the report. `outside` is the nearest
+/// ancestor that was open when the close began.
+static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *outside, bool collect,
                          nd_close_report *report) {
-    nd__origin_forward(manager, manager->parent);
+    nd__origin_forward(manager, outside);
     report->returned_objects += return_temporaries(manager);
     // Without an edge written there can be no cycle of what was made in it.
     bool cyclic = collect && nd__edges_since(manager->edge_age);
     if (collect)
-        nd__collect_boundary(manager, cyclic, report);
+        nd__collect_boundary(manager, outside, cyclic, report);
     nd__counters count = nd__manager_count(manager);
     report->freed_objects += count.freed;
     report->freed_bytes += count.freed_bytes;
-    uint64_t bytes = 0;
-    uint64_t moved;
     if (target) {
-        moved = nd__move_all(manager, target, false, &bytes, NULL);
+        move_past(manager, target);
     } else {
-        moved = nd__move_all(manager, NULL, cyclic && count.tracked, &bytes, report);
+        let_escape(manager, outside, cyclic && count.tracked, report);
         if (collect)
-            nd__escaped_note(nd__nearest_open(manager->parent), cyclic ? count.tracked : 0);
-        report->escaped_objects += moved;
-        report->escaped_bytes += bytes;
+            nd__escaped_note(nd__nearest_open(outside), cyclic ? count.tracked : 0);
     }
     unlink_from_parent(manager);
     nd__pressure_forget(manager);
     nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
 }
 
+/// Whether the collector is on for a manager that is about to be finished. Where it holds nothing that
+/// the collector sees nobody has to find out.
+static bool is_collected(nd_manager *manager) {
+    return nd__manager_count(manager).tracked > 0 && nd__manager_gc_mode(manager) != ND_GC_OFF;
+}
+
 /// Closes everything below `top`, deepest first, without recursion: the parent pointers are the
-/// stack. Survivors of a child go to its parent, so that the collection at the top sees them all at
-/// once.
-static void close_children(nd_manager *top, nd_gc_mode top_mode, nd_close_report *report) {
-    nd_manager *at = top;
+/// stack. Where the collector is on for the top, survivors go there, so that it sees them all at once;
+/// else each goes to its parent if one further up collects.
+static void close_children(nd_manager *top, nd_manager *outside, nd_close_report *report) {
+    nd_manager *at = top, *child = begin_close_of_child(top);
+    if (!child)
+        return;
+    bool at_top = nd__manager_gc_mode(top) != ND_GC_OFF;
     for (;;) {
-        nd_manager *child = begin_close_of_child(at);
-        if (child) {
+        if (child || (child = begin_close_of_child(at))) {
+            child->collects_above = !at_top && at != top &&
+                                    (at->collects_above || nd__manager_gc_mode(at) != ND_GC_OFF);
             at = child;
+            child = NULL;
             continue;
         }
         if (at == top)
             return;
         nd_manager *parent = at->parent;
-        bool own_collection = top_mode == ND_GC_OFF && nd__manager_gc_mode(at) != ND_GC_OFF;
-        finish_close(at, parent, own_collection, report);
+        finish_close(at, at->collects_above ? parent : top, outside, !at_top && is_collected(at),
+                     report);
         nd_object_release(at);
         at = parent;
     }
@@ -353,9 +388,9 @@ static void close_manager(nd_manager *manager, nd_close_report *report) {
     ND__UNCANCELLED;
     const nd__listener *listener = nd__listener_now();
     uint64_t began = listener ? listener->now() : 0;
-    nd_gc_mode mode = nd__manager_gc_mode(manager);
-    close_children(manager, mode, report);
-    finish_close(manager, NULL, mode != ND_GC_OFF, report);
+    nd_manager *outside = nd__nearest_open(manager->parent);
+    close_children(manager, outside, report);
+    finish_close(manager, NULL, outside, nd__manager_gc_mode(manager) != ND_GC_OFF, report);
     if (listener)
         listener->closed(manager, began, report);
 }

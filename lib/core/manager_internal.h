@@ -94,6 +94,7 @@ struct nd_manager {
     uint32_t depth;     ///< root 0
     _Atomic int gc_mode;
     uint64_t edge_age;                     ///< when it was made (gate.h), constant
+    _Atomic uint64_t inherited_mode;       ///< with its generation, as last found out (policy.c)
     _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
     uint64_t cap;                          ///< lock of the first shard
     _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
@@ -109,7 +110,10 @@ struct nd_manager {
     uint64_t
         collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
-    nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
+    // While it is closed as one of those below another one, by the thread that does that:
+    bool collects_above; ///< one between the two collects, and has to see what survives here
+    uint64_t carried[ND_DEVICE_KIND_COUNT]; ///< bytes of what went from below it past it
+    nd__memory_callback *memory_callback;   ///< or NULL (its own lock, see pressure_callback.c)
     char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;
     nd_shard escaped; ///< what outlived managers below while the collector was on, the latest first
@@ -156,11 +160,13 @@ void nd__account_close(nd_object *object);
 /// thread has moved it meanwhile.
 bool nd__attach_return(nd_object *object, nd_manager *from);
 
-/// Moves all objects of a closing manager to `target` (NULL: the nearest open ancestor of its
-/// parent) under both locks. Returns how many, adds their bytes to *bytes. With a report they count
-/// as escaped, with their sites. `remembered`: to that ancestor's shard for what escaped.
-uint64_t nd__move_all(nd_manager *from, nd_manager *target, bool remembered, uint64_t *bytes,
-                      nd_close_report *report);
+/// Moves all objects of a closing manager to an ancestor of it, under both locks, and their bytes off
+/// the accounts on the way. Returns how many; adds their bytes to those of each kind. `past`: to the
+/// closing `target`, off the account of the manager alone; else to `target` or the nearest open
+/// ancestor of it, `remembered`: to its shard for what escaped. With a report they count as escaped, with
+/// their sites.
+uint64_t nd__move_all(nd_manager *from, nd_manager *target, bool past, bool remembered,
+                      uint64_t *bytes, nd_close_report *report);
 
 /// Effective mode: own, else the nearest ancestor's that does not inherit.
 nd_gc_mode nd__manager_gc_mode(const nd_manager *manager);

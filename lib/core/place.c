@@ -90,6 +90,14 @@ nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
     return place;
 }
 
+nd_manager *nd_object_manager(const void *handle) {
+    nd_object *object = (nd_object *)(uintptr_t)handle;
+    if (!object || (object->type->flags & ND__TYPE_MANAGER))
+        return NULL;
+    nd_manager *manager = pin(object);
+    return manager == &nd__root ? nd_retain(manager) : manager;
+}
+
 nd_place nd__place_of(const nd_object *object) {
     if (!object || nd__manager_of(object) == &nd__root)
         return (nd_place){&nd__root, false};

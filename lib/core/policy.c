@@ -12,6 +12,7 @@
 #include "lib/core/error.h"
 #include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
+#include "lib/core/pressure.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,7 @@ _Atomic uint64_t nd__gc_tell_at[ND__MADE_COUNT] = {UINT64_C(1) << 20, UINT64_C(1
 static nd_lock domains_lock;
 ND__FORK_LOCK(ND__FORK_SINGLE, domains_lock);
 static nd_gc_domain *domains = &root_domain;
+static _Atomic uint32_t domain_count; // but for the root's (domains_lock)
 
 static nd_manager *writable(const nd_manager *manager) {
     return manager ? (nd_manager *)(uintptr_t)manager : &nd__root;
@@ -84,10 +86,35 @@ __attribute__((constructor)) static void read_environment(void) {
         nd__atomic_store(&nd__root.gc_mode, ND_GC_WARN, relaxed);
 }
 
+/// Counts up with every setting: what managers remember of those above them is of one generation.
+static _Atomic uint32_t mode_generation = 1;
+
+/// What a manager inherits, as it remembers that; -1: it does not, or that has changed since.
+static int remembered_mode(const nd_manager *manager, uint32_t generation) {
+    uint64_t known = nd__load_relaxed(&writable(manager)->inherited_mode);
+    return known >> 32 == generation ? (int)(uint32_t)known : -1;
+}
+
+/// So that many managers, one below the other, do not each walk the same way up.
+static void remember_mode(nd_manager *manager, const nd_manager *end, uint32_t generation,
+                          nd_gc_mode mode) {
+    for (; manager != end; manager = manager->parent)
+        nd__atomic_store(&manager->inherited_mode, (uint64_t)generation << 32 | (uint32_t)mode,
+                         relaxed);
+}
+
 nd_gc_mode nd__manager_gc_mode(const nd_manager *manager) {
+    enum { FAR = 8 };
+    uint32_t generation = nd__atomic_load(&mode_generation, acquire);
+    const nd_manager *at = manager;
     int mode;
-    while ((mode = nd__atomic_load(&writable(manager)->gc_mode, relaxed)) == ND_GC_INHERIT)
-        manager = manager->parent;
+    while ((mode = nd__atomic_load(&writable(at)->gc_mode, relaxed)) == ND_GC_INHERIT) {
+        if (manager->depth - at->depth >= FAR && (mode = remembered_mode(at, generation)) >= 0)
+            break;
+        at = at->parent;
+    }
+    if (__builtin_expect(manager->depth - at->depth >= FAR, 0))
+        remember_mode(writable(manager), at, generation, (nd_gc_mode)mode);
     return (nd_gc_mode)mode;
 }
 
@@ -109,6 +136,7 @@ nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
                          (int)mode);
     nd__atomic_store(&manager->gc_mode, mode, relaxed);
+    nd__atomic_fetch_add(&mode_generation, 1, release);
     return ND_OK;
 }
 
@@ -127,6 +155,8 @@ static uint64_t own_field(const nd_manager *manager, int field) {
 }
 
 static uint64_t field_in_effect(const nd_manager *manager, int field) {
+    if (nd__atomic_load(&domain_count, acquire) == 0)
+        manager = &nd__root;
     uint64_t value;
     while ((value = own_field(manager, field)) == ND_GC_INHERITED)
         manager = manager->parent;
@@ -169,23 +199,25 @@ static void start_anew(nd_gc_domain *domain) {
     nd__atomic_store(&domain->looked_at_ns, nd__coarse_now_ns(), relaxed);
 }
 
-/// The manager's domain, made if it has none; NULL without memory. domains_lock is held.
-static nd_gc_domain *domain_made(nd_manager *manager) {
-    nd_gc_domain *domain = domain_of(manager);
-    if (domain)
-        return domain;
-    domain = nd__calloc(sizeof *domain);
+/// A domain of no manager yet; NULL without memory. Walks the ladder, so no lock may be held.
+static nd_gc_domain *domain_new(void) {
+    nd_gc_domain *domain = nd__obtain_zeroed(sizeof *domain);
     if (!domain)
         return NULL;
     for (int field = 0; field < FIELDS; field++)
         atomic_init(&domain->asked[field], ND_GC_INHERITED);
     for (int kind = 0; kind < ND__MADE_COUNT; kind++)
         atomic_init(&domain->adapted[kind], adaptive_floor[kind]);
+    return domain;
+}
+
+/// The manager gets this domain. domains_lock is held.
+static void domain_enter(nd_manager *manager, nd_gc_domain *domain) {
     domain->next = domains;
     domains->previous = domain;
     domains = domain;
     nd__atomic_store(&manager->domain, domain, release);
-    return domain;
+    nd__atomic_fetch_add(&domain_count, 1, release);
 }
 
 void nd__gc_domain_free(nd_manager *manager) {
@@ -193,6 +225,7 @@ void nd__gc_domain_free(nd_manager *manager) {
     if (!domain)
         return;
     nd__lock(&domains_lock);
+    nd__atomic_fetch_sub(&domain_count, 1, relaxed);
     if (domain->previous)
         domain->previous->next = domain->next;
     else
@@ -206,8 +239,14 @@ void nd__gc_domain_free(nd_manager *manager) {
 
 static nd_status set_fields(nd_manager *manager, const char *operation, int first, int count,
                             const uint64_t *values) {
+    nd_gc_domain *spare = domain_of(manager) ? NULL : domain_new();
     nd__lock(&domains_lock);
-    nd_gc_domain *domain = domain_made(manager);
+    nd_gc_domain *domain = domain_of(manager); // another thread may have been faster
+    if (!domain && spare) {
+        domain_enter(manager, spare);
+        domain = spare;
+        spare = NULL;
+    }
     if (domain) {
         for (int i = 0; i < count; i++)
             nd__atomic_store(&domain->asked[first + i], values[i], relaxed);
@@ -215,6 +254,7 @@ static nd_status set_fields(nd_manager *manager, const char *operation, int firs
         decide_how_often_to_tell();
     }
     nd__unlock(&domains_lock);
+    nd__free(spare);
     return domain ? ND_OK
                   : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the policy of manager %s",
                               operation, manager->name);

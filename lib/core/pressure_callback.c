@@ -60,7 +60,7 @@ nd_status nd_memory_set_callback(const nd_manager *handle, const nd_memory_callb
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "memory_set_callback: the callback has no function, or no size or "
                              "version; use ND_MEMORY_CALLBACK_INIT");
-        record = nd__malloc(sizeof *record);
+        record = nd__obtain(sizeof *record);
         if (!record)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "memory_set_callback: no memory for the callback of manager %s",

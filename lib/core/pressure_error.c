@@ -6,6 +6,7 @@
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
+#include "lib/core/thread.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ typedef struct text {
 
 /// Appends a piece that fits whole, with a comma between pieces.
 __attribute__((format(printf, 2, 3))) static void append(text *to, const char *format, ...) {
-    char piece[160];
+    char piece[200];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(piece, sizeof piece, format, arguments);
@@ -36,55 +37,110 @@ __attribute__((format(printf, 2, 3))) static void append(text *to, const char *f
 
 // --------------------------------------------------------------------------------- largest holders
 
-enum { SHOWN = 3 };
+enum { SHOWN = 3, LINES = 32 };
 
-/// What is shown of an object, which may die as soon as its manager's lock is given up.
+/// What one line of the program has made and is alive: objects of one type. Where lines are not known,
+/// objects of one type and size. Copied, as the objects may die as soon as their manager's lock is
+/// given up, and what their texts are in may be unloaded.
 typedef struct holder {
-    uint64_t bytes;
+    const nd_type *type; ///< to compare with
     const nd_site *site;
-    char type[40];
+    uint64_t each; ///< bytes of one, where the line is not known
+    uint64_t objects, bytes;
+    uint32_t line;
+    char name[40], file[LONGEST_FILE + sizeof "..."];
 } holder;
 
-static void consider(holder *largest, const nd_accounted *account) {
-    int at = SHOWN;
-    while (at > 0 && account->bytes > largest[at - 1].bytes)
-        at--;
-    if (at == SHOWN)
-        return;
-    memmove(&largest[at + 1], &largest[at], (size_t)(SHOWN - 1 - at) * sizeof *largest);
-    largest[at].bytes = account->bytes;
-    largest[at].site = account->header.site;
-    snprintf(largest[at].type, sizeof largest[at].type, "%s", account->header.type->name);
+typedef struct holders {
+    holder lines[LINES];
+    int count;
+} holders;
+
+static void copy_file(holder *line, const char *file) {
+    size_t length = strlen(file);
+    bool fits = length <= LONGEST_FILE;
+    snprintf(line->file, sizeof line->file, "%s%s", fits ? "" : "...",
+             file + (fits ? 0 : length - LONGEST_FILE));
 }
 
-static void consider_all(holder *largest, nd_manager *manager, nd_device_kind kind) {
+static holder *smallest(holders *all) {
+    holder *least = &all->lines[0];
+    for (int i = 1; i < all->count; i++)
+        if (all->lines[i].bytes < least->bytes)
+            least = &all->lines[i];
+    return least;
+}
+
+/// A place for a new line. Where there are too many, that of a smaller one, which is lost; NULL: there is
+/// none.
+static holder *place_for(holders *all, uint64_t bytes) {
+    if (all->count < LINES)
+        return &all->lines[all->count++];
+    holder *least = smallest(all);
+    return least->bytes < bytes ? least : NULL;
+}
+
+static void consider(holders *all, const nd_accounted *account) {
+    const nd_object *object = &account->header;
+    uint64_t each = object->site ? 0 : account->bytes;
+    for (int i = 0; i < all->count; i++) {
+        holder *line = &all->lines[i];
+        if (line->type == object->type && line->site == object->site && line->each == each) {
+            line->objects++;
+            line->bytes += account->bytes;
+            return;
+        }
+    }
+    holder *line = account->bytes ? place_for(all, account->bytes) : NULL;
+    if (!line)
+        return;
+    *line = (holder){object->type, object->site, each, 1, account->bytes, 0, "", ""};
+    snprintf(line->name, sizeof line->name, "%s", object->type->name);
+    if (object->site) {
+        line->line = object->site->line;
+        copy_file(line, object->site->file);
+    }
+}
+
+static void consider_all(holders *all, nd_manager *manager, nd_device_kind kind) {
     for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
         nd__lock(&shard->lock);
         for (int list = 0; list < 2; list++)
             for (nd_object *object = shard->lists[list].first; object; object = object->next)
                 if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
                     ((const nd_accounted *)object)->kind == kind)
-                    consider(largest, (const nd_accounted *)object);
+                    consider(all, (const nd_accounted *)object);
         nd__unlock(&shard->lock);
     }
 }
 
-/// The largest of what is attached to the asking manager and those above it, up to `last`.
+static void describe_holder(const holder *line, text *to) {
+    char count[24] = "", made[LONGEST_FILE + 32] = "";
+    const char *together = "";
+    if (line->objects > 1) {
+        snprintf(count, sizeof count, "%llu x ", (unsigned long long)line->objects);
+        together = " together";
+    }
+    if (line->file[0])
+        snprintf(made, sizeof made, " made at %s:%u", line->file, line->line);
+    append(to, "%s%s of %llu bytes%s%s", count, line->name, (unsigned long long)line->bytes,
+           together, made);
+}
+
+/// The lines that made most of what is attached to the asking manager and those above it, up to `last`.
 static void describe_holders(const nd_pressure *pressure, const nd_manager *last, text *to) {
-    holder largest[SHOWN] = {0};
+    holders all = {.count = 0};
     for (nd_manager *at = pressure->manager; at; at = at == last ? NULL : at->parent)
-        consider_all(largest, at, pressure->kind);
-    for (int i = 0; i < SHOWN && largest[i].bytes; i++) {
-        const nd_site *site = largest[i].site;
-        if (!site) {
-            append(to, "%s of %llu bytes", largest[i].type, (unsigned long long)largest[i].bytes);
-            continue;
-        }
-        size_t length = strlen(site->file);
-        const char *end = site->file + (length > LONGEST_FILE ? length - LONGEST_FILE : 0);
-        append(to, "%s of %llu bytes made at %s%s:%u", largest[i].type,
-               (unsigned long long)largest[i].bytes, end == site->file ? "" : "...", end,
-               site->line);
+        consider_all(&all, at, pressure->kind);
+    for (int shown = 0; shown < SHOWN; shown++) {
+        holder *largest = &all.lines[0];
+        for (int i = 1; i < all.count; i++)
+            if (all.lines[i].bytes > largest->bytes)
+                largest = &all.lines[i];
+        if (all.count == 0 || largest->bytes == 0)
+            break;
+        describe_holder(largest, to);
+        largest->bytes = 0;
     }
     if (!to->used)
         append(to, "none of its own, all in other managers");
@@ -111,12 +167,32 @@ static void describe_rung(const nd_pressure *pressure, nd_rung rung, text *to) {
         append(to, "%s%s (%llu bytes)", count, name, (unsigned long long)bytes);
 }
 
+/// Why no cycles were collected.
+static const char *why_not_collected(const nd_pressure *pressure) {
+    if (nd__thread()->collecting)
+        return "a collection is running";
+    bool on = false, warns = false;
+    for (const nd_manager *at = pressure->manager; at; at = at->parent) {
+        nd_gc_mode mode = nd__manager_gc_mode(at);
+        on |= mode == ND_GC_ON;
+        warns |= mode == ND_GC_WARN;
+    }
+    if (on)
+        return "the collector may not run under pressure (nd_gc_policy)";
+    return warns ? "the collector only warns" : "the collector is off";
+}
+
 static void describe_tries(const nd_pressure *pressure, text *to) {
     for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
         if (pressure->tried[rung].reached)
             describe_rung(pressure, (nd_rung)rung, to);
-    if (!to->used)
-        append(to, "nothing, as the collector is off and no callback is set");
+    if (pressure->tried[ND_RUNG_COLLECT].reached)
+        return;
+    const char *why = why_not_collected(pressure);
+    if (to->used)
+        append(to, "but %s", why);
+    else
+        append(to, "nothing, as %s and no callback is set", why);
 }
 
 static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,

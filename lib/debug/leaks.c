@@ -1,4 +1,5 @@
-// The leak report: what is alive, by type and creation site, on request and when the program ends.
+// The leak report: managers that are still open, and what is alive, by type and creation site, on request
+// and when the program ends.
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/manager_internal.h"
@@ -51,11 +52,10 @@ static bool is_in(const leak_group *group, const char *what, const char *file, u
            (file ? group->file && strcmp(group->file, file) == 0 : !group->file);
 }
 
-/// Adds an object to its group. False: no room for a new one.
-static bool add_leak(leak_groups *groups, const nd_object *object) {
+/// Adds an object, called `what`, to its group. False: no room for a new one.
+static bool add_leak(leak_groups *groups, const nd_object *object, const char *what) {
     uint64_t bytes =
         (object->type->flags & ND__TYPE_ACCOUNTED) ? ((const nd_accounted *)object)->bytes : 0;
-    const char *what = nd__object_text(object);
     const char *file = object->site ? object->site->file : NULL;
     uint32_t line = object->site ? object->site->line : 0;
     groups->objects++;
@@ -79,7 +79,7 @@ static bool add_leaks(leak_groups *groups, nd_shard *shard) {
     nd__lock(&shard->lock);
     for (int list = 0; list < 2; list++)
         for (nd_object *object = shard->lists[list].last; object && room; object = object->previous)
-            room = add_leak(groups, object);
+            room = add_leak(groups, object, nd__object_text(object));
     nd__unlock(&shard->lock);
     return room;
 }
@@ -97,6 +97,18 @@ static bool group_all(leak_groups *groups, const nd__manager_array *managers) {
     return done;
 }
 
+/// The managers below the topmost one that nobody has closed. False: no memory.
+static bool group_open(leak_groups *groups, const nd__manager_array *managers) {
+    bool done = managers->count <= 1;
+    while (!done && make_room(groups)) {
+        done = true;
+        for (size_t i = 1; i < managers->count && done; i++)
+            if (nd__manager_open(managers->items[i]))
+                done = add_leak(groups, &managers->items[i]->header, managers->items[i]->name);
+    }
+    return done;
+}
+
 static int by_bytes(const void *left, const void *right) {
     const leak_group *a = left, *b = right;
     if (a->bytes != b->bytes)
@@ -104,40 +116,84 @@ static int by_bytes(const void *left, const void *right) {
     return a->objects < b->objects ? 1 : a->objects > b->objects ? -1 : 0;
 }
 
-uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t limit) {
-    ND__UNCANCELLED;
-    nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
-    nd__manager_array managers = {0};
-    leak_groups groups = {0};
+static void end_line(FILE *stream, const leak_group *group) {
+    if (group->file)
+        fprintf(stream, ", made at %s:%" PRIu32, group->file, group->line);
+    fputc('\n', stream);
+}
+
+static bool is_shown(const leak_groups *groups, size_t i, uint64_t limit) {
+    return i < groups->count && (limit == 0 || i < limit);
+}
+
+static void write_open(const leak_groups *groups, const char *top, uint64_t limit, FILE *stream) {
+    if (groups->objects == 0)
+        return;
+    bool one = groups->objects == 1;
+    fprintf(stream, "ndarc: nobody has closed %" PRIu64 " manager%s below manager %s\n",
+            groups->objects, one ? "" : "s", top);
+    for (size_t i = 0; is_shown(groups, i, limit); i++) {
+        const leak_group *group = &groups->items[i];
+        fprintf(stream, "  %" PRIu64 " x manager %s", group->objects, group->what);
+        end_line(stream, group);
+    }
+}
+
+static void write_leaks(const leak_groups *groups, const char *top, uint64_t limit, FILE *stream) {
+    if (groups->objects == 0)
+        return;
     uint64_t bytes = 0;
-    bool listed = nd__manager_subtree(top, &managers) && group_all(&groups, &managers);
+    for (size_t i = 0; i < groups->count; i++)
+        bytes += groups->items[i].bytes;
+    fprintf(stream, "ndarc: %" PRIu64 " objects, %" PRIu64 " bytes are alive below manager %s\n",
+            groups->objects, bytes, top);
+    for (size_t i = 0; is_shown(groups, i, limit); i++) {
+        const leak_group *group = &groups->items[i];
+        fprintf(stream, "  %" PRIu64 " x %s, %" PRIu64 " bytes", group->objects, group->what,
+                group->bytes);
+        end_line(stream, group);
+    }
+}
+
+static void sort(leak_groups *groups) {
+    if (groups->count)
+        qsort(groups->items, groups->count, sizeof *groups->items, by_bytes);
+}
+
+static void free_groups(leak_groups *groups) {
+    nd__free(groups->items);
+    nd__free(groups->text);
+}
+
+/// *ret_open: how many managers are.
+static uint64_t report(nd_manager *top, FILE *stream, uint64_t limit, uint64_t *ret_open) {
+    ND__UNCANCELLED;
+    nd__manager_array managers = {0};
+    leak_groups groups = {0}, open = {0};
+    bool listed = nd__manager_subtree(top, &managers) && group_open(&open, &managers) &&
+                  group_all(&groups, &managers);
     nd__manager_array_free(&managers);
     uint64_t total = listed ? groups.objects : nd_manager_total_objects(top);
-    if (!listed)
-        groups.count = 0;
-    for (size_t i = 0; i < groups.count; i++)
-        bytes += groups.items[i].bytes;
-    qsort(groups.items, groups.count, sizeof *groups.items, by_bytes);
-    if (stream && total && listed) {
-        fprintf(stream,
-                "ndarc: %" PRIu64 " objects, %" PRIu64 " bytes are alive below manager %s\n", total,
-                bytes, top->name);
-        for (size_t i = 0; i < groups.count && (limit == 0 || i < limit); i++) {
-            const leak_group *group = &groups.items[i];
-            fprintf(stream, "  %" PRIu64 " x %s, %" PRIu64 " bytes", group->objects, group->what,
-                    group->bytes);
-            if (group->file)
-                fprintf(stream, ", made at %s:%" PRIu32, group->file, group->line);
-            fputc('\n', stream);
-        }
+    *ret_open = open.objects;
+    if (listed && stream) {
+        sort(&open);
+        sort(&groups);
+        write_open(&open, top->name, limit, stream);
+        write_leaks(&groups, top->name, limit, stream);
     }
-    nd__free(groups.items);
-    nd__free(groups.text);
+    free_groups(&groups);
+    free_groups(&open);
     return total;
 }
 
+uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t limit) {
+    uint64_t open;
+    return report(handle ? (nd_manager *)(uintptr_t)handle : &nd__root, stream, limit, &open);
+}
+
 static void report_leaks_at_exit(void) {
-    if (nd_debug_report_leaks(NULL, stderr, 0) == 0)
+    uint64_t open;
+    if (report(&nd__root, stderr, 0, &open) == 0 && open == 0)
         fputs("ndarc: no leaks\n", stderr);
 }
 

@@ -2,6 +2,8 @@
 // (B16, B20).
 #include "lib/core/manager_internal.h"
 #include "tests/behaviour/helpers.h"
+#include <pthread.h>
+#include <sched.h>
 
 // -------------------------------------------------------------------------------------------- B12
 
@@ -289,6 +291,31 @@ static void test_B15_room_comes_back_when_objects_die(void **state) {
     close_and_release(m);
 }
 
+static void test_B15_collected_guests_take_no_room(void **state) {
+    (void)state;
+    cell_begin(8);
+    nd_manager *home = manager_new(NULL, "home"), *m = manager_new(NULL, "m");
+    assert_ok(nd_manager_set_cap(m, 3));
+    // A ring of two residents and a guest.
+    nd_object *ring[3] = {cell_in(m, 0, 1), cell_in(home, 1, 1), cell_in(m, 2, 1)};
+    assert_ok(nd_temp_attach(m, ring[1]));
+    cell_ring(ring, 3);
+    for (int i = 0; i < 3; i++)
+        nd_release(ring[i]);
+    assert_int_equal(collect(m).collected_objects, 3);
+    assert_ok(nd_debug_check());
+    nd_object *residents[3];
+    for (uint32_t i = 0; i < 3; i++)
+        residents[i] = cell_in(m, 3 + i, 0);
+    nd_with_manager(m) {
+        assert_null(cell_new(6, 0));
+    }
+    for (int i = 0; i < 3; i++)
+        nd_release(residents[i]);
+    close_and_release(m);
+    close_and_release(home);
+}
+
 static void test_B16_attach_to_a_closed_manager_orphans_nothing(void **state) {
     (void)state;
     cell_begin(1);
@@ -315,6 +342,70 @@ static void test_B16_attach_to_a_closed_manager_orphans_nothing(void **state) {
     nd_release(x);
     nd_release(closed);
     close_and_release(home);
+}
+
+// ------------------------------------------------------------------------------------------- B26
+
+static void test_B26_owned_manager_of_an_object(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_manager *m = manager_new(NULL, "m");
+    nd_object *x = cell_in(m, 0, 0);
+    nd_manager *owned = nd_object_manager(x);
+    assert_ptr_equal(owned, m);
+    assert_int_equal(nd_get_count(m), 2);
+    close_and_release(m);
+    assert_string_equal(nd_manager_name(owned), "m"); // still there
+    nd_manager *root = nd_object_manager(x);
+    assert_ptr_equal(root, nd_manager_root());
+    assert_null(nd_object_manager(NULL));
+    assert_null(nd_object_manager(owned));
+    nd_release(root);
+    nd_release(owned);
+    nd_release(x);
+}
+
+static struct {
+    _Atomic(nd_manager *) home; // taken by who closes it
+    atomic_bool stop;
+} b26;
+
+static void *close_as_it_comes(void *data) {
+    (void)data;
+    while (!atomic_load(&b26.stop)) {
+        nd_manager *manager = atomic_exchange(&b26.home, NULL);
+        if (!manager)
+            sched_yield();
+        nd_release(manager);
+    }
+    return NULL;
+}
+
+static void test_B26_owned_manager_beside_a_thread_that_closes_it(void **state) {
+    (void)state;
+    cell_begin(1);
+    pthread_t closer;
+    assert_int_equal(pthread_create(&closer, NULL, close_as_it_comes, NULL), 0);
+    for (int round = 0; round < 20000 / ND_TEST_SCALE; round++) {
+        nd_manager *home = manager_new(NULL, "home");
+        nd_object *x = cell_in(home, 0, 0);
+        atomic_store(&b26.home, home);
+        for (int i = 0; i < 3; i++) {
+            nd_manager *owned = nd_object_manager(x);
+            assert_handle(owned);
+            nd_manager *child = nd_manager_new(owned, "child"); // NULL: closed meanwhile
+            if (child)
+                assert_ptr_equal(nd_manager_parent(child), owned);
+            nd_release(child);
+            nd_release(owned);
+        }
+        while (atomic_load(&b26.home))
+            sched_yield();
+        nd_release(x);
+        nd_error_clear();
+    }
+    atomic_store(&b26.stop, true);
+    pthread_join(closer, NULL);
 }
 
 // ------------------------------------------------------------------------------------------- B20
@@ -361,7 +452,10 @@ int main(void) {
         ND_TEST(test_B27_lending_for_ever_does_not_grow),
         ND_TEST(test_B15_capped_manager_refuses_and_leaves_the_object_where_it_was),
         ND_TEST(test_B15_room_comes_back_when_objects_die),
+        ND_TEST(test_B15_collected_guests_take_no_room),
         ND_TEST(test_B16_attach_to_a_closed_manager_orphans_nothing),
+        ND_TEST(test_B26_owned_manager_of_an_object),
+        ND_TEST(test_B26_owned_manager_beside_a_thread_that_closes_it),
         ND_TEST(test_B20_closed_manager_is_kept_alive_by_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -513,8 +513,42 @@ static void test_F04_looks_that_nobody_asked_for_leave_the_error_alone(void **st
     assert_int_equal(cell_total_deaths(), 96000);
 }
 
+static bool asked_for_memory;
+
+static bool fail_until_asked(size_t bytes) {
+    (void)bytes;
+    return !asked_for_memory;
+}
+
+static bool give_up_memory(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    (void)data;
+    return asked_for_memory = true;
+}
+
+static void test_settings_walk_the_ladder_for_memory(void **state) {
+    (void)state;
+    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up_memory};
+    assert_ok(nd_memory_set_callback(NULL, &callback));
+    nd_manager *m = manager_new(NULL, "m");
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    nd__alloc_should_fail = fail_until_asked;
+    nd_status set_policy = nd_manager_set_gc_policy(m, &policy);
+    bool asked_for_policy = asked_for_memory;
+    asked_for_memory = false;
+    nd_status set_callback = nd_memory_set_callback(m, &callback);
+    nd__alloc_should_fail = NULL;
+    assert_ok(set_policy);
+    assert_ok(set_callback);
+    assert_true(asked_for_policy && asked_for_memory);
+    asked_for_memory = false;
+    assert_ok(nd_memory_set_callback(NULL, NULL));
+    close_and_release(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_settings_walk_the_ladder_for_memory),
         ND_TEST(test_policies_are_inherited_field_by_field),
         ND_TEST(test_F30_policies_that_say_nothing_are_refused),
         ND_TEST(test_boundary_0_leaves_survivors_alone),

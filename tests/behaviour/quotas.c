@@ -84,6 +84,70 @@ static void test_B17_error_names_the_largest_holders(void **state) {
     close_and_release(m);
 }
 
+static void test_B17_error_groups_the_holders_of_a_line(void **state) {
+    (void)state;
+    static char nowhere[1];
+    static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
+    enum { MANY = 100 };
+    nd_manager *m = bounded_manager(NULL, "m", 1000);
+    nd_resource *held[MANY], *one = NULL;
+    char many_line[96], one_line[96];
+    int line = 0;
+    nd_with_manager(m) {
+        line = __LINE__ + 2;
+        for (int i = 0; i < MANY; i++)
+            held[i] = nd_resource_new("batch", nowhere, (size_t)(4 + i % 2 * 2), &callbacks);
+        one = nd_resource_new("weights", nowhere, 400, &callbacks);
+    }
+    snprintf(many_line, sizeof many_line,
+             "largest holders: 100 x batch of 500 bytes together made at %s:%d", __FILE__, line);
+    snprintf(one_line, sizeof one_line, ", weights of 400 bytes made at %s:%d", __FILE__, line + 1);
+    assert_null(bytes_in(m, 101));
+    assert_non_null(strstr(nd_error_message(), many_line));
+    assert_non_null(strstr(nd_error_message(), one_line));
+    for (int i = 0; i < MANY; i++)
+        nd_release(held[i]);
+    nd_release(one);
+    close_and_release(m);
+}
+
+static bool give_nothing(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    (void)data;
+    return false;
+}
+
+static void test_B17_error_says_why_nothing_was_collected(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    nd_manager *m = bounded_manager(NULL, "m", 1000);
+    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_nothing};
+    const struct {
+        nd_gc_mode mode;
+        bool callback;
+        uint64_t pressure;
+        const char *says;
+    } cases[] = {
+        {ND_GC_OFF, false, 1, "tried: nothing, as the collector is off and no callback is set"},
+        {ND_GC_OFF, true, 1, "tried: 1 callbacks asked (0 bytes), but the collector is off"},
+        {ND_GC_WARN, true, 1, ", but the collector only warns"},
+        {ND_GC_ON, true, 0, ", but the collector may not run under pressure"},
+        {ND_GC_ON, true, 1, "tried: cycles collected (0 bytes), 1 callbacks asked (0 bytes)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        nd_gc_policy policy = ND_GC_POLICY_INIT;
+        policy.pressure = cases[i].pressure;
+        assert_ok(nd_manager_set_gc_policy(m, &policy));
+        assert_ok(nd_manager_set_gc_mode(m, cases[i].mode));
+        assert_ok(nd_memory_set_callback(m, cases[i].callback ? &callback : NULL));
+        nd_error_clear();
+        assert_null(bytes_in(m, 1001));
+        if (!strstr(nd_error_message(), cases[i].says))
+            fail_msg("\"%s\" is not in: %s", cases[i].says, nd_error_message());
+    }
+    close_and_release(m);
+}
+
 static void test_B17_quota_collects_before_it_refuses(void **state) {
     (void)state;
     for (int mode = ND_GC_OFF; mode <= ND_GC_ON; mode++) {
@@ -352,6 +416,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B17_request_over_the_quota_fails_and_changes_nothing),
         ND_TEST(test_B17_error_names_the_largest_holders),
+        ND_TEST(test_B17_error_groups_the_holders_of_a_line),
+        ND_TEST(test_B17_error_says_why_nothing_was_collected),
         ND_TEST(test_B17_quota_collects_before_it_refuses),
         ND_TEST(test_B17_quota_collects_in_a_sibling_below_the_bounded_manager),
         ND_TEST(test_B17_attach_respects_the_quota),

@@ -189,6 +189,36 @@ static void test_B15_cap_of_a_spread_manager_is_exact(void **state) {
     close_and_release(manager);
 }
 
+static void *lend_all(void *data) {
+    nd_object **row = data;
+    for (uint32_t i = 0; i < EACH; i++)
+        failures += nd_temp_attach(shared, row[i]) != ND_OK;
+    return NULL;
+}
+
+static void test_B13_guests_of_a_spread_manager_that_gets_a_cap_return(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_manager *home = manager_new(NULL, "home"), *manager = spread_manager("spread");
+    shared = home;
+    run(fill, made);
+    shared = manager;
+    run(lend_all, made);
+    assert_true(filled_shards(manager) > 1);
+    assert_ok(nd_manager_set_cap(manager, 1));
+    assert_ok(nd_debug_check());
+    nd_object *resident = cell_in(manager, 0, 0); // guests take no room
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(manager, &report));
+    assert_int_equal(report.returned_objects, THREADS * EACH);
+    assert_int_equal(report.escaped_objects, 1);
+    assert_int_equal(stats_of(home).live_objects, THREADS * EACH);
+    nd_release(resident);
+    run(empty, made);
+    nd_release(manager);
+    close_and_release(home);
+}
+
 static void test_capped_manager_is_not_spread(void **state) {
     (void)state;
     nd_manager *manager = manager_new(NULL, "capped");
@@ -302,6 +332,7 @@ int main(void) {
         ND_TEST(test_survivors_of_all_shards_escape),
         ND_TEST(test_dispose_closes_what_is_in_all_shards),
         ND_TEST(test_garbage_in_all_shards_is_found),
+        ND_TEST(test_B13_guests_of_a_spread_manager_that_gets_a_cap_return),
         ND_TEST(test_B15_cap_of_a_spread_manager_is_exact),
         ND_TEST(test_capped_manager_is_not_spread),
         ND_TEST(test_B17_quota_of_a_spread_manager_is_exact),
