@@ -80,12 +80,17 @@ static holder *place_for(holders *all, uint64_t bytes) {
     return least->bytes < bytes ? least : NULL;
 }
 
+/// A resource's type is its own.
+static bool is_named(const holder *line, const nd_type *type) {
+    return line->type == type || strncmp(line->name, type->name, sizeof line->name - 1) == 0;
+}
+
 static void consider(holders *all, const nd_accounted *account) {
     const nd_object *object = &account->header;
     uint64_t each = object->site ? 0 : account->bytes;
     for (int i = 0; i < all->count; i++) {
         holder *line = &all->lines[i];
-        if (line->type == object->type && line->site == object->site && line->each == each) {
+        if (line->site == object->site && line->each == each && is_named(line, object->type)) {
             line->objects++;
             line->bytes += account->bytes;
             return;
