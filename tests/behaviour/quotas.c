@@ -69,8 +69,9 @@ static void test_B17_error_names_the_largest_holders(void **state) {
     size_t sizes[3] = {100, 600, 200};
     char site[64];
     nd_with_manager(m) {
-        for (int i = 0; i < 3; i++)
-            held[i] = nd_resource_new("weights", nowhere, sizes[i], &callbacks);
+        held[0] = nd_resource_new("weights", nowhere, sizes[0], &callbacks);
+        held[1] = nd_resource_new("weights", nowhere, sizes[1], &callbacks);
+        held[2] = nd_resource_new("weights", nowhere, sizes[2], &callbacks);
         snprintf(site, sizeof site, "quotas.c:%d", __LINE__ - 1);
     }
     assert_null(bytes_in(m, 101));
