@@ -65,7 +65,7 @@ static void test_B17_error_names_the_largest_holders(void **state) {
     static char nowhere[1];
     static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
     nd_manager *m = bounded_manager(NULL, "m", 1000);
-    nd_resource *held[3];
+    nd_resource *held[3] = {NULL};
     size_t sizes[3] = {100, 600, 200};
     char site[64];
     nd_with_manager(m) {
