@@ -44,7 +44,7 @@ TESTS = (
 SHARED_TEST_SOURCE = "tests/behaviour/cell.c"
 
 # LeakSanitizer costs nothing while a test runs, and sees memory that nobody gave back.
-FLAGS = ["-std=gnu17", "-w", "-g1", "-fsanitize=leak", "-fPIC", "-D_GNU_SOURCE", "-DND_HAVE_JEMALLOC=0", "-DND_HAVE_ONEDNN=0", "-DND_HAVE_OPENMP=0",
+FLAGS = ["-std=gnu17", "-w", "-g1", "-fsanitize=leak", "-fPIC", "-D_GNU_SOURCE", "-DND_HAVE_JEMALLOC=0", "-DND_HAVE_ONEDNN=0", 
          "-DND_HAVE_CUDA=0", "-DND_HAVE_ZLIB=0", "-Iinclude", "-I."]
 
 
