@@ -7,6 +7,8 @@ replay=$2
 shift 2
 work=${TEST_TMPDIR:-$(mktemp -d)}
 mkdir -p "$work/seeds" "$work/found"
+# A race stops the harness, so that libFuzzer keeps the input.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1}
 "$replay" --pack "$work/seeds" "$@" || exit 1
 "$fuzzer" -max_total_time="${ND_FUZZ_SECONDS:-30}" -seed="${ND_FUZZ_SEED:-1}" -max_len=2000 -timeout=120 -rss_limit_mb=4096 \
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$work/" "$work/found" "$work/seeds" >"$work/log" 2>&1

@@ -18,6 +18,8 @@ if [ "$harness" = threads ]; then
     corpus=program
 fi
 
+# A race stops the harness, so that libFuzzer keeps the input.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1}
 mkdir -p "$folder/inputs" "$folder/crashes" "$folder/seeds"
 ./bazelw build --config="$config" "//tests/fuzz:${harness}_fuzzer" "//tests/fuzz:${harness}_corpus"
 # Copied, because the next build takes them away.

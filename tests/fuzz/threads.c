@@ -68,12 +68,6 @@ static void report_beside(void) {
     fclose(nowhere);
 }
 
-/// A race stops the harness, so that libFuzzer keeps the input.
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "halt_on_error=1:second_deadlock_stack=1";
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pthread_t threads[THREADS];
     deal(data, size);
