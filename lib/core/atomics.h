@@ -101,6 +101,12 @@ typedef struct nd_lock {
 void nd__lock_wait(nd_lock *lock);
 void nd__lock_wake(nd_lock *lock);
 
+/// Free, with nobody waiting: what a lock is in a forked child, where those who held it or waited are not.
+static inline void nd__lock_begin(nd_lock *lock) {
+    nd__atomic_store(&lock->state, 0, relaxed);
+    nd__atomic_store(&lock->waiters, 0, relaxed);
+}
+
 static inline bool nd__try_lock(nd_lock *lock) {
     uint32_t expected = 0;
     return nd__atomic_cas(&lock->state, &expected, 1, acquire, relaxed);

@@ -57,10 +57,10 @@ static void in_child(void) {
         if (part->finish)
             part->finish(true);
         for (size_t i = 0; i < part->count; i++)
-            nd__atomic_store(&lock_at(part, i)->state, 0, relaxed);
+            nd__lock_begin(lock_at(part, i));
     }
     nd__thread_record.forking = false;
-    nd__atomic_store(&one_at_a_time.state, 0, relaxed);
+    nd__lock_begin(&one_at_a_time);
 }
 
 #ifndef ND_MODEL

@@ -104,8 +104,10 @@ static void settle_accounts(nd_manager *newest) {
         return;
     for (nd_manager *at = newest; at; at = at->older)
         for (nd_shard *shard = &at->first; shard; shard = nd__next_shard(shard))
-            for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+            for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
                 nd__atomic_store(&shard->bytes[kind], 0, relaxed);
+                nd__atomic_store(&shard->owned[kind], 0, relaxed);
+            }
     for (nd_manager *at = newest; at; at = at->older)
         for (nd_shard *shard = &at->first; shard; shard = nd__next_shard(shard))
             for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
@@ -121,7 +123,7 @@ void nd__shards_after_fork(bool child) {
     nd__atomic_store(&nd__newest_memory, newest_while_locked, relaxed);
     for (nd__shard_range *range = locked_ranges; range; range = range->next)
         for (size_t i = 0; i < range->count; i++)
-            nd__atomic_store(&range->first[i].lock.state, 0, relaxed);
+            nd__lock_begin(&range->first[i].lock);
     locked_ranges = NULL;
     for (nd_manager *at = newest_while_locked; at; at = at->older)
         settle_close(at);
