@@ -196,7 +196,8 @@ static double escapes_ratio(size_t operations) {
     nd_set_requires_grad(off.parameter, true);
     escapes on = off;
     on.mode = ND_GC_ON;
-    bench_side sides[] = {{step_with_escape, &off, NAN}, {step_with_escape, &on, NAN}};
+    bench_side sides[] = {{.work = step_with_escape, .data = &off},
+                          {.work = step_with_escape, .data = &on}};
     bench_measure_sides(sides, 2, ESCAPE_REPEATS);
     nd_release(off.last);
     nd_release(on.last);

@@ -492,9 +492,12 @@ static void before_fork(void) {
 }
 
 static void after_fork(bool child) {
-    if (child)
+    if (child) {
         depot.sweeping = false;
-    nd__unlock(&depot.lock);
-    nd__checked_after_fork();
+        nd__lock_begin(&depot.lock);
+    } else {
+        nd__unlock(&depot.lock);
+    }
+    nd__checked_after_fork(child);
 }
 ND__FORK_PART(fork_blocks, ND__FORK_SINGLE, NULL, 0, 0, before_fork, after_fork, NULL);

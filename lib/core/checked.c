@@ -207,8 +207,11 @@ void nd__checked_before_fork(void) {
     nd__lock(&quarantine.lock);
 }
 
-void nd__checked_after_fork(void) {
-    nd__unlock(&quarantine.lock);
+void nd__checked_after_fork(bool child) {
+    if (child)
+        nd__lock_begin(&quarantine.lock);
+    else
+        nd__unlock(&quarantine.lock);
 }
 
 uint64_t nd__checked_bytes(void) {

@@ -34,7 +34,7 @@ void nd__checked_free(nd_object *object);
 uint64_t nd__checked_bytes(void);
 /// Around a fork nobody else has the quarantine.
 void nd__checked_before_fork(void);
-void nd__checked_after_fork(void);
+void nd__checked_after_fork(bool child);
 
 /// The last reference is gone, by this thread's doing.
 void nd__checked_note_death(nd_object *object);

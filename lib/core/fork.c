@@ -6,7 +6,6 @@
 uint32_t nd__fork_generation;
 
 static nd__fork_part *parts;
-static nd_lock one_at_a_time;
 
 void nd__fork_add(nd__fork_part *part) {
     nd__fork_part **place = &parts;
@@ -15,6 +14,9 @@ void nd__fork_add(nd__fork_part *part) {
     part->next = *place;
     *place = part;
 }
+
+#ifndef ND_MODEL // which has one process
+static nd_lock one_at_a_time;
 
 static nd_lock *lock_at(const nd__fork_part *part, size_t index) {
     return (nd_lock *)(void *)((char *)part->locks + index * part->stride);
@@ -63,7 +65,6 @@ static void in_child(void) {
     nd__lock_begin(&one_at_a_time);
 }
 
-#ifndef ND_MODEL
 __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(prepare, in_parent, in_child);
 }

@@ -136,7 +136,7 @@ nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
                          (int)mode);
     nd__atomic_store(&manager->gc_mode, mode, relaxed);
-    nd__atomic_fetch_add(&mode_generation, 1, release);
+    (void)nd__atomic_fetch_add(&mode_generation, 1, release);
     return ND_OK;
 }
 
@@ -217,7 +217,7 @@ static void domain_enter(nd_manager *manager, nd_gc_domain *domain) {
     domains->previous = domain;
     domains = domain;
     nd__atomic_store(&manager->domain, domain, release);
-    nd__atomic_fetch_add(&domain_count, 1, release);
+    (void)nd__atomic_fetch_add(&domain_count, 1, release);
 }
 
 void nd__gc_domain_free(nd_manager *manager) {
@@ -225,7 +225,7 @@ void nd__gc_domain_free(nd_manager *manager) {
     if (!domain)
         return;
     nd__lock(&domains_lock);
-    nd__atomic_fetch_sub(&domain_count, 1, relaxed);
+    (void)nd__atomic_fetch_sub(&domain_count, 1, relaxed);
     if (domain->previous)
         domain->previous->next = domain->next;
     else

@@ -39,6 +39,13 @@ static void train(void) {
     nd_release(leaf);
 }
 
+/// Apart, or gcc takes the released reference for the one that is still held.
+__attribute__((noinline)) static bool gives(const nd_weak *weak, const nd_object *object) {
+    nd_object *target = nd_weak_get(weak);
+    nd_release(target);
+    return target == object;
+}
+
 /// A look at everything, in managers of its own and in what the parent's threads left.
 static void use_the_core(void) {
     nd_manager *manager = nd_manager_new(NULL, "child"), *below = nd_manager_new(manager, "below");
@@ -49,9 +56,7 @@ static void use_the_core(void) {
     nd_weak *weak = nd_weak_new(a);
     NEED(nd_set_name(a, "a") == ND_OK && nd_attach(below, a) == ND_OK &&
          nd_temp_attach(manager, a) == ND_OK);
-    nd_object *again = nd_weak_get(weak);
-    NEED(again == a);
-    nd_release(again);
+    NEED(gives(weak, a));
     NEED(nd_manager_close(manager, NULL) == ND_OK);
     nd_release(a);
     NEED(!nd_weak_get(weak));
