@@ -350,8 +350,11 @@ static void transfer(const relocation *all, nd_object *object, bool away) {
     else if (!away && (flags & ND__TEMP))
         nd__fetch_clear_flags(&object->flags, ND__TEMP);
     nd__member_enter(shard, object, nd__flags(object));
-    if (home->manager == shard->manager)
+    if (home->manager == shard->manager) { // perhaps in another shard: each one's counts add up
+        home->count.arrived--;
+        shard->count.arrived++;
         return;
+    }
     nd__note_edge();
     home->count.departed++;
     shard->count.arrived++;
