@@ -118,7 +118,7 @@ typedef struct nd_gc_policy {
     /// has several threads. A larger set of objects is then looked at in steps, between which edges
     /// may change; what changed meanwhile counts as live. One object's edges and the closing itself
     /// (some microseconds) are the least. 0: one step, however long. Default: ND_GC_ADAPTIVE, which
-    /// is 1 ms for the looks of triggers and one step for boundaries, requests and pressure.
+    /// is 1 ms for boundaries, requests and the looks of triggers, and one step under pressure.
     uint64_t pause_ns;
     /// 1: a closing manager's survivors are looked at (default). 0: not.
     uint64_t boundary;

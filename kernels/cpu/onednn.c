@@ -39,20 +39,25 @@ static void find_openmp(void) {
     *(void **)&openmp.set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
 }
 
-int nd__onednn_enter(void) {
+nd__onednn_before nd__onednn_enter(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_openmp);
+    nd__onednn_before before = {.threads = 1};
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
     if (!openmp.get_max_threads || !openmp.set_num_threads)
-        return 1;
-    int threads = openmp.get_max_threads();
-    if (threads != 1)
+        return before;
+    before.threads = openmp.get_max_threads();
+    if (before.threads != 1)
         openmp.set_num_threads(1);
-    return threads;
+    return before;
 }
 
-void nd__onednn_leave(int threads) {
-    if (threads != 1)
-        openmp.set_num_threads(threads);
+void nd__onednn_leave(const nd__onednn_before *before) {
+    if (before->threads != 1)
+        openmp.set_num_threads(before->threads);
+    pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
 }
 
 void nd__cpu_use_onednn(bool use) {
@@ -88,23 +93,17 @@ bool nd__onednn_product(const nd__product *p) {
         !layout(&p->b, p->k, p->n, &b_transposed, &b_leading) ||
         !layout(&p->out, p->m, p->n, &out_transposed, &out_leading) || out_transposed != 'N')
         return false;
-    int threads = nd__onednn_enter();
+    nd__onednn_before before = nd__onednn_enter();
     dnnl_status_t status =
         dnnl_sgemm(a_transposed, b_transposed, p->m, p->n, p->k, 1.0f, (const float *)p->a.data,
                    a_leading, (const float *)p->b.data, b_leading, p->accumulate ? 1.0f : 0.0f,
                    (float *)p->out.data, out_leading);
-    nd__onednn_leave(threads);
+    nd__onednn_leave(&before);
     return status == dnnl_success;
 }
 
 #else
 
-int nd__onednn_enter(void) {
-    return 1;
-}
-void nd__onednn_leave(int threads) {
-    (void)threads;
-}
 void nd__cpu_use_onednn(bool use) {
     (void)use;
 }

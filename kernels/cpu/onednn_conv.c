@@ -168,7 +168,7 @@ static void operands_of_part(const conv_job *job, int64_t part, conv_operands *r
 
 static void run_parts(void *context, int64_t begin, int64_t end) {
     conv_job *job = (conv_job *)context;
-    int threads = nd__onednn_enter();
+    nd__onednn_before before = nd__onednn_enter();
     for (int64_t part = begin; part < end && !atomic_load(&job->failed); part++) {
         int64_t sizes[ND__CONV_SIZES];
         conv_operands operands = {.reordered = NULL};
@@ -182,7 +182,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
         if (plan)
             nd__conv_plan_release(plan);
     }
-    nd__onednn_leave(threads);
+    nd__onednn_leave(&before);
 }
 
 static void add_sums(void *context, int64_t begin, int64_t end) {
@@ -200,7 +200,7 @@ static void add_sums(void *context, int64_t begin, int64_t end) {
 static void reorder_weight(conv_job *job) {
     int64_t sizes[ND__CONV_SIZES];
     sizes_of_part(job, 0, sizes);
-    int threads = nd__onednn_enter();
+    nd__onednn_before before = nd__onednn_enter();
     nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, sizes);
     if (plan && !plan->unusable && plan->reorder[2]) {
         dnnl_memory_t from = NULL, to = NULL;
@@ -227,7 +227,7 @@ static void reorder_weight(conv_job *job) {
     }
     if (plan)
         nd__conv_plan_release(plan);
-    nd__onednn_leave(threads);
+    nd__onednn_leave(&before);
 }
 
 bool nd__onednn_conv(const nd_kernel_call *call) {

@@ -1,6 +1,9 @@
 // Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and without.
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/ops/values.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 
 /// x as [batch..., rows, columns] at coordinates; 1-d operands are a row (a) or a column (b).
 static double operand_at(const nd_tensor *x, int batch, const int64_t *index, int64_t row,
@@ -200,6 +203,41 @@ static void test_products_that_do_not_fit_are_refused(void **state) {
     assert_handle(fine);
 }
 
+static char *stack_begin, *stack_end;
+static volatile sig_atomic_t signals, off_the_stack;
+
+static void note_stack(int signal) {
+    (void)signal;
+    char here;
+    signals++;
+    off_the_stack += &here < stack_begin || &here >= stack_end;
+}
+
+/// Generated code may use the stack pointer for other things; no handler may see that.
+static void test_signals_arrive_on_the_stack_of_the_thread(void **state) {
+    (void)state;
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t bytes;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attributes), 0);
+    pthread_attr_getstack(&attributes, &lowest, &bytes);
+    pthread_attr_destroy(&attributes);
+    stack_begin = lowest;
+    stack_end = stack_begin + bytes;
+    struct sigaction noting = {.sa_handler = note_stack, .sa_flags = SA_RESTART}, before;
+    sigaction(SIGALRM, &noting, &before);
+    struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    nd_tensor *x = nd_ones(ND_SHAPE(200, 200), ND_F32);
+    for (int i = 0; i < 20000 && signals < 200 && !off_the_stack; i++)
+        nd_release(nd_matmul(x, x));
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    nd_release(x);
+    assert_true(signals > 0);
+    assert_int_equal(off_the_stack, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_product_portable),
@@ -208,6 +246,7 @@ int main(void) {
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_that_do_not_fit_are_refused),
+        ND_TEST(test_signals_arrive_on_the_stack_of_the_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
