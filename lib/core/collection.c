@@ -140,7 +140,9 @@ static size_t decide(nd_collection *collection) {
     for (size_t i = collection->settled; i < collection->count; i++) {
         uint32_t held = nd__held_in(collection->words[i]) - collection->held_here;
         uint32_t internal = collection->internal[i];
-        if (__builtin_expect(internal > held, 0))
+        // What was published meanwhile may have edges that the word was read too early for, but not without a trace.
+        if (__builtin_expect(internal > held, 0) &&
+            nd__atomic_load(&collection->objects[i]->word, acquire) == collection->words[i])
             nd__collection_note_broken(collection, collection->objects[i]);
         // A candidate that has died since it was taken waits to be buried: its edges still hold.
         if (internal != held || (uint32_t)collection->words[i] == 0)

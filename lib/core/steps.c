@@ -186,7 +186,8 @@ static void hold_recent(nd_collection *collection) {
         object = object->next;
     for (; object && collection->count < collection->capacity - ND__PHASE2_BUDGET;
          object = object->previous)
-        if (!(nd__flags_to_join(object) & ND__DYING) && nd__try_retain(object))
+        if (!(nd__flags_to_join(object) & ND__DYING) && !nd__is_candidate(collection, object) &&
+            nd__try_retain(object))
             nd__collection_add(collection, object);
     nd__unlock(&shard->lock);
     nd__gate_leave();
@@ -255,7 +256,11 @@ static void traverse(const nd_object *object, nd_visitor *visitor) {
 static void read_edges_of_next(steps *steps) {
     size_t used = steps->used;
     steps->leads_out = false;
-    traverse(steps->collection->objects[steps->read], &steps->visitor);
+    const nd_object *object = steps->collection->objects[steps->read];
+    // Before it was announced what is held, another collection may have taken the place from an object that then
+    // moved to another manager: it is held twice. It lives, and its edges count once.
+    if (object->gc_index == steps->read)
+        traverse(object, &steps->visitor);
     if (steps->full)
         steps->used = used;
     else
