@@ -14,6 +14,7 @@
 
 extern char **environ;
 
+static bool find_rival(const char *name, char *buffer, size_t size);
 static bool start(const char *const *arguments, int output, pid_t *ret_process);
 static void read_all(int from, char *buffer, size_t size);
 static const char *find_value(const bench_peer *peer, const char *name);
@@ -51,10 +52,12 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
                         const char *package) {
     char path[256];
     char program[4096];
+    char python[4096];
     size_t length = strlen(name);
     bool script = length > 3 && strcmp(name + length - 3, ".py") == 0;
     snprintf(path, sizeof path, "bench/peers/%s", name);
-    if (!bench_find_file(path, program, sizeof program)) {
+    if (!(!script && find_rival(name, program, sizeof program)) &&
+        !bench_find_file(path, program, sizeof program)) {
         *peer = (bench_peer){0};
         snprintf(peer->skipped, sizeof peer->skipped,
                  script ? "%s is not beside this program (it needs %s)"
@@ -62,8 +65,10 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
                  path, package);
         return;
     }
-    const char *const arguments[] = {script ? "/usr/bin/python3" : program,
-                                     script ? program : argument, script ? argument : NULL, NULL};
+    if (!find_rival("python", python, sizeof python))
+        snprintf(python, sizeof python, "/usr/bin/python3");
+    const char *const arguments[] = {script ? python : program, script ? program : argument,
+                                     script ? argument : NULL, NULL};
     bench_peer_run(peer, arguments);
 }
 
@@ -81,6 +86,20 @@ const char *bench_peer_text(const bench_peer *peer, const char *name, char *buff
     bool text = value && *value == '"';
     snprintf(buffer, size, "%.*s", text ? (int)strcspn(value + 1, "\"") : 0, text ? value + 1 : "");
     return buffer;
+}
+
+/// A program that bench/peers/newest.sh has installed: in $ND_RIVALS, else where it puts them by default.
+static bool find_rival(const char *name, char *buffer, size_t size) {
+    const char *folder = getenv("ND_RIVALS");
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (folder && *folder)
+        length = snprintf(buffer, size, "%s/bin/%s", folder, name);
+    else if (cache && *cache)
+        length = snprintf(buffer, size, "%s/ndarc-rivals/bin/%s", cache, name);
+    else if (home)
+        length = snprintf(buffer, size, "%s/.cache/ndarc-rivals/bin/%s", home, name);
+    return length > 0 && (size_t)length < size && access(buffer, X_OK) == 0;
 }
 
 static bool start(const char *const *arguments, int output, pid_t *ret_process) {
