@@ -1,20 +1,13 @@
-// f32 products through oneDNN's sgemm, and the threads that oneDNN would start.
+// f32 products through oneDNN's sgemm.
 //
 // sgemm wants one of an operand's two strides to be 1 and the other at least the row's length; anything
 // else is declined.
-//
-// oneDNN takes as many OpenMP threads as the calling thread may have, and they spin while they wait for each
-// other. So it is told that there is one, and the threads that share a computation are the pool's. OpenMP
-// keeps that number for each thread: it is put back, since the thread may be the user's. OpenMP's functions
-// are looked up, not linked: oneDNN may have been built without it.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/cpu.h"
 #include <stdatomic.h>
 
 #if ND_HAVE_ONEDNN
-#include <dlfcn.h>
 #include <dnnl.h>
-#include <pthread.h>
 #include <sys/auxv.h>
 
 /// Its variables have oneDNN print, and write files into the folder a program was called in. Neither is for
@@ -28,37 +21,6 @@ __attribute__((constructor)) static void read_no_environment(void) {
 }
 
 static atomic_bool switched_off;
-
-static struct {
-    int (*get_max_threads)(void);
-    void (*set_num_threads)(int);
-} openmp;
-
-static void find_openmp(void) {
-    *(void **)&openmp.get_max_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
-    *(void **)&openmp.set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-}
-
-nd__onednn_before nd__onednn_enter(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_openmp);
-    nd__onednn_before before = {.threads = 1};
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
-    if (!openmp.get_max_threads || !openmp.set_num_threads)
-        return before;
-    before.threads = openmp.get_max_threads();
-    if (before.threads != 1)
-        openmp.set_num_threads(1);
-    return before;
-}
-
-void nd__onednn_leave(const nd__onednn_before *before) {
-    if (before->threads != 1)
-        openmp.set_num_threads(before->threads);
-    pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
-}
 
 void nd__cpu_use_onednn(bool use) {
     atomic_store(&switched_off, !use);
@@ -85,6 +47,19 @@ static bool layout(const nd__matrix *m, int64_t rows, int64_t columns, char *ret
     return false;
 }
 
+/// The logarithm, up to 15.
+static uint32_t size_class(int64_t size) {
+    uint32_t bits = size > 1 ? 63 - (uint32_t)__builtin_clzll((uint64_t)size) : 0;
+    return bits < 15 ? bits : 15;
+}
+
+/// What sgemm chooses its code by, or finer.
+static uint32_t kind_of(const nd__product *p, bool a_transposed, bool b_transposed) {
+    return size_class(p->m) | size_class(p->n) << 4 | size_class(p->k) << 8 |
+           (uint32_t)a_transposed << 12 | (uint32_t)b_transposed << 13 |
+           (uint32_t)p->accumulate << 14;
+}
+
 bool nd__onednn_product(const nd__product *p) {
     char a_transposed, b_transposed, out_transposed;
     int64_t a_leading, b_leading, out_leading;
@@ -93,7 +68,9 @@ bool nd__onednn_product(const nd__product *p) {
         !layout(&p->b, p->k, p->n, &b_transposed, &b_leading) ||
         !layout(&p->out, p->m, p->n, &out_transposed, &out_leading) || out_transposed != 'N')
         return false;
-    nd__onednn_before before = nd__onednn_enter();
+    nd__onednn_before before;
+    if (!nd__onednn_enter(kind_of(p, a_transposed == 'T', b_transposed == 'T'), &before))
+        return false;
     dnnl_status_t status =
         dnnl_sgemm(a_transposed, b_transposed, p->m, p->n, p->k, 1.0f, (const float *)p->a.data,
                    a_leading, (const float *)p->b.data, b_leading, p->accumulate ? 1.0f : 0.0f,

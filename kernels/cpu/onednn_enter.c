@@ -1,0 +1,172 @@
+// Entering oneDNN and leaving it: its threads, signals, and the end of the process.
+//
+// oneDNN takes as many OpenMP threads as the calling thread may have, and they spin while they wait for each
+// other. So it is told that there is one, and the threads that share a computation are the pool's. OpenMP
+// keeps that number for each thread: it is put back, since the thread may be the user's. OpenMP's functions
+// are looked up, not linked: oneDNN may have been built without it.
+//
+// At exit() oneDNN's destructors give back the code that it has generated, which other threads may be running.
+// They are registered as oneDNN first needs what they destroy, in the middle of a computation, and the last one
+// registered runs first. Invariant: behind the first computation of each kind stands hold_off(), which runs before all
+// destructors that were registered earlier, lets nobody enter any more, and waits for those who are inside. While one of
+// a kind is computed for the first time, `beginning` is held for reading, and two who must not come in between wait for it:
+// exit(), by a destructor of its thread, which run before anything else; and fork(), whose child would wait for ever for
+// what another thread had begun to make.
+#include "kernels/cpu/onednn.h"
+
+#if ND_HAVE_ONEDNN
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/// How long exit() waits for those who compute, at most: a computation for which that is too short ends with the
+/// process, as well as it can.
+#define WAIT_NS UINT64_C(60000000000)
+
+static struct {
+    int (*get_max_threads)(void);
+    void (*set_num_threads)(int);
+} openmp;
+
+static _Alignas(64) _Atomic uint32_t inside; ///< threads
+static _Atomic uint32_t ended;               ///< 1: nobody enters any more
+static pthread_rwlock_t beginning = PTHREAD_RWLOCK_INITIALIZER;
+static _Atomic uint64_t known[ND__ONEDNN_KINDS / 64];
+static pid_t process; ///< that `inside` is about
+
+static void find_openmp(void) {
+    *(void **)&openmp.get_max_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&openmp.set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+}
+
+// -------------------------------------------------------------------------------------------- exit
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/// Not in a child that was made without its handlers: those who were inside are not there.
+static void wait_while(bool (*busy)(void)) {
+    uint64_t until = now_ns() + WAIT_NS;
+    while (process == getpid() && busy() && now_ns() < until) {
+        struct timespec nap = {.tv_nsec = 50000};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static bool somebody_is_inside(void) {
+    return atomic_load(&inside) != 0;
+}
+
+static bool somebody_begins(void) {
+    if (pthread_rwlock_trywrlock(&beginning) != 0)
+        return true;
+    pthread_rwlock_unlock(&beginning);
+    return false;
+}
+
+static void hold_off(void) {
+    atomic_store(&ended, 1); // ordered with who enters, and then looks at it
+    wait_while(somebody_is_inside);
+}
+
+/// When a thread ends, or the process by its exit(): which of both cannot be told, so it changes nothing.
+static void thread_ends(void *data) {
+    (void)data;
+    wait_while(somebody_begins);
+}
+
+// What C++ has for destructors of a thread's variables; C has no name for it. These run at exit(), too, unlike those
+// of pthread_key_create().
+extern int __cxa_thread_atexit_impl(void (*function)(void *), void *data, void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void watch_thread(void) {
+    static _Thread_local bool watched;
+    if (!watched && __cxa_thread_atexit_impl)
+        watched = __cxa_thread_atexit_impl(thread_ends, NULL, &__dso_handle) == 0;
+}
+
+// -------------------------------------------------------------------------------------------- fork
+
+static void before_fork(void) {
+    pthread_rwlock_wrlock(&beginning);
+}
+
+static void in_parent(void) {
+    pthread_rwlock_unlock(&beginning);
+}
+
+static void in_child(void) {
+    pthread_rwlock_init(&beginning, NULL);
+    atomic_store(&inside, 0);
+    process = getpid();
+}
+
+/// After the lock of the plans (onednn_plan.c), so that this one is taken before it, and after all others.
+__attribute__((constructor(102))) static void begin(void) {
+    process = getpid();
+    pthread_atfork(before_fork, in_parent, in_child);
+    watch_thread();
+}
+
+// ---------------------------------------------------------------------------------- enter and leave
+
+static bool is_known(uint32_t kind) {
+    return atomic_load_explicit(&known[kind / 64], memory_order_relaxed) >> kind % 64 & 1;
+}
+
+/// The first computation of a kind is entered: what it makes may be registered for the end of the process.
+static void begin_kind(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_rwlock_rdlock(&beginning);
+    pthread_once(&once, find_openmp);
+}
+
+static void end_kind(uint32_t kind) {
+    atexit(hold_off);
+    atomic_fetch_or(&known[kind / 64], UINT64_C(1) << kind % 64);
+    pthread_rwlock_unlock(&beginning);
+}
+
+bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
+    nd__onednn_before before = {.threads = 1, .kind = kind};
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
+    watch_thread();
+    before.first = !is_known(kind);
+    if (before.first)
+        begin_kind();
+    atomic_fetch_add(&inside, 1);
+    if (atomic_load(&ended)) {
+        atomic_fetch_sub(&inside, 1);
+        if (before.first)
+            pthread_rwlock_unlock(&beginning);
+        pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
+        return false;
+    }
+    if (openmp.get_max_threads && openmp.set_num_threads) {
+        before.threads = openmp.get_max_threads();
+        if (before.threads != 1)
+            openmp.set_num_threads(1);
+    }
+    *ret_before = before;
+    return true;
+}
+
+void nd__onednn_leave(const nd__onednn_before *before) {
+    if (before->threads != 1)
+        openmp.set_num_threads(before->threads);
+    if (before->first)
+        end_kind(before->kind);
+    atomic_fetch_sub(&inside, 1);
+    pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
+}
+#endif

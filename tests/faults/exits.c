@@ -1,0 +1,132 @@
+// exit() and fork() beside threads that compute with oneDNN, whose destructors give back the code that they run.
+//
+// Each round is a child process that nothing has been computed in yet: the moment is everywhere from before the first
+// product to long after it, for oneDNN makes and registers its things during the first ones.
+#include "tests/testing.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROUNDS = 40, COMPUTING = 2 };
+
+static atomic_uint started;
+
+/// Sizes of which oneDNN treats some differently.
+static bool multiply(int64_t m, int64_t k, int64_t n) {
+    nd_tensor *a = nd_ones(ND_SHAPE(m, k), ND_F32), *b = nd_ones(ND_SHAPE(n, k), ND_F32);
+    nd_tensor *transposed = nd_transpose(b, 0, 1), *c = nd_matmul(a, transposed);
+    nd_tensor *sum = c ? nd_sum(c, 0, NULL, false) : NULL;
+    bool right = sum && nd_item(sum) == (double)(m * k * n);
+    nd_release(sum);
+    nd_release(c);
+    nd_release(transposed);
+    nd_release(b);
+    nd_release(a);
+    return right;
+}
+
+static bool convolve(int64_t size) {
+    nd_tensor *x = nd_ones(ND_SHAPE(2, 3, size, size), ND_F32);
+    nd_tensor *weight = nd_ones(ND_SHAPE(4, 3, 3, 3), ND_F32);
+    nd_tensor *y = nd_conv2d(x, weight, NULL, 1, 1);
+    nd_release(x);
+    nd_release(weight);
+    nd_release(y);
+    return y != NULL;
+}
+
+static void *compute(void *data) {
+    atomic_fetch_add(&started, 1);
+    for (int64_t i = 0;; i++)
+        if (!multiply(33 + i % 5, 40, 33) || !multiply(8, 32, 2000) || !convolve(16 + i % 3))
+            _exit(2); // it goes on beside the end of the process, and must be right until then
+    return data;
+}
+
+static void nap(long nanoseconds) {
+    nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
+}
+
+static void start_computing(long then_wait_ns) {
+    pthread_t thread;
+    for (int i = 0; i < COMPUTING; i++)
+        if (pthread_create(&thread, NULL, compute, NULL) != 0)
+            _exit(3);
+    while (atomic_load(&started) < COMPUTING)
+        nap(10000);
+    nap(then_wait_ns);
+}
+
+static void exit_beside_products(long wait_ns) {
+    start_computing(wait_ns);
+    exit(0);
+}
+
+static void *exit_from_here(void *data) {
+    exit(data && multiply(33, 40, 33) ? 0 : 1);
+}
+
+static void exit_by_another_thread(long wait_ns) {
+    start_computing(wait_ns);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, exit_from_here, &started) == 0)
+        pthread_join(thread, NULL);
+    _exit(4);
+}
+
+static void fork_beside_products(long wait_ns) {
+    start_computing(wait_ns);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(300);
+        bool right = multiply(33, 40, 33) && multiply(8, 32, 2000) && convolve(16);
+        exit(right ? 0 : 5);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 6);
+}
+
+/// In a child each, after 0 to some 8 milliseconds.
+static void end_at_any_moment(void (*end)(long wait_ns)) {
+    for (int round = 0; round < ROUNDS; round++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(300);
+            end(round * 200000L);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            fail_msg("round %d: status %d, signal %d", round, WEXITSTATUS(status),
+                     WTERMSIG(status));
+    }
+}
+
+static void test_exit_beside_products(void **state) {
+    (void)state;
+    end_at_any_moment(exit_beside_products);
+}
+
+static void test_exit_by_another_thread(void **state) {
+    (void)state;
+    end_at_any_moment(exit_by_another_thread);
+}
+
+static void test_F31_fork_beside_first_products(void **state) {
+    (void)state;
+    end_at_any_moment(fork_beside_products);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_exit_beside_products),
+        ND_TEST(test_exit_by_another_thread),
+        ND_TEST(test_F31_fork_beside_first_products),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
