@@ -9,8 +9,12 @@
 // Idle workers wait for `signal` to change, which every new job does. A new job sleeps on nothing: the
 // caller wakes as many sleepers as could help beyond those that are spinning, and none for a while where
 // waking has not helped (the machine is busy, or the jobs are over before a worker is there).
+//
+// Workers that have all slept for seconds end together, so that they keep no process alive whose own threads have
+// ended, with all signals blocked. A thread that ended so is joined when its number is wanted again, or at the end.
 #include "lib/base/pool.h"
 #include "lib/base/cpus.h"
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -31,6 +35,8 @@
 #define BUSY_NS 10000000
 /// A caller that woke nobody does so after this long in one job.
 #define LATE_WAKE_NS 40000
+/// After so long without a job all workers end.
+#define IDLE_NS INT64_C(2000000000)
 /// At most 2^this jobs in a row wake nobody because waking has not helped.
 #define MOST_FRUITLESS 6
 
@@ -61,7 +67,9 @@ static struct {
     pthread_mutex_t lock;
     pid_t process; ///< whose workers these are
     pthread_t threads[ND__POOL_MOST];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    bool started[ND__POOL_MOST]; ///< and not joined; those from `workers` on end or have ended
+    _Atomic int64_t idle_ns;     ///< IDLE_NS, but in tests
+} pool = {.idle_ns = IDLE_NS, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /// This thread runs a body; what that computes runs on this thread alone.
 static _Thread_local bool inside;
@@ -74,6 +82,14 @@ static int64_t now_ns(void) {
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+/// False when the time was over first.
+static bool futex_wait_for(_Atomic uint32_t *word, uint32_t value, int64_t nanoseconds) {
+    struct timespec time = {.tv_sec = nanoseconds / 1000000000,
+                            .tv_nsec = nanoseconds % 1000000000};
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &time, NULL, 0) == 0 ||
+           errno != ETIMEDOUT;
 }
 
 static void futex_wake(_Atomic uint32_t *word, int threads) {
@@ -150,6 +166,21 @@ static bool help(void) {
 
 // ----------------------------------------------------------------------------------------- workers
 
+/// All workers end if all of them sleep, this one counted, and no job has begun since. Who starts or ends some holds
+/// the lock, and may be waiting for this one.
+static void end_if_idle(uint32_t seen) {
+    if (pthread_mutex_trylock(&pool.lock) != 0)
+        return;
+    int sleeping = (int)atomic_load_explicit(&pool.sleeping, memory_order_seq_cst);
+    uint32_t now = seen;
+    if (sleeping == atomic_load(&pool.workers) &&
+        atomic_compare_exchange_strong(&pool.signal, &now, seen + 1)) {
+        atomic_store(&pool.workers, 0);
+        futex_wake(&pool.signal, ND__POOL_MOST);
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
 static void wait_for_signal(uint32_t seen) {
     atomic_fetch_add_explicit(&pool.spinning, 1, memory_order_relaxed);
     bool changed = spin_while(&pool.signal, seen);
@@ -158,7 +189,9 @@ static void wait_for_signal(uint32_t seen) {
         return;
     // Ordered with the caller, who changes the signal and then looks for sleepers.
     atomic_fetch_add_explicit(&pool.sleeping, 1, memory_order_seq_cst);
-    futex_wait(&pool.signal, seen);
+    if (!futex_wait_for(&pool.signal, seen,
+                        atomic_load_explicit(&pool.idle_ns, memory_order_relaxed)))
+        end_if_idle(seen);
     atomic_fetch_sub_explicit(&pool.sleeping, 1, memory_order_relaxed);
 }
 
@@ -186,6 +219,7 @@ static void forget_workers(void) {
         atomic_store(&pool.jobs[i].open, 0);
         atomic_store(&pool.jobs[i].taken, 0);
     }
+    memset(pool.started, 0, sizeof pool.started);
     pool.process = getpid();
 }
 
@@ -223,6 +257,15 @@ static bool start_worker(int number) {
     return started;
 }
 
+/// Whether nobody has that number any more: the idle one that had it was told to end, but may not have run since.
+/// Below the lock.
+static bool has_ended(int number) {
+    if (pool.started[number] && pthread_tryjoin_np(pool.threads[number], NULL) == EBUSY)
+        return false;
+    pool.started[number] = false;
+    return true;
+}
+
 /// Starts workers until there are `wanted`, unless somebody else is doing so or the system refuses: the
 /// computation goes on with those that are there.
 static void start_workers(int wanted) {
@@ -239,7 +282,7 @@ static void start_workers(int wanted) {
     if (wanted > atomic_load(&pool.limit) - 1)
         wanted = atomic_load(&pool.limit) - 1;
     int workers = atomic_load(&pool.workers);
-    while (workers < wanted && !atomic_load(&pool.ended)) {
+    while (workers < wanted && !atomic_load(&pool.ended) && has_ended(workers)) {
         // Counted before it runs: a worker whose number is not below the count ends.
         atomic_store(&pool.workers, workers + 1);
         if (!start_worker(workers)) {
@@ -247,24 +290,27 @@ static void start_workers(int wanted) {
             atomic_store(&pool.refused, 1000);
             break;
         }
-        workers++;
+        pool.started[workers++] = true;
     }
     pthread_mutex_unlock(&pool.lock);
     pthread_setcancelstate(state, NULL);
 }
 
-/// Ends all workers but `kept` and waits until they have. Below the lock.
+/// Ends all workers but `kept` and waits until they have. Below the lock. (The calling thread may be a worker that has
+/// ended as the last thread of the process, which makes it call exit(): it is not waited for.)
 static void end_workers(int kept) {
     if (pool.process != getpid())
         forget_workers();
-    int workers = atomic_load(&pool.workers);
-    if (kept >= workers)
-        return;
-    atomic_store(&pool.workers, kept);
-    atomic_fetch_add(&pool.signal, 1);
-    futex_wake(&pool.signal, ND__POOL_MOST);
-    for (int i = kept; i < workers; i++)
-        pthread_join(pool.threads[i], NULL);
+    if (kept < atomic_load(&pool.workers)) {
+        atomic_store(&pool.workers, kept);
+        atomic_fetch_add(&pool.signal, 1);
+        futex_wake(&pool.signal, ND__POOL_MOST);
+    }
+    for (int i = kept; i < ND__POOL_MOST; i++) {
+        if (pool.started[i])
+            pthread_join(pool.threads[i], NULL);
+        pool.started[i] = false;
+    }
 }
 
 /// When the process ends, or the library is unloaded and its code with it. What is computed later runs on
@@ -433,6 +479,12 @@ void nd__pool_set_limit(int threads) {
     end_workers(threads - 1);
     pthread_mutex_unlock(&pool.lock);
     pthread_setcancelstate(state, NULL);
+}
+
+void nd__pool_set_idle(int64_t nanoseconds) {
+    atomic_store(&pool.idle_ns, nanoseconds);
+    atomic_fetch_add(&pool.signal, 1);
+    futex_wake(&pool.signal, ND__POOL_MOST);
 }
 
 int nd__pool_workers(void) {

@@ -5,7 +5,7 @@
 // and neither does one that could not be started. Which thread does a share never changes what it does.
 //
 // A worker is started by the first computation that wants it. Between computations it spins for
-// microseconds and then sleeps. It blocks all signals and touches nothing but the shares it is given.
+// microseconds and then sleeps; after seconds of that it ends. It blocks all signals and touches nothing but the shares it is given.
 // In a forked child there are no workers until the child's own computations want some.
 #ifndef ND_LIB_BASE_POOL_H
 #define ND_LIB_BASE_POOL_H
@@ -31,6 +31,9 @@ int nd__pool_limit(void);
 /// 1 to ND__POOL_MOST. Waits for the workers that this makes superfluous, which end after the share
 /// they are in.
 void nd__pool_set_limit(int threads);
+
+/// After so long without a job all workers end. For tests.
+void nd__pool_set_idle(int64_t nanoseconds);
 
 /// Workers that are there now. For tests.
 int nd__pool_workers(void);

@@ -83,7 +83,7 @@ static void fork_beside_products(long wait_ns) {
     if (child == 0) {
         alarm(300);
         bool right = multiply(33, 40, 33) && multiply(8, 32, 2000) && convolve(16);
-        exit(right ? 0 : 5);
+        _exit(right ? 0 : 5); // what the threads of the parent held is nobody's
     }
     int status = -1;
     waitpid(child, &status, 0);

@@ -11,7 +11,10 @@
 // release that was reached leaves its block among the finished ones, which `retire` moves to a cache
 // that allocations are served from and that `trim` empties.
 //
-// After a fork the child has no worker: its devices answer ND_ERROR_DEVICE, as a GPU would, unless
+// A worker without commands for seconds ends, so that it keeps no process alive whose own threads have ended; the next
+// command starts another one.
+//
+// After a fork the child has no worker, or, when a callback has forked, one that ends with that callback: its devices answer ND_ERROR_DEVICE, as a GPU would, unless
 // they were never used. From exit on commands run on the thread that queues them.
 #include "lib/device/fake/fake.h"
 #include "kernels/cpu/cpu.h"
@@ -21,6 +24,7 @@
 #include "lib/core/fork.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,6 +32,8 @@
 #include <time.h>
 
 #define GUARD_BYTES 64
+/// After so many seconds without a command a worker ends.
+#define IDLE_SECONDS 2
 
 typedef enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_RELEASE, COMMAND_CALL } command_kind;
 
@@ -66,6 +72,7 @@ _Static_assert(sizeof(block) == ND__HOST_ALIGNMENT, "the data behind the header 
 typedef enum {
     WORKER_NONE, ///< not started: nothing was ever queued
     WORKER_RUNS,
+    WORKER_RESTS,   ///< ended, having had nothing to do; is to be joined
     WORKER_STOPPED, ///< at exit, or no thread to be had: commands run where they are queued
     WORKER_LOST,    ///< the parent process has it
 } worker_state;
@@ -446,15 +453,25 @@ static void finish(fake_device *device, command_kind kind, block *released, nd_s
     pthread_cond_broadcast(&device->done);
 }
 
+/// Waits until there is a command to run, which it takes. NULL: the worker is to end. With the lock held.
+static command *next_command(fake_device *device) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += IDLE_SECONDS;
+    int answer = 0;
+    while (!device->stopping && (!device->first || device->paused) &&
+           !(answer == ETIMEDOUT && !device->first))
+        answer = pthread_cond_clockwait(&device->work, &device->lock, CLOCK_MONOTONIC, &until);
+    if (!device->first)
+        device->state = device->stopping ? WORKER_STOPPED : WORKER_RESTS;
+    return device->first;
+}
+
 static void *worker(void *data) {
     fake_device *device = data;
     pthread_mutex_lock(&device->lock);
-    for (;;) {
-        while (!device->stopping && (!device->first || device->paused))
-            pthread_cond_wait(&device->work, &device->lock);
-        command *taken = device->first;
-        if (!taken)
-            break;
+    command *taken;
+    while (device->state == WORKER_RUNS && (taken = next_command(device)) != NULL) {
         device->first = taken->next;
         device->running = taken;
         pthread_mutex_unlock(&device->lock);
@@ -464,7 +481,6 @@ static void *worker(void *data) {
         device->running = NULL;
         finish(device, kind, (block *)taken, status);
     }
-    device->state = WORKER_STOPPED;
     pthread_mutex_unlock(&device->lock);
     return NULL;
 }
@@ -474,7 +490,7 @@ static void start_worker(fake_device *device);
 static void enqueue(fake_device *device, command *new_command) {
     ND__UNCANCELLED;
     pthread_mutex_lock(&device->lock);
-    if (device->state == WORKER_NONE)
+    if (device->state == WORKER_NONE || device->state == WORKER_RESTS)
         start_worker(device);
     device->queued++;
     if (device->state == WORKER_RUNS) {
@@ -522,7 +538,7 @@ static void after_fork(bool child) {
             pthread_mutex_unlock(&devices[i].lock);
             continue;
         }
-        if (devices[i].state == WORKER_RUNS)
+        if (devices[i].state == WORKER_RUNS || devices[i].state == WORKER_RESTS)
             devices[i].state = WORKER_LOST;
         // Threads of the parent may be waiting.
         pthread_cond_init(&devices[i].work, NULL);
@@ -537,13 +553,13 @@ static void stop_workers(void) {
     for (int i = 0; i < ND__FAKE_DEVICES; i++) {
         fake_device *device = &devices[i];
         pthread_mutex_lock(&device->lock);
-        bool runs = device->state == WORKER_RUNS;
+        bool started = device->state == WORKER_RUNS || device->state == WORKER_RESTS;
         device->stopping = true;
         pthread_cond_signal(&device->work);
-        if (device->state == WORKER_NONE)
+        if (device->state == WORKER_NONE || device->state == WORKER_RESTS)
             device->state = WORKER_STOPPED;
         pthread_mutex_unlock(&device->lock);
-        if (runs)
+        if (started) // itself, if it is the last thread of the process: then this does not wait
             pthread_join(device->thread, NULL);
     }
     nd__bury_left();
@@ -557,6 +573,8 @@ static void register_handlers(void) {
 static void start_worker(fake_device *device) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_handlers);
+    if (device->state == WORKER_RESTS) // it has given up the lock
+        pthread_join(device->thread, NULL);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

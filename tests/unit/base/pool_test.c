@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define SHARES 1000
+#define LONG_IDLE INT64_C(3600000000000)
 
 static void nap(long nanoseconds) {
     struct timespec time = {.tv_nsec = nanoseconds};
@@ -352,6 +353,57 @@ static void *call_pinned(void *argument) {
 }
 
 /// A pinned caller does not pin the workers.
+static void test_workers_without_work_end_and_come_back(void **state) {
+    (void)state;
+    nd__pool_set_limit(1);
+    int all_at_first = threads_of_process();
+    nd__pool_set_limit(5);
+    for (int i = 0; i < 20; i++) {
+        nd__pool_set_idle(LONG_IDLE);
+        gather(5, NULL);
+        assert_int_equal(nd__pool_workers(), 4);
+        nd__pool_set_idle(1000000);
+        if (i % 2)
+            rounds(100, 0); // some are asked for while others end
+        while (nd__pool_workers() > 0 || threads_of_process() > all_at_first)
+            nap(100000);
+    }
+    nd__pool_set_idle(LONG_IDLE);
+    nd__pool_set_limit(1); // joins those who have ended
+}
+
+/// Waits for the child for five minutes at most. Its status; -1 when it had to be killed.
+static int status_in_time(pid_t child) {
+    int status = -1;
+    for (int i = 0; i < 30000; i++, nap(10000000))
+        if (waitpid(child, &status, WNOHANG) == child)
+            return status;
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return -1;
+}
+
+/// Nothing but workers is left in the child, and they take no signals.
+static void test_a_process_without_threads_of_its_own_ends(void **state) {
+    (void)state;
+    nd__pool_set_limit(1);
+    for (int terminate = 0; terminate < 2; terminate++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            nd__pool_set_limit(4);
+            gather(4, NULL);
+            nd__pool_set_idle(300000000);
+            pthread_exit(NULL);
+        }
+        nap(50000000);
+        if (terminate)
+            kill(child, SIGTERM);
+        int status = status_in_time(child);
+        assert_true(status == 0 || (terminate && WTERMSIG(status) == SIGTERM));
+    }
+}
+
 static void test_workers_may_run_where_the_process_may(void **state) {
     (void)state;
     nd__pool_set_limit(1);
@@ -365,6 +417,7 @@ static void test_workers_may_run_where_the_process_may(void **state) {
 #endif
 
 int main(void) {
+    nd__pool_set_idle(LONG_IDLE); // tests count them
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_share_once),
         ND_TEST(test_threads_start_when_wanted_and_end_when_told),
@@ -382,6 +435,10 @@ int main(void) {
         ND_TEST(test_workers_leave_signals_to_the_program),
         ND_TEST(test_idle_workers_sleep),
         ND_TEST(test_workers_may_run_where_the_process_may),
+        ND_TEST(test_workers_without_work_end_and_come_back),
+#if !defined(__SANITIZE_THREAD__)
+        ND_TEST(test_a_process_without_threads_of_its_own_ends),
+#endif
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

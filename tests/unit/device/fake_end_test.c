@@ -3,6 +3,8 @@
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
 #include "tests/testing.h"
+#include <dirent.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -188,12 +190,98 @@ static void test_F22_fork_then_use(void **state) {
     fake->release(0, parents_block, 64);
 }
 
+#if CHILD_STARTS_THREADS
+static int threads_of_process(void) {
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; tasks && (entry = readdir(tasks)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+static int lost_in_child(void) {
+    void *block = NULL;
+    return nd__backend(ND_FAKE)->allocate(0, 64, &block) == ND_ERROR_DEVICE ? 0 : 1;
+}
+
+/// A worker that has had nothing to do is gone, and comes back.
+static int rest_and_go_on(void) {
+    const nd_backend *fake = nd__backend(ND_FAKE);
+    void *block;
+    char bytes[8] = "";
+    if (fake->allocate(0, 8, &block) != ND_OK)
+        return 1;
+    for (int round = 0; round < 2; round++) {
+        if (fake->copy_from_host(0, block, round ? "again" : "first", 6) != ND_OK ||
+            fake->copy_to_host(0, bytes, block, 6) != ND_OK ||
+            strcmp(bytes, round ? "again" : "first") != 0)
+            return 2;
+        while (threads_of_process() > 1)
+            usleep(10000);
+        if (fake->synchronize(0) != ND_OK || nd__fake_pending(0) != 0)
+            return 3;
+    }
+    if (in_child(lost_in_child) != 0)
+        return 4;
+    fake->release(0, block, 8);
+    return 0;
+}
+
+/// Ends without exit(): only the worker is left, and it takes no signals.
+static int leave_the_worker_alone(void) {
+    void *block;
+    if (nd__backend(ND_FAKE)->allocate(0, 64, &block) != ND_OK)
+        return 1;
+    nd__backend(ND_FAKE)->release(0, block, 64);
+    pthread_exit(NULL);
+}
+
+static void fork_in_callback(void *data) {
+    pid_t *child = data;
+    *child = fork();
+}
+
+/// The child has the device's thread and no other: it ends with the callback.
+static int fork_on_the_worker(void) {
+    pid_t child = -1;
+    if (nd_queue_callback((nd_device){ND_FAKE, 0}, fork_in_callback, &child, NULL) != ND_OK)
+        return 1;
+    nd_queue_callback((nd_device){ND_FAKE, 0}, release_it, payload_new(), NULL);
+    if (nd_synchronize((nd_device){ND_FAKE, 0}) != ND_OK || child <= 0)
+        return 2;
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0 && payloads_freed == 1 ? 0 : 3;
+}
+
+static void test_F23_a_worker_rests_and_goes_on(void **state) {
+    (void)state;
+    assert_int_equal(in_child(rest_and_go_on), 0);
+}
+
+static void test_F23_a_process_of_which_only_the_worker_is_left_ends(void **state) {
+    (void)state;
+    assert_int_equal(in_child(leave_the_worker_alone), 0);
+}
+
+static void test_F22_fork_on_the_worker(void **state) {
+    (void)state;
+    assert_int_equal(in_child(fork_on_the_worker), 0);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         // The first ones use the devices in children only; the last starts a worker here.
         ND_TEST(test_F23_exit_with_callbacks),
         ND_TEST(test_F23_exit_with_queued_work),
         ND_TEST(test_F23_release_during_exit),
+#if CHILD_STARTS_THREADS
+        ND_TEST(test_F23_a_worker_rests_and_goes_on),
+        ND_TEST(test_F23_a_process_of_which_only_the_worker_is_left_ends),
+        ND_TEST(test_F22_fork_on_the_worker),
+#endif
         ND_TEST(test_F22_fork_then_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
