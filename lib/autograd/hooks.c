@@ -39,12 +39,13 @@ enum { PLACE_BITS = 24, PLACES = 1 << PLACE_BITS };
 static void hooks_traverse(const nd_object *self, nd_visitor *visitor);
 static void hooks_clear(nd_object *self);
 static void hooks_destroy(nd_object *self);
-static nd_status check_hook(const nd_tensor *x, nd_hook hook);
+static nd_status check_hook(const char *operation, const nd_tensor *x, nd_hook hook);
 static nd_object **hooks_slot(nd_tensor *x);
 static nd_object *hooks_owner(nd_tensor *x);
 static nd_hooks *hooks_in(nd_object *const *slot);
 static bool has_room(const nd_hooks *hooks);
-static nd_status make_room(nd_tensor *x, nd_object **slot, uint32_t capacity);
+static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot,
+                           uint32_t capacity);
 static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t output_index);
 static nd_object *take(nd_hooks *hooks, uint32_t place);
 static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot);
@@ -58,8 +59,9 @@ static const nd_type hooks_type = {
     .destroy = hooks_destroy,
 };
 
-nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id) {
-    nd_status status = check_hook(x, hook);
+static nd_status add(const char *operation, nd_tensor *x, nd_hook hook, const void *context,
+                     uint64_t *ret_id) {
+    nd_status status = check_hook(operation, x, hook);
     if (status != ND_OK)
         return status;
     nd_object **slot = hooks_slot(x);
@@ -75,7 +77,7 @@ nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t 
             capacity = 2 * hooks->capacity;
         nd__gradient_unlock();
         if (id == 0)
-            status = make_room(x, slot, capacity);
+            status = make_room(operation, x, slot, capacity);
     }
     if (status != ND_OK)
         nd_release(held);
@@ -85,7 +87,11 @@ nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t 
 }
 
 nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *context) {
-    return nd_add_hook(x, hook, context, NULL);
+    return add("register_hook", x, hook, context, NULL);
+}
+
+nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id) {
+    return add("add_hook", x, hook, context, ret_id);
 }
 
 nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
@@ -242,19 +248,19 @@ static void hooks_destroy(nd_object *self) {
     nd__free(entries);
 }
 
-static nd_status check_hook(const nd_tensor *x, nd_hook hook) {
-    nd_status status = nd__check_operand("register_hook", "x", x);
+static nd_status check_hook(const char *operation, const nd_tensor *x, nd_hook hook) {
+    nd_status status = nd__check_operand(operation, "x", x);
     if (status != ND_OK)
         return status;
     if (!hook)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "register_hook: hook is NULL");
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: hook is NULL", operation);
     if (x->requires_grad || x->node)
         return ND_OK;
     char shape[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_STATE,
-                     "register_hook: x, %s of shape %s, does not require a gradient, so that no "
+                     "%s: x, %s of shape %s, does not require a gradient, so that no "
                      "hook of it would ever run",
-                     nd_dtype_name(x->dtype), nd__shape_text(shape, x->ndim, x->shape));
+                     operation, nd_dtype_name(x->dtype), nd__shape_text(shape, x->ndim, x->shape));
 }
 
 static nd_object **hooks_slot(nd_tensor *x) {
@@ -303,14 +309,15 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
 }
 
 /// A list with that capacity, unless other threads, or callbacks for memory, have made one.
-static nd_status make_room(nd_tensor *x, nd_object **slot, uint32_t capacity) {
+static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot,
+                           uint32_t capacity) {
     nd_hook_entry *entries =
         capacity <= PLACES ? nd__obtain_zeroed(capacity * sizeof *entries) : NULL;
     if (!entries)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "register_hook: no memory for %u hooks", capacity);
-    nd_status status = nd__check_operand("register_hook", "x", x);
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %u hooks", operation, capacity);
+    nd_status status = nd__check_operand(operation, "x", x);
     if (status == ND_OK && nd__is_closing(hooks_owner(x)))
-        status = nd__error(ND_ERROR_CLOSED, "register_hook: the node that made x is closed");
+        status = nd__error(ND_ERROR_CLOSED, "%s: the node that made x is closed", operation);
     if (status != ND_OK) {
         nd__free(entries);
         return status;

@@ -9,6 +9,7 @@
 #include "lib/core/error.h"
 #include "lib/core/life.h"
 #include <execinfo.h>
+#include <nd/manager.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +238,11 @@ void nd__block_tell_dead(const char *what, nd_object *object) {
                   (void *)object);
     ASAN_UNPOISON_MEMORY_REGION(object, nd__block_bytes(class_of(object)));
     char name[64], site[160] = "";
-    nd_get_name(object, name, sizeof name);
+    if (object->type->flags &
+        ND__TYPE_MANAGER) // has its own, and the memory is no other manager's yet
+        snprintf(name, sizeof name, "%s", nd_manager_name((const nd_manager *)object));
+    else
+        nd_get_name(object, name, sizeof name);
     if (object->site)
         snprintf(site, sizeof site, ", made at %s:%u", object->site->file, object->site->line);
     nd__complain("%s of a dead %s%s%s%s at %p%s", what, object->type->name, *name ? "(" : "", name,

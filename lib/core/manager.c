@@ -498,6 +498,10 @@ nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
 
 static void manager_destroy(nd_object *self) {
     nd_manager *manager = (nd_manager *)self;
+    if (manager == &nd__root)
+        nd__fatal(
+            "release of manager root, which nobody owns: nd_manager_root, nd_manager_current, "
+            "nd_manager_of and nd_manager_parent return borrowed handles");
     if (begin_close(manager)) {
         // Nobody holds it, so nobody reads a report; count zero also keeps every retain away.
         nd_close_report report = ND_CLOSE_REPORT_INIT;

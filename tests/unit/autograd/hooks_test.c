@@ -130,7 +130,16 @@ static void test_hook_errors(void **state) {
     assert_int_equal(nd_remove_hooks(NULL), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     assert_int_equal(nd_register_hook(plain, ignore, NULL), ND_ERROR_STATE);
+    assert_error(ND_ERROR_STATE, "register_hook: x, float64 of shape");
+    uint64_t id = 7;
+    assert_int_equal(nd_add_hook(plain, ignore, NULL, &id), ND_ERROR_STATE);
+    assert_error(ND_ERROR_STATE, "add_hook: x, float64 of shape");
     assert_error(ND_ERROR_STATE, "does not require a gradient");
+    assert_int_equal(nd_add_hook(x, NULL, NULL, &id), ND_ERROR_INVALID_ARGUMENT);
+    assert_error(ND_ERROR_INVALID_ARGUMENT, "add_hook: hook is NULL");
+    assert_int_equal(id, 7);
+    assert_ok(nd_add_hook(x, ignore, NULL, NULL)); // stays until all go
+    assert_ok(nd_remove_hooks(x));
     assert_ok(nd_register_hook(y, wrong_shape, NULL));
     assert_int_equal(nd_backward(y, NULL), ND_ERROR_SHAPE);
     assert_error(ND_ERROR_SHAPE, "hook");
