@@ -20,7 +20,8 @@ int main(void) {
         const nd_tensor *b = nd_from_data((float[]){1, 5, 7}, ND_SHAPE(3), ND_F32);
         nd_auto nd_tensor *d = distance(a, b);
         printf("distance %.1f\n", nd_item(d));
-        if (!distance(a, NULL))
+        nd_auto nd_tensor *none = distance(a, NULL);
+        if (!none)
             printf("error: %s\n", nd_error_message());
     }
     printf("%d objects left\n", (int)nd_manager_total_objects(NULL));

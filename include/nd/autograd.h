@@ -33,15 +33,9 @@ ND_API const char *nd_node_name(const nd_node *node);
 ND_API uint64_t nd_get_version(const nd_tensor *x);
 
 /// nd_no_grad { ... }: nothing in the block is recorded, on this thread.
-#define nd_no_grad                                                                   \
-    for (nd_grad_block nd_grad_                                                      \
-         __attribute__((cleanup(nd__grad_block_end))) = nd__grad_block_begin(false); \
-         nd_grad_.once; nd_grad_.once = false)
+#define nd_no_grad ND__FOR_BLOCK(nd_grad_block, nd__grad_block_begin(false), nd__grad_block_end)
 /// nd_enable_grad { ... }: records again inside nd_no_grad.
-#define nd_enable_grad                                                              \
-    for (nd_grad_block nd_grad_                                                     \
-         __attribute__((cleanup(nd__grad_block_end))) = nd__grad_block_begin(true); \
-         nd_grad_.once; nd_grad_.once = false)
+#define nd_enable_grad ND__FOR_BLOCK(nd_grad_block, nd__grad_block_begin(true), nd__grad_block_end)
 /// What nd_no_grad and nd_enable_grad keep. Not for users to touch.
 typedef struct nd_grad_block {
     bool once;     ///< whether the block is still to run
@@ -54,12 +48,15 @@ ND_API bool nd_grad_enabled(void);
 
 /// Options of a backward pass. NULL means all defaults.
 typedef struct nd_backward_options {
-    uint32_t size;     ///< sizeof(nd_backward_options)
-    uint32_t version;  ///< 1
-    bool create_graph; ///< record the backward pass, so that gradients can be differentiated again
-    bool allow_unused; ///< nd_grad: an input the output does not depend on gives NULL instead of an
-                       ///< error
-    const nd_tensor *grad; ///< gradient of the output; NULL: one (the output must have one element)
+    uint32_t size;    ///< sizeof(nd_backward_options)
+    uint32_t version; ///< 1
+    bool create_graph
+        ND__ZERO; ///< record the backward pass, so that gradients can be differentiated again
+    bool allow_unused
+        ND__ZERO; ///< nd_grad: an input the output does not depend on gives NULL instead of an
+                  ///< error
+    const nd_tensor *grad
+        ND__ZERO; ///< gradient of the output; NULL: one (the output must have one element)
 } nd_backward_options;
 /// Size and version, first in an initialiser of nd_backward_options.
 #define ND_BACKWARD_OPTIONS_INIT .size = sizeof(nd_backward_options), .version = 1

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+#include <nd/detail/cplusplus.h>
 extern "C" {
 #endif
 
@@ -92,11 +93,7 @@ typedef struct nd_site {
 
 /// Creation site that new objects of this thread get; set around calls by the macros of
 /// ND_TRACK_SITES.
-#ifdef __cplusplus
-extern ND_API thread_local const nd_site *nd__site;
-#else
-extern ND_API _Thread_local const nd_site *nd__site;
-#endif
+extern ND_API __thread const nd_site *nd__site;
 
 /// Gives up an owned handle; the last one destroys the object. Use nd_release() of <nd/object.h>.
 ///
@@ -105,15 +102,42 @@ extern ND_API _Thread_local const nd_site *nd__site;
 /// @threads any, beside everything; never waits for the collector
 ND_API void nd_object_release(void *object);
 
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11 && !defined(__cplusplus)
 /// On every function that returns an owned handle: the compiler warns when it is ignored, leaked,
-/// or released twice.
+/// or released twice. In C++ only when it is ignored: gcc's analyzer does not follow destructors, and
+/// would call every handle that one releases a leak.
 #define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
+#elif defined(__GNUC__) && !defined(__clang__)
+#define ND_OWNED __attribute__((warn_unused_result))
 #elif defined(__clang__)
 #define ND_OWNED __attribute__((ownership_returns(nd_object), warn_unused_result))
 #else
 #define ND_OWNED
 #endif
+
+// A block with something that begins before it and ends on every exit from it. To the compiler it is
+// a `for`, whose variable has a number in its name, so that nested blocks do not shadow each other.
+// clang-format off
+#define ND__FOR_BLOCK(type, begin, end) ND__FOR_BLOCK_NUMBERED(__COUNTER__, type, begin, end)
+#define ND__FOR_BLOCK_NUMBERED(n, type, begin, end) ND__FOR_BLOCK_OF(n, type, begin, end)
+#define ND__FOR_BLOCK_OF(n, type, begin, end)                                                    \
+    for (type nd_block_##n __attribute__((cleanup(end))) = begin; nd_block_##n.once; \
+         nd_block_##n.once = false)
+
+// What a struct of size and version begins with, and all else zero.
+#ifdef __cplusplus
+#define ND__SIZED(type) nd__sized<type>()
+#else
+#define ND__SIZED(type) { .size = sizeof(type), .version = 1 }
+#endif
+
+// On the fields of an options struct: an initialiser need not name them. C++ warns where that is not said.
+#ifdef __cplusplus
+#define ND__ZERO = {}
+#else
+#define ND__ZERO
+#endif
+// clang-format on
 
 #ifdef __cplusplus
 }

@@ -91,8 +91,7 @@ typedef struct nd_holders {
     uint64_t cycle_edges; ///< of the edges: from what only a cycle keeps alive
 } nd_holders;
 /// What an nd_holders must begin as.
-#define ND_HOLDERS_INIT \
-    { .size = sizeof(nd_holders), .version = 1 }
+#define ND_HOLDERS_INIT ND__SIZED(nd_holders)
 
 /// Writes who holds an object: its count, split into handles of the program and edges; for each
 /// edge (at most 16) the shortest path to it from something the program holds, or the cycle that it
@@ -154,8 +153,7 @@ typedef struct nd_difference {
 } nd_difference;
 
 /// What an nd_difference must begin as.
-#define ND_DIFFERENCE_INIT \
-    { .size = sizeof(nd_difference), .version = 1 }
+#define ND_DIFFERENCE_INIT ND__SIZED(nd_difference)
 
 /// Compares two snapshots.
 ///
@@ -206,10 +204,9 @@ ND_API nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference
 /// @param m the top; NULL: the root
 /// @errors those of nd_balance_begin() and nd_balance_end(); the block runs in any case
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
-#define nd_expect_balanced(m)                                                           \
-    for (nd_balance_block nd_balance_ __attribute__((cleanup(nd__balance_block_end))) = \
-             nd__balance_block_begin(m, __FILE__, __LINE__);                            \
-         nd_balance_.once; nd_balance_.once = false)
+#define nd_expect_balanced(m)                                                       \
+    ND__FOR_BLOCK(nd_balance_block, nd__balance_block_begin(m, __FILE__, __LINE__), \
+                  nd__balance_block_end)
 
 /// What nd_expect_balanced() keeps. Not for users to touch.
 typedef struct nd_balance_block {

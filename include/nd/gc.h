@@ -69,8 +69,7 @@ typedef struct nd_gc_report {
 } nd_gc_report;
 
 /// What an nd_gc_report must begin as.
-#define ND_GC_REPORT_INIT \
-    { .size = sizeof(nd_gc_report), .version = 1 }
+#define ND_GC_REPORT_INIT ND__SIZED(nd_gc_report)
 
 /// Collects the garbage cycles of a manager and of those below it now, also where the mode is off;
 /// where it is warn they are reported only. Asked for inside a finalizer, a destructor or a
@@ -127,6 +126,17 @@ typedef struct nd_gc_policy {
 } nd_gc_policy;
 
 /// What an nd_gc_policy must begin as: everything inherited.
+#ifdef __cplusplus
+#define ND_GC_POLICY_INIT nd__gc_policy_inherited()
+static inline nd_gc_policy nd__gc_policy_inherited() {
+    nd_gc_policy policy = ND__SIZED(nd_gc_policy);
+    for (uint64_t &bytes : policy.allocated_bytes)
+        bytes = ND_GC_INHERITED;
+    policy.tracked_objects = policy.interval_ns = policy.pause_ns = ND_GC_INHERITED;
+    policy.boundary = policy.pressure = ND_GC_INHERITED;
+    return policy;
+}
+#else
 #define ND_GC_POLICY_INIT                                                                      \
     {                                                                                          \
         .size = sizeof(nd_gc_policy), .version = 1,                                            \
@@ -134,6 +144,7 @@ typedef struct nd_gc_policy {
         .tracked_objects = ND_GC_INHERITED, .interval_ns = ND_GC_INHERITED,                    \
         .pause_ns = ND_GC_INHERITED, .boundary = ND_GC_INHERITED, .pressure = ND_GC_INHERITED, \
     }
+#endif
 
 /// Replaces a manager's own policy; what its triggers have counted starts anew.
 ///
@@ -196,8 +207,7 @@ typedef struct nd_gc_stats {
 } nd_gc_stats;
 
 /// What an nd_gc_stats must begin as.
-#define ND_GC_STATS_INIT \
-    { .size = sizeof(nd_gc_stats), .version = 1 }
+#define ND_GC_STATS_INIT ND__SIZED(nd_gc_stats)
 
 /// Reads the totals.
 ///

@@ -41,14 +41,14 @@ ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 /// a restart or the data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others
 /// keep their dtype; labels become i64.
 typedef struct nd_dataset_options {
-    uint32_t size;    ///< sizeof(nd_dataset_options)
-    uint32_t version; ///< 1
-    int64_t batch;    ///< samples per batch, at least 1
-    nd_key key;       ///< of the shuffle
-    bool shuffle;     ///< a new order each epoch; else that of the tensors
-    bool drop_last;   ///< leave out a last batch that is short
-    bool prefetch;    ///< prepare the next batches on a thread
-    nd_device device; ///< where batches are put; CPU by default
+    uint32_t size;             ///< sizeof(nd_dataset_options)
+    uint32_t version;          ///< 1
+    int64_t batch ND__ZERO;    ///< samples per batch, at least 1
+    nd_key key ND__ZERO;       ///< of the shuffle
+    bool shuffle ND__ZERO;     ///< a new order each epoch; else that of the tensors
+    bool drop_last ND__ZERO;   ///< leave out a last batch that is short
+    bool prefetch ND__ZERO;    ///< prepare the next batches on a thread
+    nd_device device ND__ZERO; ///< where batches are put; CPU by default
 } nd_dataset_options;
 /// Size and version, first in an initialiser of nd_dataset_options.
 #define ND_DATASET_OPTIONS_INIT .size = sizeof(nd_dataset_options), .version = 1

@@ -88,10 +88,8 @@ ND_API bool nd_manager_is_open(const nd_manager *manager);
 /// @param m the manager. NULL or closed: placement stays as it was, and the error is set
 /// @errors ND_ERROR_CLOSED; the block runs nevertheless
 /// @threads any; it is the placement of this thread that changes
-#define nd_with_manager(m)                                                             \
-    for (nd_manager_block nd_block_                                                    \
-         __attribute__((cleanup(nd__manager_block_end))) = nd__manager_block_begin(m); \
-         nd_block_.once; nd_block_.once = false)
+#define nd_with_manager(m) \
+    ND__FOR_BLOCK(nd_manager_block, nd__manager_block_begin(m), nd__manager_block_end)
 
 /// What nd_with_manager() keeps. Not for users to touch.
 typedef struct nd_manager_block {
@@ -169,8 +167,7 @@ typedef struct nd_close_report {
 ND_API nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report);
 
 /// What an nd_close_report must begin as.
-#define ND_CLOSE_REPORT_INIT \
-    { .size = sizeof(nd_close_report), .version = 1 }
+#define ND_CLOSE_REPORT_INIT ND__SIZED(nd_close_report)
 
 /// Closes by force: every object attached to the manager and those below it (nd_close()), then the
 /// manager. Handles that somebody holds stay valid memory.
@@ -231,8 +228,7 @@ typedef struct nd_manager_stats {
 } nd_manager_stats;
 
 /// What an nd_manager_stats must begin as.
-#define ND_MANAGER_STATS_INIT \
-    { .size = sizeof(nd_manager_stats), .version = 1 }
+#define ND_MANAGER_STATS_INIT ND__SIZED(nd_manager_stats)
 
 /// Reads the statistics of one manager, whatever it holds: nothing is walked.
 ///

@@ -50,11 +50,11 @@ typedef struct nd_memory_callback {
     uint32_t size;    ///< sizeof(nd_memory_callback)
     uint32_t version; ///< 1
     /// Gives memory up; true when it did.
-    bool (*give_up)(const nd_memory_pressure *pressure, void *data);
-    void *data; ///< handed to both functions
+    bool (*give_up)(const nd_memory_pressure *pressure, void *data) ND__ZERO;
+    void *data ND__ZERO; ///< handed to both functions
     /// Frees `data`: called once, when the callback has been replaced or removed, or its manager
     /// was closed, and no thread runs it. NULL: nothing to free.
-    void (*free)(void *data);
+    void (*free)(void *data) ND__ZERO;
 } nd_memory_callback;
 /// Size and version, first in an initialiser of nd_memory_callback.
 #define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
@@ -93,8 +93,7 @@ typedef struct nd_memory_stats {
     nd_rung_stats rungs[ND_RUNG_COUNT]; ///< by nd_rung
 } nd_memory_stats;
 /// What an nd_memory_stats must begin as.
-#define ND_MEMORY_STATS_INIT \
-    { .size = sizeof(nd_memory_stats), .version = 1 }
+#define ND_MEMORY_STATS_INIT ND__SIZED(nd_memory_stats)
 
 /// Reads the statistics of the process, in constant time. Beside threads that are on the ladder the
 /// figures may belong to slightly different moments.

@@ -78,9 +78,19 @@ ND_API nd_module *nd_flatten_module(void) ND_OWNED;
 /// NULL, the others released), so that constructors can be nested.
 ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
 /// nd_sequential() of the modules that are named.
+#ifdef __cplusplus
+#define ND_SEQUENTIAL(...) nd_sequential(nd__children{__VA_ARGS__})
+extern "C++" {
+using nd__children = std::initializer_list<nd_module *>;
+__attribute__((warn_unused_result)) inline nd_module *nd_sequential(nd__children children) {
+    return nd_sequential(children.size(), const_cast<nd_module **>(children.begin()));
+}
+}
+#else
 #define ND_SEQUENTIAL(...)                                                    \
     nd_sequential(sizeof((nd_module *[]){__VA_ARGS__}) / sizeof(nd_module *), \
                   (nd_module *[]){__VA_ARGS__})
+#endif
 
 // -------------------------------------------------------------------------------------- optimizers
 //

@@ -28,6 +28,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 // One association per handle type: owned (T *) and borrowed (const T *) map to what `owned(T)` and
 // `borrowed(T)` say.
+#ifndef __cplusplus
 // clang-format off
 #define ND__FOR_HANDLES(x, owned, borrowed)                                                  \
     nd_object *: owned(nd_object, x), const nd_object *: borrowed(nd_object, x),             \
@@ -44,6 +45,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 // clang-format on
 #define ND__NULL_OF(T, x) ((T *)0)
 #define ND__OWNED_TYPE(x) __typeof__(_Generic((x), ND__FOR_HANDLES(x, ND__NULL_OF, ND__NULL_OF)))
+#endif
 
 #ifdef ND_INLINE_COUNTS
 #include <nd/detail/counts.h>
@@ -62,7 +64,11 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 /// @threads any, beside everything; never waits. Where ND_INLINE_COUNTS is defined before the first
 ///          header of ndarc, retain and release cost no call while the process has one thread
 ///          (<nd/detail/counts.h>, which says what that is in exchange for)
+#ifdef __cplusplus
+#define nd_retain(x) nd__retain_handle(x)
+#else
 #define nd_retain(x) ((ND__OWNED_TYPE(x))ND__RETAIN(x))
+#endif
 
 /// nd_release(x): gives up an owned handle; the last one destroys the object.
 ///
@@ -79,7 +85,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 /// nd_auto: a variable whose handle is released when it goes out of scope, as in
 /// `nd_auto nd_tensor *t = nd_add(a, b);`. Initialise it, with NULL if with nothing else.
-#define nd_auto __attribute__((cleanup(nd__auto_release)))
+#define nd_auto __attribute__((cleanup(nd__auto_release), unused))
 static inline void nd__auto_release(void *variable) {
     void *object = *(void **)variable;
     if (object)
@@ -92,13 +98,47 @@ static inline void nd__auto_release(void *variable) {
 /// @return what the variable held, owned if it was
 /// @errors none
 /// @threads as the variable: one at a time
-#define nd_steal(pointer)                                  \
-    (__extension__({                                       \
-        __typeof__(pointer) nd_pointer_ = (pointer);       \
-        __typeof__(*nd_pointer_) nd_value_ = *nd_pointer_; \
-        *nd_pointer_ = NULL;                               \
-        nd_value_;                                         \
+#ifdef __cplusplus
+#define nd_steal(pointer) nd__steal_handle(pointer)
+#else
+#define nd_steal(pointer) ND__STEAL_NUMBERED(__COUNTER__, pointer)
+#endif
+#define ND__STEAL_NUMBERED(n, pointer) ND__STEAL(n, pointer)
+#define ND__STEAL(n, pointer)                                       \
+    (__extension__({                                                \
+        __typeof__(pointer) nd_pointer_##n = (pointer);             \
+        __typeof__(*nd_pointer_##n) nd_value_##n = *nd_pointer_##n; \
+        *nd_pointer_##n = NULL;                                     \
+        nd_value_##n;                                               \
     }))
+
+#ifdef __cplusplus
+// What _Generic and __auto_type do in C. One function for each handle type: anything else is refused.
+extern "C++" {
+#define ND__RETAIN_HANDLE(T)                                                             \
+    __attribute__((warn_unused_result)) inline T *nd__retain_handle(const T *borrowed) { \
+        return static_cast<T *>(ND__RETAIN(borrowed));                                   \
+    }
+ND__RETAIN_HANDLE(nd_object)
+ND__RETAIN_HANDLE(nd_tensor)
+ND__RETAIN_HANDLE(nd_manager)
+ND__RETAIN_HANDLE(nd_weak)
+ND__RETAIN_HANDLE(nd_list)
+ND__RETAIN_HANDLE(nd_map)
+ND__RETAIN_HANDLE(nd_resource)
+ND__RETAIN_HANDLE(nd_node)
+ND__RETAIN_HANDLE(nd_module)
+ND__RETAIN_HANDLE(nd_optimizer)
+ND__RETAIN_HANDLE(nd_dataset)
+#undef ND__RETAIN_HANDLE
+
+template <typename T> inline T *nd__steal_handle(T **variable) {
+    T *value = *variable;
+    *variable = nullptr;
+    return value;
+}
+}
+#endif
 
 /// Strong count of an object right now: handles and edges. For tests and reports.
 ///

@@ -54,7 +54,11 @@ ND_API const void *nd_object_tmp(void *object);
 /// @return `const T *` for a `T *`, borrowed from the scope; NULL for NULL and on error
 /// @errors as nd_object_tmp()
 /// @threads any
+#ifdef __cplusplus
+#define nd_tmp(x) nd__tmp_handle(x)
+#else
 #define nd_tmp(x) ND__TMP_NUMBERED(__COUNTER__, x)
+#endif
 // Expands x once, so that nested calls do not multiply the text; `n` makes the name unique.
 #define ND__TMP_NUMBERED(n, x) ND__TMP(n, x)
 #define ND__TMP(n, x)                                               \
@@ -62,6 +66,13 @@ ND_API const void *nd_object_tmp(void *object);
         __auto_type nd_tmp_##n = (x);                               \
         (const __typeof__(*nd_tmp_##n) *)nd_object_tmp(nd_tmp_##n); \
     })
+#ifdef __cplusplus
+extern "C++" {
+template <typename T> inline const T *nd__tmp_handle(T *owned) {
+    return static_cast<const T *>(nd_object_tmp(owned));
+}
+}
+#endif
 
 /// Hands an object to a certain scope.
 ///
@@ -124,17 +135,16 @@ static inline void nd__scope_block_end(nd_scope_block *block) {
 /// @errors as nd_scope_begin(); the block runs nevertheless, and what it hands over goes to the
 ///         enclosing scope
 /// @threads any
-#define ND_SCOPE                                                                  \
-    for (nd_scope_block nd_scope_                                                 \
-         __attribute__((cleanup(nd__scope_block_end))) = nd__scope_block_begin(); \
-         nd_scope_.once; nd_scope_.once = false)
+#define ND_SCOPE ND__FOR_BLOCK(nd_scope_block, nd__scope_block_begin(), nd__scope_block_end)
 
-/// nd_auto_scope; opens a scope that ends with the enclosing block. One in a block.
+/// nd_auto_scope; opens a scope that ends with the enclosing block. Several in a block nest.
 ///
 /// @errors as nd_scope_begin(); what is handed over then goes to the enclosing scope
 /// @threads any
-#define nd_auto_scope                                                                     \
-    nd_scope_block nd_scope_rest_ __attribute__((cleanup(nd__scope_block_end), unused)) = \
+#define nd_auto_scope ND__AUTO_SCOPE_NUMBERED(__COUNTER__)
+#define ND__AUTO_SCOPE_NUMBERED(n) ND__AUTO_SCOPE(n)
+#define ND__AUTO_SCOPE(n)                                                                    \
+    nd_scope_block nd_scope_rest_##n __attribute__((cleanup(nd__scope_block_end), unused)) = \
         nd__scope_block_begin()
 
 #ifdef __cplusplus

@@ -14,11 +14,16 @@
 extern "C" {
 #endif
 
-/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function.
+/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function. In C++ the shape lives to
+/// the end of the statement.
+#ifdef __cplusplus
+#define ND_SHAPE(...) decltype(nd__shape(__VA_ARGS__))::count, nd__shape(__VA_ARGS__).get()
+#else
 #define ND_SHAPE(...)                                                                    \
     (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
         __VA_ARGS__                                                                      \
     }
+#endif
 
 /// Bytes of one element; 0 for an invalid dtype.
 ND_API size_t nd_dtype_size(nd_dtype dtype);

@@ -9,6 +9,7 @@ nd_tensor *by_hand(const nd_tensor *a, const nd_tensor *b);
 double by_cleanup(const nd_tensor *a, const nd_tensor *b);
 nd_tensor *by_stealing(const nd_tensor *a, const nd_tensor *b);
 double by_scope(const nd_tensor *a, const nd_tensor *b);
+double by_nested_blocks(const nd_tensor *a, nd_manager *manager);
 nd_tensor *in_a_loop(const nd_tensor *x, int count);
 nd_list *in_a_list(const nd_tensor *x, int count);
 nd_status in_a_struct(holder *h, const nd_tensor *x);
@@ -41,6 +42,27 @@ double by_scope(const nd_tensor *a, const nd_tensor *b) {
     ND_SCOPE {
         const nd_tensor *sum = nd_tmp(nd_add(a, b));
         value = nd_item(nd_tmp(nd_mul(sum, b)));
+    }
+    return value;
+}
+
+double by_nested_blocks(const nd_tensor *a, nd_manager *manager) {
+    double value = 0;
+    nd_auto_scope;
+    ND_SCOPE {
+        const nd_tensor *outer = nd_tmp(nd_neg(a));
+        nd_with_manager(manager) {
+            nd_auto_scope;
+            ND_SCOPE {
+                nd_no_grad {
+                    nd_enable_grad {
+                        nd_with_manager(NULL) {
+                            value = nd_item(nd_tmp(nd_square(nd_tmp(nd_neg(outer)))));
+                        }
+                    }
+                }
+            }
+        }
     }
     return value;
 }

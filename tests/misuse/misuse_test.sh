@@ -21,7 +21,7 @@ for sites in -UND_TRACK_SITES -DND_TRACK_SITES=; do
     said=
     answer=accepted
     for level in $levels; do
-        command=("$compiler" -std=gnu17 -Wall -Wextra -Wconversion "$level" "$@" "$sites" "-I$root/include"
+        command=("$compiler" -std=gnu17 -Wall -Wextra -Wshadow -Wconversion "$level" "$@" "$sites" "-I$root/include"
             -c "$file" -o "$TEST_TMPDIR/object.o")
         said+=$("${command[@]}" 2>&1) || answer=rejected
     done

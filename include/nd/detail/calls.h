@@ -20,17 +20,6 @@
 
 // How a call is made, seen from <nd/detail/calls.h> alone. The machinery comes first, then the
 // list.
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/// Site that the calling thread's next objects are made at; NULL when the caller does not record.
-extern ND_API __thread const nd_site *nd__site;
-
-#ifdef __cplusplus
-}
-#endif
-
 static inline const nd_site *nd__site_enter(const nd_site *site) {
     const nd_site *previous = nd__site;
     nd__site = site;

@@ -1,0 +1,113 @@
+/// @file
+/// Owners for C++17: a handle that releases itself.
+///
+/// `nd::owned<T>` holds one strong count of an object, or nothing. It is made from an owned handle, which
+/// it takes over; a move passes the count on, a copy retains, the destructor releases. Two copies own the
+/// same object and not two. It converts to `const T *`, so that it can be handed to every function that
+/// borrows:
+///
+///     nd::tensor a{nd_ones(ND_SHAPE(2, 3), ND_F32)};
+///     nd::tensor b{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
+///
+/// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in C: an
+/// owner of nothing is false, and nd_error_message() says why. Nothing here throws.
+#ifndef ND_ND_HPP
+#define ND_ND_HPP
+#include <cstddef>
+#include <nd/nd.h>
+
+namespace nd {
+
+/// One strong count of an object of handle type T, or nothing.
+///
+/// Threads: the object's count is safe beside everything; one owner is used by one thread at a time.
+template <typename T> class owned {
+  public:
+    /// Owns nothing.
+    owned() noexcept = default;
+    /// Owns nothing.
+    owned(std::nullptr_t) noexcept {
+    }
+    /// Takes over an owned handle, or NULL. A borrowed (const) one does not compile: see retain().
+    explicit owned(T *handle) noexcept : handle_(handle) {
+    }
+    /// A count of its own of the same object.
+    owned(const owned &other) noexcept
+        : handle_(static_cast<T *>(nd_object_retain(other.handle_))) {
+    }
+    /// Takes the count of the other, which owns nothing afterwards.
+    owned(owned &&other) noexcept : handle_(other.steal()) {
+    }
+    /// Releases what it owned, and copies or moves the other, which may be itself.
+    owned &operator=(owned other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~owned() {
+        nd_object_release(handle_);
+    }
+
+    /// A count of its own of a borrowed object; of nothing for NULL.
+    static owned retain(const T *borrowed) noexcept {
+        return owned(static_cast<T *>(nd_object_retain(borrowed)));
+    }
+
+    /// The handle, borrowed from this owner: valid while it holds it. Not to be kept from a temporary.
+    operator const T *() const noexcept {
+        return handle_;
+    }
+    /// The handle for functions that change the object. Still this owner's: not to be released or consumed.
+    T *get() const noexcept {
+        return handle_;
+    }
+    /// Gives up the handle, for functions that consume it or for C: the caller owes the release.
+    [[nodiscard]] T *steal() noexcept {
+        T *handle = handle_;
+        handle_ = nullptr;
+        return handle;
+    }
+    /// Releases what it owned and takes over another owned handle, or nothing.
+    void reset(T *handle = nullptr) noexcept {
+        owned(handle).swap(*this);
+    }
+    /// Whether it owns an object.
+    explicit operator bool() const noexcept {
+        return handle_ != nullptr;
+    }
+    /// Exchanges what two owners own.
+    void swap(owned &other) noexcept {
+        T *handle = handle_;
+        handle_ = other.handle_;
+        other.handle_ = handle;
+    }
+
+  private:
+    T *handle_ = nullptr;
+};
+
+/// Exchanges what two owners own.
+template <typename T> void swap(owned<T> &a, owned<T> &b) noexcept {
+    a.swap(b);
+}
+
+using object = owned<nd_object>;       ///< owner of any object
+using tensor = owned<nd_tensor>;       ///< owner of a tensor
+using manager = owned<nd_manager>;     ///< owner of a manager
+using weak = owned<nd_weak>;           ///< owner of a weak reference
+using list = owned<nd_list>;           ///< owner of a list
+using map = owned<nd_map>;             ///< owner of a map
+using resource = owned<nd_resource>;   ///< owner of a resource
+using node = owned<nd_node>;           ///< owner of a graph node
+using module = owned<nd_module>;       ///< owner of a module
+using optimizer = owned<nd_optimizer>; ///< owner of an optimizer
+using dataset = owned<nd_dataset>;     ///< owner of a data set
+
+/// An options or report struct with its size and version set and all else zero, as the C initialisers
+/// make it, for code that may not use designated initialisers (C++17 with -Wpedantic).
+template <typename T> T sized() noexcept {
+    return nd__sized<T>();
+}
+
+} // namespace nd
+
+#endif
