@@ -21,6 +21,7 @@
 #include <nd/scope.h>
 #include <nd/tensor.h>
 #include <nd/threads.h>
+#include <nd/version.h>
 
 #ifdef ND_TRACK_SITES
 #include <nd/detail/calls.h>

@@ -3,7 +3,7 @@
 # "Errors" and "Threads" how a call can fail and who else may be at work meanwhile.
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
-strict=(base error object map manager scope gc debug)
+strict=(base version error object map manager scope gc debug)
 failures=0
 
 if ! command -v doxygen >/dev/null; then
