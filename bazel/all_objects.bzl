@@ -1,6 +1,6 @@
 """Every object file of the libraries below `deps` that are ndarc's own, for a link that must leave none of them out."""
 
-load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("@local_bazel//:cc.bzl", "CcInfo")
 
 def _all_objects(ctx):
     replaced = [dep.label for dep in ctx.attr.replaced]

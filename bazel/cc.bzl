@@ -4,11 +4,9 @@ They add the language standard, the warnings and ND_HAVE_JEMALLOC, ND_HAVE_ONEDN
 ND_HAVE_ZLIB, each 0 or 1. -Werror is not here but in .bazelrc, so that a newer compiler does not break a consumer.
 """
 
-load("@local_cmocka//:defs.bzl", "HAVE_CMOCKA")
 load("@local_cuda//:defs.bzl", "HAVE_CUDA")
 load("@local_jemalloc//:defs.bzl", "HAVE_JEMALLOC")
 load("@local_onednn//:defs.bzl", "HAVE_ONEDNN")
-load("@local_openmp//:defs.bzl", "HAVE_OPENMP")
 load("@local_zlib//:defs.bzl", "HAVE_ZLIB")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 
@@ -65,10 +63,6 @@ ONEDNN = _when(HAVE_ONEDNN, "blas", "onednn", ["@local_onednn//:onednn"], [])
 CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], [])
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
 
-# For programs that use OpenMP themselves, which the library does not: rivals in //bench, and tests beside such a program.
-OPENMP_COPTS = ["-fopenmp"] if HAVE_OPENMP else ["-Wno-unknown-pragmas"]
-OPENMP = ["@local_openmp//:openmp"] if HAVE_OPENMP else []
-
 def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = False, **kwargs):
     """A part of the library.
 
@@ -111,7 +105,7 @@ def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [],
 
 def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     """A cmocka test: one executable that carries everything but the system's shared libraries, which it also looks
-    for beside itself, so that it can be copied to another machine."""
+    for beside itself, so that it can be copied to another machine. Skipped where there is no cmocka."""
     cc_test(
         name = name,
         size = size,
@@ -120,7 +114,6 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
         deps = deps + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
         linkstatic = 1,
-        target_compatible_with = [] if HAVE_CMOCKA else [str(Label("//bazel:cmocka_is_missing"))],
         **kwargs
     )
 

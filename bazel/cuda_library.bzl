@@ -1,8 +1,8 @@
 """cuda_library: a cc_library of .cu files, compiled by the toolkit's nvcc, and empty where there is no toolkit."""
 
+load("@local_bazel//:cc.bzl", "CcInfo")
 load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC")
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 # Hopper machine code, and the portable form that newer GPUs translate when they load it.
 _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]

@@ -4,6 +4,7 @@ A library that is missing gives HAVE_<NAME> = False and an empty cc_library, so 
 question is put to the compiler (does a three-line program that uses the library link?), not to a list of folders.
 """
 
+load("//bazel:bazel_repository.bzl", "bazel_repository")
 load("//bazel:cuda_repository.bzl", "cuda_repository")
 
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
@@ -11,9 +12,15 @@ _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
 cc_library(
     name = "{name}",
     linkopts = {linkopts},
+    target_compatible_with = {compatible_with},
     visibility = ["//visibility:public"],
 )
 """
+
+def _from_elsewhere(label):
+    """A label as other repositories write it: of the main one, Bazel's text begins with //."""
+    text = str(label)
+    return "@" + text if text.startswith("//") else text
 
 def _system_library(ctx):
     compiler = ctx.os.environ.get("CC", "cc")
@@ -26,7 +33,11 @@ def _system_library(ctx):
             have = True
             linkopts = options.split(" ")
     ctx.file("defs.bzl", "HAVE_%s = %s\n" % (ctx.attr.library.upper(), have))
-    ctx.file("BUILD.bazel", _BUILD.format(name = ctx.attr.library, linkopts = linkopts))
+    ctx.file("BUILD.bazel", _BUILD.format(
+        name = ctx.attr.library,
+        linkopts = linkopts,
+        compatible_with = [_from_elsewhere(ctx.attr.missing)] if ctx.attr.missing and not have else [],
+    ))
 
 system_library = repository_rule(
     _system_library,
@@ -34,6 +45,7 @@ system_library = repository_rule(
         "expression": attr.string(mandatory = True, doc = "a C expression that needs the library"),
         "headers": attr.string_list(mandatory = True),
         "library": attr.string(mandatory = True),
+        "missing": attr.label(doc = "a constraint that no platform has: what needs the library is skipped without it"),
         "ways_to_link": attr.string_list(mandatory = True, doc = "linker options; the first that work are used"),
     },
     configure = True,
@@ -60,7 +72,8 @@ system_program = repository_rule(
 )
 
 def local_libraries():
-    """Defines @local_cuda, @local_jemalloc, @local_onednn, @local_openmp, @local_zlib, @local_cmocka, @local_libtorch and @local_nim."""
+    """What the library itself uses: @local_bazel, @local_cuda, @local_jemalloc, @local_onednn and @local_zlib."""
+    bazel_repository(name = "local_bazel")
     cuda_repository(name = "local_cuda")
     system_library(
         name = "local_jemalloc",
@@ -78,24 +91,21 @@ def local_libraries():
         ways_to_link = ["-ldnnl"],
     )
     system_library(
-        name = "local_openmp",
-        library = "openmp",
-        headers = ["omp.h"],
-        expression = "omp_get_max_threads()",
-        ways_to_link = ["-fopenmp"],
-    )
-    system_library(
         name = "local_zlib",
         library = "zlib",
         headers = ["zlib.h"],
         expression = "zlibVersion()",
         ways_to_link = ["-lz"],
     )
+
+def test_libraries():
+    """What only tests and benchmarks use: @local_cmocka, @local_libtorch, @local_nim and @local_openmp."""
     system_library(
         name = "local_cmocka",
         library = "cmocka",
         headers = ["stdarg.h", "stddef.h", "stdint.h", "setjmp.h", "cmocka.h"],
         expression = "cmocka_set_message_output(CM_OUTPUT_STDOUT)",
+        missing = str(Label("//bazel:cmocka_is_missing")),
         ways_to_link = ["-lcmocka"],
     )
 
@@ -106,5 +116,12 @@ def local_libraries():
         headers = ["torch/csrc/api/include/torch/version.h"],
         expression = "(void)TORCH_VERSION_MAJOR",
         ways_to_link = ["-ltorch -ltorch_cpu -lc10"],
+    )
+    system_library(
+        name = "local_openmp",
+        library = "openmp",
+        headers = ["omp.h"],
+        expression = "omp_get_max_threads()",
+        ways_to_link = ["-fopenmp"],
     )
     system_program(name = "local_nim", program = "nim")

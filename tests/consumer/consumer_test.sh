@@ -10,10 +10,42 @@ mkdir -p "$output"
 export HOME=$output USER=${USER:-consumer}
 unset RUNFILES_DIR RUNFILES_MANIFEST_FILE RUNFILES_MANIFEST_ONLY
 
+# consumer_bazel COMMAND ARGS...: in the workspace that is the current folder.
+consumer_bazel() {
+    local command=$1
+    shift
+    ND_NO_INSTALL=1 "$here/../../bazelw" --batch --output_user_root="$output/root" --output_base="$output/base" \
+        "$command" ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress "$@"
+}
+
 cd "$here/workspace"
 for program in descend descend_shared; do
-    ND_NO_INSTALL=1 ../../../bazelw --batch --output_user_root="$output/root" --output_base="$output/base" \
-        run ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress --nosandbox_debug \
-        --ui_event_filters=-info "//:$program" | tee "$TEST_TMPDIR/said"
+    consumer_bazel run --ui_event_filters=-info "//:$program" | tee "$TEST_TMPDIR/said"
     printf 'w = 3.000, no error\nleft: 0 objects\n' | diff - "$TEST_TMPDIR/said"
 done
+
+# Named itself, the shared library is built and not only found.
+consumer_bazel build --show_result=9 @ndarc//:nd_shared 2>&1 | tee "$TEST_TMPDIR/said"
+grep -q 'external/ndarc/libnd\.so\.0' "$TEST_TMPDIR/said"
+
+# What the documents say of flags and sanitizers is understood. Neither compiles anything.
+grep -vE '^ *(#|$)' .bazelrc | while read -r line; do
+    grep -qF -- "$line" "$here/../../docs/bazel.md" || { echo "docs/bazel.md does not show: $line"; exit 1; }
+done
+consumer_bazel build --nobuild --config=asan //...
+consumer_bazel build --nobuild --@ndarc//bazel:track_sites=on --@ndarc//bazel:threads=off //...
+
+# Another name for the repository, and a WORKSPACE that brings its own rules.
+mkdir -p "$output/renamed"
+cd "$output/renamed"
+for file in BUILD.bazel WORKSPACE descend.c; do
+    sed "s|@ndarc|@tensors|; s|name = \"ndarc\"|name = \"tensors\"|; s|\"../../..\"|\"$here/../..\"|" \
+        "$here/workspace/$file" >"$file"
+done
+mkdir -p own && touch own/WORKSPACE own/BUILD.bazel
+cp -r "$here/../../bazel/stubs/rules_cc/cc" own/
+echo 'OWN = "own"' >own/cc/own.bzl
+touch own/cc/BUILD.bazel
+sed -i "s|^load(\"@tensors|local_repository(name = \"rules_cc\", path = \"own\")\n&|" WORKSPACE
+sed -i '1i load("@rules_cc//cc:own.bzl", "OWN")' BUILD.bazel
+consumer_bazel build --nobuild --@tensors//bazel:blas=portable //...

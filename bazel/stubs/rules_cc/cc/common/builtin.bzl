@@ -1,3 +1,0 @@
-"""CcInfo under another name, because a file cannot define a name that it also reads."""
-
-BUILTIN_CC_INFO = CcInfo
