@@ -49,3 +49,10 @@ touch own/cc/BUILD.bazel
 sed -i "s|^load(\"@tensors|local_repository(name = \"rules_cc\", path = \"own\")\n&|" WORKSPACE
 sed -i '1i load("@rules_cc//cc:own.bzl", "OWN")' BUILD.bazel
 consumer_bazel build --nobuild --@tensors//bazel:blas=portable //...
+
+# What only ndarc's own tests need is no dependency of a consumer's.
+consumer_bazel query --ui_event_filters=-info 'deps(//...)' >"$TEST_TMPDIR/dependencies"
+grep -q '^@tensors//lib/core:core$' "$TEST_TMPDIR/dependencies"
+if grep -E '@local_(cmocka|libtorch|nim|openmp)' "$TEST_TMPDIR/dependencies"; then
+    exit 1
+fi
