@@ -10,12 +10,16 @@ mkdir -p "$output"
 export HOME=$output USER=${USER:-consumer}
 unset RUNFILES_DIR RUNFILES_MANIFEST_FILE RUNFILES_MANIFEST_ONLY
 
-# consumer_bazel COMMAND ARGS...: in the workspace that is the current folder.
+# nested_bazel COMMAND ARGS...: in the workspace that is the current folder.
+nested_bazel() {
+    ND_NO_INSTALL=1 "$here/../../bazelw" --batch --output_user_root="$output/root" --output_base="$output/base" "$@"
+}
+
+# consumer_bazel COMMAND ARGS...: the same for commands that build.
 consumer_bazel() {
     local command=$1
     shift
-    ND_NO_INSTALL=1 "$here/../../bazelw" --batch --output_user_root="$output/root" --output_base="$output/base" \
-        "$command" ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress "$@"
+    nested_bazel "$command" ${ND_DISK_CACHE:+"--disk_cache=$ND_DISK_CACHE"} --symlink_prefix=/ --noshow_progress "$@"
 }
 
 cd "$here/workspace"
@@ -51,7 +55,7 @@ sed -i '1i load("@rules_cc//cc:own.bzl", "OWN")' BUILD.bazel
 consumer_bazel build --nobuild --@tensors//bazel:blas=portable //...
 
 # What only ndarc's own tests need is no dependency of a consumer's.
-consumer_bazel query --ui_event_filters=-info 'deps(//...)' >"$TEST_TMPDIR/dependencies"
+nested_bazel query --noshow_progress 'deps(//...)' >"$TEST_TMPDIR/dependencies"
 grep -q '^@tensors//lib/core:core$' "$TEST_TMPDIR/dependencies"
 if grep -E '@local_(cmocka|libtorch|nim|openmp)' "$TEST_TMPDIR/dependencies"; then
     exit 1
