@@ -9,11 +9,12 @@
 extern "C" {
 #endif
 
-#define ND_VERSION_MAJOR \
-    0 ///< changes with what breaks programs; also the number in the library's SONAME
-#define ND_VERSION_MINOR \
-    1 ///< changes with what is added; while MAJOR is 0, also with what breaks programs
-#define ND_VERSION_PATCH 0 ///< changes with what is mended
+/// Changes with what breaks programs; also the number in the library's SONAME.
+#define ND_VERSION_MAJOR 0
+/// Changes with what is added; while MAJOR is 0, also with what breaks programs.
+#define ND_VERSION_MINOR 1
+/// Changes with what is mended.
+#define ND_VERSION_PATCH 0
 
 /// One number for a version, in order of age: for `#if` and for nd_version_number().
 #define ND_VERSION_NUMBER_OF(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))

@@ -31,6 +31,7 @@ number() {
     sed -nE "s/^#define ND_VERSION_$1 ([0-9]+).*/\1/p" "$folder/include/nd/version.h"
 }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "<nd/version.h> gives '$version' as the version" >&2; exit 1; }
 name=libnd.so.$version
 
 objcopy --only-keep-debug "$library" "$folder/lib/.debug/$name.debug"
