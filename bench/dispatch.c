@@ -154,7 +154,7 @@ static bool add(void *data, uint64_t count) {
 static bool slice(void *data, uint64_t count) {
     const operands *operands = data;
     for (uint64_t i = 0; i < count; i++) {
-        nd_tensor *part = nd_slice(operands->x, 0, 4, 12, 1);
+        nd_tensor *part = nd_slice(operands->x, 4, 12, 1, 0);
         if (!part)
             return false;
         nd_release(part);

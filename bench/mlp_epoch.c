@@ -71,12 +71,14 @@ static bool workload_begin(workload *work) {
         work->model = ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), PIXELS, HIDDEN, true),
                                     nd_relu_module(),
                                     nd_linear_module(nd_key_fold(key, 1), HIDDEN, CLASSES, true));
-        work->optimizer = nd_adamw(work->model, 1e-3, 0.9, 0.999, 1e-8, 1e-2);
+        work->optimizer = nd_adamw(work->model, NULL);
         nd_auto nd_tensor *images = nd_rand(nd_key_fold(key, 2), ND_SHAPE(SAMPLES, PIXELS), ND_F32);
         nd_auto nd_tensor *labels =
             nd_randint(nd_key_fold(key, 3), 0, CLASSES, ND_SHAPE(SAMPLES), ND_I64);
-        nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = BATCH,
-                                      .key = nd_key_fold(key, 4), .shuffle = true};
+        nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+        options.batch = BATCH;
+        options.key = nd_key_fold(key, 4);
+        options.shuffle = true;
         work->dataset = nd_dataset_new(images, labels, &options);
     }
     return work->optimizer && work->dataset;
@@ -96,7 +98,7 @@ static bool epoch(workload *work, uint64_t number) {
     for (;; batches++) {
         nd_auto nd_tensor *images = NULL;
         nd_auto nd_tensor *labels = NULL;
-        if (!nd_dataset_next(work->dataset, &images, &labels))
+        if (nd_dataset_next(work->dataset, &images, &labels) != ND_OK || !images)
             break;
         nd_auto nd_tensor *logits = nd_module_forward(work->model, images);
         nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels);

@@ -84,7 +84,9 @@ static bool workload_begin(workload *work, int64_t batch) {
             ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), 784, 128, true), nd_relu_module(),
                           nd_linear_module(nd_key_fold(key, 1), 128, 64, true), nd_relu_module(),
                           nd_linear_module(nd_key_fold(key, 2), 64, 10, true));
-        work->optimizer = nd_sgd(work->model, 0.01, 0, 0);
+        nd_sgd_options sgd = ND_SGD_OPTIONS_INIT;
+        sgd.rate = 0.01;
+        work->optimizer = nd_sgd(work->model, &sgd);
         work->images = nd_rand(nd_key_fold(key, 3), ND_SHAPE(batch, 784), ND_F32);
         work->labels = nd_randint(nd_key_fold(key, 4), 0, 10, ND_SHAPE(batch), ND_I64);
     }

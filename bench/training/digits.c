@@ -54,10 +54,10 @@ static nd_status load_split(digits *digits, const char *folder, int64_t train_co
     nd_auto nd_tensor *labels = images ? load(folder, "t10k-labels-idx1-ubyte") : NULL;
     if (!labels)
         return nd_error_status();
-    digits->train_images = nd_slice(images, 0, 0, train_count, 1);
-    digits->train_labels = nd_slice(labels, 0, 0, train_count, 1);
-    digits->test_images = nd_slice(images, 0, train_count, INT64_MAX, 1);
-    digits->test_labels = nd_slice(labels, 0, train_count, INT64_MAX, 1);
+    digits->train_images = nd_slice(images, 0, train_count, 1, 0);
+    digits->train_labels = nd_slice(labels, 0, train_count, 1, 0);
+    digits->test_images = nd_slice(images, train_count, INT64_MAX, 1, 0);
+    digits->test_labels = nd_slice(labels, train_count, INT64_MAX, 1, 0);
     return digits->train_images && digits->train_labels && digits->test_images &&
                    digits->test_labels
                ? ND_OK
@@ -94,7 +94,7 @@ static nd_tensor *load(const char *folder, const char *name) {
 
 /// Keeps the first `count` of a tensor.
 static nd_status limit(nd_tensor **tensor, int64_t count) {
-    nd_tensor *first = nd_slice(*tensor, 0, 0, count, 1);
+    nd_tensor *first = nd_slice(*tensor, 0, count, 1, 0);
     if (!first)
         return nd_error_status();
     nd_release(*tensor);

@@ -93,8 +93,10 @@ static void release_all(nd_tensor **tensors) {
 static nd_status descend(const nd_module *model, nd_tensor *const *gradients, double rate) {
     nd_status status = ND_OK;
     nd_no_grad {
-        for (size_t i = 0; i < PARAMETERS && status == ND_OK; i++)
-            status = nd_add_scaled_(nd_module_parameter_at(model, i, NULL), gradients[i], -rate);
+        for (size_t i = 0; i < PARAMETERS && status == ND_OK; i++) {
+            nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(model, i, NULL));
+            status = nd_add_scaled_(parameter, gradients[i], -rate);
+        }
     }
     return status;
 }
@@ -104,7 +106,8 @@ static nd_status descend(const nd_module *model, nd_tensor *const *gradients, do
 static const nd_tensor *penalised_loss(nd_tensor *const *copies, const nd_tensor *images,
                                        const nd_tensor *labels) {
     const nd_tensor *loss = nd_cross_entropy(forward_with(copies, images), labels);
-    nd_backward_options recorded = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options recorded = ND_BACKWARD_OPTIONS_INIT;
+    recorded.create_graph = true;
     if (nd_backward(loss, &recorded) != ND_OK)
         return NULL;
     const nd_tensor *total = loss;
@@ -123,7 +126,7 @@ static nd_status second_order_step(training *run, const nd_tensor *images,
     if (status == ND_OK) {
         nd_tensor *gradients[PARAMETERS] = {0};
         const nd_tensor *loss = penalised_loss(copies, images, labels);
-        status = loss ? nd_grad(loss, (const nd_tensor *const *)copies, PARAMETERS, NULL, gradients)
+        status = loss ? nd_grad(loss, PARAMETERS, (const nd_tensor *const *)copies, NULL, gradients)
                       : nd_error_status();
         if (status == ND_OK)
             status = descend(run->model, gradients, run->rate);

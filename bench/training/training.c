@@ -146,10 +146,12 @@ nd_status training_end(training *run) {
 
 static nd_status make_parts(training *run, const digits *digits) {
     nd_key key = nd_key_new(seed);
-    nd_dataset_options options = {
-        ND_DATASET_OPTIONS_INIT, .batch = run->result->batch, .key = nd_key_fold(key, 1),
-        .shuffle = true,         .drop_last = true,           .device = run->settings->device,
-    };
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = run->result->batch;
+    options.key = nd_key_fold(key, 1);
+    options.shuffle = true;
+    options.drop_last = true;
+    options.device = run->settings->device;
     run->train = nd_dataset_new(digits->train_images, digits->train_labels, &options);
     options.batch = 500;
     options.shuffle = false;
@@ -161,7 +163,10 @@ static nd_status make_parts(training *run, const digits *digits) {
     nd_status status = nd_module_to(run->model, run->settings->device);
     if (status != ND_OK)
         return status;
-    run->optimizer = nd_sgd(run->model, run->scenario->rate, momentum, 0);
+    nd_sgd_options sgd = ND_SGD_OPTIONS_INIT;
+    sgd.rate = run->scenario->rate;
+    sgd.momentum = momentum;
+    run->optimizer = nd_sgd(run->model, &sgd);
     if (!run->optimizer)
         return nd_error_status();
     return run->scenario->begin ? run->scenario->begin(run) : ND_OK;
@@ -180,9 +185,10 @@ static nd_status one_step(training *run, nd_manager *step, bool *ret_more) {
     nd_with_manager(step) {
         nd_auto nd_tensor *images = NULL;
         nd_auto nd_tensor *labels = NULL;
-        nd_error_clear();
-        *ret_more = nd_dataset_next(run->train, &images, &labels);
-        status = *ret_more ? run->scenario->step(run, images, labels) : nd_error_status();
+        status = nd_dataset_next(run->train, &images, &labels);
+        *ret_more = status == ND_OK && images;
+        if (*ret_more)
+            status = run->scenario->step(run, images, labels);
         run->steps_run += *ret_more;
     }
     return status;
@@ -195,15 +201,14 @@ static nd_status evaluate(training *run, double *ret_accuracy) {
         return nd_error_status();
     int64_t correct = 0;
     nd_with_manager(manager) nd_no_grad {
-        nd_error_clear();
         for (bool more = true; more;) {
             nd_auto nd_tensor *images = NULL;
             nd_auto nd_tensor *labels = NULL;
-            more = nd_dataset_next(run->test, &images, &labels);
+            status = nd_dataset_next(run->test, &images, &labels);
+            more = status == ND_OK && images;
             if (more)
                 correct += count_correct(run->model, images, labels);
         }
-        status = nd_error_status();
     }
     *ret_accuracy = (double)correct / (double)nd_dataset_size(run->test);
     return status;

@@ -10,7 +10,8 @@ int main(void) {
             nd_set_requires_grad(w, true);
             nd_auto nd_tensor *y = nd_tanh(w);
             nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
-            nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = true;
             nd_backward(loss, &options); // w -> its gradient -> the graph -> w: a cycle
         }
         nd_close_report report = ND_CLOSE_REPORT_INIT;

@@ -11,7 +11,8 @@ static nd_weak *step(nd_list *history) {
     nd_set_requires_grad(w, true);
     nd_auto nd_tensor *y = nd_tanh(w);
     nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     nd_backward(loss, &options);
     nd_list_append(history, loss); // "only for the plot"
     return nd_weak_new(w);

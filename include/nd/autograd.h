@@ -48,18 +48,15 @@ ND_API bool nd_grad_enabled(void);
 
 /// Options of a backward pass. NULL means all defaults.
 typedef struct nd_backward_options {
-    uint32_t size;    ///< sizeof(nd_backward_options)
-    uint32_t version; ///< 1
-    bool create_graph
-        ND__ZERO; ///< record the backward pass, so that gradients can be differentiated again
-    bool allow_unused
-        ND__ZERO; ///< nd_grad: an input the output does not depend on gives NULL instead of an
-                  ///< error
-    const nd_tensor *grad
-        ND__ZERO; ///< gradient of the output; NULL: one (the output must have one element)
+    uint32_t size;     ///< sizeof(nd_backward_options)
+    uint32_t version;  ///< 1
+    bool create_graph; ///< record the backward pass, so that gradients can be differentiated again
+    bool allow_unused; ///< nd_grad: an input the output does not depend on gives NULL instead of an
+                       ///< error
+    const nd_tensor *grad; ///< gradient of the output; NULL: one (the output must have one element)
 } nd_backward_options;
-/// Size and version, first in an initialiser of nd_backward_options.
-#define ND_BACKWARD_OPTIONS_INIT .size = sizeof(nd_backward_options), .version = 1
+/// What an nd_backward_options must begin as: nothing recorded, no input unused, a gradient of one.
+#define ND_BACKWARD_OPTIONS_INIT ND__SIZED(nd_backward_options)
 
 /// Adds d output / d leaf to the gradient of every leaf below `output`. Gradients live at their
 /// leaf's manager. The graph stays usable until its handles are released. On error no gradient has
@@ -69,7 +66,7 @@ ND_API nd_status nd_backward(const nd_tensor *output, const nd_backward_options 
 
 /// Functional form: writes owned d output / d inputs[i] to ret_grads, touching no .grad. Inputs may
 /// be any tensors of the graph. On error nothing is written.
-ND_API nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_t count,
+ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const *inputs,
                          const nd_backward_options *options, nd_tensor **ret_grads);
 
 /// Hook of a tensor: called during backward with the (summed) gradient of x; may return an owned
@@ -101,28 +98,30 @@ typedef struct nd_function {
     uint32_t version; ///< 1
     const char *name; ///< in reports and errors
     /// Computes the outputs, unrecorded.
-    nd_status (*forward)(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                         nd_tensor **ret_outputs, size_t noutputs);
+    nd_status (*forward)(const nd_object *context, size_t ninputs, const nd_tensor *const *inputs,
+                         size_t noutputs, nd_tensor **ret_outputs);
     /// Computes the gradients of the inputs.
-    nd_status (*backward)(nd_object *context, const nd_tensor *const *grad_outputs, size_t noutputs,
-                          nd_tensor **ret_grad_inputs, size_t ninputs);
+    nd_status (*backward)(const nd_object *context, size_t noutputs,
+                          const nd_tensor *const *grad_outputs, size_t ninputs,
+                          nd_tensor **ret_grad_inputs);
 } nd_function;
 /// Applies a user-defined function: writes `noutputs` owned outputs to ret_outputs. On error
 /// nothing is written.
-ND_API nd_status nd_function_apply(const nd_function *function, const void *context,
-                                   const nd_tensor *const *inputs, size_t ninputs,
-                                   nd_tensor **ret_outputs, size_t noutputs);
+ND_API nd_status nd_function_apply(const nd_function *function, const void *context, size_t ninputs,
+                                   const nd_tensor *const *inputs, size_t noutputs,
+                                   nd_tensor **ret_outputs);
 
 /// What nd_gradcheck() checks: maps `count` inputs to one owned tensor; NULL on error.
-typedef nd_tensor *(*nd_gradcheck_function)(const nd_tensor *const *inputs, size_t count,
+typedef nd_tensor *(*nd_gradcheck_function)(size_t count, const nd_tensor *const *inputs,
                                             void *data);
 /// Compares analytic gradients with central differences. `f` maps inputs (f64; f32 wants a larger
 /// eps) to one tensor; order 1 or 2. It is called with copies of the inputs; those that require a
 /// gradient are checked. The tolerance is relative above 1, absolute below. ND_OK, or
 /// ND_ERROR_STATE with the input, element, both values in the message. eps 1e-6, tolerance 1e-4
 /// are usual.
-ND_API nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
-                              size_t count, int order, double eps, double tolerance);
+ND_API nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
+                              const nd_tensor *const *inputs, int order, double eps,
+                              double tolerance);
 
 #ifdef __cplusplus
 }

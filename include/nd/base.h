@@ -130,13 +130,6 @@ ND_API void nd_object_release(void *object);
 #else
 #define ND__SIZED(type) { .size = sizeof(type), .version = 1 }
 #endif
-
-// On the fields of an options struct: an initialiser need not name them. C++ warns where that is not said.
-#ifdef __cplusplus
-#define ND__ZERO = {}
-#else
-#define ND__ZERO
-#endif
 // clang-format on
 
 #ifdef __cplusplus

@@ -126,25 +126,11 @@ typedef struct nd_gc_policy {
 } nd_gc_policy;
 
 /// What an nd_gc_policy must begin as: everything inherited.
-#ifdef __cplusplus
-#define ND_GC_POLICY_INIT nd__gc_policy_inherited()
-static inline nd_gc_policy nd__gc_policy_inherited() {
-    nd_gc_policy policy = ND__SIZED(nd_gc_policy);
-    for (uint64_t &bytes : policy.allocated_bytes)
-        bytes = ND_GC_INHERITED;
-    policy.tracked_objects = policy.interval_ns = policy.pause_ns = ND_GC_INHERITED;
-    policy.boundary = policy.pressure = ND_GC_INHERITED;
-    return policy;
-}
-#else
-#define ND_GC_POLICY_INIT                                                                      \
-    {                                                                                          \
-        .size = sizeof(nd_gc_policy), .version = 1,                                            \
-        .allocated_bytes = {ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED},                \
-        .tracked_objects = ND_GC_INHERITED, .interval_ns = ND_GC_INHERITED,                    \
-        .pause_ns = ND_GC_INHERITED, .boundary = ND_GC_INHERITED, .pressure = ND_GC_INHERITED, \
+#define ND_GC_POLICY_INIT                                                                       \
+    {                                                                                           \
+        sizeof(nd_gc_policy), 1, {ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED},           \
+            ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED \
     }
-#endif
 
 /// Replaces a manager's own policy; what its triggers have counted starts anew.
 ///

@@ -20,8 +20,8 @@ ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
 /// yet; owner, group and permissions stay. A file with several names, and one whose owner or group the
 /// caller may not give, is written over from a complete copy beside it; should that fail, the error
 /// names the copy. A target that is a device or a pipe is written directly.
-ND_API nd_status nd_save_safetensors(const char *path, const char *const *names,
-                                     const nd_tensor *const *tensors, size_t count);
+ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char *const *names,
+                                     const nd_tensor *const *tensors);
 /// Reads one file: an owned list of CPU tensors in the order of the file's header, each named
 /// (nd_get_name), all placed in the current manager. The whole header is checked before anything is
 /// read by it: ND_ERROR_FORMAT for what the format refuses (ranges that overlap, leave holes or do
@@ -41,17 +41,17 @@ ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 /// a restart or the data set's end waits for it. Images of u8 are scaled to f32 in [0, 1], others
 /// keep their dtype; labels become i64.
 typedef struct nd_dataset_options {
-    uint32_t size;             ///< sizeof(nd_dataset_options)
-    uint32_t version;          ///< 1
-    int64_t batch ND__ZERO;    ///< samples per batch, at least 1
-    nd_key key ND__ZERO;       ///< of the shuffle
-    bool shuffle ND__ZERO;     ///< a new order each epoch; else that of the tensors
-    bool drop_last ND__ZERO;   ///< leave out a last batch that is short
-    bool prefetch ND__ZERO;    ///< prepare the next batches on a thread
-    nd_device device ND__ZERO; ///< where batches are put; CPU by default
+    uint32_t size;    ///< sizeof(nd_dataset_options)
+    uint32_t version; ///< 1
+    int64_t batch;    ///< samples per batch, at least 1
+    nd_key key;       ///< of the shuffle
+    bool shuffle;     ///< a new order each epoch; else that of the tensors
+    bool drop_last;   ///< leave out a last batch that is short
+    bool prefetch;    ///< prepare the next batches on a thread
+    nd_device device; ///< where batches are put; CPU by default
 } nd_dataset_options;
-/// Size and version, first in an initialiser of nd_dataset_options.
-#define ND_DATASET_OPTIONS_INIT .size = sizeof(nd_dataset_options), .version = 1
+/// What an nd_dataset_options must begin as; `batch` must be set.
+#define ND_DATASET_OPTIONS_INIT ND__SIZED(nd_dataset_options)
 /// Data set over two CPU tensors, which it holds; see nd_dataset_options.
 ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                                   const nd_dataset_options *options) ND_OWNED;
@@ -62,11 +62,13 @@ ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix
 /// Starts (or restarts) an epoch; the shuffle is a function of key and epoch alone. On error no
 /// epoch runs.
 ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
-/// Next batch: true and two owned tensors, images [b, ...] and labels [b]; false at the end of the
-/// epoch, which leaves the error alone, or on error (then nd_error_status() tells), after which the
-/// same batch can be asked for again. Batches are placed in the caller's current manager. One
-/// thread at a time.
-ND_API bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
+/// Next batch: two owned tensors, images [b, ...] and labels [b]. At the end of the epoch both are NULL,
+/// and the status is ND_OK as well: the end is no error. On error nothing is written, and the same batch
+/// can be asked for again. Batches are placed in the caller's current manager. One thread at a time.
+///
+///     while ((status = nd_dataset_next(data, &images, &labels)) == ND_OK && images) {
+ND_API nd_status nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images,
+                                 nd_tensor **ret_labels);
 /// Number of samples.
 ND_API int64_t nd_dataset_size(const nd_dataset *dataset);
 /// Number of batches per epoch.

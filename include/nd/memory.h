@@ -50,14 +50,14 @@ typedef struct nd_memory_callback {
     uint32_t size;    ///< sizeof(nd_memory_callback)
     uint32_t version; ///< 1
     /// Gives memory up; true when it did.
-    bool (*give_up)(const nd_memory_pressure *pressure, void *data) ND__ZERO;
-    void *data ND__ZERO; ///< handed to both functions
+    bool (*give_up)(const nd_memory_pressure *pressure, void *data);
+    void *data; ///< handed to both functions
     /// Frees `data`: called once, when the callback has been replaced or removed, or its manager
     /// was closed, and no thread runs it. NULL: nothing to free.
-    void (*free)(void *data) ND__ZERO;
+    void (*free)(void *data);
 } nd_memory_callback;
-/// Size and version, first in an initialiser of nd_memory_callback.
-#define ND_MEMORY_CALLBACK_INIT .size = sizeof(nd_memory_callback), .version = 1
+/// What an nd_memory_callback must begin as; `give_up` must be set.
+#define ND_MEMORY_CALLBACK_INIT ND__SIZED(nd_memory_callback)
 
 /// Sets the callback of a manager, for allocations there and below; a callback that was there is
 /// removed. Asked are the nearest manager that has one, then those above it, until the memory

@@ -102,12 +102,6 @@ using module = owned<nd_module>;       ///< owner of a module
 using optimizer = owned<nd_optimizer>; ///< owner of an optimizer
 using dataset = owned<nd_dataset>;     ///< owner of a data set
 
-/// An options or report struct with its size and version set and all else zero, as the C initialisers
-/// make it, for code that may not use designated initialisers (C++17 with -Wpedantic).
-template <typename T> T sized() noexcept {
-    return nd__sized<T>();
-}
-
 } // namespace nd
 
 #endif

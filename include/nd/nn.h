@@ -38,7 +38,7 @@ ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
 ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child);
 /// Parameter of this module by name, borrowed; dots walk into children ("0.weight"). NULL with an
 /// error if missing.
-ND_API nd_tensor *nd_module_parameter(const nd_module *module, const char *name);
+ND_API const nd_tensor *nd_module_parameter(const nd_module *module, const char *name);
 /// Child by index, borrowed.
 ND_API const nd_module *nd_module_child(const nd_module *module, size_t index);
 /// Number of children; 0 for NULL.
@@ -47,8 +47,8 @@ ND_API size_t nd_module_child_count(const nd_module *module);
 ND_API size_t nd_module_parameter_count(const nd_module *module);
 /// The index-th of them, borrowed, with its full name ("0.weight"), depth first in order of
 /// addition. The name (ret_name may be NULL) is borrowed until this thread's next call.
-ND_API nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
-                                         const char **ret_name);
+ND_API const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
+                                               const char **ret_name);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 /// Drops the gradients of all its parameters.
@@ -98,15 +98,43 @@ __attribute__((warn_unused_result)) inline nd_module *nd_sequential(nd__children
 // as edges. The state of a parameter is made at the first step that needs it, and lives at the
 // parameter's manager.
 
-/// v = momentum v + (g + weight_decay p); p -= rate v.
-ND_API nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum,
-                            double weight_decay) ND_OWNED;
-/// Kingma and Ba 2015; weight_decay adds to the gradient.
-ND_API nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1, double beta2,
-                             double eps, double weight_decay) ND_OWNED;
-/// Loshchilov and Hutter 2019: decoupled weight decay.
-ND_API nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2,
-                              double eps, double weight_decay) ND_OWNED;
+/// Options of nd_sgd(). All are finite and at least 0.
+typedef struct nd_sgd_options {
+    uint32_t size;       ///< sizeof(nd_sgd_options)
+    uint32_t version;    ///< 1
+    double rate;         ///< learning rate
+    double momentum;     ///< part of the last update that is kept
+    double weight_decay; ///< part of the parameter that is added to its gradient
+} nd_sgd_options;
+/// What an nd_sgd_options must begin as: rate 0.001, no momentum, no weight decay.
+#define ND_SGD_OPTIONS_INIT \
+    { sizeof(nd_sgd_options), 1, 1e-3, 0, 0 }
+/// v = momentum v + (g + weight_decay p); p -= rate v. Options NULL: as ND_SGD_OPTIONS_INIT.
+ND_API nd_optimizer *nd_sgd(const nd_module *module, const nd_sgd_options *options) ND_OWNED;
+
+/// Options of nd_adam() and nd_adamw(). All are finite and at least 0, the betas below 1.
+typedef struct nd_adam_options {
+    uint32_t size;    ///< sizeof(nd_adam_options)
+    uint32_t version; ///< 1
+    double rate;      ///< learning rate
+    double beta1;     ///< decay of the mean of gradients
+    double beta2;     ///< decay of the mean of their squares
+    double eps;       ///< added to the root of that
+    double
+        weight_decay; ///< of nd_adam(): part of the parameter added to its gradient; of nd_adamw():
+                      ///< part that the parameter loses at each step, times the rate
+} nd_adam_options;
+/// What an nd_adam_options must begin as for nd_adam(): rate 0.001, betas 0.9 and 0.999, eps 1e-8, no
+/// weight decay.
+#define ND_ADAM_OPTIONS_INIT \
+    { sizeof(nd_adam_options), 1, 1e-3, 0.9, 0.999, 1e-8, 0 }
+/// The same for nd_adamw(): weight decay 0.01.
+#define ND_ADAMW_OPTIONS_INIT \
+    { sizeof(nd_adam_options), 1, 1e-3, 0.9, 0.999, 1e-8, 1e-2 }
+/// Kingma and Ba 2015; weight_decay adds to the gradient. Options NULL: as ND_ADAM_OPTIONS_INIT.
+ND_API nd_optimizer *nd_adam(const nd_module *module, const nd_adam_options *options) ND_OWNED;
+/// Loshchilov and Hutter 2019: decoupled weight decay. Options NULL: as ND_ADAMW_OPTIONS_INIT.
+ND_API nd_optimizer *nd_adamw(const nd_module *module, const nd_adam_options *options) ND_OWNED;
 /// One update, in place and unrecorded, of every parameter that has a gradient. All parameters,
 /// gradients and state are checked, and all memory is taken, before the first parameter changes;
 /// only a device that fails can stop a step midway, and then the parameters before the failing one,

@@ -157,10 +157,10 @@ ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, int kernel, int stride) ND_O
 /// range is an error.
 ND_API nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) ND_OWNED;
 /// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's.
-ND_API nd_tensor *nd_gather(const nd_tensor *x, int axis, const nd_tensor *index) ND_OWNED;
+ND_API nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) ND_OWNED;
 /// Copy of x with source added at index along axis; repeated indices accumulate.
-ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, int axis, const nd_tensor *index,
-                                 const nd_tensor *source) ND_OWNED;
+ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index,
+                                 const nd_tensor *source, int axis) ND_OWNED;
 /// indices: [...] i64 -> [..., classes] of `dtype`.
 ND_API nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) ND_OWNED;
 /// Elements of x where mask (same shape, bool) holds, in row-major order: [count].

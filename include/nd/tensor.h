@@ -182,10 +182,10 @@ ND_API nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) ND_OWNE
 /// Broadcast to `shape` (stride 0); -1 keeps a size.
 ND_API nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
 /// x[start:stop:step] along axis, with Python's clamping; step > 0. Use INT64_MAX for "to the end".
-ND_API nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t stop,
-                           int64_t step) ND_OWNED;
+ND_API nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step,
+                           int axis) ND_OWNED;
 /// x[index] along axis; the axis goes away. Error when out of range.
-ND_API nd_tensor *nd_select(const nd_tensor *x, int axis, int64_t index) ND_OWNED;
+ND_API nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) ND_OWNED;
 /// Without an axis of size 1. Error: it has another size.
 ND_API nd_tensor *nd_squeeze(const nd_tensor *x, int axis) ND_OWNED;
 /// With a new axis of size 1 at `axis`.
@@ -210,9 +210,9 @@ ND_API nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) ND_OWNED;
 /// Another device; x itself (retained) when there.
 ND_API nd_tensor *nd_to(const nd_tensor *x, nd_device device) ND_OWNED;
 /// Joined along an existing axis. All inputs of one dtype and device; n >= 1.
-ND_API nd_tensor *nd_concat(const nd_tensor *const *inputs, size_t count, int axis) ND_OWNED;
+ND_API nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) ND_OWNED;
 /// Joined along a new axis.
-ND_API nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) ND_OWNED;
+ND_API nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- printing
 

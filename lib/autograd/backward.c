@@ -33,7 +33,7 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
     return status;
 }
 
-nd_status nd_grad(const nd_tensor *output, const nd_tensor *const *inputs, size_t count,
+nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const *inputs,
                   const nd_backward_options *options, nd_tensor **ret_grads) {
     ND__UNCANCELLED;
     nd_backward_options chosen;

@@ -8,9 +8,11 @@
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
+#include "lib/core/versioned.h"
 
-static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
-                                 size_t ninputs, nd_tensor **ret_outputs, size_t noutputs);
+static nd_status check_arguments(const nd_function *function, size_t ninputs,
+                                 const nd_tensor *const *inputs, size_t noutputs,
+                                 nd_tensor **ret_outputs);
 static nd_status run_forward(const nd_function *function, nd_object *context,
                              const nd_tensor *const *inputs, size_t ninputs, nd_tensor **outputs,
                              size_t noutputs);
@@ -20,11 +22,11 @@ static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs,
                         nd_tensor *const *outputs, size_t before);
 static nd_status user_failure(const char *name, const char *part, nd_status status);
 
-nd_status nd_function_apply(const nd_function *function, const void *context,
-                            const nd_tensor *const *inputs, size_t ninputs, nd_tensor **ret_outputs,
-                            size_t noutputs) {
+nd_status nd_function_apply(const nd_function *function, const void *context, size_t ninputs,
+                            const nd_tensor *const *inputs, size_t noutputs,
+                            nd_tensor **ret_outputs) {
     ND__UNCANCELLED;
-    nd_status status = check_arguments(function, inputs, ninputs, ret_outputs, noutputs);
+    nd_status status = check_arguments(function, ninputs, inputs, noutputs, ret_outputs);
     if (status != ND_OK)
         return status;
     nd_tensor **outputs = nd__obtain_zeroed(noutputs * sizeof *outputs);
@@ -49,8 +51,9 @@ nd_status nd_function_apply(const nd_function *function, const void *context,
 nd_status nd__rule_function(const nd_rule_call *call) {
     const nd_node *node = call->node;
     const nd_function *function = node->function;
-    nd_status status = function->backward(node->context, (const nd_tensor *const *)call->grads,
-                                          node->noutputs, call->ret_grads, node->ninputs);
+    nd_status status =
+        function->backward(node->context, node->noutputs, (const nd_tensor *const *)call->grads,
+                           node->ninputs, call->ret_grads);
     if (status != ND_OK)
         return user_failure(function->name, "backward", status);
     for (uint32_t i = 0; i < node->ninputs; i++) {
@@ -68,15 +71,15 @@ nd_status nd__rule_function(const nd_rule_call *call) {
 
 // --------------------------------------------------------------------------------------------------
 
-static nd_status check_arguments(const nd_function *function, const nd_tensor *const *inputs,
-                                 size_t ninputs, nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status check_arguments(const nd_function *function, size_t ninputs,
+                                 const nd_tensor *const *inputs, size_t noutputs,
+                                 nd_tensor **ret_outputs) {
     if (!function)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "function_apply: function is NULL");
-    if (function->version != 1 || function->size < sizeof *function)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "function_apply: a function of size %u and version %u is not known; set "
-                         "size = sizeof(nd_function) and version = 1",
-                         function->size, function->version);
+    nd_status status =
+        nd__versioned_check_kept("function_apply", "nd_function", function, sizeof *function);
+    if (status != ND_OK)
+        return status;
     if (!function->name || !function->forward || !function->backward)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "function_apply: a function needs a name, a forward and a backward");
@@ -102,7 +105,7 @@ static nd_status run_forward(const nd_function *function, nd_object *context,
                              const nd_tensor *const *inputs, size_t ninputs, nd_tensor **outputs,
                              size_t noutputs) {
     nd_grad_block block = nd__grad_block_begin(false);
-    nd_status status = function->forward(context, inputs, ninputs, outputs, noutputs);
+    nd_status status = function->forward(context, ninputs, inputs, noutputs, outputs);
     if (status != ND_OK)
         status = user_failure(function->name, "forward", status);
     else

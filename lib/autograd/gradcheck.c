@@ -39,8 +39,8 @@ static nd_tensor *from_values(const nd_tensor *like, const double *values);
 static nd_status read_values(const nd_tensor *x, double **ret_values);
 static void release_all(nd_tensor **tensors, size_t count);
 
-nd_status nd_gradcheck(nd_gradcheck_function f, void *data, const nd_tensor *const *inputs,
-                       size_t count, int order, double eps, double tolerance) {
+nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
+                       const nd_tensor *const *inputs, int order, double eps, double tolerance) {
     ND__UNCANCELLED;
     nd_check check = {f, data, inputs, count, order, eps, tolerance, NULL, NULL, NULL};
     nd_status status = check_arguments(&check);
@@ -128,13 +128,13 @@ static nd_tensor *value_of(const nd_check *check) {
     if (check->order == 2)
         return gradient_value_of(check);
     nd_auto nd_tensor *result =
-        check->f((const nd_tensor *const *)check->copies, check->count, check->data);
+        check->f(check->count, (const nd_tensor *const *)check->copies, check->data);
     return weighted_sum(result, 1);
 }
 
 static nd_tensor *gradient_value_of(const nd_check *check) {
     nd_auto nd_tensor *result =
-        check->f((const nd_tensor *const *)check->copies, check->count, check->data);
+        check->f(check->count, (const nd_tensor *const *)check->copies, check->data);
     nd_auto nd_tensor *value = weighted_sum(result, 1);
     if (!value)
         return NULL;
@@ -143,10 +143,11 @@ static nd_tensor *gradient_value_of(const nd_check *check) {
         if (!check->copies[i]->requires_grad || !value->requires_grad)
             continue;
         const nd_tensor *input = check->copies[i];
-        nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true,
-                                       .allow_unused = true};
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = true;
+        options.allow_unused = true;
         nd_auto nd_tensor *gradient = NULL;
-        if (nd_grad(value, &input, 1, &options, &gradient) != ND_OK)
+        if (nd_grad(value, 1, &input, &options, &gradient) != ND_OK)
             return NULL;
         if (!gradient)
             continue;
@@ -167,13 +168,14 @@ static nd_status analytic_gradients(nd_check *check, bool create_graph, nd_tenso
         return nd_error_status();
     if (!value->requires_grad)
         return ND_OK;
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = create_graph,
-                                   .allow_unused = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = create_graph;
+    options.allow_unused = true;
     for (size_t i = 0; i < check->count; i++) {
         const nd_tensor *input = check->copies[i];
         if (!input->requires_grad)
             continue;
-        nd_status status = nd_grad(value, &input, 1, &options, &gradients[i]);
+        nd_status status = nd_grad(value, 1, &input, &options, &gradients[i]);
         if (status != ND_OK)
             return status;
     }

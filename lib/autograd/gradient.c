@@ -8,6 +8,7 @@
 #include "lib/core/fork.h"
 #include "lib/core/gate.h"
 #include "lib/core/pressure.h"
+#include "lib/core/versioned.h"
 #include <pthread.h>
 #include <stddef.h>
 
@@ -125,16 +126,9 @@ nd_node_input nd__describe(const nd_tensor *x) {
 
 nd_status nd__read_options(const char *operation, const nd_backward_options *options,
                            nd_backward_options *ret_options) {
-    *ret_options = (nd_backward_options){ND_BACKWARD_OPTIONS_INIT};
-    if (!options)
-        return ND_OK;
-    if (options->version != 1 || options->size < sizeof *options)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: options of size %u and version %u are not known; start them with "
-                         "ND_BACKWARD_OPTIONS_INIT",
-                         operation, options->size, options->version);
-    *ret_options = *options;
-    return ND_OK;
+    *ret_options = (nd_backward_options)ND_BACKWARD_OPTIONS_INIT;
+    return nd__versioned_read(operation, "ND_BACKWARD_OPTIONS_INIT", options, ret_options,
+                              sizeof *ret_options);
 }
 
 nd_tensor *nd__seed_gradient(const char *operation, const nd_tensor *output,

@@ -54,7 +54,7 @@ nd_status nd__rule_scatter_add(const nd_rule_call *call) {
     if (call->wanted[2] && status == ND_OK) {
         nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
         status = nd__rule_give(
-            call, 2, nd_gather(nd__output_grad(call), (int)call->node->attrs.i[0], index));
+            call, 2, nd_gather(nd__output_grad(call), index, (int)call->node->attrs.i[0]));
     }
     return status;
 }
@@ -95,7 +95,7 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
     for (uint32_t i = 0; i < call->node->ninputs && status == ND_OK; i++) {
         int64_t stop = start + call->node->inputs[i].shape[axis];
         if (call->wanted[i])
-            status = nd__rule_give(call, i, nd_slice(nd__output_grad(call), axis, start, stop, 1));
+            status = nd__rule_give(call, i, nd_slice(nd__output_grad(call), start, stop, 1, axis));
         start = stop;
     }
     return status;
@@ -133,7 +133,7 @@ nd_status nd__rule_unslice(const nd_rule_call *call) {
     const int64_t *i = call->node->attrs.i;
     int64_t count = call->node->inputs[0].shape[i[0]];
     int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
-    return nd__rule_give(call, 0, nd_slice(nd__output_grad(call), (int)i[0], i[1], stop, i[3]));
+    return nd__rule_give(call, 0, nd_slice(nd__output_grad(call), i[1], stop, i[3], (int)i[0]));
 }
 
 // --------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int n
     for (int i = 0; i < ndim; i++)
         described.shape[i] = shape[i];
     nd_auto nd_tensor *zeros = nd__zeros_of(g, &described);
-    return nd_scatter_add(zeros, axis, index, g);
+    return nd_scatter_add(zeros, index, g, axis);
 }
 
 /// indices repeated to the flat shape [outer, count, inner], for scatter_add.

@@ -117,7 +117,7 @@ nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
     nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
     nd_auto nd_tensor *source = nd_reshape(nd__output_grad(call), 3, windows);
     nd_auto nd_tensor *zeros = nd__zeros_of(nd__output_grad(call), &flat);
-    nd_auto nd_tensor *sums = nd_scatter_add(zeros, 2, index, source);
+    nd_auto nd_tensor *sums = nd_scatter_add(zeros, index, source, 2);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 

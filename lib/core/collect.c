@@ -21,6 +21,7 @@
 #include "lib/core/steps.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
+#include "lib/core/versioned.h"
 #include "lib/core/watch.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -561,14 +562,15 @@ nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_rep
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
-    if (ret_report &&
-        (ret_report->version != 1 || ret_report->size < offsetof(nd_gc_report, postponed_objects)))
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "gc_collect: report has no size or version; use ND_GC_REPORT_INIT");
+    nd_status status = ND_OK;
+    if (ret_report)
+        status = nd__versioned_check("gc_collect", "ND_GC_REPORT_INIT", ret_report);
+    if (status != ND_OK)
+        return status;
     pthread_testcancel(); // lets a thread end that does nothing else
     nd_thread *thread = nd__thread();
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd_status status = nd__callback_check("gc_collect");
+    status = nd__callback_check("gc_collect");
     if (status != ND_OK)
         return status;
     if (thread->collecting) {
@@ -581,7 +583,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
             nd__error(status, "gc_collect: no memory for the passes; nothing was collected");
     }
     if (ret_report)
-        nd__gc_hand_out(&report, sizeof report, ret_report);
+        nd__versioned_write(ret_report, &report, sizeof report);
     return status;
 }
 

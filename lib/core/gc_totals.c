@@ -3,6 +3,7 @@
 #include "lib/core/gc_totals.h"
 #include "lib/core/atomics.h"
 #include "lib/core/error.h"
+#include "lib/core/versioned.h"
 #include <string.h>
 
 static struct {
@@ -27,18 +28,10 @@ void nd__gc_totals_gate(uint64_t nanoseconds) {
     nd__raise_to(&totals.gate_max, nanoseconds);
 }
 
-void nd__gc_hand_out(const void *from, size_t size, void *ret) {
-    uint32_t asked = *(uint32_t *)ret;
-    memcpy(ret, from, asked < size ? asked : size);
-    *(uint32_t *)ret = asked;
-}
-
 nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
-    if (!ret_stats || ret_stats->version != 1 ||
-        ret_stats->size < offsetof(nd_gc_stats, postponed_objects))
-        return nd__error(
-            ND_ERROR_INVALID_ARGUMENT,
-            "gc_get_stats: stats are NULL or have no size or version; use ND_GC_STATS_INIT");
+    nd_status status = nd__versioned_check("gc_get_stats", "ND_GC_STATS_INIT", ret_stats);
+    if (status != ND_OK)
+        return status;
     const nd_gc_stats stats = {
         .size = sizeof stats,
         .version = 1,
@@ -52,7 +45,7 @@ nd_status nd_gc_get_stats(nd_gc_stats *ret_stats) {
         .gate_closed_ns_total = nd__load_relaxed(&totals.gate_total),
         .postponed_objects = nd__load_relaxed(&totals.postponed),
     };
-    nd__gc_hand_out(&stats, sizeof stats, ret_stats);
+    nd__versioned_write(ret_stats, &stats, sizeof stats);
     return ND_OK;
 }
 

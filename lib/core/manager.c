@@ -13,6 +13,7 @@
 #include "lib/core/reserve.h"
 #include "lib/core/thread.h"
 #include "lib/core/trace.h"
+#include "lib/core/versioned.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -395,25 +396,11 @@ static void close_manager(nd_manager *manager, nd_close_report *report) {
         listener->closed(manager, began, report);
 }
 
-/// Copies as much of a report as the caller's version has room for.
-static void hand_out_report(const nd_close_report *report, nd_close_report *ret_report) {
-    if (!ret_report)
-        return;
-    uint32_t size = ret_report->size < sizeof *report ? ret_report->size : (uint32_t)sizeof *report;
-    uint32_t version = ret_report->version;
-    memcpy(ret_report, report, size);
-    ret_report->size = size;
-    ret_report->version = version;
-}
-
 static nd_status check_close(const char *operation, const nd_close_report *report) {
     nd_status status = nd__callback_check(operation);
-    if (status != ND_OK)
-        return status;
-    if (report && (report->version != 1 || report->size < offsetof(nd_close_report, escaped_sites)))
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: report has no size or version; use ND_CLOSE_REPORT_INIT", operation);
-    return ND_OK;
+    if (status == ND_OK && report)
+        status = nd__versioned_check(operation, "ND_CLOSE_REPORT_INIT", report);
+    return status;
 }
 
 nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
@@ -432,7 +419,8 @@ nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
         close_manager(manager, &report);
         nd_object_release(manager);
     }
-    hand_out_report(&report, ret_report);
+    if (ret_report)
+        nd__versioned_write(ret_report, &report, sizeof report);
     return ND_OK;
 }
 
@@ -584,27 +572,29 @@ bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
 
 nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_stats) {
     nd_manager *manager = writable(handle);
-    if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_get_stats: stats are NULL or have no "
-                                                    "size or version; use ND_MANAGER_STATS_INIT");
+    nd_status status = nd__versioned_check("manager_get_stats", "ND_MANAGER_STATS_INIT", ret_stats);
+    if (status != ND_OK)
+        return status;
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     nd__counters count = nd__manager_count(manager);
-    ret_stats->live_objects = count.live;
-    ret_stats->tracked_objects = count.tracked;
-    ret_stats->created_objects = count.created;
-    ret_stats->arrived_objects = count.arrived;
-    ret_stats->departed_objects = count.departed;
-    ret_stats->freed_objects = count.freed;
-    ret_stats->collected_objects = count.collected;
-    ret_stats->escaped_objects = count.escaped;
+    stats.live_objects = count.live;
+    stats.tracked_objects = count.tracked;
+    stats.created_objects = count.created;
+    stats.arrived_objects = count.arrived;
+    stats.departed_objects = count.departed;
+    stats.freed_objects = count.freed;
+    stats.collected_objects = count.collected;
+    stats.escaped_objects = count.escaped;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-        ret_stats->live_bytes[kind] = count.own_bytes[kind];
-        ret_stats->subtree_bytes[kind] = nd__manager_bytes(manager, (nd_device_kind)kind);
-        ret_stats->peak_bytes[kind] = nd__manager_peak(manager, (nd_device_kind)kind);
-        ret_stats->quota_bytes[kind] = nd__load_relaxed(&manager->quota[kind]);
+        stats.live_bytes[kind] = count.own_bytes[kind];
+        stats.subtree_bytes[kind] = nd__manager_bytes(manager, (nd_device_kind)kind);
+        stats.peak_bytes[kind] = nd__manager_peak(manager, (nd_device_kind)kind);
+        stats.quota_bytes[kind] = nd__load_relaxed(&manager->quota[kind]);
     }
     nd__lock(&manager->first.lock);
-    ret_stats->cap_objects = manager->cap;
+    stats.cap_objects = manager->cap;
     nd__unlock(&manager->first.lock);
+    nd__versioned_write(ret_stats, &stats, sizeof stats);
     return ND_OK;
 }
 

@@ -21,6 +21,7 @@
 #include "lib/core/pressure.h"
 #include "lib/core/steps.h"
 #include "lib/core/thread.h"
+#include "lib/core/versioned.h"
 #include "lib/core/watch.h"
 #include <nd/detail/counts.h>
 #include <nd/manager.h>
@@ -152,9 +153,10 @@ void nd__object_discard(void *handle) {
 
 /// A user's object that is still private.
 static nd_object *new_user(const char *operation, const nd_type *type, size_t size) {
-    if (!type || type->size != sizeof(nd_type) || type->version != 1 || !type->name) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the type is NULL, unnamed, or of another version",
-                  operation);
+    if (nd__versioned_check_kept(operation, "nd_type", type, sizeof *type) != ND_OK)
+        return NULL;
+    if (!type->name) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the type has no name", operation);
         return NULL;
     }
     if (size > SIZE_MAX / 2) {

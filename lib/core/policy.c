@@ -13,6 +13,7 @@
 #include "lib/core/fork.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
+#include "lib/core/versioned.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,12 +274,15 @@ nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *polic
         [BOUNDARY] = "boundary",
         [PRESSURE] = "pressure",
     };
-    if (!policy || policy->version != 1 || policy->size != sizeof *policy)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: policy is NULL or has no size or version; use ND_GC_POLICY_INIT",
-                         operation);
+    if (!policy)
+        return nd__error_null(operation, "policy");
+    nd_gc_policy asked = ND_GC_POLICY_INIT;
+    nd_status status =
+        nd__versioned_read(operation, "ND_GC_POLICY_INIT", policy, &asked, sizeof asked);
+    if (status != ND_OK)
+        return status;
     uint64_t fields[FIELDS];
-    read_fields(policy, fields);
+    read_fields(&asked, fields);
     for (int field = INTERVAL; field < FIELDS; field++) {
         bool flag = field == BOUNDARY || field == PRESSURE;
         if ((fields[field] == ND_GC_ADAPTIVE && field != PAUSE) ||
@@ -290,14 +294,16 @@ nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *polic
 }
 
 nd_status nd_manager_get_gc_policy(const nd_manager *handle, nd_gc_policy *ret_policy) {
-    if (!ret_policy || ret_policy->version != 1 || ret_policy->size != sizeof *ret_policy)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "manager_get_gc_policy: policy is NULL or has no size or version; use "
-                         "ND_GC_POLICY_INIT");
+    nd_status status =
+        nd__versioned_check("manager_get_gc_policy", "ND_GC_POLICY_INIT", ret_policy);
+    if (status != ND_OK)
+        return status;
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
     uint64_t fields[FIELDS];
     for (int field = 0; field < FIELDS; field++)
         fields[field] = field_in_effect(writable(handle), field);
-    memcpy(ret_policy->allocated_bytes, fields, sizeof fields);
+    memcpy(policy.allocated_bytes, fields, sizeof fields);
+    nd__versioned_write(ret_policy, &policy, sizeof policy);
     return ND_OK;
 }
 

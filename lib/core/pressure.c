@@ -9,6 +9,7 @@
 #include "lib/core/error.h"
 #include "lib/core/manager_internal.h"
 #include "lib/core/thread.h"
+#include "lib/core/versioned.h"
 
 #define WAIT_LIMIT_NS UINT64_C(1000000000)
 
@@ -52,18 +53,20 @@ nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
 }
 
 nd_status nd_memory_get_stats(nd_memory_stats *ret_stats) {
-    if (!ret_stats || ret_stats->version != 1 || ret_stats->size != sizeof *ret_stats)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "memory_get_stats: stats are NULL or have no "
-                                                    "size or version; use ND_MEMORY_STATS_INIT");
-    ret_stats->walks = nd__load_relaxed(&totals.walks);
-    ret_stats->quota_walks = nd__load_relaxed(&totals.quota_walks);
-    ret_stats->failures = nd__load_relaxed(&totals.failures);
+    nd_status status = nd__versioned_check("memory_get_stats", "ND_MEMORY_STATS_INIT", ret_stats);
+    if (status != ND_OK)
+        return status;
+    nd_memory_stats stats = ND_MEMORY_STATS_INIT;
+    stats.walks = nd__load_relaxed(&totals.walks);
+    stats.quota_walks = nd__load_relaxed(&totals.quota_walks);
+    stats.failures = nd__load_relaxed(&totals.failures);
     for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        ret_stats->rungs[rung] = (nd_rung_stats){
+        stats.rungs[rung] = (nd_rung_stats){
             .reached = nd__load_relaxed(&totals.rungs[rung].reached),
             .enough = nd__load_relaxed(&totals.rungs[rung].enough),
             .bytes = nd__load_relaxed(&totals.rungs[rung].bytes),
         };
+    nd__versioned_write(ret_stats, &stats, sizeof stats);
     return ND_OK;
 }
 

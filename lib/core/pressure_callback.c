@@ -11,6 +11,7 @@
 #include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 #include "lib/core/thread.h"
+#include "lib/core/versioned.h"
 
 struct nd__memory_callback {
     uint64_t holders; ///< guarded by the lock
@@ -56,16 +57,20 @@ nd_status nd_memory_set_callback(const nd_manager *handle, const nd_memory_callb
     nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
     nd__memory_callback *record = NULL, *before = NULL;
     if (callback) {
-        if (callback->version != 1 || callback->size != sizeof *callback || !callback->give_up)
+        nd_memory_callback chosen = ND_MEMORY_CALLBACK_INIT;
+        nd_status status = nd__versioned_read("memory_set_callback", "ND_MEMORY_CALLBACK_INIT",
+                                              callback, &chosen, sizeof chosen);
+        if (status != ND_OK)
+            return status;
+        if (!chosen.give_up)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                             "memory_set_callback: the callback has no function, or no size or "
-                             "version; use ND_MEMORY_CALLBACK_INIT");
+                             "memory_set_callback: the callback has no function give_up");
         record = nd__obtain(sizeof *record);
         if (!record)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "memory_set_callback: no memory for the callback of manager %s",
                              manager->name);
-        *record = (nd__memory_callback){.holders = 1, .callback = *callback};
+        *record = (nd__memory_callback){.holders = 1, .callback = chosen};
     }
     if (!exchange(manager, record, &before) && record) {
         nd__free(record);

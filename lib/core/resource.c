@@ -4,6 +4,7 @@
 #include "lib/core/error.h"
 #include "lib/core/manager.h"
 #include "lib/core/object.h"
+#include "lib/core/versioned.h"
 
 struct nd_resource {
     nd_accounted accounted;
@@ -46,12 +47,13 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
                                                   : "callbacks");
         return NULL;
     }
-    if (callbacks->size != sizeof *callbacks || callbacks->version != 1 ||
-        (callbacks->traverse && !callbacks->clear)) {
-        nd__error(
-            ND_ERROR_INVALID_ARGUMENT,
-            "resource_new: callbacks of %s are of another version, or have traverse without clear",
-            type_name);
+    nd_resource_callbacks chosen = {.size = sizeof chosen, .version = 1};
+    if (nd__versioned_read("resource_new", "nd_resource_callbacks", callbacks, &chosen,
+                           sizeof chosen) != ND_OK)
+        return NULL;
+    if (chosen.traverse && !chosen.clear) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "resource_new: the callbacks of %s have traverse without clear", type_name);
         return NULL;
     }
     nd_place place = nd__place_begin(NULL, 0);
@@ -67,9 +69,9 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
         .size = sizeof(nd_type),
         .version = 1,
         .name = type_name,
-        .flags = ND__TYPE_ACCOUNTED | (callbacks->traverse ? 0 : ND_TYPE_GREEN),
-        .traverse = callbacks->traverse ? resource_traverse : NULL,
-        .clear = callbacks->traverse ? resource_clear : NULL,
+        .flags = ND__TYPE_ACCOUNTED | (chosen.traverse ? 0 : ND_TYPE_GREEN),
+        .traverse = chosen.traverse ? resource_traverse : NULL,
+        .clear = chosen.traverse ? resource_clear : NULL,
         .destroy = resource_destroy,
     };
     resource->accounted.header.type = &resource->type;
@@ -77,7 +79,7 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
     resource->accounted.kind = ND_CPU;
     resource->pointer = pointer;
     resource->bytes = bytes;
-    resource->callbacks = *callbacks;
+    resource->callbacks = chosen;
     if (nd__object_publish(&resource->accounted.header, place.manager) == ND_OK)
         goto done;
     nd__object_discard(resource);

@@ -7,6 +7,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/error.h"
+#include "lib/core/versioned.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
 #include <inttypes.h>
@@ -220,11 +221,12 @@ nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret
     ND__UNCANCELLED;
     if (!handle)
         return nd__error_null("debug_holders", "object");
-    if (ret_holders && (ret_holders->version != 1 || ret_holders->size != sizeof *ret_holders))
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "debug_holders: the result has no size or version; use ND_HOLDERS_INIT");
-    nd_holders result = ND_HOLDERS_INIT;
     nd_status status = ND_OK;
+    if (ret_holders)
+        status = nd__versioned_check("debug_holders", "ND_HOLDERS_INIT", ret_holders);
+    if (status != ND_OK)
+        return status;
+    nd_holders result = ND_HOLDERS_INIT;
     nd_object *object = (nd_object *)(uintptr_t)handle;
     if (object->type->flags & ND__TYPE_MANAGER) {
         status = manager_holders((nd_manager *)object, stream, &result);
@@ -257,7 +259,7 @@ nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret
             status = nd__text_end(&out, "debug_holders", stream);
     }
     if (status == ND_OK && ret_holders)
-        *ret_holders = result;
+        nd__versioned_write(ret_holders, &result, sizeof result);
     return status;
 }
 

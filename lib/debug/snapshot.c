@@ -7,6 +7,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/error.h"
+#include "lib/core/versioned.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
 #include <inttypes.h>
@@ -210,27 +211,31 @@ static void write_rows(FILE *stream, const char *manager, const rows *rows, uint
     }
 }
 
+static void write_sum(const rows *rows, nd_difference *ret_difference) {
+    nd_difference difference = sum(rows);
+    nd__versioned_write(ret_difference, &difference, sizeof difference);
+}
+
 nd_status nd_snapshot_difference(const nd_snapshot *before, const nd_snapshot *after, FILE *stream,
                                  uint64_t limit, nd_difference *ret_difference) {
     ND__UNCANCELLED;
     if (!before || !after)
         return nd__error_null("snapshot_difference", before ? "after" : "before");
-    if (ret_difference &&
-        (ret_difference->version != 1 || ret_difference->size != sizeof *ret_difference))
-        return nd__error(
-            ND_ERROR_INVALID_ARGUMENT,
-            "snapshot_difference: the result has no size or version; use ND_DIFFERENCE_INIT");
+    nd_status status = ND_OK;
+    if (ret_difference)
+        status = nd__versioned_check("snapshot_difference", "ND_DIFFERENCE_INIT", ret_difference);
+    if (status != ND_OK)
+        return status;
     rows rows;
     nd__text out = {0};
     if (!find_rows(before, after, &rows))
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "snapshot_difference: no memory to compare");
-    nd_status status = ND_OK;
     if (stream && nd__text_begin(&out))
         write_rows(out.stream, after->manager, &rows, limit);
     if (stream)
         status = nd__text_end(&out, "snapshot_difference", stream);
     if (status == ND_OK && ret_difference)
-        *ret_difference = sum(&rows);
+        write_sum(&rows, ret_difference);
     nd__free(rows.items);
     return status;
 }
@@ -315,13 +320,12 @@ nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_d
     ND__UNCANCELLED;
     if (!balance)
         return nd__error_null("expect_balanced", "balance");
-    if (ret_difference &&
-        (ret_difference->version != 1 || ret_difference->size != sizeof *ret_difference))
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "expect_balanced: the result has no size or version; use "
-                         "ND_DIFFERENCE_INIT");
-    rows rows = {0};
     nd_status status = ND_OK;
+    if (ret_difference)
+        status = nd__versioned_check("expect_balanced", "ND_DIFFERENCE_INIT", ret_difference);
+    if (status != ND_OK)
+        return status;
+    rows rows = {0};
     nd_snapshot *after = nd_snapshot_new(balance->manager);
     bool compared = after && find_rows(balance->before, after, &rows);
     if (compared) {
@@ -332,7 +336,7 @@ nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_d
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "expect_balanced: no memory to compare");
     }
     if (compared && ret_difference)
-        *ret_difference = sum(&rows);
+        write_sum(&rows, ret_difference);
     nd__free(rows.items);
     nd_snapshot_free(after);
     nd_snapshot_free(balance->before);

@@ -8,6 +8,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
 #include "lib/core/pressure.h"
+#include "lib/core/versioned.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
 #include "lib/tensor/tensor.h"
@@ -50,7 +51,8 @@ static const nd_type dataset_type = {.size = sizeof(nd_type),
                                      .clear = clear,
                                      .destroy = destroy};
 
-static nd_status check_options(const nd_dataset_options *options);
+static nd_status read_options(const char *operation, const nd_dataset_options *given,
+                              nd_dataset_options *ret_options);
 static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels);
 static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix);
 static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
@@ -65,13 +67,15 @@ static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape);
 
 nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                            const nd_dataset_options *options) {
-    if (check_options(options) != ND_OK || check_tensors(images, labels) != ND_OK)
+    nd_dataset_options chosen = ND_DATASET_OPTIONS_INIT;
+    if (read_options("dataset_new", options, &chosen) != ND_OK ||
+        check_tensors(images, labels) != ND_OK)
         return NULL;
     nd_auto nd_tensor *images_in_order = nd_contiguous(images);
     nd_auto nd_tensor *labels_in_order = nd_contiguous(labels);
     if (!images_in_order || !labels_in_order)
         return NULL;
-    return build(images_in_order, labels_in_order, options);
+    return build(images_in_order, labels_in_order, &chosen);
 }
 
 nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
@@ -83,7 +87,8 @@ nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
         nd__error_null("dataset_open_idx", directory ? "prefix" : "directory");
         return NULL;
     }
-    if (check_options(options) != ND_OK)
+    nd_dataset_options chosen = ND_DATASET_OPTIONS_INIT;
+    if (read_options("dataset_open_idx", options, &chosen) != ND_OK)
         return NULL;
     images = load_idx_beside(directory, prefix, "images-idx3-ubyte");
     labels = images ? load_idx_beside(directory, prefix, "labels-idx1-ubyte") : NULL;
@@ -109,34 +114,34 @@ nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     return status;
 }
 
-bool nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+nd_status nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
     ND__UNCANCELLED;
-    if (check_dataset("dataset_next", dataset) != ND_OK)
-        return false;
-    if (!ret_images || !ret_labels) {
-        nd__error_null("dataset_next", ret_images ? "ret_labels" : "ret_images");
-        return false;
-    }
-    if (!dataset->started) {
-        nd__error(ND_ERROR_STATE, "dataset_next: no epoch has been started with nd_dataset_start");
-        return false;
-    }
+    nd_status status = check_dataset("dataset_next", dataset);
+    if (status != ND_OK)
+        return status;
+    if (!ret_images || !ret_labels)
+        return nd__error_null("dataset_next", ret_images ? "ret_labels" : "ret_images");
+    if (!dataset->started)
+        return nd__error(ND_ERROR_STATE,
+                         "dataset_next: no epoch has been started with nd_dataset_start");
+    nd_tensor *images = NULL;
+    nd_tensor *labels = NULL;
     if (dataset->position == dataset->batches) {
         nd__prefetch_stop(&dataset->prefetch);
-        return false;
+        *ret_images = images;
+        *ret_labels = labels;
+        return ND_OK;
     }
-    nd_tensor *images;
-    nd_tensor *labels;
     bool whole = nd__batch_count(&dataset->plan, dataset->position) == dataset->plan.batch;
     bool made = whole && dataset->options.prefetch && dataset->options.device.kind == ND_CPU
                     ? hand_over(dataset, &images, &labels)
                     : make_batch(dataset, &images, &labels);
     if (!made)
-        return false;
+        return nd_error_status();
     dataset->position++;
     *ret_images = images;
     *ret_labels = labels;
-    return true;
+    return ND_OK;
 }
 
 int64_t nd_dataset_size(const nd_dataset *dataset) {
@@ -174,18 +179,16 @@ static void destroy(nd_object *self) {
     dataset->order = NULL;
 }
 
-static nd_status check_options(const nd_dataset_options *options) {
-    if (!options)
-        return nd__error_null("dataset", "options");
-    if (options->size < sizeof(*options) || options->version != 1)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "dataset: options have size %u and version %u; set them with "
-                         "ND_DATASET_OPTIONS_INIT",
-                         options->size, options->version);
-    if (options->batch < 1)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "dataset: a batch of %lld samples",
-                         (long long)options->batch);
-    return nd__device_check("dataset", options->device);
+static nd_status read_options(const char *operation, const nd_dataset_options *given,
+                              nd_dataset_options *ret_options) {
+    if (!given)
+        return nd__error_null(operation, "options");
+    nd_status status = nd__versioned_read(operation, "ND_DATASET_OPTIONS_INIT", given, ret_options,
+                                          sizeof *ret_options);
+    if (status == ND_OK && ret_options->batch < 1)
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a batch of %lld samples", operation,
+                           (long long)ret_options->batch);
+    return status == ND_OK ? nd__device_check(operation, ret_options->device) : status;
 }
 
 static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels) {

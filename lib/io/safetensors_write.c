@@ -49,8 +49,8 @@ static void append_string(nd_text *text, const char *string);
 static int compare_position(const void *a, const void *b);
 static int compare_name(const void *a, const void *b);
 
-nd_status nd_save_safetensors(const char *path, const char *const *names,
-                              const nd_tensor *const *tensors, size_t count) {
+nd_status nd_save_safetensors(const char *path, size_t count, const char *const *names,
+                              const nd_tensor *const *tensors) {
     ND__UNCANCELLED;
     nd_status status = check_input(path, names, tensors, count);
     if (status != ND_OK)

@@ -7,6 +7,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/gate.h"
 #include "lib/core/pressure.h"
+#include "lib/core/versioned.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -34,11 +35,11 @@ nd_module *nd_module_new(const nd_module_type *type, const void *data, size_t da
         nd__error_null("module_new", "type");
         return NULL;
     }
-    if (type->size < sizeof(*type) || type->version != 1 || !type->name || !type->forward) {
+    if (nd__versioned_check_kept("module_new", "nd_module_type", type, sizeof *type) != ND_OK)
+        return NULL;
+    if (!type->name || !type->forward) {
         nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "module_new: a type of size %u and version %u; it needs size = "
-                  "sizeof(nd_module_type), version = 1, a name and a forward function",
-                  type->size, type->version);
+                  "module_new: a type needs a name and a forward function");
         return NULL;
     }
     if (data_size > 0 && !data) {
@@ -101,7 +102,7 @@ nd_status nd_module_add_child(nd_module *module, const char *name, const nd_modu
     return status;
 }
 
-nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
+const nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
     static const char operation[] = "module_parameter";
     if (nd__check_module(operation, module) != ND_OK)
         return NULL;

@@ -7,6 +7,7 @@
 // gradients.
 #include "lib/core/alloc.h"
 #include "lib/core/callback.h"
+#include "lib/core/versioned.h"
 #include "lib/nn/module.h"
 #include <nd/autograd.h>
 
@@ -64,8 +65,8 @@ static const char step_operation[] = "optimizer_step";
 static nd_status check_number(const char *operation, const char *name, double value, double limit);
 static nd_optimizer *new_optimizer(const char *operation, const nd_module *module,
                                    const nd_optimizer_numbers *numbers);
-static nd_optimizer *new_adam(const char *operation, const nd_module *module,
-                              const nd_optimizer_numbers *numbers);
+static nd_optimizer *new_adam(const char *operation, nd_optimizer_kind kind,
+                              const nd_module *module, const nd_adam_options *options);
 static nd_status check_optimizer(const char *operation, const nd_optimizer *optimizer);
 static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch);
 static nd_status check_gradient(const nd_tensor *parameter);
@@ -79,34 +80,33 @@ static nd_status update_adam(const nd_optimizer_numbers *numbers, const nd_param
 static nd_status apply(const nd_tensor *like, nd_op op, nd_operand out, nd_operand a,
                        const nd_operand *b, double value);
 
-nd_optimizer *nd_sgd(const nd_module *module, double rate, double momentum, double weight_decay) {
-    nd_optimizer_numbers numbers = {
-        .kind = SGD, .rate = rate, .momentum = momentum, .weight_decay = weight_decay};
-    if (check_number("sgd", "momentum", momentum, INFINITY) != ND_OK)
+nd_optimizer *nd_sgd(const nd_module *module, const nd_sgd_options *options) {
+    nd_sgd_options chosen = ND_SGD_OPTIONS_INIT;
+    if (nd__versioned_read("sgd", "ND_SGD_OPTIONS_INIT", options, &chosen, sizeof chosen) != ND_OK)
+        return NULL;
+    nd_optimizer_numbers numbers = {.kind = SGD,
+                                    .rate = chosen.rate,
+                                    .momentum = chosen.momentum,
+                                    .weight_decay = chosen.weight_decay};
+    if (check_number("sgd", "momentum", chosen.momentum, INFINITY) != ND_OK)
         return NULL;
     return new_optimizer("sgd", module, &numbers);
 }
 
-nd_optimizer *nd_adam(const nd_module *module, double rate, double beta1, double beta2, double eps,
-                      double weight_decay) {
-    nd_optimizer_numbers numbers = {.kind = ADAM,
-                                    .rate = rate,
-                                    .beta1 = beta1,
-                                    .beta2 = beta2,
-                                    .eps = eps,
-                                    .weight_decay = weight_decay};
-    return new_adam("adam", module, &numbers);
+nd_optimizer *nd_adam(const nd_module *module, const nd_adam_options *options) {
+    nd_adam_options chosen = ND_ADAM_OPTIONS_INIT;
+    if (nd__versioned_read("adam", "ND_ADAM_OPTIONS_INIT", options, &chosen, sizeof chosen) !=
+        ND_OK)
+        return NULL;
+    return new_adam("adam", ADAM, module, &chosen);
 }
 
-nd_optimizer *nd_adamw(const nd_module *module, double rate, double beta1, double beta2, double eps,
-                       double weight_decay) {
-    nd_optimizer_numbers numbers = {.kind = ADAMW,
-                                    .rate = rate,
-                                    .beta1 = beta1,
-                                    .beta2 = beta2,
-                                    .eps = eps,
-                                    .weight_decay = weight_decay};
-    return new_adam("adamw", module, &numbers);
+nd_optimizer *nd_adamw(const nd_module *module, const nd_adam_options *options) {
+    nd_adam_options chosen = ND_ADAMW_OPTIONS_INIT;
+    if (nd__versioned_read("adamw", "ND_ADAMW_OPTIONS_INIT", options, &chosen, sizeof chosen) !=
+        ND_OK)
+        return NULL;
+    return new_adam("adamw", ADAMW, module, &chosen);
 }
 
 nd_status nd_optimizer_step(nd_optimizer *optimizer) {
@@ -208,13 +208,19 @@ static nd_optimizer *new_optimizer(const char *operation, const nd_module *modul
     return optimizer;
 }
 
-static nd_optimizer *new_adam(const char *operation, const nd_module *module,
-                              const nd_optimizer_numbers *numbers) {
-    if (check_number(operation, "beta1", numbers->beta1, 1) != ND_OK ||
-        check_number(operation, "beta2", numbers->beta2, 1) != ND_OK ||
-        check_number(operation, "eps", numbers->eps, INFINITY) != ND_OK)
+static nd_optimizer *new_adam(const char *operation, nd_optimizer_kind kind,
+                              const nd_module *module, const nd_adam_options *options) {
+    if (check_number(operation, "beta1", options->beta1, 1) != ND_OK ||
+        check_number(operation, "beta2", options->beta2, 1) != ND_OK ||
+        check_number(operation, "eps", options->eps, INFINITY) != ND_OK)
         return NULL;
-    return new_optimizer(operation, module, numbers);
+    nd_optimizer_numbers numbers = {.kind = kind,
+                                    .rate = options->rate,
+                                    .beta1 = options->beta1,
+                                    .beta2 = options->beta2,
+                                    .eps = options->eps,
+                                    .weight_decay = options->weight_decay};
+    return new_optimizer(operation, module, &numbers);
 }
 
 static nd_status check_optimizer(const char *operation, const nd_optimizer *optimizer) {

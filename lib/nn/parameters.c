@@ -108,7 +108,8 @@ size_t nd_module_parameter_count(const nd_module *module) {
     return count;
 }
 
-nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index, const char **ret_name) {
+const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
+                                        const char **ret_name) {
     static _Thread_local char name[ND__FULL_NAME_BYTES];
     nd_module_walk walk;
     size_t count = 0;
@@ -210,7 +211,7 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
         status = walk.status;
     }
     if (status == ND_OK)
-        status = nd_save_safetensors(path, name_list, tensors, count);
+        status = nd_save_safetensors(path, count, name_list, tensors);
     nd__free(names);
     nd__free(name_list);
     nd__free(tensors);

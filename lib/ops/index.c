@@ -151,7 +151,7 @@ static nd_status check_index_shape(const char *name, const nd_tensor *x, const n
                      nd__shape_text(x_text, x->ndim, x->shape), axis);
 }
 
-nd_tensor *nd_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
+nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
     if (nd__check_pair("gather", "x", x, "index", index) != ND_OK ||
         check_indices("gather", index) != ND_OK)
         return NULL;
@@ -195,8 +195,8 @@ static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
     return ND_OK;
 }
 
-nd_tensor *nd_scatter_add(const nd_tensor *x, int axis, const nd_tensor *index,
-                          const nd_tensor *source) {
+nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
+                          int axis) {
     if (check_scatter(x, index, source) != ND_OK)
         return NULL;
     axis = nd__resolve_axis("scatter_add", axis, x->ndim);

@@ -85,13 +85,13 @@ static nd_status check_inputs(const char *operation, const nd_tensor *const *inp
     return ND_OK;
 }
 
-nd_tensor *nd_concat(const nd_tensor *const *inputs, size_t count, int axis) {
+nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) {
     if (check_inputs("concat", inputs, count) != ND_OK)
         return NULL;
     return concat("concat", inputs, count, axis);
 }
 
-nd_tensor *nd_stack(const nd_tensor *const *inputs, size_t count, int axis) {
+nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
     if (check_inputs("stack", inputs, count) != ND_OK)
         return NULL;
     int resolved =

@@ -277,7 +277,7 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     return nd__record(ND_OP_slice, view, &x, 1, &attrs);
 }
 
-nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
+nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {
     if (nd__check_operand("slice", "x", x) != ND_OK)
         return NULL;
     range along = {.axis = nd__resolve_axis("slice", axis, x->ndim)};
@@ -299,7 +299,7 @@ nd_tensor *nd_slice(const nd_tensor *x, int axis, int64_t start, int64_t stop, i
     return sliced(x, along);
 }
 
-nd_tensor *nd_select(const nd_tensor *x, int axis, int64_t index) {
+nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) {
     if (nd__check_operand("select", "x", x) != ND_OK)
         return NULL;
     int resolved = nd__resolve_axis("select", axis, x->ndim);

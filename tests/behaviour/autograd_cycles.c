@@ -1,5 +1,6 @@
 // Cycles that differentiation makes: G12, G15 to G18, and where gradients and optimizer state live (B22).
 #include "tests/behaviour/helpers.h"
+#include "tests/training.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,7 +113,8 @@ static void test_G15_parameter_and_gradient_with_create_graph(void **state) {
             nd_auto nd_tensor *square = nd_mul(x, x);
             nd_auto nd_tensor *cube = nd_mul(square, x);
             nd_auto nd_tensor *y = nd_sum(cube, 0, NULL, false);
-            const nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = true;
             assert_ok(nd_backward(y, &options));
             const nd_tensor *grad = nd_get_grad(x);
             assert_handle(grad);
@@ -120,7 +122,7 @@ static void test_G15_parameter_and_gradient_with_create_graph(void **state) {
             assert_float_equal(first_of(grad), 27, 1e-9);
             nd_auto nd_tensor *z = nd_sum(grad, 0, NULL, false);
             nd_tensor *second = NULL;
-            assert_ok(nd_grad(z, (const nd_tensor *const[]){x}, 1, NULL, &second));
+            assert_ok(nd_grad(z, 1, (const nd_tensor *const[]){x}, NULL, &second));
             assert_float_equal(first_of(second), 18, 1e-9);
             nd_release(second);
         }
@@ -162,9 +164,10 @@ static void test_G15_grad_of_grad_leaves_no_cycle_when_nothing_is_accumulated(vo
     {
         nd_auto nd_tensor *square = nd_mul(x, x);
         nd_auto nd_tensor *y = nd_sum(square, 0, NULL, false);
-        const nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = true;
         nd_tensor *first = NULL;
-        assert_ok(nd_grad(y, (const nd_tensor *const[]){x}, 1, &options, &first));
+        assert_ok(nd_grad(y, 1, (const nd_tensor *const[]){x}, &options, &first));
         assert_float_equal(first_of(first), 6, 1e-9);
         nd_release(first);
     }
@@ -210,8 +213,9 @@ static void test_G16_in_place_with_itself(void **state) {
 }
 
 /// Two outputs: 2 x and 3 x. With a context, its first edge keeps the first output.
-static nd_status twofold_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                                 nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status twofold_forward(const nd_object *context, size_t ninputs,
+                                 const nd_tensor *const *inputs, size_t noutputs,
+                                 nd_tensor **ret_outputs) {
     (void)context;
     if (ninputs != 1 || noutputs != 2)
         return ND_ERROR_INVALID_ARGUMENT;
@@ -220,8 +224,9 @@ static nd_status twofold_forward(nd_object *context, const nd_tensor *const *inp
     return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_status();
 }
 
-static nd_status twofold_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                                  size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status twofold_backward(const nd_object *context, size_t noutputs,
+                                  const nd_tensor *const *grad_outputs, size_t ninputs,
+                                  nd_tensor **ret_grad_inputs) {
     (void)context;
     if (ninputs != 1 || noutputs != 2)
         return ND_ERROR_INVALID_ARGUMENT;
@@ -244,7 +249,7 @@ static const nd_function twofold = {
 
 static void apply_twofold(const nd_object *context, const nd_tensor *x, nd_tensor **ret_outputs) {
     assert_ok(
-        nd_function_apply(&twofold, context, (const nd_tensor *const[]){x}, 1, ret_outputs, 2));
+        nd_function_apply(&twofold, context, 1, (const nd_tensor *const[]){x}, 2, ret_outputs));
     assert_string_equal(nd_node_name(nd_get_node(ret_outputs[1])), "twofold");
 }
 
@@ -333,7 +338,7 @@ static void test_B22_gradients_and_optimizer_state_live_with_their_parameter(voi
         uint64_t parameter_bytes = nd_manager_total_bytes(model);
         // The optimizer is made elsewhere; its state belongs to the parameters all the same.
         nd_optimizer *optimizer =
-            which ? nd_adam(module, 0.1, 0.9, 0.999, 1e-8, 0) : nd_sgd(module, 0.1, 0.9, 0);
+            which ? adam_of(module, 0.1, 0.9, 0.999, 1e-8, 0) : sgd_of(module, 0.1, 0.9, 0);
         assert_handle(optimizer);
         uint64_t after_first_step = 0;
         for (int i = 0; i < 5; i++) {

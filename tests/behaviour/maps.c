@@ -390,8 +390,9 @@ static void test_B32_map_that_is_closed_while_it_grows_takes_nothing(void **stat
     (void)state;
     for (int n = 1; n <= 3; n++) { // the name, the entries, the index
         nd_map *map = nd_map_new(), *value = nd_map_new();
-        const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = closes_map,
-                                             .data = map};
+        nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+        callback.give_up = closes_map;
+        callback.data = map;
         assert_ok(nd_memory_set_callback(NULL, &callback));
         fails_in = n;
         nd__alloc_should_fail = fail_later;

@@ -528,7 +528,8 @@ static bool give_up_memory(const nd_memory_pressure *pressure, void *data) {
 
 static void test_settings_walk_the_ladder_for_memory(void **state) {
     (void)state;
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up_memory};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up_memory;
     assert_ok(nd_memory_set_callback(NULL, &callback));
     nd_manager *m = manager_new(NULL, "m");
     nd_gc_policy policy = ND_GC_POLICY_INIT;

@@ -122,7 +122,8 @@ static void test_B17_error_says_why_nothing_was_collected(void **state) {
     (void)state;
     nd_test_collects_by_policy();
     nd_manager *m = bounded_manager(NULL, "m", 1000);
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_nothing};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_nothing;
     const struct {
         nd_gc_mode mode;
         bool callback;
@@ -236,8 +237,9 @@ static void test_B17_attach_walks_the_ladder(void **state) {
     assert_ok(nd_attach(home, x));
 
     nd_resource *cache = bytes_in(small, 500);
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up_or_close,
-                                         .data = &cache};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up_or_close;
+    callback.data = &cache;
     assert_ok(nd_memory_set_callback(small, &callback));
     assert_ok(nd_attach(small, x)); // the program does
     assert_null(cache);

@@ -3,6 +3,7 @@
 #define ND_TRACK_SITES
 #endif
 #include "tests/testing.h"
+#include "tests/training.h"
 // After <nd/nd.h> on purpose: the order must not matter.
 #include <nd/scoped.h>
 
@@ -37,7 +38,7 @@ static void test_scoped_leaves_what_is_no_tensor_owned(void **state) {
     (void)state;
     nd_module *module =
         ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 3, 2, true), nd_relu_module());
-    nd_optimizer *optimizer = nd_sgd(module, 0.1, 0, 0);
+    nd_optimizer *optimizer = sgd_of(module, 0.1, 0, 0);
     nd_list *list = nd_list_new();
     ND_SCOPE {
         const nd_tensor *y = nd_module_forward(module, nd_ones(ND_SHAPE(4, 3), ND_F32));

@@ -305,8 +305,8 @@ static void release_operands(operands *in) {
     CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, given.stride, given.padding))  \
     CASE(max_pool2d, nd_max_pool2d(in->image, (int)nd_get_size(in->filter, 2), given.stride)) \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
-    CASE(gather, nd_gather(in->a, given.axis, in->index))                                    \
-    CASE(scatter_add, nd_scatter_add(in->a, given.axis, in->index, in->source))              \
+    CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
+    CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \
     CASE(one_hot, nd_one_hot(in->classes, 6, nd_get_dtype(in->a)))                           \
     CASE(masked_select, nd_masked_select(in->a, in->mask))                                   \
     CASE(masked_fill, nd_masked_fill(in->a, in->condition, given.number))                    \
@@ -314,8 +314,8 @@ static void release_operands(operands *in) {
     CASE(permute, nd_permute(in->a, nd_get_ndim(in->a), given.order))                        \
     CASE(transpose, nd_transpose(in->a, given.axis, given.second_axis))                      \
     CASE(expand, nd_expand(in->a, given.expanded_ndim, given.expanded))                      \
-    CASE(slice, nd_slice(in->a, given.axis, given.start, given.stop, given.step))            \
-    CASE(select, nd_select(in->a, given.axis, given.at))                                     \
+    CASE(slice, nd_slice(in->a, given.start, given.stop, given.step, given.axis))            \
+    CASE(select, nd_select(in->a, given.at, given.axis))                                     \
     CASE(squeeze, nd_squeeze(in->a, given.axis))                                             \
     CASE(unsqueeze, nd_unsqueeze(in->a, given.axis))                                         \
     CASE(flatten, nd_flatten(in->a, given.axis))                                             \
@@ -327,8 +327,8 @@ static void release_operands(operands *in) {
     CASE(cast_f32, nd_cast(in->a, ND_F32))                                                   \
     CASE(cast_f64, nd_cast(in->a, ND_F64))                                                   \
     CASE(to, nd_to(in->a, ((nd_device){ND_CPU, 0})))                                         \
-    CASE(concat, nd_concat(LISTED(in->a, in->piece, in->a), 3, given.axis))                  \
-    CASE(stack, nd_stack(LISTED(in->a, in->a), 2, given.axis))                               \
+    CASE(concat, nd_concat(3, LISTED(in->a, in->piece, in->a), given.axis))                  \
+    CASE(stack, nd_stack(2, LISTED(in->a, in->a), given.axis))                               \
     CASE(zeros_like, nd_zeros_like(in->a))                                                   \
     CASE(ones_like, nd_ones_like(in->a))
 
@@ -450,8 +450,10 @@ static nd_status gradients(const nd_tensor *y, const operands *in, const nd_tens
         }
     }
     nd_tensor *found[OPERANDS] = {NULL};
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .allow_unused = true, .grad = grad};
-    nd_status status = nd_grad(y, inputs, (size_t)count, &options, found);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.allow_unused = true;
+    options.grad = grad;
+    nd_status status = nd_grad(y, (size_t)count, inputs, &options, found);
     for (int k = 0; k < count && status == ND_OK; k++)
         slots(ret_grads)[at[k]] = found[k];
     return status;

@@ -1,6 +1,7 @@
 // Random views where they leave the library (texts, host memory, files, batches), where they are what
 // training writes, and where a write must be refused.
 #include "tests/behaviour/views.h"
+#include "tests/training.h"
 
 /// Whether two elements of x share a place.
 static bool shares_elements(const nd_tensor *x) {
@@ -66,8 +67,8 @@ static void test_F41_views_leave_the_library_whole(void **state) {
             views_random(VIEWS_ANY, ndim, shape, (nd_dtype)views_below(ND_DTYPE_COUNT), NULL);
         nd_auto nd_tensor *copy = views_compact(x);
         check_leaving(round, x, copy);
-        assert_ok(nd_save_safetensors(path, (const char *const[]){"x"},
-                                      ((const nd_tensor *const[]){x}), 1));
+        assert_ok(nd_save_safetensors(path, 1, (const char *const[]){"x"},
+                                      ((const nd_tensor *const[]){x})));
         nd_auto nd_list *loaded = nd_load_safetensors(path);
         assert_handle(loaded);
         views_assert_same("safetensors", round, (const nd_tensor *)nd_list_get(loaded, 0), copy);
@@ -97,7 +98,7 @@ static void check_step(int64_t round, bool adam) {
         assert_ok(nd_set_requires_grad(sides[side], true));
         assert_ok(nd_module_add_parameter(module, "x", sides[side]));
         nd_auto nd_optimizer *optimizer =
-            adam ? nd_adamw(module, 0.1, 0.9, 0.99, 1e-8, 0.1) : nd_sgd(module, 0.1, 0.5, 0.1);
+            adam ? adamw_of(module, 0.1, 0.9, 0.99, 1e-8, 0.1) : sgd_of(module, 0.1, 0.5, 0.1);
         assert_handle(optimizer);
         for (int step = 0; step < 3; step++) {
             assert_ok(nd_set_grad(sides[side], grads[side]));

@@ -225,7 +225,7 @@ static inline nd_tensor *views_random(views_kind kind, int ndim, const int64_t *
     views_fill(x);
     for (int i = 0; i < ndim; i++)
         if (shape[i] == 0) {
-            nd_tensor *cut = nd_slice(x, i, 0, 0, 1);
+            nd_tensor *cut = nd_slice(x, 0, 0, 1, i);
             nd_release(x);
             assert_handle(cut);
             x = cut;

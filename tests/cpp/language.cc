@@ -118,11 +118,14 @@ static void modules() {
     CHECK(nd_module_child_count(net) == 2);
     nd_auto nd_module *empty = ND_SEQUENTIAL();
     CHECK(nd_module_child_count(empty) == 0);
-    nd_auto nd_optimizer *optimizer = nd_sgd(net, 0.1, 0, 0);
+    nd_sgd_options sgd = ND_SGD_OPTIONS_INIT;
+    sgd.rate = 0.1;
+    nd_auto nd_optimizer *optimizer = nd_sgd(net, &sgd);
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(5, 3), ND_F32);
     nd_auto nd_tensor *y = nd_module_forward(net, x);
     nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = false};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = false;
     CHECK(nd_backward(loss, &options) == ND_OK);
     CHECK(nd_optimizer_step(optimizer) == ND_OK);
 }
@@ -152,7 +155,7 @@ static void initialisers() {
     CHECK(nd_manager_set_gc_policy(manager, &policy) == ND_OK);
     nd_manager_stats of_manager = ND_MANAGER_STATS_INIT;
     CHECK(nd_manager_get_stats(manager, &of_manager) == ND_OK);
-    nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
     CHECK(callback.size == sizeof(callback) && !callback.give_up && !callback.free);
     nd_release(manager);
     nd_gc_stats totals = ND_GC_STATS_INIT;
@@ -162,7 +165,8 @@ static void initialisers() {
     nd_holders holders = ND_HOLDERS_INIT;
     nd_difference difference = ND_DIFFERENCE_INIT;
     CHECK(holders.size == sizeof(holders) && difference.size == sizeof(difference));
-    nd_dataset_options data = {ND_DATASET_OPTIONS_INIT, .batch = 3};
+    nd_dataset_options data = ND_DATASET_OPTIONS_INIT;
+    data.batch = 3;
     CHECK(data.size == sizeof(data) && data.version == 1 && data.batch == 3 && !data.shuffle);
 }
 

@@ -130,7 +130,7 @@ static void other_types() {
     {
         nd::module net{
             ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 3, 2, true), nd_relu_module())};
-        nd::optimizer optimizer{nd_sgd(net, 0.1, 0, 0)};
+        nd::optimizer optimizer{nd_sgd(net, nullptr)};
         nd::list list{nd_list_new()};
         CHECK(nd_list_append(list.get(), net) == ND_OK);
         nd::weak weak{nd_weak_new(net)};
@@ -139,7 +139,7 @@ static void other_types() {
         CHECK(alive && nd_get_count(alive) >= 2);
     }
     CHECK(nd_manager_close(manager.get(), NULL) == ND_OK);
-    auto options = nd::sized<nd_backward_options>();
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
     options.create_graph = true;
     CHECK(options.size == sizeof(options) && options.version == 1 && !options.grad);
 }

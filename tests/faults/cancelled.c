@@ -4,6 +4,7 @@
 // would end in it. It must come back, and end at the thread's own next cancellation point.
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
+#include "tests/training.h"
 #include <nd/nn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -97,17 +98,19 @@ static void call_release(void) {
 static void call_save_and_load(void) {
     const char *name = "x";
     const nd_tensor *tensors[] = {x};
-    nd_save_safetensors(path, &name, tensors, 1);
+    nd_save_safetensors(path, 1, &name, tensors);
     nd_release(nd_load_safetensors(path));
     nd_release(nd_load_idx(path)); // it is none
 }
 
 static void call_dataset(void) {
-    nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 4, .prefetch = true};
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = 4;
+    options.prefetch = true;
     nd_dataset *dataset = nd_dataset_new(x, y, &options);
     nd_dataset_start(dataset, 0);
     nd_tensor *images, *labels;
-    while (nd_dataset_next(dataset, &images, &labels)) {
+    while (next_batch(dataset, &images, &labels)) {
         nd_release(images);
         nd_release(labels);
     }

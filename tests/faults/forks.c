@@ -5,6 +5,7 @@
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"
+#include "tests/training.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -243,11 +244,11 @@ static void read_in_child(void) {
     alarm(60);
     nd_tensor *images, *labels;
     nd_error_clear();
-    NEED(!nd_dataset_next(dataset, &images, &labels));
+    NEED(!next_batch(dataset, &images, &labels));
     NEED(nd_error_status() == ND_ERROR_STATE && strstr(nd_error_message(), "parent process"));
     int batches = 0;
     NEED(nd_dataset_start(dataset, 1) == ND_OK);
-    for (; nd_dataset_next(dataset, &images, &labels); batches++) {
+    for (; next_batch(dataset, &images, &labels); batches++) {
         nd_release(images);
         nd_release(labels);
     }
@@ -267,13 +268,15 @@ static void test_F31_fork_beside_a_prefetching_thread(void **state) {
     (void)state;
     cell_begin(1);
     nd_tensor *x = nd_zeros(ND_SHAPE(1000, 4, 4), ND_U8), *y = nd_zeros(ND_SHAPE(1000), ND_I64);
-    nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 10, .prefetch = true};
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = 10;
+    options.prefetch = true;
     dataset = nd_dataset_new(x, y, &options);
     for (int i = 0; i < 10 * stress_times(); i++) {
         assert_ok(nd_dataset_start(dataset, 0));
         fork_once(i % 2 ? release_in_child : read_in_child);
         nd_tensor *images, *labels; // the parent's goes on
-        assert_true(nd_dataset_next(dataset, &images, &labels));
+        assert_true(next_batch(dataset, &images, &labels));
         nd_release(images);
         nd_release(labels);
     }

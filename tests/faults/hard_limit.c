@@ -39,7 +39,8 @@ static nd_status train_a_step(uint64_t number, double *ret_loss) {
     nd_auto nd_tensor *x = nd_rand(nd_key_new(number + 1), ND_SHAPE(BATCH, FEATURES), ND_F32);
     if (!w || !x || nd_set_requires_grad(w, true) != ND_OK)
         return nd_error_status();
-    const nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     nd_auto nd_tensor *y = nd_matmul(x, w);
     nd_auto nd_tensor *activated = nd_tanh(y);
     nd_auto nd_tensor *loss = nd_sum(activated, 0, NULL, false);

@@ -1,5 +1,6 @@
 // A whole training step in which the n-th allocation fails, for every n: F1, F2, F3 and F5. The step fails with a clear error
 // or works; parameters and gradients change wholly or not at all; nothing is left behind; the next step works.
+#include "tests/training.h"
 #include "lib/core/alloc.h"
 #include "tests/testing.h"
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static trainer trainer_new(nd_device device, bool adam) {
     assert_handle(t.module);
     assert_int_equal(nd_module_parameter_count(t.module), PARAMETERS);
     t.optimizer =
-        adam ? nd_adam(t.module, 0.01, 0.9, 0.999, 1e-8, 0) : nd_sgd(t.module, 0.1, 0.9, 0);
+        adam ? adam_of(t.module, 0.01, 0.9, 0.999, 1e-8, 0) : sgd_of(t.module, 0.1, 0.9, 0);
     assert_handle(t.optimizer);
     t.x = nd_rand(nd_key_new(3), ND_SHAPE(5, 8), ND_F32);
     t.target = nd_randint(nd_key_new(4), 0, 3, ND_SHAPE(5), ND_I64);
@@ -225,7 +226,8 @@ static nd_status penalise(nd_tensor **ret_parameter) {
     nd_auto nd_tensor *y = nd_tanh(w);
     nd_auto nd_tensor *cube = nd_pow_scalar(y, 3);
     nd_auto nd_tensor *sum = nd_sum(cube, 0, NULL, false);
-    const nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     nd_status status = sum ? nd_backward(sum, &options) : failed();
     if (status != ND_OK)
         return status;

@@ -8,7 +8,8 @@ static void requires_grad(fuzz_actor *me, const fuzz_step *s) {
 }
 
 static void backward(fuzz_actor *me, const fuzz_step *s) {
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = s->b % 2};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = s->b % 2;
     if (s->b & 2)
         options.grad = fuzz_tensor(me, s->c);
     fuzz_expect(me, nd_backward(fuzz_tensor(me, s->a), &options) == ND_OK);
@@ -19,9 +20,10 @@ static void gradients(fuzz_actor *me, const fuzz_step *s) {
     const nd_tensor *inputs[COUNT] = {fuzz_tensor(me, s->b), fuzz_tensor(me, s->c)};
     nd_tensor *results[COUNT] = {NULL};
     size_t count = s->d / 4 % (COUNT + 1);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = s->d % 2,
-                                   .allow_unused = s->d / 2 % 2};
-    nd_status status = nd_grad(fuzz_tensor(me, s->a), inputs, count, &options, results);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = s->d % 2;
+    options.allow_unused = s->d / 2 % 2;
+    nd_status status = nd_grad(fuzz_tensor(me, s->a), count, inputs, &options, results);
     fuzz_expect(me, status == ND_OK);
     for (uint8_t i = 0; i < COUNT; i++) {
         if (status != ND_OK && results[i])
@@ -94,10 +96,11 @@ static void remove_hooks(fuzz_actor *me, const fuzz_step *s) {
 // ------------------------------------------------------------------------------- user's functions
 
 /// Doubles each input, and now and then saves it in the context: a cycle when the context holds the output.
-static nd_status forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                         nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status forward(const nd_object *context, size_t ninputs, const nd_tensor *const *inputs,
+                         size_t noutputs, nd_tensor **ret_outputs) {
     fuzz_nest();
-    void **edge = context && fuzz_me ? fuzz_edge(fuzz_me, context, 3) : NULL;
+    void **edge =
+        context && fuzz_me ? fuzz_edge(fuzz_me, (nd_object *)(uintptr_t)context, 3) : NULL;
     if (edge && ninputs)
         nd_edge_set(edge, inputs[0]);
     for (size_t i = 0; i < noutputs; i++) {
@@ -113,9 +116,9 @@ static nd_status forward(nd_object *context, const nd_tensor *const *inputs, siz
     return ND_OK;
 }
 
-static nd_status backward_of_function(nd_object *context, const nd_tensor *const *grad_outputs,
-                                      size_t noutputs, nd_tensor **ret_grad_inputs,
-                                      size_t ninputs) {
+static nd_status backward_of_function(const nd_object *context, size_t noutputs,
+                                      const nd_tensor *const *grad_outputs, size_t ninputs,
+                                      nd_tensor **ret_grad_inputs) {
     (void)context;
     fuzz_nest();
     if (ninputs && noutputs && grad_outputs[0])
@@ -136,7 +139,7 @@ static void apply_function(fuzz_actor *me, const fuzz_step *s) {
     size_t count = 1 + s->d % COUNT;
     // In a program of threads the context is written by all who hold it, each at its own edge.
     nd_status status =
-        nd_function_apply(&function, context, inputs, 1 + s->d / 2 % COUNT, outputs, count);
+        nd_function_apply(&function, context, 1 + s->d / 2 % COUNT, inputs, count, outputs);
     fuzz_expect(me, status == ND_OK);
     for (uint8_t i = 0; i < count; i++)
         fuzz_put(me, FUZZ_TENSOR, (uint8_t)(s->a + i), outputs[i]);

@@ -117,8 +117,10 @@ static void forget(void *data) {
 }
 
 static void memory_callback(fuzz_actor *me, const fuzz_step *s) {
-    nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up,
-                                   .data = (void *)(uintptr_t)s->b, .free = forget};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up;
+    callback.data = (void *)(uintptr_t)s->b;
+    callback.free = forget;
     nd_status status =
         nd_memory_set_callback(manager_or_root(me, s->a), s->c % 4 ? &callback : NULL);
     fuzz_expect(me, status == ND_OK);

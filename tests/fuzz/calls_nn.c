@@ -1,5 +1,6 @@
 // Calls about modules, optimizers and data sets, all of which belong to one thread.
 #include "tests/fuzz/program.h"
+#include "tests/training.h"
 
 static void new_module(fuzz_actor *me, const fuzz_step *s) {
     nd_key key = nd_key_new(s->c);
@@ -53,7 +54,7 @@ static void add_parameter(fuzz_actor *me, const fuzz_step *s) {
 static void parameter_at(fuzz_actor *me, const fuzz_step *s) {
     const nd_module *module = fuzz_pick(me, FUZZ_MODULE, s->b);
     const char *name = NULL;
-    nd_tensor *parameter = nd_module_parameter_at(module, s->c % 8, &name);
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(module, s->c % 8, &name));
     fuzz_expect(me, parameter);
     if (parameter && nd_module_parameter(module, name) != parameter)
         fuzz_die("the parameter %s is not found by its name", name);
@@ -83,9 +84,9 @@ static void module_zero_grad(fuzz_actor *me, const fuzz_step *s) {
 static void new_optimizer(fuzz_actor *me, const fuzz_step *s) {
     const nd_module *module = fuzz_pick(me, FUZZ_MODULE, s->b);
     nd_optimizer *optimizer = s->c % 3 == 0
-                                  ? nd_sgd(module, 0.1, s->d % 2 ? 0.9 : 0, s->d / 2 % 2 ? 0.1 : 0)
-                              : s->c % 3 == 1 ? nd_adam(module, 0.1, 0.9, 0.99, 1e-8, 0.01)
-                                              : nd_adamw(module, 0.1, 0.9, 0.99, 1e-8, 0.01);
+                                  ? sgd_of(module, 0.1, s->d % 2 ? 0.9 : 0, s->d / 2 % 2 ? 0.1 : 0)
+                              : s->c % 3 == 1 ? adam_of(module, 0.1, 0.9, 0.99, 1e-8, 0.01)
+                                              : adamw_of(module, 0.1, 0.9, 0.99, 1e-8, 0.01);
     fuzz_expect(me, optimizer);
     fuzz_put(me, FUZZ_OPTIMIZER, s->a, optimizer);
 }
@@ -101,9 +102,12 @@ static void optimizer_zero_grad(fuzz_actor *me, const fuzz_step *s) {
 // --------------------------------------------------------------------------------------- data sets
 
 static void new_dataset(fuzz_actor *me, const fuzz_step *s) {
-    nd_dataset_options options = {ND_DATASET_OPTIONS_INIT,   .batch = s->d % 4,
-                                  .key = nd_key_new(s->d),   .shuffle = s->d / 4 % 2,
-                                  .drop_last = s->d / 8 % 2, .prefetch = s->d / 16 % 2};
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = s->d % 4;
+    options.key = nd_key_new(s->d);
+    options.shuffle = s->d / 4 % 2;
+    options.drop_last = s->d / 8 % 2;
+    options.prefetch = s->d / 16 % 2;
     nd_dataset *dataset = nd_dataset_new(fuzz_tensor(me, s->b), fuzz_tensor(me, s->c), &options);
     fuzz_expect(me, dataset);
     fuzz_put(me, FUZZ_DATASET, s->a, dataset);
@@ -116,7 +120,7 @@ static void dataset_start(fuzz_actor *me, const fuzz_step *s) {
 static void dataset_next(fuzz_actor *me, const fuzz_step *s) {
     nd_tensor *images = NULL, *labels = NULL;
     nd_dataset *dataset = fuzz_pick_to_write(me, FUZZ_DATASET, s->a);
-    if (nd_dataset_next(dataset, &images, &labels)) {
+    if (next_batch(dataset, &images, &labels)) {
         fuzz_expect(me, images && labels);
         fuzz_put(me, FUZZ_TENSOR, s->b, images);
         fuzz_put(me, FUZZ_TENSOR, s->c, labels);

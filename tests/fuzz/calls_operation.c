@@ -136,15 +136,17 @@ void fuzz_operation(fuzz_actor *me, const fuzz_step *s, int count, fuzz_function
     X(sign)        \
     X(square)      \
     X(exp) X(log) X(sqrt) X(sin) X(cos) X(tanh) X(sigmoid) X(relu) X(gelu) X(erf) X(reciprocal)
-#define ALL_TWO(X)                                                                     \
-    X(add)                                                                             \
-    X(sub)                                                                             \
-    X(mul)                                                                             \
-    X(div)                                                                             \
-    X(pow)                                                                             \
-    X(maximum)                                                                         \
-    X(minimum) X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal) \
-        X(logical_and) X(logical_or) X(matmul) X(cross_entropy) X(mse_loss) X(masked_select)
+#define ALL_TWO(X)                                                                              \
+    X(add)                                                                                      \
+    X(sub)                                                                                      \
+    X(mul)                                                                                      \
+    X(div)                                                                                      \
+    X(pow)                                                                                      \
+    X(maximum)                                                                                  \
+    X(minimum)                                                                                  \
+    X(equal)                                                                                    \
+    X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal) X(logical_and) X(logical_or) \
+        X(matmul) X(cross_entropy) X(mse_loss) X(masked_select)
 #define ALL_THREE(X) X(where) X(linear)
 
 ALL_ONE(ONE)
@@ -177,8 +179,8 @@ WITH(log_softmax, 1, nd_log_softmax(in[0], axis_of(s->c)))
 WITH(conv2d, 2, nd_conv2d(in[0], in[1], NULL, s->d % 4, s->d / 4 % 3))
 WITH(max_pool2d, 1, nd_max_pool2d(in[0], s->c % 4, s->c / 4 % 4))
 WITH(take, 2, nd_take(in[0], in[1], axis_of(s->d)))
-WITH(gather, 2, nd_gather(in[0], axis_of(s->d), in[1]))
-WITH(scatter_add, 3, nd_scatter_add(in[0], s->a / 16 % 4 - 1, in[1], in[2]))
+WITH(gather, 2, nd_gather(in[0], in[1], axis_of(s->d)))
+WITH(scatter_add, 3, nd_scatter_add(in[0], in[1], in[2], s->a / 16 % 4 - 1))
 WITH(one_hot, 1, nd_one_hot(in[0], s->c % 6, fuzz_dtype(s->d)))
 WITH(masked_fill, 2, nd_masked_fill(in[0], in[1], fuzz_value(s->d)))
 

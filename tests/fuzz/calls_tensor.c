@@ -209,11 +209,11 @@ static nd_tensor *f_transpose(const nd_tensor *const *in, const fuzz_step *s) {
 
 static nd_tensor *f_slice(const nd_tensor *const *in, const fuzz_step *s) {
     static const int64_t ends[] = {0, 1, -1, 2, INT64_MAX, -2, INT64_MIN, 3};
-    return nd_slice(in[0], axis_of(s->c), ends[s->d % 4], ends[s->d / 4 % 8], s->d / 32 % 4);
+    return nd_slice(in[0], ends[s->d % 4], ends[s->d / 4 % 8], s->d / 32 % 4, axis_of(s->c));
 }
 
 static nd_tensor *f_select(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_select(in[0], axis_of(s->c), s->c / 10 % 6 - 3);
+    return nd_select(in[0], s->c / 10 % 6 - 3, axis_of(s->c));
 }
 
 static nd_tensor *f_squeeze(const nd_tensor *const *in, const fuzz_step *s) {
@@ -299,8 +299,8 @@ static void join(fuzz_actor *me, const fuzz_step *s) {
         if (fuzz_is_large(inputs[i]))
             return;
     }
-    nd_tensor *joined = s->d / 4 % 2 ? nd_stack(inputs, count, axis_of(s->c))
-                                     : nd_concat(inputs, count, axis_of(s->c));
+    nd_tensor *joined = s->d / 4 % 2 ? nd_stack(count, inputs, axis_of(s->c))
+                                     : nd_concat(count, inputs, axis_of(s->c));
     fuzz_expect(me, joined);
     fuzz_put(me, FUZZ_TENSOR, s->a, joined);
 }

@@ -43,7 +43,7 @@ static void check_round_trip(const nd_list *list, const char *path) {
         tensors[i] = (const nd_tensor *)nd_list_get(list, i);
         name_pointers[i] = nd_get_name(tensors[i], names[i], NAME_BYTES);
     }
-    if (nd_save_safetensors(path, name_pointers, tensors, count) != ND_OK)
+    if (nd_save_safetensors(path, count, name_pointers, tensors) != ND_OK)
         fuzz_die("what was read cannot be written: %s", nd_error_message());
     nd_auto nd_list *again = nd_load_safetensors(path);
     if (!again || nd_list_size(again) != count)

@@ -177,7 +177,7 @@ static void test_F28_more_than_four_gigabytes(void **state) {
     }
     assert_handle(x);
     ND_SCOPE {
-        nd_tensor *end = nd_slice(x, 0, n - 2, n, 1);
+        nd_tensor *end = nd_slice(x, n - 2, n, 1, 0);
         assert_ok(nd_fill_(end, 7));
         nd_release(end);
         const nd_tensor *largest = nd_tmp(nd_max(x, 0, NULL, false));
@@ -186,13 +186,13 @@ static void test_F28_more_than_four_gigabytes(void **state) {
         assert_ok(nd_get_item_i64(nd_tmp(nd_argmax(x, 0, false)), &position));
         assert_true(position == n - 2);
         // Every second element, by strides; then all of them, in packs.
-        const nd_tensor *half = nd_tmp(nd_slice(x, 0, 0, n, 2));
+        const nd_tensor *half = nd_tmp(nd_slice(x, 0, n, 2, 0));
         const nd_tensor *raised = nd_tmp(nd_add_scalar(half, 1));
         uint8_t tail[2];
-        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(raised, 0, n / 2 - 2, n / 2, 1)), tail, 2));
+        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(raised, n / 2 - 2, n / 2, 1, 0)), tail, 2));
         assert_true(tail[0] == 4 && tail[1] == 8);
         const nd_tensor *twice = nd_tmp(nd_add(x, x));
-        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(twice, 0, n - 3, n - 1, 1)), tail, 2));
+        assert_ok(nd_copy_to_host(nd_tmp(nd_slice(twice, n - 3, n - 1, 1, 0)), tail, 2));
         assert_true(tail[0] == 6 && tail[1] == 14);
     }
     nd_release(x);

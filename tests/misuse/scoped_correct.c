@@ -25,6 +25,6 @@ nd_tensor *scaled(const nd_tensor *x, const nd_tensor *factor) {
 
 nd_tensor *last_of(const nd_tensor *x) {
     nd_auto_scope;
-    const nd_tensor *row = nd_select(x, 0, -1);
+    const nd_tensor *row = nd_select(x, -1, 0);
     return nd_retain(row);
 }

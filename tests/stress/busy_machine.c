@@ -2,6 +2,7 @@
 // compute without pause. What is promised is not a time but a ratio: nobody waits for a thread that the system
 // does not run, so with the pool a step takes about as long as without.
 #include "tests/testing.h"
+#include "tests/training.h"
 #include <nd/threads.h>
 #include <pthread.h>
 #include <sched.h>
@@ -52,7 +53,7 @@ static void network_begin(network *n) {
     n->model =
         ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), 784, 128, true), nd_relu_module(),
                       nd_linear_module(nd_key_fold(key, 1), 128, 10, true));
-    n->optimizer = nd_sgd(n->model, 0.01, 0, 0);
+    n->optimizer = sgd_of(n->model, 0.01, 0, 0);
     n->images = nd_rand(nd_key_fold(key, 2), ND_SHAPE(128, 784), ND_F32);
     n->labels = nd_randint(nd_key_fold(key, 3), 0, 10, ND_SHAPE(128), ND_I64);
 }

@@ -48,7 +48,8 @@ static void test_gradients_share_memory_with_nothing(void **state) {
     nd_auto nd_tensor *shaped = nd_reshape(c, ND_SHAPE(2));
     nd_auto nd_tensor *y = nd_add(sum, shaped);
     nd_auto nd_tensor *seed = make_vector(VALUES(1, 1));
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .grad = seed};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.grad = seed;
     assert_ok(nd_backward(y, &options));
     const nd_tensor *leaves[] = {a, b, c};
     for (int i = 0; i < 3; i++) {
@@ -156,7 +157,8 @@ static void test_errors_are_sentences(void **state) {
     assert_error(ND_ERROR_STATE, "no history");
 
     nd_auto nd_tensor *short_seed = make_vector(VALUES(1));
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .grad = short_seed};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.grad = short_seed;
     assert_int_equal(nd_backward(y, &options), ND_ERROR_SHAPE);
     assert_error(ND_ERROR_SHAPE, "options.grad");
     nd_auto nd_tensor *narrow = nd_ones(ND_SHAPE(2), ND_F32);
@@ -347,10 +349,11 @@ static void test_on_another_device(void **state) {
     nd_auto nd_tensor *x = nd_to(host, fake);
     assert_ok(nd_set_requires_grad(x, true));
     nd_auto nd_tensor *power = nd_pow_scalar(x, 3.0);
-    nd_auto nd_tensor *part = nd_slice(power, 0, 0, 2, 1);
+    nd_auto nd_tensor *part = nd_slice(power, 0, 2, 1, 0);
     nd_auto nd_tensor *loss = nd_mean(part, 0, NULL, false);
     assert_ok(nd_backward(loss, NULL));
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     assert_ok(nd_backward(loss, &options));
     assert_ok(nd_backward(loss, NULL));
     assert_int_equal(nd_get_device(nd_get_grad(x)).kind, ND_FAKE);
@@ -377,7 +380,7 @@ static void test_deep_chain(void **state) {
     assert_values(nd_get_grad(x), VALUES(1));
     const nd_tensor *input = x;
     nd_tensor *grad = NULL;
-    assert_ok(nd_grad(y, &input, 1, NULL, &grad));
+    assert_ok(nd_grad(y, 1, &input, NULL, &grad));
     assert_values(grad, VALUES(1));
     nd_release(grad);
     nd_release(y);
@@ -393,11 +396,12 @@ static void test_wide_graph(void **state) {
         leaves[i] = make_leaf(VALUES((double)i));
         squares[i] = nd_square(leaves[i]);
     }
-    nd_auto nd_tensor *all = nd_concat((const nd_tensor *const *)squares, WIDTH, 0);
+    nd_auto nd_tensor *all = nd_concat(WIDTH, (const nd_tensor *const *)squares, 0);
     nd_auto nd_tensor *loss = total(all);
     nd_tensor *grads[WIDTH];
-    assert_ok(nd_grad(loss, (const nd_tensor *const *)leaves, WIDTH, NULL, grads));
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    assert_ok(nd_grad(loss, WIDTH, (const nd_tensor *const *)leaves, NULL, grads));
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     assert_ok(nd_backward(loss, NULL));
     assert_ok(nd_backward(loss, &options));
     for (int i = 0; i < WIDTH; i++) {
@@ -442,7 +446,8 @@ static void *backward_often(void *argument) {
     for (int i = 0; i < PASSES; i++) {
         nd_auto nd_tensor *product = nd_mul_scalar(leaf, 3.0);
         nd_auto nd_tensor *loss = nd_sum(product, 0, NULL, false);
-        nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = i % 2 == 1};
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = i % 2 == 1;
         if (nd_backward(loss, &options) != ND_OK)
             return argument;
     }

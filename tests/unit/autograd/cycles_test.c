@@ -15,7 +15,8 @@ static uint64_t collected(const nd_manager *manager) {
 static void backward_with_graph(const nd_tensor *p) {
     nd_auto nd_tensor *power = nd_pow_scalar(p, 3.0);
     nd_auto nd_tensor *loss = total(power);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     assert_ok(nd_backward(loss, &options));
 }
 
@@ -176,7 +177,8 @@ static void test_G14_cycle_across_devices(void **state) {
     nd_auto nd_tensor *power = nd_pow_scalar(far, 3.0);
     nd_auto nd_tensor *near = nd_to(power, (nd_device){ND_CPU, 0});
     nd_auto nd_tensor *loss = total(near);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     assert_ok(nd_backward(loss, &options));
     assert_values(nd_get_grad(p), VALUES(3, 12));
     nd_release(nd_steal(&loss));
@@ -195,7 +197,8 @@ static void *train(void *argument) {
         nd_auto nd_manager *manager = nd_manager_new(NULL, "step");
         nd_with_manager(manager) {
             nd_auto nd_tensor *p = nd_clone(weight);
-            nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = true;
             if (nd_set_requires_grad(p, true) != ND_OK)
                 return argument;
             nd_auto nd_tensor *cube = nd_pow_scalar(p, 3.0);

@@ -43,16 +43,18 @@ typedef struct network {
     bool create_graph;
 } network;
 
-static nd_status identity_forward(nd_object *context, const nd_tensor *const *inputs,
-                                  size_t ninputs, nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status identity_forward(const nd_object *context, size_t ninputs,
+                                  const nd_tensor *const *inputs, size_t noutputs,
+                                  nd_tensor **ret_outputs) {
     (void)context, (void)ninputs, (void)noutputs;
     ret_outputs[0] = nd_clone(inputs[0]);
     ret_outputs[1] = nd_mul_scalar(inputs[0], 2.0);
     return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_status();
 }
 
-static nd_status identity_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                                   size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status identity_backward(const nd_object *context, size_t noutputs,
+                                   const nd_tensor *const *grad_outputs, size_t ninputs,
+                                   nd_tensor **ret_grad_inputs) {
     (void)context, (void)noutputs, (void)ninputs;
     nd_auto nd_tensor *second = nd_mul_scalar(grad_outputs[1], 2.0);
     ret_grad_inputs[0] = nd_add(grad_outputs[0], second);
@@ -76,7 +78,7 @@ static void build(network *net) {
     nd_auto nd_tensor *active = nd_tanh(hidden);
     const nd_tensor *input = active;
     nd_tensor *outputs[2] = {NULL};
-    assert_ok(nd_function_apply(&identity, NULL, &input, 1, outputs, 2));
+    assert_ok(nd_function_apply(&identity, NULL, 1, &input, 2, outputs));
     nd_auto nd_tensor *product = nd_mul(outputs[0], outputs[1]);
     nd_auto nd_tensor *both = nd_add(product, active);
     net->loss = total(both);
@@ -103,7 +105,8 @@ static void tear_down(network *net) {
 
 static nd_status run_backward(void *data) {
     network *net = data;
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = net->create_graph};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = net->create_graph;
     return nd_backward(net->loss, &options);
 }
 
@@ -136,8 +139,9 @@ static void test_F05_backward_with_graph(void **state) {
 static nd_status run_grad(void *data) {
     network *net = data;
     const nd_tensor *inputs[] = {net->x, net->weight};
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
-    return nd_grad(net->loss, inputs, 2, &options, net->results);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
+    return nd_grad(net->loss, 2, inputs, &options, net->results);
 }
 
 static void nothing_was_written(void *data) {
@@ -182,7 +186,7 @@ static void test_F05_register_hook(void **state) {
 static nd_status apply_function(void *data) {
     network *net = data;
     const nd_tensor *input = net->x;
-    return nd_function_apply(&identity, NULL, &input, 1, net->results, 2);
+    return nd_function_apply(&identity, NULL, 1, &input, 2, net->results);
 }
 
 static void test_F05_function_apply(void **state) {
@@ -195,7 +199,7 @@ static void test_F05_function_apply(void **state) {
     tear_down(&net);
 }
 
-static nd_tensor *cube(const nd_tensor *const *inputs, size_t count, void *data) {
+static nd_tensor *cube(size_t count, const nd_tensor *const *inputs, void *data) {
     (void)count, (void)data;
     return nd_pow_scalar(inputs[0], 3.0);
 }
@@ -203,7 +207,7 @@ static nd_tensor *cube(const nd_tensor *const *inputs, size_t count, void *data)
 static nd_status run_gradcheck(void *data) {
     network *net = data;
     const nd_tensor *input = net->bias;
-    return nd_gradcheck(cube, NULL, &input, 1, 2, 1e-6, 1e-4);
+    return nd_gradcheck(cube, NULL, 1, &input, 2, 1e-6, 1e-4);
 }
 
 static void test_F05_gradcheck(void **state) {

@@ -38,8 +38,9 @@ static nd_object *new_context(void) {
 // --------------------------------------------------------------------------------------------------
 // sum and difference: two outputs
 
-static nd_status both_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                              nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status both_forward(const nd_object *context, size_t ninputs,
+                              const nd_tensor *const *inputs, size_t noutputs,
+                              nd_tensor **ret_outputs) {
     (void)context, (void)ninputs, (void)noutputs;
     assert_false(nd_grad_enabled());
     ret_outputs[0] = nd_add(inputs[0], inputs[1]);
@@ -47,8 +48,9 @@ static nd_status both_forward(nd_object *context, const nd_tensor *const *inputs
     return ND_OK;
 }
 
-static nd_status both_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                               size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status both_backward(const nd_object *context, size_t noutputs,
+                               const nd_tensor *const *grad_outputs, size_t ninputs,
+                               nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
     const nd_tensor *sum = grad_outputs[0];
     const nd_tensor *difference = grad_outputs[1];
@@ -72,7 +74,7 @@ static void test_G17_sibling_outputs_of_one_node(void **state) {
     nd_auto nd_object *context = new_context();
     const nd_tensor *inputs[] = {a, b};
     nd_tensor *outputs[2] = {NULL};
-    assert_ok(nd_function_apply(&both, context, inputs, 2, outputs, 2));
+    assert_ok(nd_function_apply(&both, context, 2, inputs, 2, outputs));
     assert_values(outputs[0], VALUES(4, 7));
     assert_values(outputs[1], VALUES(-2, -3));
     assert_ptr_equal(nd_get_node(outputs[0]), nd_get_node(outputs[1]));
@@ -88,7 +90,7 @@ static void test_G17_sibling_outputs_of_one_node(void **state) {
     nd_release(outputs[0]);
     nd_auto nd_tensor *half = total(outputs[1]);
     nd_tensor *grads[2] = {NULL};
-    assert_ok(nd_grad(half, inputs, 2, NULL, grads));
+    assert_ok(nd_grad(half, 2, inputs, NULL, grads));
     assert_values(grads[0], VALUES(1, 1));
     assert_values(grads[1], VALUES(-1, -1));
     assert_true(((context_data *)nd_object_data(context))->saw_missing);
@@ -96,17 +98,17 @@ static void test_G17_sibling_outputs_of_one_node(void **state) {
     nd_release(grads[1]);
     // A sibling as the input of nd_grad.
     const nd_tensor *sibling = outputs[1];
-    assert_ok(nd_grad(loss, &sibling, 1, NULL, grads));
+    assert_ok(nd_grad(loss, 1, &sibling, NULL, grads));
     assert_values(grads[0], VALUES(4, 7));
     nd_release(grads[0]);
     nd_release(outputs[1]);
 }
 
-static nd_tensor *both_product(const nd_tensor *const *inputs, size_t count, void *data) {
+static nd_tensor *both_product(size_t count, const nd_tensor *const *inputs, void *data) {
     (void)count, (void)data;
     nd_auto nd_object *context = new_context();
     nd_tensor *outputs[2] = {NULL};
-    if (nd_function_apply(&both, context, inputs, 2, outputs, 2) != ND_OK)
+    if (nd_function_apply(&both, context, 2, inputs, 2, outputs) != ND_OK)
         return NULL;
     nd_tensor *product = nd_mul(outputs[0], outputs[1]);
     nd_release(outputs[0]);
@@ -119,15 +121,16 @@ static void test_two_outputs_pass_gradcheck(void **state) {
     nd_auto nd_tensor *a = make_leaf(VALUES(1, 2));
     nd_auto nd_tensor *b = make_leaf(VALUES(3, 5));
     const nd_tensor *inputs[] = {a, b};
-    assert_ok(nd_gradcheck(both_product, NULL, inputs, 2, 1, 1e-6, 1e-4));
-    assert_ok(nd_gradcheck(both_product, NULL, inputs, 2, 2, 1e-6, 1e-4));
+    assert_ok(nd_gradcheck(both_product, NULL, 2, inputs, 1, 1e-6, 1e-4));
+    assert_ok(nd_gradcheck(both_product, NULL, 2, inputs, 2, 1e-6, 1e-4));
 }
 
 // --------------------------------------------------------------------------------------------------
 // exponential that keeps its own output
 
-static nd_status exp_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                             nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status exp_forward(const nd_object *context, size_t ninputs,
+                             const nd_tensor *const *inputs, size_t noutputs,
+                             nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
     context_data *data = nd_object_data(context);
     ret_outputs[0] = nd_exp(inputs[0]);
@@ -135,8 +138,9 @@ static nd_status exp_forward(nd_object *context, const nd_tensor *const *inputs,
     return ret_outputs[0] ? ND_OK : nd_error_status();
 }
 
-static nd_status exp_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                              size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status exp_backward(const nd_object *context, size_t noutputs,
+                              const nd_tensor *const *grad_outputs, size_t ninputs,
+                              nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
     const context_data *data = nd_object_data(context);
     ret_grad_inputs[0] = nd_mul(grad_outputs[0], data->saved);
@@ -151,19 +155,20 @@ static void test_G18_context_that_saves_its_own_output(void **state) {
     const nd_tensor *input = x;
     nd_tensor *y = NULL;
     nd_object *context = new_context();
-    assert_ok(nd_function_apply(&own_exp, context, &input, 1, &y, 1));
+    assert_ok(nd_function_apply(&own_exp, context, 1, &input, 1, &y));
     // output -node-> node -context-> context -saved-> output
     assert_ptr_equal(((context_data *)nd_object_data(context))->saved, y);
     nd_auto nd_weak *weak = nd_weak_new(y);
     nd_release(context);
-    nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     nd_auto nd_tensor *value = total(y);
     nd_tensor *first = NULL;
     nd_tensor *second = NULL;
-    assert_ok(nd_grad(value, &input, 1, &options, &first));
+    assert_ok(nd_grad(value, 1, &input, &options, &first));
     assert_values(first, VALUES(1, exp(1.0)));
     nd_auto nd_tensor *sum = total(first);
-    assert_ok(nd_grad(sum, &input, 1, NULL, &second));
+    assert_ok(nd_grad(sum, 1, &input, NULL, &second));
     assert_values(second, VALUES(1, exp(1.0)));
     nd_release(first);
     nd_release(second);
@@ -196,8 +201,9 @@ enum {
     BACKWARD_GIVES_ITS_OWN_TENSOR,
 };
 
-static nd_status hostile_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                                 nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status hostile_forward(const nd_object *context, size_t ninputs,
+                                 const nd_tensor *const *inputs, size_t noutputs,
+                                 nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
     const context_data *data = nd_object_data(context);
     ret_outputs[0] =
@@ -219,8 +225,9 @@ static nd_status hostile_forward(nd_object *context, const nd_tensor *const *inp
     }
 }
 
-static nd_status hostile_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                                  size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status hostile_backward(const nd_object *context, size_t noutputs,
+                                  const nd_tensor *const *grad_outputs, size_t ninputs,
+                                  nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
     const context_data *data = nd_object_data(context);
     nd_auto nd_tensor *sum = nd_add(grad_outputs[0], grad_outputs[1]);
@@ -252,7 +259,7 @@ static nd_status apply_hostile(const nd_object *context, int what, const nd_tens
     const nd_tensor *inputs[] = {x, plain};
     nd_tensor *outputs[2] = {NULL};
     ((context_data *)nd_object_data(context))->what = what;
-    nd_status status = nd_function_apply(&hostile, context, inputs, 2, outputs, 2);
+    nd_status status = nd_function_apply(&hostile, context, 2, inputs, 2, outputs);
     if (status != ND_OK) {
         assert_null(outputs[0]);
         assert_null(outputs[1]);
@@ -339,13 +346,13 @@ static void test_function_arguments(void **state) {
     nd_function nameless = both;
     nameless.name = NULL;
     const nd_status invalid = ND_ERROR_INVALID_ARGUMENT;
-    assert_int_equal(nd_function_apply(NULL, NULL, inputs, 1, outputs, 1), invalid);
-    assert_int_equal(nd_function_apply(&unknown, NULL, inputs, 1, outputs, 1), invalid);
-    assert_int_equal(nd_function_apply(&nameless, NULL, inputs, 1, outputs, 1), invalid);
-    assert_int_equal(nd_function_apply(&both, NULL, inputs, 2, outputs, 2), invalid);
-    assert_int_equal(nd_function_apply(&both, NULL, NULL, 2, outputs, 2), invalid);
-    assert_int_equal(nd_function_apply(&both, NULL, inputs, 1, NULL, 2), invalid);
-    assert_int_equal(nd_function_apply(&both, NULL, inputs, 1, outputs, 0), invalid);
+    assert_int_equal(nd_function_apply(NULL, NULL, 1, inputs, 1, outputs), invalid);
+    assert_int_equal(nd_function_apply(&unknown, NULL, 1, inputs, 1, outputs), invalid);
+    assert_int_equal(nd_function_apply(&nameless, NULL, 1, inputs, 1, outputs), invalid);
+    assert_int_equal(nd_function_apply(&both, NULL, 2, inputs, 2, outputs), invalid);
+    assert_int_equal(nd_function_apply(&both, NULL, 2, NULL, 2, outputs), invalid);
+    assert_int_equal(nd_function_apply(&both, NULL, 1, inputs, 2, NULL), invalid);
+    assert_int_equal(nd_function_apply(&both, NULL, 1, inputs, 0, outputs), invalid);
     nd_error_clear();
 }
 

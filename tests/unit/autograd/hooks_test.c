@@ -88,7 +88,7 @@ static void test_hook_replaces_the_gradient(void **state) {
     // nd_grad sees the replaced gradients as well.
     const nd_tensor *inputs[] = {y, x};
     nd_tensor *grads[2] = {NULL};
-    assert_ok(nd_grad(loss, inputs, 2, NULL, grads));
+    assert_ok(nd_grad(loss, 2, inputs, NULL, grads));
     assert_values(grads[0], VALUES(4, 4));
     assert_values(grads[1], VALUES(24, 24));
     nd_release(grads[0]);

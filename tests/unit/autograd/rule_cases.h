@@ -26,7 +26,7 @@ typedef struct rule_case {
     double eps, tolerance; ///< 0: 1e-6 and 1e-4
 } rule_case;
 
-#define F(name) static nd_tensor *name(const nd_tensor *const *x, size_t count, void *data)
+#define F(name) static nd_tensor *name(size_t count, const nd_tensor *const *x, void *data)
 #define UNUSED ((void)count, (void)data)
 
 // --------------------------------------------------------------------------------------------------
@@ -281,13 +281,13 @@ static nd_tensor *index_tensor(void) {
 F(f_gather) {
     UNUSED;
     nd_auto nd_tensor *index = index_tensor();
-    return nd_gather(x[0], 0, index);
+    return nd_gather(x[0], index, 0);
 }
 
 F(f_scatter_add) {
     UNUSED;
     nd_auto nd_tensor *index = index_tensor();
-    return nd_scatter_add(x[0], 0, index, x[1]);
+    return nd_scatter_add(x[0], index, x[1], 0);
 }
 
 static nd_tensor *mask_tensor(void) {
@@ -337,12 +337,12 @@ F(f_unslice) {
 F(f_concat) {
     UNUSED;
     const nd_tensor *parts[] = {x[0], x[1], x[0]};
-    return nd_concat(parts, 3, 1);
+    return nd_concat(3, parts, 1);
 }
 
 F(f_stack) {
     UNUSED;
-    return nd_stack(x, 2, 1);
+    return nd_stack(2, x, 1);
 }
 
 F(f_reshape) {
@@ -368,19 +368,19 @@ F(f_expand) {
 
 F(f_slice) {
     UNUSED;
-    return nd_slice(x[0], 1, 1, INT64_MAX, 2);
+    return nd_slice(x[0], 1, INT64_MAX, 2, 1);
 }
 
 F(f_slice_empty) {
     UNUSED;
-    nd_auto nd_tensor *nothing = nd_slice(x[0], 1, 2, 2, 1);
+    nd_auto nd_tensor *nothing = nd_slice(x[0], 2, 2, 1, 1);
     const nd_tensor *parts[] = {nothing, x[0]};
-    return nd_concat(parts, 2, 1);
+    return nd_concat(2, parts, 1);
 }
 
 F(f_select) {
     UNUSED;
-    nd_auto nd_tensor *row = nd_select(x[0], 0, -1);
+    nd_auto nd_tensor *row = nd_select(x[0], -1, 0);
     nd_auto nd_tensor *wide = nd_unsqueeze(row, 0);
     nd_auto nd_tensor *narrow = nd_squeeze(wide, 0);
     return nd_square(narrow);
@@ -389,15 +389,17 @@ F(f_select) {
 // --------------------------------------------------------------------------------------------------
 // a user function: the cube, with its input kept in a list as context
 
-static nd_status cube_forward(nd_object *context, const nd_tensor *const *inputs, size_t ninputs,
-                              nd_tensor **ret_outputs, size_t noutputs) {
+static nd_status cube_forward(const nd_object *context, size_t ninputs,
+                              const nd_tensor *const *inputs, size_t noutputs,
+                              nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
     ret_outputs[0] = nd_pow_scalar(inputs[0], 3.0);
     return ret_outputs[0] ? nd_list_append((nd_list *)context, inputs[0]) : nd_error_status();
 }
 
-static nd_status cube_backward(nd_object *context, const nd_tensor *const *grad_outputs,
-                               size_t noutputs, nd_tensor **ret_grad_inputs, size_t ninputs) {
+static nd_status cube_backward(const nd_object *context, size_t noutputs,
+                               const nd_tensor *const *grad_outputs, size_t ninputs,
+                               nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
     const nd_tensor *x = (const nd_tensor *)nd_list_get((nd_list *)context, 0);
     nd_auto nd_tensor *square = nd_square(x);
@@ -414,7 +416,7 @@ F(f_function) {
     UNUSED;
     nd_auto nd_list *context = nd_list_new();
     nd_tensor *y = NULL;
-    return nd_function_apply(&cube, context, x, 1, &y, 1) == ND_OK ? y : NULL;
+    return nd_function_apply(&cube, context, 1, x, 1, &y) == ND_OK ? y : NULL;
 }
 
 // --------------------------------------------------------------------------------------------------

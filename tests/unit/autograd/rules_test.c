@@ -31,7 +31,7 @@ static bool graph_contains(const nd_node *node, nd_op op) {
 
 F(squared) {
     const rule_case *tested = data;
-    nd_auto nd_tensor *y = tested->f(x, count, NULL);
+    nd_auto nd_tensor *y = tested->f(count, x, NULL);
     return nd_square(y);
 }
 
@@ -44,15 +44,15 @@ static void check_case(const rule_case *tested, size_t number) {
     for (size_t i = 0; i < count; i++)
         inputs[i] = make_input(&tested->inputs[i], 100 * number + i, dtype);
     const nd_tensor *const *borrowed = (const nd_tensor *const *)inputs;
-    nd_tensor *y = tested->f(borrowed, count, NULL);
+    nd_tensor *y = tested->f(count, borrowed, NULL);
     assert_handle(y);
     if (tested->op != ND_OP_none)
         assert_true(graph_contains(nd_get_node(y), tested->op));
     nd_release(y);
-    assert_ok(nd_gradcheck(tested->f, NULL, borrowed, count, 1, eps, tolerance));
-    assert_ok(nd_gradcheck(tested->f, NULL, borrowed, count, 2, eps, tolerance));
+    assert_ok(nd_gradcheck(tested->f, NULL, count, borrowed, 1, eps, tolerance));
+    assert_ok(nd_gradcheck(tested->f, NULL, count, borrowed, 2, eps, tolerance));
     void *data = (void *)(uintptr_t)tested;
-    assert_ok(nd_gradcheck(squared, data, borrowed, count, 2, eps, tolerance));
+    assert_ok(nd_gradcheck(squared, data, count, borrowed, 2, eps, tolerance));
     for (size_t i = 0; i < count; i++)
         nd_release(inputs[i]);
 }

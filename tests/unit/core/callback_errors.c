@@ -129,8 +129,9 @@ static bool refuse(size_t bytes) {
 
 /// The callback for memory, and what frees its data.
 static void run_short_of_memory(void) {
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = meddle_and_give_up,
-                                         .free = meddle_with_data};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = meddle_and_give_up;
+    callback.free = meddle_with_data;
     assert_ok(nd_memory_set_callback(NULL, &callback));
     refusals = 1;
     nd__alloc_should_fail = refuse;

@@ -114,7 +114,8 @@ static bool close_victim(const nd_memory_pressure *pressure, void *data) {
 
 /// From here on the next allocation first closes the object.
 static void close_when_memory_is_short(void *object) {
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = close_victim};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = close_victim;
     assert_ok(nd_memory_set_callback(NULL, &callback));
     victim = object;
     refusals = 1;

@@ -39,7 +39,8 @@ static void step(const nd_tensor *shared) {
         nd_auto nd_tensor *product = nd_mul(w, shared);
         nd_auto nd_tensor *y = nd_tanh(product);
         nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
-        nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = true;
         assert_ok(nd_backward(loss, &options));
     }
     assert_ok(nd_manager_close(m, NULL));

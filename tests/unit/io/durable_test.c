@@ -220,7 +220,7 @@ int __wrap_unlink(const char *path) {
 static nd_status save(const char *path, double value, int64_t count) {
     nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), value, ND_F32);
     assert_handle(x);
-    return nd_save_safetensors(path, (const char *const[]){"x"}, (const nd_tensor *const[]){x}, 1);
+    return nd_save_safetensors(path, 1, (const char *const[]){"x"}, (const nd_tensor *const[]){x});
 }
 
 static content content_of(const char *path) {

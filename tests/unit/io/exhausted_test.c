@@ -6,7 +6,7 @@
 static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     const char *names[] = {"first", "second"};
     const char *path = nd_test_path("exhausted.safetensors");
-    if (nd_save_safetensors(path, names, tensors, 2) != ND_OK)
+    if (nd_save_safetensors(path, 2, names, tensors) != ND_OK)
         return false;
     nd_auto nd_list *list = nd_load_safetensors(path);
     nd_auto nd_tensor *digits = list ? nd_load_idx(idx) : NULL;
@@ -56,7 +56,8 @@ static void test_F01_every_allocation_fails_once(void **state) {
 
 static void test_F03_every_request_asks_before_it_fails(void **state) {
     (void)state;
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up;
     assert_ok(nd_memory_set_callback(NULL, &callback));
     exhaust(true);
     assert_ok(nd_memory_set_callback(NULL, NULL));

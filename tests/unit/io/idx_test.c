@@ -48,7 +48,7 @@ static void test_element_types(void **state) {
         assert_int_equal(nd_get_ndim(x), cases[i].ndim);
         nd_auto nd_tensor *flat = nd_reshape(x, ND_SHAPE(-1));
         nd_auto nd_tensor *first = nd_select(flat, 0, 0);
-        nd_auto nd_tensor *last = nd_select(flat, 0, -1);
+        nd_auto nd_tensor *last = nd_select(flat, -1, 0);
         assert_true(nd_item(first) == cases[i].first);
         assert_true(nd_item(last) == cases[i].last);
     }

@@ -106,7 +106,7 @@ static void test_F25_mutants_of_a_safetensors_file(void **state) {
     nd_auto nd_tensor *mask = nd_ones(ND_SHAPE(5), ND_BOOL);
     const char *names[] = {"matrix", "mask \xc3\xa9"};
     const nd_tensor *tensors[] = {matrix, mask};
-    assert_ok(nd_save_safetensors(path, names, tensors, 2));
+    assert_ok(nd_save_safetensors(path, 2, names, tensors));
     run_mutants(path, load_safetensors, 1);
 }
 

@@ -48,7 +48,7 @@ static void test_round_trip_of_every_dtype(void **state) {
         tensors[dtype] = nd_cast(numbers, (nd_dtype)dtype);
         assert_handle(tensors[dtype]);
     }
-    assert_ok(nd_save_safetensors(path, names, (const nd_tensor *const *)tensors, ND_DTYPE_COUNT));
+    assert_ok(nd_save_safetensors(path, ND_DTYPE_COUNT, names, (const nd_tensor *const *)tensors));
     nd_auto nd_list *list = nd_load_safetensors(path);
     assert_handle(list);
     assert_int_equal(nd_list_size(list), ND_DTYPE_COUNT);
@@ -81,7 +81,7 @@ static void test_round_trip_of_shapes_and_views(void **state) {
     assert_handle(transposed);
     const char *names[] = {"scalar", "empty", "transposed"};
     const nd_tensor *tensors[] = {scalar, empty, transposed};
-    assert_ok(nd_save_safetensors(path, names, tensors, 3));
+    assert_ok(nd_save_safetensors(path, 3, names, tensors));
     nd_auto nd_list *list = nd_load_safetensors(path);
     assert_handle(list);
     for (size_t i = 0; i < 3; i++) {
@@ -99,7 +99,7 @@ static void test_round_trip_of_shapes_and_views(void **state) {
 static void test_file_of_no_tensors_and_aligned_header(void **state) {
     (void)state;
     const char *path = nd_test_path("none.safetensors");
-    assert_ok(nd_save_safetensors(path, NULL, NULL, 0));
+    assert_ok(nd_save_safetensors(path, 0, NULL, NULL));
     size_t bytes;
     char *content = nd_test_read(path, &bytes);
     assert_int_equal(bytes, 16);
@@ -114,7 +114,7 @@ static void test_tensors_go_to_the_current_manager(void **state) {
     const char *path = nd_test_path("placed.safetensors");
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4), ND_F32);
     const char *name = "x";
-    assert_ok(nd_save_safetensors(path, &name, (const nd_tensor *const *)&x, 1));
+    assert_ok(nd_save_safetensors(path, 1, &name, (const nd_tensor *const *)&x));
     nd_manager *manager = nd_manager_new(NULL, "load");
     nd_with_manager(manager) {
         nd_auto nd_list *list = nd_load_safetensors(path);
@@ -284,7 +284,7 @@ static void test_F24_truncated_anywhere(void **state) {
     nd_auto nd_tensor *y = nd_zeros(ND_SHAPE(2, 2), ND_I64);
     const char *names[] = {"x", "y"};
     const nd_tensor *tensors[] = {x, y};
-    assert_ok(nd_save_safetensors(path, names, tensors, 2));
+    assert_ok(nd_save_safetensors(path, 2, names, tensors));
     size_t bytes;
     char *content = nd_test_read(path, &bytes);
     const char *cut = nd_test_path("cut.safetensors");
@@ -325,7 +325,7 @@ static void test_F24_short_interrupted_and_failing_reads(void **state) {
     const char *path = nd_test_path("short.safetensors");
     nd_auto nd_tensor *x = nd_arange(0, 100, 1, ND_F32);
     const char *name = "x";
-    assert_ok(nd_save_safetensors(path, &name, (const nd_tensor *const *)&x, 1));
+    assert_ok(nd_save_safetensors(path, 1, &name, (const nd_tensor *const *)&x));
     nd__file_pread = read_short;
     nd_auto nd_list *list = nd_load_safetensors(path);
     nd__file_pread = read_shrunk;
@@ -372,21 +372,21 @@ static void test_F24_full_disk_leaves_the_old_file(void **state) {
     nd_auto nd_tensor *large = nd_zeros(ND_SHAPE(100000), ND_F32);
     nd_auto nd_tensor *small = nd_ones(ND_SHAPE(1), ND_F32);
     const char *name = "x";
-    assert_int_equal(nd_save_safetensors("/dev/full", &name, (const nd_tensor *const *)&large, 1),
+    assert_int_equal(nd_save_safetensors("/dev/full", 1, &name, (const nd_tensor *const *)&large),
                      ND_ERROR_IO);
     assert_failed(ND_ERROR_IO, "No space left");
     // A file may grow to 4 KiB only: the write stops in the middle.
     const char *folder = nd_test_path("disk");
     mkdir(folder, 0700);
     const char *path = nd_test_path("disk/model.safetensors");
-    assert_ok(nd_save_safetensors(path, &name, (const nd_tensor *const *)&small, 1));
+    assert_ok(nd_save_safetensors(path, 1, &name, (const nd_tensor *const *)&small));
     int files = nd_test_count_files(folder);
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     struct rlimit tight = {4096, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    nd_status status = nd_save_safetensors(path, &name, (const nd_tensor *const *)&large, 1);
+    nd_status status = nd_save_safetensors(path, 1, &name, (const nd_tensor *const *)&large);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(status, ND_ERROR_IO);
@@ -402,12 +402,12 @@ static void test_F24_targets_that_cannot_be_written(void **state) {
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
     const char *name = "x";
     const nd_tensor *const *tensors = (const nd_tensor *const *)&x;
-    assert_int_equal(nd_save_safetensors(nd_test_path("no/such/folder"), &name, tensors, 1),
+    assert_int_equal(nd_save_safetensors(nd_test_path("no/such/folder"), 1, &name, tensors),
                      ND_ERROR_IO);
     assert_failed(ND_ERROR_IO, "No such file");
-    assert_int_equal(nd_save_safetensors(nd_test_path(""), &name, tensors, 1), ND_ERROR_IO);
+    assert_int_equal(nd_save_safetensors(nd_test_path(""), 1, &name, tensors), ND_ERROR_IO);
     assert_failed(ND_ERROR_IO, "cannot be opened");
-    assert_int_equal(nd_save_safetensors("/proc/version/x", &name, tensors, 1), ND_ERROR_IO);
+    assert_int_equal(nd_save_safetensors("/proc/version/x", 1, &name, tensors), ND_ERROR_IO);
     nd_error_clear();
 }
 
@@ -421,7 +421,7 @@ static void test_permissions_and_links_of_the_old_file_stay(void **state) {
     assert_int_equal(chmod(path, 0640), 0);
     unlink(link);
     assert_int_equal(symlink(path, link), 0);
-    assert_ok(nd_save_safetensors(link, &name, (const nd_tensor *const *)&x, 1));
+    assert_ok(nd_save_safetensors(link, 1, &name, (const nd_tensor *const *)&x));
     struct stat stat;
     assert_int_equal(lstat(link, &stat), 0);
     assert_true(S_ISLNK(stat.st_mode));
@@ -441,27 +441,27 @@ static void test_F30_bad_arguments(void **state) {
     const nd_tensor *tensors[] = {x, x};
     assert_null(nd_load_safetensors(NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "path is NULL");
-    assert_int_not_equal(nd_save_safetensors(NULL, names, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(NULL, 1, names, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "path is NULL");
-    assert_int_not_equal(nd_save_safetensors(path, NULL, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, NULL, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "names is NULL");
-    assert_int_not_equal(nd_save_safetensors(path, names, NULL, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, names, NULL), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "tensors is NULL");
-    assert_int_not_equal(nd_save_safetensors(path, names, tensors, 2), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 2, names, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "'x' was given twice");
     names[0] = "__metadata__";
-    assert_int_not_equal(nd_save_safetensors(path, names, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, names, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "__metadata__");
     names[0] = "\xff";
-    assert_int_not_equal(nd_save_safetensors(path, names, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, names, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "UTF-8");
     names[0] = "x";
     tensors[0] = NULL;
-    assert_int_not_equal(nd_save_safetensors(path, names, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, names, tensors), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "is NULL");
     assert_ok(nd_close(closed));
     tensors[0] = closed;
-    assert_int_not_equal(nd_save_safetensors(path, names, tensors, 1), ND_OK);
+    assert_int_not_equal(nd_save_safetensors(path, 1, names, tensors), ND_OK);
     assert_failed(ND_ERROR_CLOSED, "closed");
     assert_int_not_equal(access(path, F_OK), 0);
 }

@@ -33,8 +33,10 @@ static void count_free(void *data) {
 
 static void set(const nd_manager *manager, party *self,
                 bool (*give_up)(const nd_memory_pressure *pressure, void *data)) {
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up, .data = self,
-                                         .free = count_free};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up;
+    callback.data = self;
+    callback.free = count_free;
     assert_ok(nd_memory_set_callback(manager, &callback));
 }
 
@@ -264,8 +266,10 @@ static void test_a_callback_removes_or_replaces_itself(void **state) {
     assert_int_equal(self.asked, 1);
 
     party next = {.cache = bytes_in(m, 900)}, before = {0};
-    before.inner = (nd_memory_callback){ND_MEMORY_CALLBACK_INIT, .give_up = give_up_cache,
-                                        .data = &next, .free = count_free};
+    before.inner = (nd_memory_callback)ND_MEMORY_CALLBACK_INIT;
+    before.inner.give_up = give_up_cache;
+    before.inner.data = &next;
+    before.inner.free = count_free;
     set(m, &before, replace_itself);
     assert_null(bytes_in(m, 200)); // the new one comes with the next request
     assert_int_equal(before.asked, 1);
@@ -326,8 +330,10 @@ static void test_what_cannot_be_set_changes_nothing(void **state) {
     party self = {0}, other = {0};
     nd_manager *m = manager_new(NULL, "m");
     set(m, &self, give_up_cache);
-    nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = NULL, .data = &other,
-                                   .free = count_free};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = NULL;
+    callback.data = &other;
+    callback.free = count_free;
     assert_int_equal(nd_memory_set_callback(m, &callback), ND_ERROR_INVALID_ARGUMENT);
     callback.give_up = give_up_cache;
     callback.version = 2;
@@ -388,8 +394,10 @@ static void *replace_callbacks(void *data) {
         next->owner = all;
         atomic_store(&next->alive, 1);
         atomic_fetch_add(&all->alive, 1);
-        const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = ask_token,
-                                             .data = next, .free = free_token};
+        nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+        callback.give_up = ask_token;
+        callback.data = next;
+        callback.free = free_token;
         if (nd_memory_set_callback(all->manager, &callback) != ND_OK)
             atomic_fetch_add(&all->wrong, 1);
     }
@@ -473,8 +481,9 @@ static void test_threads_on_the_ladder_at_once(void **state) {
     cache self = {.manager = bounded(NULL, "m", 1500)};
     pthread_mutex_init(&self.lock, NULL);
     assert_ok(nd_manager_set_gc_mode(self.manager, ND_GC_ON));
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = drop_one,
-                                         .data = &self};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = drop_one;
+    callback.data = &self;
     assert_ok(nd_memory_set_callback(self.manager, &callback));
     nd_memory_stats before = ND_MEMORY_STATS_INIT, after = ND_MEMORY_STATS_INIT;
     assert_ok(nd_memory_get_stats(&before));

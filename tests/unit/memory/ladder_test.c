@@ -105,8 +105,9 @@ static nd_memory_stats stats_now(void) {
 }
 
 static void set_callback(const nd_manager *manager, bool gives_up) {
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = give_up,
-                                         .data = gives_up ? memory : NULL};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = give_up;
+    callback.data = gives_up ? memory : NULL;
     assert_ok(nd_memory_set_callback(manager, &callback));
 }
 
@@ -435,8 +436,9 @@ static void test_a_quota_walks_the_rungs_that_help_it(void **state) {
     nd_manager *manager = collected_manager(NULL, "small");
     assert_ok(nd_manager_set_quota(manager, ND_FAKE, 59));
     drop_cycle(manager);
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = raise_quota,
-                                         .data = manager};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = raise_quota;
+    callback.data = manager;
     assert_ok(nd_memory_set_callback(manager, &callback));
     nd_memory_stats before = stats_now();
     nd_memory_request request = prepare(manager, 'a', ND_OK);

@@ -80,7 +80,8 @@ static nd_status second_order_step(int64_t size) {
     nd_auto nd_tensor *w = nd_full(ND_SHAPE(size), 0.5, ND_F32);
     if (!w || nd_set_requires_grad(w, true) != ND_OK)
         return nd_error_status();
-    const nd_backward_options options = {ND_BACKWARD_OPTIONS_INIT, .create_graph = true};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
     nd_auto nd_tensor *cube = nd_pow_scalar(w, 3);
     nd_auto nd_tensor *loss = nd_sum(cube, 0, NULL, false);
     if (!loss || nd_backward(loss, &options) != ND_OK)
@@ -166,8 +167,9 @@ static bool drop_one(const nd_memory_pressure *pressure, void *data) {
 }
 
 static void set_cache(cache *self) {
-    const nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = drop_one,
-                                         .data = self};
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = drop_one;
+    callback.data = self;
     assert_ok(nd_memory_set_callback(NULL, &callback));
 }
 
@@ -339,7 +341,9 @@ static void test_a_callback_closes_the_manager_under_a_training_step(void **stat
     for (uint64_t quota = 4 * KIB; quota < 48 * KIB; quota += KIB) {
         nd_manager *step = manager_new(NULL, "step");
         assert_ok(nd_manager_set_quota(step, ND_CPU, quota));
-        nd_memory_callback callback = {ND_MEMORY_CALLBACK_INIT, .give_up = disturb, .data = &step};
+        nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+        callback.give_up = disturb;
+        callback.data = &step;
         assert_ok(nd_memory_set_callback(NULL, &callback));
         nd_error_clear();
         nd_with_manager(step) {

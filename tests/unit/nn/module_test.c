@@ -60,7 +60,7 @@ static void test_full_names_in_order_of_addition(void **state) {
     assert_int_equal(nd_module_parameter_count(outer), 4);
     for (size_t i = 0; i < 4; i++) {
         const char *name = NULL;
-        nd_tensor *parameter = nd_module_parameter_at(outer, i, &name);
+        nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(outer, i, &name));
         assert_handle(parameter);
         assert_string_equal(name, names[i]);
         assert_int_equal(nd_get_numel(parameter), sizes[i]);
@@ -232,7 +232,7 @@ static void test_to_keeps_the_handles_and_their_gradients(void **state) {
         net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 4, 3, true));
     }
     assert_handle(net);
-    nd_tensor *weight = nd_module_parameter(net, "0.weight");
+    nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
     nd_auto nd_tensor *before = nd_clone(weight);
     nd_auto nd_tensor *grad = nd_full(ND_SHAPE(3, 4), 2, ND_F32);
     assert_ok(nd_set_grad(weight, grad));
@@ -346,7 +346,8 @@ static void test_G11_a_hook_that_captures_its_module_is_collected(void **state) 
     nd_manager *manager = nd_manager_new(NULL, "model");
     nd_with_manager(manager) {
         nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 2, true));
-        assert_ok(nd_register_hook(nd_module_parameter(net, "0.weight"), keep_gradient, net));
+        nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
+        assert_ok(nd_register_hook(weight, keep_gradient, net));
         nd_release(net);
     }
     assert_true(nd_manager_total_objects(manager) > 0);

@@ -1,5 +1,6 @@
 // Optimizers: the numbers of each step against the formulas in double precision, where state lives,
 // what is refused.
+#include "tests/training.h"
 #include "tests/unit/io/files.h"
 
 #include "lib/core/alloc.h"
@@ -25,7 +26,8 @@ static nd_module *new_holder(void) {
 }
 
 /// Gives the parameter the gradient of step `step` and returns its values.
-static void set_gradient(nd_tensor *parameter, int step, double *ret_values) {
+static void set_gradient(const nd_tensor *of, int step, double *ret_values) {
+    nd_auto nd_tensor *parameter = nd_retain(of);
     nd_auto nd_tensor *grad = nd_randn(nd_key_new((uint64_t)(100 + step)), ND_SHAPE(SIZE), ND_F32);
     assert_ok(nd_set_grad(parameter, grad));
     for (int i = 0; i < SIZE; i++)
@@ -46,9 +48,9 @@ static void assert_close(const nd_tensor *x, const double *expected) {
 
 static void check_sgd(double rate, double momentum, double decay) {
     nd_auto nd_module *module = new_holder();
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, rate, momentum, decay);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, rate, momentum, decay);
     assert_handle(optimizer);
-    nd_tensor *parameter = nd_module_parameter(module, "p");
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
     double p[SIZE], g[SIZE], v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 0; step < STEPS; step++) {
@@ -81,10 +83,10 @@ static void test_sgd_follows_its_formula(void **state) {
 static void check_adam(bool decoupled, double decay) {
     const double rate = 0.05, beta1 = 0.8, beta2 = 0.95, eps = 1e-6;
     nd_auto nd_module *module = new_holder();
-    nd_auto nd_optimizer *optimizer = decoupled ? nd_adamw(module, rate, beta1, beta2, eps, decay)
-                                                : nd_adam(module, rate, beta1, beta2, eps, decay);
+    nd_auto nd_optimizer *optimizer = decoupled ? adamw_of(module, rate, beta1, beta2, eps, decay)
+                                                : adam_of(module, rate, beta1, beta2, eps, decay);
     assert_handle(optimizer);
-    nd_tensor *parameter = nd_module_parameter(module, "p");
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
     double p[SIZE], g[SIZE], m[SIZE] = {0}, v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 1; step <= STEPS; step++) {
@@ -122,7 +124,7 @@ static void test_gradients_with_strides(void **state) {
     nd_auto nd_tensor *matrix = nd_reshape(numbers, ND_SHAPE(3, 2));
     nd_auto nd_tensor *grad = nd_transpose(matrix, 0, 1);
     assert_ok(nd_set_grad(parameter, grad));
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 1, 0, 0);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 1, 0, 0);
     assert_ok(nd_optimizer_step(optimizer));
     static const float expected[] = {0, -2, -4, -1, -3, -5};
     const float *value = nd_get_data(parameter);
@@ -133,8 +135,8 @@ static void test_gradients_with_strides(void **state) {
 static void test_rate_can_change(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 0.5, 0, 0);
-    nd_tensor *parameter = nd_module_parameter(module, "p");
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 0.5, 0, 0);
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
     double p[SIZE], g[SIZE];
     get_values(parameter, p);
     set_gradient(parameter, 0, g);
@@ -148,10 +150,10 @@ static void test_rate_can_change(void **state) {
 static void test_a_parameter_under_two_names_is_updated_once(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
-    nd_tensor *parameter = nd_module_parameter(module, "p");
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
     assert_ok(nd_module_add_parameter(module, "tied", parameter));
     assert_int_equal(nd_module_parameter_count(module), 2);
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 0.5, 0, 0);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 0.5, 0, 0);
     double p[SIZE], g[SIZE];
     get_values(parameter, p);
     set_gradient(parameter, 0, g);
@@ -174,7 +176,7 @@ static void test_B22_state_lives_at_its_parameters_manager(void **state) {
     nd_optimizer *optimizer = NULL;
     double g[SIZE];
     nd_with_manager(run) {
-        optimizer = nd_adam(module, 0.1, 0.9, 0.999, 1e-8, 0);
+        optimizer = adam_of(module, 0.1, 0.9, 0.999, 1e-8, 0);
         assert_handle(optimizer);
         assert_int_equal(nd_manager_total_bytes(model), bytes); // lazily: not before the first step
         set_gradient(nd_module_parameter(module, "p"), 0, g);
@@ -201,7 +203,7 @@ static void test_state_goes_with_the_optimizer(void **state) {
     double g[SIZE];
     set_gradient(nd_module_parameter(module, "p"), 0, g);
     uint64_t objects = nd_manager_total_objects(NULL);
-    nd_optimizer *optimizer = nd_adamw(module, 0.1, 0.9, 0.999, 1e-8, 0);
+    nd_optimizer *optimizer = adamw_of(module, 0.1, 0.9, 0.999, 1e-8, 0);
     assert_ok(nd_optimizer_step(optimizer));
     assert_true(nd_manager_total_objects(NULL) > objects);
     nd_release(optimizer);
@@ -214,11 +216,11 @@ static void test_a_step_that_is_refused_changes_nothing(void **state) {
     nd_auto nd_tensor *second = nd_ones(ND_SHAPE(2), ND_F32);
     assert_ok(nd_set_requires_grad(second, true));
     assert_ok(nd_module_add_parameter(module, "second", second));
-    nd_tensor *first = nd_module_parameter(module, "p");
+    nd_auto nd_tensor *first = nd_retain(nd_module_parameter(module, "p"));
     double before[SIZE], g[SIZE];
     get_values(first, before);
     set_gradient(first, 0, g);
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 0.1, 0.9, 0);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 0.1, 0.9, 0);
     assert_ok(nd_close(second));
     assert_int_equal(nd_optimizer_step(optimizer), ND_ERROR_CLOSED);
     nd_error_clear();
@@ -239,16 +241,16 @@ static void test_F01_every_allocation_of_a_step_fails_once(void **state) {
         for (int n = 0; !done; n++) {
             assert_true(n < 1000);
             nd_auto nd_module *module = new_holder();
-            nd_tensor *parameter = nd_module_parameter(module, "p");
+            nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
             double before[SIZE], g[SIZE];
             get_values(parameter, before);
             set_gradient(parameter, 0, g);
             allocations_left = n;
             nd__alloc_should_fail = allocation_fails;
-            nd_auto nd_optimizer *optimizer = kind == 0 ? nd_sgd(module, 0.1, 0.9, 0.01)
+            nd_auto nd_optimizer *optimizer = kind == 0 ? sgd_of(module, 0.1, 0.9, 0.01)
                                               : kind == 1
-                                                  ? nd_adam(module, 0.1, 0.9, 0.99, 0, 0.1)
-                                                  : nd_adamw(module, 0.1, 0.9, 0.99, 0, 0.1);
+                                                  ? adam_of(module, 0.1, 0.9, 0.99, 0, 0.1)
+                                                  : adamw_of(module, 0.1, 0.9, 0.99, 0, 0.1);
             done = optimizer && nd_optimizer_step(optimizer) == ND_OK;
             nd__alloc_should_fail = NULL;
             assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
@@ -264,8 +266,8 @@ static void test_state_follows_to_another_device(void **state) {
     if (nd_device_count(ND_FAKE) == 0)
         skip();
     nd_auto nd_module *module = new_holder();
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 0.1, 0.9, 0);
-    nd_tensor *parameter = nd_module_parameter(module, "p");
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 0.1, 0.9, 0);
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
     double p[SIZE], g[SIZE], v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 0; step < 4; step++) {
@@ -285,29 +287,29 @@ static void test_F30_bad_arguments(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
     nd_auto nd_module *empty = nd_relu_module();
-    assert_null(nd_sgd(NULL, 0.1, 0, 0));
+    assert_null(sgd_of(NULL, 0.1, 0, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
-    assert_null(nd_sgd(empty, 0.1, 0, 0));
+    assert_null(sgd_of(empty, 0.1, 0, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "no parameters");
-    assert_null(nd_sgd(module, -0.1, 0, 0));
+    assert_null(sgd_of(module, -0.1, 0, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "rate is -0.1");
-    assert_null(nd_sgd(module, NAN, 0, 0));
+    assert_null(sgd_of(module, NAN, 0, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "rate");
-    assert_null(nd_sgd(module, 0.1, INFINITY, 0));
+    assert_null(sgd_of(module, 0.1, INFINITY, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "momentum");
-    assert_null(nd_sgd(module, 0.1, 0, -1));
+    assert_null(sgd_of(module, 0.1, 0, -1));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "weight_decay");
-    assert_null(nd_adam(module, 0.1, 1, 0.9, 1e-8, 0));
+    assert_null(adam_of(module, 0.1, 1, 0.9, 1e-8, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "beta1");
-    assert_null(nd_adamw(module, 0.1, 0.9, 1.5, 1e-8, 0));
+    assert_null(adamw_of(module, 0.1, 0.9, 1.5, 1e-8, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "beta2");
-    assert_null(nd_adam(module, 0.1, 0.9, 0.9, -1, 0));
+    assert_null(adam_of(module, 0.1, 0.9, 0.9, -1, 0));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "eps");
     assert_int_not_equal(nd_optimizer_step(NULL), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "optimizer is NULL");
     assert_int_not_equal(nd_optimizer_zero_grad(NULL), ND_OK);
     nd_error_clear();
-    nd_auto nd_optimizer *optimizer = nd_sgd(module, 0.1, 0, 0);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 0.1, 0, 0);
     assert_int_not_equal(nd_optimizer_set_rate(optimizer, -1), ND_OK);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "rate is -1");
     assert_ok(nd_close(optimizer));

@@ -28,7 +28,7 @@ static void test_round_trip(void **state) {
     nd_auto nd_module *loaded = new_net(2, 4);
     assert_ok(nd_save_parameters(saved, path));
     assert_false(same_parameters(saved, loaded));
-    nd_tensor *weight = nd_module_parameter(loaded, "0.weight");
+    nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(loaded, "0.weight"));
     uint64_t version = nd_get_version(weight);
     assert_ok(nd_load_parameters(loaded, path));
     assert_true(same_parameters(saved, loaded));
@@ -50,7 +50,7 @@ static void refuse(const char *const *names, const nd_tensor *const *tensors, si
     const char *path = nd_test_path("other.safetensors");
     nd_auto nd_module *before = new_net(3, 4);
     nd_auto nd_module *net = new_net(3, 4);
-    assert_ok(nd_save_safetensors(path, names, tensors, count));
+    assert_ok(nd_save_safetensors(path, count, names, tensors));
     assert_int_equal(nd_load_parameters(net, path), status);
     assert_failed(status, fragment);
     assert_true(same_parameters(before, net));

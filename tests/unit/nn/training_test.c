@@ -1,4 +1,5 @@
 // Small trainings from beginning to end: the loss falls, the task is learnt, and nothing is left.
+#include "tests/training.h"
 #include "tests/unit/io/files.h"
 
 #include "lib/core/alloc.h"
@@ -31,11 +32,11 @@ static void test_xor_is_learnt_by_every_optimizer(void **state) {
             nd_auto nd_module *net =
                 ND_SEQUENTIAL(nd_linear_module(nd_key_new(5), 2, 16, true), nd_tanh_module(),
                               nd_linear_module(nd_key_new(6), 16, 2, true));
-            nd_auto nd_optimizer *optimizer = kind == 0   ? nd_sgd(net, 0.5, 0, 0)
-                                              : kind == 1 ? nd_sgd(net, 0.2, 0.9, 0)
+            nd_auto nd_optimizer *optimizer = kind == 0   ? sgd_of(net, 0.5, 0, 0)
+                                              : kind == 1 ? sgd_of(net, 0.2, 0.9, 0)
                                               : kind == 2
-                                                  ? nd_adam(net, 0.05, 0.9, 0.999, 1e-8, 0)
-                                                  : nd_adamw(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
+                                                  ? adam_of(net, 0.05, 0.9, 0.999, 1e-8, 0)
+                                                  : adamw_of(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
             assert_handle(optimizer);
             double loss = 0;
             uint64_t objects = 0;
@@ -64,14 +65,17 @@ static void test_digits_are_learnt_with_the_collector_off_and_on(void **state) {
         assert_ok(nd_gc_set_mode(collect ? ND_GC_ON : ND_GC_OFF));
         nd_manager *run = nd_manager_new(NULL, "digits");
         nd_with_manager(run) {
-            nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = 64, .shuffle = true,
-                                          .prefetch = true, .key = nd_key_new(1)};
+            nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+            options.batch = 64;
+            options.shuffle = true;
+            options.prefetch = true;
+            options.key = nd_key_new(1);
             nd_auto nd_dataset *digits = nd_dataset_open_idx("data/mnist", "t10k", &options);
             assert_handle(digits);
             nd_auto nd_module *net =
                 ND_SEQUENTIAL(nd_flatten_module(), nd_linear_module(nd_key_new(2), 784, 32, true),
                               nd_relu_module(), nd_linear_module(nd_key_new(3), 32, 10, true));
-            nd_auto nd_optimizer *optimizer = nd_sgd(net, 0.1, 0.5, 0);
+            nd_auto nd_optimizer *optimizer = sgd_of(net, 0.1, 0.5, 0);
             double first = 0;
             double last = 0;
             assert_ok(nd_dataset_start(digits, 0));
@@ -80,7 +84,7 @@ static void test_digits_are_learnt_with_the_collector_off_and_on(void **state) {
                 nd_with_manager(manager) {
                     nd_auto nd_tensor *images = NULL;
                     nd_auto nd_tensor *labels = NULL;
-                    assert_true(nd_dataset_next(digits, &images, &labels));
+                    assert_true(next_batch(digits, &images, &labels));
                     double loss = train_step(net, optimizer, images, labels);
                     first += step < 10 ? loss / 10 : 0;
                     last += step >= 90 ? loss / 10 : 0;
@@ -127,8 +131,8 @@ static void test_F01_every_allocation_of_a_training_step_fails_once(void **state
         nd_auto nd_module *net =
             ND_SEQUENTIAL(nd_linear_module(nd_key_new(5), 5, 16, true), nd_gelu_module(),
                           nd_linear_module(nd_key_new(6), 16, 3, true));
-        nd_auto nd_optimizer *optimizer = nd_adamw(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
-        nd_tensor *weight = nd_module_parameter(net, "0.weight");
+        nd_auto nd_optimizer *optimizer = adamw_of(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
+        nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
         nd_auto nd_tensor *before = nd_clone(weight);
         allocations_left = n;
         nd__alloc_should_fail = allocation_fails;

@@ -58,7 +58,7 @@ static void test_take(void **state) {
 }
 
 static void check_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
-    nd_auto nd_tensor *y = nd_gather(x, axis, index);
+    nd_auto nd_tensor *y = nd_gather(x, index, axis);
     assert_handle(y);
     int ndim = nd_get_ndim(x);
     assert_shape(y, ndim, nd_get_shape(index));
@@ -75,7 +75,7 @@ static void check_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
 
 static void check_scatter(const nd_tensor *x, int axis, const nd_tensor *index,
                           const nd_tensor *source) {
-    nd_auto nd_tensor *y = nd_scatter_add(x, axis, index, source);
+    nd_auto nd_tensor *y = nd_scatter_add(x, index, source, axis);
     assert_handle(y);
     int ndim = nd_get_ndim(x);
     double *expected = calloc((size_t)nd_get_numel(x), sizeof *expected);
@@ -173,14 +173,14 @@ static void test_bad_indices_are_refused(void **state) {
     assert_refused(nd_take(x, below, 0), ND_ERROR_INVALID_ARGUMENT, "take: an index is outside");
     assert_refused(nd_take(x, x, 0), ND_ERROR_DTYPE, "take: the indices are float32");
     assert_refused(nd_take(x, high, 2), ND_ERROR_INVALID_ARGUMENT, "take: axis 2");
-    assert_refused(nd_gather(x, 0, high), ND_ERROR_SHAPE,
+    assert_refused(nd_gather(x, high, 0), ND_ERROR_SHAPE,
                    "gather: an index of shape [3] does not fit");
     nd_auto nd_tensor *row = nd_reshape(high, ND_SHAPE(1, 3));
-    assert_refused(nd_gather(x, 0, row), ND_ERROR_INVALID_ARGUMENT, "gather: an index is outside");
+    assert_refused(nd_gather(x, row, 0), ND_ERROR_INVALID_ARGUMENT, "gather: an index is outside");
     nd_auto nd_tensor *source = nd_ones(ND_SHAPE(1, 3), ND_F32);
-    assert_refused(nd_scatter_add(x, 0, row, source), ND_ERROR_INVALID_ARGUMENT, "scatter_add");
-    assert_refused(nd_scatter_add(x, 0, row, x), ND_ERROR_SHAPE, "scatter_add: index has shape");
-    assert_refused(nd_scatter_add(x, 0, row, row), ND_ERROR_DTYPE, "scatter_add: x is float32");
+    assert_refused(nd_scatter_add(x, row, source, 0), ND_ERROR_INVALID_ARGUMENT, "scatter_add");
+    assert_refused(nd_scatter_add(x, row, x, 0), ND_ERROR_SHAPE, "scatter_add: index has shape");
+    assert_refused(nd_scatter_add(x, row, row, 0), ND_ERROR_DTYPE, "scatter_add: x is float32");
     assert_refused(nd_one_hot(high, 3, ND_F32), ND_ERROR_INVALID_ARGUMENT,
                    "one_hot: an index is outside 0 ... 2");
     assert_refused(nd_one_hot(high, 0, ND_F32), ND_ERROR_INVALID_ARGUMENT, "one_hot: 0 classes");

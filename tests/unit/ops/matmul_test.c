@@ -112,7 +112,7 @@ static void test_transposed_batches(void **state) {
     nd_auto nd_tensor *tokens = random_tensor(DENSE, ND_SHAPE(20, 3, 30), ND_F32, -1, 1);
     nd_auto nd_tensor *heads = nd_permute(tokens, 3, (int[]){1, 0, 2}); // rows lie apart
     check_matmul(heads, b_turned);
-    nd_auto nd_tensor *slice = nd_slice(a, 1, 2, 19, 3);
+    nd_auto nd_tensor *slice = nd_slice(a, 2, 19, 3, 1);
     check_matmul(slice, b_turned);
 }
 
@@ -171,10 +171,10 @@ static void test_linear(void **state) {
 static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
     (void)state;
     nd_auto nd_tensor *fused = random_tensor(DENSE, ND_SHAPE(4, 1, 3 * 48), ND_F32, -1, 1);
-    nd_auto nd_tensor *keys = nd_slice(fused, 2, 48, 96, 1);
+    nd_auto nd_tensor *keys = nd_slice(fused, 48, 96, 1, 2);
     nd_auto nd_tensor *weight = random_tensor(DENSE, ND_SHAPE(40, 48), ND_F32, -1, 1);
     check_linear(keys, weight, NULL);
-    nd_auto nd_tensor *first = nd_slice(keys, 0, 0, 1, 1);
+    nd_auto nd_tensor *first = nd_slice(keys, 0, 1, 1, 0);
     nd_auto nd_tensor *repeated = nd_expand(first, ND_SHAPE(5000, 1, 48));
     check_linear(repeated, weight, NULL);
     nd_auto nd_tensor *weight_turned = nd_transpose(weight, 0, 1);

@@ -119,7 +119,7 @@ static inline nd_tensor *random_tensor(layout how, int ndim, const int64_t *shap
     if (how == STEPPED) {
         base[ndim - 1] = 2 * shape[ndim - 1] + 1;
         nd_auto nd_tensor *x = random_dense(ndim, base, dtype, low, high);
-        return nd_slice(x, ndim - 1, 1, INT64_MAX, 2);
+        return nd_slice(x, 1, INT64_MAX, 2, ndim - 1);
     }
     base[0] = 1;
     nd_auto nd_tensor *x = random_dense(ndim, base, dtype, low, high);

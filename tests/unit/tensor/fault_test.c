@@ -26,8 +26,8 @@ static bool work(nd_device device) {
     if (t[1] && nd_set_requires_grad(t[1], true) == ND_OK) {
         t[2] = nd_transpose(t[1], 0, 1);
         t[3] = nd_reshape(t[2], ND_SHAPE(24));
-        t[4] = nd_slice(t[3], 0, 1, 20, 3);
-        t[5] = nd_stack((const nd_tensor *const[]){t[4], t[4]}, 2, 0);
+        t[4] = nd_slice(t[3], 1, 20, 3, 0);
+        t[5] = nd_stack(2, (const nd_tensor *const[]){t[4], t[4]}, 0);
         t[6] = nd_cast(t[5], ND_F64);
         t[7] = nd_clone(t[2]);
         t[8] = nd_to(t[2], (nd_device){ND_FAKE, 0});

@@ -2,9 +2,10 @@
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
 
-#define INPUTS(...)                          \
-    (const nd_tensor *const[]){__VA_ARGS__}, \
-        sizeof((const nd_tensor *[]){__VA_ARGS__}) / sizeof(nd_tensor *)
+#define INPUTS(...)                                                                                \
+    sizeof((const nd_tensor *[]){__VA_ARGS__}) / sizeof(nd_tensor *), (const nd_tensor *const[]) { \
+        __VA_ARGS__                                                                                \
+    }
 
 static void test_concat_along_each_axis(void **state) {
     (void)state;
@@ -16,7 +17,7 @@ static void test_concat_along_each_axis(void **state) {
         assert_shape(rows, 4, 2);
         assert_values(rows, 0, 1, 0, 2, 1, 3, 0, 1);
         assert_values(columns, 0, 1, 0, 2, 2, 3, 1, 3);
-        nd_tensor *none = nd_slice(a, 0, 0, 0, 1), *joined = nd_concat(INPUTS(none, a, none), 0);
+        nd_tensor *none = nd_slice(a, 0, 0, 1, 0), *joined = nd_concat(INPUTS(none, a, none), 0);
         assert_values(joined, 0, 1);
         nd_tensor *empty = nd_concat(INPUTS(none), 0);
         assert_shape(empty, 0, 2);
@@ -58,11 +59,11 @@ static void test_joining_refuses(void **state) {
     assert_refused(nd_concat(INPUTS(scalar), 0), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_concat(INPUTS(a, NULL), 0), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_concat(INPUTS(a), 0 - 3), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_concat(NULL, 2, 0), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_concat((const nd_tensor *const[]){a}, 0, 0), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_concat(2, NULL, 0), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_concat(0, (const nd_tensor *const[]){a}, 0), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_stack(INPUTS(a, b), 1), ND_ERROR_SHAPE);
     assert_refused(nd_stack(INPUTS(a, a), 3), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_stack(NULL, 1, 0), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_stack(1, NULL, 0), ND_ERROR_INVALID_ARGUMENT);
     nd_tensor *wide = nd_expand(scalar, ND_SHAPE((int64_t)1 << 60));
     assert_refused(nd_concat(INPUTS(wide, wide, wide, wide, wide, wide, wide, wide), 0),
                    ND_ERROR_SHAPE);
@@ -78,10 +79,10 @@ static void test_unslice_puts_back(void **state) {
     nd_device devices[] = {on_cpu, on_fake};
     for (int i = 0; i < 2; i++) {
         nd_tensor *x = counted(devices[i], ND_F32, ND_SHAPE(2, 5));
-        nd_tensor *part = nd_slice(x, 1, 1, 5, 2);
+        nd_tensor *part = nd_slice(x, 1, 5, 2, 1);
         nd_tensor *back = nd__unslice(part, ND_SHAPE(2, 5), 1, 1, 2);
         assert_values(back, 0, 1, 0, 3, 0, 0, 6, 0, 8, 0);
-        nd_tensor *none = nd_slice(x, 0, 2, 2, 1),
+        nd_tensor *none = nd_slice(x, 2, 2, 1, 0),
                   *zero = nd__unslice(none, ND_SHAPE(2, 5), 0, 2, 1);
         assert_values(zero, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
         nd_tensor *all[] = {x, part, back, none, zero};

@@ -65,10 +65,10 @@ static void test_no_grad_records_nothing_on_this_thread(void **state) {
 static void test_views_record_their_attributes(void **state) {
     (void)state;
     nd_tensor *x = leaf();
-    nd_tensor *part = nd_slice(x, 1, -2, INT64_MAX, 2),
+    nd_tensor *part = nd_slice(x, -2, INT64_MAX, 2, 1),
               *turned = nd_permute(part, 2, (int[]){1, 0});
     nd_tensor *flat = nd_flatten(turned, 0), *wide = nd_expand(flat, ND_SHAPE(3, 2));
-    nd_tensor *joined = nd_concat((const nd_tensor *const[]){wide, wide}, 2, -1);
+    nd_tensor *joined = nd_concat(2, (const nd_tensor *const[]){wide, wide}, -1);
     nd_tensor *back = nd__unslice(part, ND_SHAPE(2, 3), 1, 1, 2);
     const nd_node *node = nd_get_node(part);
     assert_string_equal(nd_node_name(node), "slice");
@@ -106,7 +106,7 @@ static void test_every_view_of_a_leaf_has_history(void **state) {
     nd_tensor *x = leaf(), *y = nd_unsqueeze(x, 0);
     nd_tensor *results[] = {nd_reshape(x, ND_SHAPE(6)),
                             nd_squeeze(y, 0),
-                            nd_select(x, 0, 1),
+                            nd_select(x, 1, 0),
                             nd_transpose(x, 0, 1),
                             nd_as_strided(x, 0, NULL, NULL, 0),
                             nd_to(x, on_fake),
@@ -239,8 +239,8 @@ static void test_a_view_is_stale_after_its_base_was_written(void **state) {
         nd_release(all[i]);
 }
 
-static nd_status no_backward(nd_object *context, const nd_tensor *const *grads, size_t count,
-                             nd_tensor **ret_grads, size_t ninputs) {
+static nd_status no_backward(const nd_object *context, size_t count, const nd_tensor *const *grads,
+                             size_t ninputs, nd_tensor **ret_grads) {
     (void)context, (void)grads, (void)count, (void)ret_grads, (void)ninputs;
     return ND_OK;
 }

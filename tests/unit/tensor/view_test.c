@@ -7,7 +7,7 @@ static void test_reshape_shares_where_strides_allow(void **state) {
     nd_tensor *y = nd_reshape(x, ND_SHAPE(6, -1));
     assert_shape(y, 6, 4);
     assert_true(nd_is_view_of(y, x));
-    nd_tensor *part = nd_slice(y, 0, 0, 6, 2); // [3, 4], rows 8 apart
+    nd_tensor *part = nd_slice(y, 0, 6, 2, 0); // [3, 4], rows 8 apart
     nd_tensor *split = nd_reshape(part, ND_SHAPE(3, 1, 2, 2));
     assert_true(nd_is_view_of(split, x));
     assert_values(split, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19);
@@ -123,7 +123,7 @@ static void test_expand_repeats_without_memory(void **state) {
 
 static void slice_is(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, size_t count,
                      const double *expected, int line) {
-    nd_tensor *y = nd_slice(x, 0, start, stop, step);
+    nd_tensor *y = nd_slice(x, start, stop, step, 0);
     assert_values_of(y, count, expected, __FILE__, line);
     nd_release(y);
 }
@@ -140,19 +140,19 @@ static void test_slice_clamps_as_python_does(void **state) {
     SLICE_IS(INT64_MIN, -4, 1, 0);
     SLICE_IS(0, 5, INT64_MAX, 0);
     SLICE_IS(4, 100, 7, 4);
-    nd_tensor *none = nd_slice(x, 0, 4, 2, 1);
+    nd_tensor *none = nd_slice(x, 4, 2, 1, 0);
     assert_shape(none, 0);
     nd_release(none);
-    none = nd_slice(x, -1, 99, 100, 1);
+    none = nd_slice(x, 99, 100, 1, -1);
     assert_shape(none, 0);
-    nd_tensor *still = nd_slice(none, 0, 0, 1, 1);
+    nd_tensor *still = nd_slice(none, 0, 1, 1, 0);
     assert_shape(still, 0);
     nd_release(still);
     nd_release(none);
-    assert_refused(nd_slice(x, 0, 0, 5, 0), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_slice(x, 0, 0, 5, -1), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_slice(x, 1, 0, 5, 1), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_slice(NULL, 0, 0, 5, 1), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_slice(x, 0, 5, 0, 0), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_slice(x, 0, 5, -1, 0), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_slice(x, 0, 5, 1, 1), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_slice(NULL, 0, 5, 1, 0), ND_ERROR_INVALID_ARGUMENT);
     nd_release(x);
 }
 
@@ -161,7 +161,7 @@ static void test_B23_a_small_view_pins_and_reports_its_storage(void **state) {
     nd_manager *manager = nd_manager_new(NULL, "m");
     nd_with_manager(manager) {
         nd_tensor *x = nd_zeros(ND_SHAPE(1000, 10), ND_F32);
-        nd_tensor *row = nd_select(x, 0, 3);
+        nd_tensor *row = nd_select(x, 3, 0);
         assert_int_equal(nd_manager_total_bytes(manager), 40000);
         nd_release(x);
         assert_int_equal(nd_manager_total_bytes(manager), 40000);
@@ -176,13 +176,13 @@ static void test_B23_a_small_view_pins_and_reports_its_storage(void **state) {
 static void test_select_takes_an_axis_away(void **state) {
     (void)state;
     nd_tensor *x = counted(on_fake, ND_I32, ND_SHAPE(2, 3));
-    nd_tensor *row = nd_select(x, 0, -1), *column = nd_select(x, 1, 1);
+    nd_tensor *row = nd_select(x, -1, 0), *column = nd_select(x, 1, 1);
     assert_values(row, 3, 4, 5);
     assert_values(column, 1, 4);
     assert_int_equal(nd_get_ndim(column), 1);
-    assert_refused(nd_select(x, 0, 2), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_select(x, 2, 0), ND_ERROR_INVALID_ARGUMENT);
     assert_string_equal(nd_error_message(), "select: index 2 is out of range for axis 0 of size 2");
-    assert_refused(nd_select(x, 0, -3), ND_ERROR_INVALID_ARGUMENT);
+    assert_refused(nd_select(x, -3, 0), ND_ERROR_INVALID_ARGUMENT);
     nd_release(x);
     nd_release(row);
     nd_release(column);
@@ -235,7 +235,7 @@ static void test_F11_as_strided_out_of_bounds(void **state) {
 static void test_F15_views_of_a_closed_tensor_are_refused(void **state) {
     (void)state;
     nd_tensor *x = nd_zeros(ND_SHAPE(2, 3), ND_F32);
-    nd_tensor *view = nd_select(x, 0, 1);
+    nd_tensor *view = nd_select(x, 1, 0);
     assert_ok(nd_close(x));
     assert_refused(nd_reshape(x, ND_SHAPE(6)), ND_ERROR_CLOSED);
     assert_string_equal(nd_error_message(),
@@ -243,7 +243,7 @@ static void test_F15_views_of_a_closed_tensor_are_refused(void **state) {
     assert_refused(nd_permute(x, 2, (int[]){0, 1}), ND_ERROR_CLOSED);
     assert_refused(nd_transpose(x, 0, 1), ND_ERROR_CLOSED);
     assert_refused(nd_expand(x, ND_SHAPE(2, 3)), ND_ERROR_CLOSED);
-    assert_refused(nd_slice(x, 0, 0, 1, 1), ND_ERROR_CLOSED);
+    assert_refused(nd_slice(x, 0, 1, 1, 0), ND_ERROR_CLOSED);
     assert_refused(nd_select(x, 0, 0), ND_ERROR_CLOSED);
     assert_refused(nd_squeeze(x, 0), ND_ERROR_CLOSED);
     assert_refused(nd_unsqueeze(x, 0), ND_ERROR_CLOSED);
