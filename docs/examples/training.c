@@ -10,14 +10,16 @@ static nd_dataset *make_data(nd_key key) {
     nd_auto nd_tensor *uniform = nd_rand(key, ND_SHAPE(SAMPLES, 2), ND_F32);
     nd_auto nd_tensor *doubled = nd_mul_scalar(uniform, 2);
     nd_auto nd_tensor *points = nd_add_scalar(doubled, -1);
-    nd_auto nd_tensor *x = nd_select(points, 1, 0);
+    nd_auto nd_tensor *x = nd_select(points, 0, 1);
     nd_auto nd_tensor *y = nd_select(points, 1, 1);
     nd_auto nd_tensor *product = nd_mul(x, y);
     nd_auto nd_tensor *zero = nd_scalar(0, ND_F32);
     nd_auto nd_tensor *same_sign = nd_greater(product, zero);
     nd_auto nd_tensor *labels = nd_cast(same_sign, ND_I64);
-    nd_dataset_options options = {ND_DATASET_OPTIONS_INIT, .batch = BATCH,
-                                  .key = nd_key_fold(key, 1), .shuffle = true};
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = BATCH;
+    options.key = nd_key_fold(key, 1);
+    options.shuffle = true;
     return nd_dataset_new(points, labels, &options);
 }
 
@@ -46,8 +48,9 @@ static nd_status train_epoch(nd_dataset *data, const nd_module *model, nd_optimi
     while (status == ND_OK) {
         nd_auto nd_tensor *points = NULL;
         nd_auto nd_tensor *labels = NULL;
-        if (!nd_dataset_next(data, &points, &labels))
-            return nd_error_status(); // ND_OK at the end of the epoch
+        status = nd_dataset_next(data, &points, &labels);
+        if (status != ND_OK || !points)
+            return status; // NULL and ND_OK at the end of the epoch
         status = train_batch(model, optimizer, points, labels);
     }
     return status;
@@ -62,7 +65,7 @@ static double measure_accuracy(nd_dataset *data, const nd_module *model) {
         for (;;) {
             nd_auto nd_tensor *points = NULL;
             nd_auto nd_tensor *labels = NULL;
-            if (!nd_dataset_next(data, &points, &labels))
+            if (nd_dataset_next(data, &points, &labels) != ND_OK || !points)
                 break;
             nd_auto nd_tensor *logits = nd_module_forward(model, points);
             nd_auto nd_tensor *answers = nd_argmax(logits, 1, false);
@@ -84,7 +87,9 @@ static void train(const char *from, const char *to, uint64_t first, uint64_t end
         nd_auto nd_module *model = make_model(nd_key_new(3));
         if (from)
             nd_load_parameters(model, from);
-        nd_auto nd_optimizer *optimizer = nd_adamw(model, 0.01, 0.9, 0.999, 1e-8, 0.01);
+        nd_adam_options adamw = ND_ADAMW_OPTIONS_INIT;
+        adamw.rate = 0.01;
+        nd_auto nd_optimizer *optimizer = nd_adamw(model, &adamw);
         for (uint64_t epoch = first; epoch < end && nd_error_status() == ND_OK; epoch++) {
             train_epoch(training, model, optimizer, epoch);
             nd_optimizer_set_rate(optimizer, 0.01 / (double)(epoch + 2));
