@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # tools/compile_commands.sh [TARGETS]: writes compile_commands.json, from which editors and clangd learn how each file is compiled.
-# Asks Bazel, which compiles nothing for it; //... by default. Run it again after a BUILD file has changed. Headers that a build makes
-# (there are links to include/nd) are there once something has been built.
+# Asks Bazel, which compiles nothing for it; //... by default. Run it again after a BUILD file has changed.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ $# -gt 0 ] || set -- //...
@@ -25,6 +24,8 @@ for action in actions:
         path = os.path.abspath(source)
     else:
         path = os.path.join(root, source)
+    # Public headers are found where they are, before the links to them that a build makes.
+    arguments.insert(1, "-I" + os.path.abspath("include"))
     # The first way wins: a file is compiled several times for instruction sets and for libnd.so.
     entries.setdefault(path, {"directory": root, "file": path, "output": output,
                               "arguments": [path if argument == source else argument for argument in arguments]})
