@@ -130,11 +130,10 @@ static void test_hook_errors(void **state) {
     assert_int_equal(nd_remove_hooks(NULL), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     assert_int_equal(nd_register_hook(plain, ignore, NULL), ND_ERROR_STATE);
-    assert_error(ND_ERROR_STATE, "register_hook: x, float64 of shape");
+    assert_error(ND_ERROR_STATE, "register_hook: x, float64 of shape [1], does not require");
     uint64_t id = 7;
     assert_int_equal(nd_add_hook(plain, ignore, NULL, &id), ND_ERROR_STATE);
     assert_error(ND_ERROR_STATE, "add_hook: x, float64 of shape");
-    assert_error(ND_ERROR_STATE, "does not require a gradient");
     assert_int_equal(nd_add_hook(x, NULL, NULL, &id), ND_ERROR_INVALID_ARGUMENT);
     assert_error(ND_ERROR_INVALID_ARGUMENT, "add_hook: hook is NULL");
     assert_int_equal(id, 7);
