@@ -205,6 +205,8 @@ void nd__origin_forget(nd_object *object);
 void nd__origin_forward(nd_manager *closed, nd_manager *outside);
 /// Records in use, of all objects.
 uint64_t nd__origin_count(void);
+/// How many objects a lookup by object looks at, at most. For tests.
+uint64_t nd__origin_longest(void);
 
 /// Children of a manager, the ones still alive, retained, appended to a growing array; false when
 /// out of memory.

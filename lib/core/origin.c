@@ -19,14 +19,18 @@ struct nd_origin {
     nd_origin *previous_object, *next_object; ///< newest records of objects, for lookup by object
 };
 
-enum { BUCKETS = 256 };
+enum { FIRST_BITS = 8 };
 static nd_lock origin_lock;
 ND__FORK_LOCK(ND__FORK_ORIGINS, origin_lock);
-static nd_origin *buckets[BUCKETS]; // newest record of each object, by address
-static uint64_t in_use;             // records
+static nd_origin *first_buckets[1 << FIRST_BITS];
+// Newest record of each object, by address. The table doubles when there are more records than buckets, and stays.
+static nd_origin **buckets = first_buckets;
+static uint32_t bits = FIRST_BITS;
+static uint64_t in_use;         // records
+static _Atomic bool is_crowded; // more than buckets
 
 static nd_origin **bucket(const nd_object *object) {
-    return &buckets[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 56];
+    return &buckets[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits)];
 }
 
 static nd_origin *newest(const nd_object *object) {
@@ -54,6 +58,36 @@ static void bucket_remove(nd_origin *record) {
         record->next_object->previous_object = record->previous_object;
 }
 
+#ifndef ND_MODEL // where there are few, and it would be one more step
+/// Doubles the table, if it is time and there is memory: else lookups take longer. No lock may be held.
+static void grow(void) {
+    if (!nd__atomic_load(&is_crowded, relaxed))
+        return;
+    nd__lock(&origin_lock);
+    uint32_t wanted = bits + 1;
+    nd__unlock(&origin_lock);
+    nd_origin **old = nd__calloc(sizeof *old << wanted);
+    if (!old)
+        return;
+    nd__lock(&origin_lock);
+    if (bits + 1 == wanted) { // nobody was faster
+        nd_origin **larger = old;
+        old = buckets;
+        buckets = larger;
+        bits = wanted;
+        for (uint32_t i = 0; i < UINT32_C(1) << (wanted - 1); i++)
+            for (nd_origin *record = old[i], *next; record; record = next) {
+                next = record->next_object;
+                bucket_insert(record);
+            }
+        nd__atomic_store(&is_crowded, in_use >> bits != 0, relaxed);
+    }
+    nd__unlock(&origin_lock);
+    if (old != first_buckets)
+        nd__free(old);
+}
+#endif
+
 static void name_manager(nd_origin *record, nd_manager *manager) {
     record->manager = manager;
     record->previous = NULL;
@@ -80,6 +114,9 @@ static void spare_one(nd_origin *record, nd_origin **spare) {
 }
 
 bool nd__origin_reserve(nd_origin **spare, int count) {
+#ifndef ND_MODEL
+    grow();
+#endif
     for (int i = 0; i < count; i++) {
         nd_origin *record = nd__obtain_zeroed(sizeof *record);
         if (!record)
@@ -111,7 +148,8 @@ static void push(nd_object *object, nd_manager *manager, nd_origin **spare) {
     }
     bucket_insert(record);
     name_manager(record, manager);
-    in_use++;
+    if (++in_use >> bits)
+        nd__atomic_store(&is_crowded, true, relaxed);
 }
 
 static void take_out(nd_origin *record, nd_origin **spare) {
@@ -256,4 +294,17 @@ uint64_t nd__origin_count(void) {
     uint64_t count = in_use;
     nd__unlock(&origin_lock);
     return count;
+}
+
+uint64_t nd__origin_longest(void) {
+    uint64_t longest = 0;
+    nd__lock(&origin_lock);
+    for (uint32_t i = 0; i < UINT32_C(1) << bits; i++) {
+        uint64_t length = 0;
+        for (const nd_origin *record = buckets[i]; record; record = record->next_object)
+            length++;
+        longest = length > longest ? length : longest;
+    }
+    nd__unlock(&origin_lock);
+    return longest;
 }
