@@ -142,6 +142,25 @@ static void setup_nested(void) {
     model_assert(nd_temp_attach(managers[2], picture) == ND_OK);
 }
 
+// ------------------------------------------------------------------------- the last release of a pair
+
+static void release_picture(void) {
+    nd_release(picture);
+}
+
+static void dispose_first(void) {
+    model_assert(nd_manager_dispose(managers[0], NULL) == ND_OK);
+}
+
+static void finish_gone(void) {
+    for (int i = 0; i < MANAGERS && managers[i]; i++) {
+        nd_manager_close(managers[i], NULL);
+        model_assert(nd__manager_bytes(managers[i], ND_CPU) == 0);
+    }
+    model_assert(nd__manager_bytes(nd_manager_root(), ND_CPU) == 0);
+    finish();
+}
+
 #define PICTURE(name, what, setup, ...) \
     { name, what, setup, {__VA_ARGS__}, finish_picture, 0, 0 }
 
@@ -167,6 +186,20 @@ const model_program model_attach_programs[] = {
     PICTURE("origins_close",
             "two managers close, the one below the other, from which a pair was lent", setup_nested,
             close_second, close_first),
+    {"alone_close",
+     "the last handle of a pair is released as its manager closes",
+     setup_picture,
+     {release_picture, close_first},
+     finish_gone,
+     0,
+     0},
+    {"alone_dispose",
+     "the same as its manager is disposed of, which takes handles for a while",
+     setup_picture,
+     {release_picture, dispose_first},
+     finish_gone,
+     0,
+     0},
 };
 const size_t model_attach_program_count =
     sizeof model_attach_programs / sizeof model_attach_programs[0];
