@@ -36,6 +36,19 @@ _FRAME_POINTERS = select({
     "//conditions:default": ["-fomit-frame-pointer"],
 })
 
+# Canaries in every function with an array or a variable whose address is taken, checked copies of the C library, marks where
+# an indirect jump may land. Position-independent programs, read-only relocations and immediate binding are Bazel's own.
+_HARDENING = select({
+    str(Label("//bazel:hardening_is_on")): ["-fstack-protector-strong"],
+    "//conditions:default": [],
+}) + select({
+    str(Label("//bazel:hardened_and_optimised")): ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],
+    "//conditions:default": [],
+}) + select({
+    str(Label("//bazel:hardened_x86_64")): ["-fcf-protection=full"],
+    "//conditions:default": [],
+})
+
 def _when(have, setting, value, yes, no):
     """`yes` where the library is installed and the build setting has that value, else `no`."""
     if not have:
@@ -77,7 +90,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     """
     cc_library(
         name = name,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps,
         linkstatic = 1,
@@ -86,7 +99,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     if for_shared:
         cc_library(
             name = name + "_for_shared",
-            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
+            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
             local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
             deps = deps,
             linkstatic = 1,
@@ -96,7 +109,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps,
         linkopts = ["-lm", "-lpthread"] + linkopts,
@@ -109,7 +122,7 @@ def nd_cc_test(name, size = "small", copts = [], local_defines = [], deps = [], 
     cc_test(
         name = name,
         size = size,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + copts,
+        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps + ["@local_cmocka//:cmocka"],
         linkopts = ["-lm", "-lpthread", "-Wl,-rpath,$$ORIGIN"] + linkopts,
