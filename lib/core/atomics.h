@@ -48,7 +48,10 @@ static inline uint64_t nd__load_relaxed(const _Atomic uint64_t *word) {
 /// Adds and returns what was there before, in a process with one thread: nothing but a signal handler
 /// can come in between, and none does.
 static inline uint64_t nd__fetch_add_alone(_Atomic uint64_t *word, uint64_t value) {
-#if defined(__x86_64__)
+#if defined(ND_MODEL)
+    // A thread stands for the signal handler, of which its thread sees everything in order.
+    return nd__atomic_fetch_add(word, value, acq_rel);
+#elif defined(__x86_64__)
     __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(*(uint64_t *)(uintptr_t)word) : : "cc");
     return value;
 #else

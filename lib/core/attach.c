@@ -142,6 +142,11 @@ static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count
         uint32_t flags = nd__flags(object), type_flags = object->type->flags;
         nd__list_remove(home, object, nd__list_of(flags));
         tracked += (flags & ND__TRACKED) != 0;
+        nd__atomic_store(&object->home, NULL, release);
+        if (__builtin_expect(!listener && !(flags & ND__TEMP) &&
+                                 !(type_flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED)),
+                             1))
+            continue;
         temporary += (flags & ND__TEMP) != 0;
         uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
         if (__builtin_expect(listener != NULL, 0))
@@ -153,7 +158,6 @@ static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count
             if (account->bytes)
                 nd__discharge_path(home->manager, NULL, account->kind, account->bytes);
         }
-        nd__atomic_store(&object->home, NULL, release);
     }
     nd__counters *left = &home->count;
     left->live -= i;

@@ -30,8 +30,6 @@
 
 /// A collection that finds new garbage because it freed some looks again, so often at most.
 enum { ROUNDS = 8 };
-/// Garbage is freed so many at a time: others wait for its manager's lock meanwhile.
-enum { FREE_BATCH = 256 };
 
 static nd_lock collection_lock;
 ND__FORK_LOCK(ND__FORK_COLLECTION, collection_lock);
@@ -268,61 +266,13 @@ static void end_watches(nd_collection *collection) {
     }
 }
 
-/// Frees objects whose edges, and those of all that pointed to them, are cut.
-static void free_some(nd_collection *collection, nd_object **objects, size_t count) {
-    size_t free_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        nd_object *object = objects[i];
-        nd__collection_prefetch(objects, count, i);
-        if (__builtin_expect((uint32_t)nd__load_relaxed(&object->word) == 0, 1)) {
-            objects[free_count++] = object;
-        } else {
-            // An edge that was reported was not cleared, or reported twice: it stays, closed.
-            nd__collection_note_broken(collection, object);
-            nd__fetch_clear_flags(&object->flags, ND__DYING);
-            nd_close(object);
-        }
-    }
-    nd__garbage_unlink(objects, free_count);
-    for (size_t i = 0; i < free_count; i++)
-        nd__object_free(objects[i]);
-}
-
-static void free_range(nd_collection *collection, size_t from, size_t to) {
-    for (size_t i = from; i < to; i += FREE_BATCH)
-        free_some(collection, collection->objects + i, to - i < FREE_BATCH ? to - i : FREE_BATCH);
-}
-
-/// Cuts every edge of the garbage, and frees it: as soon as no reference is left to those whose edges
-/// are cut, and they are a few, while they are in the cache. On the way counts the groups that the
-/// edges connected.
-static void cut_and_free(nd_thread *thread, nd_collection *collection) {
-    nd_cut cut = {.group = nd__collection_group_begin(collection), .groups = collection->count};
-    size_t freed = 0;
-    for (size_t i = 0; i < collection->count; i++) {
-        nd_object *object = collection->objects[i];
-        nd__collection_prefetch(collection->objects, collection->count, i);
-        nd__cut_begin(&cut, (uint32_t)i, (uint32_t)nd__load_relaxed(&object->word));
-        thread->cut = &cut;
-        if (object->type->clear && !nd__is_closed(object))
-            object->type->clear(object);
-        thread->cut = NULL;
-        if (cut.references == 0 && i + 1 - freed >= nd__collection_batch) {
-            free_range(collection, freed, i + 1);
-            freed = i + 1;
-        }
-    }
-    free_range(collection, freed, collection->count);
-    collection->report.cycles += cut.groups;
-}
-
 /// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
 /// collected if it dies.
 static void free_garbage(nd_thread *thread, nd_collection *collection) {
     uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
     bool outermost = nd__burying_begin(thread);
     thread->cutting = true;
-    cut_and_free(thread, collection);
+    nd__cut_and_free(thread, collection);
     nd__burying_end(thread, outermost);
     thread->cutting = false;
     collection->report.collected_objects += thread->collected_objects - objects_before;

@@ -2,6 +2,7 @@
 #include "lib/core/collection.h"
 #include "lib/core/reserve.h"
 #include "lib/core/steps.h"
+#include "lib/core/walk.h"
 #include "lib/core/watch.h"
 #include <stdio.h>
 #include <string.h>
@@ -45,14 +46,8 @@ void nd__collection_free(nd_collection *collection) {
 typedef struct set_visitor {
     nd_visitor visitor;
     nd_collection *collection;
-    size_t stacked; ///< marking: entries on the stack
-    size_t added;   ///< extending: objects appended
+    size_t added; ///< extending: objects appended
 } set_visitor;
-
-static void traverse(nd_object *object, nd_visitor *visitor) {
-    if (object->type->traverse && !nd__is_closed(object))
-        object->type->traverse(object, visitor);
-}
 
 // ------------------------------------------------------------------------------------------ pass 1
 
@@ -65,26 +60,17 @@ static void visit_count(nd_visitor *visitor, nd_object *target, const char *labe
 
 static void visit_mark(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
-    set_visitor *marker = (set_visitor *)visitor;
-    nd_collection *collection = marker->collection;
-    if (nd__is_candidate(collection, target) && !collection->live[target->gc_index]) {
-        collection->live[target->gc_index] = 1;
-        collection->stack[marker->stacked++] = target->gc_index;
-    }
-}
-
-static void mark_root(set_visitor *marker, size_t index) {
-    if (marker->collection->live[index])
-        return;
-    marker->collection->live[index] = 1;
-    marker->collection->stack[marker->stacked++] = (uint32_t)index;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (nd__is_candidate(collection, target))
+        nd__collection_let_live(collection, target->gc_index);
 }
 
 /// Everything reached from what is on the stack is live.
-static void mark_reached(set_visitor *marker) {
-    while (marker->stacked)
-        traverse(marker->collection->objects[marker->collection->stack[--marker->stacked]],
-                 &marker->visitor);
+static void let_reached_live(nd_collection *collection) {
+    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
+    while (collection->stacked)
+        nd__collection_traverse(collection->objects[collection->stack[--collection->stacked]],
+                                &marker.visitor);
 }
 
 /// From `from` on, the first that is not known to be live and whose word is not what it was in pass 1;
@@ -93,8 +79,7 @@ static size_t first_changed(const nd_collection *collection, size_t from) {
     size_t i = from;
     for (; i < collection->count; i++) {
         nd__collection_prefetch(collection->objects, collection->count, i);
-        if (!collection->live[i] &&
-            nd__atomic_load(&collection->objects[i]->word, acquire) != collection->words[i])
+        if (!collection->live[i] && nd__collection_word(collection, i) != collection->words[i])
             break;
     }
     return i;
@@ -117,7 +102,7 @@ void nd__collection_note_broken(nd_collection *collection, const nd_object *obje
 static void read_candidate(nd_collection *collection, size_t index, nd_visitor *visitor) {
     nd_object *object = collection->objects[index];
     collection->words[index] = nd__atomic_load(&object->word, acquire);
-    traverse(object, visitor);
+    nd__collection_traverse(object, visitor);
 }
 
 /// True when edges from inside explain every count from `from` on, as they do where all is garbage;
@@ -132,29 +117,39 @@ static bool all_explained(const nd_collection *collection, size_t from) {
     return !(unlike | dead);
 }
 
-/// What has a count that edges from inside do not explain is live, with all it reaches.
-static size_t decide(nd_collection *collection) {
-    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
-    if (all_explained(collection, collection->settled))
-        return collection->count;
-    for (size_t i = collection->settled; i < collection->count; i++) {
+void nd__collection_decide(nd_collection *collection, size_t from) {
+    for (size_t i = from; i < collection->count; i++) {
         uint32_t held = nd__held_in(collection->words[i]) - collection->held_here;
         uint32_t internal = collection->internal[i];
-        // What was published meanwhile may have edges that the word was read too early for, but not without a trace.
+        // What was published or moved meanwhile may have edges that the word was read too early for, but not without a
+        // trace.
         if (__builtin_expect(internal > held, 0) &&
-            nd__atomic_load(&collection->objects[i]->word, acquire) == collection->words[i])
+            nd__collection_word(collection, i) == collection->words[i])
             nd__collection_note_broken(collection, collection->objects[i]);
         // A candidate that has died since it was taken waits to be buried: its edges still hold.
         if (internal != held || (uint32_t)collection->words[i] == 0)
-            mark_root(&marker, i);
+            nd__collection_let_live(collection, i);
     }
-    mark_reached(&marker);
+}
+
+void nd__collection_verify(nd_collection *collection, size_t from) {
+    for (size_t i = first_changed(collection, from); i < collection->count;
+         i = first_changed(collection, i + 1))
+        nd__collection_let_live(collection, i);
+}
+
+/// What has a count that edges from inside do not explain is live, with all it reaches.
+static size_t decide(nd_collection *collection) {
+    if (all_explained(collection, collection->settled))
+        return collection->count;
+    nd__collection_decide(collection, collection->settled);
+    let_reached_live(collection);
     return count_garbage(collection);
 }
 
 size_t nd__collection_examine(nd_collection *collection) {
     set_visitor counter = {.visitor = {visit_count}, .collection = collection};
-    collection->settled = 0;
+    collection->settled = collection->stacked = 0;
     memset(collection->internal, 0, collection->count * sizeof *collection->internal);
     memset(collection->live, 0, collection->count);
     for (size_t i = 0; i < collection->count; i++)
@@ -171,12 +166,27 @@ static inline bool may_join(const nd_object *object) {
     return (flags & ND__TRACKED) && !nd__is_condemned(flags) && !nd__is_held_for_steps(object);
 }
 
+/// What was made one after the other lies side by side as a rule: when an object is as far from the last
+/// one as that was from the one before, has the processor fetch what lies some steps further on. Returns
+/// how far that is.
+static inline intptr_t fetch_next(const nd_object *last, const nd_object *object, intptr_t before) {
+    intptr_t stride = (intptr_t)object - (intptr_t)last;
+    if (stride == before) {
+        const char *next = (const char *)object + ND__FETCH_AHEAD * stride;
+        __builtin_prefetch(next, 1);
+        __builtin_prefetch(next + sizeof(nd_object), 1);
+    }
+    return stride;
+}
+
 /// False when there is no room.
 static inline bool add(nd_collection *collection, nd_object *object) {
     if (__builtin_expect(collection->count == collection->capacity, 0)) {
         collection->full = true;
         return false;
     }
+    const nd_object *last = collection->count ? collection->objects[collection->count - 1] : object;
+    collection->stride = fetch_next(last, object, collection->stride);
     nd__collection_add(collection, object);
     return true;
 }
@@ -204,6 +214,55 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
     collection->internal[target->gc_index]++;
 }
 
+static void unmark(nd_collection *collection, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+}
+
+/// Whether edges from inside explain the count of candidate number `index`, and its word is the same as in
+/// pass 1.
+static inline bool stands(const nd_collection *collection, size_t index) {
+    uint64_t word = collection->words[index];
+    uint32_t unlike = ((uint32_t)word - collection->held_here) ^ collection->internal[index];
+    return nd__atomic_load(&collection->objects[index]->word, acquire) == word && unlike == 0 &&
+           (uint32_t)word != 0;
+}
+
+/// Pass 2 over the candidates from `begin` on, and the marks of them, if all of them are garbage: every count is
+/// explained, and no word has changed. Marks are written plainly, so with several threads all words are
+/// looked at before. With one there is nobody but a signal handler, which changes words alone: each object
+/// is looked at and marked in one go, and the marks are taken back when one turns out not to be garbage.
+static bool settle_all(nd_collection *collection, size_t begin) {
+    size_t end = collection->count, i = begin;
+    bool alone = collection->alone && nd__single_threaded();
+    // To take back many marks costs more than to look twice at what is in the arrays.
+    bool few = end - begin <= 4 * nd__collection_batch;
+    if (!(alone && few) && !all_explained(collection, begin))
+        return false;
+    if (!alone && first_changed(collection, begin) != end)
+        return false;
+    uint32_t seen = 0;
+    bool finalizer = false;
+    for (; i < end && stands(collection, i); i++) {
+        nd__collection_prefetch(collection->objects, end, i);
+        nd_object *object = collection->objects[i];
+        uint32_t flags = nd__flags(object);
+        nd__atomic_store(&object->flags, (flags & ~(uint32_t)ND__SUSPECT) | ND__DYING, relaxed);
+        seen |= flags;
+        if (__builtin_expect(object->type->finalize != NULL, 0))
+            finalizer |= !(flags & ND__FINALIZED);
+    }
+    if (i < end || !nd__collection_in_time(collection)) {
+        unmark(collection, begin, i);
+        return false;
+    }
+    // None is watched: its count would be unexplained.
+    collection->any_weak |= (seen & ND__HAS_WEAK) != 0;
+    collection->any_finalizer |= finalizer;
+    collection->settled = end;
+    return true;
+}
+
 /// Pass 2, early: when all that has been read since the last time is garbage, as it is closed under its
 /// edges, it is so whatever else is found, because a reference from there would be one that is not
 /// explained. With the first live object this ends: the rest is then decided as a whole.
@@ -211,67 +270,62 @@ static void settle(nd_collection *collection) {
     size_t begin = collection->settled, end = collection->count;
     if (end - begin < nd__collection_batch)
         return;
-    collection->settles =
-        end - begin <= 4 * nd__collection_batch && all_explained(collection, begin) &&
-        first_changed(collection, begin) == end && nd__collection_in_time(collection);
-    if (!collection->settles)
-        return;
-    for (size_t i = begin; i < end; i++)
-        nd__collection_mark_dying(collection, collection->objects[i], i, collection->words[i]);
-    collection->settled = end;
+    collection->settles = settle_all(collection, begin);
 }
 
 void nd__collection_unsettle(nd_collection *collection) {
-    for (size_t i = 0; i < collection->settled; i++)
-        nd__fetch_clear_flags(&collection->objects[i]->flags, ND__DYING);
+    unmark(collection, 0, collection->settled);
     collection->settled = 0;
 }
 
-/// Takes the next few tracked objects of a shard, from `*cursor` on towards newer ones (NULL: from
-/// the oldest), under its lock; leaves NULL when there were none. False when the cursor has left the
-/// shard since. The cursor rests on a candidate, because that cannot be freed while the gate is
-/// closed; garbage of another thread's collection can.
-static bool take_some(nd_collection *collection, nd_shard *shard, nd_object **cursor) {
-    nd__lock(&shard->lock);
-    nd_object *object = *cursor;
-    bool here = !object || nd__atomic_load(&object->home, acquire) == shard;
-    if (here) {
-        object = object ? object->previous : shard->lists[ND__TRACKED_LIST].last;
-        nd_object *last = NULL;
-        size_t taken = 0;
-        for (; object && taken < nd__collection_batch; object = object->previous) {
-            // One with count zero is dead and waits to be buried.
-            if ((uint32_t)nd__load_relaxed(&object->word) == 0 || !may_join(object) ||
-                (!nd__is_candidate(collection, object) && !add(collection, object)))
-                continue;
-            last = object;
-            taken++;
+/// The objects up to number `end` have their places.
+static void begin_candidates(nd_collection *collection, size_t end) {
+    size_t begin = collection->count;
+    memset(collection->internal + begin, 0, (end - begin) * sizeof *collection->internal);
+    memset(collection->live + begin, 0, end - begin);
+    collection->count = end;
+}
+
+/// Takes a few objects of a list, `object` and newer ones. Returns the last one taken, or NULL.
+static nd_object *take_some(nd_collection *collection, nd_object *object) {
+    size_t count = collection->count, taken = 0;
+    nd_object **objects = collection->objects, *last = NULL;
+    const nd_object *before = object;
+    intptr_t stride = 0;
+    for (; object && taken < nd__collection_batch; object = object->previous) {
+        stride = fetch_next(before, object, stride);
+        before = object;
+        // One with count zero is dead and waits to be buried.
+        if ((uint32_t)nd__load_relaxed(&object->word) == 0 || !may_join(object))
+            continue;
+        if (object->gc_index >= count || objects[object->gc_index] != object) {
+            if (__builtin_expect(count == collection->capacity, 0)) {
+                collection->full = true;
+                break;
+            }
+            object->gc_index = (uint32_t)count;
+            objects[count++] = object;
         }
-        *cursor = last;
+        last = object;
+        taken++;
     }
-    nd__unlock(&shard->lock);
-    return here;
+    begin_candidates(collection, count);
+    return last;
 }
 
 /// Reads the tracked objects of one shard, oldest first, each few followed by what they point to,
-/// while that is warm. No lock is held while edges are read, so a release beside it does not wait.
-/// If the object it stopped at has left the shard meanwhile, starts again (what it knows is
-/// skipped quickly), and in the end does without the rest, which then counts as live.
+/// while that is warm. No lock is held while edges are read, so a release beside it does not wait. What
+/// the walk misses counts as live. It rests on a candidate, because that cannot be freed while the gate is
+/// closed; garbage of another thread's collection can.
 static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
                            nd_visitor *visitor) {
-    nd_object *cursor = NULL;
-    for (int starts = 0; !collection->full && collection->count != collection->expected;) {
-        if (!take_some(collection, shard, &cursor)) {
-            cursor = NULL;
-            if (++starts < ND__STARTS)
-                continue;
-            collection->missed = true;
-            return;
-        }
-        if (!cursor)
-            return;
-        while (*read < collection->count)
+    nd__walk walk = {.shard = shard};
+    while (!collection->full && collection->count != collection->expected &&
+           nd__walk_on(&walk, collection, take_some)) {
+        while (*read < collection->count) {
+            nd__collection_prefetch_whole(collection->objects, collection->count, *read);
             read_candidate(collection, (*read)++, visitor);
+        }
         if (collection->settles)
             settle(collection);
         // With all of it read, the rest is soon done.
@@ -281,32 +335,19 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *r
     }
 }
 
-/// Takes what escaped a short while ago, oldest first. All of it before any edge is read: what points
-/// there is to find it in the set.
-static void take_recent(nd_collection *collection) {
-    nd_shard *shard = collection->escaped;
-    if (!shard)
-        return;
-    nd__lock(&shard->lock);
-    nd_object *object = shard->lists[ND__TRACKED_LIST].first;
-    for (size_t n = 1; object && object->next && n < collection->recent; n++)
-        object = object->next;
-    for (; object && !collection->full; object = object->previous)
-        if ((uint32_t)nd__load_relaxed(&object->word) != 0 && may_join(object))
-            add(collection, object);
-    nd__unlock(&shard->lock);
-    collection->expected += collection->count;
-}
-
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room) {
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
     collection->count = collection->settled = 0;
     collection->settles = true;
+    collection->stride = 0;
+    collection->stacked = 0;
     collection->contradicted = collection->full = collection->late = false;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     size_t read = 0;
-    take_recent(collection);
+    // All of it before any edge is read: what points there is to find it in the set.
+    nd__walk_recent(collection, take_some);
+    collection->expected += collection->count;
     while (read < collection->count)
         read_candidate(collection, read++, &counter.visitor);
     for (size_t i = 0; i < count && !collection->full; i++)
@@ -337,17 +378,14 @@ size_t nd__collection_extend(nd_collection *collection) {
     set_visitor extender = {.visitor = {visit_extend}, .collection = collection};
     for (size_t i = 0; i < collection->count && collection->count < collection->capacity; i++)
         if (collection->live[i])
-            traverse(collection->objects[i], &extender.visitor);
+            nd__collection_traverse(collection->objects[i], &extender.visitor);
     return extender.added;
 }
 
 // ------------------------------------------------------------------------------------------ pass 2
 
 size_t nd__collection_recheck(nd_collection *collection) {
-    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
-    for (size_t i = first_changed(collection, collection->settled); i < collection->count;
-         i = first_changed(collection, i + 1))
-        mark_root(&marker, i);
-    mark_reached(&marker);
+    nd__collection_verify(collection, collection->settled);
+    let_reached_live(collection);
     return count_garbage(collection);
 }

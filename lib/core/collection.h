@@ -24,6 +24,7 @@ typedef struct nd_collection {
     uint32_t *stack; ///< for marking; every candidate is pushed at most once
     uint8_t *live;
     size_t count, capacity;
+    size_t stacked; ///< entries of the stack
     size_t settled;
     bool settles;      ///< what has been read is settled whenever it is closed under its edges
     bool contradicted; ///< an edge to what was settled came up later: nothing stays settled
@@ -40,6 +41,7 @@ typedef struct nd_collection {
     nd_shard *
         escaped; ///< of another manager, whose latest tracked objects are candidates as well, or NULL
     size_t recent;      ///< how many of those
+    intptr_t stride;    ///< from the last candidate but one to the last
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes
@@ -48,8 +50,7 @@ typedef struct nd_collection {
     char broken_name[64]; ///< type of the first object whose traverse reports too many edges
 } nd_collection;
 
-/// So many objects are taken from a manager under its lock, and so many at least are settled, and freed,
-/// together: what the cache of a core holds. Tests make it smaller.
+/// So many objects at least are settled together: what the cache of a core holds. Tests make it smaller.
 extern size_t nd__collection_batch;
 
 /// How many objects phase 2 may visit beyond the set: enough for the graph of a step, flat in the size of
@@ -91,13 +92,21 @@ static inline void nd__collection_mark_dying(nd_collection *collection, nd_objec
     object->gc_index = (uint32_t)index;
 }
 
-/// Has the processor fetch a header that comes soon behind number `index`: both of the cache lines
-/// that it may lie in.
+/// So far ahead of what is looked at memory is fetched.
+enum { ND__FETCH_AHEAD = 16 };
+
+/// Has the processor fetch a header that comes soon behind number `index`.
 static inline void nd__collection_prefetch(nd_object *const *objects, size_t count, size_t index) {
-    enum { AHEAD = 16 };
-    if (index + AHEAD < count) {
-        __builtin_prefetch(objects[index + AHEAD], 1);
-        __builtin_prefetch(&objects[index + AHEAD]->flags, 1);
+    if (index + ND__FETCH_AHEAD < count)
+        __builtin_prefetch(objects[index + ND__FETCH_AHEAD], 1);
+}
+
+/// The same with what follows the header: edges.
+static inline void nd__collection_prefetch_whole(nd_object *const *objects, size_t count,
+                                                 size_t index) {
+    if (index + ND__FETCH_AHEAD < count) {
+        __builtin_prefetch(objects[index + ND__FETCH_AHEAD], 1);
+        __builtin_prefetch(objects[index + ND__FETCH_AHEAD] + 1, 1);
     }
 }
 
@@ -105,6 +114,30 @@ static inline void nd__collection_prefetch(nd_object *const *objects, size_t cou
 static inline bool nd__is_candidate(const nd_collection *collection, const nd_object *object) {
     return object->gc_index < collection->count && collection->objects[object->gc_index] == object;
 }
+
+static inline void nd__collection_traverse(const nd_object *object, nd_visitor *visitor) {
+    if (object->type->traverse && !nd__is_closed(object))
+        object->type->traverse(object, visitor);
+}
+
+static inline uint64_t nd__collection_word(const nd_collection *collection, size_t index) {
+    return nd__atomic_load(&collection->objects[index]->word, acquire);
+}
+
+/// Marks candidate number `index` as live, once, and puts it on the stack, for what it reaches.
+static inline void nd__collection_let_live(nd_collection *collection, size_t index) {
+    if (collection->live[index])
+        return;
+    collection->live[index] = 1;
+    collection->stack[collection->stacked++] = (uint32_t)index;
+}
+
+/// Lets live what has a count that the edges from inside and the collection itself do not explain, but not yet
+/// what that reaches. Not what comes before number `from`.
+void nd__collection_decide(nd_collection *collection, size_t from);
+
+/// Lets live what lives not yet and whose word is not what it was, but not yet what that reaches. The same.
+void nd__collection_verify(nd_collection *collection, size_t from);
 
 // All of the following run inside the closed gate.
 

@@ -5,18 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct nd_cut {
-    uint32_t *group;     ///< for each place another one of its group, or itself
-    uint32_t from;       ///< whose edges are being cut; those of all before it are
-    uint64_t references; ///< left to objects up to this one
-    uint64_t groups;     ///< there are
-} nd_cut;
+typedef struct nd_collection nd_collection;
+typedef struct nd_thread nd_thread;
 
-/// The edges of number `from` are cut next; `count` references to it are left.
-static inline void nd__cut_begin(nd_cut *cut, uint32_t from, uint32_t count) {
-    cut->from = from;
-    cut->references += count;
-}
+typedef struct nd_cut {
+    uint32_t *group; ///< for each place another one of its group, or itself
+    uint32_t root;   ///< of the group of the one whose edges are being cut
+    uint64_t groups; ///< there are
+} nd_cut;
 
 static inline uint32_t nd__group_of(uint32_t *group, uint32_t index) {
     while (group[index] != index) {
@@ -37,9 +33,23 @@ static inline bool nd__group_join(uint32_t *group, uint32_t first, uint32_t seco
     return a != b;
 }
 
+/// The edges of number `from` are cut next.
+static inline void nd__cut_begin(nd_cut *cut, uint32_t from) {
+    cut->root = nd__group_of(cut->group, from);
+}
+
 /// An edge from there to number `to` has been cut.
 static inline void nd__cut_edge(nd_cut *cut, uint32_t to) {
-    cut->references -= to <= cut->from;
-    cut->groups -= nd__group_join(cut->group, cut->from, to);
+    uint32_t a = cut->root, b = nd__group_of(cut->group, to);
+    if (a == b)
+        return;
+    cut->groups--;
+    cut->root = a < b ? a : b;
+    cut->group[a < b ? b : a] = cut->root;
 }
+
+/// Cuts every edge of a collection's garbage and frees it: of more than nd__collection_batch objects what
+/// nothing refers to any more while it is in the cache, the rest when all edges are cut. Adds the groups
+/// that the edges connected to the report. Runs user code.
+void nd__cut_and_free(nd_thread *thread, nd_collection *collection);
 #endif

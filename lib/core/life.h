@@ -12,6 +12,8 @@ void nd__burying_end(nd_thread *thread, bool outermost);
 /// Last steps of an object nobody can reach any more, edges already cleared: out of its manager,
 /// out of the side tables, `destroy`, memory. Runs user code.
 void nd__object_free(nd_object *object);
+/// The same for garbage that is in no manager any more.
+void nd__garbage_free(nd_object *const *objects, size_t count);
 
 /// Destroys a list (linked by `next`) of objects with count zero that are in no manager; inside a
 /// device's callback leaves them to others.

@@ -211,14 +211,13 @@ nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init i
 }
 
 void *nd_object_data(const nd_object *object) {
-    if (!object || !(nd__flags(object) & ND__USER))
-        return NULL;
+    uint32_t flags = object ? nd__flags(object) : 0;
     // The callbacks of the type itself still see the payload of an object that is being closed.
-    if (nd__flags(object) & ND__GONE) {
+    if (__builtin_expect((flags & (ND__USER | ND__GONE)) == ND__USER, 1))
+        return (void *)(uintptr_t)(object + 1);
+    if (flags & ND__USER)
         nd__error(ND_ERROR_CLOSED, "object_data: the %s is closed", object->type->name);
-        return NULL;
-    }
-    return (void *)(uintptr_t)(object + 1);
+    return NULL;
 }
 
 const nd_type *nd_object_type(const void *object) {
@@ -260,6 +259,16 @@ static void free_unlinked(nd_object *object) {
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (!recycled)
         nd__block_free(object);
+}
+
+void nd__garbage_free(nd_object *const *objects, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const nd_type *type = objects[i]->type;
+        if (!type->destroy && !(type->flags & ND__TYPE_MANAGER))
+            nd__block_free(objects[i]);
+        else
+            free_unlinked(objects[i]);
+    }
 }
 
 void nd__object_free(nd_object *object) {

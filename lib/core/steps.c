@@ -18,6 +18,10 @@
 // Invariant: all words are read before any edge, and an edge that is moved out of its owner changes
 // its target's word (nd__note_moved). So a reference that was seen in an edge, on a target whose
 // word is the same when it is verified, was in that edge all the time.
+//
+// Invariant: from the first one that is held until all is decided, a candidate's place is its own, so none is held
+// twice. It is announced before that others are to leave them alone; whoever writes another one's place has
+// closed the gate, or found it dying, and what is dying is not held.
 #include "lib/core/steps.h"
 #include "lib/core/clock.h"
 #include "lib/core/collect.h"
@@ -26,6 +30,7 @@
 #include "lib/core/life.h"
 #include "lib/core/reserve.h"
 #include "lib/core/thread.h"
+#include "lib/core/walk.h"
 #include "lib/core/watch.h"
 #include <string.h>
 
@@ -69,7 +74,6 @@ typedef struct steps {
     bool full;   ///< the snapshot has no room for the next one's
     bool leads_out;
     size_t extended; ///< candidates whose edges were followed out of the set
-    size_t stacked;
     bool condemned;
     uint64_t reading_ns,
         edges_read_of; ///< what that took with the gate closed, for how many objects
@@ -94,10 +98,6 @@ bool nd__suspects_are_dying(void) {
     return suspects_are_dying;
 }
 
-static uint64_t word_of(const nd_object *object) {
-    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->word, acquire);
-}
-
 /// One step: looks with the gate closed, and lets those who waited go on before the next.
 static void step(steps *steps, void (*look)(void *data)) {
     uint64_t closed = nd__collect_step(look, steps);
@@ -114,14 +114,6 @@ static bool time_is_left(const steps *steps, uint64_t closed_at, uint64_t *now) 
     return *now - closed_at + (*now - before) + 1 < steps->pause_ns - steps->pause_ns / 8;
 }
 
-static void let_live(steps *steps, size_t index) {
-    nd_collection *collection = steps->collection;
-    if (collection->live[index])
-        return;
-    collection->live[index] = LIVE;
-    collection->stack[steps->stacked++] = (uint32_t)index;
-}
-
 /// Other collections leave alone what this one holds; with NULL, nothing.
 static void announce(const nd_collection *collection) {
     nd__gate_enter_to_clear();
@@ -131,65 +123,35 @@ static void announce(const nd_collection *collection) {
 
 // -------------------------------------------------------------------------------------------- hold
 
-/// Holds the next few tracked objects of a shard, from `*cursor` on towards newer ones (NULL: from
-/// the oldest); leaves NULL when there were none. False when the cursor has left the shard since.
-static bool hold_some(nd_collection *collection, nd_shard *shard, size_t limit,
-                      nd_object **cursor) {
-    nd__gate_enter_to_clear();
-    nd__lock(&shard->lock);
-    nd_object *object = *cursor;
-    bool here = !object || nd__atomic_load(&object->home, acquire) == shard;
-    if (here) {
-        object = object ? object->previous : shard->lists[ND__TRACKED_LIST].last;
-        nd_object *last = NULL;
-        int held = 0;
-        for (; object && held < HELD_PER_LOCK && collection->count < limit;
-             object = object->previous) {
-            // First of all dying: the place of what others are about to free is theirs to change.
-            if ((nd__flags_to_join(object) & ND__DYING) || nd__is_candidate(collection, object) ||
-                !nd__try_retain(object))
-                continue;
-            nd__collection_add(collection, object);
-            last = object;
-            held++;
-        }
-        *cursor = last;
+/// Holds a few objects of a list, `object` and newer ones. Returns the last one, or NULL.
+static nd_object *hold_some(nd_collection *collection, nd_object *object) {
+    size_t limit = collection->capacity - ND__PHASE2_BUDGET;
+    nd_object *last = NULL;
+    for (int held = 0; object && held < HELD_PER_LOCK && collection->count < limit;
+         object = object->previous) {
+        // First of all dying: the place of what others are about to free is theirs to change.
+        if ((nd__flags_to_join(object) & ND__DYING) || nd__is_candidate(collection, object) ||
+            !nd__try_retain(object))
+            continue;
+        nd__collection_add(collection, object);
+        last = object;
+        held++;
     }
-    nd__unlock(&shard->lock);
-    nd__gate_leave();
-    return here;
+    return last;
 }
 
 static void hold_shard(nd_collection *collection, nd_shard *shard) {
-    size_t limit = collection->capacity - ND__PHASE2_BUDGET;
-    nd_object *cursor = NULL;
-    for (int starts = 0; starts < ND__STARTS;) {
-        if (!hold_some(collection, shard, limit, &cursor)) {
-            cursor = NULL;
-            starts++;
-        } else if (!cursor) {
-            return;
-        }
+    nd__walk walk = {.shard = shard};
+    for (bool more = true; more;) {
+        nd__gate_enter_to_clear();
+        more = nd__walk_on(&walk, collection, hold_some);
+        nd__gate_leave();
     }
-    collection->missed = true;
 }
 
-/// Holds what escaped a short while ago.
 static void hold_recent(nd_collection *collection) {
-    nd_shard *shard = collection->escaped;
-    if (!shard)
-        return;
     nd__gate_enter_to_clear();
-    nd__lock(&shard->lock);
-    nd_object *object = shard->lists[ND__TRACKED_LIST].first;
-    for (size_t n = 1; object && object->next && n < collection->recent; n++)
-        object = object->next;
-    for (; object && collection->count < collection->capacity - ND__PHASE2_BUDGET;
-         object = object->previous)
-        if (!(nd__flags_to_join(object) & ND__DYING) && !nd__is_candidate(collection, object) &&
-            nd__try_retain(object))
-            nd__collection_add(collection, object);
-    nd__unlock(&shard->lock);
+    nd__walk_recent(collection, hold_some);
     nd__gate_leave();
 }
 
@@ -213,16 +175,14 @@ static void read_words(steps *steps) {
     nd_collection *collection = steps->collection;
     steps->looked_ns = nd__now_ns();
     for (size_t i = 0; i < collection->count; i++)
-        collection->words[i] = word_of(collection->objects[i]);
+        collection->words[i] = nd__collection_word(collection, i);
 }
 
 /// Lets live what has changed since the words were read.
 static void look_at_words(steps *steps) {
     nd_collection *collection = steps->collection;
     uint64_t began = nd__now_ns();
-    for (size_t i = 0; i < collection->count; i++)
-        if (!collection->live[i] && word_of(collection->objects[i]) != collection->words[i])
-            let_live(steps, i);
+    nd__collection_verify(collection, 0);
     steps->lost |= nd__now_ns() - steps->looked_ns >= nd__collection_limit_ns;
     steps->looked_ns = began;
 }
@@ -248,19 +208,10 @@ static void visit_edge(nd_visitor *visitor, nd_object *target, const char *label
         steps->edges[steps->used++] = target->gc_index;
 }
 
-static void traverse(const nd_object *object, nd_visitor *visitor) {
-    if (object->type->traverse && !nd__is_closed(object))
-        object->type->traverse(object, visitor);
-}
-
 static void read_edges_of_next(steps *steps) {
     size_t used = steps->used;
     steps->leads_out = false;
-    const nd_object *object = steps->collection->objects[steps->read];
-    // Before it was announced what is held, another collection may have taken the place from an object that then
-    // moved to another manager: it is held twice. It lives, and its edges count once.
-    if (object->gc_index == steps->read)
-        traverse(object, &steps->visitor);
+    nd__collection_traverse(steps->collection->objects[steps->read], &steps->visitor);
     if (steps->full)
         steps->used = used;
     else
@@ -309,7 +260,7 @@ static bool read_set(steps *steps) {
     nd_collection *collection = steps->collection;
     memset(collection->internal, 0, collection->count * sizeof *collection->internal);
     memset(collection->live, 0, collection->count);
-    steps->read = steps->used = steps->stacked = 0;
+    steps->read = steps->used = collection->stacked = 0;
     steps->full = false;
     read_words(steps);
     if (!make_room(steps))
@@ -332,27 +283,20 @@ static bool read_set(steps *steps) {
 
 /// All that is reached from what is on the stack lives.
 static void let_reached_live(steps *steps) {
-    while (steps->stacked) {
-        uint32_t from = steps->collection->stack[--steps->stacked];
+    nd_collection *collection = steps->collection;
+    while (collection->stacked) {
+        uint32_t from = collection->stack[--collection->stacked];
         for (size_t e = begin_of(steps, from); e < end_of(steps, from); e++)
-            let_live(steps, steps->edges[e]);
+            nd__collection_let_live(collection, steps->edges[e]);
     }
 }
 
 /// What has a count that edges of the snapshot do not explain lives, with all it reaches. What only the
 /// collection holds is garbage: it would die as soon as that gives it up.
 static void decide(steps *steps) {
-    nd_collection *collection = steps->collection;
     for (size_t e = 0; e < steps->used; e++)
-        collection->internal[steps->edges[e]]++;
-    for (size_t i = 0; i < collection->count; i++) {
-        uint32_t held = nd__held_in(collection->words[i]) - 1, seen = collection->internal[i];
-        // A reference that moves may be seen twice, but not without a trace.
-        if (seen > held && word_of(collection->objects[i]) == collection->words[i])
-            nd__collection_note_broken(collection, collection->objects[i]);
-        if (seen != held)
-            let_live(steps, i);
-    }
+        steps->collection->internal[steps->edges[e]]++;
+    nd__collection_decide(steps->collection, 0);
     let_reached_live(steps);
 }
 
@@ -388,7 +332,7 @@ static void extend_some(void *data) {
         size_t i = steps->extended++;
         bool leads = i >= steps->read || (collection->live[i] && (steps->ends[i] & OUTSIDE));
         if (leads)
-            traverse(collection->objects[i], &follower.visitor);
+            nd__collection_traverse(collection->objects[i], &follower.visitor);
         looked += leads ? 16 : 1;
         if (looked >= 16 * BATCH) {
             looked = 0;
@@ -473,17 +417,17 @@ static size_t mark_changed(steps *steps) {
     size_t marked = 0;
     for (size_t i = 0; i < collection->count; i++)
         if (collection->live[i] == LIVE &&
-            word_of(collection->objects[i]) != collection->words[i]) {
+            nd__collection_word(collection, i) != collection->words[i]) {
             collection->live[i] |= AGAIN;
-            collection->stack[steps->stacked++] = (uint32_t)i;
+            collection->stack[collection->stacked++] = (uint32_t)i;
         }
-    for (; steps->stacked; marked++) {
-        uint32_t from = collection->stack[--steps->stacked];
+    for (; collection->stacked; marked++) {
+        uint32_t from = collection->stack[--collection->stacked];
         for (size_t e = begin_of(steps, from); e < end_of(steps, from); e++) {
             uint32_t to = steps->edges[e];
             if (collection->live[to] == LIVE) {
                 collection->live[to] |= AGAIN;
-                collection->stack[steps->stacked++] = to;
+                collection->stack[collection->stacked++] = to;
             }
         }
     }
@@ -599,6 +543,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     steps steps = {.visitor = {visit_edge}, .collection = collection, .pause_ns = pause_ns};
     nd_thread *thread = nd__thread();
     collection->count = 0;
+    collection->held_here = 1;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     nd__lock(&steps_lock);
     announce(collection);
@@ -621,7 +566,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     nd__burying_end(thread, outermost);
     nd__bury_parked();
     collection->count = garbage;
-    collection->held_here = 1;
+    collection->held_here = memory;
     return memory;
 }
 

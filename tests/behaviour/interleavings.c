@@ -89,7 +89,7 @@ static void test_G29_hopping_thread_at_every_interleaving(void **state) {
 
 // The same without luck in scheduling: a timer's signal interrupts the collector between any two of its instructions, and the
 // handler is the hopping thread. It hops many times between two reads of the same pass.
-enum { SIGNAL_RING = 50000 / ND_TEST_SCALE };
+enum { SIGNAL_RING = 50000 / ND_TEST_SCALE, SMALL_SIGNAL_RING = 4000 / ND_TEST_SCALE };
 static nd_object *signal_pair[2];
 static volatile sig_atomic_t signal_holds;
 static volatile sig_atomic_t signal_hops;
@@ -107,14 +107,14 @@ static void set_timer(long microseconds) {
     assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
 }
 
-static void test_G29_hops_between_any_two_reads(void **state) {
-    (void)state;
-    cell_begin(SIGNAL_RING);
+/// A hundred collections of a ring of so many, beside the handler.
+static void check_hops_on_signal(uint32_t size) {
+    cell_begin(size);
     nd_object *first = cell_new(0, 1), *last = nd_retain(first);
-    for (uint32_t i = 1; i < SIGNAL_RING; i++) {
+    for (uint32_t i = 1; i < size; i++) {
         nd_object *next = cell_new(i, 1);
         cell_link(last, 0, next);
-        if (i == SIGNAL_RING / 2)
+        if (i == size / 2)
             signal_pair[1] = nd_retain(next);
         nd_release(last);
         last = next;
@@ -134,10 +134,17 @@ static void test_G29_hops_between_any_two_reads(void **state) {
     }
     set_timer(0);
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
-    assert_true(signal_hops > 100 / ND_TEST_SCALE);
+    assert_true(signal_hops > (sig_atomic_t)(size / 500));
     nd_release(signal_pair[signal_holds]);
-    assert_int_equal(collect(NULL).collected_objects, SIGNAL_RING);
-    assert_int_equal(cell_total_deaths(), SIGNAL_RING);
+    assert_int_equal(collect(NULL).collected_objects, size);
+    assert_int_equal(cell_total_deaths(), size);
+}
+
+static void test_G29_hops_between_any_two_reads(void **state) {
+    (void)state;
+    check_hops_on_signal(SIGNAL_RING);
+    // So few are marked as their words are looked at again.
+    check_hops_on_signal(SMALL_SIGNAL_RING);
 }
 
 // A handle of a member taken out of an edge by reading it, as a thread does that holds the owner, at each moment.
@@ -255,6 +262,10 @@ static void look_around(nd_object *self) {
 static void test_G32_destructor_of_what_died_meanwhile_may_close_the_gate(void **state) {
     (void)state;
     nd_test_collects_by_policy();
+    // In steps it would be garbage, which the collection alone holds.
+    nd_gc_policy at_once = ND_GC_POLICY_INIT;
+    at_once.pause_ns = 0;
+    assert_ok(nd_manager_set_gc_policy(NULL, &at_once));
     cell_begin(3);
     nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
                           cell_new_of(&cell_watched_type, 1, 1)};

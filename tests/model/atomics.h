@@ -49,8 +49,10 @@ void nd__model_fence(void);
 #define nd__full_fence() nd__model_fence()
 #define nd__compiler_fence() ((void)0)
 
+/// A program says that its second thread is a signal handler of the first one, which retains and releases.
+extern bool nd__model_alone;
 static inline bool nd__single_threaded(void) {
-    return false;
+    return nd__model_alone;
 }
 
 // Time stands still, so that an execution depends on the schedule alone, and a thread's record

@@ -14,6 +14,18 @@ static void setup_settled_hop(void) {
     setup_hop();
 }
 
+/// The second thread is a signal handler, which only retains and releases.
+static void setup_alone_hop(void) {
+    nd__model_alone = true;
+    setup_settled_hop();
+}
+
+static void setup_alone_release(void) {
+    nd__model_alone = true;
+    settle_each();
+    setup_ring_held();
+}
+
 static void setup_settled_upgrade(void) {
     settle_each();
     setup_weak_ring();
@@ -64,6 +76,10 @@ static void take_from_third(void) {
 const model_program model_settled_programs[] = {
     CHECKED("settled_hop", "the hop, beside a collection that decides early", setup_settled_hop,
             hop_thrice, collect),
+    CHECKED("alone_hop", "the hop by a signal handler, beside a collection with one thread",
+            setup_alone_hop, hop_thrice, collect),
+    CHECKED("alone_release", "a signal handler releases a handle on a ring", setup_alone_release,
+            release_first, collect),
     CHECKED("settled_upgrade", "a weak upgrade against an early decision", setup_settled_upgrade,
             upgrade, collect),
     CHECKED("settled_release", "the only handle on a ring is released beside an early decision",

@@ -4,6 +4,8 @@
 #include "tests/model/scheduler_internal.h"
 #include "tests/model/words.h"
 
+bool nd__model_alone;
+
 // Stands for the queue of a futex.
 #define QUEUE_OF(word) ((uintptr_t)(word) | 2)
 
