@@ -488,6 +488,31 @@ static char *leak_report(const nd_manager *top, uint64_t *ret_objects) {
     return text;
 }
 
+static void test_B25_closed_managers_account_for_nothing(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_manager *path[5] = {manager_new(NULL, "outermost")};
+    for (int i = 1; i < 5; i++)
+        path[i] = manager_new(path[i - 1], "inner");
+    nd_resource *survivors[] = {bytes_in(path[4], 1000), bytes_in(path[3], 100),
+                                bytes_in(path[2], 10)};
+    assert_ok(nd_manager_close(path[1], NULL));
+    for (int i = 1; i < 5; i++) {
+        nd_manager_stats stats = stats_of(path[i]);
+        assert_int_equal(stats.live_objects, 0);
+        assert_int_equal(stats.live_bytes[ND_CPU], 0);
+        assert_int_equal(stats.subtree_bytes[ND_CPU], 0);
+        assert_balanced(path[i]);
+    }
+    assert_int_equal(stats_of(path[0]).live_bytes[ND_CPU], 1110);
+    assert_int_equal(stats_of(path[0]).subtree_bytes[ND_CPU], 1110);
+    for (int i = 0; i < 3; i++)
+        nd_release(survivors[i]);
+    assert_int_equal(stats_of(path[0]).subtree_bytes[ND_CPU], 0);
+    for (int i = 5; i-- > 0;)
+        nd_release(path[i]);
+}
+
 static void test_B30_open_managers_are_named_with_their_lines(void **state) {
     (void)state;
     cell_begin(1);
@@ -535,6 +560,7 @@ int main(void) {
         ND_TEST(test_B10_without_the_collector_cycles_escape_and_are_reported),
         ND_TEST(test_B11_dispose_closes_what_is_still_held),
         ND_TEST(test_B25_live_counters_balance_at_every_boundary),
+        ND_TEST(test_B25_closed_managers_account_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,6 +293,28 @@ static void test_B32_names_may_be_removed_during_a_walk(void **state) {
     cell_end();
 }
 
+static void test_B32_order_begins_anew_after_a_clear(void **state) {
+    (void)state;
+    cell_begin(4);
+    nd_map *map = nd_map_new();
+    set_new(map, "one", 0);
+    set_new(map, "two", 1);
+    assert_ok(nd_map_clear(map));
+    // The only name goes, and another one comes: the walk finds it behind the place that is free.
+    set_new(map, "one", 2);
+    nd_release(nd_map_remove(map, "one"));
+    set_new(map, "two", 3);
+    const char *name = NULL;
+    size_t at = 0;
+    assert_true(nd_map_next(map, &at, &name, NULL));
+    assert_string_equal(name, "two");
+    assert_false(nd_map_next(map, &at, &name, NULL));
+    assert_int_equal(cell_total_deaths(), 3);
+    nd_release(map);
+    assert_int_equal(cell_total_deaths(), 4);
+    cell_end();
+}
+
 static void test_B32_map_of_1000000_names(void **state) {
     (void)state;
     enum { COUNT = 1000000 / ND_TEST_SCALE };
@@ -466,6 +488,7 @@ int main(void) {
         ND_TEST(test_B32_list_says_which_index_is_wrong),
         ND_TEST(test_B32_map_against_a_model),
         ND_TEST(test_B32_names_may_be_removed_during_a_walk),
+        ND_TEST(test_B32_order_begins_anew_after_a_clear),
         ND_TEST(test_B32_map_of_1000000_names),
         ND_TEST(test_B32_cycles_through_maps_and_lists_are_found),
         ND_TEST(test_B32_map_without_memory_stays_as_it_was),

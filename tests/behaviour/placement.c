@@ -50,6 +50,34 @@ static void test_B12_result_of_two_objects_is_placed_the_same_either_way(void **
         close_and_release(tree[i]);
 }
 
+static void test_B12_finding_a_place_leaves_no_handle_behind(void **state) {
+    (void)state;
+    cell_begin(TREE);
+    nd_manager *tree[TREE];
+    nd_object *objects[TREE + 1];
+    for (uint32_t i = 0; i < TREE; i++) {
+        tree[i] = manager_new(i ? tree[(i - 1) / 2] : NULL, "node");
+        objects[i] = cell_in(tree[i], i, 0);
+    }
+    objects[TREE] = cell_in(NULL, 0, 0);
+    uint64_t counts[TREE], root = nd_get_count(nd_manager_root());
+    for (uint32_t i = 0; i < TREE; i++)
+        counts[i] = nd_get_count(tree[i]);
+    for (uint32_t a = 0; a <= TREE; a++) {
+        for (uint32_t b = 0; b <= TREE; b++) {
+            const nd_object *operands[3] = {objects[a], objects[b], objects[(a + b) % TREE]};
+            nd__place_end(nd__place_begin(operands, 3));
+        }
+    }
+    for (uint32_t i = 0; i < TREE; i++)
+        assert_int_equal(nd_get_count(tree[i]), counts[i]);
+    assert_int_equal(nd_get_count(nd_manager_root()), root);
+    for (uint32_t i = 0; i <= TREE; i++)
+        nd_release(objects[i]);
+    for (uint32_t i = TREE; i-- > 0;)
+        close_and_release(tree[i]);
+}
+
 static void test_B12_current_manager_and_missing_operands(void **state) {
     (void)state;
     cell_begin(1);
@@ -441,6 +469,7 @@ static void test_B20_closed_manager_is_kept_alive_by_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B12_result_of_two_objects_is_placed_the_same_either_way),
+        ND_TEST(test_B12_finding_a_place_leaves_no_handle_behind),
         ND_TEST(test_B12_current_manager_and_missing_operands),
         ND_TEST(test_B13_temp_attach_returns_to_origin),
         ND_TEST(test_B13_temp_attach_returns_past_a_closed_origin),

@@ -149,6 +149,59 @@ static void test_tracked_objects_collect_without_bytes_or_boundary(void **state)
     close_and_release(m);
 }
 
+static void test_small_thresholds_are_exact(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    cell_begin(2);
+    nd_manager *m = manager_new(NULL, "m");
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.tracked_objects = 8;
+    assert_ok(nd_manager_set_gc_policy(m, &policy));
+    // What the thread has made before counts, too: up to the first look.
+    for (uint64_t before = collections(); collections() == before;)
+        nd_release(cell_in(m, 0, 1));
+    for (int times = 0; times < 3; times++) {
+        uint64_t before = collections();
+        for (int i = 0; i < 7; i++)
+            nd_release(cell_in(m, 0, 1));
+        assert_int_equal(collections(), before);
+        nd_release(cell_in(m, 0, 1));
+        assert_int_equal(collections(), before + 1);
+    }
+    close_and_release(m);
+}
+
+static void test_totals_add_up_what_reports_say(void **state) {
+    (void)state;
+    cell_begin(8);
+    nd_manager *m = manager_new(NULL, "m");
+    nd_gc_stats before = ND_GC_STATS_INIT, after = ND_GC_STATS_INIT;
+    assert_ok(nd_gc_get_stats(&before));
+    nd_with_manager(m) {
+        cell_drop_ring(0, 2);
+        cell_drop_ring(2, 3);
+    }
+    nd_object *ring = cell_in(m, 5, 2), *kept = cell_in(m, 6, 1);
+    nd_resource *buffer = bytes_in(m, 700);
+    cell_link(ring, 0, ring);
+    cell_link(ring, 1, buffer);
+    nd_release(buffer);
+    nd_release(ring);
+    nd_gc_report report = collect(m);
+    assert_int_equal(report.collected_objects, 7);
+    assert_int_equal(report.collected_bytes, 700);
+    assert_int_equal(report.cycles, 3);
+    assert_true(report.examined_objects >= 7);
+    assert_ok(nd_gc_get_stats(&after));
+    assert_int_equal(after.collections, before.collections + 1);
+    assert_int_equal(after.examined_objects, before.examined_objects + report.examined_objects);
+    assert_int_equal(after.collected_objects, before.collected_objects + report.collected_objects);
+    assert_int_equal(after.collected_bytes, before.collected_bytes + report.collected_bytes);
+    assert_int_equal(after.cycles, before.cycles + report.cycles);
+    nd_release(kept);
+    close_and_release(m);
+}
+
 static void test_default_thresholds_bound_a_program_that_closes_nothing(void **state) {
     (void)state;
     nd_gc_set_mode(ND_GC_ON);
@@ -555,6 +608,8 @@ int main(void) {
         ND_TEST(test_boundary_0_leaves_survivors_alone),
         ND_TEST(test_pressure_0_does_not_collect_for_a_quota),
         ND_TEST(test_tracked_objects_collect_without_bytes_or_boundary),
+        ND_TEST(test_small_thresholds_are_exact),
+        ND_TEST(test_totals_add_up_what_reports_say),
         ND_TEST(test_default_thresholds_bound_a_program_that_closes_nothing),
         ND_TEST(test_what_garbage_held_does_not_count_as_live),
         ND_TEST(test_looks_that_find_nothing_become_rare),

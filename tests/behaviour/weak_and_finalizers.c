@@ -268,6 +268,48 @@ static void close_a_manager(nd_object *self) {
     nd_release(closed_by_destructor);
 }
 
+static void drop_a_ring(nd_object *self) {
+    if (cell_of(self)->number == 0)
+        cell_drop_ring(1, 2);
+}
+
+static void test_G24_garbage_of_the_only_finalizer_goes_at_once(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    cell_begin(3);
+    nd_object *alone = cell_new_of(&cell_finalized_type, 0, 1);
+    cell_link(alone, 0, alone);
+    cell_on_finalize = drop_a_ring;
+    nd_release(alone);
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(NULL, &report));
+    assert_int_equal(report.collected_objects, 3);
+    assert_int_equal(cell_total_deaths(), 3);
+    cell_end();
+}
+
+static void drop_a_ring_and_collect(nd_object *self) {
+    if (cell_of(self)->number)
+        return;
+    cell_drop_ring(1, 2);
+    assert_ok(nd_gc_collect(NULL, NULL)); // later, when this collection is over
+    assert_int_equal(cell_total_deaths(), 0);
+}
+
+static void test_collection_that_a_destructor_asks_for_comes_afterwards(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    nd_gc_set_mode(ND_GC_ON);
+    cell_begin(3);
+    nd_object *alone = cell_new(0, 1);
+    cell_link(alone, 0, alone);
+    cell_on_destroy = drop_a_ring_and_collect;
+    nd_release(alone);
+    assert_ok(nd_gc_collect(NULL, NULL));
+    assert_int_equal(cell_total_deaths(), 3);
+    cell_end();
+}
+
 static void test_G25_destructor_that_closes_a_manager_inside_a_collection(void **state) {
     (void)state;
     for (int at_boundary = 0; at_boundary < 2; at_boundary++) {
@@ -571,6 +613,8 @@ int main(void) {
         ND_TEST(test_G22_members_are_finalized_in_the_order_they_were_made),
         ND_TEST(test_G23_finalizer_that_allocates_until_a_threshold_would_collect),
         ND_TEST(test_G24_finalizer_that_makes_a_new_cycle),
+        ND_TEST(test_G24_garbage_of_the_only_finalizer_goes_at_once),
+        ND_TEST(test_collection_that_a_destructor_asks_for_comes_afterwards),
         ND_TEST(test_G25_destructor_that_closes_a_manager_inside_a_collection),
         ND_TEST(test_G25_destructor_that_releases_the_closing_manager),
         ND_TEST(test_G26_callbacks_never_see_a_half_cleared_object),

@@ -1,31 +1,36 @@
 #!/usr/bin/env python3
-"""Puts small faults into lib/core one at a time and says which the tests do not see.
+"""Puts small faults into the library one at a time and says which the tests do not see.
 
-    tests/mutation/mutate.py [--count 200] [--seed 1] [--only PART-OF-A-PATH] [--list]
+    tests/mutation/mutate.py [--target lib/core] [--count 200] [--seed 1] [--only PART-OF-PATH:LINE ...] [--list]
+                             [--keep FOLDER [--seconds N]]
 
 Each fault is of a class: a comparison changed, a condition negated, a statement, lock, retain or release removed, a number or a
 truth value changed, an order of memory weakened. The seed decides which of the possible faults are tried, so the same seed on the
 same tree tries the same ones. A fault is killed when a test fails or does not end, or when the compiler refuses it (which does not
 count). Faults that change nothing anybody could see are listed in equivalent.txt with the reason, and do not count either.
 
-The tree is copied, never changed. Beside other work a fault costs some seconds, one that survives the sum of all tests.
+gcov says first which tests reach which line, and only those are run, first those that have killed faults of the same file; a line that no
+test reaches is a survivor at once. The tree is never changed: a fault is compiled from a copy of its file. With --keep a folder holds what
+was built and found, so that the next call goes on from there; what has survived is tried again when tests have changed.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import json
 import pathlib
+import queue
 import random
 import re
-import shutil
 import sys
 import tempfile
+import threading
 import time
 
-from room import Room
+from room import Room, WRAPS
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-TARGET = "lib/core"
 
 Fault = collections.namedtuple("Fault", "path line kind before after")
 
@@ -76,13 +81,12 @@ def faults_of_line(path, number, line):
         yield fault("order", code[:match.start()] + "relaxed)" + code[match.end():])
 
 
-def all_faults(only):
-    for path in sorted((ROOT / TARGET).glob("*.[ch]")):
+def all_faults(target, only):
+    for path in sorted((ROOT / target).glob("*.c")):
         name = str(path.relative_to(ROOT))
-        if only not in name or name.endswith(".h"):
-            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            yield from faults_of_line(name, number, line)
+            if not only or any(f"{name}:{number}".endswith(part) if ":" in part else part in name for part in only):
+                yield from faults_of_line(name, number, line)
 
 
 def equivalents():
@@ -95,84 +99,182 @@ def equivalents():
     return found
 
 
-def try_fault(room, fault, limits):
-    """The test that sees the fault, "compiler", or None."""
-    source = room.root / fault.path
-    text = source.read_text()
-    lines = text.splitlines()
-    lines[fault.line - 1] = fault.after
-    source.write_text("\n".join(lines) + "\n")
-    try:
-        if not room.compile(fault.path) or not room.link():
+class Trial:
+    """Tries faults in a room: knows which tests reach a line, how long they may take, and which have killed what before."""
+
+    def __init__(self, folder, target, jobs):
+        self.folder = pathlib.Path(folder)
+        self.room = Room(ROOT, self.folder / "built", target, jobs=jobs)
+        self.room.build()
+        self.memory = self.folder / "memory.json"
+        memory = json.loads(self.memory.read_text()) if self.memory.exists() else {}
+        self.reached = memory.get("reached", {})  # {test: {"stamp": …, "lines": {path: [line, …]}}}
+        self.seconds = memory.get("seconds", {})  # {test: without a fault}
+        self.kills = memory.get("kills", {})      # {path: {test: how many}}
+        self.found = memory.get("found", {})      # {fault: [test that saw it or None, the stamp of all]}
+        self.lock = threading.Lock()
+        sources = [ROOT / source for source in self.room.sources]
+        self.stamp_of_library = max(path.stat().st_mtime for path in sources)
+        self.stamp = max([self.stamp_of_library] + [(ROOT / test).stat().st_mtime for test in self.room.tests])
+        self.known_lines = {}
+        self.look(jobs)
+
+    def save(self):
+        with self.lock:
+            self.memory.write_text(json.dumps(
+                {"reached": self.reached, "seconds": self.seconds, "kills": self.kills, "found": self.found}))
+
+    def look(self, jobs):
+        """Which lines each test reaches, by gcov, and how long it takes as it will be built."""
+        def stamp(test):
+            return max(self.stamp_of_library, (ROOT / test).stat().st_mtime)
+        old = [test for test in self.room.tests if self.reached.get(test, {}).get("stamp") != stamp(test)]
+        if old:
+            counted = Room(ROOT, self.folder / "counted", self.room.target, flags=("-O0", "--coverage"), jobs=jobs)
+            counted.build()
+            counted.coverage()
+        for test in old:
+            for room in (self.room, counted):
+                begin = time.monotonic()
+                if room.run(test, 120) != "passed":
+                    sys.exit(f"{test} fails without a fault")
+                if room is self.room:
+                    self.seconds[test] = time.monotonic() - begin
+            lines, known = collections.defaultdict(set), collections.defaultdict(set)
+            for file in counted.coverage():
+                for line in file["lines"]:
+                    known[file["file"]].add(line["line_number"])
+                    if line["count"]:
+                        lines[file["file"]].add(line["line_number"])
+            self.reached[test] = {"stamp": stamp(test), "lines": {path: sorted(numbers) for path, numbers in lines.items()},
+                                  "known": {path: sorted(numbers) for path, numbers in known.items()}}
+        self.save()
+        for test in self.room.tests:
+            for path, numbers in self.reached[test]["known"].items():
+                self.known_lines.setdefault(path, set()).update(numbers)
+
+    def tests_for(self, fault):
+        """Those that reach the line, or the one that the statement began in, in the order in which to run them."""
+        number = fault.line
+        before = [line for line in self.known_lines.get(fault.path, ()) if line <= number]
+        tests = self.room.tests
+        if before and fault.line - max(before) < 4:
+            tests = [test for test in tests if max(before) in self.reached[test]["lines"].get(fault.path, ())]
+        kills = self.kills.get(fault.path, {})
+        return sorted(tests, key=lambda test: -(1 + kills.get(test, 0)) / (0.1 + self.seconds[test]))
+
+    def attempt(self, fault, place):
+        """The test that sees the fault, "compiler", or None; `place` is this thread's folder."""
+        place.mkdir(parents=True, exist_ok=True)
+        text, changed, library = place / pathlib.Path(fault.path).name, place / "changed.o", place
+        lines = (ROOT / fault.path).read_text().splitlines()
+        lines[fault.line - 1] = fault.after
+        text.write_text("\n".join(lines) + "\n")
+        other = {fault.path: changed}
+        if not self.room.compile(fault.path, text, changed) or not self.room.link(other, library):
             return "compiler"
-        for test in room.tests:
-            if room.run(test, limits[test]) != "passed":
-                return test
+        for test in self.tests_for(fault):
+            program = None
+            if test in WRAPS:
+                program = place / "program"
+                self.room.link_test(test, other, program)
+            verdict = self.room.run(test, 5 + 8 * self.seconds[test], library, program)
+            if verdict != "passed":
+                with self.lock:
+                    kills = self.kills.setdefault(fault.path, {})
+                    kills[test] = kills.get(test, 0) + 1
+                return test if verdict == "failed" else f"{test}, by its time"
         return None
-    finally:
-        source.write_text(text)
-        room.compile(fault.path)
+
+    def seen(self, fault):
+        """(whether it was tried before, what saw it)."""
+        verdict, stamp, before = self.found.get(name_of(fault), (None, 0, ""))
+        tried = before == fault.before and (verdict is not None or stamp == self.stamp)
+        return tried, verdict
+
+    def note(self, fault, verdict):
+        with self.lock:
+            self.found[name_of(fault)] = (verdict, self.stamp, fault.before)
 
 
-def measure(room):
-    """Seconds that each test may take: ten times what it takes without a fault. All must pass."""
-    limits = {}
-    for test in room.tests:
-        begin = time.monotonic()
-        if room.run(test, 300) != "passed":
-            sys.exit(f"{test} fails without a fault")
-        limits[test] = 10 + 10 * (time.monotonic() - begin)
-    return limits
+def name_of(fault):
+    return f"{fault.path}:{fault.line}: {fault.kind}: {fault.before.strip()}  ->  {fault.after.strip()}"
 
 
-def report(results):
+def try_all(trial, chosen, jobs, seconds):
+    """[(fault, what saw it)] of those tried within the time."""
+    results, waiting = [], queue.SimpleQueue()
+    end = time.monotonic() + seconds
+    for fault in chosen:
+        tried, verdict = trial.seen(fault)
+        if tried:
+            results.append((fault, verdict))
+        else:
+            waiting.put(fault)
+
+    def work(number):
+        while time.monotonic() < end:
+            try:
+                fault = waiting.get_nowait()
+            except queue.Empty:
+                return
+            verdict = trial.attempt(fault, trial.folder / f"worker{number}")
+            trial.note(fault, verdict)
+            trial.save()
+            results.append((fault, verdict))
+            if verdict is None:
+                print(f"SURVIVED {name_of(fault)}", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(work, range(jobs)))
+    return results
+
+
+def report(trial, results, chosen, show):
     kinds = collections.defaultdict(lambda: [0, 0])
-    for fault, seen in results:
-        if seen != "compiler":
-            kinds[fault.kind][0] += seen is not None
+    by_time = 0
+    for fault, verdict in results:
+        if show or verdict is None:
+            reached = "" if trial.tests_for(fault) else " (no test reaches the line)"
+            print(f"{verdict or 'NOBODY'}{reached}: {name_of(fault)}")
+        if verdict != "compiler":
+            kinds[fault.kind][0] += verdict is not None
             kinds[fault.kind][1] += 1
+            by_time += bool(verdict) and verdict.endswith("by its time")
     for kind, (killed, tried) in sorted(kinds.items()):
         print(f"{kind:20} {killed:4} of {tried}")
     killed, tried = (sum(numbers) for numbers in zip(*kinds.values())) if kinds else (0, 0)
-    print(f"killed {killed} of {tried}: {100 * killed / max(tried, 1):.0f} %")
+    print(f"killed {killed} of {tried}: {100 * killed / max(tried, 1):.0f} %; {by_time} of them by a test that did not end; "
+          f"{len(chosen) - len(results)} not tried yet")
+    return len(results) == len(chosen)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", default="lib/core", help="folder to change: lib/core, lib/tensor, lib/ops, lib/autograd, lib/io, …")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="part of the path of the files to change")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after so long")
+    parser.add_argument("--only", action="append", default=[], help="part of a path, or the end of path:line; may be repeated")
+    parser.add_argument("--keep", help="folder in which builds and results stay")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after so long; 3 is returned")
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="only list the faults")
+    parser.add_argument("--show", action="store_true", help="also say which test killed what")
     options = parser.parse_args()
 
     known = equivalents()
-    possible = [fault for fault in all_faults(options.only) if (fault.path, fault.before.strip(), fault.after.strip()) not in known]
+    possible = [fault for fault in all_faults(options.target, options.only)
+                if (fault.path, fault.before.strip(), fault.after.strip()) not in known]
     chosen = random.Random(options.seed).sample(possible, min(options.count, len(possible)))
-    print(f"{len(chosen)} of {len(possible)} possible faults, seed {options.seed}", flush=True)
+    print(f"{len(chosen)} of {len(possible)} possible faults of {options.target}, seed {options.seed}", flush=True)
     if options.list:
         for fault in chosen:
-            print(f"{fault.path}:{fault.line}: {fault.kind}: {fault.before.strip()}  ->  {fault.after.strip()}")
+            print(name_of(fault))
         return 0
-
-    results = []
     with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder) / "tree"
-        for part in ("lib", "include", "tests", "kernels"):
-            shutil.copytree(ROOT / part, copy / part)
-        room = Room(copy, pathlib.Path(folder) / "build")
-        room.build()
-        limits = measure(room)
-        begin = time.monotonic()
-        for fault in chosen:
-            if time.monotonic() - begin > options.seconds:
-                break
-            seen = try_fault(room, fault, limits)
-            results.append((fault, seen))
-            if seen is None:
-                print(f"SURVIVED {fault.path}:{fault.line}: {fault.kind}: {fault.before.strip()}  ->  {fault.after.strip()}", flush=True)
-    report(results)
-    return 0
+        trial = Trial(options.keep or folder, options.target, options.jobs)
+        results = try_all(trial, chosen, options.jobs, options.seconds)
+        return 0 if report(trial, results, chosen, options.show) else 3
 
 
 if __name__ == "__main__":

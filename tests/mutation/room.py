@@ -1,65 +1,145 @@
-"""Builds the core and its quick tests with plain gcc, for the tools that build them again and again.
+"""Builds the library and its quick tests with plain gcc, for the tools that build them again and again.
 
-The core and lib/debug become one shared library, and every test a program that loads it: so a change to one source costs one
-compilation and one link, whatever number of tests there is. Nothing of Bazel is touched; everything lies in a folder of its own.
+The library becomes two shared objects, the core alone and the whole, and every test a program that loads one: so a change to one source
+costs one compilation and two links, whatever number of tests there is. Nothing of Bazel is touched; everything lies in a folder of its own.
+What is older than its source is built again, so a folder can be kept.
 """
 
+import concurrent.futures
+import gzip
+import json
 import os
 import pathlib
 import subprocess
+import tempfile
 
-LIBRARY_FOLDERS = ("lib/core", "lib/debug")
+# No oneDNN, no jemalloc, no CUDA and one instruction set: quick to build, and the same everywhere.
+CORE_FOLDERS = ("lib/core", "lib/debug")
+WHOLE_FOLDERS = (*CORE_FOLDERS, "lib/base", "lib/memory", "lib/device", "lib/device/cpu", "lib/device/fake", "lib/tensor",
+                   "lib/ops", "lib/autograd", "lib/io", "lib/nn", "kernels/cpu")
+# Compiled once per instruction set (kernels/cpu/BUILD.bazel).
+ISA_SOURCES = ("binary", "convert", "loops", "matmul_loops", "reduce_loops", "softmax_loops", "stream_loops", "unary")
 
-# Tests that link the core alone, quickest first. Each ends by asserting that nothing is left.
-TESTS = (
+# Each ends by asserting that nothing is left. These load the core alone; the quickest first.
+CORE_TESTS = (
     "tests/unit/core/object.c",
     "tests/unit/core/error.c",
     "tests/unit/core/gate.c",
     "tests/unit/core/containers.c",
     "tests/unit/core/closing.c",
     "tests/unit/core/shards.c",
-    "tests/unit/core/block.c",
     "tests/unit/core/types.c",
+    "tests/unit/core/callback_errors.c",
+    "tests/unit/core/block.c",
     "tests/behaviour/maps.c",
-    "tests/behaviour/steps.c",
     "tests/behaviour/placement.c",
-    "tests/behaviour/managers.c",
     "tests/behaviour/scopes.c",
-    "tests/behaviour/quotas.c",
-    "tests/behaviour/policies.c",
-    "tests/behaviour/weak_and_finalizers.c",
     "tests/behaviour/paths.c",
     "tests/behaviour/parts.c",
+    "tests/behaviour/escapes.c",
+    "tests/behaviour/quotas.c",
     "tests/behaviour/hostile.c",
+    "tests/behaviour/policies.c",
+    "tests/behaviour/managers.c",
+    "tests/behaviour/weak_and_finalizers.c",
     "tests/behaviour/interleavings.c",
+    "tests/behaviour/steps.c",
     "tests/faults/core.c",
+    "tests/faults/signals.c",
+    "tests/faults/keys.c",
+    "tests/faults/barrier_refused.c",
     "tests/unit/debug/lifetimes_test.c",
     "tests/unit/debug/holders_test.c",
     "tests/unit/debug/graph_test.c",
     "tests/unit/debug/snapshot_test.c",
-    "tests/behaviour/threads.c",
+    "tests/unit/debug/trace_test.c",
+    "tests/unit/debug/watch_test.c",
     "tests/behaviour/random_graph.c",
+    "tests/behaviour/threads.c",
     "tests/behaviour/graph_shapes.c",
 )
+WHOLE_TESTS = (
+    "tests/unit/debug/tensors_test.c",
+    "tests/unit/memory/callback_test.c",
+    "tests/unit/memory/host_test.c",
+    "tests/unit/memory/ladder_test.c",
+    "tests/unit/memory/pressure_test.c",
+    "tests/unit/device/fake_test.c",
+    "tests/unit/device/registry_test.c",
+    "tests/unit/tensor/copy_test.c",
+    "tests/unit/tensor/create_test.c",
+    "tests/unit/tensor/fault_test.c",
+    "tests/unit/tensor/join_test.c",
+    "tests/unit/tensor/print_test.c",
+    "tests/unit/tensor/record_test.c",
+    "tests/unit/tensor/shape_test.c",
+    "tests/unit/tensor/view_test.c",
+    "tests/unit/ops/elementwise_test.c",
+    "tests/unit/ops/in_place_test.c",
+    "tests/unit/ops/index_test.c",
+    "tests/unit/ops/matmul_test.c",
+    "tests/unit/ops/neural_test.c",
+    "tests/unit/ops/reduce_test.c",
+    "tests/unit/autograd/backward_test.c",
+    "tests/unit/autograd/cycles_test.c",
+    "tests/unit/autograd/function_test.c",
+    "tests/unit/autograd/grad_test.c",
+    "tests/unit/autograd/hooks_test.c",
+    "tests/unit/autograd/order_test.c",
+    "tests/unit/autograd/faults_test.c",
+    "tests/unit/autograd/rules_test.c",
+    "tests/unit/io/json_test.c",
+    "tests/unit/io/safetensors_test.c",
+    "tests/unit/io/idx_test.c",
+    "tests/unit/io/dataset_test.c",
+    "tests/unit/io/exhausted_test.c",
+    "tests/unit/io/durable_test.c",
+    "tests/unit/nn/module_test.c",
+    "tests/unit/nn/optimizer_test.c",
+    "tests/unit/nn/parameters_test.c",
+    "tests/behaviour/autograd_cycles.c",
+    "tests/behaviour/callback_limits.c",
+    "tests/behaviour/callbacks.c",
+    "tests/behaviour/fake_device.c",
+    "tests/behaviour/scoped.c",
+    "tests/behaviour/strided_views.c",
+    "tests/behaviour/tensors.c",
+    "tests/behaviour/view_uses.c",
+    "tests/behaviour/dead.c",
+    "tests/faults/training.c",
+    "tests/faults/cancelled.c",
+)
 SHARED_TEST_SOURCE = "tests/behaviour/cell.c"
+# Put themselves between the library and the system: they are linked with the library's objects.
+WRAPS = {"tests/unit/io/durable_test.c": ("fsync", "ftruncate", "rename", "sendfile", "unlink", "write")}
 
 # LeakSanitizer costs nothing while a test runs, and sees memory that nobody gave back.
-FLAGS = ["-std=gnu17", "-w", "-g1", "-fsanitize=leak", "-fPIC", "-D_GNU_SOURCE", "-DND_HAVE_JEMALLOC=0", "-DND_HAVE_ONEDNN=0", 
-         "-DND_HAVE_CUDA=0", "-DND_HAVE_ZLIB=0", "-Iinclude", "-I."]
+FLAGS = ["-std=gnu17", "-w", "-g1", "-O1", "-fsanitize=leak", "-fPIC", "-D_GNU_SOURCE", "-DND_HAVE_JEMALLOC=0", "-DND_HAVE_ONEDNN=0",
+         "-DND_HAVE_CUDA=0", "-DND_HAVE_THREADS=1", "-DND_HAVE_ZLIB=1", "-DND_ISA_X86=0", "-Iinclude", "-I."]
+ISA_FLAGS = ["-DND_ISA=baseline", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"]
+LIBRARIES = ["-lz", "-ldl", "-lpthread", "-lm"]
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def newer(path, than):
+    return not path.exists() or path.stat().st_mtime < than
 
 
 class Room:
-    """The core as built in `folder` from the tree `root`."""
+    """The library as built in `folder` from the tree `root`; sources below `target` are compiled with `flags` as well."""
 
-    def __init__(self, root, folder, flags=("-O1",), jobs=2):
-        self.root = pathlib.Path(root)
-        self.folder = pathlib.Path(folder)
-        self.flags = FLAGS + list(flags)
+    def __init__(self, root, folder, target="lib/core", flags=(), jobs=2):
+        self.root = pathlib.Path(root).resolve()
+        self.folder = pathlib.Path(folder).resolve()
+        self.target = target
+        self.flags = list(flags)
         self.jobs = jobs
         self.sources = sorted(
-            str(path.relative_to(self.root)) for place in LIBRARY_FOLDERS for path in (self.root / place).glob("*.c"))
-        self.library = self.folder / "libroom.so"
-        self.tests = [test for test in TESTS if (self.root / test).exists()]
+            str(path.relative_to(self.root)) for place in WHOLE_FOLDERS for path in (self.root / place).glob("*.c"))
+        self.tests = [test for test in CORE_TESTS + WHOLE_TESTS if (self.root / test).exists()]
+        if target not in CORE_FOLDERS:
+            # Those of the core reach nothing of the target.
+            self.tests = [test for test in self.tests if test in WHOLE_TESTS]
 
     def object_of(self, source):
         return self.folder / (source.replace("/", "_")[:-2] + ".o")
@@ -67,44 +147,81 @@ class Room:
     def program_of(self, test):
         return self.folder / test.replace("/", "_")[:-2]
 
-    def compile(self, source, original=None):
-        """Compiles a source to its object; False when the compiler refuses."""
-        command = ["gcc", *self.flags, "-c", source, "-o", str(self.object_of(original or source))]
-        return subprocess.run(command, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    def compile(self, source, text_of=None, to=None):
+        """Compiles a source, or another text of it, to its object; False when the compiler refuses."""
+        path = pathlib.PurePosixPath(source)
+        isa = ISA_FLAGS if str(path.parent) == "kernels/cpu" and path.stem in ISA_SOURCES else []
+        flags = self.flags if source.startswith(self.target + "/") else []
+        command = ["gcc", *FLAGS, *isa, *flags, "-c", str(text_of or source), "-o", str(to or self.object_of(source))]
+        return subprocess.run(command, cwd=self.root, check=False, **QUIET).returncode == 0
 
-    def link(self):
-        """Makes the shared library of all objects; False when the linker refuses."""
-        objects = [str(self.object_of(source)) for source in self.sources]
-        command = ["gcc", *self.flags, "-shared", "-o", str(self.library), *objects, "-lpthread", "-lm"]
-        return subprocess.run(command, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    def objects(self, other=None):
+        """The objects of all sources, with those of `other`, {source: object}, in the place of their own."""
+        return [str((other or {}).get(source, self.object_of(source))) for source in self.sources]
+
+    def link(self, other=None, to=None):
+        """Makes the shared libraries in the folder `to`; False when the linker refuses."""
+        for name in ("core", "whole"):
+            objects = [object for object, source in zip(self.objects(other), self.sources)
+                       if name == "whole" or os.path.dirname(source) in CORE_FOLDERS]
+            command = ["gcc", *FLAGS, *self.flags, "-shared", "-o", str((to or self.folder) / f"lib{name}.so"), *objects, *LIBRARIES]
+            if subprocess.run(command, cwd=self.root, check=False, **QUIET).returncode != 0:
+                return False
+        return True
+
+    def link_test(self, test, other=None, to=None):
+        """Makes the program of a test; raises when it does not build."""
+        wraps = [f"-Wl,--wrap={call}" for call in WRAPS.get(test, ())]
+        name = "core" if test in CORE_TESTS else "whole"
+        library = [*self.objects(other), *self.flags] if wraps else ["-L", str(self.folder), f"-l{name}", f"-Wl,-rpath,{self.folder}"]
+        subprocess.run(["gcc", *FLAGS, *wraps, test, SHARED_TEST_SOURCE, "-o", str(to or self.program_of(test)), *library, "-lcmocka",
+                        *LIBRARIES], cwd=self.root, check=True)
 
     def build(self):
-        """Builds everything; raises when something does not build."""
+        """Builds what is not built or older than its source or any header; raises when something does not build."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        waiting = list(self.sources)
-        running = []
-        while waiting or running:
-            while waiting and len(running) < self.jobs:
-                source = waiting.pop()
-                command = ["gcc", *self.flags, "-c", source, "-o", str(self.object_of(source))]
-                running.append((source, subprocess.Popen(command, cwd=self.root)))
-            source, process = running.pop(0)
-            if process.wait() != 0:
-                raise RuntimeError(f"{source} does not compile")
-        if not self.link():
-            raise RuntimeError("the library does not link")
-        for test in self.tests:
-            # The test's own code is not what is looked at, and need not be slow.
-            plain = [flag for flag in self.flags if flag != "--coverage"]
-            subprocess.run(["gcc", *plain, test, SHARED_TEST_SOURCE, "-o", str(self.program_of(test)), "-L", str(self.folder),
-                            "-lroom", f"-Wl,-rpath,{self.folder}", "-lcmocka", "-lpthread", "-lm"], cwd=self.root, check=True)
+        headers = max(path.stat().st_mtime for place in ("include", "lib", "kernels", "tests")
+                      for pattern in ("*.h", "*.inc") for path in (self.root / place).rglob(pattern))
+        def old(path, source):
+            return newer(path, max(headers, (self.root / source).stat().st_mtime))
+        sources = [source for source in self.sources if old(self.object_of(source), source)]
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for source, done in zip(sources, pool.map(self.compile, sources)):
+                if not done:
+                    raise RuntimeError(f"{source} does not compile")
+            if sources and not self.link():
+                raise RuntimeError("the library does not link")
+            list(pool.map(self.link_test, [test for test in self.tests if old(self.program_of(test), test) or (sources and test in WRAPS)]))
 
-    def run(self, test, seconds):
-        """Runs a test: "passed", "failed", or "timeout"."""
-        environment = dict(os.environ, TEST_TMPDIR=str(self.folder))
-        try:
-            done = subprocess.run([str(self.program_of(test))], cwd=self.root, env=environment, timeout=seconds,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        except subprocess.TimeoutExpired:
-            return "timeout"
-        return "passed" if done.returncode == 0 else "failed"
+    def run(self, test, seconds, library=None, program=None):
+        """Runs a test, with the library in another folder: "passed", "failed", or "timeout"."""
+        home = str(library or self.folder)
+        with tempfile.TemporaryDirectory(dir=home) as folder:
+            environment = dict(os.environ, TEST_TMPDIR=folder, LD_LIBRARY_PATH=home)
+            with subprocess.Popen([str(program or self.program_of(test))], cwd=self.root, env=environment, start_new_session=True,
+                                  **QUIET) as process:
+                try:
+                    return "passed" if process.wait(seconds) == 0 else "failed"
+                except subprocess.TimeoutExpired:
+                    return "timeout"
+                finally:
+                    # Also what it forked.
+                    try:
+                        os.killpg(process.pid, 9)
+                    except ProcessLookupError:
+                        pass
+
+    def coverage(self):
+        """What gcov says of the target's files since it was last asked, then forgets: a list of its "files"."""
+        data = [self.object_of(source).with_suffix(".gcda") for source in self.sources if source.startswith(self.target + "/")]
+        data = [str(path) for path in data if path.exists()]
+        if not data:
+            return []
+        text = subprocess.run(["gcov", "--branch-probabilities", "--json-format", "--stdout", *data], cwd=self.root, check=True,
+                              capture_output=True).stdout
+        if text[:2] == b"\x1f\x8b":
+            text = gzip.decompress(text)
+        for path in data:
+            os.unlink(path)
+        return [file for line in text.splitlines() if line.strip() for file in json.loads(line)["files"]
+                if file["file"].startswith(self.target + "/")]

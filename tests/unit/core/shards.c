@@ -189,6 +189,44 @@ static void test_B15_cap_of_a_spread_manager_is_exact(void **state) {
     close_and_release(manager);
 }
 
+static void test_what_was_counted_stays_when_shards_become_one(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    cell_begin(1);
+    nd_manager *manager = spread_manager("counted"), *inner = manager_new(manager, "inner");
+    shared = manager;
+    run(drop_rings, made);
+    run(fill, made);
+    for (int i = 0; i < THREADS; i++) {
+        assert_ok(nd_attach(inner, made[i][0]));
+        assert_ok(nd_attach(manager, made[i][0]));
+        nd_release(made[i][1]);
+        made[i][1] = NULL;
+    }
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    assert_ok(nd_gc_collect(manager, &report));
+    assert_int_equal(report.collected_objects, THREADS * EACH * 3);
+    nd_manager_stats before = stats_of(manager);
+    assert_int_equal(before.collected_objects, THREADS * EACH * 3);
+    assert_int_equal(before.freed_objects, THREADS);
+    assert_int_equal(before.departed_objects, THREADS);
+    assert_ok(nd_manager_set_cap(manager, THREADS * EACH));
+    nd_manager_stats after = stats_of(manager);
+    assert_int_equal(after.live_objects, before.live_objects);
+    assert_int_equal(after.tracked_objects, before.tracked_objects);
+    assert_int_equal(after.created_objects, before.created_objects);
+    assert_int_equal(after.arrived_objects, before.arrived_objects);
+    assert_int_equal(after.departed_objects, before.departed_objects);
+    assert_int_equal(after.freed_objects, before.freed_objects);
+    assert_int_equal(after.collected_objects, before.collected_objects);
+    assert_int_equal(after.live_bytes[ND_CPU], before.live_bytes[ND_CPU]);
+    assert_int_equal(after.subtree_bytes[ND_CPU], before.subtree_bytes[ND_CPU]);
+    assert_balanced(manager);
+    run(empty, made);
+    close_and_release(inner);
+    close_and_release(manager);
+}
+
 static void *lend_all(void *data) {
     nd_object **row = data;
     for (uint32_t i = 0; i < EACH; i++)
@@ -334,6 +372,7 @@ int main(void) {
         ND_TEST(test_garbage_in_all_shards_is_found),
         ND_TEST(test_B13_guests_of_a_spread_manager_that_gets_a_cap_return),
         ND_TEST(test_B15_cap_of_a_spread_manager_is_exact),
+        ND_TEST(test_what_was_counted_stays_when_shards_become_one),
         ND_TEST(test_capped_manager_is_not_spread),
         ND_TEST(test_B17_quota_of_a_spread_manager_is_exact),
         ND_TEST(test_attach_keeps_the_shard_of_what_is_there),
