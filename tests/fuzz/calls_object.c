@@ -10,6 +10,35 @@ static void new_cell(fuzz_actor *me, const fuzz_step *s) {
     fuzz_put_fresh(me, FUZZ_OBJECT, s->a, cell);
 }
 
+/// What it holds when it worked, and that nothing is left of it when it failed.
+static void new_cell_with(fuzz_actor *me, const fuzz_step *s) {
+    static const nd_status fails[] = {ND_ERROR_STATE, ND_ERROR_IO, ND_ERROR_INVALID_ARGUMENT};
+    void *objects[FUZZ_EDGES];
+    uint32_t counts[FUZZ_EDGES];
+    for (unsigned i = 0; i < FUZZ_EDGES; i++) {
+        objects[i] = fuzz_pick_any(me, (uint8_t)(s->c + 8 * i));
+        counts[i] = objects[i] ? (uint32_t)nd_get_count(objects[i]) : 0;
+    }
+    nd_status status = s->d % 4 ? ND_OK : fails[s->d / 4 % 3];
+    nd_object *cell = fuzz_cell_new_with(s->b, objects, status);
+    fuzz_expect(me, cell);
+    if (cell && status != ND_OK)
+        fuzz_die("an object whose init failed was handed out");
+    bool alone = !fuzz_threaded && !me->disturbed;
+    if (alone && status != ND_OK && nd_error_status() != status &&
+        nd_error_status() != ND_ERROR_OUT_OF_MEMORY)
+        fuzz_die("the failure of an init became another: %s", nd_error_message());
+    for (unsigned i = 0; i < FUZZ_EDGES && alone && !cell; i++)
+        if (objects[i] && nd_get_count(objects[i]) != counts[i])
+            fuzz_die("an object that was never made holds another");
+    for (unsigned i = 0; i < FUZZ_EDGES && alone && cell; i++) {
+        void **edge = fuzz_edge(me, cell, (uint8_t)i);
+        if (edge && *edge != objects[i])
+            fuzz_die("a new object holds something else than its init gave it");
+    }
+    fuzz_put_fresh(me, FUZZ_OBJECT, s->a, cell);
+}
+
 /// A ring that nobody holds.
 static void new_ring(fuzz_actor *me, const fuzz_step *s) {
     nd_object *first = fuzz_cell_new(s->b % 3), *last = nd_retain(first);
@@ -345,6 +374,7 @@ static void peek(fuzz_actor *me, const fuzz_step *s) {
 
 const fuzz_call fuzz_object_calls[] = {
     {"new_cell", new_cell, FUZZ_QUEUES},
+    {"new_cell_with", new_cell_with, FUZZ_QUEUES},
     {"new_ring", new_ring, FUZZ_QUEUES},
     {"release", release, FUZZ_QUEUES},
     {"retain", retain, FUZZ_QUEUES},

@@ -35,6 +35,7 @@ static void gather_all(void) {
     gather(fuzz_nn_calls);
     gather(fuzz_report_calls);
     gather(fuzz_device_calls);
+    gather(fuzz_map_calls);
     traced = getenv("ND_FUZZ_TRACE") != NULL;
 }
 

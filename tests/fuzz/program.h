@@ -27,6 +27,7 @@ typedef enum fuzz_kind {
     FUZZ_MODULE,
     FUZZ_OPTIMIZER,
     FUZZ_DATASET,
+    FUZZ_MAP,
     FUZZ_KINDS,
 } fuzz_kind;
 
@@ -85,7 +86,7 @@ enum {
 /// The tables of calls, one per subject; each ends with an entry without a name.
 extern const fuzz_call fuzz_object_calls[], fuzz_manager_calls[], fuzz_tensor_calls[],
     fuzz_operation_calls[], fuzz_autograd_calls[], fuzz_nn_calls[], fuzz_report_calls[],
-    fuzz_device_calls[];
+    fuzz_device_calls[], fuzz_map_calls[];
 
 // ----------------------------------------------------------------------------------------- running
 
@@ -151,6 +152,9 @@ static inline nd_manager *fuzz_manager(fuzz_actor *me, uint8_t number) {
 
 /// New owned object of one of the user's types: plain, with a finalizer, with a destructor that runs steps, green.
 nd_object *fuzz_cell_new(uint8_t which);
+/// The same, filled before anybody sees it: with handles of up to FUZZ_EDGES objects, after the program's next step. It fails with
+/// `status` when half of them are in.
+nd_object *fuzz_cell_new_with(uint8_t which, void *const *objects, nd_status status);
 /// The edge of a cell that this actor may write; NULL when it is closed or has none.
 void **fuzz_edge(fuzz_actor *me, nd_object *cell, uint8_t number);
 /// A handle of a slot came or went: whoever is held must not die.

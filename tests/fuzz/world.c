@@ -103,6 +103,7 @@ typedef struct fuzz_cell {
     _Atomic uint32_t held; ///< by slots
     _Atomic uint32_t finalized;
     _Atomic uint32_t destroyed;
+    bool half; ///< filled: nobody has seen it
     void *edges[FUZZ_EDGES];
 } fuzz_cell;
 
@@ -145,6 +146,8 @@ static void cell_destroy_busily(nd_object *self) {
 /// Revives every second one: whoever finalizes it keeps it in a slot.
 static void cell_finalize(nd_object *self) {
     fuzz_cell *cell = nd_object_data(self);
+    if (cell->half)
+        fuzz_die("an object was finalized that nobody has seen");
     if (atomic_fetch_add(&cell->finalized, 1) != 0)
         fuzz_die("an object was finalized twice");
     if (fuzz_me && !fuzz_me->quiet && ((uintptr_t)self / 64) % 2)
@@ -193,6 +196,30 @@ nd_object *fuzz_cell_new(uint8_t which) {
     return object;
 }
 
+typedef struct filling {
+    void *const *objects;
+    nd_status status;
+    bool green;
+} filling;
+
+static nd_status fill(nd_object *self, void *data) {
+    const filling *how = data;
+    fuzz_cell *cell = nd_object_data(self);
+    atomic_fetch_add(&cells_alive, 1); // from here on it is destroyed, whatever happens
+    cell->half = how->status != ND_OK;
+    fuzz_nest();
+    for (int i = 0; i < (cell->half ? FUZZ_EDGES / 2 : FUZZ_EDGES) && !how->green; i++)
+        cell->edges[i] = nd_object_retain(how->objects[i]);
+    nd_error_clear(); // what the steps have left; a status without a sentence gets one
+    return how->status;
+}
+
+nd_object *fuzz_cell_new_with(uint8_t which, void *const *objects, nd_status status) {
+    const nd_type *type = &cell_types[which % CELL_TYPES];
+    filling how = {objects, status, type->flags & ND_TYPE_GREEN};
+    return nd_object_new_with(type, sizeof(fuzz_cell), fill, &how);
+}
+
 static bool is_cell(const void *object) {
     const nd_type *type = nd_object_type(object);
     return type >= cell_types && type < cell_types + CELL_TYPES;
@@ -223,7 +250,7 @@ fuzz_kind fuzz_kind_of(const void *object) {
     static const char *const names[FUZZ_KINDS] = {
         [FUZZ_TENSOR] = "tensor",   [FUZZ_MANAGER] = "manager", [FUZZ_WEAK] = "weak",
         [FUZZ_LIST] = "list",       [FUZZ_MODULE] = "module",   [FUZZ_OPTIMIZER] = "optimizer",
-        [FUZZ_DATASET] = "dataset",
+        [FUZZ_DATASET] = "dataset", [FUZZ_MAP] = "map",
     };
     if (is_cell(object))
         return FUZZ_OBJECT;

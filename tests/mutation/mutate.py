@@ -9,8 +9,9 @@ truth value changed, an order of memory weakened. The seed decides which of the 
 same tree tries the same ones. A fault is killed when a test fails or does not end, or when the compiler refuses it (which does not
 count). Faults that change nothing anybody could see are listed in equivalent.txt with the reason, and do not count either.
 
-gcov says first which tests reach which line, and only those are run, first those that have killed faults of the same file; a line that no
-test reaches is a survivor at once. The tree is never changed: a fault is compiled from a copy of its file. With --keep a folder holds what
+gcov says first which tests reach which line, and only those are run, first those that have killed faults of the same file; so a line that
+no test reaches is a survivor at once. (Tests whose processes end by a fault that is meant to be seen do not tell what they reach: they are
+always run.) The tree is never changed: a fault is compiled from a copy of its file. With --keep a folder holds what
 was built and found, so that the next call goes on from there; what has survived is tried again when tests have changed.
 """
 
@@ -116,6 +117,7 @@ class Trial:
         sources = [ROOT / source for source in self.room.sources]
         self.stamp_of_library = max(path.stat().st_mtime for path in sources)
         self.stamp = max([self.stamp_of_library] + [(ROOT / test).stat().st_mtime for test in self.room.tests])
+        self.silent = {test for test in self.room.tests if "fork()" in (ROOT / test).read_text()}
         self.known_lines = {}
         self.look(jobs)
 
@@ -159,7 +161,8 @@ class Trial:
         before = [line for line in self.known_lines.get(fault.path, ()) if line <= number]
         tests = self.room.tests
         if before and fault.line - max(before) < 4:
-            tests = [test for test in tests if max(before) in self.reached[test]["lines"].get(fault.path, ())]
+            tests = [test for test in tests
+                     if test in self.silent or max(before) in self.reached[test]["lines"].get(fault.path, ())]
         kills = self.kills.get(fault.path, {})
         return sorted(tests, key=lambda test: -(1 + kills.get(test, 0)) / (0.1 + self.seconds[test]))
 
@@ -235,7 +238,7 @@ def report(trial, results, chosen, show):
     by_time = 0
     for fault, verdict in results:
         if show or verdict is None:
-            reached = "" if trial.tests_for(fault) else " (no test reaches the line)"
+            reached = "" if set(trial.tests_for(fault)) - trial.silent else " (no test reaches the line)"
             print(f"{verdict or 'NOBODY'}{reached}: {name_of(fault)}")
         if verdict != "compiler":
             kinds[fault.kind][0] += verdict is not None
@@ -263,10 +266,12 @@ def main():
     options = parser.parse_args()
 
     known = equivalents()
-    possible = [fault for fault in all_faults(options.target, options.only)
-                if (fault.path, fault.before.strip(), fault.after.strip()) not in known]
+    possible = list(all_faults(options.target, options.only))
     chosen = random.Random(options.seed).sample(possible, min(options.count, len(possible)))
-    print(f"{len(chosen)} of {len(possible)} possible faults of {options.target}, seed {options.seed}", flush=True)
+    sample = len(chosen)
+    chosen = [fault for fault in chosen if (fault.path, fault.before.strip(), fault.after.strip()) not in known]
+    print(f"{sample} of {len(possible)} possible faults of {options.target}, seed {options.seed}; "
+          f"{sample - len(chosen)} of them change nothing", flush=True)
     if options.list:
         for fault in chosen:
             print(name_of(fault))
