@@ -566,7 +566,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     nd__burying_end(thread, outermost);
     nd__bury_parked();
     collection->count = garbage;
-    collection->held_here = memory;
+    collection->held_here = memory; // else nothing is held, and others look at once
     return memory;
 }
 

@@ -539,6 +539,49 @@ static void test_F04_steps_without_memory_harm_nothing(void **state) {
     pthread_join(thread, NULL);
 }
 
+static bool fail_from_then_on(size_t bytes) {
+    (void)bytes;
+    return allocations_left-- <= 0;
+}
+
+static void test_F04_steps_without_memory_leave_what_is_held_alone(void **state) {
+    (void)state;
+    enum { HELD = 300 };
+    atomic_bool stop = false;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
+    bool (*const fails[])(size_t) = {fail_once, fail_from_then_on};
+    for (int n = 0; n < 12; n++) {
+        cell_begin(HELD + 2);
+        nd_manager *m = manager_new(NULL, "m");
+        nd_object *held[HELD]; // by one handle each
+        for (uint32_t i = 0; i < HELD; i++)
+            held[i] = cell_in(m, i, 1);
+        drop_rings(m, 100);
+        allocations_left = n / 2;
+        nd__alloc_should_fail = fails[n % 2];
+        nd_gc_report report = ND_GC_REPORT_INIT;
+        nd_status status = nd_gc_collect(m, &report);
+        nd__alloc_should_fail = NULL;
+        if (status == ND_OK)
+            assert_int_equal(report.broken_objects, 0);
+        for (uint32_t i = 2; i < HELD; i++) {
+            assert_int_equal(cell_deaths(i), 0);
+            assert_int_equal(nd_get_count(held[i]), 1);
+        }
+        assert_int_equal(collect(m).broken_objects, 0);
+        assert_int_equal(cell_total_deaths(), 200);
+        for (uint32_t i = 0; i < HELD; i++)
+            nd_release(held[i]);
+        close_and_release(m);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+}
+
 static bool fail_large(size_t bytes) {
     return bytes > 1 << 20;
 }
@@ -622,6 +665,7 @@ int main(void) {
         ND_TEST(test_steps_with_finalizers_that_revive),
         ND_TEST(test_edges_are_written_between_the_steps),
         ND_TEST(test_F04_steps_without_memory_harm_nothing),
+        ND_TEST(test_F04_steps_without_memory_leave_what_is_held_alone),
         ND_TEST(test_F04_looks_that_nobody_asked_for_leave_the_error_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
