@@ -132,8 +132,8 @@ ND_API nd_status nd_temp_attach(const nd_manager *manager, const void *object);
 
 // ------------------------------------------------------------------------------------------- close
 
-/// What closing a manager did. Bytes are those of storages and resources, all device kinds
-/// together. Begin with ND_CLOSE_REPORT_INIT.
+/// What closing a manager did. Bytes are those of storages, resources and small tensors (see
+/// nd_manager_stats), all device kinds together. Begin with ND_CLOSE_REPORT_INIT.
 typedef struct nd_close_report {
     uint32_t size;              ///< sizeof(nd_close_report)
     uint32_t version;           ///< 1
@@ -206,6 +206,9 @@ ND_API nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, 
 // -------------------------------------------------------------------------------------- statistics
 
 /// Statistics of one manager. Begin with ND_MANAGER_STATS_INIT.
+/// Objects are tensors and their storages, among others: a tensor is two, but for a small one on the host
+/// (256 bytes of data or less), which carries its data and is one object until the first view of it
+/// makes its storage.
 /// Invariant: created + arrived = freed + collected + departed + live.
 typedef struct nd_manager_stats {
     uint32_t size;              ///< sizeof(nd_manager_stats)
@@ -251,7 +254,7 @@ ND_API uint64_t nd_manager_total_objects(const nd_manager *manager);
 /// Live bytes of a manager and everything below it, all device kinds together.
 ///
 /// @param manager the manager; NULL: the root
-/// @return bytes of storages and resources, each once
+/// @return bytes of storages, resources and what small tensors carry, each once
 /// @errors none
 /// @threads any
 ND_API uint64_t nd_manager_total_bytes(const nd_manager *manager);

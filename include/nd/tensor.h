@@ -2,7 +2,7 @@
 /// Tensors: creation, properties, views, transfer, printing.
 ///
 /// A tensor is a strided window (shape, strides in elements, offset) onto a storage; views share
-/// it. Indices that count from the end are written as negative numbers, for axes too. A shape
+/// it. (A small tensor on the host carries its data itself, until a view shares them.) Indices that count from the end are written as negative numbers, for axes too. A shape
 /// argument is `int ndim, const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on
 /// different tensors from any threads; one tensor may be read by many threads at once, but not
 /// while one writes it.

@@ -84,9 +84,11 @@ nd_status nd_zero_grad(nd_tensor *x) {
 // checks
 
 bool nd__exclusively_owned(const nd_tensor *x) {
-    const nd_storage *storage = x->storage;
-    return storage && x->contiguous && count_of(&x->header) == 1 &&
-           count_of(&storage->accounted.header) == 1 && !storage->borrowed && !storage->free;
+    if (nd__is_closed(x) || !x->contiguous || count_of(&x->header) != 1)
+        return false;
+    const nd_storage *storage = nd__storage_now(x);
+    return !storage ||
+           (count_of(&storage->accounted.header) == 1 && !storage->borrowed && !storage->free);
 }
 
 nd_status nd__check_gradient(const char *what, const nd_tensor *gradient,

@@ -27,7 +27,7 @@ static bool cap_refuses(const nd_shard *shard, const nd_object *object) {
 /// Bytes were charged to `manager`, but the object went to `target`, above it.
 static void charge_instead(nd_object *object, nd_manager *manager, nd_manager *target) {
     nd_accounted *account = nd__accounted(object);
-    if (account)
+    if (account && account->bytes)
         nd__discharge_path(manager, target, account->kind, account->bytes);
 }
 
@@ -209,9 +209,11 @@ void nd__account_close(nd_object *object) {
     account->bytes = 0;
     if (!home)
         return;
-    home->count.own_bytes[account->kind] -= bytes;
-    home->count.freed_bytes += bytes;
-    nd__discharge_path(home->manager, NULL, account->kind, bytes);
+    if (bytes) {
+        home->count.own_bytes[account->kind] -= bytes;
+        home->count.freed_bytes += bytes;
+        nd__discharge_path(home->manager, NULL, account->kind, bytes);
+    }
     nd__unlock(&home->lock);
 }
 
@@ -220,20 +222,20 @@ void nd__account_close(nd_object *object) {
 /// What moves at once: an object and, when it is a tensor whose storage lives where it does, that.
 typedef struct relocation {
     const char *operation;
-    nd_object *object, *companion; ///< the second one NULL: nothing goes along
-    nd_manager *target;            ///< kept valid by the caller
+    nd_object *object;
+    bool alone;         ///< the companion stays, wherever it is
+    nd_manager *target; ///< kept valid by the caller
     // While locked:
+    nd_object *companion; ///< NULL: nothing goes along
     nd_shard *home, *companion_home, *shard;
 } relocation;
 
-static relocation relocation_of(const char *operation, nd_object *object, nd_manager *target) {
-    bool accompanied = (object->type->flags & ND__TYPE_TENSOR) && !nd__is_closed(object);
-    return (relocation){
-        .operation = operation,
-        .object = object,
-        .companion = accompanied ? ((nd__accompanied *)object)->companion : NULL,
-        .target = target,
-    };
+static bool may_be_accompanied(const nd_object *object) {
+    return (object->type->flags & ND__TYPE_TENSOR) != 0;
+}
+
+static nd_object *companion_now(const nd_object *object) {
+    return may_be_accompanied(object) && !nd__is_closed(object) ? nd__companion_of(object) : NULL;
 }
 
 /// A third shard to lock, which few have: that of a companion which is in neither of the other two.
@@ -270,18 +272,22 @@ static bool relocation_lock(relocation *all) {
     bool retired = false;
     for (;;) {
         nd_shard *home = nd__home_of(all->object);
-        nd_shard *companion_home = all->companion ? nd__home_of(all->companion) : NULL;
+        nd_object *companion = all->alone ? NULL : companion_now(all->object);
+        nd_shard *companion_home = companion ? nd__home_of(companion) : NULL;
         if (!home)
             return false;
         all->home = home;
+        all->companion = companion;
         all->companion_home = companion_home;
         all->shard = home->manager == all->target ? home
                      : retired                    ? &all->target->first
                                                   : nd__own_shard(all->target);
         lock_shards(all);
         retired = all->shard->retired;
+        // A companion that has appeared meanwhile has the object's bytes.
         if (__builtin_expect(!retired && nd__home_of(all->object) == home &&
-                                 (!all->companion || nd__home_of(all->companion) == companion_home),
+                                 (companion ? nd__home_of(companion) == companion_home
+                                            : all->alone || !companion_now(all->object)),
                              1))
             return true;
         unlock_shards(all);
@@ -320,7 +326,7 @@ static bool charge(const relocation *all, nd_pressure *refusal) {
     nd_object *bearer = all->companion ? all->companion : all->object;
     const nd_accounted *account = nd__accounted(bearer);
     const nd_manager *from = home_in(all, bearer)->manager;
-    if (!account || from == all->target)
+    if (!account || !account->bytes || from == all->target)
         return true;
     nd_manager *common = nd__common_ancestor((nd_manager *)(uintptr_t)from, all->target);
     if (nd__charge_path(all->target, common, account->kind, account->bytes,
@@ -363,7 +369,7 @@ static void transfer(const relocation *all, nd_object *object, bool away) {
     home->count.departed++;
     shard->count.arrived++;
     const nd_accounted *account = nd__accounted(object);
-    if (account)
+    if (account && account->bytes)
         nd__discharge_path(home->manager, nd__common_ancestor(home->manager, shard->manager),
                            account->kind, account->bytes);
 }
@@ -388,7 +394,7 @@ static void settle(const relocation *all, nd_object *object, nd_origin **spare) 
 
 static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refusal) {
     refusal->refused = NULL;
-    relocation all = relocation_of("attach", object, target);
+    relocation all = {.operation = "attach", .object = object, .target = target};
     if (!relocation_lock(&all))
         return not_attached(&all);
     choose_companion(&all);
@@ -446,10 +452,13 @@ nd_status nd_temp_attach(const nd_manager *manager, const void *handle) {
     nd_status status = check_attach("temp_attach", manager, handle);
     if (status != ND_OK)
         return status;
-    relocation all = relocation_of("temp_attach", (nd_object *)(uintptr_t)handle,
-                                   (nd_manager *)(uintptr_t)manager);
+    relocation all = {
+        .operation = "temp_attach",
+        .object = (nd_object *)(uintptr_t)handle,
+        .target = (nd_manager *)(uintptr_t)manager,
+    };
     nd_origin *spare = NULL;
-    if (!nd__origin_reserve(&spare, all.companion ? 2 : 1)) {
+    if (!nd__origin_reserve(&spare, may_be_accompanied(all.object) ? 2 : 1)) {
         nd__origin_discard(spare);
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
                          "temp_attach: no memory to remember where a %s came from",
@@ -479,7 +488,7 @@ bool nd__attach_return(nd_object *object, nd_manager *from) {
             break;
         // A tensor and its storage go back one after the other, each its own way: another thread may
         // be closing the tensor, so the storage cannot be reached from here.
-        relocation all = {.operation = "return", .object = object, .target = target};
+        relocation all = {.operation = "return", .object = object, .alone = true, .target = target};
         here = relocation_lock(&all);
         if (here) {
             bool away;

@@ -6,6 +6,7 @@
 #include "lib/core/alloc.h"
 #include "lib/core/collection.h"
 #include "lib/core/cut.h"
+#include "lib/core/shard.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -184,12 +185,17 @@ static void format_path(char *text, size_t size, const step *walk, size_t from, 
         snprintf(text + used, size - used, "  %s:%u", site->file, site->line);
 }
 
+/// Of what is garbage itself the bytes are added where it is met as a member.
 static void visit_bytes(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     group_visitor *self = (group_visitor *)visitor;
     uint32_t held = nd_get_count(target);
-    if ((target->type->flags & ND__TYPE_ACCOUNTED) && held)
-        self->bytes += (double)((const nd_accounted *)target)->bytes / held;
+    if (!(target->type->flags & ND__TYPE_ACCOUNTED) || !held || nd__is_own_garbage(target))
+        return;
+    nd_shard *home = nd__lock_home(target); // who still holds it may be making its companion
+    self->bytes += (double)((const nd_accounted *)target)->bytes / held;
+    if (home)
+        nd__unlock(&home->lock);
 }
 
 void nd__collection_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data) {

@@ -196,6 +196,9 @@ nd_manager *nd__origin_get(const nd_object *object);
 /// origins afterwards.
 bool nd__origin_return(nd_object *object, const nd_manager *target, bool *ret_away,
                        nd_origin **spare);
+/// Gives `other`, which has none, the origins of an object, when there are no more than `count`, for which
+/// `spare` has the records. Returns how many there are: when more, nothing was done.
+int nd__origin_copy(const nd_object *object, nd_object *other, int count, nd_origin **spare);
 /// It stays where it is from now on.
 void nd__origin_drop(nd_object *object, nd_origin **spare);
 /// It is dead.

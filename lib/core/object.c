@@ -6,6 +6,7 @@
 // tracked object that meets a closed gate is parked; nothing is destroyed in a callback that a
 // device runs (callback.h).
 #include "lib/core/object.h"
+#include "lib/core/accompany.h"
 #include "lib/core/alloc.h"
 #include "lib/core/atomics.h"
 #include "lib/core/block.h"
@@ -257,7 +258,11 @@ static void free_unlinked(nd_object *object) {
     if (type->destroy && !(flags & ND__CLOSED))
         destroy(object, flags);
     // The destroy of a manager has recycled its memory: it may be another one already.
-    if (!recycled)
+    if (recycled)
+        return;
+    if (__builtin_expect(flags & ND__LENT, 0))
+        nd__accompanied_end(object);
+    else
         nd__block_free(object);
 }
 
@@ -301,7 +306,8 @@ static bool finalize_dead(nd_object *object) {
 /// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
 /// table, without a finalizer.
 static bool is_plain(const nd_object *object) {
-    return !(nd__flags(object) & ~(ND__CLASS_BITS | ND__USER)) && !object->type->finalize;
+    const uint32_t plain = ND__CLASS_BITS | ND__USER | ND__LENT;
+    return !(nd__flags(object) & ~plain) && !object->type->finalize;
 }
 
 /// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock, which
@@ -309,7 +315,7 @@ static bool is_plain(const nd_object *object) {
 /// Without the gate: who looks at edges of green objects does so under that lock.
 static inline __attribute__((always_inline)) void
 bury_accompanied(nd_object *object, nd_shard *home, nd_thread *thread) {
-    nd_object *companion = ((nd__accompanied *)object)->companion;
+    nd_object *companion = nd__companion_of(object);
     if (home)
         nd__member_die(home, object, thread);
     uint32_t count = 2; // the companion's, before the tensor lets go of it

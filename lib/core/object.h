@@ -30,6 +30,8 @@ enum {
     ND__GONE = 1u << 9,       ///< closed, and `destroy` has run
     ND__SUSPECT = 1u << 10,   ///< about to be found garbage by a collection in steps (steps.c)
     ND__REVIVABLE = 1u << 11, ///< dying, but others may be getting references to it
+    ND__LENT = 1u << 12,      ///< its companion keeps what lies in its block (accompany.h)
+    ND__ENDED = 1u << 13,     ///< of the object and that companion, one has ended
     ND__CLASS_SHIFT = 24, ///< the bits from here on are the class of its block (block.h); constant
 };
 #define ND__CLASS_BITS (~UINT32_C(0) << ND__CLASS_SHIFT)
@@ -65,21 +67,35 @@ struct nd_object {
 };
 _Static_assert(sizeof(nd_object) == 64, "one cache line");
 
-/// An object with memory that managers account for (storage, resource).
+/// An object with memory that managers account for (storage, resource, tensor).
 typedef struct nd_accounted {
     nd_object header;
-    uint64_t bytes;
+    uint64_t bytes; ///< of which its manager's account has so many
     nd_device_kind kind;
+    int32_t device_index;
 } nd_accounted;
 
-/// What a type of ND__TYPE_TENSOR begins with.
+/// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own block, while
+/// it has no companion; else the companion has them.
 typedef struct nd__accompanied {
-    nd_object header;
-    nd_object
-        *companion; ///< edge to a green nd_accounted without edges (the storage), with which it
-                    ///< is made and dies as a rule; NULL once closed. While the object is
-                    ///< green this is its only edge
+    nd_accounted accounted;
+    /// Edge to a green nd_accounted without edges (the storage): made with it, or later
+    /// (nd__object_accompany); dies with it as a rule. NULL before, and once closed. While the object is
+    /// green this is its only edge.
+    _Atomic(nd_object *) companion;
 } nd__accompanied;
+
+/// Whether reports say how many bytes an object has: not of a tensor whose storage has them.
+static inline bool nd__shows_bytes(const nd_object *object) {
+    uint32_t flags = object->type->flags;
+    return (flags & ND__TYPE_ACCOUNTED) &&
+           (!(flags & ND__TYPE_TENSOR) || ((const nd_accounted *)object)->bytes);
+}
+
+/// The companion, or NULL. It may appear at any time, beside whoever asks.
+static inline nd_object *nd__companion_of(const nd_object *object) {
+    return nd__atomic_load(&((nd__accompanied *)(uintptr_t)object)->companion, acquire);
+}
 
 /// Memory of `size` bytes (>= sizeof(nd_object)) zeroed, with header filled, count 1, in no
 /// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the caller

@@ -260,6 +260,21 @@ bool nd__origin_return(nd_object *object, const nd_manager *target, bool *ret_aw
     return still;
 }
 
+int nd__origin_copy(const nd_object *object, nd_object *other, int count, nd_origin **spare) {
+    nd__lock(&origin_lock);
+    int needed = 0;
+    nd_origin *oldest = NULL;
+    for (nd_origin *record = newest(object); record; record = record->older) {
+        oldest = record;
+        needed++;
+    }
+    if (needed <= count)
+        for (const nd_origin *record = oldest; record; record = record->newer)
+            push(other, record->manager, spare);
+    nd__unlock(&origin_lock);
+    return needed;
+}
+
 void nd__origin_drop(nd_object *object, nd_origin **spare) {
     nd__lock(&origin_lock);
     nd_origin *record;

@@ -105,7 +105,7 @@ static void copy_object(copy_visitor *self, nd_object *object, uint32_t manager)
         result->full = true;
         return;
     }
-    bool accounted = (object->type->flags & ND__TYPE_ACCOUNTED) != 0;
+    bool accounted = nd__shows_bytes(object);
     size_t first_edge = result->edge_count;
     census_object *entry = &result->objects[place];
     *entry = (census_object){

@@ -18,7 +18,7 @@ static void write_object(FILE *stream, const nd_object *object, int indent) {
     nd_get_name(object, name, sizeof name);
     fprintf(stream, "%*s- %s%s%s%s  count %" PRIu32, indent, "", nd__object_text(object),
             name[0] ? "(" : "", name, name[0] ? ")" : "", nd_get_count(object));
-    if (object->type->flags & ND__TYPE_ACCOUNTED)
+    if (nd__shows_bytes(object))
         fprintf(stream, "  %" PRIu64 " bytes", ((const nd_accounted *)object)->bytes);
     if (object->site)
         fprintf(stream, "  %s:%" PRIu32, object->site->file, object->site->line);

@@ -122,7 +122,7 @@ static void append_object(event *event, const nd_object *object, const nd_manage
     append(event, "\"object\":\"%p\",\"manager\":\"", (const void *)object);
     append_text(event, manager->name);
     append(event, "\"");
-    if (object->type->flags & ND__TYPE_ACCOUNTED)
+    if (nd__shows_bytes(object))
         append(event, ",\"bytes\":%" PRIu64, ((const nd_accounted *)object)->bytes);
     if (object->site) {
         append(event, ",\"site\":\"");
@@ -135,7 +135,7 @@ static void append_object(event *event, const nd_object *object, const nd_manage
 /// bytes that are still charged but about to go.
 static void put_bytes(const nd_object *object, uint64_t leaving) {
     static const char *const names[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
-    if (!(object->type->flags & ND__TYPE_ACCOUNTED))
+    if (!nd__shows_bytes(object))
         return;
     nd_device_kind kind = ((const nd_accounted *)object)->kind;
     event event;

@@ -241,8 +241,12 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
         return NULL;
     dataset->images = nd_retain(images);
     dataset->labels = nd_retain(labels);
-    dataset->images_storage = nd_object_retain(images->storage);
-    dataset->labels_storage = nd_object_retain(labels->storage);
+    dataset->images_storage = nd_object_retain(nd__storage_of(images));
+    dataset->labels_storage = nd_object_retain(nd__storage_of(labels));
+    if (!dataset->images_storage || !dataset->labels_storage) {
+        nd_release(dataset);
+        return NULL;
+    }
     dataset->options = *options;
     nd__batch_plan(&dataset->plan, images, labels, options->batch);
     const int64_t samples = dataset->plan.samples;
@@ -312,7 +316,8 @@ static nd_status shuffle(nd_dataset *dataset, uint64_t epoch) {
 }
 
 static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
-    memcpy(ret_shape, dataset->images->shape, sizeof(dataset->images->shape));
+    const nd_tensor *images = dataset->images;
+    memcpy(ret_shape, images->shape, (size_t)images->ndim * sizeof *ret_shape);
     ret_shape[0] = nd__batch_count(&dataset->plan, dataset->position);
 }
 
@@ -353,8 +358,8 @@ static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **r
         nd__batch_slot_free(&replacement, plan);
         return false;
     }
-    images->storage->borrowed = false;
-    labels->storage->borrowed = false;
+    nd__storage_now(images)->borrowed = false;
+    nd__storage_now(labels)->borrowed = false;
     *slot = replacement;
     nd__prefetch_done(&dataset->prefetch);
     *ret_images = images;

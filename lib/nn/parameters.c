@@ -4,6 +4,7 @@
 // follows cannot fail for lack of memory.
 #include "lib/core/alloc.h"
 #include "lib/core/cancel.h"
+#include "lib/core/manager_internal.h"
 #include "lib/core/pressure.h"
 #include "lib/io/safetensors.h"
 #include "lib/nn/module.h"
@@ -162,7 +163,7 @@ nd_status nd_module_to(const nd_module *module, nd_device device) {
         moves[i].copy = nd__copy_to_device(operation, parameter, parameter, device);
         if (parameter->grad)
             moves[i].grad = nd__copy_to_device(operation, parameter->grad, parameter, device);
-        if (!moves[i].copy || (parameter->grad && !moves[i].grad))
+        if (!moves[i].copy || !nd__storage_of(moves[i].copy) || (parameter->grad && !moves[i].grad))
             status = nd_error_status();
     }
     for (size_t i = 0; i < count; i++) {
@@ -254,14 +255,15 @@ static void commit_move(const nd_move *move) {
     if (nd__is_closing(parameter)) // by a callback for memory
         return;
     // What a graph saved of the parameter must not pass for its value on the new device.
-    uint64_t version = atomic_load_explicit(&parameter->storage->version, memory_order_relaxed);
-    atomic_store_explicit(&copy->storage->version, version + 1, memory_order_relaxed);
-    nd_edge_set(&parameter->storage, copy->storage);
+    uint64_t version = nd__version(parameter);
+    atomic_store_explicit(nd__version_word(copy), version + 1, memory_order_relaxed);
+    nd__account_close(&parameter->header); // data in its own block, which it leaves
+    nd_edge_set(&parameter->storage, nd__storage_now(copy));
     parameter->data = copy->data;
-    parameter->offset = copy->offset;
     parameter->device = copy->device;
     parameter->contiguous = copy->contiguous;
-    memcpy(parameter->strides, copy->strides, sizeof(parameter->strides));
+    size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;
+    memcpy(parameter->shape + copy->ndim, nd__strides(copy), sizes);
     nd_edge_set(&parameter->grad, move->grad);
 }
 

@@ -93,7 +93,7 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
         return status;
     // x op= x: the other operand's value is gone as well.
     const nd_tensor *recorded[] = {before ? before : x, operand};
-    if (before && operand->storage == x->storage)
+    if (before && nd__share_storage(operand, x))
         recorded[1] = before;
     return nd__record_in_place(op, x, recorded, 2, attrs);
 }

@@ -33,20 +33,20 @@ static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, i
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     bool repeats = false;
     for (int i = 0; i < indices->ndim; i++) {
-        bool repeated = indices->shape[i] > 1 && indices->strides[i] == 0;
+        bool repeated = indices->shape[i] > 1 && nd__strides(indices)[i] == 0;
         shape[i] = repeated ? 1 : indices->shape[i];
         repeats = repeats || repeated;
     }
     if (!repeats)
         return resolve_indices(name, indices, size);
     nd_auto nd_tensor *once =
-        nd__tensor_view(indices, indices->ndim, shape, indices->strides, indices->offset);
+        nd__tensor_view(indices, indices->ndim, shape, nd__strides(indices), nd__offset(indices));
     nd_auto nd_tensor *resolved = once ? resolve_indices(name, once, size) : NULL;
     if (!resolved)
         return NULL;
     for (int i = 0; i < indices->ndim; i++)
-        strides[i] = shape[i] == indices->shape[i] ? resolved->strides[i] : 0;
-    return nd__tensor_view(resolved, indices->ndim, indices->shape, strides, resolved->offset);
+        strides[i] = shape[i] == indices->shape[i] ? nd__strides(resolved)[i] : 0;
+    return nd__tensor_view(resolved, indices->ndim, indices->shape, strides, nd__offset(resolved));
 }
 
 static nd_status check_indices(const char *name, const nd_tensor *indices) {

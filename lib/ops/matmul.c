@@ -19,14 +19,14 @@ static void describe_matrix(operand_matrix *m, bool as_column) {
     if (x->ndim == 1) {
         m->rows = as_column ? x->shape[0] : 1;
         m->columns = as_column ? 1 : x->shape[0];
-        m->row_stride = as_column ? x->strides[0] : x->shape[0];
-        m->column_stride = as_column ? 1 : x->strides[0];
+        m->row_stride = as_column ? nd__strides(x)[0] : x->shape[0];
+        m->column_stride = as_column ? 1 : nd__strides(x)[0];
         return;
     }
     m->rows = x->shape[last - 1];
     m->columns = x->shape[last];
-    m->row_stride = x->strides[last - 1];
-    m->column_stride = x->strides[last];
+    m->row_stride = nd__strides(x)[last - 1];
+    m->column_stride = nd__strides(x)[last];
 }
 
 /// Whether a kernel can read the matrix where it lies.
@@ -85,7 +85,7 @@ static void batch_strides(const operand_matrix *m, int batch, const int64_t *sha
     int missing = batch - m->batch_ndim;
     for (int i = 0; i < batch; i++) {
         bool repeats = i < missing || (m->tensor->shape[i - missing] == 1 && shape[i] != 1);
-        ret_strides[i] = repeats ? 0 : m->tensor->strides[i - missing];
+        ret_strides[i] = repeats ? 0 : nd__strides(m->tensor)[i - missing];
     }
 }
 
@@ -209,14 +209,14 @@ static bool describe_rows(operand_matrix *m) {
     m->rows = 1;
     m->columns = x->shape[last];
     m->row_stride = m->columns;
-    m->column_stride = x->strides[last];
+    m->column_stride = nd__strides(x)[last];
     m->batch_ndim = 0;
     for (int i = last - 1; i >= 0; i--) {
         if (x->shape[i] == 1)
             continue;
         if (m->rows == 1)
-            m->row_stride = x->strides[i];
-        else if (x->strides[i] != m->rows * m->row_stride)
+            m->row_stride = nd__strides(x)[i];
+        else if (nd__strides(x)[i] != m->rows * m->row_stride)
             return false;
         m->rows *= x->shape[i];
     }

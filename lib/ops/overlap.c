@@ -51,9 +51,9 @@ bool nd__overlaps_itself(const nd_tensor *x) {
     term terms[ND_MAX_DIMS];
     int count = 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (x->shape[i] > 1 && x->strides[i] == 0)
+        if (x->shape[i] > 1 && nd__strides(x)[i] == 0)
             return true;
-        int64_t stride = x->strides[i] < 0 ? -x->strides[i] : x->strides[i];
+        int64_t stride = nd__strides(x)[i] < 0 ? -nd__strides(x)[i] : nd__strides(x)[i];
         count = add_term(terms, count, stride, x->shape[i] - 1);
     }
     // No overlap when each stride steps over all that the smaller ones reach. (Windows that interleave
@@ -68,17 +68,17 @@ bool nd__overlaps_itself(const nd_tensor *x) {
 }
 
 nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y) {
-    if (x->storage != y->storage || x->numel == 0 || y->numel == 0)
+    if (!nd__share_storage(x, y) || x->numel == 0 || y->numel == 0)
         return ND__APART;
     nd_operand seen = nd__operand_broadcast(y, x->ndim, x->shape);
     // x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term turned
     // so that its stride is positive.
-    int64_t missing = y->offset - x->offset;
+    int64_t missing = nd__offset(y) - nd__offset(x);
     term terms[2 * ND_MAX_DIMS];
     int count = 0;
     bool same = missing == 0;
     for (int i = 0; i < x->ndim; i++) {
-        int64_t most = x->shape[i] - 1, mine = x->strides[i], theirs = seen.strides[i];
+        int64_t most = x->shape[i] - 1, mine = nd__strides(x)[i], theirs = seen.strides[i];
         same = same && (most == 0 || mine == theirs);
         if (mine < 0)
             missing -= mine * most;

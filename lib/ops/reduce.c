@@ -60,7 +60,7 @@ static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, in
     int at = 0;
     for (int i = 0; i < x->ndim; i++) {
         bool reduced = (mask & (1 << i)) != 0;
-        operand.strides[i] = reduced ? 0 : result->strides[at];
+        operand.strides[i] = reduced ? 0 : nd__strides(result)[at];
         if (!reduced || keepdims)
             at++;
     }

@@ -219,8 +219,8 @@ nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
         storage ? nd__tensor_on(place.manager, storage, dtype, ndim, shape, numel) : NULL;
     nd__place_end(place);
     if (x && free) { // from here on nothing can fail: the data is the storage's
-        x->storage->free = free;
-        x->storage->borrowed = false;
+        nd__storage_now(x)->free = free;
+        nd__storage_now(x)->borrowed = false;
     }
     return x;
 }

@@ -37,7 +37,7 @@ static nd_status write_parts(const char *operation, nd_tensor *result,
         nd_status status = nd__copy_to_operand(operation, &destination, inputs[k]);
         if (status != ND_OK)
             return status;
-        at += inputs[k]->shape[axis] * result->strides[axis] * element;
+        at += inputs[k]->shape[axis] * nd__strides(result)[axis] * element;
     }
     return ND_OK;
 }
@@ -132,7 +132,7 @@ nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int a
     nd_operand destination = nd__operand_broadcast(result, ndim, shape);
     if (count > 0) {
         destination.data =
-            (char *)result->data + start * result->strides[axis] * nd__dtype_bytes[g->dtype];
+            (char *)result->data + start * nd__strides(result)[axis] * nd__dtype_bytes[g->dtype];
         destination.strides[axis] *= count > 1 ? step : 1;
     }
     if (nd__copy_to_operand("unslice", &destination, g) != ND_OK) {

@@ -154,7 +154,7 @@ static bool is_cut(const printer *printer, int axis) {
 
 /// Bytes from one item of an axis to the next; an axis of one item may have any stride.
 static int64_t step_along(const nd_tensor *x, int axis) {
-    return x->shape[axis] > 1 ? x->strides[axis] * nd__dtype_bytes[x->dtype] : 0;
+    return x->shape[axis] > 1 ? nd__strides(x)[axis] * nd__dtype_bytes[x->dtype] : 0;
 }
 
 static void measure(printer *printer, int axis, const char *at) {

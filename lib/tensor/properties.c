@@ -13,7 +13,7 @@ const int64_t *nd_get_shape(const nd_tensor *x) {
 }
 
 const int64_t *nd_get_strides(const nd_tensor *x) {
-    return x ? x->strides : NULL;
+    return x ? nd__strides(x) : NULL;
 }
 
 int64_t nd_get_size(const nd_tensor *x, int axis) {
@@ -40,15 +40,15 @@ bool nd_is_contiguous(const nd_tensor *x) {
 }
 
 bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y) {
-    return x && y && x->storage && x->storage == y->storage;
+    return x && y && !nd__is_closed(x) && !nd__is_closed(y) && nd__share_storage(x, y);
 }
 
 size_t nd_get_storage_bytes(const nd_tensor *x) {
-    return x && x->storage ? x->storage->bytes : 0;
+    return x ? nd__storage_bytes(x) : 0;
 }
 
 uint64_t nd_get_version(const nd_tensor *x) {
-    return x && x->storage ? atomic_load_explicit(&x->storage->version, memory_order_relaxed) : 0;
+    return x && !nd__is_closed(x) ? nd__version(x) : 0;
 }
 
 void *nd_get_data(const nd_tensor *x) {

@@ -13,10 +13,6 @@ static bool is_float(nd_dtype dtype) {
     return dtype == ND_F32 || dtype == ND_F64;
 }
 
-static uint64_t version_of(const nd_tensor *x) {
-    return atomic_load_explicit(&x->storage->version, memory_order_relaxed);
-}
-
 bool nd__wants_history(const nd_tensor *const *inputs, size_t count) {
     return !nd__recording_off && nd__any_requires_grad(inputs, count);
 }
@@ -57,7 +53,7 @@ static void describe(nd_node_input *slot, const nd_tensor *x) {
 static nd_status check_view(nd_op op, const nd_tensor *x) {
     const nd_node *node = x->node;
     if (!node || !nd__op_infos[node->op].is_view ||
-        (uint64_t)node->attrs.i[VERSION_SLOT] == version_of(x))
+        (uint64_t)node->attrs.i[VERSION_SLOT] == nd__version(x))
         return ND_OK;
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_STATE,
@@ -102,18 +98,18 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
         if (!(saves & ((unsigned)ND_SAVE_A << k)))
             continue;
         const nd_tensor *x = k < count ? inputs[k] : NULL;
-        if (x && !(in_place && x->storage == result->storage)) {
+        if (x && !(in_place && nd__share_storage(x, result))) {
             entry->tensor = nd_retain(x);
-            entry->version = version_of(x);
+            entry->version = nd__version(x);
         }
         entry++;
     }
     if (saves & ND_SAVE_OUT) {
-        entry->tensor =
-            nd__tensor_view(result, result->ndim, result->shape, result->strides, result->offset);
+        entry->tensor = nd__tensor_view(result, result->ndim, result->shape, nd__strides(result),
+                                        nd__offset(result));
         if (!entry->tensor)
             return nd_error_status();
-        entry->version = version_of(result);
+        entry->version = nd__version(result);
         entry->is_output = true;
     }
     return ND_OK;
@@ -136,7 +132,7 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
     if (attrs)
         node->attrs = *attrs;
     if (info->is_view)
-        node->attrs.i[VERSION_SLOT] = (int64_t)version_of(result);
+        node->attrs.i[VERSION_SLOT] = (int64_t)nd__version(result);
     describe(node->outputs, result);
     if (fill_inputs(node, inputs, count) == ND_OK &&
         fill_saved(node, inputs, count, result, in_place) == ND_OK &&
@@ -274,7 +270,7 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
 /// An alias of the saved output with the history it had as the result.
 static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     const nd_tensor *x = saved->tensor;
-    nd_tensor *alias = nd__tensor_view(x, x->ndim, x->shape, x->strides, x->offset);
+    nd_tensor *alias = nd__tensor_view(x, x->ndim, x->shape, nd__strides(x), nd__offset(x));
     if (!alias)
         return NULL;
     alias->output_index = saved->output_index;
@@ -297,7 +293,7 @@ nd_tensor *nd__node_saved(const nd_node *node, uint32_t index) {
                 nd_node_name(node));
         return NULL;
     }
-    uint64_t version = version_of(x);
+    uint64_t version = nd__version(x);
     if (version != saved->version) {
         char text[ND__SHAPE_TEXT];
         nd__error(

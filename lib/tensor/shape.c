@@ -87,7 +87,7 @@ nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *sh
     int missing = ndim - x->ndim;
     for (int i = 0; i < ndim; i++) {
         bool repeats = i < missing || (x->shape[i - missing] == 1 && shape[i] != 1);
-        operand.strides[i] = repeats ? 0 : x->strides[i - missing];
+        operand.strides[i] = repeats ? 0 : nd__strides(x)[i - missing];
     }
     return operand;
 }

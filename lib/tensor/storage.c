@@ -1,8 +1,9 @@
-// Storages: the memory under tensors, and the only thing that managers count the bytes of.
+// Storages: the memory under tensors, and what managers count the bytes of.
 //
 // A storage is made with its data in place and its bytes charged, and published together with its
-// first tensor; from then on the object's death gives both back. Small host data lies in the storage's own block, which saves an
-// allocation; it goes with the object and not with a backend.
+// first tensor; from then on the object's death gives both back. One whose data lie in a tensor's block is
+// made when that has been there for a while (tensor.h): it takes over the bytes, and keeps the block.
+#include "lib/core/accompany.h"
 #include "lib/core/block.h"
 #include "lib/core/callback.h"
 #include "lib/core/cancel.h"
@@ -10,12 +11,6 @@
 #include "lib/memory/ladder.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
-
-#define EMBEDDED_LIMIT 256
-// Where embedded data begins: blocks are aligned as data is.
-#define EMBEDDED_OFFSET \
-    ((sizeof(nd_storage) + ND__HOST_ALIGNMENT - 1) & ~(size_t)(ND__HOST_ALIGNMENT - 1))
-_Static_assert(ND__BLOCK_UNIT % ND__HOST_ALIGNMENT == 0, "the data of small tensors is aligned");
 
 static void storage_destroy(nd_object *self);
 
@@ -26,9 +21,6 @@ const nd_type nd__storage_type = {
     .flags = ND_TYPE_GREEN | ND__TYPE_ACCOUNTED | ND__TYPE_UNCAPPED,
     .destroy = storage_destroy,
 };
-
-static nd_storage *begin(void *memory);
-static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer);
 
 static nd_memory_request request_for(const char *operation, nd_manager *manager, nd_device device,
                                      size_t bytes) {
@@ -45,37 +37,52 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
     };
 }
 
-/// A storage whose data lies behind it. Tried directly first: the ladder's bookkeeping is a tenth of
-/// what a small tensor costs.
-static nd_storage *new_embedded(const char *operation, nd_manager *manager, nd_device device,
-                                size_t bytes) {
-    if (nd__manager_charge(operation, manager, device.kind, bytes) != ND_OK)
+/// An allocation function for the ladder: a tensor and its data in one block.
+static nd_status allocate_block(int index, size_t bytes, void **ret_pointer) {
+    (void)index;
+    void *memory = nd__block_new(bytes);
+    if (!memory)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *ret_pointer = memory;
+    return ND_OK;
+}
+
+/// Tried directly first: the ladder's bookkeeping is a tenth of what a small tensor costs.
+void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
+                        size_t data) {
+    if (nd__manager_charge(operation, manager, device.kind, data) != ND_OK)
         return NULL;
-    size_t size = EMBEDDED_OFFSET + bytes;
     void *block = nd__block_new(size);
-    if (__builtin_expect(!block, 0)) {
-        nd__manager_discharge(manager, device.kind, bytes);
-        nd_memory_request request = request_for(operation, manager, device, bytes);
-        request.allocate = allocate_embedded;
-        request.bytes = size;
-        if (nd__memory_obtain(&request, &block) != ND_OK)
-            return NULL;
-    }
-    nd_storage *storage = begin(block);
-    storage->data = (char *)block + EMBEDDED_OFFSET;
-    storage->embedded = true;
+    if (__builtin_expect(block != NULL, 1))
+        return block;
+    nd__manager_discharge(manager, device.kind, data);
+    nd_memory_request request = request_for(operation, manager, device, data);
+    request.allocate = allocate_block;
+    request.bytes = size;
+    return nd__memory_obtain(&request, &block) == ND_OK ? block : NULL;
+}
+
+/// A private storage that says what it is of, and has no data yet.
+static nd_storage *new_storage(nd_device device, size_t bytes) {
+    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    if (!storage)
+        return NULL;
+    storage->accounted.bytes = bytes;
+    storage->accounted.kind = device.kind;
+    storage->accounted.device_index = device.index;
+    storage->bytes = bytes;
     return storage;
 }
 
-static nd_storage *new_separate(const char *operation, nd_manager *manager, nd_device device,
-                                size_t bytes) {
+nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
+                            size_t bytes) {
     if (nd__callback_check(operation) != ND_OK)
         return NULL;
     nd_memory_request request = request_for(operation, manager, device, bytes);
     void *data;
     if (nd__memory_obtain(&request, &data) != ND_OK)
         return NULL;
-    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    nd_storage *storage = new_storage(device, bytes);
     if (!storage) {
         nd__backend(device.kind)->release(device.index, data, bytes);
         nd__manager_discharge(manager, device.kind, bytes);
@@ -85,31 +92,14 @@ static nd_storage *new_separate(const char *operation, nd_manager *manager, nd_d
     return storage;
 }
 
-nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
-                            size_t bytes) {
-    bool embedded = bytes <= EMBEDDED_LIMIT && nd__backend(device.kind)->host_accessible;
-    nd_storage *storage = embedded ? new_embedded(operation, manager, device, bytes)
-                                   : new_separate(operation, manager, device, bytes);
-    if (!storage)
-        return NULL;
-    storage->accounted.bytes = bytes;
-    storage->accounted.kind = device.kind;
-    storage->device_index = device.index;
-    storage->bytes = bytes;
-    return storage;
-}
-
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes) {
     if (nd__manager_charge(operation, manager, ND_CPU, bytes) != ND_OK)
         return NULL;
-    nd_storage *storage = (nd_storage *)nd__object_new(&nd__storage_type, sizeof *storage);
+    nd_storage *storage = new_storage((nd_device){ND_CPU, 0}, bytes);
     if (!storage) {
         nd__manager_discharge(manager, ND_CPU, bytes);
         return NULL;
     }
-    storage->accounted.bytes = bytes;
-    storage->accounted.kind = ND_CPU;
-    storage->bytes = bytes;
     storage->data = data;
     storage->borrowed = true;
     return storage;
@@ -120,28 +110,34 @@ void nd__storage_discard(nd_storage *storage, nd_manager *manager) {
     nd_object_release(storage);
 }
 
-/// An allocation function for the ladder: the object and its data in one block.
-static nd_status allocate_embedded(int index, size_t bytes, void **ret_pointer) {
-    (void)index;
-    void *memory = nd__block_new(bytes);
-    if (!memory)
-        return ND_ERROR_OUT_OF_MEMORY;
-    *ret_pointer = memory;
-    return ND_OK;
-}
-
-/// Header, and everything but the data zero.
-static nd_storage *begin(void *memory) {
-    nd_object *object = nd__object_begin(&nd__storage_type, memory);
-    memset(object + 1, 0, sizeof(nd_storage) - sizeof *object);
-    return memory;
+nd_storage *nd__storage_make(nd_tensor *x) {
+    static const char operation[] = "storage";
+    if (nd__callback_check(operation) != ND_OK)
+        return NULL;
+    nd_storage *storage = new_storage(x->device, 0);
+    if (!storage)
+        return NULL;
+    storage->accounted.header.site = x->header.site; // where the data were made
+    storage->bytes = (size_t)x->numel * nd__dtype_bytes[x->dtype];
+    storage->data = x->data;
+    storage->base = x;
+    bool first;
+    nd_status status = nd__object_accompany(operation, &x->header, &storage->accounted, &first);
+    if (status == ND_OK && first)
+        return storage;
+    nd__object_discard(storage);
+    return status == ND_OK ? nd__storage_now(x) : NULL;
 }
 
 static void storage_destroy(nd_object *self) {
     nd_storage *storage = (nd_storage *)self;
     void *data = storage->data;
     storage->data = NULL;
-    if (storage->embedded || storage->borrowed || !data)
+    if (storage->base) {
+        nd__accompanied_end(&storage->base->header);
+        return;
+    }
+    if (storage->borrowed || !data)
         return;
     if (storage->free) {
         ND__UNCANCELLED;
@@ -151,5 +147,6 @@ static void storage_destroy(nd_object *self) {
         nd__error_end(error);
         return;
     }
-    nd__backend(storage->accounted.kind)->release(storage->device_index, data, storage->bytes);
+    nd__backend(storage->accounted.kind)
+        ->release(storage->accounted.device_index, data, storage->bytes);
 }

@@ -4,8 +4,10 @@
 // than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
 // readable, so that an error can name them.
 #include "lib/tensor/tensor.h"
+#include "lib/core/block.h"
 #include "lib/core/callback.h"
 #include "lib/core/gate.h"
+#include "lib/memory/host.h"
 #include "lib/tensor/node.h"
 #include <string.h>
 
@@ -16,14 +18,14 @@ const nd_type nd__tensor_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "tensor",
-    .flags = ND__TYPE_TENSOR | ND__TYPE_UNTRACKED,
+    .flags = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
     .traverse = tensor_traverse,
     .clear = tensor_clear,
 };
 
 static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_tensor *x = (const nd_tensor *)self;
-    nd_visit(visitor, x->storage, "storage");
+    nd_visit(visitor, nd__storage_now(x), "storage");
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
     nd_visit(visitor, x->hooks, "hooks");
@@ -38,7 +40,7 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
-    if (x->storage)
+    if (nd__storage_now(x))
         nd_edge_clear(&x->storage);
 }
 
@@ -56,19 +58,45 @@ static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides
     return true;
 }
 
-/// Private tensor with an edge to `storage`, which is taken over. Shape and strides are left to the
-/// caller, and not zeroed: half of a tensor is what they have room for. NULL: nothing was taken over.
-static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
-    nd_tensor *x = (nd_tensor *)nd__object_new_bare(&nd__tensor_type, sizeof *x);
-    if (__builtin_expect(!x, 0))
-        return NULL;
+/// Bytes of a tensor without data.
+static inline size_t tensor_size(int ndim) {
+    return sizeof(nd_tensor) + 2 * (size_t)ndim * sizeof(int64_t);
+}
+
+/// Where data behind that begin: blocks are aligned as data is.
+static inline size_t data_offset(int ndim) {
+    return (tensor_size(ndim) + ND__HOST_ALIGNMENT - 1) & ~(size_t)(ND__HOST_ALIGNMENT - 1);
+}
+_Static_assert(ND__BLOCK_UNIT % ND__HOST_ALIGNMENT == 0, "the data of small tensors is aligned");
+
+/// Fills what lies between header and shape. The shape and the strides are left to the caller.
+static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype dtype, int ndim,
+                                  int64_t numel) {
+    nd_tensor *x = (nd_tensor *)object;
     memset(&x->header + 1, 0, offsetof(nd_tensor, shape) - sizeof x->header);
-    x->storage = storage;
+    x->device = device;
     x->numel = numel;
-    x->device = (nd_device){storage->accounted.kind, storage->device_index};
     x->dtype = dtype;
     x->ndim = (int8_t)ndim;
     return x;
+}
+
+/// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
+static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
+    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+    if (__builtin_expect(!object, 0))
+        return NULL;
+    nd_device device = {storage->accounted.kind, storage->accounted.device_index};
+    nd_tensor *x = describe(object, device, dtype, ndim, numel);
+    atomic_init(&x->storage, storage);
+    return x;
+}
+
+static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
+    x->contiguous = true;
+    for (int i = 0; i < x->ndim; i++)
+        x->shape[i] = shape[i];
+    nd__contiguous_strides(x->ndim, shape, x->shape + x->ndim);
 }
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
@@ -79,16 +107,30 @@ nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtyp
         return NULL;
     }
     x->data = storage->data;
-    x->contiguous = true;
-    for (int i = 0; i < ndim; i++)
-        x->shape[i] = shape[i];
-    nd__contiguous_strides(ndim, shape, x->strides);
+    shape_contiguous(x, shape);
     if (__builtin_expect(
             nd__object_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
         return x;
-    x->storage = NULL;
-    nd_object_release(x);
+    nd__object_discard(x);
     nd__storage_discard(storage, manager);
+    return NULL;
+}
+
+/// The tensor and its data in one block.
+static nd_tensor *new_with_data(const char *operation, nd_manager *manager, nd_device device,
+                                nd_dtype dtype, int ndim, const int64_t *shape, int64_t numel) {
+    size_t bytes = (size_t)numel * nd__dtype_bytes[dtype], offset = data_offset(ndim);
+    void *block = nd__storage_block(operation, manager, device, offset + bytes, bytes);
+    if (__builtin_expect(!block, 0))
+        return NULL;
+    nd_tensor *x = describe(nd__object_begin(&nd__tensor_type, block), device, dtype, ndim, numel);
+    x->own_bytes = bytes;
+    x->data = (char *)block + offset;
+    shape_contiguous(x, shape);
+    if (__builtin_expect(nd__object_publish(&x->header, manager) == ND_OK, 1))
+        return x;
+    nd__manager_discharge(manager, device.kind, bytes);
+    nd__object_discard(x);
     return NULL;
 }
 
@@ -98,6 +140,8 @@ nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device 
     if (nd__check_shape(operation, ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
     size_t bytes = (size_t)numel * nd__dtype_bytes[dtype];
+    if (nd__lies_in_tensor(device, bytes))
+        return new_with_data(operation, manager, device, dtype, ndim, shape, numel);
     nd_storage *storage = nd__storage_new(operation, manager, device, bytes);
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
@@ -115,15 +159,19 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     int64_t numel = 1;
     for (int i = 0; i < ndim; i++)
         numel *= shape[i];
-    nd_tensor *view = new_on(x->storage, x->dtype, ndim, numel);
-    if (!view)
+    nd_storage *storage = nd__storage_of(x);
+    if (__builtin_expect(!storage, 0))
         return NULL;
-    nd__keep(x->storage);
-    view->offset = offset;
-    view->data = (char *)x->storage->data + offset * nd__dtype_bytes[x->dtype];
+    nd__keep(storage);
+    nd_tensor *view = new_on(storage, x->dtype, ndim, numel);
+    if (!view) {
+        nd_object_release(storage);
+        return NULL;
+    }
+    view->data = (char *)storage->data + offset * nd__dtype_bytes[x->dtype];
     for (int i = 0; i < ndim; i++) {
         view->shape[i] = shape[i];
-        view->strides[i] = strides[i];
+        view->shape[ndim + i] = strides[i];
     }
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;

@@ -3,6 +3,12 @@
 // A tensor is green (never looked at by the collector) until it gets an edge other than its
 // storage: history, gradient, hooks; whoever gives it one calls nd__object_track. A storage is
 // always green and is what managers account for.
+//
+// A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage, and is
+// accounted for itself, until something needs one that may outlive it, such as a view
+// (nd__storage_of). That storage has the bytes then; data and version stay in the tensor's block, which
+// the storage keeps (lib/core/accompany.h). So `storage` of others may be NULL and may appear at any
+// time: everybody asks the functions below instead.
 #ifndef ND_LIB_TENSOR_TENSOR_H
 #define ND_LIB_TENSOR_TENSOR_H
 #include "lib/core/error.h"
@@ -11,45 +17,105 @@
 #include "lib/device/device.h"
 #include <nd/tensor.h>
 
+extern const nd_type nd__tensor_type;
+extern const nd_type nd__storage_type;
+
+/// Bytes of one element of a valid dtype: nd_dtype_size without the check.
+extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
+
 typedef struct nd_storage {
-    nd_accounted accounted; ///< header, bytes charged (zero once closed), device kind
-    int32_t device_index;
-    bool borrowed; ///< nd_wrap without free: memory is the user's
-    bool embedded; ///< small host data: lies in the storage object's own block
+    nd_accounted accounted; ///< header, bytes charged (zero once closed), device
     void *data;
-    size_t bytes;             ///< of data
-    _Atomic uint64_t version; ///< bumped by every in-place write; saved tensors compare it
+    size_t bytes; ///< of data
+    _Atomic uint64_t
+        version; ///< bumped by every in-place write; saved tensors compare it. Not with `base`
     void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
+    nd_tensor
+        *base;     ///< whose block data and version lie in; dead or alive, not counted. NULL: none
+    bool borrowed; ///< nd_wrap without free: memory is the user's
 } nd_storage;
 
 struct nd_tensor {
     nd_object header;
-    nd_storage *storage; ///< edge; NULL once closed
-    void *data;          ///< storage->data + offset, for the device
-    int64_t offset;      ///< in elements
-    int64_t numel;
+    uint64_t own_bytes; ///< charged for data in this block (as nd_accounted); zero with a storage
     nd_device device;
-    nd_dtype dtype;
+    _Atomic(nd_storage *) storage; ///< edge; NULL while there is none, and once closed
+    void *data;                    ///< first element, for the device; NULL once closed
+    int64_t numel;
+    nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
     int8_t ndim;
     bool contiguous;
-    bool requires_grad;    ///< leaf that wants a gradient, or result with history
-    uint32_t output_index; ///< which output of `node` this is
-    nd_tensor *grad;       ///< edge
-    nd_node *node;         ///< edge: what computed it; NULL for a leaf
-    nd_object *hooks;      ///< edge: lib/autograd's hook list of a leaf, or NULL
-    int64_t shape[ND_MAX_DIMS];
-    int64_t strides[ND_MAX_DIMS]; ///< in elements
+    bool requires_grad;       ///< leaf that wants a gradient, or result with history
+    uint32_t output_index;    ///< which output of `node` this is
+    nd_tensor *grad;          ///< edge
+    nd_node *node;            ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks;         ///< edge: lib/autograd's hook list of a leaf, or NULL
+    _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
+    int64_t shape[];          ///< ndim sizes, then ndim strides (in elements)
 };
 
-_Static_assert(offsetof(nd_tensor, storage) == offsetof(nd__accompanied, companion),
-               "the storage is the companion");
+_Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &&
+                   offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
+                   offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
+                   offsetof(nd_tensor, storage) == offsetof(nd__accompanied, companion),
+               "a tensor is accompanied by its storage");
 
-extern const nd_type nd__tensor_type;
-extern const nd_type nd__storage_type;
+static inline const int64_t *nd__strides(const nd_tensor *x) {
+    return x->shape + x->ndim;
+}
+
+/// A storage for x, where it has none yet; NULL with an error: no memory, closed.
+nd_storage *nd__storage_make(nd_tensor *x);
+/// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an error.
+static inline nd_storage *nd__storage_of(const nd_tensor *x) {
+    nd_storage *storage = atomic_load_explicit(&x->storage, memory_order_acquire);
+    return storage ? storage : nd__storage_make((nd_tensor *)(uintptr_t)x);
+}
+/// The storage of x if it has one now, else NULL.
+static inline nd_storage *nd__storage_now(const nd_tensor *x) {
+    return atomic_load_explicit(&x->storage, memory_order_acquire);
+}
+
+/// Bytes of the memory that x is a window onto; 0 once closed.
+static inline size_t nd__storage_bytes(const nd_tensor *x) {
+    const nd_storage *storage = nd__storage_now(x);
+    return storage ? storage->bytes : x->data ? (size_t)x->numel * nd__dtype_bytes[x->dtype] : 0;
+}
+/// Where x begins in that, in elements.
+static inline int64_t nd__offset(const nd_tensor *x) {
+    const nd_storage *storage = nd__storage_now(x);
+    if (!storage || !storage->bytes)
+        return 0;
+    return ((char *)x->data - (char *)storage->data) / nd__dtype_bytes[x->dtype];
+}
+/// Whether two tensors that are not closed are windows onto the same memory.
+static inline bool nd__share_storage(const nd_tensor *x, const nd_tensor *y) {
+    const nd_storage *storage = nd__storage_now(x);
+    return x == y || (storage && storage == nd__storage_now(y));
+}
+/// The count of in-place writes to the memory of x, which is not closed.
+static inline _Atomic uint64_t *nd__version_word(const nd_tensor *x) {
+    nd_storage *storage = nd__storage_now(x);
+    return !storage        ? &((nd_tensor *)(uintptr_t)x)->version
+           : storage->base ? &storage->base->version
+                           : &storage->version;
+}
+static inline uint64_t nd__version(const nd_tensor *x) {
+    return atomic_load_explicit(nd__version_word(x), memory_order_relaxed);
+}
 
 /// Storage for nd__tensor_on: private, charged to a manager, with uninitialised data. Owned.
 nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
                             size_t bytes);
+/// Whether so many bytes for the device lie in the tensor's own block.
+static inline bool nd__lies_in_tensor(nd_device device, size_t bytes) {
+    enum { LIMIT = 256 };
+    return bytes <= LIMIT && nd__backend(device.kind)->host_accessible;
+}
+/// Uninitialised block of so many bytes for a tensor, `data` of which are charged to the manager.
+/// NULL with an error.
+void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
+                        size_t data);
 /// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
 /// `free` and clears `borrowed` once nothing can fail any more. Owned.
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
@@ -112,9 +178,6 @@ int nd__broadcast_shapes(const char *operation, int andim, const int64_t *ashape
 #define ND__SHAPE_TEXT 192
 const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
 
-/// Bytes of one element of a valid dtype: nd_dtype_size without the check.
-extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
-
 /// Writes row-major strides; a size of zero counts as one.
 static inline void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides) {
     int64_t stride = 1;
@@ -152,6 +215,6 @@ nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x)
 
 /// x was written in place.
 static inline void nd__bump_version(nd_tensor *x) {
-    atomic_fetch_add_explicit(&x->storage->version, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(nd__version_word(x), 1, memory_order_relaxed);
 }
 #endif

@@ -35,9 +35,9 @@ static bool reshaped_strides(const nd_tensor *x, int ndim, const int64_t *shape,
             // A new group: as many of x's axes as continue each other.
             while (at >= 0 && x->shape[at] == 1)
                 at--;
-            stride = x->strides[at];
+            stride = nd__strides(x)[at];
             left = x->shape[at--];
-            for (; at >= 0 && (x->shape[at] == 1 || x->strides[at] == stride * left); at--)
+            for (; at >= 0 && (x->shape[at] == 1 || nd__strides(x)[at] == stride * left); at--)
                 left *= x->shape[at];
         }
         if (left % shape[i] != 0)
@@ -54,7 +54,7 @@ static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
                            const int64_t *shape) {
     int64_t strides[ND_MAX_DIMS];
     if (reshaped_strides(x, ndim, shape, strides))
-        return recorded(ND_OP_reshape, x, ndim, shape, strides, x->offset, NULL);
+        return recorded(ND_OP_reshape, x, ndim, shape, strides, nd__offset(x), NULL);
     nd_tensor *copy = nd__tensor_result(operation, &x, 1, x->device, x->dtype, ndim, shape);
     if (!copy)
         return NULL;
@@ -130,7 +130,7 @@ static nd_tensor *without_axis(const nd_tensor *x, int axis, int64_t offset) {
     for (int i = 0, k = 0; i < x->ndim; i++) {
         if (i != axis) {
             shape[k] = x->shape[i];
-            strides[k++] = x->strides[i];
+            strides[k++] = nd__strides(x)[i];
         }
     }
     return recorded(ND_OP_reshape, x, x->ndim - 1, shape, strides, offset, NULL);
@@ -148,7 +148,7 @@ nd_tensor *nd_squeeze(const nd_tensor *x, int axis) {
                   nd__shape_text(text, x->ndim, x->shape), (long long)x->shape[resolved]);
         return NULL;
     }
-    return without_axis(x, resolved, x->offset);
+    return without_axis(x, resolved, nd__offset(x));
 }
 
 nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) {
@@ -165,10 +165,11 @@ nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) {
     for (int i = 0, k = 0; i <= x->ndim; i++) {
         bool added = i == resolved;
         shape[i] = added ? 1 : x->shape[k];
-        strides[i] = added ? (k < x->ndim ? x->shape[k] * x->strides[k] : 1) : x->strides[k];
+        strides[i] =
+            added ? (k < x->ndim ? x->shape[k] * nd__strides(x)[k] : 1) : nd__strides(x)[k];
         k += added ? 0 : 1;
     }
-    return recorded(ND_OP_reshape, x, x->ndim + 1, shape, strides, x->offset, NULL);
+    return recorded(ND_OP_reshape, x, x->ndim + 1, shape, strides, nd__offset(x), NULL);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -198,10 +199,10 @@ nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
         }
         seen |= 1u << axis;
         shape[i] = x->shape[axis];
-        strides[i] = x->strides[axis];
+        strides[i] = nd__strides(x)[axis];
         attrs.i[i] = axis;
     }
-    return recorded(ND_OP_permute, x, naxes, shape, strides, x->offset, &attrs);
+    return recorded(ND_OP_permute, x, naxes, shape, strides, nd__offset(x), &attrs);
 }
 
 nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
@@ -229,7 +230,7 @@ nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
         int64_t size = i < missing ? 1 : x->shape[i - missing];
         target[i] = shape[i] == -1 && i >= missing ? size : shape[i];
         fits = target[i] == size || (size == 1 && target[i] >= 0);
-        strides[i] = i < missing || (size == 1 && target[i] != 1) ? 0 : x->strides[i - missing];
+        strides[i] = i < missing || (size == 1 && target[i] != 1) ? 0 : nd__strides(x)[i - missing];
     }
     if (!fits) {
         // Reports what is wrong with the shape itself, if that is it.
@@ -242,7 +243,7 @@ nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
     }
     if (nd__check_shape("expand", ndim, target, x->dtype, &numel) != ND_OK)
         return NULL;
-    return recorded(ND_OP_expand, x, ndim, target, strides, x->offset, NULL);
+    return recorded(ND_OP_expand, x, ndim, target, strides, nd__offset(x), NULL);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -264,12 +265,13 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         shape[i] = x->shape[i];
-        strides[i] = x->strides[i];
+        strides[i] = nd__strides(x)[i];
     }
     shape[along.axis] = along.count;
     strides[along.axis] *= along.count > 1 ? along.step : 1; // a huge step must not overflow
     // An empty slice points to where x does, not behind its end.
-    int64_t offset = x->offset + (along.count > 0 ? along.start * x->strides[along.axis] : 0);
+    int64_t offset =
+        nd__offset(x) + (along.count > 0 ? along.start * nd__strides(x)[along.axis] : 0);
     nd_tensor *view = nd__tensor_view(x, x->ndim, shape, strides, offset);
     if (!view || !nd__wants_history(&x, 1))
         return view;
@@ -314,11 +316,11 @@ nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) {
     }
     int64_t at = index < 0 ? index + size : index;
     if (!nd__wants_history(&x, 1))
-        return without_axis(x, resolved, x->offset + at * x->strides[resolved]);
+        return without_axis(x, resolved, nd__offset(x) + at * nd__strides(x)[resolved]);
     nd_tensor *part = sliced(x, (range){resolved, at, at + 1, 1, 1});
     if (!part)
         return NULL;
-    nd_tensor *view = without_axis(part, resolved, part->offset);
+    nd_tensor *view = without_axis(part, resolved, nd__offset(part));
     nd_object_release(part);
     return view;
 }
@@ -354,7 +356,7 @@ nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, con
         nd__error(ND_ERROR_INVALID_ARGUMENT, "as_strided: strides and offset must not be negative");
         return NULL;
     }
-    int64_t available = (int64_t)(x->storage->bytes / nd__dtype_bytes[x->dtype]);
+    int64_t available = (int64_t)(nd__storage_bytes(x) / nd__dtype_bytes[x->dtype]);
     int64_t row_major[ND_MAX_DIMS];
     bool fits;
     if (numel == 0) { // no element, no stride: large ones must not overflow later
@@ -379,5 +381,5 @@ nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, con
 nd_tensor *nd_detach(const nd_tensor *x) {
     if (nd__check_operand("detach", "x", x) != ND_OK)
         return NULL;
-    return nd__tensor_view(x, x->ndim, x->shape, x->strides, x->offset);
+    return nd__tensor_view(x, x->ndim, x->shape, nd__strides(x), nd__offset(x));
 }

@@ -22,7 +22,7 @@ static void test_scoped_results_die_with_the_scope(void **state) {
         }
         assert_int_equal(nd_scope_size(nd_scope_current()), 5);
     }
-    assert_int_equal(nd_manager_total_objects(NULL) - before, 2);
+    assert_int_equal(nd_manager_total_objects(NULL) - before, 1);
     assert_true(nd_item(kept) == 24.0);
     nd_release(kept);
 }

@@ -1,5 +1,6 @@
 // Programs of an object that has a companion, as a tensor has its storage: they are attached and lent
-// as one, beside closes and each other.
+// as one, beside closes and each other. Some get the companion late, beside that.
+#include "lib/core/accompany.h"
 #include "lib/core/manager_internal.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
@@ -9,49 +10,115 @@ enum { BYTES = 100 };
 
 static nd__accompanied *picture;
 
+/// A companion that is made late: the picture's block is its own as well.
+typedef struct paint {
+    nd_accounted accounted;
+    nd_object *base; ///< NULL: none
+} paint;
+static _Atomic uint32_t late; ///< threads that made the companion
+
 static void picture_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, ((const nd__accompanied *)self)->companion, "paint");
+    nd_visit(visitor, nd__companion_of(self), "paint");
 }
 
 static void picture_clear(nd_object *self) {
-    nd_edge_clear(&((nd__accompanied *)self)->companion);
+    if (nd__companion_of(self))
+        nd_edge_clear(&((nd__accompanied *)self)->companion);
 }
 
 static const nd_type picture_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "picture",
-    .flags = ND__TYPE_TENSOR | ND__TYPE_UNTRACKED,
+    .flags = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
     .traverse = picture_traverse,
     .clear = picture_clear,
 };
+
+static void paint_destroy(nd_object *self) {
+    if (((paint *)self)->base)
+        nd__accompanied_end(((paint *)self)->base);
+}
 
 static const nd_type paint_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "paint",
     .flags = ND_TYPE_GREEN | ND__TYPE_ACCOUNTED | ND__TYPE_UNCAPPED,
+    .destroy = paint_destroy,
 };
 
-static void make_picture(nd_manager *manager) {
-    nd_accounted *paint = (nd_accounted *)nd__object_new(&paint_type, sizeof *paint);
+static nd_accounted *make_paint(void) {
+    paint *made = (paint *)nd__object_new(&paint_type, sizeof *made);
+    model_assert(made);
+    model_name(made, "paint");
+    return &made->accounted;
+}
+
+static void begin_picture(nd_manager *manager) {
+    nd__atomic_store(&late, 0, relaxed);
     picture = (nd__accompanied *)nd__object_new(&picture_type, sizeof *picture);
-    model_assert(paint && picture);
-    model_name(paint, "paint");
+    model_assert(picture);
     model_name(picture, "picture");
     model_assert(nd__manager_charge("paint", manager, ND_CPU, BYTES) == ND_OK);
-    paint->bytes = BYTES;
-    picture->companion = &paint->header;
-    model_assert(nd__object_publish_both(&picture->header, picture->companion, manager) == ND_OK);
+}
+
+static void make_picture(nd_manager *manager) {
+    begin_picture(manager);
+    nd_accounted *companion = make_paint();
+    companion->bytes = BYTES;
+    atomic_init(&picture->companion, &companion->header);
+    model_assert(nd__object_publish_both(&picture->accounted.header, &companion->header, manager) ==
+                 ND_OK);
+}
+
+/// Without a companion: it has the bytes itself.
+static void make_alone(nd_manager *manager) {
+    begin_picture(manager);
+    picture->accounted.bytes = BYTES;
+    model_assert(nd__object_publish(&picture->accounted.header, manager) == ND_OK);
+}
+
+/// What a view does first. True: the companion is this thread's.
+static bool accompany(void) {
+    nd_accounted *companion = make_paint();
+    ((paint *)companion)->base = &picture->accounted.header;
+    bool first;
+    model_assert(nd__object_accompany("paint", &picture->accounted.header, companion, &first) ==
+                 ND_OK);
+    if (first)
+        (void)nd__atomic_fetch_add(&late, 1, relaxed);
+    else
+        nd__object_discard(companion);
+    model_assert(nd__companion_of(&picture->accounted.header));
+    return first;
+}
+static void accompany_once(void) {
+    accompany();
+}
+
+/// A view, which outlives the thread's handle on the picture.
+static void view_and_release(void) {
+    accompany();
+    nd_object *seen = nd__companion_of(&picture->accounted.header);
+    nd__keep(seen);
+    nd_release(&picture->accounted.header);
+    nd_release(seen);
+}
+static void release_picture(void) {
+    nd_release(&picture->accounted.header);
 }
 
 static void must_be_whole(void) {
     const nd_manager *manager = nd_manager_of(picture);
+    nd_object *companion = nd__companion_of(&picture->accounted.header);
     model_assert(nd_manager_is_open(manager));
-    model_assert(nd_manager_of(picture->companion) == manager);
-    // Both have origins, or neither.
-    model_assert(!nd__origin_peek(&picture->header) == !nd__origin_peek(picture->companion));
     model_assert(nd__manager_count((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
+    if (!companion)
+        return;
+    model_assert(nd_manager_of(companion) == manager);
+    // Both have origins, or neither.
+    model_assert(!nd__origin_peek(&picture->accounted.header) == !nd__origin_peek(companion));
 }
 
 static void finish_picture(void) {
@@ -80,6 +147,28 @@ static void close_second(void) {
 static void setup_picture(void) {
     make_managers(2);
     make_picture(managers[0]);
+}
+
+static void setup_alone(void) {
+    make_managers(2);
+    make_alone(managers[0]);
+}
+
+/// Each thread has a handle, and gives it up.
+static void setup_shared(void) {
+    setup_alone();
+    nd__keep(picture);
+}
+
+static void finish_late(void) {
+    model_assert(nd__atomic_load(&late, relaxed) == 1);
+    finish_picture();
+}
+
+static void finish_released(void) {
+    model_assert(nd__atomic_load(&late, relaxed) == 1);
+    model_assert(nd__manager_count(managers[0]).own_bytes[ND_CPU] == 0);
+    finish();
 }
 
 /// The second manager is full.
@@ -124,6 +213,11 @@ static void setup_lent(void) {
     lend_second();
 }
 
+static void setup_alone_lent(void) {
+    setup_alone();
+    lend_second();
+}
+
 /// The picture's two halves are in different shards.
 static void setup_spread_lent(void) {
     setup_lent();
@@ -164,6 +258,11 @@ static void finish_gone(void) {
 #define PICTURE(name, what, setup, ...) \
     { name, what, setup, {__VA_ARGS__}, finish_picture, 0, 0 }
 
+#define LATE(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish_late, 0, 0 }
+#define RELEASED(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish_released, 0, 0 }
+
 const model_program model_attach_programs[] = {
     PICTURE("B34_refused_close", "a full manager refuses as the one where all was closes",
             setup_full, attach_refused, close_first),
@@ -200,6 +299,20 @@ const model_program model_attach_programs[] = {
      finish_gone,
      0,
      0},
+    LATE("late_twice", "two threads make the companion of one object", setup_alone, accompany_once,
+         accompany_once),
+    LATE("late_attach", "a companion is made as its object is attached elsewhere", setup_alone,
+         accompany_once, attach_second),
+    LATE("late_lend", "a companion is made as its object is lent", setup_alone, accompany_once,
+         lend_second),
+    LATE("late_close", "a companion is made as its object's manager closes", setup_alone,
+         accompany_once, close_first),
+    LATE("late_return", "a companion is made as its object goes home", setup_alone_lent,
+         accompany_once, close_second),
+    RELEASED("late_release", "a view dies as another thread releases the object", setup_shared,
+             view_and_release, release_picture),
+    RELEASED("late_views", "two views are made and outlive the object", setup_shared,
+             view_and_release, view_and_release),
 };
 const size_t model_attach_program_count =
     sizeof model_attach_programs / sizeof model_attach_programs[0];

@@ -54,15 +54,17 @@ static void replace(worker *me) {
 static void step(worker *me) {
     nd_tensor **x = &me->tensors[draw(me, TENSORS)];
     nd_auto nd_manager *manager = take_handle(draw(me, SHELF));
-    uint32_t what = draw(me, 16);
+    uint32_t what = draw(me, 18);
     if (what == 0)
         replace(me);
     else if (what < 7)
         nd_attach(manager, *x);
     else if (what < 14)
         nd_temp_attach(manager, *x);
+    else if (what > 15)
+        nd_release(nd_detach(*x)); // a small one gets its storage
     nd_error_clear();
-    if (what < 14)
+    if (what < 14 || what > 15)
         return;
     nd_release(*x);
     *x = NULL;

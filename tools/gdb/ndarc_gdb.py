@@ -125,9 +125,10 @@ def tensor_details(address):
     return text
 
 
-def accounted_details(address):
+def accounted_details(address, is_tensor):
+    """A tensor has bytes of its own, or its storage has them."""
     accounted = structure(address, "nd_accounted")
-    if accounted is None:
+    if accounted is None or (is_tensor and not int(accounted["bytes"])):
         return ""
     return " of %d bytes on %s" % (int(accounted["bytes"]), lower_name(accounted["kind"], "ND_"))
 
@@ -143,7 +144,7 @@ def describe(address):
     if header.type_flags & TYPE_TENSOR:
         text += tensor_details(address)
     if header.type_flags & TYPE_ACCOUNTED:
-        text += accounted_details(address)
+        text += accounted_details(address, bool(header.type_flags & TYPE_TENSOR))
     text += ", count %d" % header.count
     if header.flags & FLAG_CLOSED:
         text += ", closed"

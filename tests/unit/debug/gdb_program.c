@@ -26,7 +26,7 @@ int main(void) {
         nd_set_name(w, "w1");
         nd_list_append(list, w);
         nd_close(closed);
-        nd_gdb_storage = w->storage;
+        nd_gdb_storage = nd__storage_of(w);
         stop_here(w, list, (const nd_object *)closed, epoch, NULL);
         nd_release(w);
     }
