@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Benchmarks write the figures they promise, under their names, as JSON: numbers above zero. What they are is not looked at.
 #
-# metrics_test.sh REFCOUNT DISPATCH COLLECTOR
+# metrics_test.sh REFCOUNT DISPATCH COLLECTOR TENSOR_BYTES
 set -u
 refcount=$1
 dispatch=$2
 collector=$3
+tensor_bytes=$4
 failures=0
 
 # expect PROGRAM KEY...
@@ -36,6 +37,7 @@ expect "$dispatch" T2_ns T3_ns T4_ns T5_ns T6_ns \
     T2_second_thread_ns T3_second_thread_ns T4_second_thread_ns T5_second_thread_ns T6_second_thread_ns
 expect "$collector" T11_ring2_ns_per_object T11_ring100_ns_per_object T11_ring1m_ns_per_object T12_ns T13_ns_1k_model T13_ns_1m_model \
     T14e_ratio_1 T14e_ratio_1000 T14e_ratio_1_threads T17_ms_1e5 T17_ms_1e6 T17_ms_5e6
+expect "$tensor_bytes" T18_bytes_16_floats T18_bytes_4096_floats
 if "$dispatch" --json /does/not/exist/figures.json >/dev/null 2>&1; then
     echo "a file that cannot be written is no failure"
     failures=$((failures + 1))
