@@ -238,10 +238,6 @@ static void setup_nested(void) {
 
 // ------------------------------------------------------------------------- the last release of a pair
 
-static void release_picture(void) {
-    nd_release(picture);
-}
-
 static void dispose_first(void) {
     model_assert(nd_manager_dispose(managers[0], NULL) == ND_OK);
 }
