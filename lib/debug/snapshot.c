@@ -310,10 +310,10 @@ static nd_status report_growth(const nd_balance *balance, const char *manager, c
         snprintf(site, sizeof site, " made at %s:%" PRIu32, growth.largest->file,
                  growth.largest->line);
     return nd__error(ND_ERROR_STATE,
-                     "expect_balanced: the block at %s:%d left %" PRIu64 " objects and %" PRIu64
+                     "expect_balanced: the block at %s:%d left %" PRIu64 " object%s and %" PRIu64
                      " bytes behind below manager %s, such as a %s%s",
-                     balance->file, balance->line, growth.objects, growth.bytes, manager,
-                     growth.largest->what, site);
+                     balance->file, balance->line, growth.objects, growth.objects == 1 ? "" : "s",
+                     growth.bytes, manager, growth.largest->what, site);
 }
 
 nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_difference) {

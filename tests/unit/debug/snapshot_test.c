@@ -134,7 +134,7 @@ static void test_balance_finds_what_is_left(void **state) {
     assert_int_equal(nd_balance_end(balance, written_stream(&out), &difference), ND_ERROR_STATE);
     assert_string_equal(
         nd_error_message(),
-        "expect_balanced: the block at step.c:12 left 1 objects and 256 bytes behind "
+        "expect_balanced: the block at step.c:12 left 1 object and 256 bytes behind "
         "below manager step, such as a buffer");
     assert_contains(written_text(&out),
                     "ndarc: the block at step.c:12 left something behind: below "
@@ -163,7 +163,7 @@ static void test_one_kind_does_not_make_up_for_another(void **state) {
     nd_object *left = cell_new(0, 0);
     nd_release(before);
     assert_int_equal(nd_balance_end(balance, NULL, NULL), ND_ERROR_STATE);
-    assert_contains(nd_error_message(), "left 1 objects and 0 bytes behind");
+    assert_contains(nd_error_message(), "left 1 object and 0 bytes behind");
     assert_contains(nd_error_message(), "such as a cell");
     nd_release(left);
     cell_end();
