@@ -98,7 +98,7 @@ static bool epoch(workload *work, uint64_t number) {
     for (;; batches++) {
         nd_auto nd_tensor *images = NULL;
         nd_auto nd_tensor *labels = NULL;
-        if (nd_dataset_next(work->dataset, &images, &labels) != ND_OK || !images)
+        if (nd_dataset_next_batch(work->dataset, &images, &labels) != ND_OK || !images)
             break;
         nd_auto nd_tensor *logits = nd_module_forward(work->model, images);
         nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels);

@@ -37,6 +37,6 @@ static inline nd_optimizer *adamw_of(const nd_module *module, double rate, doubl
 
 /// Whether there was one more batch: neither the end nor an error.
 static inline bool next_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
-    return nd_dataset_next(dataset, ret_images, ret_labels) == ND_OK && *ret_images;
+    return nd_dataset_next_batch(dataset, ret_images, ret_labels) == ND_OK && *ret_images;
 }
 #endif

@@ -185,7 +185,7 @@ static nd_status one_step(training *run, nd_manager *step, bool *ret_more) {
     nd_with_manager(step) {
         nd_auto nd_tensor *images = NULL;
         nd_auto nd_tensor *labels = NULL;
-        status = nd_dataset_next(run->train, &images, &labels);
+        status = nd_dataset_next_batch(run->train, &images, &labels);
         *ret_more = status == ND_OK && images;
         if (*ret_more)
             status = run->scenario->step(run, images, labels);
@@ -204,7 +204,7 @@ static nd_status evaluate(training *run, double *ret_accuracy) {
         for (bool more = true; more;) {
             nd_auto nd_tensor *images = NULL;
             nd_auto nd_tensor *labels = NULL;
-            status = nd_dataset_next(run->test, &images, &labels);
+            status = nd_dataset_next_batch(run->test, &images, &labels);
             more = status == ND_OK && images;
             if (more)
                 correct += count_correct(run->model, images, labels);

@@ -48,7 +48,7 @@ static nd_status train_epoch(nd_dataset *data, const nd_module *model, nd_optimi
     while (status == ND_OK) {
         nd_auto nd_tensor *points = NULL;
         nd_auto nd_tensor *labels = NULL;
-        status = nd_dataset_next(data, &points, &labels);
+        status = nd_dataset_next_batch(data, &points, &labels);
         if (status != ND_OK || !points)
             return status; // NULL and ND_OK at the end of the epoch
         status = train_batch(model, optimizer, points, labels);
@@ -65,7 +65,7 @@ static double measure_accuracy(nd_dataset *data, const nd_module *model) {
         for (;;) {
             nd_auto nd_tensor *points = NULL;
             nd_auto nd_tensor *labels = NULL;
-            if (nd_dataset_next(data, &points, &labels) != ND_OK || !points)
+            if (nd_dataset_next_batch(data, &points, &labels) != ND_OK || !points)
                 break;
             nd_auto nd_tensor *logits = nd_module_forward(model, points);
             nd_auto nd_tensor *answers = nd_argmax(logits, 1, false);

@@ -66,9 +66,9 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
 /// and the status is ND_OK as well: the end is no error. On error nothing is written, and the same batch
 /// can be asked for again. Batches are placed in the caller's current manager. One thread at a time.
 ///
-///     while ((status = nd_dataset_next(data, &images, &labels)) == ND_OK && images) {
-ND_API nd_status nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images,
-                                 nd_tensor **ret_labels);
+///     while ((status = nd_dataset_next_batch(data, &images, &labels)) == ND_OK && images) {
+ND_API nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
+                                       nd_tensor **ret_labels);
 /// Number of samples.
 ND_API int64_t nd_dataset_size(const nd_dataset *dataset);
 /// Number of batches per epoch.

@@ -114,16 +114,17 @@ nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     return status;
 }
 
-nd_status nd_dataset_next(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels) {
+nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
+                                nd_tensor **ret_labels) {
     ND__UNCANCELLED;
-    nd_status status = check_dataset("dataset_next", dataset);
+    nd_status status = check_dataset("dataset_next_batch", dataset);
     if (status != ND_OK)
         return status;
     if (!ret_images || !ret_labels)
-        return nd__error_null("dataset_next", ret_images ? "ret_labels" : "ret_images");
+        return nd__error_null("dataset_next_batch", ret_images ? "ret_labels" : "ret_images");
     if (!dataset->started)
         return nd__error(ND_ERROR_STATE,
-                         "dataset_next: no epoch has been started with nd_dataset_start");
+                         "dataset_next_batch: no epoch has been started with nd_dataset_start");
     nd_tensor *images = NULL;
     nd_tensor *labels = NULL;
     if (dataset->position == dataset->batches) {
@@ -324,7 +325,7 @@ static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
 /// Tensor on a block of the host allocator, which stays the caller's until `borrowed` is cleared.
 static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes, nd_dtype dtype,
                                   int ndim, const int64_t *shape) {
-    nd_storage *storage = nd__storage_wrap("dataset_next", manager, block, bytes);
+    nd_storage *storage = nd__storage_wrap("dataset_next_batch", manager, block, bytes);
     int64_t numel = (int64_t)(bytes / nd_dtype_size(dtype));
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
@@ -337,7 +338,7 @@ static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **r
     batch_shape(dataset, shape);
     nd_batch_slot replacement;
     if (!nd__batch_slot_new(&replacement, plan)) {
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_next: no memory for a batch of %zu bytes",
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_next_batch: no memory for a batch of %zu bytes",
                   plan->images_bytes + plan->labels_bytes);
         return false;
     }
@@ -373,10 +374,11 @@ static bool make_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **
     int64_t shape[ND_MAX_DIMS];
     batch_shape(dataset, shape);
     nd_place place = nd__place_begin(NULL, 0);
-    nd_tensor *images = nd__tensor_new("dataset_next", place.manager, device,
+    nd_tensor *images = nd__tensor_new("dataset_next_batch", place.manager, device,
                                        dataset->plan.image_dtype, dataset->images->ndim, shape);
     nd_tensor *labels =
-        images ? nd__tensor_new("dataset_next", place.manager, device, ND_I64, 1, shape) : NULL;
+        images ? nd__tensor_new("dataset_next_batch", place.manager, device, ND_I64, 1, shape)
+               : NULL;
     nd__place_end(place);
     if (!labels || fill_tensors(dataset, images, labels) != ND_OK) {
         nd_release(images);
@@ -410,7 +412,7 @@ static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor 
     if (status == ND_OK)
         status = backend->copy_from_host(index, labels->data, slot->labels, labels_bytes);
     if (status != ND_OK)
-        return nd__error(status, "dataset_next: a batch cannot be copied to %s",
+        return nd__error(status, "dataset_next_batch: a batch cannot be copied to %s",
                          nd__device_text(images->device));
     if (dataset->options.prefetch)
         nd__prefetch_done(&dataset->prefetch);

@@ -50,9 +50,10 @@ static bool is_lost(const nd_prefetch *prefetch) {
 
 void *nd__prefetch_wait(nd_prefetch *prefetch) {
     if (is_lost(prefetch)) {
-        nd__error(ND_ERROR_STATE,
-                  "dataset_next: the thread that prepares batches stayed in the parent process "
-                  "when that forked; start the epoch anew");
+        nd__error(
+            ND_ERROR_STATE,
+            "dataset_next_batch: the thread that prepares batches stayed in the parent process "
+            "when that forked; start the epoch anew");
         return NULL;
     }
     pthread_mutex_lock(&prefetch->lock);

@@ -227,6 +227,6 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_dataset_open_idx(...) ND__NEW_OBJECT(nd_dataset *, nd_dataset_open_idx, __VA_ARGS__)
 #define nd_load_parameters(...) ND__CALL(nd_load_parameters, __VA_ARGS__)
 #define nd_dataset_start(...) ND__CALL(nd_dataset_start, __VA_ARGS__)
-#define nd_dataset_next(...) ND__CALL(nd_dataset_next, __VA_ARGS__)
+#define nd_dataset_next_batch(...) ND__CALL(nd_dataset_next_batch, __VA_ARGS__)
 
 #endif // ND__CALLS_LISTED
