@@ -76,12 +76,14 @@ typedef struct nd_kernel_call {
 //            element e (row-major), so that all backends agree.
 // COPY       out, x. Any two dtypes, any strides. Floats become the nearest integer towards zero that
 //            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0.
-// CONV       Contiguous NCHW; i[0..10] = n, ci, h, w, co, kh, kw, stride, padding, oh, ow.
+// CONV       Contiguous NCHW; ndim is 0 and shape[0..6] = n, ci, h, w, co, kh, kw; i[0..8] = strides,
+//            paddings and dilations (of h, then w), groups, oh, ow. weight: [co, ci / groups, kh, kw].
 //            conv2d: out, x, weight (bias is added by lib/ops).
 //            conv2d_grad_input: out (as x), grad, weight.
 //            conv2d_grad_weight: out (as weight), x, grad.
-// POOL       max_pool2d: out, positions (i64, position in the h*w plane; written), x;
-//            i[0..7] = n, c, h, w, kernel, stride, oh, ow.
+// POOL       max_pool2d: out, positions (i64, position in the h*w plane; written), x; ndim is 0 and
+//            shape[0..3] = n, c, h, w; i[0..9] = kernel, strides, paddings and dilations (of h, then
+//            w), oh, ow. Every window holds an element.
 // VIEW       no kernel: the row names the gradient rule.
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)

@@ -2,6 +2,7 @@
 /// Modules, losses and optimizers.
 #ifndef ND_NN_H
 #define ND_NN_H
+#include <nd/ops.h>
 #include <nd/tensor.h>
 #ifdef __cplusplus
 extern "C" {
@@ -61,11 +62,14 @@ ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
 /// from key.
 ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
-/// x: [n, ci, h, w]; weight [co, ci, k, k]; uniform in +-1/sqrt(ci k k).
+/// Module of nd_conv2d(): x: [n, ci, h, w] -> [n, co, oh, ow]. weight [co, ci / groups, kernel_h,
+/// kernel_w], bias [co]; both uniform in +-1/sqrt(ci / groups kernel_h kernel_w), drawn from key. Options
+/// NULL: as ND_CONV2D_OPTIONS_INIT.
 ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
-                                   int kernel, int stride, int padding, bool bias) ND_OWNED;
-/// Module of nd_max_pool2d(): x: [n, c, h, w] -> [n, c, (h-k)/s+1, (w-k)/s+1].
-ND_API nd_module *nd_max_pool2d_module(int kernel, int stride) ND_OWNED;
+                                   int64_t kernel_h, int64_t kernel_w, bool bias,
+                                   const nd_conv2d_options *options) ND_OWNED;
+/// Module of nd_max_pool2d(): x: [n, c, h, w] -> [n, c, oh, ow].
+ND_API nd_module *nd_max_pool2d_module(const nd_max_pool2d_options *options) ND_OWNED;
 /// Module of nd_relu().
 ND_API nd_module *nd_relu_module(void) ND_OWNED;
 /// Module of nd_tanh().

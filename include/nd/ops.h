@@ -144,12 +144,45 @@ ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].
 ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// x: [n, ci, h, w], weight: [co, ci, kh, kw], bias: [co] or NULL -> [n, co, (h+2p-kh)/s+1,
-/// (w+2p-kw)/s+1]. f32.
+/// Options of nd_conv2d(). Pairs are of h and w, in this order.
+typedef struct nd_conv2d_options {
+    uint32_t size;       ///< sizeof(nd_conv2d_options)
+    uint32_t version;    ///< 1
+    int64_t stride[2];   ///< from one window to the next, at least 1
+    int64_t padding[2];  ///< zeros on either side of x, at least 0
+    int64_t dilation[2]; ///< from one element of a window to the next, at least 1
+    int64_t groups;      ///< of channels that see only each other; divides ci and co
+} nd_conv2d_options;
+/// What an nd_conv2d_options must begin as: stride 1, no padding, dilation 1, one group.
+#define ND_CONV2D_OPTIONS_INIT \
+    { sizeof(nd_conv2d_options), 1, {1, 1}, {0, 0}, {1, 1}, 1 }
+/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow], where a
+/// size s becomes (s + 2 padding - dilation (k - 1) - 1) / stride + 1. All f32, or all f64. Options
+/// NULL: as ND_CONV2D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
-                            int stride, int padding) ND_OWNED;
-/// x: [n, c, h, w] -> [n, c, (h-k)/s+1, (w-k)/s+1]. f32.
-ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, int kernel, int stride) ND_OWNED;
+                            const nd_conv2d_options *options) ND_OWNED;
+
+/// Options of nd_max_pool2d(). Pairs are of h and w, in this order.
+typedef struct nd_max_pool2d_options {
+    uint32_t size;     ///< sizeof(nd_max_pool2d_options)
+    uint32_t version;  ///< 1
+    int64_t kernel[2]; ///< size of a window; must be set
+    int64_t stride[2]; ///< from one window to the next; 0: the kernel's size
+    int64_t padding
+        [2]; ///< places on either side of x that are never chosen; at most half of the kernel
+    int64_t dilation[2]; ///< from one element of a window to the next, at least 1
+} nd_max_pool2d_options;
+/// What an nd_max_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size, no
+/// padding, dilation 1.
+#define ND_MAX_POOL2D_OPTIONS_INIT                                  \
+    {                                                               \
+        sizeof(nd_max_pool2d_options), 1, {0, 0}, {0, 0}, {0, 0}, { \
+            1, 1                                                    \
+        }                                                           \
+    }
+/// Largest element of each window; NaN wins, and of equal elements the first gets the gradient. x:
+/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64.
+ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- indexing
 

@@ -1,7 +1,7 @@
 // Convolutions of f32 through oneDNN, in parts that threads claim.
 //
 // A part is a range of images and, where there are few images, a range of channels: those of the output, or of
-// the input for its gradient. oneDNN computes a part on one thread. Parts write to different places, but for
+// the input for its gradient; of both, by whole groups, where there are groups. oneDNN computes a part on one thread. Parts write to different places, but for
 // the gradient of the weight: there each range of images makes a sum of its own, and the sums are added in order.
 // How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the computing
 // thread's own.
@@ -20,7 +20,7 @@
 typedef struct conv_job {
     const nd_kernel_call *call;
     int64_t images, channels; ///< ranges of each
-    int64_t all_channels;     ///< that the ranges divide
+    int64_t units, step;      ///< what ranges of channels divide, by how many: channels or groups
     int64_t weights;          ///< elements of the weight
     float *sums;              ///< of the weight's gradient, of all ranges of images but the first
     void *reordered;          ///< the weight as `layout`, or NULL
@@ -121,36 +121,54 @@ static bool run_plan(const nd__conv_plan *plan, const conv_operands *operands) {
 
 /// Where the range with that number begins.
 static int64_t begin_of_images(const conv_job *job, int64_t range) {
-    return job->call->attrs.i[ND__CONV_N] * range / job->images;
+    return job->call->shape[ND__CONV_N] * range / job->images;
 }
-static int64_t begin_of_channels(const conv_job *job, int64_t range) {
+static int64_t begin_of_units(const conv_job *job, int64_t range) {
     if (range == job->channels)
-        return job->all_channels;
-    return job->all_channels * range / job->channels / CHANNELS * CHANNELS;
+        return job->units;
+    return job->units * range / job->channels / job->step * job->step;
+}
+
+/// Sizes of the whole, in the order of the enumeration.
+static void sizes_of_call(const nd_kernel_call *call, int64_t *ret_sizes) {
+    int64_t *s = ret_sizes;
+    memcpy(s, call->shape, ND__CONV_SHAPE * sizeof *s);
+    memcpy(s + ND__CONV_SHAPE, call->attrs.i, ND__CONV_ATTRIBUTES * sizeof *s);
+    s[ND__CONV_X_STRIDE] = s[ND__CONV_CI] * s[ND__CONV_H] * s[ND__CONV_W];
+    s[ND__CONV_Y_STRIDE] = s[ND__CONV_CO] * s[ND__CONV_OH] * s[ND__CONV_OW];
+    s[ND__CONV_WEIGHT_STRIDE] =
+        s[ND__CONV_CI] / s[ND__CONV_GROUPS] * s[ND__CONV_KH] * s[ND__CONV_KW];
 }
 
 static void sizes_of_part(const conv_job *job, int64_t part, int64_t *ret_sizes) {
-    const int64_t *attrs = job->call->attrs.i;
-    int64_t image = part / job->channels, channel = part % job->channels;
-    memcpy(ret_sizes, attrs, ND__CONV_ATTRIBUTES * sizeof *attrs);
-    ret_sizes[ND__CONV_ALL_CI] = attrs[ND__CONV_CI];
-    ret_sizes[ND__CONV_ALL_CO] = attrs[ND__CONV_CO];
+    int64_t image = part / job->channels, range = part % job->channels;
+    int64_t units = begin_of_units(job, range + 1) - begin_of_units(job, range);
+    sizes_of_call(job->call, ret_sizes);
     ret_sizes[ND__CONV_N] = begin_of_images(job, image + 1) - begin_of_images(job, image);
-    ret_sizes[job->call->op == ND_OP_conv2d_grad_input ? ND__CONV_CI : ND__CONV_CO] =
-        begin_of_channels(job, channel + 1) - begin_of_channels(job, channel);
+    if (ret_sizes[ND__CONV_GROUPS] > 1) {
+        ret_sizes[ND__CONV_CI] = ret_sizes[ND__CONV_CI] / ret_sizes[ND__CONV_GROUPS] * units;
+        ret_sizes[ND__CONV_CO] = ret_sizes[ND__CONV_CO] / ret_sizes[ND__CONV_GROUPS] * units;
+        ret_sizes[ND__CONV_GROUPS] = units;
+    } else {
+        bool by_input = job->call->op == ND_OP_conv2d_grad_input;
+        ret_sizes[by_input ? ND__CONV_CI : ND__CONV_CO] = units;
+    }
 }
 
 static void operands_of_part(const conv_job *job, int64_t part, conv_operands *ret_operands) {
     const nd_kernel_call *call = job->call;
-    const int64_t *s = call->attrs.i;
+    int64_t s[ND__CONV_SIZES];
+    sizes_of_call(call, s);
     int64_t range = part / job->channels, image = begin_of_images(job, range);
-    int64_t channel = begin_of_channels(job, part % job->channels);
-    int64_t plane = s[ND__CONV_H] * s[ND__CONV_W], out = s[ND__CONV_OH] * s[ND__CONV_OW];
-    int64_t window = s[ND__CONV_KH] * s[ND__CONV_KW];
+    int64_t unit = begin_of_units(job, part % job->channels), groups = s[ND__CONV_GROUPS];
     bool by_input = call->op == ND_OP_conv2d_grad_input;
-    int64_t x = (image * s[ND__CONV_CI] + (by_input ? channel : 0)) * plane;
-    int64_t y = (image * s[ND__CONV_CO] + (by_input ? 0 : channel)) * out;
-    int64_t weight = by_input ? channel * window : channel * s[ND__CONV_CI] * window;
+    // First channels of the part. Those of the input are also the weight's where they are divided.
+    int64_t ci = groups > 1 ? unit * (s[ND__CONV_CI] / groups) : by_input ? unit : 0;
+    int64_t co = groups > 1 ? unit * (s[ND__CONV_CO] / groups) : by_input ? 0 : unit;
+    int64_t x = image * s[ND__CONV_X_STRIDE] + ci * s[ND__CONV_H] * s[ND__CONV_W];
+    int64_t y = image * s[ND__CONV_Y_STRIDE] + co * s[ND__CONV_OH] * s[ND__CONV_OW];
+    int64_t weight =
+        co * s[ND__CONV_WEIGHT_STRIDE] + (groups > 1 ? 0 : ci * s[ND__CONV_KH] * s[ND__CONV_KW]);
     float *data[3];
     for (int i = 0; i < 3; i++)
         data[i] = (float *)call->operand[i].data;
@@ -244,21 +262,43 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_leave(&before);
 }
 
-bool nd__onednn_conv(const nd_kernel_call *call) {
-    if (!nd__onednn_is_used())
-        return false;
-    const int64_t *s = call->attrs.i;
-    for (int i = 0; i < ND__CONV_ATTRIBUTES; i++)
-        if (s[i] <= 0 && i != ND__CONV_PADDING)
+/// Sizes that oneDNN, which keeps them as int, can tell.
+static bool sizes_suit(const int64_t *sizes) {
+    for (int i = 0; i < ND__CONV_X_STRIDE; i++) {
+        bool padding = i == ND__CONV_PADDING || i == ND__CONV_PADDING + 1;
+        if (sizes[i] < (padding ? 0 : 1) || sizes[i] > INT32_MAX / 4)
             return false;
+    }
+    return true;
+}
+
+/// Divides the work into ranges of images and of channels. Returns how many multiplications there are.
+static int64_t divide(conv_job *job, const int64_t *s) {
+    int64_t groups = s[ND__CONV_GROUPS];
+    bool by_input = job->call->op == ND_OP_conv2d_grad_input;
+    job->units = groups > 1 ? groups : s[by_input ? ND__CONV_CI : ND__CONV_CO];
+    job->step = CHANNELS;
+    if (groups > 1) {
+        int64_t ci = s[ND__CONV_CI] / groups, co = s[ND__CONV_CO] / groups;
+        int64_t least = ci < co ? ci : co;
+        job->step = least < CHANNELS ? CHANNELS / least : 1;
+    }
+    job->weights = s[ND__CONV_CO] * s[ND__CONV_WEIGHT_STRIDE];
+    int64_t size = s[ND__CONV_N] * s[ND__CONV_OH] * s[ND__CONV_OW] * job->weights;
+    int64_t parts = nd__parts_of(size), most = job->units / job->step;
+    job->images = s[ND__CONV_N] < parts ? s[ND__CONV_N] : parts;
+    job->channels = parts / job->images < most ? parts / job->images : most;
+    job->channels = job->channels > 0 ? job->channels : 1;
+    return size;
+}
+
+bool nd__onednn_conv(const nd_kernel_call *call) {
+    int64_t s[ND__CONV_SIZES];
+    sizes_of_call(call, s);
+    if (!nd__onednn_is_used() || !sizes_suit(s))
+        return false;
     conv_job job = {.call = call};
-    job.all_channels = s[call->op == ND_OP_conv2d_grad_input ? ND__CONV_CI : ND__CONV_CO];
-    job.weights = s[ND__CONV_CO] * s[ND__CONV_CI] * s[ND__CONV_KH] * s[ND__CONV_KW];
-    int64_t size = s[ND__CONV_N] * s[ND__CONV_OH] * s[ND__CONV_OW] * job.weights;
-    int64_t parts = nd__parts_of(size), most = job.all_channels / CHANNELS;
-    job.images = s[ND__CONV_N] < parts ? s[ND__CONV_N] : parts;
-    job.channels = parts / job.images < most ? parts / job.images : most;
-    job.channels = job.channels > 0 ? job.channels : 1;
+    int64_t size = divide(&job, s);
     bool sums = call->op == ND_OP_conv2d_grad_weight && job.images > 1;
     if (sums) {
         job.sums = malloc((size_t)((job.images - 1) * job.weights) * sizeof(float));
@@ -267,7 +307,7 @@ bool nd__onednn_conv(const nd_kernel_call *call) {
     } else if (job.images > 1 && job.channels == 1 && call->op != ND_OP_conv2d_grad_weight) {
         reorder_weight(&job);
     }
-    parts = job.images * job.channels;
+    int64_t parts = job.images * job.channels;
     nd__cpu_parallel(parts, size / parts / 16 + 16, 1, run_parts, &job);
     if (sums && !atomic_load(&job.failed))
         nd__cpu_parallel(job.weights, job.images, 64, add_sums, &job);

@@ -68,23 +68,39 @@ __attribute__((constructor(101))) static void watch_forks(void) {
     pthread_atfork(lock_cache, unlock_cache, begin_child);
 }
 
-/// Four axes as they lie inside a whole tensor whose first axis has stride `stride`, and the same in any
-/// layout.
-static bool describe(nd__conv_plan *plan, int operand, const int64_t *dims, int64_t stride,
-                     int argument, dnnl_memory_desc_t *ret_any) {
-    dnnl_dims_t sizes, strides = {stride, dims[2] * dims[3], dims[3], 1};
-    memcpy(sizes, dims, 4 * sizeof *dims);
+/// An operand of `ndim` dense axes, but for its first, whose stride is given; and the same in any layout.
+static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *dims,
+                     int64_t stride, int argument, dnnl_memory_desc_t *ret_any) {
+    dnnl_dims_t sizes, strides;
+    int64_t dense = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        sizes[i] = dims[i];
+        strides[i] = i == 0 ? stride : dense;
+        dense *= dims[i];
+    }
     plan->argument[operand] = argument;
-    return dnnl_memory_desc_init_by_strides(&plan->ours[operand], 4, sizes, dnnl_f32, strides) ==
+    return dnnl_memory_desc_init_by_strides(&plan->ours[operand], ndim, sizes, dnnl_f32, strides) ==
                dnnl_success &&
-           dnnl_memory_desc_init_by_tag(ret_any, 4, sizes, dnnl_f32, dnnl_format_tag_any) ==
+           dnnl_memory_desc_init_by_tag(ret_any, ndim, sizes, dnnl_f32, dnnl_format_tag_any) ==
                dnnl_success;
 }
 
 typedef struct conv_descriptors {
     dnnl_memory_desc_t x, weight, y;
-    dnnl_dims_t strides, padding;
+    dnnl_dims_t strides, padding, dilation;
 } conv_descriptors;
+
+/// The weight: with groups they are an axis of their own.
+static bool describe_weight(nd__conv_plan *plan, int operand, int argument,
+                            dnnl_memory_desc_t *ret_any) {
+    const int64_t *s = plan->sizes;
+    int64_t groups = s[ND__CONV_GROUPS];
+    const int64_t dims[] = {groups, s[ND__CONV_CO] / groups, s[ND__CONV_CI] / groups,
+                            s[ND__CONV_KH], s[ND__CONV_KW]};
+    int64_t stride = s[ND__CONV_WEIGHT_STRIDE];
+    return groups == 1 ? describe(plan, operand, 4, dims + 1, stride, argument, ret_any)
+                       : describe(plan, operand, 5, dims, stride * dims[1], argument, ret_any);
+}
 
 static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
     const int64_t *s = plan->sizes;
@@ -99,17 +115,16 @@ static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
         weight_argument = DNNL_ARG_DIFF_WEIGHTS;
         y_argument = DNNL_ARG_DIFF_DST;
     }
-    d->strides[0] = d->strides[1] = s[ND__CONV_STRIDE];
-    d->padding[0] = d->padding[1] = s[ND__CONV_PADDING];
-    int64_t plane = s[ND__CONV_H] * s[ND__CONV_W], out = s[ND__CONV_OH] * s[ND__CONV_OW];
-    int64_t window = s[ND__CONV_KH] * s[ND__CONV_KW];
+    for (int axis = 0; axis < 2; axis++) {
+        d->strides[axis] = s[ND__CONV_STRIDE + axis];
+        d->padding[axis] = s[ND__CONV_PADDING + axis];
+        d->dilation[axis] = s[ND__CONV_DILATION + axis] - 1; // oneDNN counts what is left out
+    }
     const int64_t of_x[] = {s[ND__CONV_N], s[ND__CONV_CI], s[ND__CONV_H], s[ND__CONV_W]};
-    const int64_t of_weight[] = {s[ND__CONV_CO], s[ND__CONV_CI], s[ND__CONV_KH], s[ND__CONV_KW]};
     const int64_t of_y[] = {s[ND__CONV_N], s[ND__CONV_CO], s[ND__CONV_OH], s[ND__CONV_OW]};
-    return describe(plan, x, of_x, s[ND__CONV_ALL_CI] * plane, x_argument, &d->x) &&
-           describe(plan, weight, of_weight, s[ND__CONV_ALL_CI] * window, weight_argument,
-                    &d->weight) &&
-           describe(plan, y, of_y, s[ND__CONV_ALL_CO] * out, y_argument, &d->y);
+    return describe(plan, x, 4, of_x, s[ND__CONV_X_STRIDE], x_argument, &d->x) &&
+           describe_weight(plan, weight, weight_argument, &d->weight) &&
+           describe(plan, y, 4, of_y, s[ND__CONV_Y_STRIDE], y_argument, &d->y);
 }
 
 /// Primitive descriptor of the plan's convolution, or NULL.
@@ -121,21 +136,20 @@ static dnnl_primitive_desc_t describe_convolution(const nd__conv_plan *plan, con
         return NULL;
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     bool is_forward = plan->op == ND_OP_conv2d;
-    if (dnnl_convolution_forward_desc_init(
+    if (dnnl_dilated_convolution_forward_desc_init(
             &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
-            dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->padding,
-            d->padding) == dnnl_success)
+            dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
+            d->padding, d->padding) == dnnl_success)
         dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
     dnnl_status_t status = dnnl_success;
     if (forward && !is_forward) {
-        status =
-            plan->op == ND_OP_conv2d_grad_input
-                ? dnnl_convolution_backward_data_desc_init(&description, dnnl_convolution_direct,
-                                                           &d->x, &d->weight, &d->y, d->strides,
-                                                           d->padding, d->padding)
-                : dnnl_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct,
-                                                              &d->x, &d->weight, NULL, &d->y,
-                                                              d->strides, d->padding, d->padding);
+        status = plan->op == ND_OP_conv2d_grad_input
+                     ? dnnl_dilated_convolution_backward_data_desc_init(
+                           &description, dnnl_convolution_direct, &d->x, &d->weight, &d->y,
+                           d->strides, d->dilation, d->padding, d->padding)
+                     : dnnl_dilated_convolution_backward_weights_desc_init(
+                           &description, dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y,
+                           d->strides, d->dilation, d->padding, d->padding);
         if (status == dnnl_success)
             dnnl_primitive_desc_create(&result, &description, attr, cache.engine, forward);
         dnnl_primitive_desc_destroy(forward);

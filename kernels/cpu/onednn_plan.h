@@ -6,8 +6,8 @@
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
 
-/// Sizes of a part of a convolution: those of CONV's attributes, then the channels of the whole, which
-/// give the strides.
+/// Sizes of a part of a convolution: those of CONV, then the whole operands' strides between images (of x
+/// and y) and between output channels (of the weight).
 enum {
     ND__CONV_N,
     ND__CONV_CI,
@@ -16,15 +16,20 @@ enum {
     ND__CONV_CO,
     ND__CONV_KH,
     ND__CONV_KW,
-    ND__CONV_STRIDE,
-    ND__CONV_PADDING,
+    ND__CONV_SHAPE, ///< number of those in the call's shape; its attributes follow
+    ND__CONV_STRIDE = ND__CONV_SHAPE,
+    ND__CONV_PADDING = ND__CONV_STRIDE + 2,
+    ND__CONV_DILATION = ND__CONV_PADDING + 2,
+    ND__CONV_GROUPS = ND__CONV_DILATION + 2,
     ND__CONV_OH,
     ND__CONV_OW,
-    ND__CONV_ATTRIBUTES,
-    ND__CONV_ALL_CI = ND__CONV_ATTRIBUTES,
-    ND__CONV_ALL_CO,
+    ND__CONV_X_STRIDE,
+    ND__CONV_Y_STRIDE,
+    ND__CONV_WEIGHT_STRIDE,
     ND__CONV_SIZES,
 };
+/// How many of a call's attributes are sizes.
+#define ND__CONV_ATTRIBUTES (ND__CONV_X_STRIDE - ND__CONV_SHAPE)
 
 typedef struct nd__conv_plan {
     nd_op op;

@@ -8,6 +8,7 @@ static nd_status give_left(const nd_rule_call *call, const nd_tensor *g, const n
 static nd_status give_right(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *a);
 static nd_status give_linear_input(const nd_rule_call *call, const nd_tensor *rows);
 static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *rows);
+static nd_conv2d_options options_of(const nd_rule_call *call);
 static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
                              const nd_tensor *weight, const nd_node_input *input);
 static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
@@ -182,19 +183,32 @@ static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *r
     return nd__rule_give(call, 1, nd_matmul(transposed, inputs));
 }
 
+/// Of the convolution that the node recorded, whichever of the three it is.
+static nd_conv2d_options options_of(const nd_rule_call *call) {
+    const int64_t *i = call->node->attrs.i;
+    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
+    for (int axis = 0; axis < 2; axis++) {
+        options.stride[axis] = i[axis];
+        options.padding[axis] = i[2 + axis];
+        options.dilation[axis] = i[4 + axis];
+    }
+    options.groups = i[6];
+    return options;
+}
+
 static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
                              const nd_tensor *weight, const nd_node_input *input) {
-    const int64_t *i = call->node->attrs.i;
-    return nd__conv2d_grad_input(grad, weight, input->shape, (int)i[7], (int)i[8]);
+    nd_conv2d_options options = options_of(call);
+    return nd__conv2d_grad_input(grad, weight, input->shape, &options);
 }
 
 static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
                               const nd_node_input *weight) {
-    const int64_t *i = call->node->attrs.i;
-    return nd__conv2d_grad_weight(x, grad, weight->shape, (int)i[7], (int)i[8]);
+    nd_conv2d_options options = options_of(call);
+    return nd__conv2d_grad_weight(x, grad, weight->shape, &options);
 }
 
 static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight) {
-    const int64_t *i = call->node->attrs.i;
-    return nd_conv2d(x, weight, NULL, (int)i[7], (int)i[8]);
+    nd_conv2d_options options = options_of(call);
+    return nd_conv2d(x, weight, NULL, &options);
 }

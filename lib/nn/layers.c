@@ -4,6 +4,7 @@
 // forward need not look for names; members that a user adds come after them. A constructor that
 // fails has released everything it made.
 #include "lib/nn/module.h"
+#include "lib/ops/internal.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
 
@@ -18,14 +19,8 @@ typedef struct nd_linear_data {
 
 typedef struct nd_conv2d_data {
     bool bias;
-    int stride;
-    int padding;
+    nd_conv2d_options options;
 } nd_conv2d_data;
-
-typedef struct nd_max_pool2d_data {
-    int kernel;
-    int stride;
-} nd_max_pool2d_data;
 
 static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x);
@@ -64,29 +59,39 @@ nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
                            ND_SHAPE(out, in), in, bias);
 }
 
-nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels, int kernel,
-                            int stride, int padding, bool bias) {
-    int64_t fan_in = 0;
-    if (in_channels < 1 || out_channels < 1 || kernel < 1 || stride < 1 || padding < 0 ||
-        __builtin_mul_overflow(in_channels, (int64_t)kernel * kernel, &fan_in)) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "conv2d_module: channels %lld to %lld, kernel %d, stride %d, padding %d",
-                  (long long)in_channels, (long long)out_channels, kernel, stride, padding);
+nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels, int64_t kernel_h,
+                            int64_t kernel_w, bool bias, const nd_conv2d_options *options) {
+    nd_conv2d_data data = {.bias = bias};
+    if (nd__conv2d_options_read("conv2d_module", options, &data.options) != ND_OK)
         return NULL;
-    }
-    nd_conv2d_data data = {bias, stride, padding};
+    const int64_t groups = data.options.groups;
+    if (in_channels < 1 || out_channels < 1 || in_channels % groups != 0 ||
+        out_channels % groups != 0)
+        return (void)nd__error(
+                   ND_ERROR_INVALID_ARGUMENT,
+                   "conv2d_module: in_channels is %lld and out_channels %lld; both must be "
+                   "at least 1, and multiples of groups, which is %lld",
+                   (long long)in_channels, (long long)out_channels, (long long)groups),
+               NULL;
+    int64_t fan_in = 0;
+    if (kernel_h < 1 || kernel_w < 1 || __builtin_mul_overflow(kernel_h, kernel_w, &fan_in) ||
+        __builtin_mul_overflow(in_channels / groups, fan_in, &fan_in))
+        return (void)nd__error(ND_ERROR_INVALID_ARGUMENT,
+                               "conv2d_module: kernel_h is %lld and kernel_w %lld; both must be at "
+                               "least 1, and their product with %lld channels below 2^63",
+                               (long long)kernel_h, (long long)kernel_w,
+                               (long long)(in_channels / groups)),
+               NULL;
     return with_parameters(nd__module_new(&conv2d_type, &data, sizeof(data)), key,
-                           ND_SHAPE(out_channels, in_channels, kernel, kernel), fan_in, bias);
+                           ND_SHAPE(out_channels, in_channels / groups, kernel_h, kernel_w), fan_in,
+                           bias);
 }
 
-nd_module *nd_max_pool2d_module(int kernel, int stride) {
-    if (kernel < 1 || stride < 1) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel %d, stride %d", kernel,
-                  stride);
+nd_module *nd_max_pool2d_module(const nd_max_pool2d_options *options) {
+    nd_max_pool2d_options read;
+    if (nd__max_pool2d_options_read("max_pool2d_module", options, &read) != ND_OK)
         return NULL;
-    }
-    nd_max_pool2d_data data = {kernel, stride};
-    return nd__module_new(&max_pool2d_type, &data, sizeof(data));
+    return nd__module_new(&max_pool2d_type, &read, sizeof(read));
 }
 
 nd_module *nd_relu_module(void) {
@@ -136,12 +141,11 @@ static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x) {
 static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x) {
     const nd_conv2d_data *data = self->data;
     return nd_conv2d(x, parameter_at(self, WEIGHT), data->bias ? parameter_at(self, BIAS) : NULL,
-                     data->stride, data->padding);
+                     &data->options);
 }
 
 static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x) {
-    const nd_max_pool2d_data *data = self->data;
-    return nd_max_pool2d(x, data->kernel, data->stride);
+    return nd_max_pool2d(x, self->data);
 }
 
 static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x) {

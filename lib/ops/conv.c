@@ -1,43 +1,100 @@
-// conv2d with the gradients that its rule asks for, and max_pool2d.
+// conv2d with the gradients that its rule asks for.
 //
 // The three convolutions are one family: x, weight and the result y, of which two are given. Attributes
-// recorded are those of the kernel: i[0..10] = n, ci, h, w, co, kh, kw, stride, padding, oh, ow.
+// recorded are those of the kernel; from them the rules make the options again.
+#include "lib/core/versioned.h"
 #include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/window.h"
 
-/// Sizes of a convolution from those of x and weight.
-static nd_status conv_sizes(const char *name, const int64_t *x, const int64_t *weight, int stride,
-                            int padding, nd_op_attrs *ret_attrs) {
-    if (stride < 1 || padding < 0)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: stride is %d and padding %d; they must be at least 1 and 0", name,
-                         stride, padding);
+/// What a call says besides its operands: shape[] and attrs, as kernels/kernel.h lists them.
+typedef struct conv_geometry {
+    int64_t n, ci, h, w, co, kh, kw, oh, ow;
+    nd_op_attrs attrs;
+} conv_geometry;
+
+nd_status nd__conv2d_options_read(const char *name, const nd_conv2d_options *options,
+                                  nd_conv2d_options *ret_options) {
+    nd_conv2d_options read = ND_CONV2D_OPTIONS_INIT;
+    nd_status status = nd__versioned_read(name, "ND_CONV2D_OPTIONS_INIT", options, &read,
+                                          sizeof(nd_conv2d_options));
+    if (status == ND_OK)
+        status = nd__check_pair_option(name, "stride", read.stride, 1);
+    if (status == ND_OK)
+        status = nd__check_pair_option(name, "padding", read.padding, 0);
+    if (status == ND_OK)
+        status = nd__check_pair_option(name, "dilation", read.dilation, 1);
+    if (status == ND_OK && read.groups < 1)
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: groups is %lld and must be at least 1",
+                           name, (long long)read.groups);
+    if (status == ND_OK)
+        *ret_options = read;
+    return status;
+}
+
+/// Groups divide the channels, and the weight has those of one group.
+static nd_status check_channels(const char *name, const int64_t *x, const int64_t *weight,
+                                int64_t groups) {
     char x_text[ND__SHAPE_TEXT], weight_text[ND__SHAPE_TEXT];
-    nd__shape_text(x_text, 4, x);
-    nd__shape_text(weight_text, 4, weight);
-    if (x[1] != weight[1])
-        return nd__error(ND_ERROR_SHAPE, "%s: x has shape %s and weight %s; their channels differ",
-                         name, x_text, weight_text);
-    int64_t free_h = x[2] + 2 * (int64_t)padding - weight[2];
-    int64_t free_w = x[3] + 2 * (int64_t)padding - weight[3];
-    if (weight[2] < 1 || weight[3] < 1 || free_h < 0 || free_w < 0)
+    if (x[1] % groups != 0 || weight[0] % groups != 0)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: groups is %lld and must divide the %lld channels of x and the %lld "
+                         "of the result",
+                         name, (long long)groups, (long long)x[1], (long long)weight[0]);
+    if (x[1] / groups != weight[1])
         return nd__error(ND_ERROR_SHAPE,
-                         "%s: a weight of shape %s does not fit into x of shape %s with padding %d",
-                         name, weight_text, x_text, padding);
-    const int64_t sizes[11] = {x[0],
-                               x[1],
-                               x[2],
-                               x[3],
-                               weight[0],
-                               weight[2],
-                               weight[3],
-                               stride,
-                               padding,
-                               free_h / stride + 1,
-                               free_w / stride + 1};
-    *ret_attrs = (nd_op_attrs){.f = {0}};
-    for (int i = 0; i < 11; i++)
-        ret_attrs->i[i] = sizes[i];
+                         "%s: x has shape %s and weight %s; with groups %lld the weight's second "
+                         "size must be %lld",
+                         name, nd__shape_text(x_text, 4, x), nd__shape_text(weight_text, 4, weight),
+                         (long long)groups, (long long)(x[1] / groups));
+    return ND_OK;
+}
+
+static nd_status refuse_weight(const char *name, const int64_t *x, const int64_t *weight,
+                               const nd_conv2d_options *options) {
+    char x_text[ND__SHAPE_TEXT], weight_text[ND__SHAPE_TEXT];
+    return nd__error(
+        ND_ERROR_SHAPE,
+        "%s: a weight of shape %s does not fit into x of shape %s with padding [%lld, %lld] and "
+        "dilation [%lld, %lld]",
+        name, nd__shape_text(weight_text, 4, weight), nd__shape_text(x_text, 4, x),
+        (long long)options->padding[0], (long long)options->padding[1],
+        (long long)options->dilation[0], (long long)options->dilation[1]);
+}
+
+/// Sizes of a convolution from those of x and weight. `given` NULL: the defaults.
+static nd_status measure(const char *name, const int64_t *x, const int64_t *weight,
+                         const nd_conv2d_options *given, conv_geometry *ret_geometry) {
+    nd_conv2d_options o;
+    nd_status status = nd__conv2d_options_read(name, given, &o);
+    if (status == ND_OK)
+        status = check_channels(name, x, weight, o.groups);
+    if (status != ND_OK)
+        return status;
+    int64_t counts[2] = {0, 0};
+    for (int axis = 0; axis < 2 && status == ND_OK; axis++) {
+        int64_t kernel = weight[2 + axis];
+        if (kernel > 0)
+            status = nd__count_windows(name, axis, x[2 + axis], kernel, o.stride[axis],
+                                       o.padding[axis], o.dilation[axis], &counts[axis]);
+        if (status == ND_OK && counts[axis] == 0)
+            status = refuse_weight(name, x, weight, &o);
+    }
+    if (status != ND_OK)
+        return status;
+    *ret_geometry = (conv_geometry){
+        .n = x[0],
+        .ci = x[1],
+        .h = x[2],
+        .w = x[3],
+        .co = weight[0],
+        .kh = weight[2],
+        .kw = weight[3],
+        .oh = counts[0],
+        .ow = counts[1],
+        .attrs = {.i = {o.stride[0], o.stride[1], o.padding[0], o.padding[1], o.dilation[0],
+                        o.dilation[1], o.groups, counts[0], counts[1]}},
+    };
     return ND_OK;
 }
 
@@ -65,7 +122,8 @@ static bool has_shape(const nd_tensor *x, int64_t n, int64_t c, int64_t h, int64
 
 /// Runs one of the three on checked inputs and records it.
 static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, const int64_t *shape,
-                           const nd_op_attrs *attrs) {
+                           const conv_geometry *g) {
+    const nd_op_attrs *attrs = &g->attrs;
     const char *name = nd__op_name(op);
     nd_auto nd_tensor *a_dense = nd__dense(name, a, a->dtype);
     nd_auto nd_tensor *b_dense = a_dense ? nd__dense(name, b, b->dtype) : NULL;
@@ -82,6 +140,9 @@ static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, con
     call.op = op;
     call.noperands = 3;
     call.ndim = 0;
+    const int64_t sizes[] = {g->n, g->ci, g->h, g->w, g->co, g->kh, g->kw};
+    for (int i = 0; i < 7; i++)
+        call.shape[i] = sizes[i];
     call.operand[0] = nd__operand_broadcast(result, 4, result->shape);
     call.operand[1] = nd__operand_broadcast(a_dense, 4, a_dense->shape);
     call.operand[2] = nd__operand_broadcast(b_dense, 4, b_dense->shape);
@@ -102,18 +163,18 @@ static nd_status check_bias(const nd_tensor *x, const nd_tensor *weight, const n
                      nd_dtype_name(x->dtype), (long long)weight->shape[0]);
 }
 
-nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, int stride,
-                     int padding) {
-    nd_op_attrs attrs;
+nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                     const nd_conv2d_options *options) {
+    conv_geometry g;
     if (check_4d("conv2d", "x", x, "weight", weight) != ND_OK ||
         (bias && check_bias(x, weight, bias) != ND_OK) ||
-        conv_sizes("conv2d", x->shape, weight->shape, stride, padding, &attrs) != ND_OK)
+        measure("conv2d", x->shape, weight->shape, options, &g) != ND_OK)
         return NULL;
-    const int64_t shape[] = {attrs.i[0], attrs.i[4], attrs.i[9], attrs.i[10]};
-    nd_auto nd_tensor *result = convolve(ND_OP_conv2d, x, weight, shape, &attrs);
+    const int64_t shape[] = {g.n, g.co, g.oh, g.ow};
+    nd_auto nd_tensor *result = convolve(ND_OP_conv2d, x, weight, shape, &g);
     if (!bias || !result)
         return nd_steal(&result);
-    const int64_t per_channel[] = {1, attrs.i[4], 1, 1};
+    const int64_t per_channel[] = {1, g.co, 1, 1};
     nd_auto nd_tensor *spread = nd_reshape(bias, 4, per_channel);
     // The result is ours alone, so the sum may be written over it.
     if (!spread || nd_add_(result, spread) != ND_OK)
@@ -121,89 +182,36 @@ nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tenso
     return nd_steal(&result);
 }
 
-static nd_status refuse_gradient(const char *name, const nd_tensor *grad,
-                                 const nd_op_attrs *attrs) {
+static nd_status refuse_gradient(const char *name, const nd_tensor *grad, const conv_geometry *g) {
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_SHAPE,
                      "%s: the gradient has shape %s and must have [%lld, %lld, %lld, %lld]", name,
-                     nd__shape_text(text, grad->ndim, grad->shape), (long long)attrs->i[0],
-                     (long long)attrs->i[4], (long long)attrs->i[9], (long long)attrs->i[10]);
+                     nd__shape_text(text, grad->ndim, grad->shape), (long long)g->n,
+                     (long long)g->co, (long long)g->oh, (long long)g->ow);
 }
 
 nd_tensor *nd__conv2d_grad_input(const nd_tensor *grad, const nd_tensor *weight,
-                                 const int64_t *x_shape, int stride, int padding) {
-    nd_op_attrs attrs;
+                                 const int64_t *x_shape, const nd_conv2d_options *options) {
+    conv_geometry g;
     if (check_4d("conv2d_grad_input", "grad", grad, "weight", weight) != ND_OK ||
-        conv_sizes("conv2d_grad_input", x_shape, weight->shape, stride, padding, &attrs) != ND_OK)
+        measure("conv2d_grad_input", x_shape, weight->shape, options, &g) != ND_OK)
         return NULL;
-    if (!has_shape(grad, attrs.i[0], attrs.i[4], attrs.i[9], attrs.i[10])) {
-        refuse_gradient("conv2d_grad_input", grad, &attrs);
+    if (!has_shape(grad, g.n, g.co, g.oh, g.ow)) {
+        refuse_gradient("conv2d_grad_input", grad, &g);
         return NULL;
     }
-    return convolve(ND_OP_conv2d_grad_input, grad, weight, x_shape, &attrs);
+    return convolve(ND_OP_conv2d_grad_input, grad, weight, x_shape, &g);
 }
 
 nd_tensor *nd__conv2d_grad_weight(const nd_tensor *x, const nd_tensor *grad,
-                                  const int64_t *weight_shape, int stride, int padding) {
-    nd_op_attrs attrs;
+                                  const int64_t *weight_shape, const nd_conv2d_options *options) {
+    conv_geometry g;
     if (check_4d("conv2d_grad_weight", "x", x, "grad", grad) != ND_OK ||
-        conv_sizes("conv2d_grad_weight", x->shape, weight_shape, stride, padding, &attrs) != ND_OK)
+        measure("conv2d_grad_weight", x->shape, weight_shape, options, &g) != ND_OK)
         return NULL;
-    if (!has_shape(grad, attrs.i[0], attrs.i[4], attrs.i[9], attrs.i[10])) {
-        refuse_gradient("conv2d_grad_weight", grad, &attrs);
+    if (!has_shape(grad, g.n, g.co, g.oh, g.ow)) {
+        refuse_gradient("conv2d_grad_weight", grad, &g);
         return NULL;
     }
-    return convolve(ND_OP_conv2d_grad_weight, x, grad, weight_shape, &attrs);
-}
-
-// ------------------------------------------------------------------------------------------ pooling
-
-static nd_status check_pool(const nd_tensor *x, int kernel, int stride) {
-    nd_status status = nd__check_operand("max_pool2d", "x", x);
-    if (status != ND_OK)
-        return status;
-    if (!nd__is_float(x->dtype))
-        return nd__error(ND_ERROR_DTYPE, "max_pool2d: x is %s and must be float32 or float64",
-                         nd_dtype_name(x->dtype));
-    if (kernel < 1 || stride < 1)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "max_pool2d: kernel is %d and stride %d; both must be at least 1", kernel,
-                         stride);
-    char text[ND__SHAPE_TEXT];
-    if (x->ndim != 4 || x->shape[2] < kernel || x->shape[3] < kernel)
-        return nd__error(ND_ERROR_SHAPE,
-                         "max_pool2d: x has shape %s and must have 4 dimensions with planes of at "
-                         "least %d x %d",
-                         nd__shape_text(text, x->ndim, x->shape), kernel, kernel);
-    return ND_OK;
-}
-
-nd_tensor *nd_max_pool2d(const nd_tensor *x, int kernel, int stride) {
-    if (check_pool(x, kernel, stride) != ND_OK)
-        return NULL;
-    int64_t oh = (x->shape[2] - kernel) / stride + 1, ow = (x->shape[3] - kernel) / stride + 1;
-    const int64_t shape[] = {x->shape[0], x->shape[1], oh, ow};
-    nd_auto nd_tensor *dense = nd__dense("max_pool2d", x, x->dtype);
-    if (!dense)
-        return NULL;
-    nd_auto nd_tensor *positions =
-        nd__tensor_result("max_pool2d", &x, 1, x->device, ND_I64, 4, shape);
-    nd_auto nd_tensor *result =
-        positions ? nd__tensor_result("max_pool2d", &x, 1, x->device, x->dtype, 4, shape) : NULL;
-    if (!result)
-        return NULL;
-    const nd_tensor *inputs[] = {x, positions};
-    nd_op_attrs attrs = {
-        .i = {x->shape[0], x->shape[1], x->shape[2], x->shape[3], kernel, stride, oh, ow}};
-    if (result->numel == 0)
-        return nd__record(ND_OP_max_pool2d, nd_steal(&result), inputs, 2, &attrs);
-    nd_kernel_call call;
-    call.op = ND_OP_max_pool2d;
-    call.noperands = 3;
-    call.ndim = 0;
-    call.operand[0] = nd__operand_broadcast(result, 4, shape);
-    call.operand[1] = nd__operand_broadcast(positions, 4, shape);
-    call.operand[2] = nd__operand_broadcast(dense, 4, dense->shape);
-    call.attrs = attrs;
-    return nd__run("max_pool2d", nd_steal(&result), &call, inputs, 2, &attrs);
+    return convolve(ND_OP_conv2d_grad_weight, x, grad, weight_shape, &g);
 }

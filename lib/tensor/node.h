@@ -104,7 +104,7 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
 ///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
 ///   softmax, log_softmax, take                       i[0] = axis, not negative
 ///   gather, scatter_add                              i[0] = axis, not negative
-///   conv2d and its two gradients                     i[7] = stride, i[8] = padding (as the kernel)
+///   conv2d and its two gradients                     i[0..6] = strides, paddings, dilations of h and w, groups
 /// Sizes come from the node's inputs and outputs.
 static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                     size_t count, const nd_op_attrs *attrs) {

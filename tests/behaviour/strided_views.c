@@ -28,7 +28,8 @@ static struct {
     bool keepdims;
     double number;
     int64_t start, stop, step, at;
-    int stride, padding;
+    nd_conv2d_options windows;
+    nd_max_pool2d_options pooling;
     int expanded_ndim, factored_ndim, reduced_ndim;
     int64_t expanded[ND_MAX_DIMS], factored[ND_MAX_DIMS], reduced[ND_MAX_DIMS];
 } given;
@@ -128,10 +129,25 @@ static void choose_products(operands *in, nd_dtype dtype) {
 }
 
 static void choose_images(operands *in, nd_dtype dtype) {
-    int64_t channels = 1 + views_below(4), kernel = 1 + views_below(3), out = 1 + views_below(5);
-    int64_t high = kernel + views_below(5), wide = kernel + views_below(9);
-    in->image = view(ND_SHAPE(1 + views_below(3), channels, high, wide), dtype);
-    in->filter = view(ND_SHAPE(out, channels, kernel, kernel), dtype);
+    int64_t groups = 1 + views_below(2), channels = 1 + views_below(3);
+    int64_t out = groups * (1 + views_below(4)), span[2];
+    given.windows = (nd_conv2d_options)ND_CONV2D_OPTIONS_INIT;
+    given.pooling = (nd_max_pool2d_options)ND_MAX_POOL2D_OPTIONS_INIT;
+    given.windows.groups = groups;
+    for (int i = 0; i < 2; i++) {
+        int64_t kernel = 1 + views_below(3), dilation = 1 + views_below(2);
+        given.windows.stride[i] = 1 + views_below(2);
+        given.windows.padding[i] = views_below(2);
+        given.windows.dilation[i] = given.pooling.dilation[i] = dilation;
+        given.pooling.kernel[i] = kernel;
+        given.pooling.stride[i] = views_below(3);
+        given.pooling.padding[i] = views_below(kernel / 2 + 1);
+        span[i] = dilation * (kernel - 1) + 1;
+    }
+    int64_t high = span[0] + views_below(5), wide = span[1] + views_below(9);
+    in->image = view(ND_SHAPE(1 + views_below(3), groups * channels, high, wide), dtype);
+    in->filter =
+        view(ND_SHAPE(out, channels, given.pooling.kernel[0], given.pooling.kernel[1]), dtype);
     in->tint = view(ND_SHAPE(out), dtype);
     int64_t n = 1 + views_below(5), classes = 1 + views_below(20);
     in->logits = view(ND_SHAPE(n, classes), dtype);
@@ -170,8 +186,6 @@ static void choose_numbers(const nd_tensor *a) {
     given.stop = views_chance(30) ? INT64_MAX : given.start + views_below(size + 1);
     given.step = views_chance(10) ? INT64_MAX : 1 + views_below(3);
     given.at = size ? views_below(size) : 0;
-    given.stride = 1 + (int)views_below(2);
-    given.padding = (int)views_below(2);
     int extra = ndim < ND_MAX_DIMS ? (int)views_below(2) : 0;
     given.expanded_ndim = ndim + extra;
     for (int i = 0; i < given.expanded_ndim; i++) {
@@ -301,9 +315,9 @@ static void release_operands(operands *in) {
     CASE(log_softmax, nd_log_softmax(in->a, given.axis))                                     \
     CASE(cross_entropy, nd_cross_entropy(in->logits, in->targets))                           \
     CASE(mse_loss, nd_mse_loss(in->a, in->b))                                                \
-    CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, given.stride, given.padding))    \
-    CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, given.stride, given.padding))  \
-    CASE(max_pool2d, nd_max_pool2d(in->image, (int)nd_get_size(in->filter, 2), given.stride)) \
+    CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, &given.windows))                 \
+    CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, &given.windows))               \
+    CASE(max_pool2d, nd_max_pool2d(in->image, &given.pooling))                               \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

@@ -168,6 +168,18 @@ static void initialisers() {
     nd_dataset_options data = ND_DATASET_OPTIONS_INIT;
     data.batch = 3;
     CHECK(data.size == sizeof(data) && data.version == 1 && data.batch == 3 && !data.shuffle);
+    nd_conv2d_options windows = ND_CONV2D_OPTIONS_INIT;
+    windows.padding[1] = 1;
+    CHECK(windows.size == sizeof(windows) && windows.stride[1] == 1 && windows.groups == 1);
+    nd_auto nd_tensor *image = nd_ones(ND_SHAPE(1, 1, 3, 3), ND_F32);
+    nd_auto nd_tensor *y = nd_conv2d(image, image, NULL, &windows);
+    CHECK(nd_get_numel(y) == 3);
+    nd_max_pool2d_options pooling = ND_MAX_POOL2D_OPTIONS_INIT;
+    pooling.kernel[0] = pooling.kernel[1] = 2;
+    CHECK(pooling.size == sizeof(pooling) && pooling.stride[0] == 0 && pooling.dilation[1] == 1);
+    nd_auto nd_module *pool = nd_max_pool2d_module(&pooling);
+    nd_auto nd_module *convolution = nd_conv2d_module(nd_key_new(1), 1, 2, 3, 3, true, &windows);
+    CHECK(pool && convolution);
 }
 
 // With ND_TRACK_SITES objects remember this file, and nested calls their own lines.

@@ -2,6 +2,26 @@
 #include "tests/fuzz/program.h"
 #include "tests/training.h"
 
+static nd_module *new_convolution(nd_key key, const fuzz_step *s) {
+    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
+    options.stride[0] = 1 + s->c / 2 % 2;
+    options.padding[1] = s->c / 4 % 2;
+    options.dilation[0] = 1 + s->c / 8 % 2;
+    options.groups = 1 + s->c / 16 % 2;
+    return nd_conv2d_module(key, 1 + s->c % 2, 1 + s->c / 32 % 2, 1 + s->d % 3, 1 + s->d / 8 % 3,
+                            s->d / 4 % 2, &options);
+}
+
+static nd_module *new_pooling(const fuzz_step *s) {
+    nd_max_pool2d_options options = ND_MAX_POOL2D_OPTIONS_INIT;
+    options.kernel[0] = s->c % 3;
+    options.kernel[1] = s->c / 4 % 3;
+    options.stride[0] = s->d % 3;
+    options.padding[1] = s->d / 4 % 2;
+    options.dilation[0] = 1 + s->d / 8 % 2;
+    return nd_max_pool2d_module(&options);
+}
+
 static void new_module(fuzz_actor *me, const fuzz_step *s) {
     nd_key key = nd_key_new(s->c);
     nd_module *module = NULL;
@@ -10,10 +30,10 @@ static void new_module(fuzz_actor *me, const fuzz_step *s) {
         module = nd_linear_module(key, 1 + s->c % 4, 1 + s->c / 4 % 4, s->d % 2);
         break;
     case 1:
-        module = nd_conv2d_module(key, 1 + s->c % 2, 1, 1 + s->d % 3, 1, 0, s->d / 4 % 2);
+        module = new_convolution(key, s);
         break;
     case 2:
-        module = nd_max_pool2d_module(s->c % 3, s->c / 4 % 3);
+        module = new_pooling(s);
         break;
     case 3:
         module = nd_relu_module();

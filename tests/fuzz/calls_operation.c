@@ -159,6 +159,36 @@ static nd_tensor *reduce(const nd_tensor *x, const fuzz_step *s,
     return function(x, s->d % 3, axes, s->d / 3 % 2);
 }
 
+/// Numbers that fit often, some that never do, and rarely very large ones.
+static int64_t window_number(uint8_t number) {
+    return number == 255 ? INT64_MAX : number % 8 < 6 ? number % 3 : number % 4 - 1;
+}
+
+static nd_tensor *convolve(const nd_tensor *x, const nd_tensor *weight, const fuzz_step *s) {
+    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
+    options.stride[0] = s->d % 4;
+    options.stride[1] = s->d % 4 ? 1 + s->d / 32 : 1;
+    options.padding[0] = s->d / 4 % 3;
+    options.padding[1] = window_number(s->d);
+    options.dilation[0] = 1 + s->d / 8 % 2;
+    options.dilation[1] = s->d == 254 ? INT64_MAX : 1 + s->d / 16 % 2;
+    options.groups = s->d % 32 == 31 ? window_number(s->d / 32) : 1 + s->d / 64 % 2;
+    return nd_conv2d(x, weight, NULL, s->d == 1 ? NULL : &options);
+}
+
+static nd_tensor *pool(const nd_tensor *x, const fuzz_step *s) {
+    nd_max_pool2d_options options = ND_MAX_POOL2D_OPTIONS_INIT;
+    options.kernel[0] = s->c % 4;
+    options.kernel[1] = 1 + s->d % 3;
+    options.stride[0] = s->c / 4 % 4;
+    options.stride[1] = window_number(s->d);
+    options.padding[0] = s->c / 16 % 3;
+    options.padding[1] = s->d / 8 % 2;
+    options.dilation[0] = s->c == 255 ? INT64_MAX : 1 + s->d / 16 % 2;
+    options.dilation[1] = s->d / 32 % 3;
+    return nd_max_pool2d(x, &options);
+}
+
 WITH(add_scalar, 1, nd_add_scalar(in[0], fuzz_value(s->c)))
 WITH(mul_scalar, 1, nd_mul_scalar(in[0], fuzz_value(s->c)))
 WITH(pow_scalar, 1, nd_pow_scalar(in[0], fuzz_value(s->c)))
@@ -172,8 +202,8 @@ WITH(argmax, 1, nd_argmax(in[0], axis_of(s->c), s->d % 2))
 WITH(argmin, 1, nd_argmin(in[0], axis_of(s->c), s->d % 2))
 WITH(softmax, 1, nd_softmax(in[0], axis_of(s->c)))
 WITH(log_softmax, 1, nd_log_softmax(in[0], axis_of(s->c)))
-WITH(conv2d, 2, nd_conv2d(in[0], in[1], NULL, s->d % 4, s->d / 4 % 3))
-WITH(max_pool2d, 1, nd_max_pool2d(in[0], s->c % 4, s->c / 4 % 4))
+WITH(conv2d, 2, convolve(in[0], in[1], s))
+WITH(max_pool2d, 1, pool(in[0], s))
 WITH(take, 2, nd_take(in[0], in[1], axis_of(s->d)))
 WITH(gather, 2, nd_gather(in[0], in[1], axis_of(s->d)))
 WITH(scatter_add, 3, nd_scatter_add(in[0], in[1], in[2], s->a / 16 % 4 - 1))

@@ -5,6 +5,7 @@
 // the device.
 #include "tests/gpu/gpu.h"
 #include "tests/training.h"
+#include "tests/windows.h"
 #include <math.h>
 
 typedef struct inputs {
@@ -19,6 +20,7 @@ typedef struct inputs {
     nd_tensor *cube;         ///< [3, 37, 53]
     nd_tensor *image;        ///< [2, 3, 9, 11]
     nd_tensor *filter;       ///< [4, 3, 3, 3]
+    nd_tensor *depthwise;    ///< [6, 1, 3, 2]
     nd_tensor *bias;         ///< [4]
 } inputs;
 
@@ -56,6 +58,7 @@ static inputs inputs_on_cpu(nd_dtype dtype) {
         .cube = normal(9, ND_SHAPE(3, 37, 53), dtype),
         .image = normal(10, ND_SHAPE(2, 3, 9, 11), dtype),
         .filter = normal(11, ND_SHAPE(4, 3, 3, 3), dtype),
+        .depthwise = normal(13, ND_SHAPE(6, 1, 3, 2), dtype),
         .bias = normal(12, ND_SHAPE(4), dtype),
     };
     nd_tensor *raised = nd_add_scalar(in.positive, dtype >= ND_F32 ? 0.5 : 1);
@@ -178,9 +181,12 @@ static void release_inputs(inputs *in) {
     CASE(linear, nd_linear(in->a, in->b, NULL))                                      \
     CASE(linear_bias, nd_linear(in->a, nd_tmp(nd_slice(in->b, 0, 5, 1, 0)),          \
                                 nd_tmp(nd_slice(in->row, 0, 5, 1, 0))))              \
-    CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, 1, 1))                       \
-    CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, 2, 0))            \
-    CASE(max_pool2d, nd_max_pool2d(in->image, 3, 2))
+    CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, CONV(1, 1)))                 \
+    CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, CONV(2, 0)))      \
+    CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \
+    CASE(conv2d_depthwise, nd_conv2d(in->image, in->depthwise, NULL, CONV_WITH(2, 1, 0, 2, 1, 2, 3))) \
+    CASE(max_pool2d, nd_max_pool2d(in->image, POOL(3, 2)))                           \
+    CASE(max_pool2d_padded, nd_max_pool2d(in->image, POOL_WITH(3, 2, 0, 1, 1, 1, 2, 3)))
 
 #define MOVES(CASE)                                                                  \
     CASE(take, nd_take(in->a, in->labels, 0))                                        \

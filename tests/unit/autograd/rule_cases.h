@@ -6,6 +6,7 @@
 #define ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #include "lib/autograd/autograd.h"
 #include "lib/ops/internal.h"
+#include "tests/windows.h"
 
 #include <math.h>
 
@@ -233,27 +234,50 @@ F(f_linear) {
 
 F(f_conv2d) {
     UNUSED;
-    return nd_conv2d(x[0], x[1], count > 2 ? x[2] : NULL, 2, 1);
+    return nd_conv2d(x[0], x[1], count > 2 ? x[2] : NULL, CONV(2, 1));
+}
+
+/// Two groups, and another stride, padding and dilation for each axis.
+#define CONV_OF_GROUPS CONV_WITH(1, 2, 2, 1, 2, 1, 2)
+
+F(f_conv2d_groups) {
+    UNUSED;
+    return nd_conv2d(x[0], x[1], NULL, CONV_OF_GROUPS);
+}
+
+F(f_conv2d_groups_grad_input) {
+    UNUSED;
+    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 4, 5, 6}, CONV_OF_GROUPS);
+}
+
+F(f_conv2d_groups_grad_weight) {
+    UNUSED;
+    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){2, 2, 3, 2}, CONV_OF_GROUPS);
 }
 
 F(f_conv2d_grad_input) {
     UNUSED;
-    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, 2, 1);
+    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, CONV(2, 1));
 }
 
 F(f_conv2d_grad_weight) {
     UNUSED;
-    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, 2, 1);
+    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, CONV(2, 1));
 }
 
 F(f_max_pool2d) {
     UNUSED;
-    return nd_max_pool2d(x[0], 2, 2);
+    return nd_max_pool2d(x[0], POOL(2, 2));
 }
 
 F(f_max_pool2d_overlapping) {
     UNUSED;
-    return nd_max_pool2d(x[0], 3, 1);
+    return nd_max_pool2d(x[0], POOL(3, 1));
+}
+
+F(f_max_pool2d_padded) {
+    UNUSED;
+    return nd_max_pool2d(x[0], POOL_WITH(2, 3, 1, 2, 1, 1, 2, 1));
 }
 
 // --------------------------------------------------------------------------------------------------
@@ -544,6 +568,49 @@ static const rule_case cases[] = {
      ND_F32,
      1e-2,
      2e-2},
+    {ND_OP_conv2d,
+     f_conv2d_groups,
+     2,
+     {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d,
+     f_conv2d_groups,
+     2,
+     {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_conv2d_grad_input,
+     f_conv2d_groups_grad_input,
+     2,
+     {{4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d_grad_input,
+     f_conv2d_groups_grad_input,
+     2,
+     {{4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_conv2d_grad_weight,
+     f_conv2d_groups_grad_weight,
+     2,
+     {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv2d_grad_weight,
+     f_conv2d_groups_grad_weight,
+     2,
+     {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}},
+     ND_F32,
+     1e-2,
+     2e-2},
+    {ND_OP_max_pool2d, f_max_pool2d_padded, 1, {{4, {2, 1, 5, 6}, -2, 2}}, 0, 0, 0},
     {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, 0, 0, 0},
     {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, ND_F32, 1e-3, 2e-2},
     {ND_OP_max_pool2d, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, 0, 0, 0},

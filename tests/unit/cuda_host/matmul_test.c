@@ -161,12 +161,14 @@ void test_matmul_by_blas_agrees(void **state) {
 
 static void convolve(nd_op op, nd_dtype dtype, const int64_t *sizes_in) {
     nd_kernel_call call = {.op = op, .noperands = 3};
-    int64_t *i = call.attrs.i;
-    memcpy(i, sizes_in, 9 * sizeof *i);
-    i[9] = (i[2] + 2 * i[8] - i[5]) / i[7] + 1;
-    i[10] = (i[3] + 2 * i[8] - i[6]) / i[7] + 1;
-    int64_t x = i[0] * i[1] * i[2] * i[3], weight = i[4] * i[1] * i[5] * i[6];
-    int64_t result = i[0] * i[4] * i[9] * i[10];
+    int64_t *s = call.shape, *i = call.attrs.i;
+    memcpy(s, sizes_in, 7 * sizeof *s);
+    memcpy(i, sizes_in + 7, 7 * sizeof *i);
+    for (int axis = 0; axis < 2; axis++)
+        i[7 + axis] =
+            (s[2 + axis] + 2 * i[2 + axis] - i[4 + axis] * (s[5 + axis] - 1) - 1) / i[axis] + 1;
+    int64_t x = s[0] * s[1] * s[2] * s[3], weight = s[4] * (s[1] / i[6]) * s[5] * s[6];
+    int64_t result = s[0] * s[4] * i[7] * i[8];
     int64_t lengths[3] = {result, x, weight};
     if (op == ND_OP_conv2d_grad_input)
         lengths[0] = x, lengths[1] = result;
@@ -179,10 +181,13 @@ static void convolve(nd_op op, nd_dtype dtype, const int64_t *sizes_in) {
 
 void test_convolutions_agree(void **state) {
     (void)state;
-    // n, ci, h, w, co, kh, kw, stride, padding
-    static const int64_t shapes[][9] = {
-        {1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 3, 9, 11, 4, 3, 3, 1, 1},  {3, 2, 8, 8, 5, 5, 3, 2, 0},
-        {1, 4, 7, 5, 2, 2, 2, 3, 2}, {4, 1, 28, 28, 8, 5, 5, 1, 0},
+    // n, ci, h, w, co, kh, kw; strides, paddings, dilations, groups
+    static const int64_t shapes[][14] = {
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1},   {2, 3, 9, 11, 4, 3, 3, 1, 1, 1, 1, 1, 1, 1},
+        {3, 2, 8, 8, 5, 5, 3, 2, 2, 0, 0, 1, 1, 1},   {1, 4, 7, 5, 2, 2, 2, 3, 3, 2, 2, 1, 1, 1},
+        {4, 1, 28, 28, 8, 5, 5, 1, 1, 0, 0, 1, 1, 1}, {2, 3, 9, 12, 4, 3, 2, 1, 2, 3, 0, 2, 5, 1},
+        {2, 6, 7, 8, 9, 3, 3, 2, 1, 1, 2, 1, 2, 3},   {3, 8, 6, 5, 8, 3, 1, 1, 1, 1, 0, 1, 1, 8},
+        {1, 4, 5, 9, 8, 2, 3, 1, 3, 0, 4, 3, 2, 4},
     };
     static const nd_op ops[] = {ND_OP_conv2d, ND_OP_conv2d_grad_input, ND_OP_conv2d_grad_weight};
     for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
@@ -194,24 +199,25 @@ void test_convolutions_agree(void **state) {
 
 void test_max_pool_agrees(void **state) {
     (void)state;
-    static const int64_t shapes[][6] = {
-        // n, c, h, w, kernel, stride
-        {1, 1, 1, 1, 1, 1},
-        {2, 3, 8, 8, 2, 2},
-        {3, 2, 9, 11, 3, 2},
-        {1, 5, 7, 6, 3, 1},
+    static const int64_t shapes[][12] = {
+        // n, c, h, w; kernel, strides, paddings, dilations
+        {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1},  {2, 3, 8, 8, 2, 2, 2, 2, 0, 0, 1, 1},
+        {3, 2, 9, 11, 3, 3, 2, 2, 0, 0, 1, 1}, {1, 5, 7, 6, 3, 3, 1, 1, 0, 0, 1, 1},
+        {2, 2, 7, 9, 3, 4, 2, 1, 1, 2, 1, 2},  {2, 2, 6, 5, 2, 3, 3, 2, 1, 1, 4, 1},
     };
     for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++) {
         nd_kernel_call call = {.op = ND_OP_max_pool2d, .noperands = 3};
-        int64_t *i = call.attrs.i;
-        memcpy(i, shapes[shape], 6 * sizeof *i);
-        i[6] = (i[2] - i[4]) / i[5] + 1;
-        i[7] = (i[3] - i[4]) / i[5] + 1;
-        int64_t results = i[0] * i[1] * i[6] * i[7];
+        int64_t *s = call.shape, *i = call.attrs.i;
+        memcpy(s, shapes[shape], 4 * sizeof *s);
+        memcpy(i, shapes[shape] + 4, 8 * sizeof *i);
+        for (int axis = 0; axis < 2; axis++)
+            i[8 + axis] =
+                (s[2 + axis] + 2 * i[4 + axis] - i[6 + axis] * (i[axis] - 1) - 1) / i[2 + axis] + 1;
+        int64_t results = s[0] * s[1] * i[8] * i[9];
         const int64_t lengths[2] = {results, results};
         call.operand[0] = contiguous(&call, values(ND_F32, results), ND_F32);
         call.operand[1] = contiguous(&call, values(ND_I64, results), ND_I64);
-        call.operand[2] = contiguous(&call, values(ND_F32, i[0] * i[1] * i[2] * i[3]), ND_F32);
+        call.operand[2] = contiguous(&call, values(ND_F32, s[0] * s[1] * s[2] * s[3]), ND_F32);
         both(&call, 2, lengths, 0);
     }
 }

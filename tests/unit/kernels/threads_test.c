@@ -35,7 +35,9 @@ static bool convolve(int64_t n, int64_t size) {
     set_dense(&call, 0, y, ND_F32);
     set_dense(&call, 1, x, ND_F32);
     set_dense(&call, 2, weight, ND_F32);
-    const int64_t attrs[] = {n, 1, size, size, 1, 3, 3, 1, 0, out, out};
+    const int64_t shape[] = {n, 1, size, size, 1, 3, 3};
+    const int64_t attrs[] = {1, 1, 0, 0, 1, 1, 1, out, out};
+    memcpy(call.shape, shape, sizeof shape);
     memcpy(call.attrs.i, attrs, sizeof attrs);
     bool right = nd__cpu_launch(&call) == ND_OK;
     for (size_t i = 0; i < y_count; i++)
@@ -260,11 +262,13 @@ static float number_at(int64_t i) {
     return (float)((i * 7919) % 13 - 6); // sums of products stay exact in f32
 }
 
-/// A convolution and its gradients, in small integers: every way to cut gives the same.
+/// A convolution and its gradients, in small integers: every way to cut gives the same. a: images, stride,
+/// padding, dilation, groups; ci and co are those of a group.
 static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int64_t size,
                                    int threads) {
-    int64_t n = a[0], out = (size + 2 * a[2] - 3) / a[1] + 1;
-    int64_t counts[] = {n * co * out * out, n * ci * size * size, co * ci * 9};
+    int64_t n = a[0], out = (size + 2 * a[2] - 2 * a[3] - 1) / a[1] + 1, groups = a[4];
+    int64_t counts[] = {n * groups * co * out * out, n * groups * ci * size * size,
+                        groups * co * ci * 9};
     nd_op ops[] = {ND_OP_conv2d, ND_OP_conv2d_grad_input, ND_OP_conv2d_grad_weight};
     int roles[3][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}}; // y, x, weight
     bool right = true;
@@ -280,7 +284,9 @@ static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int
         }
         size_t bytes = (size_t)counts[roles[which][0]] * sizeof(float);
         reference = malloc(bytes);
-        const int64_t attrs[] = {n, ci, size, size, co, 3, 3, a[1], a[2], out, out};
+        const int64_t shape[] = {n, groups * ci, size, size, groups * co, 3, 3};
+        const int64_t attrs[] = {a[1], a[1], a[2], a[2], a[3], a[3], groups, out, out};
+        memcpy(call.shape, shape, sizeof shape);
         memcpy(call.attrs.i, attrs, sizeof attrs);
         nd__pool_set_limit(1);
         nd__cpu_use_onednn(false);
@@ -299,14 +305,26 @@ static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int
 
 static void test_parts_of_convolutions_fit_together(void **state) {
     (void)state;
-    // Images, stride, padding.
-    static const int64_t shapes[][3] = {{1, 1, 1}, {2, 1, 0}, {3, 2, 1}, {7, 1, 1}, {16, 1, 0}};
+    // Images, stride, padding, dilation, groups.
+    static const int64_t shapes[][5] = {
+        {1, 1, 1, 1, 1},  {2, 1, 0, 1, 1}, {3, 2, 1, 1, 1}, {7, 1, 1, 1, 1},
+        {16, 1, 0, 1, 1}, {2, 1, 2, 2, 1}, {3, 2, 1, 3, 1},
+    };
+    // The same; then channels of a group, in and out.
+    static const int64_t grouped[][7] = {
+        {1, 1, 1, 1, 64, 1, 1}, {1, 1, 1, 1, 41, 1, 2},  {2, 2, 1, 1, 7, 3, 5},
+        {5, 1, 2, 2, 3, 16, 8}, {1, 1, 1, 1, 4, 24, 24}, {2, 1, 0, 1, 20, 8, 4},
+    };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5) {
             assert_true(convolutions_are_exact(shapes[i], 3, 8, 20, threads));
             assert_true(convolutions_are_exact(shapes[i], 40, 72, 14, threads));
             assert_true(convolutions_are_exact(shapes[i], 64, 33, 9, threads));
         }
+    for (size_t i = 0; i < sizeof grouped / sizeof *grouped; i++)
+        for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5)
+            assert_true(
+                convolutions_are_exact(grouped[i], grouped[i][5], grouped[i][6], 17, threads));
 }
 
 /// Small integers again, with every layout of the operands and a result inside a larger one.

@@ -1,5 +1,6 @@
 // Modules: members and their names, layers, Sequential, what is refused.
 #include "tests/unit/io/files.h"
+#include "tests/windows.h"
 
 #include "lib/core/alloc.h"
 #include <math.h>
@@ -117,15 +118,15 @@ static void test_layers_compute_their_operation(void **state) {
     nd_key key = nd_key_new(7);
     nd_auto nd_tensor *image = nd_randn(key, ND_SHAPE(2, 3, 6, 6), ND_F32);
     nd_auto nd_module *net =
-        ND_SEQUENTIAL(nd_conv2d_module(key, 3, 4, 3, 1, 1, true), nd_relu_module(),
-                      nd_max_pool2d_module(2, 2), nd_gelu_module(), nd_flatten_module(),
+        ND_SEQUENTIAL(nd_conv2d_module(key, 3, 4, 3, 3, true, CONV(1, 1)), nd_relu_module(),
+                      nd_max_pool2d_module(POOL(2, 2)), nd_gelu_module(), nd_flatten_module(),
                       nd_linear_module(key, 36, 5, true), nd_tanh_module());
     nd_auto nd_tensor *y = nd_module_forward(net, image);
     assert_handle(y);
     nd_auto nd_tensor *convolved = nd_conv2d(image, nd_module_parameter(net, "0.weight"),
-                                             nd_module_parameter(net, "0.bias"), 1, 1);
+                                             nd_module_parameter(net, "0.bias"), CONV(1, 1));
     nd_auto nd_tensor *positive = nd_relu(convolved);
-    nd_auto nd_tensor *pooled = nd_max_pool2d(positive, 2, 2);
+    nd_auto nd_tensor *pooled = nd_max_pool2d(positive, POOL(2, 2));
     nd_auto nd_tensor *smooth = nd_gelu(pooled);
     nd_auto nd_tensor *flat = nd_reshape(smooth, ND_SHAPE(2, 36));
     nd_auto nd_tensor *mapped =
@@ -134,6 +135,29 @@ static void test_layers_compute_their_operation(void **state) {
     assert_handle(expected);
     assert_int_equal(nd_get_numel(y), 10);
     assert_memory_equal(nd_get_data(y), nd_get_data(expected), 10 * sizeof(float));
+}
+
+/// Another number for each axis, groups, and the options that are kept with them.
+static void test_layers_keep_their_options(void **state) {
+    (void)state;
+    nd_key key = nd_key_new(8);
+    nd_auto nd_tensor *image = nd_randn(key, ND_SHAPE(2, 4, 9, 8), ND_F32);
+    nd_conv2d_options windows = *CONV_WITH(1, 2, 2, 1, 2, 1, 2);
+    nd_max_pool2d_options pooling = *POOL_WITH(3, 2, 0, 1, 1, 0, 1, 2);
+    nd_auto nd_module *net = ND_SEQUENTIAL(nd_conv2d_module(key, 4, 6, 3, 2, false, &windows),
+                                           nd_max_pool2d_module(&pooling));
+    assert_handle(net);
+    const nd_tensor *weight = nd_module_parameter(net, "0.weight");
+    assert_true(nd_get_size(weight, 0) == 6 && nd_get_size(weight, 1) == 2);
+    assert_true(nd_get_size(weight, 2) == 3 && nd_get_size(weight, 3) == 2);
+    nd_auto nd_tensor *convolved = nd_conv2d(image, weight, NULL, &windows);
+    nd_auto nd_tensor *expected = nd_max_pool2d(convolved, &pooling);
+    windows.groups = pooling.kernel[0] = 1;
+    nd_auto nd_tensor *y = nd_module_forward(net, image);
+    assert_handle(y);
+    assert_int_equal(nd_get_numel(y), nd_get_numel(expected));
+    assert_memory_equal(nd_get_data(y), nd_get_data(expected),
+                        (size_t)nd_get_numel(y) * sizeof(float));
 }
 
 static void test_initial_values_are_bounded_and_a_function_of_the_key(void **state) {
@@ -153,7 +177,7 @@ static void test_initial_values_are_bounded_and_a_function_of_the_key(void **sta
     assert_memory_equal(weight, nd_get_data(nd_module_parameter(b, "weight")), 5000 * 4);
     assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(c, "weight")), 5000 * 4);
     assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(a, "bias")), 50 * 4);
-    nd_auto nd_module *convolution = nd_conv2d_module(nd_key_new(1), 4, 8, 5, 1, 0, true);
+    nd_auto nd_module *convolution = nd_conv2d_module(nd_key_new(1), 4, 8, 5, 5, true, NULL);
     const float *kernel = nd_get_data(nd_module_parameter(convolution, "weight"));
     for (int i = 0; i < 8 * 4 * 25; i++)
         assert_true(fabsf(kernel[i]) <= 0.1f + 1e-6f);
@@ -417,10 +441,21 @@ static void test_F30_bad_arguments(void **state) {
     assert_null(nd_module_data(NULL));
     assert_null(nd_module_child(NULL, 0));
     nd_error_clear();
-    assert_null(nd_max_pool2d_module(0, 1));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "kernel 0");
-    assert_null(nd_conv2d_module(nd_key_new(1), 1, 1, 3, 0, 0, true));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "stride 0");
+    assert_null(nd_max_pool2d_module(POOL(0, 1)));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel[0] is 0");
+    assert_null(nd_max_pool2d_module(NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel[0] is 0");
+    nd_key key = nd_key_new(1);
+    assert_null(nd_conv2d_module(key, 1, 1, 3, 3, true, CONV(0, 0)));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "conv2d_module: stride[0] is 0");
+    assert_null(nd_conv2d_module(key, 4, 6, 3, 3, true, CONV_WITH(1, 1, 0, 0, 1, 1, 4)));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "out_channels 6; both must be");
+    assert_null(nd_conv2d_module(key, 4, 0, 3, 3, true, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "in_channels is 4 and out_channels 0");
+    assert_null(nd_conv2d_module(key, 4, 4, 3, 0, true, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "kernel_h is 3 and kernel_w 0");
+    assert_null(nd_conv2d_module(key, 4, 4, INT64_MAX, 2, true, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "below 2^63");
 }
 
 int main(void) {
@@ -430,6 +465,7 @@ int main(void) {
         ND_TEST(test_a_module_holds_its_members),
         ND_TEST(test_many_members),
         ND_TEST(test_layers_compute_their_operation),
+        ND_TEST(test_layers_keep_their_options),
         ND_TEST(test_initial_values_are_bounded_and_a_function_of_the_key),
         ND_TEST(test_sequential_consumes_its_children_always),
         ND_TEST(test_members_that_a_user_adds_do_not_disturb_a_layer),
