@@ -2,6 +2,7 @@
 // elements the first.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include <string.h>
 
 typedef struct pool_work {
     const nd_kernel_call *call;
@@ -37,17 +38,21 @@ static inline void windows_with(const pool_axis *axis, int64_t offset, int64_t *
                                     : 0;
 }
 
-// A row of results is made place by place of its windows, and written whether a place is better or not:
-// without a branch, which random numbers would mispredict.
-#define POOL_PLANES(T)                                                                            \
+// A row of results is made place by place of its windows. Each place is compared with all results of the row, and
+// what is kept is chosen by masks: a branch would be mispredicted, the numbers being anything. BITS is an
+// integer as wide as T.
+#define POOL_PLANES(T, BITS)                                                                      \
     static void pool_place_##T(const T *restrict x, int64_t at, int64_t stride, int64_t count,    \
                                T *restrict out, int64_t *restrict positions) {                    \
         for (int64_t i = 0; i < count; i++, at += stride) {                                       \
             T value = x[at], largest = out[i];                                                    \
-            int64_t position = positions[i];                                                      \
-            bool better = (value > largest) | ((value != value) & (largest == largest));          \
-            out[i] = better ? value : largest;                                                    \
-            positions[i] = better ? at : position;                                                \
+            bool better = !(value <= largest) & (largest == largest);                             \
+            BITS mask = -(BITS)better, kept, found;                                               \
+            memcpy(&kept, &largest, sizeof kept);                                                 \
+            memcpy(&found, &value, sizeof found);                                                 \
+            kept = (found & mask) | (kept & ~mask);                                               \
+            memcpy(&out[i], &kept, sizeof kept);                                                  \
+            positions[i] = (at & -(int64_t)better) | (positions[i] & ((int64_t)better - 1));      \
         }                                                                                         \
     }                                                                                             \
     static void pool_row_##T(const T *x, const pool_axis *high, const pool_axis *wide,            \
@@ -64,7 +69,9 @@ static inline void windows_with(const pool_axis *axis, int64_t offset, int64_t *
                 int64_t offset = place * wide->dilation;                                          \
                 windows_with(wide, offset, &begin, &end);                                         \
                 int64_t at = y * wide->size + begin * wide->stride + offset - wide->padding;      \
-                pool_place_##T(x, at, wide->stride, end - begin, out + begin, positions + begin); \
+                if (begin < end)                                                                  \
+                    pool_place_##T(x, at, wide->stride, end - begin, out + begin,                 \
+                                   positions + begin);                                            \
             }                                                                                     \
     }                                                                                             \
     static void pool_planes_##T(void *context, int64_t begin, int64_t end) {                      \
@@ -76,8 +83,8 @@ static inline void windows_with(const pool_axis *axis, int64_t offset, int64_t *
                 &wide, row % high.out, (T *)call->operand[0].data + row * wide.out,               \
                 (int64_t *)call->operand[1].data + row * wide.out);                               \
     }
-POOL_PLANES(float)
-POOL_PLANES(double)
+POOL_PLANES(float, uint32_t)
+POOL_PLANES(double, uint64_t)
 
 nd_status nd__cpu_max_pool2d(const nd_kernel_call *call) {
     int type = nd__float_index(call->operand[0].dtype);
