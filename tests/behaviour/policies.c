@@ -622,6 +622,28 @@ static bool give_up_memory(const nd_memory_pressure *pressure, void *data) {
     return asked_for_memory = true;
 }
 
+static void test_policies_end_with_their_managers_in_any_order(void **state) {
+    (void)state;
+    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}};
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        nd_manager *managers[3];
+        for (uint64_t k = 0; k < 3; k++) {
+            managers[k] = manager_new(NULL, "bounded");
+            nd_gc_policy policy = ND_GC_POLICY_INIT;
+            policy.tracked_objects = 1000 + k;
+            policy.interval_ns = 0;
+            assert_ok(nd_manager_set_gc_policy(managers[k], &policy));
+        }
+        for (int k = 0; k < 3; k++) {
+            nd_release(managers[orders[i][k]]);
+            for (int left = k + 1; left < 3; left++) {
+                uint64_t number = (uint64_t)orders[i][left];
+                assert_int_equal(policy_of(managers[number]).tracked_objects, 1000 + number);
+            }
+        }
+    }
+}
+
 static void test_settings_walk_the_ladder_for_memory(void **state) {
     (void)state;
     nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
@@ -645,6 +667,7 @@ static void test_settings_walk_the_ladder_for_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_policies_end_with_their_managers_in_any_order),
         ND_TEST(test_settings_walk_the_ladder_for_memory),
         ND_TEST(test_policies_are_inherited_field_by_field),
         ND_TEST(test_F30_policies_that_say_nothing_are_refused),

@@ -92,16 +92,57 @@ done:
     return steps;
 }
 
-/// Runs the exercise with failing allocations; afterwards the world must be as it was.
-static int exercise_with(int64_t at) {
+/// What the first exercise leaves out. The last step is number 7.
+static int exercise_rest(void) {
+    enum { CHILDREN = 20 }; // more than a list of managers begins with
+    int steps = 0;
+    nd_manager *m = NULL, *children[CHILDREN] = {NULL};
+    nd_object *a = NULL;
+    nd_map *map = NULL;
+    nd_scope *outer = NULL, *inner = NULL;
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.interval_ns = 1000000;
+    STEP(m = nd_manager_new(NULL, NULL));
+    for (int i = 0; i < CHILDREN; i++)
+        if (!(children[i] = nd_manager_new(m, NULL)))
+            goto done;
+    STEP(nd_gc_collect(m, NULL) == ND_OK);
+    STEP(nd_manager_set_gc_policy(m, &policy) == ND_OK);
+    nd_with_manager(m) {
+        a = cell_new(0, 1);
+        map = nd_map_new();
+    }
+    STEP(a && map);
+    for (int i = 0; i < 20; i++)
+        if (nd_map_set(map, (char[]){(char)('a' + i), '\0'}, a) != ND_OK)
+            goto done;
+    STEP(outer = nd_scope_begin());
+    STEP(inner = nd_scope_begin());
+    for (int i = 0; i < 40; i++)
+        if (!nd_tmp(nd_retain(a)) || nd_scope_move_out(a) != ND_OK)
+            goto done;
+    STEP(nd_scope_size(outer) == 40);
+done:
+    nd_scope_end(inner);
+    nd_scope_end(outer);
+    nd_release(map);
+    nd_release(a);
+    for (int i = 0; i < CHILDREN; i++)
+        nd_release(children[i]);
+    nd_release(m);
+    return steps;
+}
+
+/// Runs an exercise of so many steps with failing allocations; afterwards the world must be as it was.
+static int run_with(int64_t at, int (*run)(void), int all) {
     uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
     nd_error_clear();
     allocations = 0;
     fail_at = at;
     nd__alloc_should_fail = fail_the_nth;
-    int steps = exercise();
+    int steps = run();
     nd__alloc_should_fail = NULL;
-    if (steps < 20) {
+    if (steps < all) {
         if (nd_error_status() != ND_ERROR_OUT_OF_MEMORY)
             fail_msg("after %d steps: %s", steps, nd_error_message());
         assert_true(strlen(nd_error_message()) > 10);
@@ -113,6 +154,10 @@ static int exercise_with(int64_t at) {
     assert_int_equal(nd_manager_total_bytes(NULL), bytes);
     assert_ok(nd_debug_check());
     return steps;
+}
+
+static int exercise_with(int64_t at) {
+    return run_with(at, exercise, 20);
 }
 
 static void test_F01_every_nth_allocation_fails(void **state) {
@@ -128,6 +173,17 @@ static void test_F01_every_nth_allocation_fails(void **state) {
     }
     assert_int_equal(exercise_with(n), 20);
     assert_true(failed >= 8);
+}
+
+static void test_F01_every_nth_allocation_of_the_rest_fails(void **state) {
+    (void)state;
+    cell_begin(0);
+    assert_int_equal(exercise_rest(), 7);
+    int failed = 0;
+    int64_t n = 1;
+    for (; run_with(n, exercise_rest, 7) < 7 || allocations >= n; n++)
+        failed++;
+    assert_true(failed >= 6);
 }
 
 static void test_F03_memory_stays_exhausted(void **state) {
@@ -298,6 +354,67 @@ static void test_F30_null_to_every_function_of_the_core(void **state) {
     assert_refused(nd_debug_dump(NULL, NULL));
 }
 
+static void traverse_nothing(const void *self, nd_visitor *visitor) {
+    (void)self;
+    (void)visitor;
+}
+
+static void test_F30_what_is_no_argument_is_refused(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_manager *m = nd_manager_new(NULL, "m"), *child = nd_manager_new(m, "child");
+    nd_object *cell = NULL;
+    nd_with_manager(m) cell = cell_new(0, 1);
+    assert_int_equal(nd_attach(m, child), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_temp_attach(m, child), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_manager_set_gc_mode(m, (nd_gc_mode)-2), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_manager_set_gc_mode(m, (nd_gc_mode)7), ND_ERROR_INVALID_ARGUMENT);
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.boundary = 2;
+    assert_int_equal(nd_manager_set_gc_policy(m, &policy), ND_ERROR_INVALID_ARGUMENT);
+    policy.boundary = ND_GC_ADAPTIVE;
+    assert_int_equal(nd_manager_set_gc_policy(m, &policy), ND_ERROR_INVALID_ARGUMENT);
+    assert_false(nd_is_closed(m));
+    assert_ok(nd_set_name(child, "a name beside its own"));
+    assert_string_equal(nd_manager_name(child), "child");
+    assert_ok(nd_close(child));
+    assert_true(nd_is_closed(child));
+    nd_resource_callbacks half = callbacks; // edges that nobody cuts
+    half.traverse = traverse_nothing;
+    assert_null(nd_resource_new("half", nowhere, 1, &half));
+    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_null(nd_resource_new("none", nowhere, 1, NULL));
+    assert_null(nd_resource_new("nowhere", NULL, 1, &callbacks));
+    char buffer[1] = {'x'};
+    assert_string_equal(nd_get_name(cell, buffer, 0), "");
+    assert_int_equal(buffer[0], 'x');
+    assert_refused(nd_scope_adopt(NULL, nd_retain(cell))); // which takes it all the same
+    assert_int_equal(nd_get_count(cell), 1);
+
+    nd_scope *scope = nd_scope_begin();
+    assert_ok(nd_scope_detach(scope));
+    assert_int_equal(nd_scope_end(scope), ND_ERROR_STATE);
+    assert_ok(nd_scope_enter(scope));
+    assert_ok(nd_scope_end(scope));
+
+    nd_map *map = NULL;
+    nd_with_manager(m) map = nd_map_new();
+    assert_ok(nd_map_clear(map));
+    assert_ok(nd_map_set(map, "cell", cell));
+    size_t at = 0;
+    assert_false(nd_map_next(map, NULL, NULL, NULL));
+    assert_true(nd_map_next(map, &at, NULL, NULL));
+    assert_false(nd_map_next(map, &at, NULL, NULL));
+    nd_release(cell);
+    assert_ok(nd_manager_set_cap(m, 1));
+    assert_ok(nd_manager_set_cap(m, 1));
+    nd_with_manager(m) assert_null(nd_map_new());
+    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    nd_release(map);
+    nd_release(child);
+    nd_release(m);
+}
+
 static void test_F30_options_without_size_or_version_are_refused(void **state) {
     (void)state;
     nd_manager *m = nd_manager_new(NULL, "m");
@@ -313,19 +430,23 @@ static void test_F30_options_without_size_or_version_are_refused(void **state) {
     assert_int_equal(nd_gc_get_stats(&gc_stats), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_gc_set_mode(ND_GC_INHERIT), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_gc_set_mode((nd_gc_mode)7), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_gc_set_threshold(ND_DEVICE_KIND_COUNT, 1), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_gc_set_threshold((nd_device_kind)99, 1), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_manager_set_quota(m, (nd_device_kind)-1, 1), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_manager_set_quota(m, ND_DEVICE_KIND_COUNT, 1), ND_ERROR_INVALID_ARGUMENT);
     nd_release(m);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F01_every_nth_allocation_fails),
+        ND_TEST(test_F01_every_nth_allocation_of_the_rest_fails),
         ND_TEST(test_F03_memory_stays_exhausted),
         ND_TEST(test_F03_releasing_and_closing_need_no_memory),
         ND_TEST(test_F22_fork_then_use),
         ND_TEST(test_F23_release_during_exit),
         ND_TEST(test_F30_null_to_every_function_of_the_core),
+        ND_TEST(test_F30_what_is_no_argument_is_refused),
         ND_TEST(test_F30_options_without_size_or_version_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,9 +102,15 @@ static void test_survivors_of_all_shards_escape(void **state) {
     nd__manager_spread(child);
     shared = child;
     run(fill, made);
-    nd_close_report report = close_and_release(child);
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_close(child, &report));
     assert_int_equal(report.escaped_objects, THREADS * EACH);
     assert_int_equal(report.escaped_bytes, THREADS * EACH / 2 * 10);
+    assert_int_equal(stats_of(child).escaped_objects, THREADS * EACH);
+    assert_ok(nd_manager_set_cap(child, 1)); // its shards become one, and what they counted stays
+    assert_int_equal(stats_of(child).escaped_objects, THREADS * EACH);
+    assert_balanced(child);
+    nd_release(child);
     assert_int_equal(stats_of(parent).live_objects, THREADS * EACH);
     assert_ok(nd_debug_check());
     run(empty, made);
@@ -224,7 +230,9 @@ static void test_what_was_counted_stays_when_shards_become_one(void **state) {
     assert_balanced(manager);
     run(empty, made);
     close_and_release(inner);
-    close_and_release(manager);
+    nd_close_report closed = close_and_release(manager);
+    assert_int_equal(closed.freed_objects, THREADS * EACH);
+    assert_int_equal(closed.freed_bytes, THREADS * EACH / 2 * 10);
 }
 
 static void *lend_all(void *data) {
