@@ -410,7 +410,7 @@ static nd_status apply(const nd_tensor *like, nd_op op, nd_operand out, nd_opera
     if (like->numel == 0)
         return ND_OK;
     nd_kernel_call call = {.op = op, .noperands = b ? 3 : 2, .ndim = like->ndim};
-    memcpy(call.shape, like->shape, sizeof(call.shape));
+    memcpy(call.shape, like->shape, (size_t)like->ndim * sizeof *call.shape);
     call.operand[0] = out;
     call.operand[1] = a;
     if (b)

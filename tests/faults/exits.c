@@ -31,7 +31,9 @@ static bool multiply(int64_t m, int64_t k, int64_t n) {
 static bool convolve(int64_t size) {
     nd_tensor *x = nd_ones(ND_SHAPE(2, 3, size, size), ND_F32);
     nd_tensor *weight = nd_ones(ND_SHAPE(4, 3, 3, 3), ND_F32);
-    nd_tensor *y = nd_conv2d(x, weight, NULL, 1, 1);
+    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
+    options.padding[0] = options.padding[1] = 1;
+    nd_tensor *y = nd_conv2d(x, weight, NULL, &options);
     nd_release(x);
     nd_release(weight);
     nd_release(y);
