@@ -268,6 +268,8 @@ static void end_disk(void) {
         free(disk.files[i].synced.data);
     free(disk.before.data);
     free(disk.after.data);
+    disk.nfiles = 0;
+    disk.before.data = disk.after.data = NULL; // a test that watches nothing ends here, too
 }
 
 /// After ND_OK nothing is left to chance: the name leads to the new content on the disk, and to nothing else
