@@ -183,9 +183,10 @@ static int64_t fail_everywhere(nd_device device, bool adam, bool with_gradients,
 
 static void check_device(nd_device device) {
     for (int adam = 0; adam < 2; adam++) {
-        assert_true(fail_everywhere(device, adam, false, differentiate) > 20);
-        assert_true(fail_everywhere(device, adam, true, differentiate) > 20);
-        assert_true(fail_everywhere(device, adam, true, only_optimize) >= 4);
+        // Small tensors are one block each, and much of what fails succeeds on the second try.
+        assert_in_range(fail_everywhere(device, adam, false, differentiate), 11, 5000);
+        assert_in_range(fail_everywhere(device, adam, true, differentiate), 11, 5000);
+        assert_in_range(fail_everywhere(device, adam, true, only_optimize), 1, 5000);
     }
 }
 
