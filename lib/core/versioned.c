@@ -3,12 +3,15 @@
 #include "lib/core/error.h"
 #include <string.h>
 
+/// No struct will ever be as large: a size beyond it is none.
+enum { LARGEST = 1 << 16 };
+
 static nd_status check_beginning(const char *operation, const char *init, const void *given) {
     const nd__versioned *begun = given;
     if (!begun)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: NULL where a struct of %s is wanted",
                          operation, init);
-    if (begun->version != 1 || begun->size < sizeof *begun)
+    if (begun->version != 1 || begun->size < sizeof *begun || begun->size > LARGEST)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: a struct of size %u and version %u; begin it with %s", operation,
                          begun->size, begun->version, init);

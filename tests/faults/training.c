@@ -181,12 +181,18 @@ static int64_t fail_everywhere(nd_device device, bool adam, bool with_gradients,
     return failures;
 }
 
+// Where the collector looks at every point, most of what fails succeeds on the second try.
+#if ND_COLLECT_EVERYWHERE
+enum { ALWAYS = 1 };
+#else
+enum { ALWAYS = 0 };
+#endif
+
 static void check_device(nd_device device) {
     for (int adam = 0; adam < 2; adam++) {
-        // Small tensors are one block each, and much of what fails succeeds on the second try.
-        assert_in_range(fail_everywhere(device, adam, false, differentiate), 11, 5000);
-        assert_in_range(fail_everywhere(device, adam, true, differentiate), 11, 5000);
-        assert_in_range(fail_everywhere(device, adam, true, only_optimize), 1, 5000);
+        assert_true(fail_everywhere(device, adam, false, differentiate) > (ALWAYS ? 10 : 20));
+        assert_true(fail_everywhere(device, adam, true, differentiate) > (ALWAYS ? 10 : 20));
+        assert_true(fail_everywhere(device, adam, true, only_optimize) >= (ALWAYS ? 0 : 4));
     }
 }
 

@@ -52,6 +52,7 @@ static void test_what_cannot_be_read_changes_nothing(void **state) {
     assert_non_null(strstr(nd_error_message(), "KNOWN_INIT"));
     assert_int_equal(read(&(known){7, 1, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(read(&(known){sizeof(known), 2, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(read(&(known){UINT32_MAX, 1, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);
     assert_true(options.rate == 0.5 && options.count == 7);
     nd_error_clear();
 }
