@@ -11,7 +11,8 @@
 // destructors that were registered earlier, lets nobody enter any more, and waits for those who are inside. While one of
 // a kind is computed for the first time, `beginning` is held for reading, and two who must not come in between wait for it:
 // exit(), by a destructor of its thread, which run before anything else; and fork(), whose child would wait for ever for
-// what another thread had begun to make.
+// what another thread had begun to make. That destructor runs when a thread ends, too. From it on the thread is `ending`,
+// and no other one begins a kind, until the destructors of its keys run, which exit() does not call.
 #include "kernels/cpu/onednn.h"
 
 #if ND_HAVE_ONEDNN
@@ -25,6 +26,9 @@
 /// How long exit() waits for those who compute, at most: a computation for which that is too short ends with the
 /// process, as well as it can.
 #define WAIT_NS UINT64_C(60000000000)
+#define NAP_NS 50000
+/// How long the first computation of a kind waits, in naps, for a thread that ends. Then the library's own loops do it.
+#define ENDING_ROUNDS 200
 
 static struct {
     int (*get_max_threads)(void);
@@ -34,6 +38,10 @@ static struct {
 static _Alignas(64) _Atomic uint32_t inside; ///< threads
 static _Atomic uint32_t ended;               ///< 1: nobody enters any more
 static pthread_rwlock_t beginning = PTHREAD_RWLOCK_INITIALIZER;
+static _Atomic uint32_t ending;        ///< threads in exit(), or near their end
+static _Thread_local bool ending_here; ///< this one is among them
+static pthread_key_t end_key;          ///< its destructor: the thread ends, the process does not
+static bool has_end_key;
 static _Atomic uint64_t known[ND__ONEDNN_KINDS / 64];
 static pid_t process; ///< that `inside` is about
 
@@ -50,13 +58,15 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
 /// Not in a child that was made without its handlers: those who were inside are not there.
 static void wait_while(bool (*busy)(void)) {
     uint64_t until = now_ns() + WAIT_NS;
-    while (process == getpid() && busy() && now_ns() < until) {
-        struct timespec nap = {.tv_nsec = 50000};
-        nanosleep(&nap, NULL);
-    }
+    while (process == getpid() && busy() && now_ns() < until)
+        nap();
 }
 
 static bool somebody_is_inside(void) {
@@ -75,10 +85,21 @@ static void hold_off(void) {
     wait_while(somebody_is_inside);
 }
 
-/// When a thread ends, or the process by its exit(): which of both cannot be told, so it changes nothing.
+/// When a thread ends, or the process by its exit(): which of both is known later.
 static void thread_ends(void *data) {
     (void)data;
+    if (has_end_key && !ending_here && pthread_setspecific(end_key, &ending) == 0) {
+        ending_here = true;
+        atomic_fetch_add(&ending, 1); // ordered with who begins, and then looks at it
+    }
     wait_while(somebody_begins);
+}
+
+static void thread_has_ended(void *data) {
+    (void)data;
+    if (ending_here)
+        atomic_fetch_sub(&ending, 1);
+    ending_here = false;
 }
 
 // What C++ has for destructors of a thread's variables; C has no name for it. These run at exit(), too, unlike those
@@ -106,12 +127,14 @@ static void in_parent(void) {
 static void in_child(void) {
     pthread_rwlock_init(&beginning, NULL);
     atomic_store(&inside, 0);
+    atomic_store(&ending, ending_here);
     process = getpid();
 }
 
 /// After the lock of the plans (onednn_plan.c), so that this one is taken before it, and after all others.
 __attribute__((constructor(102))) static void begin(void) {
     process = getpid();
+    has_end_key = pthread_key_create(&end_key, thread_has_ended) == 0;
     pthread_atfork(before_fork, in_parent, in_child);
     watch_thread();
 }
@@ -122,11 +145,24 @@ static bool is_known(uint32_t kind) {
     return atomic_load_explicit(&known[kind / 64], memory_order_relaxed) >> kind % 64 & 1;
 }
 
-/// The first computation of a kind is entered: what it makes may be registered for the end of the process.
-static void begin_kind(void) {
+static bool another_is_ending(void) {
+    return atomic_load(&ending) > ending_here;
+}
+
+/// The first computation of a kind is entered: what it makes may be registered for the end of the process. False when
+/// that has begun. A thread that ends is over in microseconds; one that is not is in exit().
+static bool begin_kind(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_rwlock_rdlock(&beginning);
-    pthread_once(&once, find_openmp);
+    for (int round = 0; round < ENDING_ROUNDS; round++) {
+        pthread_rwlock_rdlock(&beginning);
+        if (!another_is_ending()) {
+            pthread_once(&once, find_openmp);
+            return true;
+        }
+        pthread_rwlock_unlock(&beginning);
+        nap();
+    }
+    return false;
 }
 
 static void end_kind(uint32_t kind) {
@@ -142,8 +178,10 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
     watch_thread();
     before.first = !is_known(kind);
-    if (before.first)
-        begin_kind();
+    if (before.first && !begin_kind()) {
+        pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
+        return false;
+    }
     atomic_fetch_add(&inside, 1);
     if (atomic_load(&ended)) {
         atomic_fetch_sub(&inside, 1);

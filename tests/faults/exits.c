@@ -92,14 +92,14 @@ static void fork_beside_products(long wait_ns) {
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 6);
 }
 
-/// In a child each, after 0 to some 8 milliseconds.
+/// In a child each, after 0 to some 8 milliseconds, most of them soon.
 static void end_at_any_moment(void (*end)(long wait_ns)) {
     for (int round = 0; round < ROUNDS; round++) {
         fflush(NULL);
         pid_t child = fork();
         if (child == 0) {
             alarm(300);
-            end(round * 200000L);
+            end((long)round * round * 5000);
         }
         int status = -1;
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -121,6 +121,9 @@ static void test_exit_by_another_thread(void **state) {
 
 static void test_F31_fork_beside_first_products(void **state) {
     (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); // GCC 12's AddressSanitizer leaves its own locks as fork() finds them: the child waits for them for ever
+#endif
     end_at_any_moment(fork_beside_products);
 }
 
