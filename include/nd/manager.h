@@ -170,11 +170,13 @@ ND_API nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_repo
 #define ND_CLOSE_REPORT_INIT ND__SIZED(nd_close_report)
 
 /// Closes by force: every object attached to the manager and those below it (nd_close()), then the
-/// manager. Handles that somebody holds stay valid memory.
+/// manager. Handles that somebody holds stay valid memory. Objects of managers below move to this manager
+/// before they are closed, past its cap; where a guest is, they are closed in their place.
 ///
 /// @param manager the manager; its handle must still be released
 /// @param ret_report as for nd_manager_close()
-/// @return ND_OK, or the error; then it is still open, and some of its objects may be closed
+/// @return ND_OK, or the error; then it is still open, and some of its objects may be closed, or have
+///         moved to it from below
 /// @errors ND_ERROR_INVALID_ARGUMENT (the root, a report without size or version),
 ///         ND_ERROR_OUT_OF_MEMORY
 /// @threads any, but not at the same time as operations on its objects

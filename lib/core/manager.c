@@ -448,6 +448,27 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
     return true;
 }
 
+/// Closes everything attached to a manager; false when out of memory.
+static bool close_objects(nd_manager *manager) {
+    nd_object **objects;
+    size_t count;
+    if (!retain_all(manager, &objects, &count))
+        return false;
+    // A storage dies with its tensors, or stays with a live view of another manager.
+    for (size_t k = 0; k < count; k++)
+        if (!(objects[k]->type->flags & ND__TYPE_UNCAPPED))
+            nd_close(objects[k]);
+    for (size_t k = 0; k < count; k++)
+        nd_object_release(objects[k]);
+    nd__free(objects);
+    return true;
+}
+
+static nd_status nothing_listed(const nd_manager *manager) {
+    return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                     "manager_dispose: no memory to list the objects of manager %s", manager->name);
+}
+
 nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
     ND__UNCANCELLED;
     if (!manager)
@@ -460,26 +481,13 @@ nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
         return status;
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
-        return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "manager_dispose: no memory to list the objects of manager %s",
-                         manager->name);
-    for (size_t i = 0; i < managers.count && status == ND_OK; i++) {
-        nd_object **objects;
-        size_t count;
-        if (!retain_all(managers.items[i], &objects, &count)) {
-            status = nd__error(ND_ERROR_OUT_OF_MEMORY,
-                               "manager_dispose: no memory to list the objects of manager %s",
-                               managers.items[i]->name);
-            break;
-        }
-        // A storage dies with its tensors, or stays with a live view of another manager.
-        for (size_t k = 0; k < count; k++)
-            if (!(objects[k]->type->flags & ND__TYPE_UNCAPPED))
-                nd_close(objects[k]);
-        for (size_t k = 0; k < count; k++)
-            nd_object_release(objects[k]);
-        nd__free(objects);
-    }
+        return nothing_listed(manager);
+    // The manager's own first, then what lies below it, which for that goes up to it.
+    bool listed = close_objects(manager) && nd__gather_objects(&managers);
+    for (size_t i = 0; i < managers.count && listed && managers.count > 1; i++)
+        listed = close_objects(managers.items[i]);
+    if (!listed)
+        status = nothing_listed(manager);
     nd__manager_array_free(&managers);
     return status == ND_OK ? nd_manager_close(manager, ret_report) : status;
 }

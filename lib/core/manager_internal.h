@@ -221,6 +221,9 @@ typedef struct nd__manager_array {
 /// Destroys first what callbacks of a device have released, so no lock may be held.
 bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array);
 void nd__manager_array_free(nd__manager_array *array);
+/// Moves what is in the managers of a subtree, as nd__manager_subtree lists them, to the first of them, while that
+/// is open; guests stay, with what is in their shard. False: no memory, and nothing was done. (gather.c)
+bool nd__gather_objects(const nd__manager_array *managers);
 
 #include "lib/core/shard.h"
 #endif

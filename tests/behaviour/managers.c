@@ -301,6 +301,82 @@ static void test_B11_dispose_closes_what_is_still_held(void **state) {
     nd_release(m);
 }
 
+/// Levels above what was closed, each of which has its bytes on its account: summed over all of it.
+static uint64_t levels_walked;
+static nd_manager *watched;         ///< the manager that is disposed of
+static uint64_t bytes_not_matching; ///< how often its account was not what its objects hold
+
+static void walk_up(nd_object *self) {
+    for (const nd_manager *at = nd_manager_of(self); at; at = nd_manager_parent(at))
+        levels_walked++;
+    nd_manager_stats stats = stats_of(watched);
+    uint64_t below = stats_of(nd_manager_root()).subtree_bytes[ND_CPU];
+    bytes_not_matching += stats.subtree_bytes[ND_CPU] != stats.live_bytes[ND_CPU] ||
+                          below < stats.subtree_bytes[ND_CPU];
+}
+
+static void test_B11_dispose_of_a_nest_costs_as_much_per_object_as_that_of_one(void **state) {
+    (void)state;
+    enum { DEPTH = 300 };
+    static nd_manager *nest[DEPTH];
+    static nd_object *cells[DEPTH];
+    static nd_resource *resources[DEPTH];
+    cell_begin(1);
+    for (uint32_t i = 0; i < DEPTH; i++) {
+        nest[i] = manager_new(i ? nest[i - 1] : NULL, "level");
+        cells[i] = cell_in(nest[i], 0, 0);
+        resources[i] = bytes_in(nest[i], 16);
+    }
+    uint64_t before = nd_manager_total_bytes(NULL);
+    levels_walked = bytes_not_matching = 0;
+    watched = nest[0];
+    cell_on_destroy = walk_up;
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    assert_ok(nd_manager_dispose(nest[0], &report));
+    cell_on_destroy = NULL;
+    assert_true(levels_walked > 0 && levels_walked <= 2 * DEPTH);
+    assert_true(bytes_not_matching <= 1); // the first one closes before those below have moved
+    assert_int_equal(before - nd_manager_total_bytes(NULL), 16 * DEPTH);
+    assert_int_equal(report.escaped_objects, 2 * DEPTH);
+    for (uint32_t i = 0; i < DEPTH; i++) {
+        assert_true(nd_is_closed(cells[i]) && nd_is_closed(resources[i]));
+        assert_int_equal(stats_of(nest[i]).subtree_bytes[ND_CPU], 0);
+        assert_balanced(nest[i]);
+        nd_release(cells[i]);
+        nd_release(resources[i]);
+    }
+    assert_ok(nd_debug_check());
+    for (uint32_t i = DEPTH; i > 0; i--)
+        nd_release(nest[i - 1]);
+}
+
+static void test_B11_dispose_of_a_tree_leaves_no_byte_on_an_account(void **state) {
+    (void)state;
+    enum { MANAGERS = 200 };
+    nd_manager *tree[MANAGERS], *home = manager_new(NULL, "home");
+    nd_resource *resources[MANAGERS], *guest = bytes_in(home, 1000);
+    uint64_t before = nd_manager_total_bytes(NULL);
+    for (uint32_t i = 0; i < MANAGERS; i++) { // of every shape: children of one lie apart
+        tree[i] = manager_new(i ? tree[(i - 1) * 7919 % i] : NULL, "of a tree");
+        resources[i] = bytes_in(tree[i], i + 1);
+    }
+    assert_ok(nd_temp_attach(tree[MANAGERS / 2], guest));
+    assert_ok(nd_manager_dispose(tree[0], NULL));
+    assert_int_equal(nd_manager_total_bytes(NULL), before - 1000); // the guest is closed as well
+    assert_ptr_equal(nd_manager_of(guest), home);
+    for (uint32_t i = 0; i < MANAGERS; i++) {
+        assert_true(nd_is_closed(resources[i]));
+        assert_int_equal(nd_manager_total_bytes(tree[i]), 0);
+        assert_balanced(tree[i]);
+        nd_release(resources[i]);
+    }
+    nd_release(guest);
+    assert_ok(nd_debug_check());
+    for (uint32_t i = 0; i < MANAGERS; i++)
+        nd_release(tree[i]);
+    close_and_release(home);
+}
+
 // ------------------------------------------------------------------------------------------- B25
 
 enum { ROOMS = 6, THINGS = 64, STEPS = 4000 };
@@ -559,6 +635,8 @@ int main(void) {
         ND_TEST(test_B10_close_with_nothing_retained_leaves_nothing),
         ND_TEST(test_B10_without_the_collector_cycles_escape_and_are_reported),
         ND_TEST(test_B11_dispose_closes_what_is_still_held),
+        ND_TEST(test_B11_dispose_of_a_nest_costs_as_much_per_object_as_that_of_one),
+        ND_TEST(test_B11_dispose_of_a_tree_leaves_no_byte_on_an_account),
         ND_TEST(test_B25_live_counters_balance_at_every_boundary),
         ND_TEST(test_B25_closed_managers_account_for_nothing),
     };
