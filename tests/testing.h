@@ -36,7 +36,7 @@
 // before this header.
 static inline void nd_test_collects_by_policy(void);
 #if ND_COLLECT_EVERYWHERE
-extern bool nd__gc_everywhere;
+extern bool nd__policy_everywhere;
 #endif
 
 static uint64_t nd_test_objects_before;
@@ -45,7 +45,7 @@ static uint64_t nd_test_bytes_before;
 static inline void nd_test_collects_by_policy(void) {
     nd_gc_set_mode(ND_GC_OFF);
 #if ND_COLLECT_EVERYWHERE
-    nd__gc_everywhere = false;
+    nd__policy_everywhere = false;
 #endif
 }
 
@@ -56,7 +56,7 @@ static inline int nd_test_begin(void **state) {
     nd_manager_set_gc_policy(NULL, &policy);
     nd_test_collects_by_policy();
 #if ND_COLLECT_EVERYWHERE && !defined(ND_TEST_COLLECTS_BY_POLICY)
-    nd__gc_everywhere = true;
+    nd__policy_everywhere = true;
     nd_gc_set_mode(ND_GC_ON);
 #endif
     nd_test_objects_before = nd_manager_total_objects(NULL);

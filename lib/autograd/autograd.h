@@ -32,37 +32,37 @@ extern const nd_rule nd__rules[ND_OP_COUNT];
 nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gradient);
 
 /// 0-d tensor of that dtype and device, placed where a result of `like` belongs. Owned.
-nd_tensor *nd__constant(const nd_tensor *like, nd_dtype dtype, double value);
+nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double value);
 
 /// x where `mask` (bool, broadcasts to x) holds, else exactly 0, also where x is not finite. Owned.
-nd_tensor *nd__zero_unless(const nd_tensor *mask, const nd_tensor *x);
+nd_tensor *nd__rules_zero_unless(const nd_tensor *mask, const nd_tensor *x);
 
 /// Zeros of an input's shape, dtype and device. Owned.
-nd_tensor *nd__zeros_of(const nd_tensor *like, const nd_node_input *input);
+nd_tensor *nd__rules_zeros_of(const nd_tensor *like, const nd_node_input *input);
 
 // --------------------------------------------------------------------------------------------------
 // gradients
 
 /// True when the holder of this one handle is the only one who can reach the memory under x, and x
 /// covers it without overlap: x may be written in place.
-bool nd__exclusively_owned(const nd_tensor *x);
+bool nd__gradient_exclusively_owned(const nd_tensor *x);
 
 /// ND_OK when `gradient` has the shape, dtype and device of `input`; else an error that names both.
 /// `what` says whose it is: "mul: the gradient returned by a hook".
-nd_status nd__check_gradient(const char *what, const nd_tensor *gradient,
+nd_status nd__gradient_check(const char *what, const nd_tensor *gradient,
                              const nd_node_input *input);
 
 /// Describes x as the input of a node would (source left NULL).
-nd_node_input nd__describe(const nd_tensor *x);
+nd_node_input nd__gradient_describe(const nd_tensor *x);
 
 /// Turns an owned gradient (consumed) into one that keeps the invariant above, at the manager of
 /// `home`. Owned, or NULL. Records the copy, if there is one, when recording is on.
-nd_tensor *nd__settle(const char *operation, nd_tensor *gradient, const nd_tensor *home);
+nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home);
 
 /// The gradients that a backward pass found for `count` leaves, added to what the leaves have: all
 /// or nothing. `gradients` are settled and owned; they are consumed when the status is ND_OK.
-nd_status nd__commit_gradients(const char *operation, nd_tensor *const *leaves,
-                               nd_tensor **gradients, size_t count, bool create_graph);
+nd_status nd__gradient_commit(const char *operation, nd_tensor *const *leaves,
+                              nd_tensor **gradients, size_t count, bool create_graph);
 
 /// Serialises what changes gradients and hooks of leaves. Held for a few kernel launches at most:
 /// nothing is allocated, released or called back while it is held.
@@ -72,10 +72,10 @@ void nd__gradient_unlock(void);
 /// Puts `value` (owned, may be NULL) into an edge slot of `owner`, which is published, and returns what
 /// was there, owned; `value` itself when the owner is closed. Counts do not change hands: safe while
 /// nd__gradient_lock is held.
-void *nd__edge_exchange(nd_object *owner, void *slot, void *value);
+void *nd__gradient_edge_exchange(nd_object *owner, void *slot, void *value);
 
 /// Whether an edge slot that another thread may be changing holds anything.
-static inline bool nd__edge_is_set(nd_object *const *slot) {
+static inline bool nd__autograd_edge_is_set(nd_object *const *slot) {
     return __atomic_load_n(slot, __ATOMIC_RELAXED) != NULL;
 }
 
@@ -84,16 +84,16 @@ static inline bool nd__edge_is_set(nd_object *const *slot) {
 
 /// Runs the hooks for output `output_index` on *gradient (owned), which they may replace. `hooks`
 /// is the edge slot of a node or leaf; `input` says what a gradient must look like.
-nd_status nd__run_hooks(const char *operation, nd_object *const *hooks, uint32_t output_index,
+nd_status nd__hooks_run(const char *operation, nd_object *const *hooks, uint32_t output_index,
                         const nd_node_input *input, nd_tensor **gradient);
 
 // --------------------------------------------------------------------------------------------------
 // options
 
 /// Checks and copies options (NULL: defaults) of nd_backward or nd_grad.
-nd_status nd__read_options(const char *operation, const nd_backward_options *options,
-                           nd_backward_options *ret_options);
+nd_status nd__gradient_read_options(const char *operation, const nd_backward_options *options,
+                                    nd_backward_options *ret_options);
 
 /// Gradient of the output to start with: options->grad, checked and retained, or one. Owned.
-nd_tensor *nd__seed_gradient(const char *operation, const nd_tensor *output, const nd_tensor *grad);
+nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output, const nd_tensor *grad);
 #endif

@@ -1,10 +1,12 @@
 // nd_backward and nd_grad: checks, the pass, and what becomes of its gradients. Nothing that a user
 // can see changes before everything that can fail has succeeded.
 #include "lib/autograd/engine.h"
-#include "lib/core/alloc.h"
-#include "lib/core/callback.h"
-#include "lib/core/cancel.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/object/callback.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 enum { INLINE_LEAVES = 16 };
 
@@ -21,14 +23,14 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
     nd_backward_options chosen;
     nd_status status = check_output("backward", output);
     if (status == ND_OK)
-        status = nd__read_options("backward", options, &chosen);
+        status = nd__gradient_read_options("backward", options, &chosen);
     if (status != ND_OK)
         return status;
     nd_pass pass;
-    nd__pass_init(&pass, "backward", chosen.create_graph);
+    nd__engine_pass_init(&pass, "backward", chosen.create_graph);
     nd_grad_block block = nd__grad_block_begin(chosen.create_graph);
     status = run_backward(&pass, output, chosen.grad);
-    nd__pass_free(&pass);
+    nd__engine_pass_free(&pass);
     nd__grad_block_end(&block);
     return status;
 }
@@ -39,7 +41,7 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
     nd_backward_options chosen;
     nd_status status = check_output("grad", output);
     if (status == ND_OK)
-        status = nd__read_options("grad", options, &chosen);
+        status = nd__gradient_read_options("grad", options, &chosen);
     if (status != ND_OK)
         return status;
     if (count > 0 && !inputs)
@@ -47,13 +49,13 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
     if (count > 0 && !ret_grads)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "grad: ret_grads is NULL");
     nd_pass pass;
-    nd__pass_init(&pass, "grad", chosen.create_graph);
+    nd__engine_pass_init(&pass, "grad", chosen.create_graph);
     pass.only_targets = true;
     nd_grad_block block = nd__grad_block_begin(chosen.create_graph);
     status = make_targets(&pass, inputs, count);
     if (status == ND_OK)
         status = run_grad(&pass, output, &chosen);
-    nd__pass_free(&pass);
+    nd__engine_pass_free(&pass);
     if (status == ND_OK)
         status = complete_targets(&pass, inputs, chosen.allow_unused);
     nd__grad_block_end(&block);
@@ -63,7 +65,7 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
         nd_release(pass.targets[i].gradient);
         nd_release(pass.targets[i].source);
     }
-    nd__free(pass.targets);
+    nd__alloc_free(pass.targets);
     return status;
 }
 
@@ -71,7 +73,7 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
 // shared
 
 static nd_status check_output(const char *operation, const nd_tensor *output) {
-    nd_status status = nd__check_operand(operation, "output", output);
+    nd_status status = nd__tensor_check_operand(operation, "output", output);
     if (status == ND_OK)
         status = nd__callback_check(operation);
     if (status != ND_OK)
@@ -91,10 +93,10 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
 // backward
 
 static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad) {
-    nd_tensor *seed = nd__seed_gradient(pass->operation, output, grad);
+    nd_tensor *seed = nd__gradient_seed(pass->operation, output, grad);
     if (!seed)
         return nd_error_status();
-    nd_status status = nd__pass_run(pass, output, seed);
+    nd_status status = nd__engine_pass_run(pass, output, seed);
     return status == ND_OK ? store_leaf_gradients(pass) : status;
 }
 
@@ -105,7 +107,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
     nd_tensor **gradients = inline_gradients;
     uint32_t found = pass->leaves.count;
     if (found > INLINE_LEAVES) {
-        leaves = nd__obtain(2 * (size_t)found * sizeof *leaves);
+        leaves = nd__pressure_alloc(2 * (size_t)found * sizeof *leaves);
         if (!leaves)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "backward: no memory to list the gradients of %u leaves", found);
@@ -116,13 +118,13 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
     for (uint32_t i = 0; i < found && status == ND_OK; i++) {
         nd_pending_entry *entry = &pass->leaves.entries[i];
         nd_tensor *leaf = (nd_tensor *)entry->key;
-        status = nd__check_operand(pass->operation, "a leaf of the graph", leaf);
+        status = nd__tensor_check_operand(pass->operation, "a leaf of the graph", leaf);
         if (status != ND_OK)
             break;
         // Whoever turned a leaf's requires_grad off since then wants no gradient there.
         if (!leaf->requires_grad)
             continue;
-        nd_tensor *settled = nd__settle(pass->operation, nd_steal(&entry->only), leaf);
+        nd_tensor *settled = nd__gradient_settle(pass->operation, nd_steal(&entry->only), leaf);
         if (!settled) {
             status = nd_error_status();
             break;
@@ -131,13 +133,12 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
         gradients[count++] = settled;
     }
     if (status == ND_OK)
-        status =
-            nd__commit_gradients(pass->operation, leaves, gradients, count, pass->create_graph);
+        status = nd__gradient_commit(pass->operation, leaves, gradients, count, pass->create_graph);
     if (status != ND_OK)
         for (size_t i = 0; i < count; i++)
             nd_release(gradients[i]);
     if (leaves != inline_leaves)
-        nd__free(leaves);
+        nd__alloc_free(leaves);
     return status;
 }
 
@@ -146,8 +147,8 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
 
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,
                           const nd_backward_options *options) {
-    nd_tensor *seed = nd__seed_gradient(pass->operation, output, options->grad);
-    return seed ? nd__pass_run(pass, output, seed) : nd_error_status();
+    nd_tensor *seed = nd__gradient_seed(pass->operation, output, options->grad);
+    return seed ? nd__engine_pass_run(pass, output, seed) : nd_error_status();
 }
 
 static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, size_t count) {
@@ -155,13 +156,13 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
         return ND_OK;
     if (count > SIZE_MAX / sizeof *pass->targets)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "grad: %zu inputs are too many", count);
-    pass->targets = nd__obtain_zeroed(count * sizeof *pass->targets);
+    pass->targets = nd__pressure_alloc_zeroed(count * sizeof *pass->targets);
     if (!pass->targets)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "grad: no memory for a list of %zu inputs", count);
     for (size_t i = 0; i < count; i++) {
         char argument[32];
         snprintf(argument, sizeof argument, "inputs[%zu]", i);
-        nd_status status = nd__check_operand("grad", argument, inputs[i]);
+        nd_status status = nd__tensor_check_operand("grad", argument, inputs[i]);
         if (status != ND_OK)
             return status;
         const nd_tensor *input = inputs[i];
@@ -184,10 +185,10 @@ static nd_status complete_targets(nd_pass *pass, const nd_tensor *const *inputs,
     for (size_t i = 0; i < pass->target_count; i++) {
         nd_target *target = &pass->targets[i];
         if (target->gradient) {
-            target->gradient = nd__settle("grad", nd_steal(&target->gradient), NULL);
+            target->gradient = nd__gradient_settle("grad", nd_steal(&target->gradient), NULL);
         } else if (target->reached) {
-            nd_node_input described = nd__describe(inputs[i]);
-            target->gradient = nd__zeros_of(inputs[i], &described);
+            nd_node_input described = nd__gradient_describe(inputs[i]);
+            target->gradient = nd__rules_zeros_of(inputs[i], &described);
         } else if (allow_unused) {
             continue;
         } else {

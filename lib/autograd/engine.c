@@ -6,8 +6,11 @@
 // The pass owns every gradient and every node it still has to visit, so that hooks and user
 // functions may release, close or run backward over what they like.
 #include "lib/autograd/engine.h"
-#include "lib/core/alloc.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 // Values of nd_pass.roles.
 enum {
@@ -45,7 +48,7 @@ static nd_status deposit(nd_pass *pass, const nd_object *source, bool source_is_
                          uint32_t output_index, nd_tensor *gradient);
 static nd_status accumulate(const nd_pass *pass, nd_tensor **slot, nd_tensor *gradient);
 
-void nd__pass_init(nd_pass *pass, const char *operation, bool create_graph) {
+void nd__engine_pass_init(nd_pass *pass, const char *operation, bool create_graph) {
     pass->operation = operation;
     pass->create_graph = create_graph;
     pass->only_targets = false;
@@ -54,17 +57,17 @@ void nd__pass_init(nd_pass *pass, const char *operation, bool create_graph) {
     pass->roles = (nd_pointer_map){NULL, NULL, 0, 0};
     nd__pending_init(&pass->nodes);
     nd__pending_init(&pass->leaves);
-    nd__order_init(&pass->order);
+    nd__pending_order_init(&pass->order);
 }
 
-void nd__pass_free(nd_pass *pass) {
-    nd__order_free(&pass->order);
+void nd__engine_pass_free(nd_pass *pass) {
+    nd__pending_order_free(&pass->order);
     nd__pending_free(&pass->leaves);
     nd__pending_free(&pass->nodes);
-    nd__map_free(&pass->roles);
+    nd__pending_map_free(&pass->roles);
 }
 
-nd_status nd__pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed) {
+nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed) {
     nd_status status = pass->only_targets ? find_roles(pass, output) : ND_OK;
     const nd_object *root = output->node ? &output->node->header : &output->header;
     if (status != ND_OK || (pass->only_targets && role_of(pass, root) <= ROLE_VISITED)) {
@@ -73,7 +76,7 @@ nd_status nd__pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed) 
     }
     status = deposit(pass, root, output->node != NULL, output->output_index, seed);
     while (status == ND_OK) {
-        const nd_node *node = nd__order_pop(&pass->order);
+        const nd_node *node = nd__pending_order_pop(&pass->order);
         if (!node)
             break;
         nd_pending_entry entry = nd__pending_take(&pass->nodes, &node->header);
@@ -93,7 +96,7 @@ static nd_status no_memory(const nd_pass *pass) {
 }
 
 static uint32_t role_of(const nd_pass *pass, const void *key) {
-    uint32_t role = nd__map_get(&pass->roles, key);
+    uint32_t role = nd__pending_map_get(&pass->roles, key);
     return role == ND__ABSENT ? 0 : role;
 }
 
@@ -102,7 +105,7 @@ static nd_status find_roles(nd_pass *pass, const nd_tensor *output) {
     uint32_t lowest_level = UINT32_MAX;
     for (size_t i = 0; i < pass->target_count; i++) {
         const nd_target *target = &pass->targets[i];
-        if (!nd__map_set(&pass->roles, target->source, ROLE_TARGET))
+        if (!nd__pending_map_set(&pass->roles, target->source, ROLE_TARGET))
             return no_memory(pass);
         uint32_t level = target->source_is_node ? ((const nd_node *)target->source)->level : 0;
         if (level < lowest_level)
@@ -112,9 +115,9 @@ static nd_status find_roles(nd_pass *pass, const nd_tensor *output) {
     if (output->node) {
         nd_walk_stack stack = {NULL, 0, 0};
         status = walk_roles(pass, &stack, output->node, lowest_level);
-        nd__free(stack.items);
+        nd__alloc_free(stack.items);
     } else if (role_of(pass, output) &&
-               !nd__map_set(&pass->roles, output, ROLE_TARGET | ROLE_VISITED)) {
+               !nd__pending_map_set(&pass->roles, output, ROLE_TARGET | ROLE_VISITED)) {
         status = no_memory(pass);
     }
     for (size_t i = 0; i < pass->target_count; i++)
@@ -125,7 +128,7 @@ static nd_status find_roles(nd_pass *pass, const nd_tensor *output) {
 /// Depth first, without recursion. Nodes below the lowest target cannot lead to one.
 static nd_status walk_roles(nd_pass *pass, nd_walk_stack *stack, const nd_node *root,
                             uint32_t lowest_level) {
-    if (!nd__map_set(&pass->roles, root, role_of(pass, root) | ROLE_VISITED) ||
+    if (!nd__pending_map_set(&pass->roles, root, role_of(pass, root) | ROLE_VISITED) ||
         !push_walk(stack, root))
         return no_memory(pass);
     while (stack->count > 0) {
@@ -140,7 +143,7 @@ static nd_status walk_roles(nd_pass *pass, nd_walk_stack *stack, const nd_node *
         if (input->source_is_node && input->source && !(role & ROLE_VISITED) &&
             ((const nd_node *)input->source)->level >= lowest_level) {
             // The input is looked at again, with its role known, when the walk comes back up.
-            if (!nd__map_set(&pass->roles, input->source, role | ROLE_VISITED) ||
+            if (!nd__pending_map_set(&pass->roles, input->source, role | ROLE_VISITED) ||
                 !push_walk(stack, (const nd_node *)input->source))
                 return no_memory(pass);
             continue;
@@ -148,8 +151,8 @@ static nd_status walk_roles(nd_pass *pass, nd_walk_stack *stack, const nd_node *
         walk->next_input++;
         if (!(role & (ROLE_TARGET | ROLE_LEADS)))
             continue;
-        if (!nd__map_set(&pass->roles, input->source, role | ROLE_VISITED) ||
-            !nd__map_set(&pass->roles, node, role_of(pass, node) | ROLE_LEADS))
+        if (!nd__pending_map_set(&pass->roles, input->source, role | ROLE_VISITED) ||
+            !nd__pending_map_set(&pass->roles, node, role_of(pass, node) | ROLE_LEADS))
             return no_memory(pass);
     }
     return ND_OK;
@@ -158,7 +161,7 @@ static nd_status walk_roles(nd_pass *pass, nd_walk_stack *stack, const nd_node *
 static bool push_walk(nd_walk_stack *stack, const nd_node *node) {
     if (stack->count == stack->capacity) {
         uint32_t capacity = stack->capacity ? 2 * stack->capacity : 64;
-        nd_walk *items = nd__obtain_more(stack->items, capacity * sizeof *items);
+        nd_walk *items = nd__pressure_alloc_resize(stack->items, capacity * sizeof *items);
         if (!items)
             return false;
         stack->items = items;
@@ -181,14 +184,14 @@ static bool is_wanted(const nd_pass *pass, const nd_node_input *input) {
 static nd_status visit_node(nd_pass *pass, nd_pending_entry *entry) {
     const nd_node *node = (const nd_node *)entry->key;
     nd_tensor **gradients = nd__pending_gradients(entry);
-    if (nd__is_closed(node))
+    if (nd__object_is_closed(node))
         return nd__error(ND_ERROR_CLOSED, "%s: a node '%s' of the graph was closed",
                          pass->operation, nd_node_name(node));
-    bool hooked = nd__edge_is_set(&node->hooks);
+    bool hooked = nd__autograd_edge_is_set(&node->hooks);
     for (uint32_t i = 0; hooked && i < entry->count; i++)
         if (gradients[i]) {
             nd_status status =
-                nd__run_hooks(pass->operation, &node->hooks, i, &node->outputs[i], &gradients[i]);
+                nd__hooks_run(pass->operation, &node->hooks, i, &node->outputs[i], &gradients[i]);
             if (status != ND_OK)
                 return status;
         }
@@ -208,7 +211,7 @@ static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *
     bool *wanted = inline_wanted;
     nd_tensor **results = inline_results;
     if (node->ninputs > INLINE_INPUTS) {
-        results = nd__obtain(node->ninputs * (sizeof *results + sizeof *wanted));
+        results = nd__pressure_alloc(node->ninputs * (sizeof *results + sizeof *wanted));
         if (!results)
             return no_memory(pass);
         wanted = (bool *)(results + node->ninputs);
@@ -230,7 +233,7 @@ static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *
             nd_release(results[i]);
     }
     if (results != inline_results)
-        nd__free(results);
+        nd__alloc_free(results);
     return status;
 }
 
@@ -247,10 +250,10 @@ static nd_status finish_leaves(nd_pass *pass) {
     for (uint32_t i = 0; i < pass->leaves.count; i++) {
         nd_pending_entry *entry = &pass->leaves.entries[i];
         nd_tensor *leaf = (nd_tensor *)entry->key;
-        if (nd__edge_is_set(&leaf->hooks)) {
-            nd_node_input described = nd__describe(leaf);
+        if (nd__autograd_edge_is_set(&leaf->hooks)) {
+            nd_node_input described = nd__gradient_describe(leaf);
             nd_status status =
-                nd__run_hooks(pass->operation, &leaf->hooks, 0, &described, &entry->only);
+                nd__hooks_run(pass->operation, &leaf->hooks, 0, &described, &entry->only);
             if (status != ND_OK)
                 return status;
         }
@@ -273,7 +276,7 @@ static nd_status deposit(nd_pass *pass, const nd_object *source, bool source_is_
         // The slot comes first: when there is no memory for the order, the entry is freed with the
         // pass.
         slot = nd__pending_slot(&pass->nodes, source, node->noutputs, output_index, &is_new);
-        if (slot && is_new && !nd__order_push(&pass->order, node))
+        if (slot && is_new && !nd__pending_order_push(&pass->order, node))
             slot = NULL;
     } else {
         slot = nd__pending_slot(&pass->leaves, source, 1, 0, &is_new);
@@ -291,9 +294,9 @@ static nd_status deposit(nd_pass *pass, const nd_object *source, bool source_is_
 /// *slot += gradient (consumed), in place where nobody can tell.
 static nd_status accumulate(const nd_pass *pass, nd_tensor **slot, nd_tensor *gradient) {
     nd_status status = ND_OK;
-    if (!pass->create_graph && nd__exclusively_owned(*slot)) {
+    if (!pass->create_graph && nd__gradient_exclusively_owned(*slot)) {
         status = nd_add_(*slot, gradient);
-    } else if (!pass->create_graph && nd__exclusively_owned(gradient)) {
+    } else if (!pass->create_graph && nd__gradient_exclusively_owned(gradient)) {
         status = nd_add_(gradient, *slot);
         if (status == ND_OK) {
             nd_release(*slot);

@@ -25,11 +25,11 @@ typedef struct nd_pass {
     nd_order order;
 } nd_pass;
 
-void nd__pass_init(nd_pass *pass, const char *operation, bool create_graph);
+void nd__engine_pass_init(nd_pass *pass, const char *operation, bool create_graph);
 /// Frees what the pass holds; the targets are the caller's.
-void nd__pass_free(nd_pass *pass);
+void nd__engine_pass_free(nd_pass *pass);
 
 /// Runs the pass from `output` with its gradient `seed` (consumed). Recording is on or off as the
 /// caller set it. On error the pass can only be freed.
-nd_status nd__pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed);
+nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed);
 #endif

@@ -5,10 +5,12 @@
 // released, and an output that is an input, another output, or already has history gets an alias
 // of its own, so that recording never changes a tensor that somebody else holds as theirs.
 #include "lib/autograd/rules.h"
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/pressure.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 static nd_status check_arguments(const nd_function *function, size_t ninputs,
                                  const nd_tensor *const *inputs, size_t noutputs,
@@ -29,7 +31,7 @@ nd_status nd_function_apply(const nd_function *function, const void *context, si
     nd_status status = check_arguments(function, ninputs, inputs, noutputs, ret_outputs);
     if (status != ND_OK)
         return status;
-    nd_tensor **outputs = nd__obtain_zeroed(noutputs * sizeof *outputs);
+    nd_tensor **outputs = nd__pressure_alloc_zeroed(noutputs * sizeof *outputs);
     if (!outputs)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu outputs",
                          function->name, noutputs);
@@ -43,7 +45,7 @@ nd_status nd_function_apply(const nd_function *function, const void *context, si
         else
             nd_release(outputs[i]);
     }
-    nd__free(outputs);
+    nd__alloc_free(outputs);
     return status;
 }
 
@@ -62,7 +64,7 @@ nd_status nd__rule_function(const nd_rule_call *call) {
         char what[128];
         snprintf(what, sizeof what, "%s: the gradient that backward wrote for input %u",
                  function->name, i);
-        status = nd__check_gradient(what, call->ret_grads[i], &node->inputs[i]);
+        status = nd__gradient_check(what, call->ret_grads[i], &node->inputs[i]);
         if (status != ND_OK)
             return status;
     }
@@ -94,7 +96,7 @@ static nd_status check_arguments(const nd_function *function, size_t ninputs,
     for (size_t i = 0; i < ninputs; i++) {
         char argument[32];
         snprintf(argument, sizeof argument, "inputs[%zu]", i);
-        nd_status status = nd__check_operand(function->name, argument, inputs[i]);
+        nd_status status = nd__tensor_check_operand(function->name, argument, inputs[i]);
         if (status != ND_OK)
             return status;
     }
@@ -121,7 +123,8 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
         if (!outputs[i])
             return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: forward wrote no output %zu of %zu",
                              function->name, i, noutputs);
-        nd_status status = nd__check_operand(function->name, "an output of forward", outputs[i]);
+        nd_status status =
+            nd__tensor_check_operand(function->name, "an output of forward", outputs[i]);
         if (status != ND_OK)
             return status;
         if (needs_alias(outputs[i], inputs, ninputs, outputs, i)) {

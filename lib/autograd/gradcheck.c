@@ -5,9 +5,11 @@
 // same to the gradients of that number. The caller's inputs are not touched: all work is done on
 // copies.
 #include "lib/autograd/autograd.h"
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include <math.h>
 
 typedef struct nd_check {
@@ -46,7 +48,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
     nd_status status = check_arguments(&check);
     if (status != ND_OK)
         return status;
-    check.copies = nd__obtain_zeroed(3 * count * sizeof *check.copies);
+    check.copies = nd__pressure_alloc_zeroed(3 * count * sizeof *check.copies);
     if (!check.copies)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for copies of %zu inputs",
                          count);
@@ -64,7 +66,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
                 status = compare_input(&check, i);
     }
     release_all(check.copies, 3 * count);
-    nd__free(check.copies);
+    nd__alloc_free(check.copies);
     return status;
 }
 
@@ -86,7 +88,7 @@ static nd_status check_arguments(const nd_check *check) {
     for (size_t i = 0; i < check->count; i++) {
         char argument[32];
         snprintf(argument, sizeof argument, "inputs[%zu]", i);
-        nd_status status = nd__check_operand("gradcheck", argument, check->inputs[i]);
+        nd_status status = nd__tensor_check_operand("gradcheck", argument, check->inputs[i]);
         if (status != ND_OK)
             return status;
         any = any || nd_requires_grad(check->inputs[i]);
@@ -138,7 +140,7 @@ static nd_tensor *gradient_value_of(const nd_check *check) {
     nd_auto nd_tensor *value = weighted_sum(result, 1);
     if (!value)
         return NULL;
-    nd_auto nd_tensor *total = nd__constant(value, value->dtype, 0.0);
+    nd_auto nd_tensor *total = nd__rules_constant(value, value->dtype, 0.0);
     for (size_t i = 0; i < check->count && total; i++) {
         if (!check->copies[i]->requires_grad || !value->requires_grad)
             continue;
@@ -200,9 +202,9 @@ static nd_status compare_input(nd_check *check, size_t index) {
         if (status == ND_OK)
             status = compare_element(check, index, i, recorded, difference);
     }
-    nd__free(values);
-    nd__free(analytic);
-    nd__free(recorded);
+    nd__alloc_free(values);
+    nd__alloc_free(analytic);
+    nd__alloc_free(recorded);
     return status;
 }
 
@@ -272,13 +274,13 @@ static nd_status read_values(const nd_tensor *x, double **ret_values) {
     if (!wide)
         return nd_error_status();
     size_t bytes = (size_t)wide->numel * sizeof(double);
-    double *values = nd__obtain(bytes > 0 ? bytes : 1);
+    double *values = nd__pressure_alloc(bytes > 0 ? bytes : 1);
     if (!values)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "gradcheck: no memory for %zu bytes of values",
                          bytes);
     nd_status status = nd_copy_to_host(wide, values, bytes);
     if (status != ND_OK) {
-        nd__free(values);
+        nd__alloc_free(values);
         return status;
     }
     *ret_values = values;

@@ -4,11 +4,17 @@
 // gradient lock, so that two passes over the same leaf add up. What the slot held is released after
 // the lock is given back, because a release may run anybody's destructor.
 #include "lib/autograd/autograd.h"
-#include "lib/core/alloc.h"
-#include "lib/core/fork.h"
-#include "lib/core/gate.h"
-#include "lib/core/pressure.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/versioned.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/launch.h"
 #include <pthread.h>
 #include <stddef.h>
 
@@ -47,11 +53,11 @@ const nd_tensor *nd_get_grad(const nd_tensor *x) {
 }
 
 nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
-    nd_status status = nd__check_operand("set_grad", "x", x);
+    nd_status status = nd__tensor_check_operand("set_grad", "x", x);
     if (status != ND_OK)
         return status;
     if (grad) {
-        status = nd__check_operand("set_grad", "grad", grad);
+        status = nd__tensor_check_operand("set_grad", "grad", grad);
         if (status != ND_OK)
             return status;
         if (x->node)
@@ -61,39 +67,39 @@ nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
         if (grad == x)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "set_grad: a tensor cannot be its own gradient");
-        nd_node_input described = nd__describe(x);
-        status = nd__check_gradient("set_grad: grad", grad, &described);
+        nd_node_input described = nd__gradient_describe(x);
+        status = nd__gradient_check("set_grad: grad", grad, &described);
         if (status != ND_OK)
             return status;
-        nd__object_track(&x->header);
+        nd__member_track(&x->header);
     }
     nd_tensor *retained = nd_retain(grad);
     nd__gradient_lock();
-    nd_tensor *previous = nd__edge_exchange(&x->header, &x->grad, retained);
+    nd_tensor *previous = nd__gradient_edge_exchange(&x->header, &x->grad, retained);
     nd__gradient_unlock();
     nd_release(previous);
     return ND_OK;
 }
 
 nd_status nd_zero_grad(nd_tensor *x) {
-    nd_status status = nd__check_operand("zero_grad", "x", x);
+    nd_status status = nd__tensor_check_operand("zero_grad", "x", x);
     return status == ND_OK ? nd_set_grad(x, NULL) : status;
 }
 
 // --------------------------------------------------------------------------------------------------
 // checks
 
-bool nd__exclusively_owned(const nd_tensor *x) {
-    if (nd__is_closed(x) || !x->contiguous || count_of(&x->header) != 1)
+bool nd__gradient_exclusively_owned(const nd_tensor *x) {
+    if (nd__object_is_closed(x) || !x->contiguous || count_of(&x->header) != 1)
         return false;
-    const nd_storage *storage = nd__storage_now(x);
+    const nd_storage *storage = nd__tensor_storage_now(x);
     return !storage ||
            (count_of(&storage->accounted.header) == 1 && !storage->borrowed && !storage->free);
 }
 
-nd_status nd__check_gradient(const char *what, const nd_tensor *gradient,
+nd_status nd__gradient_check(const char *what, const nd_tensor *gradient,
                              const nd_node_input *input) {
-    nd_status status = nd__check_operand(what, "the gradient", gradient);
+    nd_status status = nd__tensor_check_operand(what, "the gradient", gradient);
     if (status != ND_OK)
         return status;
     char expected[ND__SHAPE_TEXT];
@@ -110,15 +116,15 @@ nd_status nd__check_gradient(const char *what, const nd_tensor *gradient,
         gradient->device.index != input->device.index) {
         // The text of a device may share one buffer per thread, so it is taken one at a time.
         char device[32];
-        snprintf(device, sizeof device, "%s", nd__device_text(gradient->device));
+        snprintf(device, sizeof device, "%s", nd__registry_device_text(gradient->device));
         return nd__error(ND_ERROR_DEVICE, "%s of shape %s is on %s; it must be on %s", what,
                          nd__shape_text(given, gradient->ndim, gradient->shape), device,
-                         nd__device_text(input->device));
+                         nd__registry_device_text(input->device));
     }
     return ND_OK;
 }
 
-nd_node_input nd__describe(const nd_tensor *x) {
+nd_node_input nd__gradient_describe(const nd_tensor *x) {
     nd_node_input input = {
         .dtype = x->dtype, .device = x->device, .ndim = x->ndim, .output_index = x->output_index};
     for (int i = 0; i < x->ndim; i++)
@@ -126,21 +132,21 @@ nd_node_input nd__describe(const nd_tensor *x) {
     return input;
 }
 
-nd_status nd__read_options(const char *operation, const nd_backward_options *options,
-                           nd_backward_options *ret_options) {
+nd_status nd__gradient_read_options(const char *operation, const nd_backward_options *options,
+                                    nd_backward_options *ret_options) {
     *ret_options = (nd_backward_options)ND_BACKWARD_OPTIONS_INIT;
     return nd__versioned_read(operation, "ND_BACKWARD_OPTIONS_INIT", options, ret_options,
                               sizeof *ret_options);
 }
 
-nd_tensor *nd__seed_gradient(const char *operation, const nd_tensor *output,
+nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output,
                              const nd_tensor *grad) {
     char shape[ND__SHAPE_TEXT];
     if (grad) {
         char what[48];
         snprintf(what, sizeof what, "%s: options.grad", operation);
-        nd_node_input described = nd__describe(output);
-        return nd__check_gradient(what, grad, &described) == ND_OK ? nd_retain(grad) : NULL;
+        nd_node_input described = nd__gradient_describe(output);
+        return nd__gradient_check(what, grad, &described) == ND_OK ? nd_retain(grad) : NULL;
     }
     if (output->numel != 1) {
         nd__error(ND_ERROR_SHAPE,
@@ -159,7 +165,7 @@ nd_tensor *nd__seed_gradient(const char *operation, const nd_tensor *output,
 // --------------------------------------------------------------------------------------------------
 // settling and committing
 
-nd_tensor *nd__settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
+nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
     nd_auto nd_tensor *settled = gradient;
     if (!nd_grad_enabled() && settled->requires_grad) {
         // A hook or user function that recorded on its own: its history is not asked for.
@@ -170,7 +176,8 @@ nd_tensor *nd__settle(const char *operation, nd_tensor *gradient, const nd_tenso
             return NULL;
     }
     size_t bytes = (size_t)settled->numel * nd_dtype_size(settled->dtype);
-    if (!nd__exclusively_owned(settled) || nd_get_storage_bytes(settled) > 2 * bytes + 64) {
+    if (!nd__gradient_exclusively_owned(settled) ||
+        nd_get_storage_bytes(settled) > 2 * bytes + 64) {
         nd_tensor *copy = nd_clone(settled);
         nd_release(settled);
         settled = copy;
@@ -190,23 +197,23 @@ nd_tensor *nd__settle(const char *operation, nd_tensor *gradient, const nd_tenso
     return nd_steal(&settled);
 }
 
-nd_status nd__commit_gradients(const char *operation, nd_tensor *const *leaves,
-                               nd_tensor **gradients, size_t count, bool create_graph) {
+nd_status nd__gradient_commit(const char *operation, nd_tensor *const *leaves,
+                              nd_tensor **gradients, size_t count, bool create_graph) {
     for (size_t i = 0; i < count; i++)
-        nd__object_track(&leaves[i]->header);
+        nd__member_track(&leaves[i]->header);
     if (!create_graph)
         return commit_plain(operation, leaves, gradients, count);
     nd_tensor *inline_slots[2 * INLINE_SLOTS];
     nd_tensor **slots = inline_slots;
     if (count > INLINE_SLOTS) {
-        slots = nd__obtain(2 * count * sizeof *slots);
+        slots = nd__pressure_alloc(2 * count * sizeof *slots);
         if (!slots)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "%s: no memory to add the gradients of %zu leaves", operation, count);
     }
     nd_status status = commit_recorded(operation, leaves, gradients, count, slots, slots + count);
     if (slots != inline_slots)
-        nd__free(slots);
+        nd__alloc_free(slots);
     return status;
 }
 
@@ -218,14 +225,14 @@ void nd__gradient_unlock(void) {
     pthread_mutex_unlock(&gradient_mutex);
 }
 
-void *nd__edge_exchange(nd_object *owner, void *slot, void *value) {
+void *nd__gradient_edge_exchange(nd_object *owner, void *slot, void *value) {
     void **edge = slot;
-    if (nd__is_closing(owner))
+    if (nd__object_is_closing(owner))
         return value;
     nd__gate_enter();
     void *previous = *edge;
     __atomic_store_n(edge, value, __ATOMIC_RELAXED);
-    nd__note_moved(previous);
+    nd__object_note_moved(previous);
     nd__gate_leave();
     return previous;
 }
@@ -250,7 +257,7 @@ static bool same_shape(const nd_tensor *x, const nd_node_input *input) {
 static nd_status check_leaves(const char *operation, nd_tensor *const *leaves, size_t count) {
     nd_status status = ND_OK;
     for (size_t i = 0; i < count && status == ND_OK; i++)
-        status = nd__check_operand(operation, "a leaf", leaves[i]);
+        status = nd__tensor_check_operand(operation, "a leaf", leaves[i]);
     return status;
 }
 
@@ -275,23 +282,24 @@ static nd_status commit_plain(const char *operation, nd_tensor *const *leaves,
 /// gradient += existing, by one kernel: nothing is allocated or recorded.
 static nd_status add_existing(const char *operation, nd_tensor *gradient,
                               const nd_tensor *existing) {
-    nd_status status = nd__check_operand(operation, "the gradient of a leaf", existing);
+    nd_status status = nd__tensor_check_operand(operation, "the gradient of a leaf", existing);
     if (status != ND_OK)
         return status;
     nd_kernel_call call = {.op = ND_OP_add, .noperands = 3, .ndim = gradient->ndim};
     for (int i = 0; i < gradient->ndim; i++)
         call.shape[i] = gradient->shape[i];
-    call.operand[0] = nd__operand_broadcast(gradient, gradient->ndim, gradient->shape);
+    call.operand[0] = nd__shape_broadcast_operand(gradient, gradient->ndim, gradient->shape);
     call.operand[1] = call.operand[0];
-    call.operand[2] = nd__operand_broadcast(existing, gradient->ndim, gradient->shape);
-    nd__call_collapse(&call);
+    call.operand[2] = nd__shape_broadcast_operand(existing, gradient->ndim, gradient->shape);
+    nd__shape_collapse(&call);
     return nd__launch(operation, gradient->device, &call);
 }
 
 /// Afterwards gradients[] holds what the leaves had.
 static void swap_in(nd_tensor *const *leaves, nd_tensor **gradients, size_t count) {
     for (size_t i = 0; i < count; i++)
-        gradients[i] = nd__edge_exchange(&leaves[i]->header, &leaves[i]->grad, gradients[i]);
+        gradients[i] =
+            nd__gradient_edge_exchange(&leaves[i]->header, &leaves[i]->grad, gradients[i]);
 }
 
 /// A recorded sum allocates, so it is made without the lock and kept when the leaves still have
@@ -336,7 +344,7 @@ static nd_status recorded_totals(const char *operation, nd_tensor *const *leaves
     for (size_t i = 0; i < count; i++) {
         if (seen[i]) {
             nd_tensor *sum = nd_add(seen[i], gradients[i]);
-            totals[i] = sum ? nd__settle(operation, sum, leaves[i]) : NULL;
+            totals[i] = sum ? nd__gradient_settle(operation, sum, leaves[i]) : NULL;
             if (!totals[i])
                 return nd_error_status();
         } else {

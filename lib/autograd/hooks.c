@@ -11,9 +11,14 @@
 // register and remove others. The context of a hook is an edge: a hook that captured its owner makes
 // a cycle that the collector can see.
 #include "lib/autograd/autograd.h"
-#include "lib/core/alloc.h"
-#include "lib/core/gate.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 typedef struct nd_hook_entry {
     nd_hook hook;       ///< NULL: not in use
@@ -95,7 +100,7 @@ nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t 
 }
 
 nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
-    nd_status status = nd__check_operand("remove_hook", "x", x);
+    nd_status status = nd__tensor_check_operand("remove_hook", "x", x);
     if (status != ND_OK)
         return status;
     nd_object **slot = hooks_slot(x), *context = NULL, *list = NULL;
@@ -133,7 +138,7 @@ static uint32_t take_some(nd_hooks *hooks, uint32_t output_index, nd_object **co
 
 nd_status nd_remove_hooks(nd_tensor *x) {
     enum { MOST = 256 };
-    nd_status status = nd__check_operand("remove_hooks", "x", x);
+    nd_status status = nd__tensor_check_operand("remove_hooks", "x", x);
     if (status != ND_OK)
         return status;
     nd_object **slot = hooks_slot(x);
@@ -187,7 +192,7 @@ static nd_status run(const char *operation, const call *call, const nd_node_inpu
         return ND_OK;
     char what[64];
     snprintf(what, sizeof what, "%s: the gradient returned by a hook", operation);
-    nd_status status = nd__check_gradient(what, replacement, input);
+    nd_status status = nd__gradient_check(what, replacement, input);
     if (status != ND_OK) {
         nd_release(replacement);
         return status;
@@ -197,15 +202,15 @@ static nd_status run(const char *operation, const call *call, const nd_node_inpu
     return ND_OK;
 }
 
-nd_status nd__run_hooks(const char *operation, nd_object *const *slot, uint32_t output_index,
+nd_status nd__hooks_run(const char *operation, nd_object *const *slot, uint32_t output_index,
                         const nd_node_input *input, nd_tensor **gradient) {
     enum { FEW = 16 };
     call few[FEW], *calls = few;
     uint32_t room = FEW, count = 0, needed;
     while ((needed = copy_calls(slot, output_index, calls, room, &count)) > room) {
         if (calls != few)
-            nd__free(calls);
-        calls = nd__obtain(needed * sizeof *calls);
+            nd__alloc_free(calls);
+        calls = nd__pressure_alloc(needed * sizeof *calls);
         if (!calls)
             return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory to list %u hooks", operation,
                              needed);
@@ -218,7 +223,7 @@ nd_status nd__run_hooks(const char *operation, nd_object *const *slot, uint32_t 
         nd_release(calls[i].context);
     }
     if (calls != few)
-        nd__free(calls);
+        nd__alloc_free(calls);
     return status;
 }
 
@@ -245,11 +250,11 @@ static void hooks_destroy(nd_object *self) {
     hooks->entries = NULL;
     hooks->capacity = hooks->used = hooks->count = 0;
     nd__gradient_unlock();
-    nd__free(entries);
+    nd__alloc_free(entries);
 }
 
 static nd_status check_hook(const char *operation, const nd_tensor *x, nd_hook hook) {
-    nd_status status = nd__check_operand(operation, "x", x);
+    nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status != ND_OK)
         return status;
     if (!hook)
@@ -274,7 +279,7 @@ static nd_object *hooks_owner(nd_tensor *x) {
 /// The list in a slot, under the lock; NULL when there is none, or a closed one.
 static nd_hooks *hooks_in(nd_object *const *slot) {
     nd_hooks *hooks = (nd_hooks *)*slot;
-    return hooks && !nd__is_closing(hooks) ? hooks : NULL;
+    return hooks && !nd__object_is_closing(hooks) ? hooks : NULL;
 }
 
 static bool has_room(const nd_hooks *hooks) {
@@ -287,7 +292,7 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
     nd_object *owner = hooks_owner(x);
     nd_hooks *hooks = (nd_hooks *)nd__object_new(&hooks_type, sizeof *hooks);
     if (!hooks) {
-        nd__free(entries);
+        nd__alloc_free(entries);
         return nd_error_status();
     }
     hooks->entries = entries;
@@ -295,13 +300,13 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
     hooks->first = hooks->last = hooks->unused = NONE;
     nd_object *unused = &hooks->header;
     nd_place place = nd__place_of(owner);
-    nd_status status = nd__object_publish(&hooks->header, place.manager);
+    nd_status status = nd__member_publish(&hooks->header, place.manager);
     nd__place_end(place);
     if (status == ND_OK) {
-        nd__object_track(owner);
+        nd__member_track(owner);
         nd__gradient_lock();
         if (!hooks_in(slot))
-            unused = nd__edge_exchange(owner, slot, hooks);
+            unused = nd__gradient_edge_exchange(owner, slot, hooks);
         nd__gradient_unlock();
     }
     nd_release(unused);
@@ -312,14 +317,14 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
 static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot,
                            uint32_t capacity) {
     nd_hook_entry *entries =
-        capacity <= PLACES ? nd__obtain_zeroed(capacity * sizeof *entries) : NULL;
+        capacity <= PLACES ? nd__pressure_alloc_zeroed(capacity * sizeof *entries) : NULL;
     if (!entries)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %u hooks", operation, capacity);
-    nd_status status = nd__check_operand(operation, "x", x);
-    if (status == ND_OK && nd__is_closing(hooks_owner(x)))
+    nd_status status = nd__tensor_check_operand(operation, "x", x);
+    if (status == ND_OK && nd__object_is_closing(hooks_owner(x)))
         status = nd__error(ND_ERROR_CLOSED, "%s: the node that made x is closed", operation);
     if (status != ND_OK) {
-        nd__free(entries);
+        nd__alloc_free(entries);
         return status;
     }
     bool is_new = false;
@@ -339,7 +344,7 @@ static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot
     nd__gradient_unlock();
     if (is_new)
         return add_list(x, slot, entries, capacity);
-    nd__free(entries);
+    nd__alloc_free(entries);
     return ND_OK;
 }
 
@@ -383,7 +388,7 @@ static nd_object *take(nd_hooks *hooks, uint32_t place) {
     else
         hooks->entries[entry->next].previous = entry->previous;
     hooks->count--;
-    nd_object *context = nd__edge_exchange(&hooks->header, &entry->context, NULL);
+    nd_object *context = nd__gradient_edge_exchange(&hooks->header, &entry->context, NULL);
     entry->hook = NULL;
     entry->next = hooks->unused;
     hooks->unused = place;
@@ -392,5 +397,6 @@ static nd_object *take(nd_hooks *hooks, uint32_t place) {
 
 /// The list, owned, when it has no hooks any more; else NULL.
 static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot) {
-    return ((nd_hooks *)*slot)->count == 0 ? nd__edge_exchange(hooks_owner(x), slot, NULL) : NULL;
+    return ((nd_hooks *)*slot)->count == 0 ? nd__gradient_edge_exchange(hooks_owner(x), slot, NULL)
+                                           : NULL;
 }

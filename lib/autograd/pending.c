@@ -1,8 +1,9 @@
 // The containers of a backward pass (pending.h). Nothing here knows what a gradient means; nothing
 // here calls an operation, so a table is never changed behind the back of its user.
 #include "lib/autograd/pending.h"
-#include "lib/core/alloc.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 static uint32_t hash_of(const nd_pointer_map *map, const void *key);
 static uint32_t find_slot(const nd_pointer_map *map, const void *key);
@@ -15,19 +16,19 @@ static bool comes_before(const nd_order_item *a, const nd_order_item *b);
 // --------------------------------------------------------------------------------------------------
 // map
 
-void nd__map_free(nd_pointer_map *map) {
-    nd__free(map->keys);
-    nd__free(map->values);
+void nd__pending_map_free(nd_pointer_map *map) {
+    nd__alloc_free(map->keys);
+    nd__alloc_free(map->values);
 }
 
-uint32_t nd__map_get(const nd_pointer_map *map, const void *key) {
+uint32_t nd__pending_map_get(const nd_pointer_map *map, const void *key) {
     if (map->capacity == 0)
         return ND__ABSENT;
     uint32_t slot = find_slot(map, key);
     return map->keys[slot] ? map->values[slot] : ND__ABSENT;
 }
 
-bool nd__map_set(nd_pointer_map *map, const void *key, uint32_t value) {
+bool nd__pending_map_set(nd_pointer_map *map, const void *key, uint32_t value) {
     // Room is made first, also for a key that is known: then nothing needs to be looked up twice.
     if (2 * (map->count + 1) > map->capacity && !grow_map(map))
         return false;
@@ -40,7 +41,7 @@ bool nd__map_set(nd_pointer_map *map, const void *key, uint32_t value) {
     return true;
 }
 
-void nd__map_remove(nd_pointer_map *map, const void *key) {
+void nd__pending_map_remove(nd_pointer_map *map, const void *key) {
     uint32_t mask = map->capacity - 1;
     uint32_t hole = find_slot(map, key);
     // Keys that were pushed past the hole move back into it, so that no marker of a removal is
@@ -71,8 +72,8 @@ void nd__pending_free(nd_pending *pending) {
     for (uint32_t i = 0; i < pending->count; i++)
         nd__pending_entry_free(&pending->entries[i]);
     if (pending->entries != pending->inline_entries)
-        nd__free(pending->entries);
-    nd__map_free(&pending->index);
+        nd__alloc_free(pending->entries);
+    nd__pending_map_free(&pending->index);
 }
 
 nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t outputs,
@@ -84,13 +85,13 @@ nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t
         if (pending->count == pending->capacity && !grow_entries(pending))
             return NULL;
         if (outputs > 1) {
-            gradients = nd__obtain_zeroed(outputs * sizeof *gradients);
+            gradients = nd__pressure_alloc_zeroed(outputs * sizeof *gradients);
             if (!gradients)
                 return NULL;
         }
         position = pending->count;
-        if (is_indexed(pending) && !nd__map_set(&pending->index, key, position)) {
-            nd__free(gradients);
+        if (is_indexed(pending) && !nd__pending_map_set(&pending->index, key, position)) {
+            nd__alloc_free(gradients);
             return NULL;
         }
         pending->entries[position] = (nd_pending_entry){nd_retain(key), NULL, gradients, outputs};
@@ -103,13 +104,13 @@ nd_pending_entry nd__pending_take(nd_pending *pending, const nd_object *key) {
     uint32_t position = position_of(pending, key);
     nd_pending_entry entry = pending->entries[position];
     if (is_indexed(pending))
-        nd__map_remove(&pending->index, key);
+        nd__pending_map_remove(&pending->index, key);
     pending->count--;
     if (position != pending->count) {
         pending->entries[position] = pending->entries[pending->count];
         // The key is known and one has just been removed: this needs no memory.
         if (is_indexed(pending))
-            nd__map_set(&pending->index, pending->entries[position].key, position);
+            nd__pending_map_set(&pending->index, pending->entries[position].key, position);
     }
     return entry;
 }
@@ -118,31 +119,31 @@ void nd__pending_entry_free(nd_pending_entry *entry) {
     nd_tensor **gradients = nd__pending_gradients(entry);
     for (uint32_t i = 0; i < entry->count; i++)
         nd_release(gradients[i]);
-    nd__free(entry->gradients);
+    nd__alloc_free(entry->gradients);
     nd_release(entry->key);
 }
 
 // --------------------------------------------------------------------------------------------------
 // order
 
-void nd__order_init(nd_order *order) {
+void nd__pending_order_init(nd_order *order) {
     order->items = order->inline_items;
     order->capacity = ND__PENDING_INLINE;
     order->count = 0;
     order->next_sequence = 0;
 }
 
-void nd__order_free(nd_order *order) {
+void nd__pending_order_free(nd_order *order) {
     if (order->items != order->inline_items)
-        nd__free(order->items);
+        nd__alloc_free(order->items);
 }
 
-bool nd__order_push(nd_order *order, const nd_node *node) {
+bool nd__pending_order_push(nd_order *order, const nd_node *node) {
     if (order->count == order->capacity) {
         uint32_t capacity = 2 * order->capacity;
         bool on_stack = order->items == order->inline_items;
         nd_order_item *items =
-            nd__obtain_more(on_stack ? NULL : order->items, capacity * sizeof *items);
+            nd__pressure_alloc_resize(on_stack ? NULL : order->items, capacity * sizeof *items);
         if (!items)
             return false;
         if (on_stack)
@@ -161,7 +162,7 @@ bool nd__order_push(nd_order *order, const nd_node *node) {
     return true;
 }
 
-const nd_node *nd__order_pop(nd_order *order) {
+const nd_node *nd__pending_order_pop(nd_order *order) {
     if (order->count == 0)
         return NULL;
     const nd_node *first = order->items[0].node;
@@ -206,10 +207,10 @@ static bool grow_map(nd_pointer_map *map) {
         .capacity = map->capacity > 0 ? 2 * map->capacity : 4 * ND__PENDING_INLINE,
         .count = map->count,
     };
-    larger.keys = nd__obtain_zeroed(larger.capacity * sizeof *larger.keys);
-    larger.values = nd__obtain(larger.capacity * sizeof *larger.values);
+    larger.keys = nd__pressure_alloc_zeroed(larger.capacity * sizeof *larger.keys);
+    larger.values = nd__pressure_alloc(larger.capacity * sizeof *larger.values);
     if (!larger.keys || !larger.values) {
-        nd__map_free(&larger);
+        nd__pending_map_free(&larger);
         return false;
     }
     for (uint32_t i = 0; i < map->capacity; i++)
@@ -218,7 +219,7 @@ static bool grow_map(nd_pointer_map *map) {
             larger.keys[slot] = map->keys[i];
             larger.values[slot] = map->values[i];
         }
-    nd__map_free(map);
+    nd__pending_map_free(map);
     *map = larger;
     return true;
 }
@@ -229,7 +230,7 @@ static bool is_indexed(const nd_pending *pending) {
 
 static uint32_t position_of(const nd_pending *pending, const nd_object *key) {
     if (is_indexed(pending))
-        return nd__map_get(&pending->index, key);
+        return nd__pending_map_get(&pending->index, key);
     for (uint32_t i = 0; i < pending->count; i++)
         if (pending->entries[i].key == key)
             return i;
@@ -241,10 +242,10 @@ static bool grow_entries(nd_pending *pending) {
     uint32_t capacity = 2 * pending->capacity;
     bool first = !is_indexed(pending);
     for (uint32_t i = 0; first && i < pending->count; i++)
-        if (!nd__map_set(&pending->index, pending->entries[i].key, i))
+        if (!nd__pending_map_set(&pending->index, pending->entries[i].key, i))
             return false;
     nd_pending_entry *entries =
-        nd__obtain_more(first ? NULL : pending->entries, capacity * sizeof *entries);
+        nd__pressure_alloc_resize(first ? NULL : pending->entries, capacity * sizeof *entries);
     if (!entries)
         return false;
     for (uint32_t i = 0; first && i < pending->count; i++)

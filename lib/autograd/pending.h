@@ -20,13 +20,13 @@ typedef struct nd_pointer_map {
 
 #define ND__ABSENT UINT32_MAX
 
-void nd__map_free(nd_pointer_map *map);
+void nd__pending_map_free(nd_pointer_map *map);
 /// Value of `key`, or ND__ABSENT.
-uint32_t nd__map_get(const nd_pointer_map *map, const void *key);
+uint32_t nd__pending_map_get(const nd_pointer_map *map, const void *key);
 /// Sets the value of a key, new or known. False: no memory, nothing changed.
-bool nd__map_set(nd_pointer_map *map, const void *key, uint32_t value);
+bool nd__pending_map_set(nd_pointer_map *map, const void *key, uint32_t value);
 /// Removes a key that is there.
-void nd__map_remove(nd_pointer_map *map, const void *key);
+void nd__pending_map_remove(nd_pointer_map *map, const void *key);
 
 /// What waits for one node or leaf: one gradient per output, NULL where none has come yet.
 typedef struct nd_pending_entry {
@@ -75,10 +75,10 @@ typedef struct nd_order {
     nd_order_item inline_items[ND__PENDING_INLINE];
 } nd_order;
 
-void nd__order_init(nd_order *order);
-void nd__order_free(nd_order *order);
+void nd__pending_order_init(nd_order *order);
+void nd__pending_order_free(nd_order *order);
 /// False: no memory, nothing changed.
-bool nd__order_push(nd_order *order, const nd_node *node);
+bool nd__pending_order_push(nd_order *order, const nd_node *node);
 /// The first node, or NULL when none is left.
-const nd_node *nd__order_pop(nd_order *order);
+const nd_node *nd__pending_order_pop(nd_order *order);
 #endif

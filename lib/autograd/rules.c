@@ -1,6 +1,7 @@
 // The table of gradient rules, made from ops.inc, and what rules share. A row marked YES names its
 // rule here, so that a missing rule does not link.
 #include "lib/autograd/rules.h"
+#include "lib/base/error.h"
 
 static nd_status rule_not_differentiable(const nd_rule_call *call);
 
@@ -38,7 +39,7 @@ nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gra
     return ND_OK;
 }
 
-nd_tensor *nd__constant(const nd_tensor *like, nd_dtype dtype, double value) {
+nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double value) {
     if (!like)
         return NULL;
     nd_auto nd_tensor *constant =
@@ -48,14 +49,14 @@ nd_tensor *nd__constant(const nd_tensor *like, nd_dtype dtype, double value) {
     return nd_steal(&constant);
 }
 
-nd_tensor *nd__zero_unless(const nd_tensor *mask, const nd_tensor *x) {
+nd_tensor *nd__rules_zero_unless(const nd_tensor *mask, const nd_tensor *x) {
     if (!mask || !x)
         return NULL;
-    nd_auto nd_tensor *zero = nd__constant(x, x->dtype, 0.0);
+    nd_auto nd_tensor *zero = nd__rules_constant(x, x->dtype, 0.0);
     return nd_where(mask, x, zero);
 }
 
-nd_tensor *nd__zeros_of(const nd_tensor *like, const nd_node_input *input) {
+nd_tensor *nd__rules_zeros_of(const nd_tensor *like, const nd_node_input *input) {
     if (!like)
         return NULL;
     nd_auto nd_tensor *zeros = nd__tensor_result("zeros", &like, 1, input->device, input->dtype,
@@ -67,5 +68,5 @@ nd_tensor *nd__zeros_of(const nd_tensor *like, const nd_node_input *input) {
 
 static nd_status rule_not_differentiable(const nd_rule_call *call) {
     return nd__error(ND_ERROR_NOT_DIFFERENTIABLE, "%s: this operation has no gradient",
-                     nd__op_name(call->node->op));
+                     nd__node_op_name(call->node->op));
 }

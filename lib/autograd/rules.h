@@ -17,7 +17,7 @@
 #undef ND_OP
 
 /// The gradient of the one output.
-static inline const nd_tensor *nd__output_grad(const nd_rule_call *call) {
+static inline const nd_tensor *nd__rules_output_grad(const nd_rule_call *call) {
     return call->grads[0];
 }
 #endif

@@ -15,16 +15,16 @@ nd_status nd__rule_add(const nd_rule_call *call) {
     nd_status status = ND_OK;
     for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
         if (call->wanted[i])
-            status = nd__rule_give(call, i, nd_retain(nd__output_grad(call)));
+            status = nd__rule_give(call, i, nd_retain(nd__rules_output_grad(call)));
     return status;
 }
 
 nd_status nd__rule_sub(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
     if (call->wanted[1] && status == ND_OK)
-        status = nd__rule_give(call, 1, nd_neg(nd__output_grad(call)));
+        status = nd__rule_give(call, 1, nd_neg(nd__rules_output_grad(call)));
     return status;
 }
 
@@ -33,20 +33,20 @@ nd_status nd__rule_mul(const nd_rule_call *call) {
     nd_status status = ND_OK;
     for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
         if (call->wanted[i]) {
-            nd_auto nd_tensor *other = nd__node_saved(call->node, 1 - i);
-            status = nd__rule_give(call, i, nd_mul(nd__output_grad(call), other));
+            nd_auto nd_tensor *other = nd__record_saved(call->node, 1 - i);
+            status = nd__rule_give(call, i, nd_mul(nd__rules_output_grad(call), other));
         }
     return status;
 }
 
 /// g / b, -g a / b^2
 nd_status nd__rule_div(const nd_rule_call *call) {
-    nd_auto nd_tensor *b = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_div(nd__output_grad(call), b));
+        status = nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), b));
     if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *a = nd__node_saved(call->node, 0);
+        nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
         status = give_quotient_gradient(call, a, b);
     }
     return status;
@@ -54,8 +54,8 @@ nd_status nd__rule_div(const nd_rule_call *call) {
 
 /// g b a^(b-1), g a^b log a
 nd_status nd__rule_pow(const nd_rule_call *call) {
-    nd_auto nd_tensor *a = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *b = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
     nd_status status = ND_OK;
     if (call->wanted[0])
         status = give_base_gradient(call, a, b);
@@ -76,22 +76,24 @@ nd_status nd__rule_minimum(const nd_rule_call *call) {
 nd_status nd__rule_add_scaled(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
     if (call->wanted[1] && status == ND_OK)
-        status =
-            nd__rule_give(call, 1, nd_mul_scalar(nd__output_grad(call), call->node->attrs.f[0]));
+        status = nd__rule_give(call, 1,
+                               nd_mul_scalar(nd__rules_output_grad(call), call->node->attrs.f[0]));
     return status;
 }
 
 /// where(condition, a, b): g where the operand was taken, 0 elsewhere.
 nd_status nd__rule_where(const nd_rule_call *call) {
-    nd_auto nd_tensor *condition = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *condition = nd__record_saved(call->node, 0);
     nd_status status = ND_OK;
     if (call->wanted[1])
-        status = nd__rule_give(call, 1, nd__zero_unless(condition, nd__output_grad(call)));
+        status =
+            nd__rule_give(call, 1, nd__rules_zero_unless(condition, nd__rules_output_grad(call)));
     if (call->wanted[2] && status == ND_OK) {
         nd_auto nd_tensor *otherwise = nd_logical_not(condition);
-        status = nd__rule_give(call, 2, nd__zero_unless(otherwise, nd__output_grad(call)));
+        status =
+            nd__rule_give(call, 2, nd__rules_zero_unless(otherwise, nd__rules_output_grad(call)));
     }
     return status;
 }
@@ -102,15 +104,15 @@ static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tenso
                                         const nd_tensor *b) {
     nd_auto nd_tensor *quotient = nd_div(a, b);
     nd_auto nd_tensor *slope = nd_div(quotient, b);
-    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), slope);
+    nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), slope);
     return nd__rule_give(call, 1, nd_neg(product));
 }
 
 /// b a^(b-1), where 0^-1 would make 0 inf of it: 1 takes the place of a there, and the slope is 0.
 static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a,
                                     const nd_tensor *b) {
-    nd_auto nd_tensor *zero = nd__constant(a, a ? a->dtype : ND_F32, 0.0);
-    nd_auto nd_tensor *one = nd__constant(a, a ? a->dtype : ND_F32, 1.0);
+    nd_auto nd_tensor *zero = nd__rules_constant(a, a ? a->dtype : ND_F32, 0.0);
+    nd_auto nd_tensor *one = nd__rules_constant(a, a ? a->dtype : ND_F32, 1.0);
     nd_auto nd_tensor *no_base = nd_equal(a, zero);
     nd_auto nd_tensor *no_exponent = nd_equal(b, zero);
     nd_auto nd_tensor *neither = nd_logical_and(no_base, no_exponent);
@@ -118,29 +120,29 @@ static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a
     nd_auto nd_tensor *lower = nd_add_scalar(b, -1.0);
     nd_auto nd_tensor *power = nd_pow(base, lower);
     nd_auto nd_tensor *slope = nd_mul(b, power);
-    return nd__rule_give(call, 0, nd_mul(nd__output_grad(call), slope));
+    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), slope));
 }
 
 /// a^b log(a), and 0 where a is 0: 1 takes the place of a there, so that nothing, the logarithm's
 /// own gradient included, is infinite.
 static nd_status give_exponent_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b) {
-    nd_auto nd_tensor *zero = nd__constant(a, a ? a->dtype : ND_F32, 0.0);
-    nd_auto nd_tensor *one = nd__constant(a, a ? a->dtype : ND_F32, 1.0);
+    nd_auto nd_tensor *zero = nd__rules_constant(a, a ? a->dtype : ND_F32, 0.0);
+    nd_auto nd_tensor *one = nd__rules_constant(a, a ? a->dtype : ND_F32, 1.0);
     nd_auto nd_tensor *no_base = nd_equal(a, zero);
     nd_auto nd_tensor *base = nd_where(no_base, one, a);
     nd_auto nd_tensor *logarithm = nd_log(base);
     nd_auto nd_tensor *power = nd_pow(base, b);
     nd_auto nd_tensor *slope = nd_mul(power, logarithm);
-    return nd__rule_give(call, 1, nd_mul(nd__output_grad(call), slope));
+    return nd__rule_give(call, 1, nd_mul(nd__rules_output_grad(call), slope));
 }
 
 /// Of maximum(a, b), `larger` is the input that gets g where it is the larger one: 0 of 0, 1. Both
 /// get half where they are equal.
 static nd_status give_shares(const nd_rule_call *call, uint32_t larger, uint32_t smaller) {
-    const nd_tensor *g = nd__output_grad(call);
-    nd_auto nd_tensor *first = nd__node_saved(call->node, larger);
-    nd_auto nd_tensor *second = nd__node_saved(call->node, smaller);
+    const nd_tensor *g = nd__rules_output_grad(call);
+    nd_auto nd_tensor *first = nd__record_saved(call->node, larger);
+    nd_auto nd_tensor *second = nd__record_saved(call->node, smaller);
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *share = share_of(first, second, g->dtype);

@@ -29,9 +29,9 @@ nd_status nd__rule_take(const nd_rule_call *call) {
         source[1] *= indices->shape[i];
     source[0] = target[0];
     source[2] = target[2];
-    nd_auto nd_tensor *saved = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = row_index(saved, source);
-    nd_auto nd_tensor *rows = nd_reshape(nd__output_grad(call), 3, source);
+    nd_auto nd_tensor *rows = nd_reshape(nd__rules_output_grad(call), 3, source);
     nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
@@ -40,9 +40,9 @@ nd_status nd__rule_gather(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
     const nd_node_input *x = &call->node->inputs[0];
-    nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *index = nd__record_saved(call->node, 0);
     return nd__rule_give(call, 0,
-                         add_into_zeros(nd__output_grad(call), x->shape, x->ndim,
+                         add_into_zeros(nd__rules_output_grad(call), x->shape, x->ndim,
                                         (int)call->node->attrs.i[0], index));
 }
 
@@ -50,11 +50,11 @@ nd_status nd__rule_gather(const nd_rule_call *call) {
 nd_status nd__rule_scatter_add(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+        status = nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
     if (call->wanted[2] && status == ND_OK) {
-        nd_auto nd_tensor *index = nd__node_saved(call->node, 0);
+        nd_auto nd_tensor *index = nd__record_saved(call->node, 0);
         status = nd__rule_give(
-            call, 2, nd_gather(nd__output_grad(call), index, (int)call->node->attrs.i[0]));
+            call, 2, nd_gather(nd__rules_output_grad(call), index, (int)call->node->attrs.i[0]));
     }
     return status;
 }
@@ -66,9 +66,9 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
     int64_t numel = 1;
     for (int i = 0; i < x->ndim; i++)
         numel *= x->shape[i];
-    nd_auto nd_tensor *mask = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *mask = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *positions = selected_positions(mask, x);
-    nd_auto nd_tensor *sums = add_into_zeros(nd__output_grad(call), &numel, 1, 0, positions);
+    nd_auto nd_tensor *sums = add_into_zeros(nd__rules_output_grad(call), &numel, 1, 0, positions);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -77,15 +77,15 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
 
 /// nd__rule_give casts back.
 nd_status nd__rule_cast(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
 }
 
 nd_status nd__rule_clone(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
 }
 
 nd_status nd__rule_to(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_to(nd__output_grad(call), call->node->inputs[0].device));
+    return nd__rule_give(call, 0, nd_to(nd__rules_output_grad(call), call->node->inputs[0].device));
 }
 
 nd_status nd__rule_concat(const nd_rule_call *call) {
@@ -95,7 +95,8 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
     for (uint32_t i = 0; i < call->node->ninputs && status == ND_OK; i++) {
         int64_t stop = start + call->node->inputs[i].shape[axis];
         if (call->wanted[i])
-            status = nd__rule_give(call, i, nd_slice(nd__output_grad(call), start, stop, 1, axis));
+            status =
+                nd__rule_give(call, i, nd_slice(nd__rules_output_grad(call), start, stop, 1, axis));
         start = stop;
     }
     return status;
@@ -106,7 +107,7 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
 
 nd_status nd__rule_reshape(const nd_rule_call *call) {
     const nd_node_input *x = &call->node->inputs[0];
-    return nd__rule_give(call, 0, nd_reshape(nd__output_grad(call), x->ndim, x->shape));
+    return nd__rule_give(call, 0, nd_reshape(nd__rules_output_grad(call), x->ndim, x->shape));
 }
 
 nd_status nd__rule_permute(const nd_rule_call *call) {
@@ -114,26 +115,28 @@ nd_status nd__rule_permute(const nd_rule_call *call) {
     int inverse[ND_MAX_DIMS];
     for (int i = 0; i < naxes; i++)
         inverse[call->node->attrs.i[i]] = i;
-    return nd__rule_give(call, 0, nd_permute(nd__output_grad(call), naxes, inverse));
+    return nd__rule_give(call, 0, nd_permute(nd__rules_output_grad(call), naxes, inverse));
 }
 
 /// nd__rule_give sums what was repeated.
 nd_status nd__rule_expand(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
 }
 
 nd_status nd__rule_slice(const nd_rule_call *call) {
     const nd_node_input *x = &call->node->inputs[0];
     const int64_t *i = call->node->attrs.i;
     return nd__rule_give(
-        call, 0, nd__unslice(nd__output_grad(call), x->ndim, x->shape, (int)i[0], i[1], i[3]));
+        call, 0,
+        nd__join_unslice(nd__rules_output_grad(call), x->ndim, x->shape, (int)i[0], i[1], i[3]));
 }
 
 nd_status nd__rule_unslice(const nd_rule_call *call) {
     const int64_t *i = call->node->attrs.i;
     int64_t count = call->node->inputs[0].shape[i[0]];
     int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
-    return nd__rule_give(call, 0, nd_slice(nd__output_grad(call), i[1], stop, i[3], (int)i[0]));
+    return nd__rule_give(call, 0,
+                         nd_slice(nd__rules_output_grad(call), i[1], stop, i[3], (int)i[0]));
 }
 
 // --------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int n
     nd_node_input described = {.dtype = g->dtype, .device = g->device, .ndim = ndim};
     for (int i = 0; i < ndim; i++)
         described.shape[i] = shape[i];
-    nd_auto nd_tensor *zeros = nd__zeros_of(g, &described);
+    nd_auto nd_tensor *zeros = nd__rules_zeros_of(g, &described);
     return nd_scatter_add(zeros, index, g, axis);
 }
 

@@ -21,13 +21,13 @@ static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const n
 /// a: [..., m, k], b: [..., k, n]; g: [..., m, n]: g b^T, a^T g, summed over what was broadcast. A
 /// 1-d operand is a matrix of one row (a) or one column (b).
 nd_status nd__rule_matmul(const nd_rule_call *call) {
-    nd_auto nd_tensor *a = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *b = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
     if (!a || !b)
         return nd_error_status();
     bool row = a->ndim == 1;
     bool column = b->ndim == 1;
-    nd_auto nd_tensor *g = as_matrices(nd__output_grad(call), row, column);
+    nd_auto nd_tensor *g = as_matrices(nd__rules_output_grad(call), row, column);
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *matrices = as_matrices(b, false, column);
@@ -42,7 +42,7 @@ nd_status nd__rule_matmul(const nd_rule_call *call) {
 
 /// x: [..., in], weight: [out, in], bias: [out]; g: [..., out]: g weight, g^T x, g summed.
 nd_status nd__rule_linear(const nd_rule_call *call) {
-    nd_auto nd_tensor *rows = as_rows(nd__output_grad(call));
+    nd_auto nd_tensor *rows = as_rows(nd__rules_output_grad(call));
     nd_status status = rows ? ND_OK : nd_error_status();
     if (call->wanted[0] && status == ND_OK)
         status = give_linear_input(call, rows);
@@ -61,13 +61,14 @@ nd_status nd__rule_conv2d(const nd_rule_call *call) {
     const nd_node_input *inputs = call->node->inputs;
     nd_status status = ND_OK;
     if (call->wanted[0]) {
-        nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
-        status =
-            nd__rule_give(call, 0, grad_input(call, nd__output_grad(call), weight, &inputs[0]));
+        nd_auto nd_tensor *weight = nd__record_saved(call->node, 1);
+        status = nd__rule_give(call, 0,
+                               grad_input(call, nd__rules_output_grad(call), weight, &inputs[0]));
     }
     if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-        status = nd__rule_give(call, 1, grad_weight(call, x, nd__output_grad(call), &inputs[1]));
+        nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+        status =
+            nd__rule_give(call, 1, grad_weight(call, x, nd__rules_output_grad(call), &inputs[1]));
     }
     return status;
 }
@@ -76,13 +77,13 @@ nd_status nd__rule_conv2d(const nd_rule_call *call) {
 nd_status nd__rule_conv2d_grad_input(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0]) {
-        nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
-        status = nd__rule_give(call, 0, convolve(call, nd__output_grad(call), weight));
+        nd_auto nd_tensor *weight = nd__record_saved(call->node, 1);
+        status = nd__rule_give(call, 0, convolve(call, nd__rules_output_grad(call), weight));
     }
     if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *grad = nd__node_saved(call->node, 0);
+        nd_auto nd_tensor *grad = nd__record_saved(call->node, 0);
         status = nd__rule_give(
-            call, 1, grad_weight(call, nd__output_grad(call), grad, &call->node->inputs[1]));
+            call, 1, grad_weight(call, nd__rules_output_grad(call), grad, &call->node->inputs[1]));
     }
     return status;
 }
@@ -91,13 +92,13 @@ nd_status nd__rule_conv2d_grad_input(const nd_rule_call *call) {
 nd_status nd__rule_conv2d_grad_weight(const nd_rule_call *call) {
     nd_status status = ND_OK;
     if (call->wanted[0]) {
-        nd_auto nd_tensor *grad = nd__node_saved(call->node, 1);
+        nd_auto nd_tensor *grad = nd__record_saved(call->node, 1);
         status = nd__rule_give(
-            call, 0, grad_input(call, grad, nd__output_grad(call), &call->node->inputs[0]));
+            call, 0, grad_input(call, grad, nd__rules_output_grad(call), &call->node->inputs[0]));
     }
     if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-        status = nd__rule_give(call, 1, convolve(call, x, nd__output_grad(call)));
+        nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+        status = nd__rule_give(call, 1, convolve(call, x, nd__rules_output_grad(call)));
     }
     return status;
 }
@@ -114,10 +115,10 @@ nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
     flat.ndim = 3;
     for (int i = 0; i < 3; i++)
         flat.shape[i] = planes[i];
-    nd_auto nd_tensor *positions = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *positions = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
-    nd_auto nd_tensor *source = nd_reshape(nd__output_grad(call), 3, windows);
-    nd_auto nd_tensor *zeros = nd__zeros_of(nd__output_grad(call), &flat);
+    nd_auto nd_tensor *source = nd_reshape(nd__rules_output_grad(call), 3, windows);
+    nd_auto nd_tensor *zeros = nd__rules_zeros_of(nd__rules_output_grad(call), &flat);
     nd_auto nd_tensor *sums = nd_scatter_add(zeros, index, source, 2);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
@@ -170,14 +171,14 @@ static nd_status give_right(const nd_rule_call *call, const nd_tensor *g, const 
 
 static nd_status give_linear_input(const nd_rule_call *call, const nd_tensor *rows) {
     const nd_node_input *x = &call->node->inputs[0];
-    nd_auto nd_tensor *weight = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *weight = nd__record_saved(call->node, 1);
     nd_auto nd_tensor *product = nd_matmul(rows, weight);
     return nd__rule_give(
         call, 0, x->ndim == 2 ? nd_steal(&product) : nd_reshape(product, x->ndim, x->shape));
 }
 
 static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *rows) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inputs = as_rows(x);
     nd_auto nd_tensor *transposed = nd_transpose(rows, 0, 1);
     return nd__rule_give(call, 1, nd_matmul(transposed, inputs));
@@ -199,13 +200,13 @@ static nd_conv2d_options options_of(const nd_rule_call *call) {
 static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
                              const nd_tensor *weight, const nd_node_input *input) {
     nd_conv2d_options options = options_of(call);
-    return nd__conv2d_grad_input(grad, weight, input->shape, &options);
+    return nd__conv_grad_input(grad, weight, input->shape, &options);
 }
 
 static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
                               const nd_node_input *weight) {
     nd_conv2d_options options = options_of(call);
-    return nd__conv2d_grad_weight(x, grad, weight->shape, &options);
+    return nd__conv_grad_weight(x, grad, weight->shape, &options);
 }
 
 static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight) {

@@ -10,7 +10,7 @@ static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *lo
 
 /// g, repeated along the reduced axes.
 nd_status nd__rule_sum(const nd_rule_call *call) {
-    return give_repeated(call, nd__output_grad(call));
+    return give_repeated(call, nd__rules_output_grad(call));
 }
 
 /// g / n, repeated, where n elements became one.
@@ -20,7 +20,7 @@ nd_status nd__rule_mean(const nd_rule_call *call) {
     for (int i = 0; i < x->ndim; i++)
         if (call->node->attrs.i[0] & (INT64_C(1) << i))
             count *= (double)x->shape[i];
-    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__output_grad(call), 1.0 / count);
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / count);
     return give_repeated(call, scaled);
 }
 
@@ -35,8 +35,8 @@ nd_status nd__rule_min(const nd_rule_call *call) {
 /// t - y sum(t) with t = g y
 nd_status nd__rule_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), y);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), y);
     nd_auto nd_tensor *sum = nd_sum(product, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(y, sum);
     return nd__rule_give(call, 0, nd_sub(product, part));
@@ -45,8 +45,8 @@ nd_status nd__rule_softmax(const nd_rule_call *call) {
 /// g - exp(y) sum(g)
 nd_status nd__rule_log_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
-    const nd_tensor *g = nd__output_grad(call);
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    const nd_tensor *g = nd__rules_output_grad(call);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *probability = nd_exp(y);
     nd_auto nd_tensor *sum = nd_sum(g, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(probability, sum);
@@ -57,10 +57,10 @@ nd_status nd__rule_log_softmax(const nd_rule_call *call) {
 nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
-    nd_auto nd_tensor *logits = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *logits = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *difference = exact_difference(call, logits);
     double rows = (double)call->node->inputs[0].shape[0];
-    nd_auto nd_tensor *scale = nd_mul_scalar(nd__output_grad(call), 1.0 / rows);
+    nd_auto nd_tensor *scale = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / rows);
     if (nd_grad_enabled() || !difference || !scale)
         return nd__rule_give(call, 0, nd_mul(difference, scale));
     nd_status status = nd_mul_(difference, scale);
@@ -89,7 +89,7 @@ static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g) {
 /// g, shared equally by the elements that equal the extremum.
 static nd_status give_extremum_gradient(const nd_rule_call *call) {
     nd_auto nd_tensor *share = extremum_share(call);
-    nd_auto nd_tensor *kept = with_reduced_axes(call, nd__output_grad(call));
+    nd_auto nd_tensor *kept = with_reduced_axes(call, nd__rules_output_grad(call));
     return nd__rule_give(call, 0, nd_mul(share, kept));
 }
 
@@ -102,8 +102,8 @@ static nd_tensor *extremum_share(const nd_rule_call *call) {
             axes[naxes++] = i;
     nd_tensor *share = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-        nd_auto nd_tensor *y = nd__node_saved(call->node, 1);
+        nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+        nd_auto nd_tensor *y = nd__record_saved(call->node, 1);
         nd_auto nd_tensor *extremum = with_reduced_axes(call, y);
         nd_auto nd_tensor *equal = nd_equal(x, extremum);
         nd_auto nd_tensor *mask = equal ? nd_cast(equal, x->dtype) : NULL;
@@ -117,7 +117,7 @@ static nd_tensor *extremum_share(const nd_rule_call *call) {
 /// softmax(logits) - one_hot(targets), recorded as far as it depends on the logits. Owned by the
 /// caller alone.
 static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *logits) {
-    nd_auto nd_tensor *targets = nd__node_saved(call->node, 1);
+    nd_auto nd_tensor *targets = nd__record_saved(call->node, 1);
     nd_auto nd_tensor *probability = nd_softmax(logits, 1);
     if (!probability)
         return NULL;

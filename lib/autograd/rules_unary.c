@@ -9,52 +9,52 @@ static const double one_over_sqrt_two = 0.70710678118654752440;
 static const double one_over_sqrt_two_pi = 0.39894228040143267794;
 
 nd_status nd__rule_neg(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_neg(nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd_neg(nd__rules_output_grad(call)));
 }
 
 /// g sign(x); at 0 the gradient is 0.
 nd_status nd__rule_abs(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *sign = nd_sign(x);
     return give_product(call, sign);
 }
 
 /// 2 g x
 nd_status nd__rule_square(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), x);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), x);
     return nd__rule_give(call, 0, nd_mul_scalar(product, 2.0));
 }
 
 /// g y
 nd_status nd__rule_exp(const nd_rule_call *call) {
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     return give_product(call, y);
 }
 
 /// g / x
 nd_status nd__rule_log(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd_div(nd__output_grad(call), x));
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), x));
 }
 
 /// g / (2 y)
 nd_status nd__rule_sqrt(const nd_rule_call *call) {
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *quotient = nd_div(nd__output_grad(call), y);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *quotient = nd_div(nd__rules_output_grad(call), y);
     return nd__rule_give(call, 0, nd_mul_scalar(quotient, 0.5));
 }
 
 /// g cos(x)
 nd_status nd__rule_sin(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *cosine = nd_cos(x);
     return give_product(call, cosine);
 }
 
 /// -g sin(x)
 nd_status nd__rule_cos(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *sine = nd_sin(x);
     nd_auto nd_tensor *factor = nd_neg(sine);
     return give_product(call, factor);
@@ -62,8 +62,8 @@ nd_status nd__rule_cos(const nd_rule_call *call) {
 
 /// g (1 - y^2)
 nd_status nd__rule_tanh(const nd_rule_call *call) {
-    const nd_tensor *g = nd__output_grad(call);
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    const nd_tensor *g = nd__rules_output_grad(call);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(y);
     nd_auto nd_tensor *part = nd_mul(g, square);
     return nd__rule_give(call, 0, nd_sub(g, part));
@@ -71,29 +71,29 @@ nd_status nd__rule_tanh(const nd_rule_call *call) {
 
 /// g y (1 - y) = t - t y with t = g y
 nd_status nd__rule_sigmoid(const nd_rule_call *call) {
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    nd_auto nd_tensor *product = nd_mul(nd__output_grad(call), y);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), y);
     nd_auto nd_tensor *part = nd_mul(product, y);
     return nd__rule_give(call, 0, nd_sub(product, part));
 }
 
 /// g where y > 0
 nd_status nd__rule_relu(const nd_rule_call *call) {
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd__relu_grad(nd__output_grad(call), y));
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    return nd__rule_give(call, 0, nd__elementwise_relu_grad(nd__rules_output_grad(call), y));
 }
 
 /// relu_grad(g1, y) = g1 where y > 0: linear in g1, and constant in y where it has a derivative.
 nd_status nd__rule_relu_grad(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
-    return nd__rule_give(call, 0, nd__relu_grad(nd__output_grad(call), y));
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    return nd__rule_give(call, 0, nd__elementwise_relu_grad(nd__rules_output_grad(call), y));
 }
 
 /// g (P(x) + x p(x)), P and p the distribution and density of the standard normal.
 nd_status nd__rule_gelu(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *scaled = nd_mul_scalar(x, one_over_sqrt_two);
     nd_auto nd_tensor *error = nd_erf(scaled);
     nd_auto nd_tensor *shifted = nd_add_scalar(error, 1.0);
@@ -109,7 +109,7 @@ nd_status nd__rule_gelu(const nd_rule_call *call) {
 
 /// g 2/sqrt(pi) exp(-x^2)
 nd_status nd__rule_erf(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(x);
     nd_auto nd_tensor *exponent = nd_neg(square);
     nd_auto nd_tensor *power = nd_exp(exponent);
@@ -119,18 +119,19 @@ nd_status nd__rule_erf(const nd_rule_call *call) {
 
 /// -g y^2
 nd_status nd__rule_reciprocal(const nd_rule_call *call) {
-    nd_auto nd_tensor *y = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(y);
     nd_auto nd_tensor *factor = nd_neg(square);
     return give_product(call, factor);
 }
 
 nd_status nd__rule_add_scalar(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_retain(nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
 }
 
 nd_status nd__rule_mul_scalar(const nd_rule_call *call) {
-    return nd__rule_give(call, 0, nd_mul_scalar(nd__output_grad(call), call->node->attrs.f[0]));
+    return nd__rule_give(call, 0,
+                         nd_mul_scalar(nd__rules_output_grad(call), call->node->attrs.f[0]));
 }
 
 /// g p x^(p-1); exactly 0 for p = 0, where x^-1 may not be finite.
@@ -138,7 +139,7 @@ nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
     double exponent = call->node->attrs.f[0];
     if (exponent == 0.0)
         return ND_OK;
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *power = exponent == 2.0 ? nd_retain(x) : nd_pow_scalar(x, exponent - 1.0);
     nd_auto nd_tensor *factor = nd_mul_scalar(power, exponent);
     return give_product(call, factor);
@@ -146,15 +147,15 @@ nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
 
 /// g where the limits did not cut, bounds included; 0 for NaN.
 nd_status nd__rule_clip(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__node_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inside = NULL;
     nd_no_grad {
         nd_auto nd_tensor *clipped = nd_clip(x, call->node->attrs.f[0], call->node->attrs.f[1]);
         inside = nd_equal(x, clipped);
     }
-    return nd__rule_give(call, 0, nd__zero_unless(inside, nd__output_grad(call)));
+    return nd__rule_give(call, 0, nd__rules_zero_unless(inside, nd__rules_output_grad(call)));
 }
 
 static nd_status give_product(const nd_rule_call *call, const nd_tensor *factor) {
-    return nd__rule_give(call, 0, nd_mul(nd__output_grad(call), factor));
+    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
 }

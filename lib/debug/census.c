@@ -7,17 +7,21 @@
 // freeing (condemned, see steps.h) is left out: its edges are being cut. After the gate has opened, targets are
 // looked up by address.
 #include "lib/debug/census.h"
-#include "lib/core/alloc.h"
-#include "lib/core/collect.h"
-#include "lib/core/steps.h"
+#include "lib/base/alloc.h"
+#include "lib/base/lock.h"
+#include "lib/gc/collect.h"
+#include "lib/gc/steps.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <string.h>
 
 static void release_memory(census *result) {
-    nd__free(result->objects);
-    nd__free(result->edges);
-    nd__free(result->text);
-    nd__free(result->index);
+    nd__alloc_free(result->objects);
+    nd__alloc_free(result->edges);
+    nd__alloc_free(result->text);
+    nd__alloc_free(result->index);
     result->objects = NULL;
     result->edges = NULL;
     result->text = NULL;
@@ -36,10 +40,10 @@ static bool reserve(census *result, size_t objects, size_t edges, size_t text) {
     result->index_size = index_size_for(objects);
     if (objects >= NO_OBJECT || edges >= NO_OBJECT)
         return false;
-    result->objects = nd__malloc(objects * sizeof *result->objects);
-    result->edges = nd__malloc(edges * sizeof *result->edges);
-    result->text = nd__malloc(text);
-    result->index = nd__malloc(result->index_size * sizeof *result->index);
+    result->objects = nd__alloc(objects * sizeof *result->objects);
+    result->edges = nd__alloc(edges * sizeof *result->edges);
+    result->text = nd__alloc(text);
+    result->index = nd__alloc(result->index_size * sizeof *result->index);
     if (!result->objects || !result->edges || !result->text || !result->index) {
         release_memory(result);
         return false;
@@ -94,7 +98,7 @@ static void visit_copy(nd_visitor *visitor, nd_object *target, const char *label
 static void copy_object(copy_visitor *self, nd_object *object, uint32_t manager) {
     census *result = self->result;
     size_t place = result->count++;
-    uint32_t flags = nd__flags(object);
+    uint32_t flags = nd__object_flags(object);
     char name[64];
     nd_get_name(object, name, sizeof name);
     const nd_site *site = object->site;
@@ -105,7 +109,7 @@ static void copy_object(copy_visitor *self, nd_object *object, uint32_t manager)
         result->full = true;
         return;
     }
-    bool accounted = nd__shows_bytes(object);
+    bool accounted = nd__object_shows_bytes(object);
     size_t first_edge = result->edge_count;
     census_object *entry = &result->objects[place];
     *entry = (census_object){
@@ -136,13 +140,13 @@ static void copy_all(void *data) {
     result->full = false;
     for (size_t i = 0; i < result->managers.count; i++) {
         nd_manager *manager = result->managers.items[i];
-        for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
-            nd__lock(&shard->lock);
+        for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
+            nd__lock_acquire(&shard->lock);
             for (int list = 0; list < 2; list++)
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
-                    if (!nd__is_condemned(nd__flags(object)))
+                    if (!nd__steps_is_condemned(nd__object_flags(object)))
                         copy_object(&visitor, object, (uint32_t)i);
-            nd__unlock(&shard->lock);
+            nd__lock_release(&shard->lock);
         }
     }
     result->full |=
@@ -188,19 +192,19 @@ static void connect_edges(census *result) {
 
 bool nd__census_take(census *result, const nd_manager *top) {
     *result = (census){0};
-    nd_manager *manager = top ? (nd_manager *)(uintptr_t)top : &nd__root;
+    nd_manager *manager = top ? (nd_manager *)(uintptr_t)top : &nd__manager_root;
     if (!nd__manager_subtree(manager, &result->managers))
         return false;
     size_t objects = 64;
     for (size_t i = 0; i < result->managers.count; i++)
-        objects += nd__manager_count(result->managers.items[i]).live;
+        objects += nd__shard_total(result->managers.items[i]).live;
     size_t edges = 2 * objects, text = 4096;
     do {
         if (!reserve(result, objects, edges, text)) {
             nd__manager_array_free(&result->managers);
             return false;
         }
-        nd__collect_look(copy_all, result);
+        nd__collect_inspect(copy_all, result);
         // What was missing, and a little more, because others go on meanwhile.
         if (result->count > result->capacity)
             objects = result->count + result->count / 8;

@@ -14,7 +14,7 @@
 // are not: retain and release never wait. Memory is reserved before the gate closes.
 #ifndef ND_LIB_DEBUG_CENSUS_H
 #define ND_LIB_DEBUG_CENSUS_H
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
 #include <stdio.h>
 
 #define NO_OBJECT UINT32_MAX

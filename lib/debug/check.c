@@ -1,6 +1,11 @@
 // Check of the invariants of managers: links, counters, accounts.
-#include "lib/core/error.h"
-#include "lib/core/manager_internal.h"
+#include "lib/base/atomics.h"
+#include "lib/base/error.h"
+#include "lib/base/lock.h"
+#include "lib/manager/account.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 
@@ -8,21 +13,21 @@
 static const char *check_shard(nd_shard *shard) {
     uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND_DEVICE_KIND_COUNT] = {0};
     const char *broken = NULL;
-    nd__lock(&shard->lock);
+    nd__lock_acquire(&shard->lock);
     for (int list = 0; list < 2; list++) {
         const nd_object *previous = NULL;
         for (nd_object *object = shard->lists[list].first; object;
              previous = object, object = object->next) {
             live++;
             tracked += (uint64_t)list;
-            bool away = (nd__flags(object) & ND__TEMP) != 0;
+            bool away = (nd__object_flags(object) & ND__TEMP) != 0;
             temporary += away;
             capped += !away && !(object->type->flags & ND__TYPE_UNCAPPED);
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
             if (nd__atomic_load(&object->home, relaxed) != shard)
                 broken = "an object names another home";
-            if (((nd__flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
+            if (((nd__object_flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
                 broken = "an object is in the wrong list";
             if (object->type->flags & ND__TYPE_ACCOUNTED)
                 own[((nd_accounted *)object)->kind] += ((nd_accounted *)object)->bytes;
@@ -41,14 +46,14 @@ static const char *check_shard(nd_shard *shard) {
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
         if (own[kind] != count->own_bytes[kind])
             broken = "the bytes of its objects are not its account";
-    nd__unlock(&shard->lock);
+    nd__lock_release(&shard->lock);
     return broken;
 }
 
 static nd_status check_manager(nd_manager *manager) {
     const char *broken = NULL;
-    for (nd_shard *shard = nd__first_shard(manager); shard && !broken;
-         shard = nd__next_shard(shard))
+    for (nd_shard *shard = nd__shard_first(manager); shard && !broken;
+         shard = nd__shard_next(shard))
         broken = check_shard(shard);
     return broken ? nd__error(ND_ERROR_STATE, "debug_check: manager %s: %s", manager->name, broken)
                   : ND_OK;
@@ -57,14 +62,14 @@ static nd_status check_manager(nd_manager *manager) {
 /// subtree_bytes = own bytes + those of the children. Only true while no other thread allocates.
 static nd_status check_accounts(const nd__manager_array *managers) {
     for (size_t i = 0; i < managers->count; i++) {
-        const nd__counters count = nd__manager_count(managers->items[i]);
+        const nd__counters count = nd__shard_total(managers->items[i]);
         for (nd_device_kind kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
             uint64_t sum = count.own_bytes[kind];
             for (size_t k = 0; k < managers->count; k++)
                 if (managers->items[k]->parent == managers->items[i] &&
                     nd__atomic_load(&managers->items[k]->state, relaxed) != ND__MANAGER_CLOSED)
-                    sum += nd__manager_bytes(managers->items[k], kind);
-            uint64_t account = nd__manager_bytes(managers->items[i], kind);
+                    sum += nd__account_bytes(managers->items[k], kind);
+            uint64_t account = nd__account_bytes(managers->items[i], kind);
             if (sum != account)
                 return nd__error(ND_ERROR_STATE,
                                  "debug_check: manager %s: its objects and children hold %" PRIu64
@@ -77,7 +82,7 @@ static nd_status check_accounts(const nd__manager_array *managers) {
 
 nd_status nd_debug_check(void) {
     nd__manager_array managers = {0};
-    if (!nd__manager_subtree(&nd__root, &managers))
+    if (!nd__manager_subtree(&nd__manager_root, &managers))
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "debug_check: no memory to list the managers");
     nd_status status = ND_OK;
     for (size_t i = 0; i < managers.count && status == ND_OK; i++)

@@ -3,10 +3,13 @@
 // Objects are looked at under their manager's lock: they may die at any moment otherwise. Only
 // headers and accounts are read there, and text is collected first and written after, so that no
 // lock is held while a stream blocks.
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/manager_internal.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/lock.h"
 #include "lib/debug/text.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <string.h>
@@ -18,7 +21,7 @@ static void write_object(FILE *stream, const nd_object *object, int indent) {
     nd_get_name(object, name, sizeof name);
     fprintf(stream, "%*s- %s%s%s%s  count %" PRIu32, indent, "", nd__object_text(object),
             name[0] ? "(" : "", name, name[0] ? ")" : "", nd_get_count(object));
-    if (nd__shows_bytes(object))
+    if (nd__object_shows_bytes(object))
         fprintf(stream, "  %" PRIu64 " bytes", ((const nd_accounted *)object)->bytes);
     if (object->site)
         fprintf(stream, "  %s:%" PRIu32, object->site->file, object->site->line);
@@ -44,12 +47,12 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
             stats.escaped_objects);
     for (int list = 1; list >= 0; list--) {
         int shown = 0;
-        for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard)) {
-            nd__lock(&shard->lock);
+        for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
+            nd__lock_acquire(&shard->lock);
             for (nd_object *object = shard->lists[list].last; object && shown < SHOWN_OBJECTS;
                  object = object->previous, shown++)
                 write_object(stream, object, indent + 2);
-            nd__unlock(&shard->lock);
+            nd__lock_release(&shard->lock);
         }
     }
 }
@@ -77,7 +80,7 @@ static void sort_as_tree(nd__manager_array *managers) {
 
 nd_status nd_debug_dump(const nd_manager *handle, FILE *stream) {
     ND__UNCANCELLED;
-    nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__root;
+    nd_manager *top = handle ? (nd_manager *)(uintptr_t)handle : &nd__manager_root;
     if (!stream)
         return nd__error_null("debug_dump", "stream");
     nd__manager_array managers = {0};

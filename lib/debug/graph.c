@@ -1,8 +1,10 @@
 // The graph of objects as JSON and as DOT, from one census.
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 
@@ -32,7 +34,7 @@ static size_t manager_index(const census *result, const nd_manager *manager) {
 }
 
 static uint64_t own_bytes(nd_manager *manager) {
-    nd__counters count = nd__manager_count(manager);
+    nd__counters count = nd__shard_total(manager);
     uint64_t bytes = 0;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
         bytes += count.own_bytes[kind];
@@ -45,17 +47,17 @@ static void write_json_site(FILE *stream, const census_object *object) {
     if (!object->file)
         return;
     fputs(", \"file\": ", stream);
-    nd__write_json_string(stream, object->file);
+    nd__text_write_json(stream, object->file);
     fprintf(stream, ", \"line\": %" PRIu32, object->line);
 }
 
 static void write_json_object(FILE *stream, const census *result, size_t place) {
     const census_object *object = &result->objects[place];
     fprintf(stream, "{\"id\": %zu, \"type\": ", place);
-    nd__write_json_string(stream, object->what);
+    nd__text_write_json(stream, object->what);
     if (object->name[0]) {
         fputs(", \"name\": ", stream);
-        nd__write_json_string(stream, object->name);
+        nd__text_write_json(stream, object->name);
     }
     fprintf(stream,
             ", \"manager\": %" PRIu32 ", \"count\": %" PRIu32 ", \"handles\": %" PRIu32
@@ -75,7 +77,7 @@ static void write_json(FILE *stream, const census *result, size_t shown) {
     for (size_t i = 0; i < result->managers.count; i++) {
         nd_manager *manager = result->managers.items[i];
         fprintf(stream, "%s\n  {\"id\": %zu, \"name\": ", i ? "," : "", i);
-        nd__write_json_string(stream, manager->name);
+        nd__text_write_json(stream, manager->name);
         if (i > 0)
             fprintf(stream, ", \"parent\": %zu", manager_index(result, manager->parent));
         fprintf(stream, ", \"bytes\": %" PRIu64 "}", own_bytes(manager));
@@ -93,7 +95,7 @@ static void write_json(FILE *stream, const census *result, size_t shown) {
             continue;
         fprintf(stream, "%s{\"from\": %" PRIu32 ", \"to\": %" PRIu32 ", \"label\": ", separator,
                 edge->from, edge->to);
-        nd__write_json_string(stream, edge->label);
+        nd__text_write_json(stream, edge->label);
         fputc('}', stream);
         separator = ",\n  ";
     }
@@ -128,10 +130,10 @@ static void write_dot_object(FILE *stream, const census *result, size_t place) {
     const census_object *object = &result->objects[place];
     uint32_t handles = nd__census_handles(object);
     fprintf(stream, "o%zu [label=\"", place);
-    nd__write_dot_text(stream, object->what);
+    nd__text_write_dot(stream, object->what);
     if (object->name[0]) {
         fputs("\\n", stream);
-        nd__write_dot_text(stream, object->name);
+        nd__text_write_dot(stream, object->name);
     }
     if (object->accounted) {
         fputs("\\n", stream);
@@ -141,7 +143,7 @@ static void write_dot_object(FILE *stream, const census *result, size_t place) {
         fprintf(stream, "\\n%" PRIu32 " handle%s", handles, handles == 1 ? "" : "s");
     if (object->file) {
         fputs("\\n", stream);
-        nd__write_dot_text(stream, object->file);
+        nd__text_write_dot(stream, object->file);
         fprintf(stream, ":%" PRIu32, object->line);
     }
     fprintf(stream, "\"%s%s%s];\n", handles ? ", style=\"filled,bold\", fillcolor=\"#fff2cc\"" : "",
@@ -166,7 +168,7 @@ static size_t first_object_of(const census *result, size_t manager) {
 static void write_dot_cluster(FILE *stream, const census *result, size_t manager, size_t shown) {
     nd_manager *self = result->managers.items[manager];
     fprintf(stream, "subgraph cluster_%zu {\nlabel=\"manager ", manager);
-    nd__write_dot_text(stream, self->name);
+    nd__text_write_dot(stream, self->name);
     fputs("  ", stream);
     write_bytes(stream, own_bytes(self));
     fputs("\";\n", stream);
@@ -209,7 +211,7 @@ static void write_dot(FILE *stream, const census *result, size_t shown) {
         if (edge->from >= shown || edge->to >= shown)
             continue;
         fprintf(stream, "o%" PRIu32 " -> o%" PRIu32 " [label=\"", edge->from, edge->to);
-        nd__write_dot_text(stream, edge->label);
+        nd__text_write_dot(stream, edge->label);
         fputs("\"];\n", stream);
     }
     if (shown < result->count)

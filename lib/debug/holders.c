@@ -4,12 +4,14 @@
 // explain). One forward walk from all such objects, which does not pass through x, gives the
 // shortest path to each holder; a second one, from x, finds the cycles that keep x alive by itself.
 // What neither reaches hangs on a cycle elsewhere.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
+#include "lib/manager/manager.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <string.h>
@@ -69,7 +71,7 @@ static bool held_by_program(const census_object *object) {
 
 static bool find_holders(holders *self) {
     size_t count = self->graph.count;
-    self->memory = nd__malloc(3 * (count + 1) * sizeof *self->memory);
+    self->memory = nd__alloc(3 * (count + 1) * sizeof *self->memory);
     if (!self->memory)
         return false;
     self->queue = self->memory + 2 * count;
@@ -251,7 +253,7 @@ nd_status nd_debug_get_holders(const void *handle, FILE *stream, nd_holders *ret
             if (stream)
                 write_holders(out.stream, &self, &result);
         }
-        nd__free(self.memory);
+        nd__alloc_free(self.memory);
         nd__census_free(&self.graph);
         if (status != ND_OK)
             nd__text_drop(&out);

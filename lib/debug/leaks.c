@@ -1,9 +1,12 @@
 // The leak report: managers that are still open, and what is alive, by type and creation site, on request
 // and when the program ends.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/manager_internal.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/lock.h"
 #include "lib/debug/text.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <stdlib.h>
@@ -29,11 +32,11 @@ typedef struct leak_groups {
 /// Empty, with twice the room.
 static bool make_room(leak_groups *groups) {
     size_t capacity = groups->capacity ? 2 * groups->capacity : 4096;
-    nd__free(groups->items);
-    nd__free(groups->text);
+    nd__alloc_free(groups->items);
+    nd__alloc_free(groups->text);
     *groups = (leak_groups){.capacity = capacity, .text_capacity = 64 * capacity};
-    groups->items = nd__malloc(capacity * sizeof *groups->items);
-    groups->text = nd__malloc(groups->text_capacity);
+    groups->items = nd__alloc(capacity * sizeof *groups->items);
+    groups->text = nd__alloc(groups->text_capacity);
     return groups->items && groups->text;
 }
 
@@ -76,11 +79,11 @@ static bool add_leak(leak_groups *groups, const nd_object *object, const char *w
 /// Adds the objects of a shard. False: there was no room for all.
 static bool add_leaks(leak_groups *groups, nd_shard *shard) {
     bool room = true;
-    nd__lock(&shard->lock);
+    nd__lock_acquire(&shard->lock);
     for (int list = 0; list < 2; list++)
         for (nd_object *object = shard->lists[list].last; object && room; object = object->previous)
             room = add_leak(groups, object, nd__object_text(object));
-    nd__unlock(&shard->lock);
+    nd__lock_release(&shard->lock);
     return room;
 }
 
@@ -90,8 +93,8 @@ static bool group_all(leak_groups *groups, const nd__manager_array *managers) {
     while (!done && make_room(groups)) {
         done = true;
         for (size_t i = 0; i < managers->count && done; i++)
-            for (nd_shard *shard = nd__first_shard(managers->items[i]); shard && done;
-                 shard = nd__next_shard(shard))
+            for (nd_shard *shard = nd__shard_first(managers->items[i]); shard && done;
+                 shard = nd__shard_next(shard))
                 done = add_leaks(groups, shard);
     }
     return done;
@@ -161,8 +164,8 @@ static void sort(leak_groups *groups) {
 }
 
 static void free_groups(leak_groups *groups) {
-    nd__free(groups->items);
-    nd__free(groups->text);
+    nd__alloc_free(groups->items);
+    nd__alloc_free(groups->text);
 }
 
 /// *ret_open: how many managers are.
@@ -188,12 +191,13 @@ static uint64_t report(nd_manager *top, FILE *stream, uint64_t limit, uint64_t *
 
 uint64_t nd_debug_report_leaks(const nd_manager *handle, FILE *stream, uint64_t limit) {
     uint64_t open;
-    return report(handle ? (nd_manager *)(uintptr_t)handle : &nd__root, stream, limit, &open);
+    return report(handle ? (nd_manager *)(uintptr_t)handle : &nd__manager_root, stream, limit,
+                  &open);
 }
 
 static void report_leaks_at_exit(void) {
     uint64_t open;
-    if (report(&nd__root, stderr, 0, &open) == 0 && open == 0)
+    if (report(&nd__manager_root, stderr, 0, &open) == 0 && open == 0)
         fputs("ndarc: no leaks\n", stderr);
 }
 

@@ -1,11 +1,11 @@
 // Creation sites.
-#include "lib/core/object.h"
+#include "lib/object/object.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <stdio.h>
 
 void nd_debug_track_sites(bool on) {
-    nd__sites_enabled = on;
+    nd__object_sites_enabled = on;
 }
 
 const char *nd_debug_site(const void *handle, char *buffer, size_t size) {

@@ -4,12 +4,13 @@
 // both snapshots when address, type and creation site are; one that died and whose address went to
 // another of the same type and line counts as one that stayed, so sums are exact and "came" and
 // "went" are at least what is said.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
+#include "lib/manager/manager.h"
 #include <inttypes.h>
 #include <nd/debug.h>
 #include <stdlib.h>
@@ -41,10 +42,10 @@ static int by_address(const void *left, const void *right) {
 nd_snapshot *nd_snapshot_new(const nd_manager *manager) {
     ND__UNCANCELLED;
     census graph;
-    nd_snapshot *snapshot = nd__calloc(sizeof *snapshot);
+    nd_snapshot *snapshot = nd__alloc_zeroed(sizeof *snapshot);
     if (!snapshot || !nd__census_take(&graph, manager))
         goto no_memory;
-    snapshot->entries = nd__malloc((graph.count + 1) * sizeof *snapshot->entries);
+    snapshot->entries = nd__alloc((graph.count + 1) * sizeof *snapshot->entries);
     if (!snapshot->entries) {
         nd__census_free(&graph);
         goto no_memory;
@@ -63,7 +64,7 @@ nd_snapshot *nd_snapshot_new(const nd_manager *manager) {
     nd__census_free(&graph);
     return snapshot;
 no_memory:
-    nd__free(snapshot);
+    nd__alloc_free(snapshot);
     nd__error(ND_ERROR_OUT_OF_MEMORY, "snapshot_new: no memory to list the objects");
     return NULL;
 }
@@ -71,9 +72,9 @@ no_memory:
 void nd_snapshot_free(nd_snapshot *snapshot) {
     if (!snapshot)
         return;
-    nd__free(snapshot->entries);
-    nd__free(snapshot->text);
-    nd__free(snapshot);
+    nd__alloc_free(snapshot->entries);
+    nd__alloc_free(snapshot->text);
+    nd__alloc_free(snapshot);
 }
 
 // --------------------------------------------------------------------------------------- difference
@@ -134,7 +135,7 @@ static bool is_same(const entry *a, const entry *b) {
 
 /// One row per object that came or went, then those of a group added up.
 static bool find_rows(const nd_snapshot *before, const nd_snapshot *after, rows *result) {
-    row *items = nd__malloc((before->count + after->count + 1) * sizeof *items);
+    row *items = nd__alloc((before->count + after->count + 1) * sizeof *items);
     if (!items)
         return false;
     size_t count = 0, a = 0, b = 0;
@@ -236,7 +237,7 @@ nd_status nd_snapshot_difference(const nd_snapshot *before, const nd_snapshot *a
         status = nd__text_end(&out, "snapshot_difference", stream);
     if (status == ND_OK && ret_difference)
         write_sum(&rows, ret_difference);
-    nd__free(rows.items);
+    nd__alloc_free(rows.items);
     return status;
 }
 
@@ -251,14 +252,14 @@ struct nd_balance {
 
 nd_balance *nd_balance_begin(const nd_manager *manager, const char *file, int line) {
     ND__UNCANCELLED;
-    nd_balance *balance = nd__calloc(sizeof *balance);
+    nd_balance *balance = nd__alloc_zeroed(sizeof *balance);
     if (!balance) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "expect_balanced: no memory to list the objects");
         return NULL;
     }
     balance->before = nd_snapshot_new(manager);
     if (!balance->before) {
-        nd__free(balance);
+        nd__alloc_free(balance);
         return NULL;
     }
     balance->manager = nd_retain((nd_manager *)(uintptr_t)(manager ? manager : nd_manager_root()));
@@ -337,11 +338,11 @@ nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_d
     }
     if (compared && ret_difference)
         write_sum(&rows, ret_difference);
-    nd__free(rows.items);
+    nd__alloc_free(rows.items);
     nd_snapshot_free(after);
     nd_snapshot_free(balance->before);
     nd_object_release(balance->manager);
-    nd__free(balance);
+    nd__alloc_free(balance);
     return status;
 }
 

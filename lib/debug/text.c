@@ -1,6 +1,6 @@
 // Text in memory, and the quoting of two formats.
 #include "lib/debug/text.h"
-#include "lib/core/error.h"
+#include "lib/base/error.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static size_t sequence_length(const unsigned char *at) {
     return length;
 }
 
-void nd__write_json_string(FILE *stream, const char *text) {
+void nd__text_write_json(FILE *stream, const char *text) {
     fputc('"', stream);
     const unsigned char *at = (const unsigned char *)text;
     while (*at) {
@@ -74,7 +74,7 @@ void nd__write_json_string(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
-void nd__write_dot_text(FILE *stream, const char *text) {
+void nd__text_write_dot(FILE *stream, const char *text) {
     for (; *text; text++) {
         if (*text == '"' || *text == '\\')
             fputc('\\', stream);

@@ -4,7 +4,7 @@
 // collected in memory and written when it is whole.
 #ifndef ND_LIB_DEBUG_TEXT_H
 #define ND_LIB_DEBUG_TEXT_H
-#include "lib/core/object.h"
+#include "lib/object/object.h"
 #include <stdio.h>
 
 /// Text that grows; an allocation that fails cuts it.
@@ -22,7 +22,7 @@ nd_status nd__text_end(nd__text *text, const char *operation, FILE *stream);
 void nd__text_drop(nd__text *text);
 
 /// `text` as a JSON string with its quotes. What is no UTF-8 becomes U+FFFD.
-void nd__write_json_string(FILE *stream, const char *text);
+void nd__text_write_json(FILE *stream, const char *text);
 /// `text` between the quotes of a DOT string.
-void nd__write_dot_text(FILE *stream, const char *text);
+void nd__text_write_dot(FILE *stream, const char *text);
 #endif

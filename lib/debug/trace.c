@@ -5,14 +5,18 @@
 // what was written when a program was killed can be looked at; a normal end of the program closes
 // it. Events are composed on the stack and copied to one buffer under one lock, under which nothing
 // but write() is called: nothing is allocated, so a trace does not change what it shows.
-#include "lib/core/trace.h"
-#include "lib/core/cancel.h"
-#include "lib/core/clock.h"
-#include "lib/core/error.h"
-#include "lib/core/fork.h"
-#include "lib/core/manager_internal.h"
+#include "lib/object/trace.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/debug/trace_file.h"
+#include "lib/manager/account.h"
+#include "lib/manager/manager.h"
+#include "lib/object/object.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <nd/debug.h>
@@ -81,7 +85,7 @@ static void begin_event(event *event, const char *verb, const char *what, const 
     if (phase == 'i')
         append(event, ",\"s\":\"t\"");
     if (phase == 'X') {
-        uint64_t length = nd__now_ns() - at;
+        uint64_t length = nd__clock_now_ns() - at;
         append(event, ",\"dur\":%" PRIu64 ".%03u", length / 1000, (unsigned)(length % 1000));
     }
     append(event, ",\"args\":{");
@@ -110,10 +114,10 @@ static void put(const char *text, size_t size) {
 
 static void end_event(event *event) {
     append(event, "}},\n");
-    nd__lock(&trace.lock);
+    nd__lock_acquire(&trace.lock);
     if (trace.open)
         put(event->text, event->used);
-    nd__unlock(&trace.lock);
+    nd__lock_release(&trace.lock);
 }
 
 // ----------------------------------------------------------------------------------------- listener
@@ -122,7 +126,7 @@ static void append_object(event *event, const nd_object *object, const nd_manage
     append(event, "\"object\":\"%p\",\"manager\":\"", (const void *)object);
     append_text(event, manager->name);
     append(event, "\"");
-    if (nd__shows_bytes(object))
+    if (nd__object_shows_bytes(object))
         append(event, ",\"bytes\":%" PRIu64, ((const nd_accounted *)object)->bytes);
     if (object->site) {
         append(event, ",\"site\":\"");
@@ -135,18 +139,18 @@ static void append_object(event *event, const nd_object *object, const nd_manage
 /// bytes that are still charged but about to go.
 static void put_bytes(const nd_object *object, uint64_t leaving) {
     static const char *const names[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
-    if (!nd__shows_bytes(object))
+    if (!nd__object_shows_bytes(object))
         return;
     nd_device_kind kind = ((const nd_accounted *)object)->kind;
     event event;
-    begin_event(&event, "live bytes ", names[kind], "bytes", 'C', nd__now_ns());
-    append(&event, "\"bytes\":%" PRIu64, nd__manager_bytes(&nd__root, kind) - leaving);
+    begin_event(&event, "live bytes ", names[kind], "bytes", 'C', nd__clock_now_ns());
+    append(&event, "\"bytes\":%" PRIu64, nd__account_bytes(&nd__manager_root, kind) - leaving);
     end_event(&event);
 }
 
 static void on_born(const nd_object *object, const nd_manager *manager) {
     event event;
-    begin_event(&event, "alloc ", nd__object_text(object), "alloc", 'i', nd__now_ns());
+    begin_event(&event, "alloc ", nd__object_text(object), "alloc", 'i', nd__clock_now_ns());
     append_object(&event, object, manager);
     end_event(&event);
     put_bytes(object, 0);
@@ -155,7 +159,7 @@ static void on_born(const nd_object *object, const nd_manager *manager) {
 static void on_died(const nd_object *object, const nd_manager *manager, bool collected) {
     event event;
     begin_event(&event, collected ? "collect " : "free ", nd__object_text(object),
-                collected ? "collect" : "free", 'i', nd__now_ns());
+                collected ? "collect" : "free", 'i', nd__clock_now_ns());
     append_object(&event, object, manager);
     end_event(&event);
     put_bytes(object, (object->type->flags & ND__TYPE_ACCOUNTED)
@@ -187,7 +191,7 @@ static void on_closed(const nd_manager *manager, uint64_t began, const nd_close_
 }
 
 static const nd__listener listener = {
-    .now = nd__now_ns,
+    .now = nd__clock_now_ns,
     .born = on_born,
     .died = on_died,
     .collected = on_collected,
@@ -204,7 +208,7 @@ static void after_fork(bool child) {
         close(trace.file);
     trace.open = false;
     trace.used = 0;
-    nd__atomic_store(&nd__listening, NULL, release);
+    nd__atomic_store(&nd__trace_listening, NULL, release);
 }
 ND__FORK_PART(fork_trace, ND__FORK_TRACE, &trace.lock, 1, sizeof trace.lock, NULL, after_fork,
               NULL);
@@ -213,7 +217,7 @@ nd_status nd_trace_begin(const char *path) {
     ND__UNCANCELLED;
     if (!path)
         return nd__error_null("trace_begin", "path");
-    nd__lock(&trace.lock);
+    nd__lock_acquire(&trace.lock);
     bool taken = trace.open;
     const char *reason = NULL;
     if (!taken) {
@@ -224,28 +228,28 @@ nd_status nd_trace_begin(const char *path) {
         if (trace.open)
             put("[\n", 2);
     }
-    nd__unlock(&trace.lock);
+    nd__lock_release(&trace.lock);
     if (taken)
         return nd__error(ND_ERROR_STATE, "trace_begin: a trace is being written already");
     if (reason)
         return nd__error(ND_ERROR_IO, "trace_begin: %s could not be opened: %s", path, reason);
     event event;
-    begin_event(&event, "process_name", "", "__metadata", 'M', nd__now_ns());
+    begin_event(&event, "process_name", "", "__metadata", 'M', nd__clock_now_ns());
     append(&event, "\"name\":\"ndarc\"");
     end_event(&event);
-    nd__atomic_store(&nd__listening, &listener, release);
+    nd__atomic_store(&nd__trace_listening, &listener, release);
     return ND_OK;
 }
 
 nd_status nd_trace_end(void) {
     ND__UNCANCELLED;
-    nd__atomic_store(&nd__listening, NULL, release);
-    nd__lock(&trace.lock);
+    nd__atomic_store(&nd__trace_listening, NULL, release);
+    nd__lock_acquire(&trace.lock);
     bool open = trace.open;
     int error = 0;
     if (open) {
         event event;
-        begin_event(&event, "end of trace", "", "trace", 'i', nd__now_ns());
+        begin_event(&event, "end of trace", "", "trace", 'i', nd__clock_now_ns());
         append(&event, "}}\n]\n");
         put(event.text, event.used);
         write_out();
@@ -255,7 +259,7 @@ nd_status nd_trace_end(void) {
         trace.open = false;
         trace.file = -1;
     }
-    nd__unlock(&trace.lock);
+    nd__lock_release(&trace.lock);
     if (!open)
         return nd__error(ND_ERROR_STATE, "trace_end: no trace is being written");
     if (error)
@@ -272,9 +276,9 @@ __attribute__((constructor)) static void read_environment(void) {
 }
 
 __attribute__((destructor)) static void end_with_program(void) {
-    nd__lock(&trace.lock);
+    nd__lock_acquire(&trace.lock);
     bool open = trace.open;
-    nd__unlock(&trace.lock);
+    nd__lock_release(&trace.lock);
     if (open && nd_trace_end() != ND_OK)
         fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_message());
 }

@@ -5,13 +5,16 @@
 // last must take the lock, and the bias off, before it can be destroyed. Notes may come from inside
 // the gate and under locks of the core, so nothing of the core is called here and nothing is
 // allocated.
-#include "lib/core/watch.h"
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/clock.h"
-#include "lib/core/error.h"
-#include "lib/core/fork.h"
+#include "lib/object/watch.h"
+#include "lib/base/alloc.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/lock.h"
 #include "lib/debug/text.h"
+#include "lib/object/object.h"
 #include <execinfo.h>
 #include <inttypes.h>
 #include <nd/debug.h>
@@ -55,7 +58,7 @@ static nd_watch **find(const nd_object *object) {
 static void end(nd_watch **place) {
     nd_watch *watch = *place;
     *place = watch->next;
-    nd__fetch_sub_acq_rel(&watch->object->word, ND__WATCH_BIAS);
+    nd__atomic_subtract(&watch->object->word, ND__WATCH_BIAS);
     watch->object = NULL;
 }
 
@@ -69,21 +72,21 @@ static void fill(event *event, nd__watch_kind kind, uint32_t count) {
 static void append(nd_watch *watch, const event *event) {
     struct event *place = &watch->kept[watch->events++ % KEPT_EVENTS];
     *place = *event;
-    place->at = nd__now_ns() - watch->began;
+    place->at = nd__clock_now_ns() - watch->began;
 }
 
 /// What nd__watch_note is while anything has ever been watched.
 static void note(const nd_object *object, nd__watch_kind kind, uint32_t count) {
     event event;
     fill(&event, kind, count);
-    nd__lock(&watch_lock);
+    nd__lock_acquire(&watch_lock);
     nd_watch **place = find(object);
     if (*place) {
         append(*place, &event);
         if (kind == ND__WATCH_GARBAGE || (kind == ND__WATCH_RELEASE && count == 0))
             end(place);
     }
-    nd__unlock(&watch_lock);
+    nd__lock_release(&watch_lock);
 }
 
 nd_watch *nd_debug_watch(const void *handle) {
@@ -92,7 +95,7 @@ nd_watch *nd_debug_watch(const void *handle) {
         return NULL;
     }
     nd_object *object = (nd_object *)(uintptr_t)handle;
-    nd_watch *watch = nd__malloc(sizeof *watch);
+    nd_watch *watch = nd__alloc(sizeof *watch);
     if (!watch) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "debug_watch: no memory for a history of %d events",
                   (int)KEPT_EVENTS);
@@ -103,11 +106,11 @@ nd_watch *nd_debug_watch(const void *handle) {
     snprintf(watch->what, sizeof watch->what, "%s%s%s%s", nd__object_text(object),
              name[0] ? "(" : "", name, name[0] ? ")" : "");
     watch->events = 0;
-    watch->began = nd__now_ns();
+    watch->began = nd__clock_now_ns();
     event event;
     fill(&event, ND__WATCH_BEGIN,
          0); // the first backtrace of a program may allocate: not in `note`
-    nd__lock(&watch_lock);
+    nd__lock_acquire(&watch_lock);
     uint32_t count = nd_get_count(object);
     bool refused = *find(object) || count > BIGGEST_COUNT;
     if (!refused) {
@@ -117,24 +120,24 @@ nd_watch *nd_debug_watch(const void *handle) {
         watch->object = object;
         watch->next = watches;
         watches = watch;
-        nd__fetch_add_relaxed(&object->word, ND__WATCH_BIAS);
+        nd__atomic_add_relaxed(&object->word, ND__WATCH_BIAS);
     }
-    nd__unlock(&watch_lock);
+    nd__lock_release(&watch_lock);
     if (!refused)
         return watch;
     nd__error(ND_ERROR_STATE, "debug_watch: the %s is being watched already", watch->what);
-    nd__free(watch);
+    nd__alloc_free(watch);
     return NULL;
 }
 
 void nd_watch_end(nd_watch *watch) {
     if (!watch)
         return;
-    nd__lock(&watch_lock);
+    nd__lock_acquire(&watch_lock);
     if (watch->object)
         end(find(watch->object));
-    nd__unlock(&watch_lock);
-    nd__free(watch);
+    nd__lock_release(&watch_lock);
+    nd__alloc_free(watch);
 }
 
 // -------------------------------------------------------------------------------------------- text
@@ -157,16 +160,16 @@ nd_status nd_watch_write(const nd_watch *watch, FILE *stream) {
     ND__UNCANCELLED;
     if (!watch || !stream)
         return nd__error_null("watch_write", watch ? "stream" : "watch");
-    nd_watch *copy = nd__malloc(sizeof *copy);
+    nd_watch *copy = nd__alloc(sizeof *copy);
     nd__text out = {0};
     if (!copy || !nd__text_begin(&out)) {
-        nd__free(copy);
+        nd__alloc_free(copy);
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "watch_write: no memory for the text");
     }
-    nd__lock(&watch_lock);
+    nd__lock_acquire(&watch_lock);
     memcpy(copy, watch, sizeof *copy);
     uint32_t count = watch->object ? nd_get_count(watch->object) : 0;
-    nd__unlock(&watch_lock);
+    nd__lock_release(&watch_lock);
     fprintf(out.stream, "history of %s: %" PRIu64 " events, ", copy->what, copy->events);
     if (copy->object)
         fprintf(out.stream, "count %" PRIu32 " now\n", count);
@@ -177,6 +180,6 @@ nd_status nd_watch_write(const nd_watch *watch, FILE *stream) {
         fprintf(out.stream, "  (the first %" PRIu64 " are forgotten)\n", first);
     for (uint64_t i = first; i < copy->events; i++)
         write_event(out.stream, &copy->kept[i % KEPT_EVENTS]);
-    nd__free(copy);
+    nd__alloc_free(copy);
     return nd__text_end(&out, "watch_write", stream);
 }

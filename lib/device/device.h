@@ -7,7 +7,8 @@
 #ifndef ND_LIB_DEVICE_DEVICE_H
 #define ND_LIB_DEVICE_DEVICE_H
 #include "kernels/kernel.h"
-#include "lib/core/pressure.h"
+#include "lib/manager/request.h"
+#include "lib/pressure/pressure.h"
 #include <nd/tensor.h>
 
 typedef struct nd_backend {
@@ -34,13 +35,13 @@ typedef struct nd_backend {
 
 /// Backend of a kind; never NULL: a kind that is not built in has a table whose device_count
 /// answers 0 and whose other functions answer ND_ERROR_DEVICE. Inside a callback that a device runs
-/// (lib/core/callback.h) every kind but the CPU has a table that answers ND_ERROR_STATE.
-const nd_backend *nd__backend(nd_device_kind kind);
+/// (lib/object/callback.h) every kind but the CPU has a table that answers ND_ERROR_STATE.
+const nd_backend *nd__registry_backend(nd_device_kind kind);
 
 /// ND_OK when the device exists, else ND_ERROR_DEVICE with a sentence ("no CUDA device", "cpu:3:
 /// there is 1 cpu device"). ND_ERROR_STATE inside a callback that a device runs.
-nd_status nd__device_check(const char *operation, nd_device device);
+nd_status nd__registry_device_check(const char *operation, nd_device device);
 
 /// "cpu:0"; the text is static or thread-local.
-const char *nd__device_text(nd_device device);
+const char *nd__registry_device_text(nd_device device);
 #endif

@@ -3,12 +3,15 @@
 // A kind that is not built in is served by a table that has no device and refuses everything, so
 // that nobody above has to ask whether a backend exists. Inside a callback that a device runs, where
 // no device may be called, every kind but the CPU is.
-#include "lib/core/alloc.h"
-#include "lib/core/block.h"
-#include "lib/core/callback.h"
-#include "lib/core/cancel.h"
-#include "lib/core/fork.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "lib/device/backends.h"
+#include "lib/manager/request.h"
+#include "lib/object/block.h"
+#include "lib/object/callback.h"
+#include "lib/pressure/pressure_alloc.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@ static const char *const kind_names[ND_DEVICE_KIND_COUNT] = {
 };
 
 static nd_status refusal(void) {
-    return nd__in_callback() ? ND_ERROR_STATE : ND_ERROR_DEVICE;
+    return nd__callback_running() ? ND_ERROR_STATE : ND_ERROR_DEVICE;
 }
 static int absent_count(void) {
     return 0;
@@ -70,13 +73,13 @@ static const nd_backend *backend_of(nd_device_kind kind) {
     return &absent_backend;
 }
 
-const nd_backend *nd__backend(nd_device_kind kind) {
+const nd_backend *nd__registry_backend(nd_device_kind kind) {
     if (__builtin_expect(kind == ND_CPU, 1))
         return &nd__cpu_backend;
-    return nd__in_callback() ? &absent_backend : backend_of(kind);
+    return nd__callback_running() ? &absent_backend : backend_of(kind);
 }
 
-const char *nd__device_text(nd_device device) {
+const char *nd__registry_device_text(nd_device device) {
     // Several may stand in one sentence.
     static _Thread_local char texts[4][24];
     static _Thread_local unsigned next;
@@ -90,27 +93,27 @@ const char *nd__device_text(nd_device device) {
     return text;
 }
 
-nd_status nd__device_check(const char *operation, nd_device device) {
+nd_status nd__registry_device_check(const char *operation, nd_device device) {
     if ((unsigned)device.kind >= ND_DEVICE_KIND_COUNT)
         return nd__error(ND_ERROR_DEVICE, "%s: there is no device kind %d", operation,
                          (int)device.kind);
-    if (nd__in_callback())
+    if (nd__callback_running())
         return nd__callback_error(operation);
-    const nd_backend *backend = nd__backend(device.kind);
+    const nd_backend *backend = nd__registry_backend(device.kind);
     int count = backend->device_count();
     if (nd__fork_generation && device.index >= 0 && backend->lost && backend->lost(device.index))
         return nd__error(
             ND_ERROR_DEVICE,
             "%s: %s stayed in the parent process when that forked; a child cannot use it",
-            operation, nd__device_text(device));
+            operation, nd__registry_device_text(device));
     if (device.index >= 0 && device.index < count)
         return ND_OK;
     const char *name = device.kind == ND_CUDA ? "CUDA" : kind_names[device.kind];
     if (count == 0)
         return nd__error(ND_ERROR_DEVICE, "%s: %s: no %s device", operation,
-                         nd__device_text(device), name);
+                         nd__registry_device_text(device), name);
     return nd__error(ND_ERROR_DEVICE, "%s: %s: there %s %d %s device%s", operation,
-                     nd__device_text(device), count == 1 ? "is" : "are", count, name,
+                     nd__registry_device_text(device), count == 1 ? "is" : "are", count, name,
                      count == 1 ? "" : "s");
 }
 
@@ -121,7 +124,7 @@ int nd_device_count(nd_device_kind kind) {
 static _Thread_local nd_device default_device = {ND_CPU, 0};
 
 nd_status nd_set_default_device(nd_device device) {
-    nd_status status = nd__device_check("set_default_device", device);
+    nd_status status = nd__registry_device_check("set_default_device", device);
     if (status == ND_OK)
         default_device = device;
     return status;
@@ -133,25 +136,25 @@ nd_device nd_get_default_device(void) {
 
 nd_status nd_synchronize(nd_device device) {
     ND__UNCANCELLED;
-    nd_status status = nd__device_check("synchronize", device);
+    nd_status status = nd__registry_device_check("synchronize", device);
     if (status != ND_OK)
         return status;
-    status = nd__backend(device.kind)->synchronize(device.index);
-    nd__bury_left();
+    status = nd__registry_backend(device.kind)->synchronize(device.index);
+    nd__callback_destroy_deferred();
     if (status != ND_OK)
         return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
-                         nd__device_text(device), nd_status_name(status));
+                         nd__registry_device_text(device), nd_status_name(status));
     return ND_OK;
 }
 
 // ------------------------------------------------------------------------------------------ memory
 
 uint64_t nd_memory_trim(nd_device_kind kind) {
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT || nd__in_callback())
+    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT || nd__callback_running())
         return 0;
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
-    const nd_memory_rows *rows = nd__backend(kind)->memory;
+    const nd_memory_rows *rows = nd__registry_backend(kind)->memory;
     for (int index = 0; rows && rows->trim && index < nd_device_count(kind); index++) {
         uint64_t given = rows->trim(index);
         bytes += given == ND__UNKNOWN_BYTES ? 0 : given;
@@ -163,7 +166,7 @@ uint64_t nd_memory_get_cached(nd_device_kind kind) {
     if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
         return 0;
     uint64_t bytes = 0;
-    const nd_memory_rows *rows = nd__backend(kind)->memory;
+    const nd_memory_rows *rows = nd__registry_backend(kind)->memory;
     for (int index = 0; rows && rows->usage && index < nd_device_count(kind); index++) {
         nd_memory_usage usage;
         rows->usage(index, &usage);
@@ -186,12 +189,12 @@ typedef struct queued_callback {
 /// What the device calls.
 static void run_queued(void *data) {
     queued_callback queued = *(queued_callback *)data;
-    nd__free(data);
+    nd__alloc_free(data);
     nd__callback_run(queued.callback, queued.data, queued.kept);
 }
 
 static void bury_at_exit(void) {
-    nd__bury_left();
+    nd__callback_destroy_deferred();
 }
 
 static void register_exit(void) {
@@ -204,25 +207,25 @@ nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void
     if (!callback && !kept)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "queue_callback: neither a callback nor an object to keep, both are NULL");
-    nd_status status = nd__device_check("queue_callback", device);
+    nd_status status = nd__registry_device_check("queue_callback", device);
     if (status != ND_OK)
         return status;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_exit);
-    nd__bury_left(); // of callbacks before: a program that only queues leaves no more than one round
-    queued_callback *queued = nd__obtain(sizeof *queued);
+    nd__callback_destroy_deferred(); // of callbacks before: a program that only queues leaves no more than one round
+    queued_callback *queued = nd__pressure_alloc(sizeof *queued);
     status = ND_ERROR_OUT_OF_MEMORY;
     if (queued) {
         *queued = (queued_callback){callback, data, nd_object_retain(kept)};
-        status = nd__backend(device.kind)->call(device.index, run_queued, queued);
+        status = nd__registry_backend(device.kind)->call(device.index, run_queued, queued);
     }
     if (status != ND_OK) {
         if (queued)
             nd_object_release(queued->kept);
-        nd__free(queued);
+        nd__alloc_free(queued);
         return nd__error(status, "queue_callback: nothing was queued on %s: %s",
-                         nd__device_text(device), nd_status_name(status));
+                         nd__registry_device_text(device), nd_status_name(status));
     }
-    nd__bury_left(); // the CPU has called it already
+    nd__callback_destroy_deferred(); // the CPU has called it already
     return ND_OK;
 }

@@ -87,7 +87,8 @@ void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *re
 }
 
 bool nd__batch_slot_new(nd_batch_slot *ret_slot, const nd_batch_plan *plan) {
-    nd_batch_slot slot = {nd__host_obtain(plan->images_bytes), nd__host_obtain(plan->labels_bytes)};
+    nd_batch_slot slot = {nd__ladder_alloc_host(plan->images_bytes),
+                          nd__ladder_alloc_host(plan->labels_bytes)};
     if (!slot.images || !slot.labels) {
         nd__batch_slot_free(&slot, plan);
         return false;

@@ -5,12 +5,17 @@
 // tensors, so that memory the thread reads stays even when somebody closes them. Tensors are made
 // by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
 // made is not lost: the next call tries the same one again.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/pressure.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 
@@ -172,7 +177,7 @@ static void destroy(nd_object *self) {
     nd__prefetch_stop(&dataset->prefetch);
     nd_object_release(dataset->images_storage);
     nd_object_release(dataset->labels_storage);
-    nd__free(dataset->order);
+    nd__alloc_free(dataset->order);
     for (int64_t i = 0; i < PREFETCH_DEPTH_MAX; i++)
         nd__batch_slot_free(&dataset->slots[i], &dataset->plan);
     dataset->images_storage = NULL;
@@ -189,21 +194,21 @@ static nd_status read_options(const char *operation, const nd_dataset_options *g
     if (status == ND_OK && ret_options->batch < 1)
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a batch of %lld samples", operation,
                            (long long)ret_options->batch);
-    return status == ND_OK ? nd__device_check(operation, ret_options->device) : status;
+    return status == ND_OK ? nd__registry_device_check(operation, ret_options->device) : status;
 }
 
 static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels) {
-    nd_status status = nd__check_operand("dataset", "images", images);
+    nd_status status = nd__tensor_check_operand("dataset", "images", images);
     if (status == ND_OK)
-        status = nd__check_operand("dataset", "labels", labels);
+        status = nd__tensor_check_operand("dataset", "labels", labels);
     if (status != ND_OK)
         return status;
     if (images->device.kind != ND_CPU || labels->device.kind != ND_CPU)
-        return nd__error(
-            ND_ERROR_DEVICE,
-            "dataset: images are on %s; images and labels must be on the CPU, batches "
-            "can go elsewhere",
-            nd__device_text(images->device.kind != ND_CPU ? images->device : labels->device));
+        return nd__error(ND_ERROR_DEVICE,
+                         "dataset: images are on %s; images and labels must be on the CPU, batches "
+                         "can go elsewhere",
+                         nd__registry_device_text(images->device.kind != ND_CPU ? images->device
+                                                                                : labels->device));
     if (labels->dtype == ND_F32 || labels->dtype == ND_F64)
         return nd__error(ND_ERROR_DTYPE, "dataset: labels are %s, they must be integers",
                          nd_dtype_name(labels->dtype));
@@ -221,7 +226,7 @@ static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels)
 /// DIRECTORY/PREFIX-SUFFIX, or the same with .gz when the plain file is not there.
 static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix) {
     size_t bytes = strlen(directory) + strlen(prefix) + strlen(suffix) + sizeof("/-.gz");
-    char *path = nd__obtain(bytes);
+    char *path = nd__pressure_alloc(bytes);
     if (!path) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "dataset_open_idx: no memory for the name of a file");
         return NULL;
@@ -230,7 +235,7 @@ static nd_tensor *load_idx_beside(const char *directory, const char *prefix, con
     if (access(path, F_OK) != 0)
         strcat(path, ".gz");
     nd_tensor *tensor = nd_load_idx(path);
-    nd__free(path);
+    nd__alloc_free(path);
     return tensor;
 }
 
@@ -242,8 +247,8 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
         return NULL;
     dataset->images = nd_retain(images);
     dataset->labels = nd_retain(labels);
-    dataset->images_storage = nd_object_retain(nd__storage_of(images));
-    dataset->labels_storage = nd_object_retain(nd__storage_of(labels));
+    dataset->images_storage = nd_object_retain(nd__tensor_storage(images));
+    dataset->labels_storage = nd_object_retain(nd__tensor_storage(labels));
     if (!dataset->images_storage || !dataset->labels_storage) {
         nd_release(dataset);
         return NULL;
@@ -255,7 +260,7 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
     if (!options->drop_last && samples % options->batch != 0)
         dataset->batches++;
     nd_place place = nd__place_begin(NULL, 0);
-    nd_status status = nd__object_publish(&dataset->header, place.manager);
+    nd_status status = nd__member_publish(&dataset->header, place.manager);
     nd__place_end(place);
     if (status != ND_OK) {
         nd_release(dataset);
@@ -267,9 +272,9 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
 static nd_status check_dataset(const char *operation, const nd_dataset *dataset) {
     if (!dataset)
         return nd__error_null(operation, "dataset");
-    if (nd__is_closed(dataset))
+    if (nd__object_is_closed(dataset))
         return nd__error(ND_ERROR_CLOSED, "%s: the data set was closed", operation);
-    if (nd__is_closed(dataset->images) || nd__is_closed(dataset->labels))
+    if (nd__object_is_closed(dataset->images) || nd__object_is_closed(dataset->labels))
         return nd__error(ND_ERROR_CLOSED, "%s: the images or labels of the data set were closed",
                          operation);
     return ND_OK;
@@ -279,13 +284,13 @@ static nd_status check_dataset(const char *operation, const nd_dataset *dataset)
 static nd_status reserve(nd_dataset *dataset) {
     nd_batch_plan *plan = &dataset->plan;
     if (dataset->options.shuffle && !dataset->order && plan->samples > 0) {
-        dataset->order = nd__obtain((size_t)plan->samples * sizeof(*dataset->order));
+        dataset->order = nd__pressure_alloc((size_t)plan->samples * sizeof(*dataset->order));
         if (!dataset->order)
             return nd__error(ND_ERROR_OUT_OF_MEMORY,
                              "dataset_start: no memory for the order of %lld samples",
                              (long long)plan->samples);
     }
-    const bool on_host = nd__backend(dataset->options.device.kind)->host_accessible;
+    const bool on_host = nd__registry_backend(dataset->options.device.kind)->host_accessible;
     if (dataset->batches == 0 || (on_host && !dataset->options.prefetch))
         return ND_OK;
     const size_t bytes = plan->images_bytes + plan->labels_bytes;
@@ -359,8 +364,8 @@ static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **r
         nd__batch_slot_free(&replacement, plan);
         return false;
     }
-    nd__storage_now(images)->borrowed = false;
-    nd__storage_now(labels)->borrowed = false;
+    nd__tensor_storage_now(images)->borrowed = false;
+    nd__tensor_storage_now(labels)->borrowed = false;
     *slot = replacement;
     nd__prefetch_done(&dataset->prefetch);
     *ret_images = images;
@@ -404,7 +409,7 @@ static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor 
         nd__batch_fill(plan, dataset->position, slot);
     if (!slot)
         return ND_ERROR_STATE;
-    const nd_backend *backend = nd__backend(images->device.kind);
+    const nd_backend *backend = nd__registry_backend(images->device.kind);
     const int index = images->device.index;
     size_t images_bytes = (size_t)images->numel * nd_dtype_size(images->dtype);
     size_t labels_bytes = (size_t)labels->numel * sizeof(int64_t);
@@ -413,7 +418,7 @@ static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor 
         status = backend->copy_from_host(index, labels->data, slot->labels, labels_bytes);
     if (status != ND_OK)
         return nd__error(status, "dataset_next_batch: a batch cannot be copied to %s",
-                         nd__device_text(images->device));
+                         nd__registry_device_text(images->device));
     if (dataset->options.prefetch)
         nd__prefetch_done(&dataset->prefetch);
     return ND_OK;

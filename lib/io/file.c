@@ -5,9 +5,10 @@
 // crash leave neither the old content nor the new one whole. Error texts are composed from the errno
 // of the call that failed, before anything else can change it.
 #include "lib/io/file.h"
-#include "lib/core/alloc.h"
-#include "lib/core/error.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -149,8 +150,8 @@ void nd__file_abandon(nd_file_writer *writer) {
     writer->descriptor = writer->over = -1;
     if (writer->temporary)
         unlink(writer->temporary);
-    nd__free(writer->temporary);
-    nd__free(writer->target);
+    nd__alloc_free(writer->temporary);
+    nd__alloc_free(writer->target);
     writer->temporary = NULL;
     writer->target = NULL;
 }
@@ -177,7 +178,7 @@ static int folder_length(const char *path) {
 
 static char *copied(const char *text) {
     size_t bytes = strlen(text) + 1;
-    char *copy = nd__obtain(bytes);
+    char *copy = nd__pressure_alloc(bytes);
     if (copy)
         memcpy(copy, text, bytes);
     return copy;
@@ -192,10 +193,10 @@ static char *follow_link(char *path) {
     link[length] = '\0';
     int folder = link[0] == '/' ? 0 : folder_length(path);
     size_t bytes = (size_t)folder + (size_t)length + 1;
-    char *next = nd__obtain(bytes);
+    char *next = nd__pressure_alloc(bytes);
     if (next)
         snprintf(next, bytes, "%.*s%s", folder, path, link);
-    nd__free(path);
+    nd__alloc_free(path);
     return next;
 }
 
@@ -221,7 +222,7 @@ static char *temporary_path(const char *target) {
     static atomic_uint counter;
     int folder = folder_length(target);
     size_t bytes = (size_t)folder + 48;
-    char *path = nd__obtain(bytes);
+    char *path = nd__pressure_alloc(bytes);
     if (path)
         snprintf(path, bytes, "%.*s.nd-%ld-%u.tmp", folder, target, (long)getpid(),
                  atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed));
@@ -230,7 +231,7 @@ static char *temporary_path(const char *target) {
 
 static nd_status open_beside(nd_file_writer *writer, mode_t mode) {
     for (int attempt = 0; attempt < 100; attempt++) {
-        nd__free(writer->temporary);
+        nd__alloc_free(writer->temporary);
         writer->temporary = temporary_path(writer->target);
         if (!writer->temporary)
             return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a name beside '%s'",
@@ -243,7 +244,7 @@ static nd_status open_beside(nd_file_writer *writer, mode_t mode) {
     }
     nd_status status = writer_error(writer, "cannot be created");
     // The name belongs to somebody else, or to nobody: it must not be removed.
-    nd__free(writer->temporary);
+    nd__alloc_free(writer->temporary);
     writer->temporary = NULL;
     return status;
 }
@@ -287,7 +288,7 @@ static nd_status sync_folder(const nd_file_writer *writer) {
 static nd_status replace(nd_file_writer *writer) {
     if (rename(writer->temporary, writer->target) != 0)
         return writer_error(writer, "cannot be replaced");
-    nd__free(writer->temporary);
+    nd__alloc_free(writer->temporary);
     writer->temporary = NULL;
     return sync_folder(writer);
 }
@@ -324,7 +325,7 @@ static nd_status write_over(nd_file_writer *writer) {
     status =
         nd__error(ND_ERROR_IO, "%s: '%s' cannot be written: %s; all of its new content is in '%s'",
                   writer->operation, writer->path, reason, writer->temporary);
-    nd__free(writer->temporary);
+    nd__alloc_free(writer->temporary);
     writer->temporary = NULL;
     return status;
 }

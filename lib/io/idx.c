@@ -3,10 +3,11 @@
 //
 // Invariant: the sizes are checked against what the file can hold before memory is taken for them.
 // Types that ndarc does not have are widened to ones that hold every value: i8 and i16 to i32.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/io/inflate.h"
+#include "lib/manager/place.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 
@@ -41,17 +42,17 @@ static void swap_elements(void *elements, unsigned element_bytes, int64_t count)
 nd_tensor *nd_load_idx(const char *path) {
     ND__UNCANCELLED;
     nd_stream stream;
-    if (nd__stream_open(&stream, "load_idx", path) != ND_OK)
+    if (nd__inflate_open(&stream, "load_idx", path) != ND_OK)
         return NULL;
     nd_idx_header header;
     nd_tensor *tensor = NULL;
     if (read_header(&stream, &header) == ND_OK)
         tensor = read_tensor(&stream, &header);
-    if (tensor && nd__stream_expect_end(&stream) != ND_OK) {
+    if (tensor && nd__inflate_expect_end(&stream) != ND_OK) {
         nd_release(tensor);
         tensor = NULL;
     }
-    nd__stream_close(&stream);
+    nd__inflate_close(&stream);
     return tensor;
 }
 
@@ -59,7 +60,7 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
     const nd_file *file = &stream->file;
     nd_idx_header header = {.numel = 1};
     unsigned char start[4];
-    nd_status status = nd__stream_read(stream, start, sizeof(start));
+    nd_status status = nd__inflate_read(stream, start, sizeof(start));
     if (status != ND_OK)
         return status;
     if (start[0] != 0 || start[1] != 0)
@@ -74,7 +75,7 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
                          file->operation, file->path, start[3], ND_MAX_DIMS);
     header.ndim = start[3];
     uint32_t sizes[ND_MAX_DIMS];
-    status = nd__stream_read(stream, sizes, (size_t)header.ndim * sizeof(*sizes));
+    status = nd__inflate_read(stream, sizes, (size_t)header.ndim * sizeof(*sizes));
     if (status != ND_OK)
         return status;
     // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
@@ -88,7 +89,7 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
         overflow |= bytes > INT64_MAX;
     }
     bytes = empty ? 0 : bytes / nd_dtype_size(header.dtype) * header.element_bytes;
-    if (overflow || bytes > nd__stream_bytes_max(stream)) {
+    if (overflow || bytes > nd__inflate_bytes_max(stream)) {
         char text[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_FORMAT,
                          "%s: '%s' announces the shape %s of %u-byte elements, more than its %llu "
@@ -148,7 +149,7 @@ static nd_tensor *read_tensor(nd_stream *stream, const nd_idx_header *header) {
         status = read_narrow(stream, header, tensor->data);
     } else {
         status =
-            nd__stream_read(stream, tensor->data, (size_t)header->numel * header->element_bytes);
+            nd__inflate_read(stream, tensor->data, (size_t)header->numel * header->element_bytes);
         if (status == ND_OK)
             swap_elements(tensor->data, header->element_bytes, header->numel);
     }
@@ -167,7 +168,7 @@ static nd_status read_narrow(nd_stream *stream, const nd_idx_header *header,
     for (int64_t done = 0; done < header->numel;) {
         int64_t left = header->numel - done;
         int64_t count = left < piece_elements ? left : piece_elements;
-        nd_status status = nd__stream_read(stream, piece, (size_t)count * header->element_bytes);
+        nd_status status = nd__inflate_read(stream, piece, (size_t)count * header->element_bytes);
         if (status != ND_OK)
             return status;
         for (int64_t i = 0; i < count; i++)

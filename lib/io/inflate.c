@@ -4,9 +4,10 @@
 // unpacks to terabytes costs what was asked for. zlib's own memory comes from the library's
 // allocator, so that tests can make it fail.
 #include "lib/io/inflate.h"
-#include "lib/core/alloc.h"
-#include "lib/core/error.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ static nd_status refill(nd_stream *stream);
 typedef struct nd_inflater nd_inflater;
 #endif
 
-nd_status nd__stream_open(nd_stream *stream, const char *operation, const char *path) {
+nd_status nd__inflate_open(nd_stream *stream, const char *operation, const char *path) {
     stream->inflater = NULL;
     nd_status status = nd__file_open(&stream->file, operation, path);
     unsigned char magic[2] = {0, 0};
@@ -50,11 +51,11 @@ nd_status nd__stream_open(nd_stream *stream, const char *operation, const char *
 #endif
     }
     if (status != ND_OK)
-        nd__stream_close(stream);
+        nd__inflate_close(stream);
     return status;
 }
 
-uint64_t nd__stream_bytes_max(const nd_stream *stream) {
+uint64_t nd__inflate_bytes_max(const nd_stream *stream) {
     uint64_t bytes = stream->file.size;
     if (stream->inflater && __builtin_mul_overflow(bytes, (uint64_t)1032, &bytes))
         return UINT64_MAX;
@@ -63,7 +64,7 @@ uint64_t nd__stream_bytes_max(const nd_stream *stream) {
 
 #if ND_HAVE_ZLIB
 
-nd_status nd__stream_read(nd_stream *stream, void *buffer, size_t bytes) {
+nd_status nd__inflate_read(nd_stream *stream, void *buffer, size_t bytes) {
     nd_inflater *inflater = stream->inflater;
     if (!inflater)
         return nd__file_read(&stream->file, buffer, bytes);
@@ -88,7 +89,7 @@ nd_status nd__stream_read(nd_stream *stream, void *buffer, size_t bytes) {
     return ND_OK;
 }
 
-nd_status nd__stream_expect_end(nd_stream *stream) {
+nd_status nd__inflate_expect_end(nd_stream *stream) {
     nd_inflater *inflater = stream->inflater;
     bool more = !inflater && stream->file.position < stream->file.size;
     unsigned char extra;
@@ -106,26 +107,26 @@ nd_status nd__stream_expect_end(nd_stream *stream) {
     return ND_OK;
 }
 
-void nd__stream_close(nd_stream *stream) {
+void nd__inflate_close(nd_stream *stream) {
     if (stream->inflater)
         inflateEnd(&stream->inflater->zlib);
-    nd__free(stream->inflater);
+    nd__alloc_free(stream->inflater);
     stream->inflater = NULL;
     nd__file_close(&stream->file);
 }
 
 static void *zlib_allocate(void *opaque, unsigned count, unsigned size) {
     (void)opaque;
-    return nd__obtain_zeroed((size_t)count * size);
+    return nd__pressure_alloc_zeroed((size_t)count * size);
 }
 
 static void zlib_free(void *opaque, void *pointer) {
     (void)opaque;
-    nd__free(pointer);
+    nd__alloc_free(pointer);
 }
 
 static nd_status start_inflater(nd_stream *stream) {
-    nd_inflater *inflater = nd__obtain_zeroed(sizeof(*inflater));
+    nd_inflater *inflater = nd__pressure_alloc_zeroed(sizeof(*inflater));
     if (inflater) {
         inflater->zlib.zalloc = zlib_allocate;
         inflater->zlib.zfree = zlib_free;
@@ -134,7 +135,7 @@ static nd_status start_inflater(nd_stream *stream) {
             stream->inflater = inflater;
             return ND_OK;
         }
-        nd__free(inflater);
+        nd__alloc_free(inflater);
     }
     return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory to unpack '%s'", stream->file.operation,
                      stream->file.path);
@@ -181,18 +182,18 @@ static nd_status refill(nd_stream *stream) {
 
 #else
 
-nd_status nd__stream_read(nd_stream *stream, void *buffer, size_t bytes) {
+nd_status nd__inflate_read(nd_stream *stream, void *buffer, size_t bytes) {
     return nd__file_read(&stream->file, buffer, bytes);
 }
 
-nd_status nd__stream_expect_end(nd_stream *stream) {
+nd_status nd__inflate_expect_end(nd_stream *stream) {
     if (stream->file.position == stream->file.size)
         return ND_OK;
     return nd__error(ND_ERROR_FORMAT, "%s: '%s' goes on after the data that it announces",
                      stream->file.operation, stream->file.path);
 }
 
-void nd__stream_close(nd_stream *stream) {
+void nd__inflate_close(nd_stream *stream) {
     nd__file_close(&stream->file);
 }
 

@@ -52,7 +52,7 @@ bool nd__json_string(nd_json *json, const char **ret_string) {
         }
         if ((unsigned char)*read < 0x20)
             return fail(json, "a control character stands in a string");
-        size_t length = nd__utf8_length(read, json->size - json->position);
+        size_t length = nd__json_utf8_length(read, json->size - json->position);
         if (length == 0)
             return fail(json, "a string is not valid UTF-8");
         memmove(write, read, length);
@@ -90,7 +90,7 @@ bool nd__json_at_end(nd_json *json) {
     return !json->problem && json->position == json->size;
 }
 
-size_t nd__utf8_length(const char *text, size_t size) {
+size_t nd__json_utf8_length(const char *text, size_t size) {
     const unsigned char *byte = (const unsigned char *)text;
     if (size == 0)
         return 0;
@@ -110,10 +110,10 @@ size_t nd__utf8_length(const char *text, size_t size) {
     return length;
 }
 
-bool nd__utf8_is_valid(const char *text) {
+bool nd__json_utf8_is_valid(const char *text) {
     size_t size = strlen(text);
     while (size > 0) {
-        size_t length = nd__utf8_length(text, size);
+        size_t length = nd__json_utf8_length(text, size);
         if (length == 0)
             return false;
         text += length;

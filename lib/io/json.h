@@ -33,7 +33,7 @@ bool nd__json_at_end(nd_json *json);
 
 /// Length of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7); 0
 /// when it is none.
-size_t nd__utf8_length(const char *text, size_t size);
+size_t nd__json_utf8_length(const char *text, size_t size);
 /// Whether a terminated string is UTF-8.
-bool nd__utf8_is_valid(const char *text);
+bool nd__json_utf8_is_valid(const char *text);
 #endif

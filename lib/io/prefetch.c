@@ -4,9 +4,9 @@
 // prepared. The caller wakes the thread when half of the ring is empty rather than at every piece:
 // a wake-up costs more than a small batch.
 #include "lib/io/prefetch.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/fork.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 
 #include <signal.h>
 #include <string.h>

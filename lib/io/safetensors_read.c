@@ -4,12 +4,14 @@
 // larger than the file can justify: the header is at most the file's size, a tensor at most its
 // range of the file. Must not accept what the format's definition refuses (holes, overlaps,
 // duplicate names), because two readers would then see different tensors.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/io/json.h"
 #include "lib/io/safetensors.h"
+#include "lib/manager/place.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 
@@ -117,8 +119,8 @@ const nd_safetensors_entry *nd__safetensors_find(const nd_safetensors *table, co
 
 void nd__safetensors_close(nd_safetensors *table) {
     nd__file_close(&table->file);
-    nd__free(table->header);
-    nd__free(table->entries);
+    nd__alloc_free(table->header);
+    nd__alloc_free(table->entries);
     table->header = NULL;
     table->entries = NULL;
     table->count = 0;
@@ -146,7 +148,7 @@ static nd_status read_header(nd_safetensors *table, size_t *ret_bytes) {
                          "the format allows %u",
                          file->operation, file->path, (unsigned long long)length,
                          (unsigned long long)(file->size - sizeof(length)), HEADER_BYTES_MAX);
-    table->header = nd__obtain((size_t)length + 1);
+    table->header = nd__pressure_alloc((size_t)length + 1);
     if (!table->header)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the header of '%s', %llu bytes",
                          file->operation, file->path, (unsigned long long)length);
@@ -333,7 +335,7 @@ static int compare_ranges(const void *a, const void *b) {
 /// Pointers to the entries, sorted; owned. NULL with an error.
 static const nd_safetensors_entry **sorted_entries(const nd_safetensors *table,
                                                    int (*compare)(const void *, const void *)) {
-    const nd_safetensors_entry **sorted = nd__obtain((table->count + 1) * sizeof(*sorted));
+    const nd_safetensors_entry **sorted = nd__pressure_alloc((table->count + 1) * sizeof(*sorted));
     if (!sorted) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the %zu tensors of '%s'",
                   table->file.operation, table->count, table->file.path);
@@ -354,7 +356,7 @@ static nd_status check_names(const nd_safetensors *table) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
             status = nd__error(ND_ERROR_FORMAT, "%s: '%s' has the name '%.100s' twice",
                                table->file.operation, table->file.path, sorted[i]->name);
-    nd__free(sorted);
+    nd__alloc_free(sorted);
     return status;
 }
 
@@ -388,7 +390,7 @@ static nd_status check_ranges(const nd_safetensors *table) {
         status = nd__error(ND_ERROR_FORMAT, "%s: '%s' has %llu bytes of data, its tensors %lld",
                            table->file.operation, table->file.path, (unsigned long long)data,
                            (long long)covered);
-    nd__free(sorted);
+    nd__alloc_free(sorted);
     return status;
 }
 
@@ -403,7 +405,7 @@ static nd_safetensors_entry *add_entry(nd_safetensors *table) {
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 16;
         nd_safetensors_entry *grown =
-            nd__obtain_more(table->entries, capacity * sizeof(*table->entries));
+            nd__pressure_alloc_resize(table->entries, capacity * sizeof(*table->entries));
         if (!grown)
             return NULL;
         table->entries = grown;

@@ -3,13 +3,14 @@
 // Invariant: everything is checked before the file is created, and the file takes its place only
 // when it is complete. Data is sorted by falling element size and the header padded to 8 bytes, so
 // that every tensor is aligned to its element wherever the file is mapped.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/error.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/io/file.h"
 #include "lib/io/json.h"
 #include "lib/io/safetensors.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 
@@ -66,8 +67,8 @@ nd_status nd_save_safetensors(const char *path, size_t count, const char *const 
     }
     if (status == ND_OK)
         status = write_file(path, &header, items, count);
-    nd__free(header.data);
-    nd__free(items);
+    nd__alloc_free(header.data);
+    nd__alloc_free(items);
     return status;
 }
 
@@ -80,12 +81,12 @@ static nd_status check_input(const char *path, const char *const *names,
     if (count > 0 && !tensors)
         return nd__error_null(operation, "tensors");
     for (size_t i = 0; i < count; i++) {
-        nd_status status = nd__check_operand(operation, "a tensor", tensors[i]);
+        nd_status status = nd__tensor_check_operand(operation, "a tensor", tensors[i]);
         if (status != ND_OK)
             return status;
         if (!names[i])
             return nd__error_null(operation, "a name");
-        if (!nd__utf8_is_valid(names[i]))
+        if (!nd__json_utf8_is_valid(names[i]))
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "%s: the name of tensor %zu is not valid UTF-8", operation, i);
         if (strcmp(names[i], ND__SAFETENSORS_METADATA) == 0)
@@ -99,7 +100,7 @@ static nd_status check_input(const char *path, const char *const *names,
 /// The tensors with their sizes, sorted by name; owned. NULL with an error.
 static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
                                      size_t count) {
-    nd_saved_tensor *items = nd__obtain((count + 1) * sizeof(*items));
+    nd_saved_tensor *items = nd__pressure_alloc((count + 1) * sizeof(*items));
     if (!items) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
                   count);
@@ -174,14 +175,14 @@ static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *ite
     const nd_tensor *tensor = item->tensor;
     if (tensor->contiguous && tensor->device.kind == ND_CPU)
         return nd__file_write(writer, tensor->data, item->bytes);
-    void *copy = nd__obtain(item->bytes + 1);
+    void *copy = nd__pressure_alloc(item->bytes + 1);
     if (!copy)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a copy of '%.100s', %zu bytes",
                          operation, item->name, item->bytes);
     nd_status status = nd_copy_to_host(tensor, copy, item->bytes);
     if (status == ND_OK)
         status = nd__file_write(writer, copy, item->bytes);
-    nd__free(copy);
+    nd__alloc_free(copy);
     return status;
 }
 
@@ -190,7 +191,7 @@ static void append(nd_text *text, const char *data, size_t size) {
         return;
     if (size > text->capacity - text->size) {
         size_t capacity = 2 * text->capacity + size + 256;
-        char *grown = nd__obtain_more(text->data, capacity);
+        char *grown = nd__pressure_alloc_resize(text->data, capacity);
         if (!grown) {
             text->failed = true;
             return;

@@ -8,10 +8,12 @@
 // not meet in the processor's caches. 4,096 floats would use five pages in place of four: blocks of pages
 // begin on a page here, and the one more is never touched.
 #include "lib/memory/host.h"
-#include "lib/core/alloc.h"
-#include "lib/core/atomics.h"
-#include "lib/core/block.h"
-#include "lib/core/reserve.h"
+#include "lib/base/alloc.h"
+#include "lib/base/atomics.h"
+#include "lib/base/reserve.h"
+#include "lib/manager/request.h"
+#include "lib/object/block.h"
+#include "lib/pressure/pressure.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -126,7 +128,7 @@ void *nd__host_alloc(size_t bytes) {
         return NULL;
     void *pointer = system_alloc(bytes);
     if (pointer)
-        nd__fetch_add_relaxed(&live_bytes, bytes);
+        nd__atomic_add_relaxed(&live_bytes, bytes);
     return pointer;
 }
 
@@ -135,12 +137,12 @@ void nd__host_free(void *pointer, size_t bytes) {
         return;
     if (bytes == 0)
         bytes = 1;
-    nd__fetch_sub_acq_rel(&live_bytes, bytes);
+    nd__atomic_subtract(&live_bytes, bytes);
     system_free(pointer, bytes);
 }
 
 uint64_t nd__host_live_bytes(void) {
-    return nd__load_relaxed(&live_bytes);
+    return nd__atomic_load_relaxed(&live_bytes);
 }
 
 static uint64_t trim(int index) {

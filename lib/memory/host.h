@@ -5,7 +5,7 @@
 // fail. No function here sets an error: the caller knows what the memory was for.
 #ifndef ND_LIB_MEMORY_HOST_H
 #define ND_LIB_MEMORY_HOST_H
-#include "lib/core/pressure.h"
+#include "lib/pressure/pressure.h"
 #include <stddef.h>
 #include <stdint.h>
 

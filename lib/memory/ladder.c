@@ -1,6 +1,9 @@
 // Charge, allocate, and the walk between a failure and its error.
 #include "lib/memory/ladder.h"
+#include "lib/manager/charge.h"
 #include "lib/memory/host.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_error.h"
 
 typedef struct allocation {
     nd_pressure pressure;
@@ -14,9 +17,9 @@ static nd_status allocate_again(nd_pressure *pressure) {
                                     again->ret_pointer);
 }
 
-nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer) {
+nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer) {
     nd_status status =
-        nd__manager_charge(request->operation, request->manager, request->kind, request->charge);
+        nd__charge(request->operation, request->manager, request->kind, request->charge);
     if (status != ND_OK)
         return status;
     status = request->allocate(request->index, request->bytes, ret_pointer);
@@ -39,7 +42,7 @@ nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer
     status = nd__pressure_walk(&again.pressure, status);
     if (status == ND_OK)
         return ND_OK;
-    nd__manager_discharge(request->manager, request->kind, request->charge);
+    nd__charge_return(request->manager, request->kind, request->charge);
     return nd__pressure_error(&again.pressure, status);
 }
 
@@ -54,7 +57,7 @@ static nd_status allocate_on_host(nd_pressure *pressure) {
     return allocation->pointer ? ND_OK : ND_ERROR_OUT_OF_MEMORY;
 }
 
-void *nd__host_obtain(size_t bytes) {
+void *nd__ladder_alloc_host(size_t bytes) {
     void *pointer = nd__host_alloc(bytes);
     if (pointer)
         return pointer;

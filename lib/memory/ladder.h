@@ -1,11 +1,12 @@
 // An allocation of tensor data: charged to a manager, taken from a device, and when either is refused,
-// walked up the ladder (lib/core/pressure.h).
+// walked up the ladder (lib/pressure/pressure.h).
 //
 // Holds no lock at any rung, and may run the collector and the program's callbacks: the caller must
 // own what it uses.
 #ifndef ND_LIB_MEMORY_LADDER_H
 #define ND_LIB_MEMORY_LADDER_H
-#include "lib/core/pressure.h"
+#include "lib/manager/request.h"
+#include "lib/pressure/pressure.h"
 
 typedef struct nd_memory_request {
     const char *operation; ///< begins the error's sentence
@@ -20,9 +21,9 @@ typedef struct nd_memory_request {
 } nd_memory_request;
 
 /// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.
-nd_status nd__memory_obtain(const nd_memory_request *request, void **ret_pointer);
+nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer);
 
 /// As nd__host_alloc with the ladder behind it, for what no manager accounts for, on behalf of the
 /// current manager. NULL: the caller sets the error.
-void *nd__host_obtain(size_t bytes);
+void *nd__ladder_alloc_host(size_t bytes);
 #endif

@@ -3,6 +3,7 @@
 // Invariant: weight and, if there is one, bias are the first members of their layer, so that
 // forward need not look for names; members that a user adds come after them. A constructor that
 // fails has released everything it made.
+#include "lib/base/error.h"
 #include "lib/nn/module.h"
 #include "lib/ops/internal.h"
 #include <nd/autograd.h>
@@ -62,7 +63,7 @@ nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
 nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels, int64_t kernel_h,
                             int64_t kernel_w, bool bias, const nd_conv2d_options *options) {
     nd_conv2d_data data = {.bias = bias};
-    if (nd__conv2d_options_read("conv2d_module", options, &data.options) != ND_OK)
+    if (nd__conv_options_read("conv2d_module", options, &data.options) != ND_OK)
         return NULL;
     const int64_t groups = data.options.groups;
     if (in_channels < 1 || out_channels < 1 || in_channels % groups != 0 ||
@@ -89,7 +90,7 @@ nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channel
 
 nd_module *nd_max_pool2d_module(const nd_max_pool2d_options *options) {
     nd_max_pool2d_options read;
-    if (nd__max_pool2d_options_read("max_pool2d_module", options, &read) != ND_OK)
+    if (nd__pool_options_read("max_pool2d_module", options, &read) != ND_OK)
         return NULL;
     return nd__module_new(&max_pool2d_type, &read, sizeof(read));
 }
@@ -115,7 +116,7 @@ nd_module *nd_sequential(size_t count, nd_module **children) {
     if (count > 0 && !children)
         return (void)nd__error_null("sequential", "children"), NULL;
     for (size_t i = 0; i < count && status == ND_OK; i++)
-        status = nd__check_module("sequential", children[i]);
+        status = nd__module_check("sequential", children[i]);
     nd_module *module = status == ND_OK ? nd__module_new(&sequential_type, NULL, 0) : NULL;
     for (size_t i = 0; i < count; i++) {
         char name[24];

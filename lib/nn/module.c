@@ -4,10 +4,15 @@
 // because the collector may be reading it. A module never reaches itself through its children, so
 // that a walk ends.
 #include "lib/nn/module.h"
-#include "lib/core/alloc.h"
-#include "lib/core/gate.h"
-#include "lib/core/pressure.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -65,7 +70,7 @@ nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t d
         memcpy(module->data, data, data_size);
     }
     nd_place place = nd__place_begin(NULL, 0);
-    nd_status status = nd__object_publish(&module->header, place.manager);
+    nd_status status = nd__member_publish(&module->header, place.manager);
     nd__place_end(place);
     if (status != ND_OK) {
         nd_release(module);
@@ -79,7 +84,7 @@ const void *nd_module_data(const nd_module *module) {
 }
 
 nd_status nd_module_add_parameter(nd_module *module, const char *name, const nd_tensor *parameter) {
-    nd_status status = nd__check_module("module_add_parameter", module);
+    nd_status status = nd__module_check("module_add_parameter", module);
     if (status == ND_OK)
         status = check_parameter(parameter);
     if (status == ND_OK)
@@ -89,9 +94,9 @@ nd_status nd_module_add_parameter(nd_module *module, const char *name, const nd_
 
 nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child) {
     static const char operation[] = "module_add_child";
-    nd_status status = nd__check_module(operation, module);
+    nd_status status = nd__module_check(operation, module);
     if (status == ND_OK)
-        status = nd__check_module(operation, child);
+        status = nd__module_check(operation, child);
     if (status == ND_OK && reaches(child, module, 1))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT,
                            "%s: the child contains the module, or more than %d modules inside each "
@@ -104,7 +109,7 @@ nd_status nd_module_add_child(nd_module *module, const char *name, const nd_modu
 
 const nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
     static const char operation[] = "module_parameter";
-    if (nd__check_module(operation, module) != ND_OK)
+    if (nd__module_check(operation, module) != ND_OK)
         return NULL;
     if (!name) {
         nd__error_null(operation, "name");
@@ -123,14 +128,14 @@ const nd_tensor *nd_module_parameter(const nd_module *module, const char *name) 
         if (last)
             return (nd_tensor *)member->object;
         module = (const nd_module *)member->object;
-        if (nd__check_module(operation, module) != ND_OK)
+        if (nd__module_check(operation, module) != ND_OK)
             return NULL;
         part += length + 1;
     }
 }
 
 const nd_module *nd_module_child(const nd_module *module, size_t index) {
-    if (nd__check_module("module_child", module) != ND_OK)
+    if (nd__module_check("module_child", module) != ND_OK)
         return NULL;
     size_t children = 0;
     for (size_t i = 0; i < module->count; i++)
@@ -149,16 +154,16 @@ size_t nd_module_child_count(const nd_module *module) {
 }
 
 nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
-    if (nd__check_module("module_forward", module) != ND_OK ||
-        nd__check_operand(module->type->name, "x", x) != ND_OK)
+    if (nd__module_check("module_forward", module) != ND_OK ||
+        nd__tensor_check_operand(module->type->name, "x", x) != ND_OK)
         return NULL;
     return module->type->forward(module, x);
 }
 
-nd_status nd__check_module(const char *operation, const nd_module *module) {
+nd_status nd__module_check(const char *operation, const nd_module *module) {
     if (!module)
         return nd__error_null(operation, "module");
-    if (nd__is_closed(module))
+    if (nd__object_is_closed(module))
         return nd__error(ND_ERROR_CLOSED, "%s: the module, a %s, was closed", operation,
                          module->type->name);
     return ND_OK;
@@ -184,7 +189,7 @@ static void destroy(nd_object *self) {
     module->count = 0;
     module->capacity = 0;
     nd__gate_leave();
-    nd__free(members);
+    nd__alloc_free(members);
 }
 
 static nd_status add_member(const char *operation, nd_module *module, const char *name,
@@ -221,7 +226,7 @@ static nd_status check_name(const char *operation, const nd_module *module, cons
 
 static nd_status check_parameter(const nd_tensor *parameter) {
     static const char operation[] = "module_add_parameter";
-    nd_status status = nd__check_operand(operation, "parameter", parameter);
+    nd_status status = nd__tensor_check_operand(operation, "parameter", parameter);
     if (status != ND_OK)
         return status;
     if (parameter->dtype != ND_F32)
@@ -241,14 +246,14 @@ static nd_status check_parameter(const nd_tensor *parameter) {
 
 static nd_status grow(const char *operation, nd_module *module) {
     size_t capacity = module->capacity ? 2 * module->capacity : 4;
-    nd_member *members = nd__obtain_zeroed(capacity * sizeof(*members));
+    nd_member *members = nd__pressure_alloc_zeroed(capacity * sizeof(*members));
     if (!members)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu members", operation,
                          capacity);
     // A callback for memory may have used the module meanwhile, or closed it.
-    nd_status status = nd__check_module(operation, module);
+    nd_status status = nd__module_check(operation, module);
     if (status != ND_OK || capacity <= module->capacity) {
-        nd__free(members);
+        nd__alloc_free(members);
         return status;
     }
     nd_member *before = module->members;
@@ -258,7 +263,7 @@ static nd_status grow(const char *operation, nd_module *module) {
     module->members = members;
     module->capacity = capacity;
     nd__gate_leave();
-    nd__free(before);
+    nd__alloc_free(before);
     return ND_OK;
 }
 

@@ -32,14 +32,14 @@ struct nd_module {
 /// Owned module in the current manager. As nd_module_new, for types known to be right.
 nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t data_size);
 /// Operation "NAME: the module is NULL / was closed"; ND_OK when usable.
-nd_status nd__check_module(const char *operation, const nd_module *module);
+nd_status nd__module_check(const char *operation, const nd_module *module);
 
 // A walk over all parameters of a module and everything below, depth first in order of addition:
 //
 //   nd_module_walk walk;
 //   nd_tensor *parameter;
-//   nd__module_walk_begin(&walk, "save_parameters", module);
-//   while ((parameter = nd__module_walk_next(&walk)))
+//   nd__parameters_walk_begin(&walk, "save_parameters", module);
+//   while ((parameter = nd__parameters_walk_next(&walk)))
 //       ... walk.name ...
 //   if (walk.status != ND_OK) ...
 typedef struct nd_module_walk {
@@ -54,20 +54,21 @@ typedef struct nd_module_walk {
     char name[ND__FULL_NAME_BYTES]; ///< full name of the parameter returned last
 } nd_module_walk;
 
-void nd__module_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module);
+void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation,
+                               const nd_module *module);
 /// Next parameter, borrowed; NULL at the end. A parameter under two names comes twice.
-nd_tensor *nd__module_walk_next(nd_module_walk *walk);
+nd_tensor *nd__parameters_walk_next(nd_module_walk *walk);
 
-/// All parameters of a module, borrowed, in an array to be freed with nd__free; each once, also
+/// All parameters of a module, borrowed, in an array to be freed with nd__alloc_free; each once, also
 /// when it has two names. NULL with an error.
-nd_tensor **nd__module_parameters(const char *operation, const nd_module *module,
-                                  size_t *ret_count);
+nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module,
+                                   size_t *ret_count);
 
 /// Contiguous copy of x on a device, without history, at the manager of `owner`.
-nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const nd_tensor *owner,
-                              nd_device device);
+nd_tensor *nd__parameters_copy_to_device(const char *operation, const nd_tensor *x,
+                                         const nd_tensor *owner, nd_device device);
 
-static inline bool nd__same_device(nd_device a, nd_device b) {
+static inline bool nd__module_same_device(nd_device a, nd_device b) {
     return a.kind == b.kind && a.index == b.index;
 }
 #endif

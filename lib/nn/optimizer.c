@@ -5,10 +5,16 @@
 // parameters before the failing one are updated and the others not. Updates are kernel calls in
 // place, so nothing is recorded. State lives at its parameter's manager. Must not hold on to
 // gradients.
-#include "lib/core/alloc.h"
-#include "lib/core/callback.h"
-#include "lib/core/versioned.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
 #include "lib/nn/module.h"
+#include "lib/object/callback.h"
+#include "lib/object/edge.h"
+#include "lib/object/object.h"
+#include "lib/tensor/launch.h"
 #include <nd/autograd.h>
 
 #include <math.h>
@@ -124,7 +130,7 @@ nd_status nd_optimizer_step(nd_optimizer *optimizer) {
         state->steps++;
         status = optimizer->numbers.kind == SGD ? update_sgd(&optimizer->numbers, state)
                                                 : update_adam(&optimizer->numbers, state, &scratch);
-        nd__bump_version(state->parameter);
+        nd__tensor_bump_version(state->parameter);
     }
     for (size_t i = 0; i < scratch.count; i++)
         nd_release(scratch.tensors[i]);
@@ -182,7 +188,7 @@ static nd_optimizer *new_optimizer(const char *operation, const nd_module *modul
         check_number(operation, "weight_decay", numbers->weight_decay, INFINITY) != ND_OK)
         return NULL;
     size_t count = 0;
-    nd_tensor **parameters = nd__module_parameters(operation, module, &count);
+    nd_tensor **parameters = nd__parameters_collect(operation, module, &count);
     if (!parameters)
         return NULL;
     nd_optimizer *optimizer = NULL;
@@ -197,14 +203,14 @@ static nd_optimizer *new_optimizer(const char *operation, const nd_module *modul
         for (size_t i = 0; i < count; i++)
             optimizer->states[i].parameter = nd_retain(parameters[i]);
         nd_place place = nd__place_begin(NULL, 0);
-        nd_status status = nd__object_publish(&optimizer->header, place.manager);
+        nd_status status = nd__member_publish(&optimizer->header, place.manager);
         nd__place_end(place);
         if (status != ND_OK) {
             nd_release(optimizer);
             optimizer = NULL;
         }
     }
-    nd__free(parameters);
+    nd__alloc_free(parameters);
     return optimizer;
 }
 
@@ -226,7 +232,7 @@ static nd_optimizer *new_adam(const char *operation, nd_optimizer_kind kind,
 static nd_status check_optimizer(const char *operation, const nd_optimizer *optimizer) {
     if (!optimizer)
         return nd__error_null(operation, "optimizer");
-    if (nd__is_closed(optimizer))
+    if (nd__object_is_closed(optimizer))
         return nd__error(ND_ERROR_CLOSED, "%s: the optimizer was closed", operation);
     return ND_OK;
 }
@@ -240,7 +246,7 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
         const nd_tensor *parameter = state->parameter;
         status = check_optimizer(step_operation, optimizer); // a callback for memory may close it
         if (status == ND_OK)
-            status = nd__check_operand(step_operation, "a parameter", parameter);
+            status = nd__tensor_check_operand(step_operation, "a parameter", parameter);
         if (status != ND_OK || !parameter->grad)
             continue;
         status = check_gradient(parameter);
@@ -256,14 +262,14 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
 
 static nd_status check_gradient(const nd_tensor *parameter) {
     const nd_tensor *grad = parameter->grad;
-    nd_status status = nd__check_operand(step_operation, "a gradient", grad);
+    nd_status status = nd__tensor_check_operand(step_operation, "a gradient", grad);
     if (status != ND_OK)
         return status;
     bool same_shape = grad->ndim == parameter->ndim;
     for (int axis = 0; same_shape && axis < grad->ndim; axis++)
         same_shape = grad->shape[axis] == parameter->shape[axis];
     if (same_shape && grad->dtype == parameter->dtype &&
-        nd__same_device(grad->device, parameter->device))
+        nd__module_same_device(grad->device, parameter->device))
         return ND_OK;
     char a[ND__SHAPE_TEXT];
     char b[ND__SHAPE_TEXT];
@@ -273,7 +279,7 @@ static nd_status check_gradient(const nd_tensor *parameter) {
                      step_operation, nd__shape_text(a, grad->ndim, grad->shape),
                      nd_dtype_name(grad->dtype),
                      nd__shape_text(b, parameter->ndim, parameter->shape),
-                     nd_dtype_name(parameter->dtype), nd__device_text(parameter->device));
+                     nd_dtype_name(parameter->dtype), nd__registry_device_text(parameter->device));
 }
 
 /// Makes missing state, at the parameter's manager, and lets state follow a parameter to another
@@ -281,13 +287,14 @@ static nd_status check_gradient(const nd_tensor *parameter) {
 static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
                                const nd_tensor *parameter) {
     nd_tensor *state = *slot;
-    if (state && nd__check_operand(step_operation, "the state of a parameter", state) != ND_OK)
+    if (state &&
+        nd__tensor_check_operand(step_operation, "the state of a parameter", state) != ND_OK)
         return nd_error_status();
-    if (state && nd__same_device(state->device, parameter->device))
+    if (state && nd__module_same_device(state->device, parameter->device))
         return ND_OK;
-    nd_tensor *made = state
-                          ? nd__copy_to_device(step_operation, state, parameter, parameter->device)
-                          : nd_zeros_like(parameter);
+    nd_tensor *made =
+        state ? nd__parameters_copy_to_device(step_operation, state, parameter, parameter->device)
+              : nd_zeros_like(parameter);
     if (!made)
         return nd_error_status();
     nd__edge_set_in(&optimizer->header, slot, made);
@@ -297,7 +304,7 @@ static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
 
 static nd_tensor *scratch_on(const nd_scratch *scratch, nd_device device) {
     for (size_t i = 0; i < scratch->count; i++)
-        if (nd__same_device(scratch->tensors[i]->device, device))
+        if (nd__module_same_device(scratch->tensors[i]->device, device))
             return scratch->tensors[i];
     return NULL;
 }
@@ -314,7 +321,7 @@ static nd_status reserve_scratch(const nd_optimizer *optimizer, nd_scratch *scra
     const nd_tensor *largest = NULL;
     for (size_t i = 0; i < optimizer->count; i++) {
         const nd_tensor *parameter = optimizer->states[i].parameter;
-        if (nd__same_device(parameter->device, device) &&
+        if (nd__module_same_device(parameter->device, device) &&
             (!largest || parameter->numel > largest->numel))
             largest = parameter;
     }
@@ -329,7 +336,7 @@ static nd_status reserve_scratch(const nd_optimizer *optimizer, nd_scratch *scra
 }
 
 static nd_operand operand(const nd_tensor *x) {
-    return nd__operand_broadcast(x, x->ndim, x->shape);
+    return nd__shape_broadcast_operand(x, x->ndim, x->shape);
 }
 
 /// v = momentum v + (g + weight_decay p); p -= rate v. Without momentum, where v is not kept: p =
@@ -416,6 +423,6 @@ static nd_status apply(const nd_tensor *like, nd_op op, nd_operand out, nd_opera
     if (b)
         call.operand[2] = *b;
     call.attrs.f[0] = value;
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     return nd__launch(step_operation, like->device, &call);
 }

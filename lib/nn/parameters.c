@@ -2,12 +2,17 @@
 //
 // Invariant: functions that change several parameters check and prepare everything first; what
 // follows cannot fail for lack of memory.
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
-#include "lib/core/manager_internal.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/io/safetensors.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
 #include "lib/nn/module.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include <nd/autograd.h>
 #include <nd/io.h>
 #include <nd/ops.h>
@@ -30,9 +35,10 @@ static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_e
 static nd_list *read_parameters(nd_safetensors *table, const nd_module *module);
 static nd_status assign_parameters(const nd_list *list, const nd_module *module);
 
-void nd__module_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module) {
+void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation,
+                               const nd_module *module) {
     walk->operation = operation;
-    walk->status = nd__check_module(operation, module);
+    walk->status = nd__module_check(operation, module);
     walk->depth = walk->status == ND_OK ? 1 : 0;
     walk->level[0].module = module;
     walk->level[0].next = 0;
@@ -40,7 +46,7 @@ void nd__module_walk_begin(nd_module_walk *walk, const char *operation, const nd
     walk->name[0] = 0;
 }
 
-nd_tensor *nd__module_walk_next(nd_module_walk *walk) {
+nd_tensor *nd__parameters_walk_next(nd_module_walk *walk) {
     while (walk->depth > 0) {
         const nd_module *module = walk->level[walk->depth - 1].module;
         size_t prefix = walk->level[walk->depth - 1].prefix;
@@ -54,7 +60,7 @@ nd_tensor *nd__module_walk_next(nd_module_walk *walk) {
         if (member->is_parameter)
             return (nd_tensor *)member->object;
         const nd_module *child = (const nd_module *)member->object;
-        walk->status = nd__check_module(walk->operation, child);
+        walk->status = nd__module_check(walk->operation, child);
         if (walk->status == ND_OK && walk->depth == ND__MODULE_DEPTH_MAX)
             walk->status =
                 nd__error(ND_ERROR_UNSUPPORTED, "%s: more than %d modules stand inside each other",
@@ -72,11 +78,12 @@ nd_tensor *nd__module_walk_next(nd_module_walk *walk) {
     return NULL;
 }
 
-nd_tensor **nd__module_parameters(const char *operation, const nd_module *module,
-                                  size_t *ret_count) {
+nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module,
+                                   size_t *ret_count) {
     size_t names = 0;
     nd_status status = count_parameters(operation, module, &names);
-    nd_tensor **parameters = status == ND_OK ? nd__obtain((names + 1) * sizeof(*parameters)) : NULL;
+    nd_tensor **parameters =
+        status == ND_OK ? nd__pressure_alloc((names + 1) * sizeof(*parameters)) : NULL;
     if (!parameters) {
         if (status == ND_OK)
             nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
@@ -84,10 +91,10 @@ nd_tensor **nd__module_parameters(const char *operation, const nd_module *module
         return NULL;
     }
     nd_module_walk walk;
-    nd__module_walk_begin(&walk, operation, module);
+    nd__parameters_walk_begin(&walk, operation, module);
     size_t count = 0;
     nd_tensor *parameter;
-    while ((parameter = nd__module_walk_next(&walk))) {
+    while ((parameter = nd__parameters_walk_next(&walk))) {
         size_t i = 0;
         while (i < count && parameters[i] != parameter)
             i++;
@@ -95,7 +102,7 @@ nd_tensor **nd__module_parameters(const char *operation, const nd_module *module
         count += i == count;
     }
     if (walk.status != ND_OK) {
-        nd__free(parameters);
+        nd__alloc_free(parameters);
         return NULL;
     }
     *ret_count = count;
@@ -115,8 +122,8 @@ const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
     nd_module_walk walk;
     size_t count = 0;
     nd_tensor *parameter;
-    nd__module_walk_begin(&walk, "module_parameter_at", module);
-    while ((parameter = nd__module_walk_next(&walk)))
+    nd__parameters_walk_begin(&walk, "module_parameter_at", module);
+    while ((parameter = nd__parameters_walk_next(&walk)))
         if (count++ == index) {
             if (ret_name)
                 *ret_name = strcpy(name, walk.name);
@@ -131,8 +138,8 @@ const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
 nd_status nd_module_zero_grad(const nd_module *module) {
     nd_module_walk walk;
     nd_tensor *parameter;
-    nd__module_walk_begin(&walk, "module_zero_grad", module);
-    while ((parameter = nd__module_walk_next(&walk))) {
+    nd__parameters_walk_begin(&walk, "module_zero_grad", module);
+    while ((parameter = nd__parameters_walk_next(&walk))) {
         nd_status status = nd_zero_grad(parameter);
         if (status != ND_OK)
             return status;
@@ -142,28 +149,30 @@ nd_status nd_module_zero_grad(const nd_module *module) {
 
 nd_status nd_module_to(const nd_module *module, nd_device device) {
     static const char operation[] = "module_to";
-    nd_status status = nd__device_check(operation, device);
+    nd_status status = nd__registry_device_check(operation, device);
     size_t count = 0;
     nd_tensor **parameters =
-        status == ND_OK ? nd__module_parameters(operation, module, &count) : NULL;
-    nd_move *moves = parameters ? nd__obtain_zeroed((count + 1) * sizeof(*moves)) : NULL;
+        status == ND_OK ? nd__parameters_collect(operation, module, &count) : NULL;
+    nd_move *moves = parameters ? nd__pressure_alloc_zeroed((count + 1) * sizeof(*moves)) : NULL;
     if (parameters && !moves)
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters", operation,
                   count);
     if (!moves) {
-        nd__free(parameters);
+        nd__alloc_free(parameters);
         return nd_error_status();
     }
     for (size_t i = 0; status == ND_OK && i < count; i++) {
         nd_tensor *parameter = parameters[i];
-        status = nd__check_operand(operation, "a parameter", parameter);
-        if (status != ND_OK || nd__same_device(parameter->device, device))
+        status = nd__tensor_check_operand(operation, "a parameter", parameter);
+        if (status != ND_OK || nd__module_same_device(parameter->device, device))
             continue;
         moves[i].parameter = parameter;
-        moves[i].copy = nd__copy_to_device(operation, parameter, parameter, device);
+        moves[i].copy = nd__parameters_copy_to_device(operation, parameter, parameter, device);
         if (parameter->grad)
-            moves[i].grad = nd__copy_to_device(operation, parameter->grad, parameter, device);
-        if (!moves[i].copy || !nd__storage_of(moves[i].copy) || (parameter->grad && !moves[i].grad))
+            moves[i].grad =
+                nd__parameters_copy_to_device(operation, parameter->grad, parameter, device);
+        if (!moves[i].copy || !nd__tensor_storage(moves[i].copy) ||
+            (parameter->grad && !moves[i].grad))
             status = nd_error_status();
     }
     for (size_t i = 0; i < count; i++) {
@@ -172,14 +181,14 @@ nd_status nd_module_to(const nd_module *module, nd_device device) {
         nd_release(moves[i].copy);
         nd_release(moves[i].grad);
     }
-    nd__free(moves);
-    nd__free(parameters);
+    nd__alloc_free(moves);
+    nd__alloc_free(parameters);
     return status;
 }
 
-nd_tensor *nd__copy_to_device(const char *operation, const nd_tensor *x, const nd_tensor *owner,
-                              nd_device device) {
-    if (nd__check_operand(operation, "a tensor", x) != ND_OK)
+nd_tensor *nd__parameters_copy_to_device(const char *operation, const nd_tensor *x,
+                                         const nd_tensor *owner, nd_device device) {
+    if (nd__tensor_check_operand(operation, "a tensor", x) != ND_OK)
         return NULL;
     nd_place place = nd__place_of(&owner->header);
     nd_tensor *copy = nd__tensor_new(operation, place.manager, device, x->dtype, x->ndim, x->shape);
@@ -198,30 +207,30 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
     nd_status status = count_parameters(operation, module, &count);
     if (status != ND_OK)
         return status;
-    char *names = nd__obtain(count * ND__FULL_NAME_BYTES + 1);
-    const char **name_list = nd__obtain((count + 1) * sizeof(*name_list));
-    const nd_tensor **tensors = nd__obtain((count + 1) * sizeof(*tensors));
+    char *names = nd__pressure_alloc(count * ND__FULL_NAME_BYTES + 1);
+    const char **name_list = nd__pressure_alloc((count + 1) * sizeof(*name_list));
+    const nd_tensor **tensors = nd__pressure_alloc((count + 1) * sizeof(*tensors));
     if (!names || !name_list || !tensors)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu parameters",
                            operation, count);
     nd_module_walk walk;
-    nd__module_walk_begin(&walk, operation, module);
+    nd__parameters_walk_begin(&walk, operation, module);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
-        tensors[i] = nd__module_walk_next(&walk);
+        tensors[i] = nd__parameters_walk_next(&walk);
         name_list[i] = strcpy(names + i * ND__FULL_NAME_BYTES, walk.name);
         status = walk.status;
     }
     if (status == ND_OK)
         status = nd_save_safetensors(path, count, name_list, tensors);
-    nd__free(names);
-    nd__free(name_list);
-    nd__free(tensors);
+    nd__alloc_free(names);
+    nd__alloc_free(name_list);
+    nd__alloc_free(tensors);
     return status;
 }
 
 nd_status nd_load_parameters(const nd_module *module, const char *path) {
     ND__UNCANCELLED;
-    nd_status status = nd__check_module("load_parameters", module);
+    nd_status status = nd__module_check("load_parameters", module);
     nd_safetensors table;
     if (status == ND_OK)
         status = nd__safetensors_open(&table, "load_parameters", path);
@@ -240,8 +249,8 @@ static nd_status count_parameters(const char *operation, const nd_module *module
                                   size_t *ret_count) {
     nd_module_walk walk;
     size_t count = 0;
-    nd__module_walk_begin(&walk, operation, module);
-    while (nd__module_walk_next(&walk))
+    nd__parameters_walk_begin(&walk, operation, module);
+    while (nd__parameters_walk_next(&walk))
         count++;
     if (walk.status == ND_OK)
         *ret_count = count;
@@ -252,18 +261,18 @@ static nd_status count_parameters(const char *operation, const nd_module *module
 static void commit_move(const nd_move *move) {
     nd_tensor *parameter = move->parameter;
     const nd_tensor *copy = move->copy;
-    if (nd__is_closing(parameter)) // by a callback for memory
+    if (nd__object_is_closing(parameter)) // by a callback for memory
         return;
     // What a graph saved of the parameter must not pass for its value on the new device.
-    uint64_t version = nd__version(parameter);
-    atomic_store_explicit(nd__version_word(copy), version + 1, memory_order_relaxed);
-    nd__account_close(&parameter->header); // data in its own block, which it leaves
-    nd_edge_set(&parameter->storage, nd__storage_now(copy));
+    uint64_t version = nd__tensor_version(parameter);
+    atomic_store_explicit(nd__tensor_version_word(copy), version + 1, memory_order_relaxed);
+    nd__member_close_account(&parameter->header); // data in its own block, which it leaves
+    nd_edge_set(&parameter->storage, nd__tensor_storage_now(copy));
     parameter->data = copy->data;
     parameter->device = copy->device;
     parameter->contiguous = copy->contiguous;
     size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;
-    memcpy(parameter->shape + copy->ndim, nd__strides(copy), sizes);
+    memcpy(parameter->shape + copy->ndim, nd__tensor_strides(copy), sizes);
     nd_edge_set(&parameter->grad, move->grad);
 }
 
@@ -272,8 +281,8 @@ static nd_status check_file(const nd_safetensors *table, const nd_module *module
     nd_module_walk walk;
     nd_tensor *parameter;
     size_t count = 0;
-    nd__module_walk_begin(&walk, table->file.operation, module);
-    while ((parameter = nd__module_walk_next(&walk))) {
+    nd__parameters_walk_begin(&walk, table->file.operation, module);
+    while ((parameter = nd__parameters_walk_next(&walk))) {
         const nd_safetensors_entry *entry = nd__safetensors_find(table, walk.name);
         if (!entry)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
@@ -293,7 +302,7 @@ static nd_status check_file(const nd_safetensors *table, const nd_module *module
 
 static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_entry *entry,
                              const nd_tensor *parameter, const char *name) {
-    nd_status status = nd__check_operand(table->file.operation, "a parameter", parameter);
+    nd_status status = nd__tensor_check_operand(table->file.operation, "a parameter", parameter);
     if (status != ND_OK)
         return status;
     bool same_shape = entry->ndim == parameter->ndim;
@@ -317,8 +326,8 @@ static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_e
 static nd_list *read_parameters(nd_safetensors *table, const nd_module *module) {
     nd_list *list = nd_list_new();
     nd_module_walk walk;
-    nd__module_walk_begin(&walk, table->file.operation, module);
-    while (list && nd__module_walk_next(&walk)) {
+    nd__parameters_walk_begin(&walk, table->file.operation, module);
+    while (list && nd__parameters_walk_next(&walk)) {
         nd_tensor *tensor = nd__safetensors_read(table, nd__safetensors_find(table, walk.name));
         if (!tensor || nd_list_append(list, tensor) != ND_OK) {
             nd_release(list);
@@ -333,13 +342,13 @@ static nd_status assign_parameters(const nd_list *list, const nd_module *module)
     nd_module_walk walk;
     nd_tensor *parameter;
     size_t index = 0;
-    nd__module_walk_begin(&walk, "load_parameters", module);
-    while ((parameter = nd__module_walk_next(&walk))) {
+    nd__parameters_walk_begin(&walk, "load_parameters", module);
+    while ((parameter = nd__parameters_walk_next(&walk))) {
         const nd_tensor *source = (const nd_tensor *)nd_list_get(list, index++);
         nd_status status = nd__copy_into("load_parameters", parameter, source);
         if (status != ND_OK)
             return status;
-        nd__bump_version(parameter);
+        nd__tensor_bump_version(parameter);
     }
     return walk.status;
 }

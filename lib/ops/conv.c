@@ -2,7 +2,8 @@
 //
 // The three convolutions are one family: x, weight and the result y, of which two are given. Attributes
 // recorded are those of the kernel; from them the rules make the options again.
-#include "lib/core/versioned.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
 #include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/window.h"
@@ -13,17 +14,17 @@ typedef struct conv_geometry {
     nd_op_attrs attrs;
 } conv_geometry;
 
-nd_status nd__conv2d_options_read(const char *name, const nd_conv2d_options *options,
-                                  nd_conv2d_options *ret_options) {
+nd_status nd__conv_options_read(const char *name, const nd_conv2d_options *options,
+                                nd_conv2d_options *ret_options) {
     nd_conv2d_options read = ND_CONV2D_OPTIONS_INIT;
     nd_status status = nd__versioned_read(name, "ND_CONV2D_OPTIONS_INIT", options, &read,
                                           sizeof(nd_conv2d_options));
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "stride", read.stride, 1);
+        status = nd__window_check_pair_option(name, "stride", read.stride, 1);
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "padding", read.padding, 0);
+        status = nd__window_check_pair_option(name, "padding", read.padding, 0);
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "dilation", read.dilation, 1);
+        status = nd__window_check_pair_option(name, "dilation", read.dilation, 1);
     if (status == ND_OK && read.groups < 1)
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: groups is %lld and must be at least 1",
                            name, (long long)read.groups);
@@ -66,7 +67,7 @@ static nd_status refuse_weight(const char *name, const int64_t *x, const int64_t
 static nd_status measure(const char *name, const int64_t *x, const int64_t *weight,
                          const nd_conv2d_options *given, conv_geometry *ret_geometry) {
     nd_conv2d_options o;
-    nd_status status = nd__conv2d_options_read(name, given, &o);
+    nd_status status = nd__conv_options_read(name, given, &o);
     if (status == ND_OK)
         status = check_channels(name, x, weight, o.groups);
     if (status != ND_OK)
@@ -75,8 +76,8 @@ static nd_status measure(const char *name, const int64_t *x, const int64_t *weig
     for (int axis = 0; axis < 2 && status == ND_OK; axis++) {
         int64_t kernel = weight[2 + axis];
         if (kernel > 0)
-            status = nd__count_windows(name, axis, x[2 + axis], kernel, o.stride[axis],
-                                       o.padding[axis], o.dilation[axis], &counts[axis]);
+            status = nd__window_count(name, axis, x[2 + axis], kernel, o.stride[axis],
+                                      o.padding[axis], o.dilation[axis], &counts[axis]);
         if (status == ND_OK && counts[axis] == 0)
             status = refuse_weight(name, x, weight, &o);
     }
@@ -100,7 +101,7 @@ static nd_status measure(const char *name, const int64_t *x, const int64_t *weig
 
 static nd_status check_4d(const char *name, const char *a_name, const nd_tensor *a,
                           const char *b_name, const nd_tensor *b) {
-    nd_status status = nd__check_pair(name, a_name, a, b_name, b);
+    nd_status status = nd__operands_check_pair(name, a_name, a, b_name, b);
     if (status != ND_OK)
         return status;
     char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
@@ -109,7 +110,7 @@ static nd_status check_4d(const char *name, const char *a_name, const nd_tensor 
                          "%s: %s has shape %s and %s %s; both must have 4 dimensions", name, a_name,
                          nd__shape_text(a_text, a->ndim, a->shape), b_name,
                          nd__shape_text(b_text, b->ndim, b->shape));
-    if (a->dtype != b->dtype || !nd__is_float(a->dtype))
+    if (a->dtype != b->dtype || !nd__operands_is_float(a->dtype))
         return nd__error(ND_ERROR_DTYPE,
                          "%s: %s is %s and %s %s; both must be float32, or both float64", name,
                          a_name, nd_dtype_name(a->dtype), b_name, nd_dtype_name(b->dtype));
@@ -124,18 +125,18 @@ static bool has_shape(const nd_tensor *x, int64_t n, int64_t c, int64_t h, int64
 static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, const int64_t *shape,
                            const conv_geometry *g) {
     const nd_op_attrs *attrs = &g->attrs;
-    const char *name = nd__op_name(op);
-    nd_auto nd_tensor *a_dense = nd__dense(name, a, a->dtype);
-    nd_auto nd_tensor *b_dense = a_dense ? nd__dense(name, b, b->dtype) : NULL;
+    const char *name = nd__node_op_name(op);
+    nd_auto nd_tensor *a_dense = nd__operands_dense(name, a, a->dtype);
+    nd_auto nd_tensor *b_dense = a_dense ? nd__operands_dense(name, b, b->dtype) : NULL;
     if (!b_dense)
         return NULL;
     const nd_tensor *inputs[] = {a, b};
     nd_tensor *result = nd__tensor_result(name, inputs, 2, a->device, a->dtype, 4, shape);
     bool nothing = a->numel == 0 || b->numel == 0;
     if (result && nothing)
-        result = nd__filled(name, result, 0.0);
+        result = nd__create_filled(name, result, 0.0);
     if (!result || result->numel == 0 || nothing)
-        return nd__record(op, result, inputs, 2, attrs);
+        return nd__node_record(op, result, inputs, 2, attrs);
     nd_kernel_call call;
     call.op = op;
     call.noperands = 3;
@@ -143,15 +144,15 @@ static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, con
     const int64_t sizes[] = {g->n, g->ci, g->h, g->w, g->co, g->kh, g->kw};
     for (int i = 0; i < 7; i++)
         call.shape[i] = sizes[i];
-    call.operand[0] = nd__operand_broadcast(result, 4, result->shape);
-    call.operand[1] = nd__operand_broadcast(a_dense, 4, a_dense->shape);
-    call.operand[2] = nd__operand_broadcast(b_dense, 4, b_dense->shape);
+    call.operand[0] = nd__shape_broadcast_operand(result, 4, result->shape);
+    call.operand[1] = nd__shape_broadcast_operand(a_dense, 4, a_dense->shape);
+    call.operand[2] = nd__shape_broadcast_operand(b_dense, 4, b_dense->shape);
     call.attrs = *attrs;
-    return nd__run(name, result, &call, inputs, 2, attrs);
+    return nd__operands_run(name, result, &call, inputs, 2, attrs);
 }
 
 static nd_status check_bias(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
-    nd_status status = nd__check_pair("conv2d", "x", x, "bias", bias);
+    nd_status status = nd__operands_check_pair("conv2d", "x", x, "bias", bias);
     if (status != ND_OK)
         return status;
     if (bias->ndim == 1 && bias->shape[0] == weight->shape[0] && bias->dtype == x->dtype)
@@ -190,8 +191,8 @@ static nd_status refuse_gradient(const char *name, const nd_tensor *grad, const 
                      (long long)g->co, (long long)g->oh, (long long)g->ow);
 }
 
-nd_tensor *nd__conv2d_grad_input(const nd_tensor *grad, const nd_tensor *weight,
-                                 const int64_t *x_shape, const nd_conv2d_options *options) {
+nd_tensor *nd__conv_grad_input(const nd_tensor *grad, const nd_tensor *weight,
+                               const int64_t *x_shape, const nd_conv2d_options *options) {
     conv_geometry g;
     if (check_4d("conv2d_grad_input", "grad", grad, "weight", weight) != ND_OK ||
         measure("conv2d_grad_input", x_shape, weight->shape, options, &g) != ND_OK)
@@ -203,8 +204,8 @@ nd_tensor *nd__conv2d_grad_input(const nd_tensor *grad, const nd_tensor *weight,
     return convolve(ND_OP_conv2d_grad_input, grad, weight, x_shape, &g);
 }
 
-nd_tensor *nd__conv2d_grad_weight(const nd_tensor *x, const nd_tensor *grad,
-                                  const int64_t *weight_shape, const nd_conv2d_options *options) {
+nd_tensor *nd__conv_grad_weight(const nd_tensor *x, const nd_tensor *grad,
+                                const int64_t *weight_shape, const nd_conv2d_options *options) {
     conv_geometry g;
     if (check_4d("conv2d_grad_weight", "x", x, "grad", grad) != ND_OK ||
         measure("conv2d_grad_weight", x->shape, weight_shape, options, &g) != ND_OK)

@@ -1,4 +1,5 @@
 // Elementwise operations: one path for each number of operands, and a line per public function.
+#include "lib/base/error.h"
 #include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
 #include <math.h>
@@ -8,23 +9,23 @@
 /// dtype COMPARE and LOGICAL results have; ND_DTYPE_COUNT: the operands'.
 static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dtype_rule rule,
                          nd_dtype result_dtype) {
-    const char *name = nd__op_name(op);
+    const char *name = nd__node_op_name(op);
     nd_dtype dtype;
-    if (nd__check_pair(name, "a", a, "b", b) != ND_OK ||
-        nd__apply_rule(name, rule, a, b, &dtype) != ND_OK)
+    if (nd__operands_check_pair(name, "a", a, "b", b) != ND_OK ||
+        nd__operands_apply_rule(name, rule, a, b, &dtype) != ND_OK)
         return NULL;
     if (result_dtype == ND_DTYPE_COUNT)
         result_dtype = dtype;
     if (__builtin_expect(a->dtype == dtype && b->dtype == dtype, 1)) {
         const nd_tensor *inputs[] = {a, b};
-        return nd__elementwise(op, inputs, 2, result_dtype, NULL);
+        return nd__operands_elementwise(op, inputs, 2, result_dtype, NULL);
     }
-    nd_auto nd_tensor *a_cast = nd__as_dtype(a, dtype);
-    nd_auto nd_tensor *b_cast = a_cast ? nd__as_dtype(b, dtype) : NULL;
+    nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
+    nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {a_cast, b_cast};
-    return nd__elementwise(op, inputs, 2, result_dtype, NULL);
+    return nd__operands_elementwise(op, inputs, 2, result_dtype, NULL);
 }
 
 #define BINARY(name, rule)                                         \
@@ -52,44 +53,44 @@ COMPARISON(greater_equal, ND__ANY)
 COMPARISON(logical_and, ND__BOOL)
 COMPARISON(logical_or, ND__BOOL)
 
-nd_tensor *nd__relu_grad(const nd_tensor *grad, const nd_tensor *out) {
+nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out) {
     return binary(ND_OP_relu_grad, grad, out, ND__FLOAT, ND_DTYPE_COUNT);
 }
 
 nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b) {
     nd_dtype dtype;
-    if (nd__check_pair("where", "condition", condition, "a", a) != ND_OK ||
-        nd__check_pair("where", "a", a, "b", b) != ND_OK ||
-        nd__apply_rule("where", ND__ANY, a, b, &dtype) != ND_OK)
+    if (nd__operands_check_pair("where", "condition", condition, "a", a) != ND_OK ||
+        nd__operands_check_pair("where", "a", a, "b", b) != ND_OK ||
+        nd__operands_apply_rule("where", ND__ANY, a, b, &dtype) != ND_OK)
         return NULL;
     if (condition->dtype != ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "where: the condition is %s and must be bool",
                   nd_dtype_name(condition->dtype));
         return NULL;
     }
-    nd_auto nd_tensor *a_cast = nd__as_dtype(a, dtype);
-    nd_auto nd_tensor *b_cast = a_cast ? nd__as_dtype(b, dtype) : NULL;
+    nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
+    nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {condition, a_cast, b_cast};
-    return nd__elementwise(ND_OP_where, inputs, 3, dtype, NULL);
+    return nd__operands_elementwise(ND_OP_where, inputs, 3, dtype, NULL);
 }
 
 // ------------------------------------------------------------------------------------- one operand
 
 static nd_tensor *unary_as(nd_op op, const nd_tensor *x, nd_dtype dtype, const nd_op_attrs *attrs) {
     if (__builtin_expect(x->dtype == dtype, 1))
-        return nd__elementwise(op, &x, 1, dtype, attrs);
+        return nd__operands_elementwise(op, &x, 1, dtype, attrs);
     nd_auto nd_tensor *cast = nd_cast(x, dtype);
     const nd_tensor *input = cast;
-    return cast ? nd__elementwise(op, &input, 1, dtype, attrs) : NULL;
+    return cast ? nd__operands_elementwise(op, &input, 1, dtype, attrs) : NULL;
 }
 
 static nd_tensor *unary(nd_op op, const nd_tensor *x, nd_dtype_rule rule) {
-    const char *name = nd__op_name(op);
+    const char *name = nd__node_op_name(op);
     nd_dtype dtype;
-    if (nd__check_operand(name, "x", x) != ND_OK ||
-        nd__apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
     return unary_as(op, x, dtype, NULL);
 }
@@ -120,14 +121,14 @@ UNARY(logical_not, ND__BOOL)
 /// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer that
 /// x's dtype cannot hold is an error: wrapping it would be a silent surprise.
 static nd_tensor *with_number(nd_op op, const nd_tensor *x, double value) {
-    const char *name = nd__op_name(op);
+    const char *name = nd__node_op_name(op);
     nd_dtype dtype;
-    if (nd__check_operand(name, "x", x) != ND_OK ||
-        nd__apply_rule(name, ND__NUMBER, x, NULL, &dtype) != ND_OK)
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__operands_apply_rule(name, ND__NUMBER, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (!isfinite(value) || value != trunc(value))
-        dtype = nd__is_float(dtype) ? dtype : ND_F32;
-    if (nd__check_number(name, dtype, value) != ND_OK)
+        dtype = nd__operands_is_float(dtype) ? dtype : ND_F32;
+    if (nd__operands_check_number(name, dtype, value) != ND_OK)
         return NULL;
     nd_op_attrs attrs = {.f = {value}};
     return unary_as(op, x, dtype, &attrs);
@@ -147,8 +148,8 @@ nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) {
 
 nd_tensor *nd_clip(const nd_tensor *x, double low, double high) {
     nd_dtype dtype;
-    if (nd__check_operand("clip", "x", x) != ND_OK ||
-        nd__apply_rule("clip", ND__NUMBER, x, NULL, &dtype) != ND_OK)
+    if (nd__tensor_check_operand("clip", "x", x) != ND_OK ||
+        nd__operands_apply_rule("clip", ND__NUMBER, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (isnan(low) || isnan(high)) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "clip: the limits are %g and %g", low, high);
@@ -156,15 +157,15 @@ nd_tensor *nd_clip(const nd_tensor *x, double low, double high) {
     }
     // Infinite limits, and those beyond an integer's range, cut nothing.
     bool fraction = (isfinite(low) && low != trunc(low)) || (isfinite(high) && high != trunc(high));
-    if (fraction && !nd__is_float(dtype))
+    if (fraction && !nd__operands_is_float(dtype))
         dtype = ND_F32;
     nd_op_attrs attrs = {.f = {low, high}};
     return unary_as(ND_OP_clip, x, dtype, &attrs);
 }
 
 nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) {
-    if (nd__check_pair("masked_fill", "x", x, "mask", mask) != ND_OK ||
-        nd__check_number("masked_fill", x->dtype, value) != ND_OK)
+    if (nd__operands_check_pair("masked_fill", "x", x, "mask", mask) != ND_OK ||
+        nd__operands_check_number("masked_fill", x->dtype, value) != ND_OK)
         return NULL;
     if (mask->dtype != ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "masked_fill: the mask is %s and must be bool",
@@ -173,7 +174,7 @@ nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double valu
     }
     int64_t shape[ND_MAX_DIMS];
     int ndim =
-        nd__broadcast_shapes("masked_fill", x->ndim, x->shape, mask->ndim, mask->shape, shape);
+        nd__shape_broadcast("masked_fill", x->ndim, x->shape, mask->ndim, mask->shape, shape);
     if (ndim < 0)
         return NULL;
     bool fits = ndim == x->ndim;
@@ -186,9 +187,9 @@ nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double valu
                   nd__shape_text(x_text, x->ndim, x->shape));
         return NULL;
     }
-    nd_auto nd_tensor *number = nd__number_like("masked_fill", x, x->dtype, value);
+    nd_auto nd_tensor *number = nd__operands_number_like("masked_fill", x, x->dtype, value);
     if (!number)
         return NULL;
     const nd_tensor *inputs[] = {mask, number, x};
-    return nd__elementwise(ND_OP_where, inputs, 3, x->dtype, NULL);
+    return nd__operands_elementwise(ND_OP_where, inputs, 3, x->dtype, NULL);
 }

@@ -3,17 +3,19 @@
 //
 // Order: everything that can be refused is refused before the first byte is written. What history needs
 // of x's old value is cloned before, too.
+#include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/launch.h"
 
 /// Both usable, on one device, history allows the write, and y broadcasts to x.
 static nd_status check_target(const char *name, const nd_tensor *x, const nd_tensor *y) {
-    nd_status status = nd__check_pair(name, "x", x, "y", y);
+    nd_status status = nd__operands_check_pair(name, "x", x, "y", y);
     if (status == ND_OK)
-        status = nd__check_in_place(name, x);
+        status = nd__record_check_in_place(name, x);
     if (status != ND_OK)
         return status;
     int64_t shape[ND_MAX_DIMS];
-    int ndim = nd__broadcast_shapes(name, x->ndim, x->shape, y->ndim, y->shape, shape);
+    int ndim = nd__shape_broadcast(name, x->ndim, x->shape, y->ndim, y->shape, shape);
     bool fits = ndim == x->ndim;
     for (int i = 0; i < ndim && fits; i++)
         fits = shape[i] == x->shape[i];
@@ -29,7 +31,7 @@ static nd_status check_target(const char *name, const nd_tensor *x, const nd_ten
 
 static nd_status check_windows(const char *name, const nd_tensor *x, const nd_tensor *y) {
     char text[ND__SHAPE_TEXT];
-    if (nd__overlaps_itself(x))
+    if (nd__overlap_within(x))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: elements of x (shape %s) share memory with each other, so it cannot "
                          "be written in place",
@@ -52,15 +54,15 @@ static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
     call.ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++)
         call.shape[i] = x->shape[i];
-    call.operand[0] = nd__operand_broadcast(x, x->ndim, x->shape);
+    call.operand[0] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
     for (int i = 0; i < count; i++)
-        call.operand[i + 1] = nd__operand_broadcast(inputs[i], x->ndim, x->shape);
+        call.operand[i + 1] = nd__shape_broadcast_operand(inputs[i], x->ndim, x->shape);
     call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
     call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
     call.attrs.i[0] = attrs ? attrs->i[0] : 0;
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     nd_status status = nd__launch(name, x->device, &call);
-    nd__bump_version(x);
+    nd__tensor_bump_version(x);
     return status;
 }
 
@@ -70,13 +72,13 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
     nd_dtype dtype;
     nd_status status = check_target(name, x, y);
     if (status == ND_OK)
-        status = nd__apply_rule(name, rule, x, y, &dtype);
+        status = nd__operands_apply_rule(name, rule, x, y, &dtype);
     if (status != ND_OK)
         return status;
     if (dtype != x->dtype)
         return nd__error(ND_ERROR_DTYPE, "%s: x is %s, which cannot hold the result with y of %s",
                          name, nd_dtype_name(x->dtype), nd_dtype_name(y->dtype));
-    nd_auto nd_tensor *operand = nd__as_dtype(y, x->dtype);
+    nd_auto nd_tensor *operand = nd__operands_as_dtype(y, x->dtype);
     if (!operand)
         return nd_error_status();
     status = check_windows(name, x, operand);
@@ -84,7 +86,8 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
         return status;
     // The rule needs x's old value only for y's gradient.
     const nd_tensor *inputs[] = {x, operand};
-    bool saves_x = (nd__op_infos[op].saves & ND_SAVE_A) != 0 && nd__wants_history(&inputs[1], 1);
+    bool saves_x =
+        (nd__op_infos[op].saves & ND_SAVE_A) != 0 && nd__record_wants_history(&inputs[1], 1);
     nd_auto nd_tensor *before = saves_x ? nd_clone(x) : NULL;
     if (saves_x && !before)
         return nd_error_status();
@@ -93,7 +96,7 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
         return status;
     // x op= x: the other operand's value is gone as well.
     const nd_tensor *recorded[] = {before ? before : x, operand};
-    if (before && nd__share_storage(operand, x))
+    if (before && nd__tensor_share_storage(operand, x))
         recorded[1] = before;
     return nd__record_in_place(op, x, recorded, 2, attrs);
 }
@@ -115,9 +118,9 @@ nd_status nd_div_(nd_tensor *x, const nd_tensor *y) {
 }
 
 nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha) {
-    nd_status status = nd__check_operand("add_scaled_", "x", x);
+    nd_status status = nd__tensor_check_operand("add_scaled_", "x", x);
     if (status == ND_OK)
-        status = nd__check_number("add_scaled_", x->dtype, alpha);
+        status = nd__operands_check_number("add_scaled_", x->dtype, alpha);
     if (status != ND_OK)
         return status;
     nd_op_attrs attrs = {.f = {alpha}};
@@ -126,9 +129,9 @@ nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha) {
 
 /// For a number: nothing to broadcast and nothing to overlap but x itself.
 static nd_status check_number_write(const char *name, const nd_tensor *x, double value) {
-    nd_status status = nd__check_in_place(name, x);
+    nd_status status = nd__record_check_in_place(name, x);
     if (status == ND_OK)
-        status = nd__check_number(name, x->dtype, value);
+        status = nd__operands_check_number(name, x->dtype, value);
     return status == ND_OK ? check_windows(name, x, NULL) : status;
 }
 
@@ -136,7 +139,7 @@ nd_status nd_mul_scalar_(nd_tensor *x, double value) {
     nd_dtype dtype;
     nd_status status = check_number_write("mul_scalar_", x, value);
     if (status == ND_OK)
-        status = nd__apply_rule("mul_scalar_", ND__NUMBER, x, NULL, &dtype);
+        status = nd__operands_apply_rule("mul_scalar_", ND__NUMBER, x, NULL, &dtype);
     if (status != ND_OK)
         return status;
     nd_op_attrs attrs = {.f = {value}};
@@ -157,9 +160,9 @@ nd_status nd_fill_(nd_tensor *x, double value) {
 }
 
 nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
-    nd_status status = nd__check_operand("copy_", "x", x);
+    nd_status status = nd__tensor_check_operand("copy_", "x", x);
     if (status == ND_OK)
-        status = nd__check_operand("copy_", "y", y);
+        status = nd__tensor_check_operand("copy_", "y", y);
     if (status != ND_OK)
         return status;
     // Across devices the copy is recorded as what it is: to, then cast or clone.
@@ -190,7 +193,7 @@ nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value) {
         status = check_windows("masked_fill_", x, mask);
     if (status != ND_OK)
         return status;
-    nd_auto nd_tensor *number = nd__number_like("masked_fill_", x, x->dtype, value);
+    nd_auto nd_tensor *number = nd__operands_number_like("masked_fill_", x, x->dtype, value);
     if (!number)
         return nd_error_status();
     const nd_tensor *inputs[] = {mask, number, x};

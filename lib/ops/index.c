@@ -2,11 +2,13 @@
 //
 // Indices become dense i64 without negatives before a kernel or the tape sees them. What is recorded is
 // i[0] = axis.
+#include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/launch.h"
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
 static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
-    nd_auto nd_tensor *zero = nd__number_like("index", indices, ND_I64, 0.0);
+    nd_auto nd_tensor *zero = nd__operands_number_like("index", indices, ND_I64, 0.0);
     nd_auto nd_tensor *negative = zero ? nd_less(indices, zero) : NULL;
     nd_auto nd_tensor *shifted = negative ? nd_add_scalar(indices, (double)size) : NULL;
     return shifted ? nd_where(negative, shifted, indices) : NULL;
@@ -15,10 +17,10 @@ static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
 /// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. What is out
 /// of range stays so for the kernel to find.
 static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size) {
-    nd_auto nd_tensor *dense = nd__dense(name, indices, ND_I64);
+    nd_auto nd_tensor *dense = nd__operands_dense(name, indices, ND_I64);
     if (!dense)
         return NULL;
-    if (!nd__backend(dense->device.kind)->host_accessible)
+    if (!nd__registry_backend(dense->device.kind)->host_accessible)
         return wrap_on_device(dense, size);
     const int64_t *values = (const int64_t *)dense->data;
     int64_t lowest = 0;
@@ -33,20 +35,21 @@ static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, i
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     bool repeats = false;
     for (int i = 0; i < indices->ndim; i++) {
-        bool repeated = indices->shape[i] > 1 && nd__strides(indices)[i] == 0;
+        bool repeated = indices->shape[i] > 1 && nd__tensor_strides(indices)[i] == 0;
         shape[i] = repeated ? 1 : indices->shape[i];
         repeats = repeats || repeated;
     }
     if (!repeats)
         return resolve_indices(name, indices, size);
-    nd_auto nd_tensor *once =
-        nd__tensor_view(indices, indices->ndim, shape, nd__strides(indices), nd__offset(indices));
+    nd_auto nd_tensor *once = nd__tensor_view(
+        indices, indices->ndim, shape, nd__tensor_strides(indices), nd__tensor_offset(indices));
     nd_auto nd_tensor *resolved = once ? resolve_indices(name, once, size) : NULL;
     if (!resolved)
         return NULL;
     for (int i = 0; i < indices->ndim; i++)
-        strides[i] = shape[i] == indices->shape[i] ? nd__strides(resolved)[i] : 0;
-    return nd__tensor_view(resolved, indices->ndim, indices->shape, strides, nd__offset(resolved));
+        strides[i] = shape[i] == indices->shape[i] ? nd__tensor_strides(resolved)[i] : 0;
+    return nd__tensor_view(resolved, indices->ndim, indices->shape, strides,
+                           nd__tensor_offset(resolved));
 }
 
 static nd_status check_indices(const char *name, const nd_tensor *indices) {
@@ -71,7 +74,7 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
             return NULL;
         }
     }
-    return nd__record(call->op, result, inputs, count, &attrs);
+    return nd__node_record(call->op, result, inputs, count, &attrs);
 }
 
 static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
@@ -83,7 +86,7 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
         shape[ndim++] = indices->shape[i];
     for (int i = axis + 1; i < x->ndim; i++)
         inner *= shape[ndim++] = x->shape[i];
-    nd_auto nd_tensor *dense = nd__dense("take", x, x->dtype);
+    nd_auto nd_tensor *dense = nd__operands_dense("take", x, x->dtype);
     if (!dense)
         return NULL;
     const nd_tensor *inputs[] = {x, indices};
@@ -94,9 +97,9 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
     call.op = ND_OP_take;
     call.noperands = 3;
     call.ndim = 0;
-    call.operand[0] = nd__operand_broadcast(result, ndim, shape);
-    call.operand[1] = nd__operand_broadcast(dense, x->ndim, x->shape);
-    call.operand[2] = nd__operand_broadcast(indices, indices->ndim, indices->shape);
+    call.operand[0] = nd__shape_broadcast_operand(result, ndim, shape);
+    call.operand[1] = nd__shape_broadcast_operand(dense, x->ndim, x->shape);
+    call.operand[2] = nd__shape_broadcast_operand(indices, indices->ndim, indices->shape);
     const int64_t attrs[] = {outer, indices->numel, inner, x->shape[axis]};
     for (int i = 0; i < 4; i++)
         call.attrs.i[i] = attrs[i];
@@ -104,10 +107,10 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
 }
 
 nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
-    if (nd__check_pair("take", "x", x, "indices", indices) != ND_OK ||
+    if (nd__operands_check_pair("take", "x", x, "indices", indices) != ND_OK ||
         check_indices("take", indices) != ND_OK)
         return NULL;
-    axis = nd__resolve_axis("take", axis, x->ndim);
+    axis = nd__shape_resolve_axis("take", axis, x->ndim);
     if (axis < 0)
         return NULL;
     if (x->ndim - 1 + indices->ndim > ND_MAX_DIMS) {
@@ -133,7 +136,7 @@ static void fill_indexed(nd_kernel_call *call, nd_op op, const nd_tensor *index,
 
 /// The operand as it lies in memory, however its sizes compare with the iteration space.
 static nd_operand plain_operand(const nd_tensor *x) {
-    return nd__operand_broadcast(x, x->ndim, x->shape);
+    return nd__shape_broadcast_operand(x, x->ndim, x->shape);
 }
 
 /// index has x's dimensions, and no more elements along any but the axis.
@@ -152,10 +155,10 @@ static nd_status check_index_shape(const char *name, const nd_tensor *x, const n
 }
 
 nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
-    if (nd__check_pair("gather", "x", x, "index", index) != ND_OK ||
+    if (nd__operands_check_pair("gather", "x", x, "index", index) != ND_OK ||
         check_indices("gather", index) != ND_OK)
         return NULL;
-    axis = nd__resolve_axis("gather", axis, x->ndim);
+    axis = nd__shape_resolve_axis("gather", axis, x->ndim);
     if (axis < 0 || check_index_shape("gather", x, index, axis) != ND_OK)
         return NULL;
     nd_auto nd_tensor *resolved = resolve_expanded("gather", index, x->shape[axis]);
@@ -176,9 +179,9 @@ nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
 
 static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
                                const nd_tensor *source) {
-    nd_status status = nd__check_pair("scatter_add", "x", x, "index", index);
+    nd_status status = nd__operands_check_pair("scatter_add", "x", x, "index", index);
     if (status == ND_OK)
-        status = nd__check_pair("scatter_add", "x", x, "source", source);
+        status = nd__operands_check_pair("scatter_add", "x", x, "source", source);
     if (status == ND_OK)
         status = check_indices("scatter_add", index);
     if (status != ND_OK)
@@ -188,7 +191,7 @@ static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
                          "scatter_add: x is %s and source %s; both must be the same number type",
                          nd_dtype_name(x->dtype), nd_dtype_name(source->dtype));
     char index_text[ND__SHAPE_TEXT], source_text[ND__SHAPE_TEXT];
-    if (!nd__same_shape(index, source))
+    if (!nd__operands_same_shape(index, source))
         return nd__error(ND_ERROR_SHAPE, "scatter_add: index has shape %s and source %s",
                          nd__shape_text(index_text, index->ndim, index->shape),
                          nd__shape_text(source_text, source->ndim, source->shape));
@@ -199,7 +202,7 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
                           int axis) {
     if (check_scatter(x, index, source) != ND_OK)
         return NULL;
-    axis = nd__resolve_axis("scatter_add", axis, x->ndim);
+    axis = nd__shape_resolve_axis("scatter_add", axis, x->ndim);
     if (axis < 0 || check_index_shape("scatter_add", x, index, axis) != ND_OK)
         return NULL;
     nd_auto nd_tensor *resolved = resolve_expanded("scatter_add", index, x->shape[axis]);
@@ -212,7 +215,7 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
         return NULL;
     if (resolved->numel == 0) {
         nd_op_attrs attrs = {.i = {axis}};
-        return nd__record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
+        return nd__node_record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
     }
     nd_kernel_call call;
     fill_indexed(&call, ND_OP_scatter_add, resolved, axis, x);
@@ -223,7 +226,7 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
 }
 
 nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) {
-    if (nd__check_operand("one_hot", "indices", indices) != ND_OK ||
+    if (nd__tensor_check_operand("one_hot", "indices", indices) != ND_OK ||
         check_indices("one_hot", indices) != ND_OK)
         return NULL;
     if (classes < 1 || indices->ndim == ND_MAX_DIMS) {
@@ -234,7 +237,7 @@ nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype)
             (long long)classes, indices->ndim, ND_MAX_DIMS - 1);
         return NULL;
     }
-    nd_auto nd_tensor *dense = nd__dense("one_hot", indices, ND_I64);
+    nd_auto nd_tensor *dense = nd__operands_dense("one_hot", indices, ND_I64);
     if (!dense)
         return NULL;
     int64_t shape[ND_MAX_DIMS];
@@ -267,10 +270,10 @@ static int64_t count_true(const nd_tensor *mask) {
 }
 
 nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
-    if (nd__check_pair("masked_select", "x", x, "mask", mask) != ND_OK)
+    if (nd__operands_check_pair("masked_select", "x", x, "mask", mask) != ND_OK)
         return NULL;
     char x_text[ND__SHAPE_TEXT], mask_text[ND__SHAPE_TEXT];
-    if (mask->dtype != ND_BOOL || !nd__same_shape(x, mask)) {
+    if (mask->dtype != ND_BOOL || !nd__operands_same_shape(x, mask)) {
         nd__error(mask->dtype != ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
                   "masked_select: the mask is %s of shape %s and must be bool of x's shape %s",
                   nd_dtype_name(mask->dtype), nd__shape_text(mask_text, mask->ndim, mask->shape),
@@ -278,15 +281,15 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
         return NULL;
     }
     int64_t count = count_true(mask);
-    nd_auto nd_tensor *dense = count >= 0 ? nd__dense("masked_select", x, x->dtype) : NULL;
-    nd_auto nd_tensor *chosen = dense ? nd__dense("masked_select", mask, ND_BOOL) : NULL;
+    nd_auto nd_tensor *dense = count >= 0 ? nd__operands_dense("masked_select", x, x->dtype) : NULL;
+    nd_auto nd_tensor *chosen = dense ? nd__operands_dense("masked_select", mask, ND_BOOL) : NULL;
     if (!chosen)
         return NULL;
     const nd_tensor *inputs[] = {x, chosen};
     nd_tensor *result =
         nd__tensor_result("masked_select", inputs, 2, x->device, x->dtype, 1, &count);
     if (!result || count == 0)
-        return nd__record(ND_OP_masked_select, result, inputs, 2, NULL);
+        return nd__node_record(ND_OP_masked_select, result, inputs, 2, NULL);
     nd_kernel_call call;
     call.op = ND_OP_masked_select;
     call.noperands = 3;
@@ -295,5 +298,5 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
     call.operand[1] = plain_operand(dense);
     call.operand[2] = plain_operand(chosen);
     call.attrs.i[0] = x->numel;
-    return nd__run("masked_select", result, &call, inputs, 2, NULL);
+    return nd__operands_run("masked_select", result, &call, inputs, 2, NULL);
 }

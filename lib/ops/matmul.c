@@ -2,7 +2,9 @@
 //
 // A product's operands go to the kernel as they lie in memory whenever one of their two strides is 1, so
 // transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one product.
+#include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/launch.h"
 
 typedef struct operand_matrix {
     nd_tensor *tensor; ///< owned: the operand itself or a dense copy
@@ -19,14 +21,14 @@ static void describe_matrix(operand_matrix *m, bool as_column) {
     if (x->ndim == 1) {
         m->rows = as_column ? x->shape[0] : 1;
         m->columns = as_column ? 1 : x->shape[0];
-        m->row_stride = as_column ? nd__strides(x)[0] : x->shape[0];
-        m->column_stride = as_column ? 1 : nd__strides(x)[0];
+        m->row_stride = as_column ? nd__tensor_strides(x)[0] : x->shape[0];
+        m->column_stride = as_column ? 1 : nd__tensor_strides(x)[0];
         return;
     }
     m->rows = x->shape[last - 1];
     m->columns = x->shape[last];
-    m->row_stride = nd__strides(x)[last - 1];
-    m->column_stride = nd__strides(x)[last];
+    m->row_stride = nd__tensor_strides(x)[last - 1];
+    m->column_stride = nd__tensor_strides(x)[last];
 }
 
 /// Whether a kernel can read the matrix where it lies.
@@ -45,7 +47,7 @@ static void make_matrix(const char *name, operand_matrix *m, const nd_tensor *x,
     if (kernel_reads(m))
         return;
     nd_release(m->tensor);
-    m->tensor = nd__dense(name, x, x->dtype);
+    m->tensor = nd__operands_dense(name, x, x->dtype);
     if (m->tensor)
         describe_matrix(m, as_column);
 }
@@ -85,7 +87,7 @@ static void batch_strides(const operand_matrix *m, int batch, const int64_t *sha
     int missing = batch - m->batch_ndim;
     for (int i = 0; i < batch; i++) {
         bool repeats = i < missing || (m->tensor->shape[i - missing] == 1 && shape[i] != 1);
-        ret_strides[i] = repeats ? 0 : nd__strides(m->tensor)[i - missing];
+        ret_strides[i] = repeats ? 0 : nd__tensor_strides(m->tensor)[i - missing];
     }
 }
 
@@ -118,8 +120,8 @@ static nd_status check_inner(const char *name, const nd_tensor *a, const nd_tens
 /// Result shape of a product, batch axes first. Returns its ndim, or -1 with an error.
 static int product_shape(const operand_matrix *a, const operand_matrix *b, int *ret_batch,
                          int64_t *ret_shape) {
-    int batch = nd__broadcast_shapes("matmul", a->batch_ndim, a->tensor->shape, b->batch_ndim,
-                                     b->tensor->shape, ret_shape);
+    int batch = nd__shape_broadcast("matmul", a->batch_ndim, a->tensor->shape, b->batch_ndim,
+                                    b->tensor->shape, ret_shape);
     if (batch < 0)
         return -1;
     int ndim = batch;
@@ -141,9 +143,9 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
     nd_tensor *result =
         nd__tensor_result("matmul", inputs, 2, inputs[0]->device, inputs[0]->dtype, ndim, shape);
     if (result && a->columns == 0)
-        result = nd__filled("matmul", result, 0.0);
+        result = nd__create_filled("matmul", result, 0.0);
     if (!result || result->numel == 0 || a->columns == 0)
-        return nd__record(ND_OP_matmul, result, inputs, 2, NULL);
+        return nd__node_record(ND_OP_matmul, result, inputs, 2, NULL);
     nd_kernel_call call;
     fill_product(&call, ND_OP_matmul, a, b, result, 0.0);
     call.ndim = batch;
@@ -155,17 +157,17 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
     }
     batch_strides(a, batch, shape, call.operand[1].strides);
     batch_strides(b, batch, shape, call.operand[2].strides);
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     merge_batch(&call);
-    return nd__run("matmul", result, &call, inputs, 2, NULL);
+    return nd__operands_run("matmul", result, &call, inputs, 2, NULL);
 }
 
 nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     nd_dtype dtype;
-    if (nd__check_pair("matmul", "a", a, "b", b) != ND_OK)
+    if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK)
         return NULL;
     dtype = nd_promote_dtypes(a->dtype, b->dtype);
-    if (!nd__is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
+    if (!nd__operands_is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE,
                   "matmul: it takes float32 and float64, and the operands are %s and %s",
                   nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
@@ -179,8 +181,8 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     int64_t b_inner = b->shape[b->ndim == 1 ? 0 : b->ndim - 2];
     if (check_inner("matmul", a, b, a_inner, b_inner) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *a_cast = nd__as_dtype(a, dtype);
-    nd_auto nd_tensor *b_cast = a_cast ? nd__as_dtype(b, dtype) : NULL;
+    nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
+    nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {a_cast, b_cast};
@@ -209,14 +211,14 @@ static bool describe_rows(operand_matrix *m) {
     m->rows = 1;
     m->columns = x->shape[last];
     m->row_stride = m->columns;
-    m->column_stride = nd__strides(x)[last];
+    m->column_stride = nd__tensor_strides(x)[last];
     m->batch_ndim = 0;
     for (int i = last - 1; i >= 0; i--) {
         if (x->shape[i] == 1)
             continue;
         if (m->rows == 1)
-            m->row_stride = nd__strides(x)[i];
-        else if (nd__strides(x)[i] != m->rows * m->row_stride)
+            m->row_stride = nd__tensor_strides(x)[i];
+        else if (nd__tensor_strides(x)[i] != m->rows * m->row_stride)
             return false;
         m->rows *= x->shape[i];
     }
@@ -228,7 +230,7 @@ static void make_rows(operand_matrix *m, const nd_tensor *x) {
     m->tensor = nd_retain(x);
     if (!describe_rows(m)) {
         nd_release(m->tensor);
-        m->tensor = nd__dense("linear", x, x->dtype);
+        m->tensor = nd__operands_dense("linear", x, x->dtype);
         if (!m->tensor)
             return;
         describe_rows(m);
@@ -257,9 +259,9 @@ static nd_status write_bias(nd_tensor *result, const nd_tensor *bias) {
     call.ndim = result->ndim;
     for (int i = 0; i < result->ndim; i++)
         call.shape[i] = result->shape[i];
-    call.operand[0] = nd__operand_broadcast(result, result->ndim, result->shape);
-    call.operand[1] = nd__operand_broadcast(bias, result->ndim, result->shape);
-    nd__call_collapse(&call);
+    call.operand[0] = nd__shape_broadcast_operand(result, result->ndim, result->shape);
+    call.operand[1] = nd__shape_broadcast_operand(bias, result->ndim, result->shape);
+    nd__shape_collapse(&call);
     return nd__launch("linear", result->device, &call);
 }
 
@@ -279,12 +281,12 @@ static nd_tensor *linear(const nd_tensor *const *inputs) {
     if (!empty && bias && write_bias(result, bias) != ND_OK)
         return NULL;
     if (!empty && !bias && nothing_inside) {
-        result = nd__filled("linear", result, 0.0);
+        result = nd__create_filled("linear", result, 0.0);
         if (!result)
             return NULL;
     }
     if (empty || nothing_inside)
-        return nd__record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
+        return nd__node_record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
     operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
     make_rows(&rows, x);
     if (rows.tensor)
@@ -294,7 +296,7 @@ static nd_tensor *linear(const nd_tensor *const *inputs) {
         nd_kernel_call call;
         fill_product(&call, ND_OP_linear, &rows, &turned, result, bias ? 1.0 : 0.0);
         call.ndim = 0;
-        done = nd__run("linear", nd_steal(&result), &call, inputs, count, NULL);
+        done = nd__operands_run("linear", nd_steal(&result), &call, inputs, count, NULL);
     }
     nd_release(rows.tensor);
     nd_release(turned.tensor);
@@ -302,9 +304,9 @@ static nd_tensor *linear(const nd_tensor *const *inputs) {
 }
 
 static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
-    nd_status status = nd__check_pair("linear", "x", x, "weight", weight);
+    nd_status status = nd__operands_check_pair("linear", "x", x, "weight", weight);
     if (status == ND_OK && bias)
-        status = nd__check_pair("linear", "x", x, "bias", bias);
+        status = nd__operands_check_pair("linear", "x", x, "bias", bias);
     if (status != ND_OK)
         return status;
     if (x->ndim == 0 || weight->ndim != 2)
@@ -327,14 +329,14 @@ nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tenso
     nd_dtype dtype = nd_promote_dtypes(x->dtype, weight->dtype);
     if (bias)
         dtype = nd_promote_dtypes(dtype, bias->dtype);
-    if (!nd__is_float(dtype) || x->dtype == ND_BOOL || weight->dtype == ND_BOOL) {
+    if (!nd__operands_is_float(dtype) || x->dtype == ND_BOOL || weight->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "linear: it takes float32 and float64, and x is %s, weight %s",
                   nd_dtype_name(x->dtype), nd_dtype_name(weight->dtype));
         return NULL;
     }
-    nd_auto nd_tensor *x_cast = nd__as_dtype(x, dtype);
-    nd_auto nd_tensor *weight_cast = x_cast ? nd__as_dtype(weight, dtype) : NULL;
-    nd_auto nd_tensor *bias_cast = weight_cast && bias ? nd__as_dtype(bias, dtype) : NULL;
+    nd_auto nd_tensor *x_cast = nd__operands_as_dtype(x, dtype);
+    nd_auto nd_tensor *weight_cast = x_cast ? nd__operands_as_dtype(weight, dtype) : NULL;
+    nd_auto nd_tensor *bias_cast = weight_cast && bias ? nd__operands_as_dtype(bias, dtype) : NULL;
     if (!weight_cast || (bias && !bias_cast))
         return NULL;
     const nd_tensor *inputs[] = {x_cast, weight_cast, bias_cast};

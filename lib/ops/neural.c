@@ -1,27 +1,29 @@
 // softmax, log_softmax and the losses.
+#include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/launch.h"
 
 static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
-    const char *name = nd__op_name(op);
+    const char *name = nd__node_op_name(op);
     nd_dtype dtype;
-    if (nd__check_operand(name, "x", x) != ND_OK ||
-        nd__apply_rule(name, ND__FLOAT, x, NULL, &dtype) != ND_OK)
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__operands_apply_rule(name, ND__FLOAT, x, NULL, &dtype) != ND_OK)
         return NULL;
-    axis = nd__resolve_axis(name, axis, x->ndim);
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
     if (axis < 0)
         return NULL;
-    nd_auto nd_tensor *cast = nd__as_dtype(x, dtype);
+    nd_auto nd_tensor *cast = nd__operands_as_dtype(x, dtype);
     if (!cast)
         return NULL;
     const nd_tensor *input = cast;
     nd_tensor *result = nd__tensor_result(name, &input, 1, x->device, dtype, x->ndim, x->shape);
     nd_op_attrs attrs = {.i = {axis}};
     if (!result || result->numel == 0)
-        return nd__record(op, result, &input, 1, &attrs);
-    nd_operand out = nd__operand_broadcast(result, x->ndim, x->shape);
+        return nd__node_record(op, result, &input, 1, &attrs);
+    nd_operand out = nd__shape_broadcast_operand(result, x->ndim, x->shape);
     nd_kernel_call call;
-    nd__call_along_axis(&call, op, &out, cast, axis);
-    return nd__run(name, result, &call, &input, 1, &attrs);
+    nd__operands_call_along_axis(&call, op, &out, cast, axis);
+    return nd__operands_run(name, result, &call, &input, 1, &attrs);
 }
 
 nd_tensor *nd_softmax(const nd_tensor *x, int axis) {
@@ -33,10 +35,12 @@ nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) {
 }
 
 static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
-    nd_status status = nd__check_pair("cross_entropy", "logits", logits, "targets", targets);
+    nd_status status =
+        nd__operands_check_pair("cross_entropy", "logits", logits, "targets", targets);
     if (status != ND_OK)
         return status;
-    if (!nd__is_float(logits->dtype) || (targets->dtype != ND_I64 && targets->dtype != ND_I32))
+    if (!nd__operands_is_float(logits->dtype) ||
+        (targets->dtype != ND_I64 && targets->dtype != ND_I32))
         return nd__error(ND_ERROR_DTYPE,
                          "cross_entropy: logits are %s and must be float32 or float64, targets are "
                          "%s and must be int64",
@@ -61,8 +65,9 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     if (check_cross_entropy(logits, targets) != ND_OK)
         return NULL;
     // The gradient rule reads the targets again, so their dense i64 form is what is recorded.
-    nd_auto nd_tensor *dense = nd__dense("cross_entropy", logits, logits->dtype);
-    nd_auto nd_tensor *classes = dense ? nd__dense("cross_entropy", targets, ND_I64) : NULL;
+    nd_auto nd_tensor *dense = nd__operands_dense("cross_entropy", logits, logits->dtype);
+    nd_auto nd_tensor *classes =
+        dense ? nd__operands_dense("cross_entropy", targets, ND_I64) : NULL;
     if (!classes)
         return NULL;
     const nd_tensor *inputs[] = {logits, classes};
@@ -74,9 +79,9 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     call.op = ND_OP_cross_entropy;
     call.noperands = 3;
     call.ndim = 0;
-    call.operand[0] = nd__operand_broadcast(result, 0, NULL);
-    call.operand[1] = nd__operand_broadcast(dense, 2, dense->shape);
-    call.operand[2] = nd__operand_broadcast(classes, 1, classes->shape);
+    call.operand[0] = nd__shape_broadcast_operand(result, 0, NULL);
+    call.operand[1] = nd__shape_broadcast_operand(dense, 2, dense->shape);
+    call.operand[2] = nd__shape_broadcast_operand(classes, 1, classes->shape);
     call.attrs.i[0] = logits->shape[0];
     call.attrs.i[1] = logits->shape[1];
     nd_status status = nd__launch("cross_entropy", logits->device, &call);
@@ -85,11 +90,11 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
                   (long long)logits->shape[1] - 1);
     if (status != ND_OK)
         return NULL;
-    return nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+    return nd__node_record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
 }
 
 nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
-    if (nd__check_pair("mse_loss", "a", a, "b", b) != ND_OK)
+    if (nd__operands_check_pair("mse_loss", "a", a, "b", b) != ND_OK)
         return NULL;
     nd_auto nd_tensor *difference = nd_sub(a, b);
     nd_auto nd_tensor *square = difference ? nd_square(difference) : NULL;

@@ -3,19 +3,21 @@
 // The common case, operands of one dtype and shape in row-major order, goes to the kernel as one axis
 // and skips broadcasting.
 #include "lib/ops/operands.h"
+#include "lib/base/error.h"
+#include "lib/tensor/launch.h"
 #include <math.h>
 #include <stdio.h>
 
-nd_status nd__refuse_pair(const char *name, const char *a_name, const nd_tensor *a,
-                          const char *b_name, const nd_tensor *b) {
-    if (!nd__is_usable(a))
-        return nd__refuse_operand(name, a_name, a);
-    if (!nd__is_usable(b))
-        return nd__refuse_operand(name, b_name, b);
+nd_status nd__operands_refuse_pair(const char *name, const char *a_name, const nd_tensor *a,
+                                   const char *b_name, const nd_tensor *b) {
+    if (!nd__tensor_is_usable(a))
+        return nd__tensor_refuse_operand(name, a_name, a);
+    if (!nd__tensor_is_usable(b))
+        return nd__tensor_refuse_operand(name, b_name, b);
     char a_device[32]; // the text of a device may be the thread's one buffer
-    snprintf(a_device, sizeof a_device, "%s", nd__device_text(a->device));
+    snprintf(a_device, sizeof a_device, "%s", nd__registry_device_text(a->device));
     return nd__error(ND_ERROR_DEVICE, "%s: %s is on %s and %s on %s", name, a_name, a_device,
-                     b_name, nd__device_text(b->device));
+                     b_name, nd__registry_device_text(b->device));
 }
 
 static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_tensor *a,
@@ -28,18 +30,18 @@ static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_te
                      nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
 }
 
-nd_status nd__apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
-                         const nd_tensor *b, nd_dtype *ret_dtype) {
+nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
+                                  const nd_tensor *b, nd_dtype *ret_dtype) {
     bool any_bool = a->dtype == ND_BOOL || (b && b->dtype == ND_BOOL);
     bool all_bool = a->dtype == ND_BOOL && (!b || b->dtype == ND_BOOL);
     if (rule == ND__BOOL ? !all_bool : any_bool && rule != ND__ANY)
         return refuse_dtypes(name, rule, a, b);
     nd_dtype dtype = b ? nd_promote_dtypes(a->dtype, b->dtype) : a->dtype;
-    *ret_dtype = rule == ND__FLOAT && !nd__is_float(dtype) ? ND_F32 : dtype;
+    *ret_dtype = rule == ND__FLOAT && !nd__operands_is_float(dtype) ? ND_F32 : dtype;
     return ND_OK;
 }
 
-nd_tensor *nd__dense(const char *name, const nd_tensor *x, nd_dtype dtype) {
+nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype) {
     if (x->contiguous && x->dtype == dtype)
         return nd_retain(x);
     nd_tensor *copy = nd__tensor_result(name, &x, 1, x->device, dtype, x->ndim, x->shape);
@@ -50,7 +52,7 @@ nd_tensor *nd__dense(const char *name, const nd_tensor *x, nd_dtype dtype) {
     return copy;
 }
 
-bool nd__holds(nd_dtype dtype, double value) {
+bool nd__operands_hold(nd_dtype dtype, double value) {
     switch (dtype) {
     case ND_BOOL:
         return value == 0.0 || value == 1.0;
@@ -65,31 +67,33 @@ bool nd__holds(nd_dtype dtype, double value) {
     }
 }
 
-nd_status nd__check_number(const char *name, nd_dtype dtype, double value) {
-    if (nd__holds(dtype, value))
+nd_status nd__operands_check_number(const char *name, nd_dtype dtype, double value) {
+    if (nd__operands_hold(dtype, value))
         return ND_OK;
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot hold the number %g", name,
                      nd_dtype_name(dtype), value);
 }
 
-nd_tensor *nd__number_like(const char *name, const nd_tensor *x, nd_dtype dtype, double value) {
+nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
+                                    double value) {
     nd_tensor *result = nd__tensor_result(name, &x, 1, x->device, dtype, 0, NULL);
-    return nd__filled(name, result, value);
+    return nd__create_filled(name, result, value);
 }
 
-nd_tensor *nd__run(const char *name, nd_tensor *result, const nd_kernel_call *call,
-                   const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs) {
+nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,
+                            const nd_tensor *const *inputs, size_t count,
+                            const nd_op_attrs *attrs) {
     if (__builtin_expect(nd__launch(name, result->device, call) != ND_OK, 0)) {
         nd_object_release(result);
         return NULL;
     }
-    return nd__record(call->op, result, inputs, count, attrs);
+    return nd__node_record(call->op, result, inputs, count, attrs);
 }
 
 /// Whether all inputs have one shape and are contiguous.
 static bool all_flat(const nd_tensor *const *inputs, int count) {
     for (int i = 0; i < count; i++)
-        if (!inputs[i]->contiguous || (i > 0 && !nd__same_shape(inputs[0], inputs[i])))
+        if (!inputs[i]->contiguous || (i > 0 && !nd__operands_same_shape(inputs[0], inputs[i])))
             return false;
     return true;
 }
@@ -101,9 +105,9 @@ static void set_flat_operand(nd_operand *operand, const nd_tensor *x) {
     operand->strides[0] = 1;
 }
 
-nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
-                           const nd_op_attrs *attrs) {
-    const char *name = nd__op_name(op);
+nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,
+                                    nd_dtype dtype, const nd_op_attrs *attrs) {
+    const char *name = nd__node_op_name(op);
     const nd_tensor *first = inputs[0];
     nd_kernel_call call;
     call.op = op;
@@ -116,7 +120,7 @@ nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, 
     int64_t broadcast[2][ND_MAX_DIMS]; // the shape so far and the next one
     for (int i = 1; i < count && !flat; i++) {
         int64_t *next = broadcast[i & 1];
-        ndim = nd__broadcast_shapes(name, ndim, shape, inputs[i]->ndim, inputs[i]->shape, next);
+        ndim = nd__shape_broadcast(name, ndim, shape, inputs[i]->ndim, inputs[i]->shape, next);
         if (ndim < 0)
             return NULL;
         shape = next;
@@ -126,7 +130,7 @@ nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, 
     if (__builtin_expect(!result, 0))
         return NULL;
     if (result->numel == 0)
-        return nd__record(op, result, inputs, (size_t)count, attrs);
+        return nd__node_record(op, result, inputs, (size_t)count, attrs);
     if (flat) {
         call.ndim = 1;
         call.shape[0] = result->numel;
@@ -137,21 +141,21 @@ nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, 
         call.ndim = ndim;
         for (int i = 0; i < ndim; i++)
             call.shape[i] = shape[i];
-        call.operand[0] = nd__operand_broadcast(result, ndim, shape);
+        call.operand[0] = nd__shape_broadcast_operand(result, ndim, shape);
         for (int i = 0; i < count; i++)
-            call.operand[i + 1] = nd__operand_broadcast(inputs[i], ndim, shape);
-        nd__call_collapse(&call);
+            call.operand[i + 1] = nd__shape_broadcast_operand(inputs[i], ndim, shape);
+        nd__shape_collapse(&call);
     }
-    return nd__run(name, result, &call, inputs, (size_t)count, attrs);
+    return nd__operands_run(name, result, &call, inputs, (size_t)count, attrs);
 }
 
-void nd__call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out, const nd_tensor *x,
-                         int axis) {
+void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out,
+                                  const nd_tensor *x, int axis) {
     call->op = op;
     call->noperands = 2;
     call->ndim = 0;
     call->operand[0] = *out;
-    call->operand[1] = nd__operand_broadcast(x, x->ndim, x->shape);
+    call->operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
     int64_t size = x->shape[axis];
     int64_t strides[2];
     for (int k = 0; k < 2; k++) {
@@ -162,7 +166,7 @@ void nd__call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out, 
     for (int i = 0; i < x->ndim; i++)
         if (i != axis)
             call->shape[call->ndim++] = x->shape[i];
-    nd__call_collapse(call);
+    nd__shape_collapse(call);
     call->shape[call->ndim] = size;
     for (int k = 0; k < 2; k++)
         call->operand[k].strides[call->ndim] = strides[k];

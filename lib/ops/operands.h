@@ -17,13 +17,13 @@ typedef enum nd_dtype_rule {
     ND__BOOL,   ///< bool only
 } nd_dtype_rule;
 
-static inline bool nd__is_float(nd_dtype dtype) {
+static inline bool nd__operands_is_float(nd_dtype dtype) {
     return dtype == ND_F32 || dtype == ND_F64;
 }
-static inline bool nd__same_device(const nd_tensor *a, const nd_tensor *b) {
+static inline bool nd__operands_same_device(const nd_tensor *a, const nd_tensor *b) {
     return a->device.kind == b->device.kind && a->device.index == b->device.index;
 }
-static inline bool nd__same_shape(const nd_tensor *a, const nd_tensor *b) {
+static inline bool nd__operands_same_shape(const nd_tensor *a, const nd_tensor *b) {
     if (a->ndim != b->ndim)
         return false;
     for (int i = 0; i < a->ndim; i++)
@@ -32,57 +32,60 @@ static inline bool nd__same_shape(const nd_tensor *a, const nd_tensor *b) {
     return true;
 }
 
-/// Says what is wrong with a pair that nd__check_pair refuses.
-__attribute__((cold)) nd_status nd__refuse_pair(const char *name, const char *a_name,
-                                                const nd_tensor *a, const char *b_name,
-                                                const nd_tensor *b);
+/// Says what is wrong with a pair that nd__operands_check_pair refuses.
+__attribute__((cold)) nd_status nd__operands_refuse_pair(const char *name, const char *a_name,
+                                                         const nd_tensor *a, const char *b_name,
+                                                         const nd_tensor *b);
 /// Both usable and on one device.
-static inline nd_status nd__check_pair(const char *name, const char *a_name, const nd_tensor *a,
-                                       const char *b_name, const nd_tensor *b) {
-    bool fine = nd__is_usable(a) && nd__is_usable(b) && nd__same_device(a, b);
-    return __builtin_expect(fine, 1) ? ND_OK : nd__refuse_pair(name, a_name, a, b_name, b);
+static inline nd_status nd__operands_check_pair(const char *name, const char *a_name,
+                                                const nd_tensor *a, const char *b_name,
+                                                const nd_tensor *b) {
+    bool fine =
+        nd__tensor_is_usable(a) && nd__tensor_is_usable(b) && nd__operands_same_device(a, b);
+    return __builtin_expect(fine, 1) ? ND_OK : nd__operands_refuse_pair(name, a_name, a, b_name, b);
 }
 
 /// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's dtypes
 /// (b may be NULL).
-nd_status nd__apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
-                         const nd_tensor *b, nd_dtype *ret_dtype);
+nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
+                                  const nd_tensor *b, nd_dtype *ret_dtype);
 
 /// x, retained, or a recorded cast.
-static inline nd_tensor *nd__as_dtype(const nd_tensor *x, nd_dtype dtype) {
+static inline nd_tensor *nd__operands_as_dtype(const nd_tensor *x, nd_dtype dtype) {
     return x->dtype == dtype ? nd_retain(x) : nd_cast(x, dtype);
 }
 
 /// x, retained, or an unrecorded contiguous copy in `dtype`: for kernels that want dense memory. What
 /// is recorded is x itself.
-nd_tensor *nd__dense(const char *name, const nd_tensor *x, nd_dtype dtype);
+nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype);
 
 /// True when `dtype` holds the number: a float always, an integer when it is one in range, bool for 0
 /// and 1.
-bool nd__holds(nd_dtype dtype, double value);
+bool nd__operands_hold(nd_dtype dtype, double value);
 
-/// Sets error and returns false unless nd__holds.
-nd_status nd__check_number(const char *name, nd_dtype dtype, double value);
+/// Sets error and returns false unless nd__operands_hold.
+nd_status nd__operands_check_number(const char *name, nd_dtype dtype, double value);
 
 /// 0-d tensor beside x: its device and manager.
-nd_tensor *nd__number_like(const char *name, const nd_tensor *x, nd_dtype dtype, double value);
+nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
+                                    double value);
 
 /// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into a
 /// fresh result, and records it. attrs may be NULL.
-nd_tensor *nd__elementwise(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
-                           const nd_op_attrs *attrs);
+nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,
+                                    nd_dtype dtype, const nd_op_attrs *attrs);
 
 /// Axes of x but one as the iteration space, collapsed, then that axis last. The call's first two
 /// operands are set: `out` (broadcast over the axis when it lacks it or has size 1) and x.
-void nd__call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out, const nd_tensor *x,
-                         int axis);
+void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out,
+                                  const nd_tensor *x, int axis);
 
 /// Runs the call and records it onto `result`, which it consumes; NULL on error.
-nd_tensor *nd__run(const char *name, nd_tensor *result, const nd_kernel_call *call,
-                   const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs);
+nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,
+                            const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs);
 
 /// True when two elements of x's window share memory (an expanded axis, or strides that cross).
-bool nd__overlaps_itself(const nd_tensor *x);
+bool nd__overlap_within(const nd_tensor *x);
 /// How a window that is written relates to one that is read. Both of the shape of x; y broadcasts.
 typedef enum nd_overlap { ND__APART, ND__SAME, ND__PARTIAL } nd_overlap;
 nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y);

@@ -45,15 +45,16 @@ static int add_term(term *terms, int count, int64_t stride, int64_t most) {
     return count + 1;
 }
 
-bool nd__overlaps_itself(const nd_tensor *x) {
+bool nd__overlap_within(const nd_tensor *x) {
     if (x->contiguous || x->numel <= 1)
         return false;
     term terms[ND_MAX_DIMS];
     int count = 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (x->shape[i] > 1 && nd__strides(x)[i] == 0)
+        if (x->shape[i] > 1 && nd__tensor_strides(x)[i] == 0)
             return true;
-        int64_t stride = nd__strides(x)[i] < 0 ? -nd__strides(x)[i] : nd__strides(x)[i];
+        int64_t stride =
+            nd__tensor_strides(x)[i] < 0 ? -nd__tensor_strides(x)[i] : nd__tensor_strides(x)[i];
         count = add_term(terms, count, stride, x->shape[i] - 1);
     }
     // No overlap when each stride steps over all that the smaller ones reach. (Windows that interleave
@@ -68,17 +69,17 @@ bool nd__overlaps_itself(const nd_tensor *x) {
 }
 
 nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y) {
-    if (!nd__share_storage(x, y) || x->numel == 0 || y->numel == 0)
+    if (!nd__tensor_share_storage(x, y) || x->numel == 0 || y->numel == 0)
         return ND__APART;
-    nd_operand seen = nd__operand_broadcast(y, x->ndim, x->shape);
+    nd_operand seen = nd__shape_broadcast_operand(y, x->ndim, x->shape);
     // x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term turned
     // so that its stride is positive.
-    int64_t missing = nd__offset(y) - nd__offset(x);
+    int64_t missing = nd__tensor_offset(y) - nd__tensor_offset(x);
     term terms[2 * ND_MAX_DIMS];
     int count = 0;
     bool same = missing == 0;
     for (int i = 0; i < x->ndim; i++) {
-        int64_t most = x->shape[i] - 1, mine = nd__strides(x)[i], theirs = seen.strides[i];
+        int64_t most = x->shape[i] - 1, mine = nd__tensor_strides(x)[i], theirs = seen.strides[i];
         same = same && (most == 0 || mine == theirs);
         if (mine < 0)
             missing -= mine * most;

@@ -1,22 +1,23 @@
 // max_pool2d. Attributes recorded are those of the kernel; its rule needs the positions alone.
-#include "lib/core/versioned.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
 #include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/window.h"
 
-nd_status nd__max_pool2d_options_read(const char *name, const nd_max_pool2d_options *options,
-                                      nd_max_pool2d_options *ret_options) {
+nd_status nd__pool_options_read(const char *name, const nd_max_pool2d_options *options,
+                                nd_max_pool2d_options *ret_options) {
     nd_max_pool2d_options read = ND_MAX_POOL2D_OPTIONS_INIT;
     nd_status status = nd__versioned_read(name, "ND_MAX_POOL2D_OPTIONS_INIT", options, &read,
                                           sizeof(nd_max_pool2d_options));
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "kernel", read.kernel, 1);
+        status = nd__window_check_pair_option(name, "kernel", read.kernel, 1);
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "stride", read.stride, 0);
+        status = nd__window_check_pair_option(name, "stride", read.stride, 0);
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "padding", read.padding, 0);
+        status = nd__window_check_pair_option(name, "padding", read.padding, 0);
     if (status == ND_OK)
-        status = nd__check_pair_option(name, "dilation", read.dilation, 1);
+        status = nd__window_check_pair_option(name, "dilation", read.dilation, 1);
     for (int axis = 0; axis < 2 && status == ND_OK; axis++) {
         if (read.padding[axis] > read.kernel[axis] / 2)
             status = nd__error(
@@ -33,10 +34,10 @@ nd_status nd__max_pool2d_options_read(const char *name, const nd_max_pool2d_opti
 }
 
 static nd_status check_images(const nd_tensor *x) {
-    nd_status status = nd__check_operand("max_pool2d", "x", x);
+    nd_status status = nd__tensor_check_operand("max_pool2d", "x", x);
     if (status != ND_OK)
         return status;
-    if (!nd__is_float(x->dtype))
+    if (!nd__operands_is_float(x->dtype))
         return nd__error(ND_ERROR_DTYPE, "max_pool2d: x is %s and must be float32 or float64",
                          nd_dtype_name(x->dtype));
     char text[ND__SHAPE_TEXT];
@@ -54,9 +55,8 @@ static nd_status count_windows(const nd_tensor *x, const nd_max_pool2d_options *
     for (int axis = 0; axis < 2; axis++) {
         int64_t size = x->shape[2 + axis], kernel = options->kernel[axis];
         int64_t padding = options->padding[axis], dilation = options->dilation[axis];
-        nd_status status =
-            nd__count_windows("max_pool2d", axis, size, kernel, options->stride[axis], padding,
-                              dilation, &ret_counts[axis]);
+        nd_status status = nd__window_count("max_pool2d", axis, size, kernel, options->stride[axis],
+                                            padding, dilation, &ret_counts[axis]);
         if (status != ND_OK)
             return status;
         bool beside = padding > 0 && dilation > size;
@@ -74,12 +74,11 @@ static nd_status count_windows(const nd_tensor *x, const nd_max_pool2d_options *
 nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) {
     nd_max_pool2d_options o;
     int64_t counts[2];
-    if (check_images(x) != ND_OK ||
-        nd__max_pool2d_options_read("max_pool2d", options, &o) != ND_OK ||
+    if (check_images(x) != ND_OK || nd__pool_options_read("max_pool2d", options, &o) != ND_OK ||
         count_windows(x, &o, counts) != ND_OK)
         return NULL;
     const int64_t shape[] = {x->shape[0], x->shape[1], counts[0], counts[1]};
-    nd_auto nd_tensor *dense = nd__dense("max_pool2d", x, x->dtype);
+    nd_auto nd_tensor *dense = nd__operands_dense("max_pool2d", x, x->dtype);
     if (!dense)
         return NULL;
     nd_auto nd_tensor *positions =
@@ -92,16 +91,16 @@ nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *option
     nd_op_attrs attrs = {.i = {o.kernel[0], o.kernel[1], o.stride[0], o.stride[1], o.padding[0],
                                o.padding[1], o.dilation[0], o.dilation[1], counts[0], counts[1]}};
     if (result->numel == 0)
-        return nd__record(ND_OP_max_pool2d, nd_steal(&result), inputs, 2, &attrs);
+        return nd__node_record(ND_OP_max_pool2d, nd_steal(&result), inputs, 2, &attrs);
     nd_kernel_call call;
     call.op = ND_OP_max_pool2d;
     call.noperands = 3;
     call.ndim = 0;
     for (int i = 0; i < 4; i++)
         call.shape[i] = x->shape[i];
-    call.operand[0] = nd__operand_broadcast(result, 4, shape);
-    call.operand[1] = nd__operand_broadcast(positions, 4, shape);
-    call.operand[2] = nd__operand_broadcast(dense, 4, dense->shape);
+    call.operand[0] = nd__shape_broadcast_operand(result, 4, shape);
+    call.operand[1] = nd__shape_broadcast_operand(positions, 4, shape);
+    call.operand[2] = nd__shape_broadcast_operand(dense, 4, dense->shape);
     call.attrs = attrs;
-    return nd__run("max_pool2d", nd_steal(&result), &call, inputs, 2, &attrs);
+    return nd__operands_run("max_pool2d", nd_steal(&result), &call, inputs, 2, &attrs);
 }

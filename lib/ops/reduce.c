@@ -2,6 +2,7 @@
 // argmin another. var and sum_to are made of them.
 //
 // What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims.
+#include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include <math.h>
 
@@ -16,7 +17,7 @@ static int resolve_axes(const char *name, const nd_tensor *x, int naxes, const i
     }
     int mask = 0;
     for (int i = 0; i < naxes; i++) {
-        int axis = nd__resolve_axis(name, axes[i], x->ndim);
+        int axis = nd__shape_resolve_axis(name, axes[i], x->ndim);
         if (axis < 0)
             return -1;
         if (mask & (1 << axis)) {
@@ -60,7 +61,7 @@ static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, in
     int at = 0;
     for (int i = 0; i < x->ndim; i++) {
         bool reduced = (mask & (1 << i)) != 0;
-        operand.strides[i] = reduced ? 0 : nd__strides(result)[at];
+        operand.strides[i] = reduced ? 0 : nd__tensor_strides(result)[at];
         if (!reduced || keepdims)
             at++;
     }
@@ -69,7 +70,7 @@ static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, in
 
 /// x has the dtype that the kernel wants.
 static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdims) {
-    const char *name = nd__op_name(op);
+    const char *name = nd__node_op_name(op);
     int64_t elements = elements_of(x, mask);
     if (elements == 0 && (op == ND_OP_max || op == ND_OP_min)) {
         char text[ND__SHAPE_TEXT];
@@ -82,9 +83,9 @@ static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdim
     if (!result)
         return NULL;
     if (elements == 0)
-        result = nd__filled(name, result, op == ND_OP_mean ? (double)NAN : 0.0);
+        result = nd__create_filled(name, result, op == ND_OP_mean ? (double)NAN : 0.0);
     if (!result || result->numel == 0 || elements == 0)
-        return nd__record(op, result, &x, 1, &attrs);
+        return nd__node_record(op, result, &x, 1, &attrs);
     nd_kernel_call call;
     call.op = op;
     call.noperands = 2;
@@ -92,23 +93,23 @@ static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdim
     for (int i = 0; i < x->ndim; i++)
         call.shape[i] = x->shape[i];
     call.operand[0] = spread_operand(result, x, mask, keepdims);
-    call.operand[1] = nd__operand_broadcast(x, x->ndim, x->shape);
+    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
     call.attrs.i[0] = elements;
-    nd__call_collapse(&call);
-    return nd__run(name, result, &call, &x, 1, &attrs);
+    nd__shape_collapse(&call);
+    return nd__operands_run(name, result, &call, &x, 1, &attrs);
 }
 
 static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    const char *name = nd__op_name(op);
-    if (nd__check_operand(name, "x", x) != ND_OK)
+    const char *name = nd__node_op_name(op);
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
     int mask = resolve_axes(name, x, naxes, axes);
     if (mask < 0)
         return NULL;
     nd_dtype dtype = x->dtype;
-    if (op == ND_OP_mean && !nd__is_float(dtype))
+    if (op == ND_OP_mean && !nd__operands_is_float(dtype))
         dtype = ND_F32;
-    if (op == ND_OP_sum && !nd__is_float(dtype))
+    if (op == ND_OP_sum && !nd__operands_is_float(dtype))
         dtype = ND_I64;
     if (__builtin_expect(dtype == x->dtype, 1))
         return reduce_as(op, x, mask, keepdims);
@@ -134,7 +135,7 @@ nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims)
 
 nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                   bool keepdims) {
-    if (nd__check_operand("var", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("var", "x", x) != ND_OK)
         return NULL;
     int mask = resolve_axes("var", x, naxes, axes);
     if (mask < 0)
@@ -149,10 +150,10 @@ nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correct
 }
 
 static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keepdims) {
-    const char *name = nd__op_name(op);
-    if (nd__check_operand(name, "x", x) != ND_OK)
+    const char *name = nd__node_op_name(op);
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
-    axis = nd__resolve_axis(name, axis, x->ndim);
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
     if (axis < 0)
         return NULL;
     if (x->shape[axis] == 0) {
@@ -166,8 +167,8 @@ static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keep
         return result;
     nd_kernel_call call;
     nd_operand out = spread_operand(result, x, 1 << axis, keepdims);
-    nd__call_along_axis(&call, op, &out, x, axis);
-    return nd__run(name, result, &call, &x, 1, NULL);
+    nd__operands_call_along_axis(&call, op, &out, x, axis);
+    return nd__operands_run(name, result, &call, &x, 1, NULL);
 }
 
 nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) {
@@ -180,8 +181,8 @@ nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) {
 
 nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
     int64_t numel;
-    if (nd__check_operand("sum_to", "x", x) != ND_OK ||
-        nd__check_shape("sum_to", ndim, shape, x->dtype, &numel) != ND_OK)
+    if (nd__tensor_check_operand("sum_to", "x", x) != ND_OK ||
+        nd__shape_check("sum_to", ndim, shape, x->dtype, &numel) != ND_OK)
         return NULL;
     int extra = x->ndim - ndim, naxes = 0, axes[ND_MAX_DIMS];
     bool fits = extra >= 0;

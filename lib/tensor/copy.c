@@ -2,6 +2,9 @@
 //
 // Data crosses devices through host memory, in the destination's dtype and in row-major order.
 // Temporaries live at the manager of the tensor they stand in for and are gone on return.
+#include "lib/base/error.h"
+#include "lib/manager/place.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
@@ -21,8 +24,8 @@ static size_t data_bytes(const nd_tensor *x) {
 
 static nd_status backend_failed(const char *operation, nd_status status, nd_device device,
                                 const char *what) {
-    return nd__error(status, "%s: %s %s failed with %s", operation, what, nd__device_text(device),
-                     nd_status_name(status));
+    return nd__error(status, "%s: %s %s failed with %s", operation, what,
+                     nd__registry_device_text(device), nd_status_name(status));
 }
 
 /// True when a collapsed call moves one unbroken block of one dtype.
@@ -43,11 +46,11 @@ nd_status nd__copy_to_operand(const char *operation, const nd_operand *destinati
     for (int i = 0; i < x->ndim; i++)
         call.shape[i] = x->shape[i];
     call.operand[0] = *destination;
-    call.operand[1] = nd__operand_broadcast(x, x->ndim, x->shape);
-    nd__call_collapse(&call);
+    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    nd__shape_collapse(&call);
     size_t bytes = data_bytes(x);
     if (bytes <= PLAIN_COPY_LIMIT && is_block(&call) &&
-        nd__backend(x->device.kind)->host_accessible) {
+        nd__registry_backend(x->device.kind)->host_accessible) {
         memmove(destination->data, x->data, bytes);
         return ND_OK;
     }
@@ -56,7 +59,7 @@ nd_status nd__copy_to_operand(const char *operation, const nd_operand *destinati
 
 /// On one device.
 static nd_status copy_locally(const char *operation, nd_tensor *y, const nd_tensor *x) {
-    nd_operand destination = nd__operand_broadcast(y, y->ndim, y->shape);
+    nd_operand destination = nd__shape_broadcast_operand(y, y->ndim, y->shape);
     return nd__copy_to_operand(operation, &destination, x);
 }
 
@@ -74,13 +77,13 @@ static nd_tensor *packed(const char *operation, const nd_tensor *x, nd_dtype dty
     return copy;
 }
 
-nd_status nd__read_to_host(const char *operation, const nd_tensor *x, void *destination) {
+nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *destination) {
     if (x->numel == 0)
         return ND_OK;
-    const nd_backend *backend = nd__backend(x->device.kind);
+    const nd_backend *backend = nd__registry_backend(x->device.kind);
     if (backend->host_accessible && !x->contiguous) {
         nd_operand operand = {.data = destination, .dtype = x->dtype};
-        nd__contiguous_strides(x->ndim, x->shape, operand.strides);
+        nd__tensor_contiguous_strides(x->ndim, x->shape, operand.strides);
         return nd__copy_to_operand(operation, &operand, x);
     }
     nd_tensor *source = packed(operation, x, x->dtype);
@@ -94,7 +97,7 @@ nd_status nd__read_to_host(const char *operation, const nd_tensor *x, void *dest
 
 /// Contiguous host data into y, which is on a device.
 static nd_status write_from_host(const char *operation, nd_tensor *y, const void *source) {
-    const nd_backend *backend = nd__backend(y->device.kind);
+    const nd_backend *backend = nd__registry_backend(y->device.kind);
     nd_tensor *target = nd_retain(y);
     if (!y->contiguous) {
         nd_object_release(target);
@@ -121,7 +124,7 @@ static nd_tensor *fetch(const char *operation, const nd_tensor *x) {
     nd_place place = nd__place_of(&x->header);
     nd_tensor *copy = nd__tensor_new(operation, place.manager, host, x->dtype, x->ndim, x->shape);
     nd__place_end(place);
-    if (copy && nd__read_to_host(operation, x, copy->data) != ND_OK) {
+    if (copy && nd__copy_to_host(operation, x, copy->data) != ND_OK) {
         nd_object_release(copy);
         return NULL;
     }
@@ -135,7 +138,7 @@ nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x)
         return copy_locally(operation, y, x);
     bool to_host = same_device(y->device, host);
     if (to_host && y->contiguous && y->dtype == x->dtype)
-        return nd__read_to_host(operation, x, y->data);
+        return nd__copy_to_host(operation, x, y->data);
     nd_tensor *fetched = fetch(operation, x);
     if (!fetched)
         return nd_error_status();
@@ -161,29 +164,30 @@ static nd_tensor *copied(const char *operation, nd_op op, const nd_tensor *x, nd
         nd_object_release(result);
         return NULL;
     }
-    return nd__record(op, result, &x, 1, NULL);
+    return nd__node_record(op, result, &x, 1, NULL);
 }
 
 nd_tensor *nd_contiguous(const nd_tensor *x) {
-    if (nd__check_operand("contiguous", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("contiguous", "x", x) != ND_OK)
         return NULL;
     return x->contiguous ? nd_retain(x) : copied("contiguous", ND_OP_clone, x, x->dtype, x->device);
 }
 
 nd_tensor *nd_clone(const nd_tensor *x) {
-    if (nd__check_operand("clone", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("clone", "x", x) != ND_OK)
         return NULL;
     return copied("clone", ND_OP_clone, x, x->dtype, x->device);
 }
 
 nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) {
-    if (nd__check_operand("cast", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("cast", "x", x) != ND_OK)
         return NULL;
     return x->dtype == dtype ? nd_retain(x) : copied("cast", ND_OP_cast, x, dtype, x->device);
 }
 
 nd_tensor *nd_to(const nd_tensor *x, nd_device device) {
-    if (nd__check_operand("to", "x", x) != ND_OK || nd__device_check("to", device) != ND_OK)
+    if (nd__tensor_check_operand("to", "x", x) != ND_OK ||
+        nd__registry_device_check("to", device) != ND_OK)
         return NULL;
     return same_device(x->device, device) ? nd_retain(x)
                                           : copied("to", ND_OP_to, x, x->dtype, device);

@@ -2,6 +2,9 @@
 //
 // Results go to the default device of the thread and to the current manager; *_like goes where the
 // other tensor is.
+#include "lib/base/error.h"
+#include "lib/manager/place.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
 #include <string.h>
@@ -23,22 +26,22 @@ nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x,
     call.ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++)
         call.shape[i] = x->shape[i];
-    call.operand[0] = nd__operand_broadcast(x, x->ndim, x->shape);
+    call.operand[0] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
     call.attrs = *attrs;
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     if (nd__launch(operation, x->device, &call) == ND_OK)
         return x;
     nd_object_release(x);
     return NULL;
 }
 
-nd_tensor *nd__filled(const char *operation, nd_tensor *x, double value) {
+nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, double value) {
     if (!x || x->numel == 0)
         return x;
     size_t bytes = (size_t)x->numel * nd__dtype_bytes[x->dtype];
     // Zero is all bytes zero in every dtype; -0.0 is not.
     if (value == 0.0 && !signbit(value) && bytes <= PLAIN_FILL_LIMIT &&
-        nd__backend(x->device.kind)->host_accessible) {
+        nd__registry_backend(x->device.kind)->host_accessible) {
         memset(x->data, 0, bytes);
         return x;
     }
@@ -69,7 +72,7 @@ static nd_tensor *create_filled(const char *operation, int ndim, const int64_t *
                   nd_dtype_name(dtype));
         return NULL;
     }
-    return nd__filled(operation, nd__create(operation, ndim, shape, dtype), value);
+    return nd__create_filled(operation, nd__create(operation, ndim, shape, dtype), value);
 }
 
 nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) {
@@ -77,11 +80,11 @@ nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) {
 }
 
 nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) {
-    return nd__filled("zeros", nd__create("zeros", ndim, shape, dtype), 0.0);
+    return nd__create_filled("zeros", nd__create("zeros", ndim, shape, dtype), 0.0);
 }
 
 nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) {
-    return nd__filled("ones", nd__create("ones", ndim, shape, dtype), 1.0);
+    return nd__create_filled("ones", nd__create("ones", ndim, shape, dtype), 1.0);
 }
 
 nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) {
@@ -93,7 +96,7 @@ nd_tensor *nd_scalar(double value, nd_dtype dtype) {
 }
 
 static nd_tensor *create_like(const char *operation, const nd_tensor *x) {
-    if (nd__check_operand(operation, "x", x) != ND_OK)
+    if (nd__tensor_check_operand(operation, "x", x) != ND_OK)
         return NULL;
     nd_place place = nd__place_of(&x->header);
     nd_tensor *result =
@@ -107,11 +110,11 @@ nd_tensor *nd_empty_like(const nd_tensor *x) {
 }
 
 nd_tensor *nd_zeros_like(const nd_tensor *x) {
-    return nd__filled("zeros_like", create_like("zeros_like", x), 0.0);
+    return nd__create_filled("zeros_like", create_like("zeros_like", x), 0.0);
 }
 
 nd_tensor *nd_ones_like(const nd_tensor *x) {
-    return nd__filled("ones_like", create_like("ones_like", x), 1.0);
+    return nd__create_filled("ones_like", create_like("ones_like", x), 1.0);
 }
 
 /// Numbers in a row make no sense as bool.
@@ -177,7 +180,7 @@ nd_tensor *nd_eye(int64_t n, nd_dtype dtype) {
 
 nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dtype dtype) {
     int64_t numel;
-    if (nd__check_shape("from_data", ndim, shape, dtype, &numel) != ND_OK)
+    if (nd__shape_check("from_data", ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
     if (!data && numel > 0) {
         nd__error_null("from_data", "data");
@@ -187,11 +190,11 @@ nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dty
     if (!x || numel == 0)
         return x;
     nd_status status =
-        nd__backend(x->device.kind)
+        nd__registry_backend(x->device.kind)
             ->copy_from_host(x->device.index, x->data, data, (size_t)numel * nd_dtype_size(dtype));
     if (status != ND_OK) {
-        nd__error(status, "from_data: copying to %s failed with %s", nd__device_text(x->device),
-                  nd_status_name(status));
+        nd__error(status, "from_data: copying to %s failed with %s",
+                  nd__registry_device_text(x->device), nd_status_name(status));
         nd_object_release(x);
         return NULL;
     }
@@ -201,7 +204,7 @@ nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dty
 nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
                    void (*free)(void *pointer, size_t bytes)) {
     int64_t numel;
-    if (nd__check_shape("wrap", ndim, shape, dtype, &numel) != ND_OK)
+    if (nd__shape_check("wrap", ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
     if (!data && numel > 0) {
         nd__error_null("wrap", "data");
@@ -219,8 +222,8 @@ nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
         storage ? nd__tensor_on(place.manager, storage, dtype, ndim, shape, numel) : NULL;
     nd__place_end(place);
     if (x && free) { // from here on nothing can fail: the data is the storage's
-        nd__storage_now(x)->free = free;
-        nd__storage_now(x)->borrowed = false;
+        nd__tensor_storage_now(x)->free = free;
+        nd__tensor_storage_now(x)->borrowed = false;
     }
     return x;
 }

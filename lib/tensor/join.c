@@ -1,8 +1,10 @@
 // Joining: concat, stack, and the inverse of slicing.
 //
 // The result is allocated once and every input is copied straight to its place in it.
-#include "lib/core/alloc.h"
-#include "lib/core/pressure.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 
@@ -15,7 +17,8 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
                          nd_dtype_name(first->dtype), nd_dtype_name(x->dtype));
     if (x->device.kind != first->device.kind || x->device.index != first->device.index)
         return nd__error(ND_ERROR_DEVICE, "%s: inputs on %s and %s", operation,
-                         nd__device_text(first->device), nd__device_text(x->device));
+                         nd__registry_device_text(first->device),
+                         nd__registry_device_text(x->device));
     bool fits = x->ndim == first->ndim;
     for (int i = 0; fits && i < x->ndim; i++)
         fits = i == axis || x->shape[i] == first->shape[i];
@@ -29,7 +32,7 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
 /// Copies the inputs one behind the other into `result`.
 static nd_status write_parts(const char *operation, nd_tensor *result,
                              const nd_tensor *const *inputs, size_t count, int axis) {
-    nd_operand destination = nd__operand_broadcast(result, result->ndim, result->shape);
+    nd_operand destination = nd__shape_broadcast_operand(result, result->ndim, result->shape);
     int64_t element = nd__dtype_bytes[result->dtype];
     char *at = result->data;
     for (size_t k = 0; k < count; k++) {
@@ -37,7 +40,7 @@ static nd_status write_parts(const char *operation, nd_tensor *result,
         nd_status status = nd__copy_to_operand(operation, &destination, inputs[k]);
         if (status != ND_OK)
             return status;
-        at += inputs[k]->shape[axis] * nd__strides(result)[axis] * element;
+        at += inputs[k]->shape[axis] * nd__tensor_strides(result)[axis] * element;
     }
     return ND_OK;
 }
@@ -45,7 +48,7 @@ static nd_status write_parts(const char *operation, nd_tensor *result,
 static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, size_t count,
                          int axis) {
     const nd_tensor *first = inputs[0];
-    int resolved = nd__resolve_axis(operation, axis, first->ndim);
+    int resolved = nd__shape_resolve_axis(operation, axis, first->ndim);
     if (resolved < 0)
         return NULL;
     int64_t shape[ND_MAX_DIMS];
@@ -69,7 +72,7 @@ static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, 
         return NULL;
     }
     nd_op_attrs attrs = {.i = {resolved}};
-    return nd__record(ND_OP_concat, result, inputs, count, &attrs);
+    return nd__node_record(ND_OP_concat, result, inputs, count, &attrs);
 }
 
 static nd_status check_inputs(const char *operation, const nd_tensor *const *inputs, size_t count) {
@@ -78,7 +81,7 @@ static nd_status check_inputs(const char *operation, const nd_tensor *const *inp
     if (count == 0)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: there are no inputs", operation);
     for (size_t k = 0; k < count; k++) {
-        nd_status status = nd__check_operand(operation, "an input", inputs[k]);
+        nd_status status = nd__tensor_check_operand(operation, "an input", inputs[k]);
         if (status != ND_OK)
             return status;
     }
@@ -94,8 +97,9 @@ nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) {
 nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
     if (check_inputs("stack", inputs, count) != ND_OK)
         return NULL;
-    int resolved =
-        inputs[0]->ndim < ND_MAX_DIMS ? nd__resolve_axis("stack", axis, inputs[0]->ndim + 1) : -1;
+    int resolved = inputs[0]->ndim < ND_MAX_DIMS
+                       ? nd__shape_resolve_axis("stack", axis, inputs[0]->ndim + 1)
+                       : -1;
     if (resolved < 0) {
         if (inputs[0]->ndim == ND_MAX_DIMS)
             nd__error(ND_ERROR_SHAPE, "stack: inputs already have %d dimensions", ND_MAX_DIMS);
@@ -105,7 +109,7 @@ nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
     for (size_t k = 1; k < count; k++)
         if (check_part("stack", inputs[0], inputs[k], -1) != ND_OK)
             return NULL;
-    nd_tensor **parts = nd__obtain_zeroed(count * sizeof *parts);
+    nd_tensor **parts = nd__pressure_alloc_zeroed(count * sizeof *parts);
     if (!parts) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "stack: no memory for %zu inputs", count);
         return NULL;
@@ -118,21 +122,21 @@ nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
         result = concat("stack", (const nd_tensor *const *)parts, count, resolved);
     for (size_t k = 0; k < made; k++)
         nd_object_release(parts[k]);
-    nd__free(parts);
+    nd__alloc_free(parts);
     return result;
 }
 
-nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis, int64_t start,
-                       int64_t step) {
-    nd_tensor *result = nd__filled(
+nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis,
+                            int64_t start, int64_t step) {
+    nd_tensor *result = nd__create_filled(
         "unslice", nd__tensor_result("unslice", &g, 1, g->device, g->dtype, ndim, shape), 0.0);
     if (!result)
         return NULL;
     int64_t count = g->shape[axis];
-    nd_operand destination = nd__operand_broadcast(result, ndim, shape);
+    nd_operand destination = nd__shape_broadcast_operand(result, ndim, shape);
     if (count > 0) {
-        destination.data =
-            (char *)result->data + start * nd__strides(result)[axis] * nd__dtype_bytes[g->dtype];
+        destination.data = (char *)result->data +
+                           start * nd__tensor_strides(result)[axis] * nd__dtype_bytes[g->dtype];
         destination.strides[axis] *= count > 1 ? step : 1;
     }
     if (nd__copy_to_operand("unslice", &destination, g) != ND_OK) {
@@ -141,5 +145,5 @@ nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int a
     }
     int64_t stop = count > 0 ? start + (count - 1) * step + 1 : start;
     nd_op_attrs attrs = {.i = {axis, start, stop, step}};
-    return nd__record(ND_OP_unslice, result, &g, 1, &attrs);
+    return nd__node_record(ND_OP_unslice, result, &g, 1, &attrs);
 }

@@ -3,6 +3,8 @@
 // A node and its three arrays are one block. Its edges are the sources of its inputs, its saved
 // tensors, a user function's context and lib/autograd's hooks.
 #include "lib/tensor/node.h"
+#include "lib/base/error.h"
+#include "lib/base/thread_local.h"
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
 static void node_clear(nd_object *self);
@@ -85,14 +87,15 @@ const nd_op_info nd__op_infos[ND_OP_COUNT] = {
 };
 #undef ND_OP
 
-const char *nd__op_name(nd_op op) {
+const char *nd__node_op_name(nd_op op) {
     return (unsigned)op < ND_OP_COUNT ? nd__op_infos[op].name : "invalid";
 }
 
 const char *nd_node_name(const nd_node *node) {
     if (!node)
         return NULL;
-    return node->function && node->function->name ? node->function->name : nd__op_name(node->op);
+    return node->function && node->function->name ? node->function->name
+                                                  : nd__node_op_name(node->op);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ const nd_node *nd_get_node(const nd_tensor *x) {
 }
 
 nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
-    nd_status status = nd__check_operand("set_requires_grad", "x", x);
+    nd_status status = nd__tensor_check_operand("set_requires_grad", "x", x);
     if (status != ND_OK)
         return status;
     if (x->node)
@@ -130,18 +133,18 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
 // ------------------------------------------------------------------------------------------------
 // the recording switch
 
-ND__THREAD_LOCAL bool nd__recording_off;
+ND__THREAD_LOCAL bool nd__node_recording_off;
 
 bool nd_grad_enabled(void) {
-    return !nd__recording_off;
+    return !nd__node_recording_off;
 }
 
 nd_grad_block nd__grad_block_begin(bool enabled) {
-    nd_grad_block block = {.once = true, .previous = !nd__recording_off};
-    nd__recording_off = !enabled;
+    nd_grad_block block = {.once = true, .previous = !nd__node_recording_off};
+    nd__node_recording_off = !enabled;
     return block;
 }
 
 void nd__grad_block_end(nd_grad_block *block) {
-    nd__recording_off = !block->previous;
+    nd__node_recording_off = !block->previous;
 }

@@ -4,11 +4,11 @@
 // Edges of a node, all traversed: source of every input that wants a gradient (the node that made
 // it, or the leaf tensor itself), saved tensors, a user function's context, hook lists. A result's
 // node never saves the result itself: it saves an alias without history (is_output), which
-// nd__node_saved turns back into the result, so that saving makes no cycle. A node is filled while
+// nd__record_saved turns back into the result, so that saving makes no cycle. A node is filled while
 // private and published last; after that its edges only change by clear.
 #ifndef ND_LIB_TENSOR_NODE_H
 #define ND_LIB_TENSOR_NODE_H
-#include "lib/core/thread_local.h"
+#include "lib/base/thread_local.h"
 #include "lib/tensor/tensor.h"
 #include <nd/autograd.h>
 
@@ -78,22 +78,22 @@ typedef struct nd_op_info {
 extern const nd_op_info nd__op_infos[ND_OP_COUNT];
 
 /// Inside nd_no_grad.
-extern ND__THREAD_LOCAL bool nd__recording_off;
+extern ND__THREAD_LOCAL bool nd__node_recording_off;
 
 /// True when recording is on in this thread and one of the inputs requires a gradient.
-bool nd__wants_history(const nd_tensor *const *inputs, size_t count);
+bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count);
 
-static inline bool nd__any_requires_grad(const nd_tensor *const *inputs, size_t count) {
+static inline bool nd__node_any_requires_grad(const nd_tensor *const *inputs, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (inputs[i] && inputs[i]->requires_grad)
             return true;
     return false;
 }
 
-/// nd__record for inputs one of which requires a gradient.
+/// nd__node_record for inputs one of which requires a gradient.
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs);
-/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__wants_history says so, with
+/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__record_wants_history says so, with
 /// what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL (result
 /// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
 /// records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
@@ -106,9 +106,10 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv2d and its two gradients                     i[0..6] = strides, paddings, dilations of h and w, groups
 /// Sizes come from the node's inputs and outputs.
-static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
-                                    size_t count, const nd_op_attrs *attrs) {
-    return nd__any_requires_grad(inputs, count)
+static inline nd_tensor *nd__node_record(nd_op op, nd_tensor *result,
+                                         const nd_tensor *const *inputs, size_t count,
+                                         const nd_op_attrs *attrs) {
+    return nd__node_any_requires_grad(inputs, count)
                ? nd__record_where_on(op, result, inputs, count, attrs)
                : result;
 }
@@ -116,12 +117,12 @@ static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor
 /// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
 /// or a view of a tensor with history (whose base would not learn of the write). Also refuses NULL
 /// and closed tensors, recording or not.
-nd_status nd__check_in_place(const char *operation, const nd_tensor *x);
+nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
 /// After an in-place write: gives x a new node. `inputs` are the operands as they were before the
 /// write. An input that is x itself stands for its old history; its old value is gone, so where
 /// the op's row saves that operand and another input wants a gradient, hand in nd_clone(x), taken
 /// (and recorded) before the write, in its place. A saved operand that is x all the same is kept
-/// empty, and nd__node_saved answers ND_ERROR_STATE for it. When no input wants history, or the
+/// empty, and nd__record_saved answers ND_ERROR_STATE for it. When no input wants history, or the
 /// op's row says ZERO, x loses the history it had. No-op when nothing is recorded on this thread.
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs);
@@ -134,8 +135,8 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
 /// Owned saved tensor `index` of a node, an output with its history restored. NULL with
 /// ND_ERROR_STATE when it was written in place since ("mul: a saved tensor of shape [..] was
 /// changed in place: version 3, saved at 2"), ND_ERROR_CLOSED when closed.
-nd_tensor *nd__node_saved(const nd_node *node, uint32_t index);
+nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 
 /// "mul", "exp", ...: name of an op; a user function's own name for its node.
-const char *nd__op_name(nd_op op);
+const char *nd__node_op_name(nd_op op);
 #endif

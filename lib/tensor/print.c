@@ -3,7 +3,8 @@
 //
 // Written in two walks over the elements that show: the first finds the width and the style all of
 // them share, the second writes. Device memory is copied to the host first.
-#include "lib/core/cancel.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 #include <inttypes.h>
@@ -154,7 +155,7 @@ static bool is_cut(const printer *printer, int axis) {
 
 /// Bytes from one item of an axis to the next; an axis of one item may have any stride.
 static int64_t step_along(const nd_tensor *x, int axis) {
-    return x->shape[axis] > 1 ? nd__strides(x)[axis] * nd__dtype_bytes[x->dtype] : 0;
+    return x->shape[axis] > 1 ? nd__tensor_strides(x)[axis] * nd__dtype_bytes[x->dtype] : 0;
 }
 
 static void measure(printer *printer, int axis, const char *at) {
@@ -216,7 +217,7 @@ static void choose_layout(printer *printer) {
 }
 
 static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *to) {
-    nd_status status = nd__check_operand(operation, "x", x);
+    nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status != ND_OK)
         return status;
     nd_grad_block unrecorded = nd__grad_block_begin(false);
@@ -239,7 +240,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     put(&printer.sink, nd_dtype_name(x->dtype));
     if (x->device.kind != ND_CPU) {
         put(&printer.sink, ", device=");
-        put(&printer.sink, nd__device_text(x->device));
+        put(&printer.sink, nd__registry_device_text(x->device));
     }
     put(&printer.sink, ")");
     nd_object_release(on_host);

@@ -1,4 +1,6 @@
 // What a tensor is: shape, strides, dtype, device, storage, values of single elements.
+#include "lib/base/error.h"
+#include "lib/object/object.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
@@ -13,13 +15,13 @@ const int64_t *nd_get_shape(const nd_tensor *x) {
 }
 
 const int64_t *nd_get_strides(const nd_tensor *x) {
-    return x ? nd__strides(x) : NULL;
+    return x ? nd__tensor_strides(x) : NULL;
 }
 
 int64_t nd_get_size(const nd_tensor *x, int axis) {
     if (!x)
         return -1;
-    int resolved = nd__resolve_axis("get_size", axis, x->ndim);
+    int resolved = nd__shape_resolve_axis("get_size", axis, x->ndim);
     return resolved < 0 ? -1 : x->shape[resolved];
 }
 
@@ -40,25 +42,26 @@ bool nd_is_contiguous(const nd_tensor *x) {
 }
 
 bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y) {
-    return x && y && !nd__is_closed(x) && !nd__is_closed(y) && nd__share_storage(x, y);
+    return x && y && !nd__object_is_closed(x) && !nd__object_is_closed(y) &&
+           nd__tensor_share_storage(x, y);
 }
 
 size_t nd_get_storage_bytes(const nd_tensor *x) {
-    return x ? nd__storage_bytes(x) : 0;
+    return x ? nd__tensor_storage_bytes(x) : 0;
 }
 
 uint64_t nd_get_version(const nd_tensor *x) {
-    return x && !nd__is_closed(x) ? nd__version(x) : 0;
+    return x && !nd__object_is_closed(x) ? nd__tensor_version(x) : 0;
 }
 
 void *nd_get_data(const nd_tensor *x) {
-    if (nd__check_operand("get_data", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("get_data", "x", x) != ND_OK)
         return NULL;
-    if (!nd__backend(x->device.kind)->host_accessible) {
+    if (!nd__registry_backend(x->device.kind)->host_accessible) {
         nd__error(ND_ERROR_DEVICE,
                   "get_data: memory of %s cannot be reached from the host; copy it with nd_to "
                   "or nd_copy_to_host",
-                  nd__device_text(x->device));
+                  nd__registry_device_text(x->device));
         return NULL;
     }
     return x->data;
@@ -77,7 +80,7 @@ typedef union element {
 
 /// The only element of x, on the host.
 static nd_status read_element(const char *operation, const nd_tensor *x, element *ret_value) {
-    nd_status status = nd__check_operand(operation, "x", x);
+    nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status != ND_OK)
         return status;
     if (x->numel != 1) {
@@ -86,7 +89,7 @@ static nd_status read_element(const char *operation, const nd_tensor *x, element
                          operation, nd__shape_text(text, x->ndim, x->shape), (long long)x->numel);
     }
     size_t bytes = nd__dtype_bytes[x->dtype];
-    const nd_backend *backend = nd__backend(x->device.kind);
+    const nd_backend *backend = nd__registry_backend(x->device.kind);
     if (backend->host_accessible) {
         memcpy(ret_value, x->data, bytes);
         return ND_OK;
@@ -94,7 +97,7 @@ static nd_status read_element(const char *operation, const nd_tensor *x, element
     status = backend->copy_to_host(x->device.index, ret_value, x->data, bytes);
     if (status != ND_OK)
         return nd__error(status, "%s: copying from %s failed with %s", operation,
-                         nd__device_text(x->device), nd_status_name(status));
+                         nd__registry_device_text(x->device), nd_status_name(status));
     return ND_OK;
 }
 
@@ -147,7 +150,7 @@ nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
 }
 
 nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {
-    nd_status status = nd__check_operand("copy_to_host", "x", x);
+    nd_status status = nd__tensor_check_operand("copy_to_host", "x", x);
     if (status != ND_OK)
         return status;
     size_t needed = (size_t)x->numel * nd__dtype_bytes[x->dtype];
@@ -162,5 +165,5 @@ nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {
         return ND_OK;
     if (!destination)
         return nd__error_null("copy_to_host", "destination");
-    return nd__read_to_host("copy_to_host", x, destination);
+    return nd__copy_to_host("copy_to_host", x, destination);
 }

@@ -1,6 +1,7 @@
 // Random tensors from keys. The numbers themselves are made by the kernels, from kernels/philox.h,
 // so that they do not depend on the device; here are the keys and what only the host does.
 #include "kernels/philox.h"
+#include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
 nd_key nd_key_new(uint64_t seed) {

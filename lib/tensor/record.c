@@ -2,8 +2,12 @@
 //
 // A node is filled while private, published, and only then made an edge of its result; a failure
 // on the way leaves the result without history and the node released. Nothing here computes.
-#include "lib/core/callback.h"
-#include "lib/core/gate.h"
+#include "lib/base/error.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
+#include "lib/object/callback.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "lib/tensor/node.h"
 
 /// The slot of nd_op_attrs.i where a view keeps its storage's version.
@@ -13,8 +17,8 @@ static bool is_float(nd_dtype dtype) {
     return dtype == ND_F32 || dtype == ND_F64;
 }
 
-bool nd__wants_history(const nd_tensor *const *inputs, size_t count) {
-    return !nd__recording_off && nd__any_requires_grad(inputs, count);
+bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count) {
+    return !nd__node_recording_off && nd__node_any_requires_grad(inputs, count);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -22,7 +26,8 @@ bool nd__wants_history(const nd_tensor *const *inputs, size_t count) {
 
 static nd_node *new_node(nd_op op, size_t ninputs, size_t nsaved, size_t noutputs) {
     if (ninputs > UINT32_MAX || noutputs > UINT32_MAX) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: too many operands to record", nd__op_name(op));
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: too many operands to record",
+                  nd__node_op_name(op));
         return NULL;
     }
     size_t size =
@@ -53,14 +58,14 @@ static void describe(nd_node_input *slot, const nd_tensor *x) {
 static nd_status check_view(nd_op op, const nd_tensor *x) {
     const nd_node *node = x->node;
     if (!node || !nd__op_infos[node->op].is_view ||
-        (uint64_t)node->attrs.i[VERSION_SLOT] == nd__version(x))
+        (uint64_t)node->attrs.i[VERSION_SLOT] == nd__tensor_version(x))
         return ND_OK;
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_STATE,
                      "%s: an input of shape %s is a view (%s) whose storage was written in place "
                      "since; make the view again",
-                     nd__op_name(op), nd__shape_text(text, x->ndim, x->shape),
-                     nd__op_name(node->op));
+                     nd__node_op_name(op), nd__shape_text(text, x->ndim, x->shape),
+                     nd__node_op_name(node->op));
 }
 
 static nd_status fill_inputs(nd_node *node, const nd_tensor *const *inputs, size_t count) {
@@ -98,18 +103,18 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
         if (!(saves & ((unsigned)ND_SAVE_A << k)))
             continue;
         const nd_tensor *x = k < count ? inputs[k] : NULL;
-        if (x && !(in_place && nd__share_storage(x, result))) {
+        if (x && !(in_place && nd__tensor_share_storage(x, result))) {
             entry->tensor = nd_retain(x);
-            entry->version = nd__version(x);
+            entry->version = nd__tensor_version(x);
         }
         entry++;
     }
     if (saves & ND_SAVE_OUT) {
-        entry->tensor = nd__tensor_view(result, result->ndim, result->shape, nd__strides(result),
-                                        nd__offset(result));
+        entry->tensor = nd__tensor_view(result, result->ndim, result->shape,
+                                        nd__tensor_strides(result), nd__tensor_offset(result));
         if (!entry->tensor)
             return nd_error_status();
-        entry->version = nd__version(result);
+        entry->version = nd__tensor_version(result);
         entry->is_output = true;
     }
     return ND_OK;
@@ -117,7 +122,7 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
 
 static nd_status publish_at(nd_node *node, const nd_tensor *result) {
     nd_place place = nd__place_of(&result->header);
-    nd_status status = nd__object_publish(&node->header, place.manager);
+    nd_status status = nd__member_publish(&node->header, place.manager);
     nd__place_end(place);
     return status;
 }
@@ -132,7 +137,7 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
     if (attrs)
         node->attrs = *attrs;
     if (info->is_view)
-        node->attrs.i[VERSION_SLOT] = (int64_t)nd__version(result);
+        node->attrs.i[VERSION_SLOT] = (int64_t)nd__tensor_version(result);
     describe(node->outputs, result);
     if (fill_inputs(node, inputs, count) == ND_OK &&
         fill_saved(node, inputs, count, result, in_place) == ND_OK &&
@@ -144,30 +149,31 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
 
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs) {
-    if (!result || nd__recording_off || nd__op_infos[op].is_constant || !is_float(result->dtype))
+    if (!result || nd__node_recording_off || nd__op_infos[op].is_constant ||
+        !is_float(result->dtype))
         return result;
     nd_node *node = build(op, result, inputs, count, attrs, false);
     if (!node) {
         nd_object_release(result);
         return NULL;
     }
-    if (nd__is_closing(result)) { // by a callback for memory
+    if (nd__object_is_closing(result)) { // by a callback for memory
         nd_object_release(node);
         return result;
     }
     result->requires_grad = true;
-    nd__object_track_with(&result->header, &result->node, node);
+    nd__member_track_with(&result->header, &result->node, node);
     return result;
 }
 
 // ------------------------------------------------------------------------------------------------
 // in place
 
-nd_status nd__check_in_place(const char *operation, const nd_tensor *x) {
-    nd_status status = nd__check_operand(operation, "x", x);
+nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x) {
+    nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status == ND_OK)
         status = nd__callback_check(operation);
-    if (status != ND_OK || nd__recording_off || !x->requires_grad)
+    if (status != ND_OK || nd__node_recording_off || !x->requires_grad)
         return status;
     if (!x->node)
         return nd__error(ND_ERROR_STATE,
@@ -184,12 +190,12 @@ nd_status nd__check_in_place(const char *operation, const nd_tensor *x) {
 /// Makes `node` (owned, consumed; may be NULL) what computed the published x, unless a callback for
 /// memory has closed that.
 static void replace_node(nd_tensor *x, nd_node *node) {
-    if (nd__is_closing(x)) {
+    if (nd__object_is_closing(x)) {
         nd_object_release(node);
         return;
     }
     if (node)
-        nd__object_track(&x->header);
+        nd__member_track(&x->header);
     nd__gate_enter();
     nd_node *before = x->node;
     x->node = node;
@@ -201,9 +207,10 @@ static void replace_node(nd_tensor *x, nd_node *node) {
 
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs) {
-    if (nd__recording_off)
+    if (nd__node_recording_off)
         return ND_OK;
-    if (!nd__wants_history(inputs, count) || nd__op_infos[op].is_constant || !is_float(x->dtype)) {
+    if (!nd__record_wants_history(inputs, count) || nd__op_infos[op].is_constant ||
+        !is_float(x->dtype)) {
         if (x->node)
             replace_node(x, NULL);
         return ND_OK;
@@ -232,7 +239,7 @@ static nd_status check_results(const nd_function *function, nd_tensor *const *re
 nd_status nd__record_function(const nd_function *function, const nd_object *context,
                               nd_tensor *const *results, size_t noutputs,
                               const nd_tensor *const *inputs, size_t count) {
-    if (noutputs == 0 || !nd__wants_history(inputs, count))
+    if (noutputs == 0 || !nd__record_wants_history(inputs, count))
         return ND_OK;
     nd_status status = check_results(function, results, noutputs, inputs, count);
     if (status != ND_OK)
@@ -270,20 +277,21 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
 /// An alias of the saved output with the history it had as the result.
 static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     const nd_tensor *x = saved->tensor;
-    nd_tensor *alias = nd__tensor_view(x, x->ndim, x->shape, nd__strides(x), nd__offset(x));
+    nd_tensor *alias =
+        nd__tensor_view(x, x->ndim, x->shape, nd__tensor_strides(x), nd__tensor_offset(x));
     if (!alias)
         return NULL;
     alias->output_index = saved->output_index;
     alias->requires_grad = true;
-    nd__object_track_with(&alias->header, &alias->node, nd_object_retain(node));
+    nd__member_track_with(&alias->header, &alias->node, nd_object_retain(node));
     return alias;
 }
 
-nd_tensor *nd__node_saved(const nd_node *node, uint32_t index) {
+nd_tensor *nd__record_saved(const nd_node *node, uint32_t index) {
     const nd_saved *saved = index < node->nsaved ? &node->saved[index] : NULL;
     const nd_tensor *x = saved ? saved->tensor : NULL;
-    if (!x || nd__is_closed(x)) {
-        if (x || nd__is_closed(node))
+    if (!x || nd__object_is_closed(x)) {
+        if (x || nd__object_is_closed(node))
             nd__error(ND_ERROR_CLOSED, "%s: a tensor saved for the gradient was closed",
                       nd_node_name(node));
         else
@@ -293,7 +301,7 @@ nd_tensor *nd__node_saved(const nd_node *node, uint32_t index) {
                 nd_node_name(node));
         return NULL;
     }
-    uint64_t version = nd__version(x);
+    uint64_t version = nd__tensor_version(x);
     if (version != saved->version) {
         char text[ND__SHAPE_TEXT];
         nd__error(
@@ -303,7 +311,7 @@ nd_tensor *nd__node_saved(const nd_node *node, uint32_t index) {
             (unsigned long long)version, (unsigned long long)saved->version);
         return NULL;
     }
-    if (saved->is_output && !nd__recording_off)
+    if (saved->is_output && !nd__node_recording_off)
         return with_history(node, saved);
     return nd_retain(x);
 }

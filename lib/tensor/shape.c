@@ -1,11 +1,12 @@
 // Shapes and strides: checks, broadcasting, texts. No memory is touched here.
 //
-// A shape that passed nd__check_shape has sizes >= 0 whose product, zero sizes taken as one, fits
+// A shape that passed nd__shape_check has sizes >= 0 whose product, zero sizes taken as one, fits
 // int64 in elements and in bytes; so no arithmetic on it overflows afterwards.
+#include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 #include <stdio.h>
 
-/// Says what is wrong with a shape that nd__check_shape found impossible. Apart, because the text's
+/// Says what is wrong with a shape that nd__shape_check found impossible. Apart, because the text's
 /// buffer would cost every shape that is fine.
 __attribute__((cold, noinline)) static nd_status
 refuse_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype) {
@@ -25,7 +26,7 @@ refuse_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dty
                      text, nd_dtype_name(dtype));
 }
 
-nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
+nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
                           int64_t *ret_numel) {
     bool wrong =
         (unsigned)dtype >= ND_DTYPE_COUNT || (unsigned)ndim > ND_MAX_DIMS || (ndim > 0 && !shape);
@@ -44,7 +45,7 @@ nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape,
     return ND_OK;
 }
 
-int nd__resolve_axis(const char *operation, int axis, int ndim) {
+int nd__shape_resolve_axis(const char *operation, int axis, int ndim) {
     if (axis >= -ndim && axis < ndim)
         return axis < 0 ? axis + ndim : axis;
     nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: axis %d is out of range for %d dimension%s",
@@ -52,8 +53,8 @@ int nd__resolve_axis(const char *operation, int axis, int ndim) {
     return -1;
 }
 
-int nd__broadcast_shapes(const char *operation, int andim, const int64_t *ashape, int bndim,
-                         const int64_t *bshape, int64_t *ret_shape) {
+int nd__shape_broadcast(const char *operation, int andim, const int64_t *ashape, int bndim,
+                        const int64_t *bshape, int64_t *ret_shape) {
     int ndim = andim > bndim ? andim : bndim;
     for (int i = 0; i < ndim; i++) {
         int a = i - (ndim - andim), b = i - (ndim - bndim);
@@ -80,14 +81,14 @@ const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape) {
     return buffer;
 }
 
-nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *shape) {
+nd_operand nd__shape_broadcast_operand(const nd_tensor *x, int ndim, const int64_t *shape) {
     nd_operand operand;
     operand.data = x->data;
     operand.dtype = x->dtype;
     int missing = ndim - x->ndim;
     for (int i = 0; i < ndim; i++) {
         bool repeats = i < missing || (x->shape[i - missing] == 1 && shape[i] != 1);
-        operand.strides[i] = repeats ? 0 : nd__strides(x)[i - missing];
+        operand.strides[i] = repeats ? 0 : nd__tensor_strides(x)[i - missing];
     }
     return operand;
 }
@@ -100,7 +101,7 @@ static bool mergeable(const nd_kernel_call *call, int last, int64_t size, const 
     return true;
 }
 
-void nd__call_collapse(nd_kernel_call *call) {
+void nd__shape_collapse(nd_kernel_call *call) {
     int kept = 0;
     for (int i = 0; i < call->ndim; i++) {
         int64_t size = call->shape[i];

@@ -3,12 +3,15 @@
 // A storage is made with its data in place and its bytes charged, and published together with its
 // first tensor; from then on the object's death gives both back. One whose data lie in a tensor's block is
 // made when that has been there for a while (tensor.h): it takes over the bytes, and keeps the block.
-#include "lib/core/accompany.h"
-#include "lib/core/block.h"
-#include "lib/core/callback.h"
-#include "lib/core/cancel.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/manager/adopt.h"
+#include "lib/manager/charge.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
+#include "lib/object/block.h"
+#include "lib/object/callback.h"
+#include "lib/object/object.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
 
@@ -24,7 +27,7 @@ const nd_type nd__storage_type = {
 
 static nd_memory_request request_for(const char *operation, nd_manager *manager, nd_device device,
                                      size_t bytes) {
-    const nd_backend *backend = nd__backend(device.kind);
+    const nd_backend *backend = nd__registry_backend(device.kind);
     return (nd_memory_request){
         .operation = operation,
         .manager = manager,
@@ -50,16 +53,16 @@ static nd_status allocate_block(int index, size_t bytes, void **ret_pointer) {
 /// Tried directly first: the ladder's bookkeeping is a tenth of what a small tensor costs.
 void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
                         size_t data) {
-    if (nd__manager_charge(operation, manager, device.kind, data) != ND_OK)
+    if (nd__charge(operation, manager, device.kind, data) != ND_OK)
         return NULL;
     void *block = nd__block_new(size);
     if (__builtin_expect(block != NULL, 1))
         return block;
-    nd__manager_discharge(manager, device.kind, data);
+    nd__charge_return(manager, device.kind, data);
     nd_memory_request request = request_for(operation, manager, device, data);
     request.allocate = allocate_block;
     request.bytes = size;
-    return nd__memory_obtain(&request, &block) == ND_OK ? block : NULL;
+    return nd__ladder_alloc(&request, &block) == ND_OK ? block : NULL;
 }
 
 /// A private storage that says what it is of, and has no data yet.
@@ -80,12 +83,12 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
         return NULL;
     nd_memory_request request = request_for(operation, manager, device, bytes);
     void *data;
-    if (nd__memory_obtain(&request, &data) != ND_OK)
+    if (nd__ladder_alloc(&request, &data) != ND_OK)
         return NULL;
     nd_storage *storage = new_storage(device, bytes);
     if (!storage) {
-        nd__backend(device.kind)->release(device.index, data, bytes);
-        nd__manager_discharge(manager, device.kind, bytes);
+        nd__registry_backend(device.kind)->release(device.index, data, bytes);
+        nd__charge_return(manager, device.kind, bytes);
         return NULL;
     }
     storage->data = data;
@@ -93,11 +96,11 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
 }
 
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes) {
-    if (nd__manager_charge(operation, manager, ND_CPU, bytes) != ND_OK)
+    if (nd__charge(operation, manager, ND_CPU, bytes) != ND_OK)
         return NULL;
     nd_storage *storage = new_storage((nd_device){ND_CPU, 0}, bytes);
     if (!storage) {
-        nd__manager_discharge(manager, ND_CPU, bytes);
+        nd__charge_return(manager, ND_CPU, bytes);
         return NULL;
     }
     storage->data = data;
@@ -106,7 +109,7 @@ nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *d
 }
 
 void nd__storage_discard(nd_storage *storage, nd_manager *manager) {
-    nd__manager_discharge(manager, storage->accounted.kind, storage->accounted.bytes);
+    nd__charge_return(manager, storage->accounted.kind, storage->accounted.bytes);
     nd_object_release(storage);
 }
 
@@ -122,11 +125,11 @@ nd_storage *nd__storage_make(nd_tensor *x) {
     storage->data = x->data;
     storage->base = x;
     bool first;
-    nd_status status = nd__object_accompany(operation, &x->header, &storage->accounted, &first);
+    nd_status status = nd__adopt_storage(operation, &x->header, &storage->accounted, &first);
     if (status == ND_OK && first)
         return storage;
     nd__object_discard(storage);
-    return status == ND_OK ? nd__storage_now(x) : NULL;
+    return status == ND_OK ? nd__tensor_storage_now(x) : NULL;
 }
 
 static void storage_destroy(nd_object *self) {
@@ -134,7 +137,7 @@ static void storage_destroy(nd_object *self) {
     void *data = storage->data;
     storage->data = NULL;
     if (storage->base) {
-        nd__accompanied_end(&storage->base->header);
+        nd__adopt_end(&storage->base->header);
         return;
     }
     if (storage->borrowed || !data)
@@ -147,6 +150,6 @@ static void storage_destroy(nd_object *self) {
         nd__error_end(error);
         return;
     }
-    nd__backend(storage->accounted.kind)
+    nd__registry_backend(storage->accounted.kind)
         ->release(storage->accounted.device_index, data, storage->bytes);
 }

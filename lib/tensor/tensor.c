@@ -4,10 +4,15 @@
 // than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
 // readable, so that an error can name them.
 #include "lib/tensor/tensor.h"
-#include "lib/core/block.h"
-#include "lib/core/callback.h"
-#include "lib/core/gate.h"
+#include "lib/base/error.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/member.h"
+#include "lib/manager/place.h"
 #include "lib/memory/host.h"
+#include "lib/object/block.h"
+#include "lib/object/callback.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "lib/tensor/node.h"
 #include <string.h>
 
@@ -25,7 +30,7 @@ const nd_type nd__tensor_type = {
 
 static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_tensor *x = (const nd_tensor *)self;
-    nd_visit(visitor, nd__storage_now(x), "storage");
+    nd_visit(visitor, nd__tensor_storage_now(x), "storage");
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
     nd_visit(visitor, x->hooks, "hooks");
@@ -40,7 +45,7 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
-    if (nd__storage_now(x))
+    if (nd__tensor_storage_now(x))
         nd_edge_clear(&x->storage);
 }
 
@@ -96,7 +101,7 @@ static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
     x->contiguous = true;
     for (int i = 0; i < x->ndim; i++)
         x->shape[i] = shape[i];
-    nd__contiguous_strides(x->ndim, shape, x->shape + x->ndim);
+    nd__tensor_contiguous_strides(x->ndim, shape, x->shape + x->ndim);
 }
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
@@ -109,7 +114,7 @@ nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtyp
     x->data = storage->data;
     shape_contiguous(x, shape);
     if (__builtin_expect(
-            nd__object_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
+            nd__member_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
         return x;
     nd__object_discard(x);
     nd__storage_discard(storage, manager);
@@ -127,9 +132,9 @@ static nd_tensor *new_with_data(const char *operation, nd_manager *manager, nd_d
     x->own_bytes = bytes;
     x->data = (char *)block + offset;
     shape_contiguous(x, shape);
-    if (__builtin_expect(nd__object_publish(&x->header, manager) == ND_OK, 1))
+    if (__builtin_expect(nd__member_publish(&x->header, manager) == ND_OK, 1))
         return x;
-    nd__manager_discharge(manager, device.kind, bytes);
+    nd__charge_return(manager, device.kind, bytes);
     nd__object_discard(x);
     return NULL;
 }
@@ -137,10 +142,10 @@ static nd_tensor *new_with_data(const char *operation, nd_manager *manager, nd_d
 nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device device,
                           nd_dtype dtype, int ndim, const int64_t *shape) {
     int64_t numel;
-    if (nd__check_shape(operation, ndim, shape, dtype, &numel) != ND_OK)
+    if (nd__shape_check(operation, ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
     size_t bytes = (size_t)numel * nd__dtype_bytes[dtype];
-    if (nd__lies_in_tensor(device, bytes))
+    if (nd__tensor_has_own_data(device, bytes))
         return new_with_data(operation, manager, device, dtype, ndim, shape, numel);
     nd_storage *storage = nd__storage_new(operation, manager, device, bytes);
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
@@ -159,10 +164,10 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     int64_t numel = 1;
     for (int i = 0; i < ndim; i++)
         numel *= shape[i];
-    nd_storage *storage = nd__storage_of(x);
+    nd_storage *storage = nd__tensor_storage(x);
     if (__builtin_expect(!storage, 0))
         return NULL;
-    nd__keep(storage);
+    nd__object_keep(storage);
     nd_tensor *view = new_on(storage, x->dtype, ndim, numel);
     if (!view) {
         nd_object_release(storage);
@@ -176,7 +181,7 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;
     nd_place place = nd__place_begin(&operand, 1);
-    nd_status status = nd__object_publish(&view->header, place.manager);
+    nd_status status = nd__member_publish(&view->header, place.manager);
     nd__place_end(place);
     if (__builtin_expect(status == ND_OK, 1))
         return view;
@@ -184,68 +189,11 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return NULL;
 }
 
-nd_status nd__refuse_operand(const char *operation, const char *argument, const nd_tensor *x) {
+nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,
+                                    const nd_tensor *x) {
     if (!x)
         return nd__error_null(operation, argument);
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_CLOSED, "%s: %s, a tensor of shape %s and %s, was closed", operation,
                      argument, nd__shape_text(text, x->ndim, x->shape), nd_dtype_name(x->dtype));
-}
-
-typedef struct repeated_launch {
-    nd_pressure pressure;
-    const nd_kernel_call *call;
-} repeated_launch;
-
-static nd_status launch_again(nd_pressure *pressure) {
-    const nd_kernel_call *call = ((const repeated_launch *)pressure)->call;
-    return nd__backend(pressure->kind)->launch(pressure->index, call);
-}
-
-/// A kernel that found no working memory, once more behind each rung of the ladder. Not one that
-/// changes an operand in place, which it may have begun to do.
-static nd_status launch_under_pressure(const char *operation, nd_device device,
-                                       const nd_kernel_call *call) {
-    for (int i = 1; i < call->noperands; i++)
-        if (call->operand[i].data == call->operand[0].data)
-            return ND_ERROR_OUT_OF_MEMORY;
-    repeated_launch again = {
-        .pressure =
-            {
-                .operation = operation,
-                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
-                .kind = device.kind,
-                .index = device.index,
-                .rows = nd__backend(device.kind)->memory,
-                .attempt = launch_again,
-            },
-        .call = call,
-    };
-    return nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
-}
-
-nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
-    nd_status status = nd__backend(device.kind)->launch(device.index, call);
-    if (__builtin_expect(status == ND_OK, 1))
-        return ND_OK;
-    if (status == ND_ERROR_OUT_OF_MEMORY)
-        status = launch_under_pressure(operation, device, call);
-    if (status == ND_OK)
-        return ND_OK;
-    const char *where = nd__device_text(device);
-    const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
-    switch (status) {
-    case ND_ERROR_STATE:
-        return nd__callback_error(operation);
-    case ND_ERROR_UNSUPPORTED:
-        return nd__error(status, "%s: %s has no kernel for %s", operation, where, dtype);
-    case ND_ERROR_INVALID_ARGUMENT:
-        return nd__error(status, "%s: an index is out of range (found on %s)", operation, where);
-    case ND_ERROR_OUT_OF_MEMORY:
-        return nd__error(status, "%s: no memory to run the kernel for %s on %s", operation, dtype,
-                         where);
-    default:
-        return nd__error(status, "%s: the kernel for %s on %s failed with %s", operation, dtype,
-                         where, nd_status_name(status));
-    }
 }

@@ -1,20 +1,21 @@
 // Inside of tensors and storages, for lib/tensor and the layers above.
 //
 // A tensor is green (never looked at by the collector) until it gets an edge other than its
-// storage: history, gradient, hooks; whoever gives it one calls nd__object_track. A storage is
+// storage: history, gradient, hooks; whoever gives it one calls nd__member_track. A storage is
 // always green and is what managers account for.
 //
 // A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage, and is
 // accounted for itself, until something needs one that may outlive it, such as a view
-// (nd__storage_of). That storage has the bytes then; data and version stay in the tensor's block, which
-// the storage keeps (lib/core/accompany.h). So `storage` of others may be NULL and may appear at any
+// (nd__tensor_storage). That storage has the bytes then; data and version stay in the tensor's block, which
+// the storage keeps (lib/manager/adopt.h). So `storage` of others may be NULL and may appear at any
 // time: everybody asks the functions below instead.
 #ifndef ND_LIB_TENSOR_TENSOR_H
 #define ND_LIB_TENSOR_TENSOR_H
-#include "lib/core/error.h"
-#include "lib/core/manager.h"
-#include "lib/core/object.h"
+#include "lib/base/error.h"
 #include "lib/device/device.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/member.h"
+#include "lib/object/object.h"
 #include <nd/tensor.h>
 
 extern const nd_type nd__tensor_type;
@@ -57,61 +58,61 @@ struct nd_tensor {
 _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &&
                    offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
                    offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
-                   offsetof(nd_tensor, storage) == offsetof(nd__accompanied, companion),
+                   offsetof(nd_tensor, storage) == offsetof(nd__stored, companion),
                "a tensor is accompanied by its storage");
 
-static inline const int64_t *nd__strides(const nd_tensor *x) {
+static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
 
 /// A storage for x, where it has none yet; NULL with an error: no memory, closed.
 nd_storage *nd__storage_make(nd_tensor *x);
 /// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an error.
-static inline nd_storage *nd__storage_of(const nd_tensor *x) {
+static inline nd_storage *nd__tensor_storage(const nd_tensor *x) {
     nd_storage *storage = atomic_load_explicit(&x->storage, memory_order_acquire);
     return storage ? storage : nd__storage_make((nd_tensor *)(uintptr_t)x);
 }
 /// The storage of x if it has one now, else NULL.
-static inline nd_storage *nd__storage_now(const nd_tensor *x) {
+static inline nd_storage *nd__tensor_storage_now(const nd_tensor *x) {
     return atomic_load_explicit(&x->storage, memory_order_acquire);
 }
 
 /// Bytes of the memory that x is a window onto; 0 once closed.
-static inline size_t nd__storage_bytes(const nd_tensor *x) {
-    const nd_storage *storage = nd__storage_now(x);
+static inline size_t nd__tensor_storage_bytes(const nd_tensor *x) {
+    const nd_storage *storage = nd__tensor_storage_now(x);
     return storage ? storage->bytes : x->data ? (size_t)x->numel * nd__dtype_bytes[x->dtype] : 0;
 }
 /// Where x begins in that, in elements.
-static inline int64_t nd__offset(const nd_tensor *x) {
-    const nd_storage *storage = nd__storage_now(x);
+static inline int64_t nd__tensor_offset(const nd_tensor *x) {
+    const nd_storage *storage = nd__tensor_storage_now(x);
     if (!storage || !storage->bytes)
         return 0;
     // Sizes of elements are powers of two, and a division takes longer than the rest of this.
     return ((char *)x->data - (char *)storage->data) >> __builtin_ctz(nd__dtype_bytes[x->dtype]);
 }
 /// Whether two tensors that are not closed are windows onto the same memory.
-static inline bool nd__share_storage(const nd_tensor *x, const nd_tensor *y) {
-    const nd_storage *storage = nd__storage_now(x);
-    return x == y || (storage && storage == nd__storage_now(y));
+static inline bool nd__tensor_share_storage(const nd_tensor *x, const nd_tensor *y) {
+    const nd_storage *storage = nd__tensor_storage_now(x);
+    return x == y || (storage && storage == nd__tensor_storage_now(y));
 }
 /// The count of in-place writes to the memory of x, which is not closed.
-static inline _Atomic uint64_t *nd__version_word(const nd_tensor *x) {
-    nd_storage *storage = nd__storage_now(x);
+static inline _Atomic uint64_t *nd__tensor_version_word(const nd_tensor *x) {
+    nd_storage *storage = nd__tensor_storage_now(x);
     return !storage        ? &((nd_tensor *)(uintptr_t)x)->version
            : storage->base ? &storage->base->version
                            : &storage->version;
 }
-static inline uint64_t nd__version(const nd_tensor *x) {
-    return atomic_load_explicit(nd__version_word(x), memory_order_relaxed);
+static inline uint64_t nd__tensor_version(const nd_tensor *x) {
+    return atomic_load_explicit(nd__tensor_version_word(x), memory_order_relaxed);
 }
 
 /// Storage for nd__tensor_on: private, charged to a manager, with uninitialised data. Owned.
 nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
                             size_t bytes);
 /// Whether so many bytes for the device lie in the tensor's own block.
-static inline bool nd__lies_in_tensor(nd_device device, size_t bytes) {
+static inline bool nd__tensor_has_own_data(nd_device device, size_t bytes) {
     enum { LIMIT = 256 };
-    return bytes <= LIMIT && nd__backend(device.kind)->host_accessible;
+    return bytes <= LIMIT && nd__registry_backend(device.kind)->host_accessible;
 }
 /// Uninitialised block of so many bytes for a tensor, `data` of which are charged to the manager.
 /// NULL with an error.
@@ -142,45 +143,47 @@ nd_tensor *nd__create(const char *operation, int ndim, const int64_t *shape, nd_
 nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x, const nd_op_attrs *attrs);
 /// Writes a value into every element of the contiguous x, as nd__create_with. The value fits x's
 /// dtype.
-nd_tensor *nd__filled(const char *operation, nd_tensor *x, double value);
+nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, double value);
 /// View of x's storage with another window, placed where a result of x belongs; unrecorded. offset
 /// in elements.
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
 
 /// Whether an operand is there and not closed.
-static inline bool nd__is_usable(const nd_tensor *x) {
-    return x && !nd__is_closed(x);
+static inline bool nd__tensor_is_usable(const nd_tensor *x) {
+    return x && !nd__object_is_closed(x);
 }
 /// Says what an operand that is not usable is: NULL (keeps the first error), closed.
-__attribute__((cold)) nd_status nd__refuse_operand(const char *operation, const char *argument,
-                                                   const nd_tensor *x);
+__attribute__((cold)) nd_status nd__tensor_refuse_operand(const char *operation,
+                                                          const char *argument, const nd_tensor *x);
 /// Status of an operand. ND_OK when usable.
-static inline nd_status nd__check_operand(const char *operation, const char *argument,
-                                          const nd_tensor *x) {
-    return __builtin_expect(nd__is_usable(x), 1) ? ND_OK
-                                                 : nd__refuse_operand(operation, argument, x);
+static inline nd_status nd__tensor_check_operand(const char *operation, const char *argument,
+                                                 const nd_tensor *x) {
+    return __builtin_expect(nd__tensor_is_usable(x), 1)
+               ? ND_OK
+               : nd__tensor_refuse_operand(operation, argument, x);
 }
 
 /// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
 /// elements or bytes.
-nd_status nd__check_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
+nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
                           int64_t *ret_numel);
 
 /// Axis with negatives resolved; -1 and an error when out of range.
-int nd__resolve_axis(const char *operation, int axis, int ndim);
+int nd__shape_resolve_axis(const char *operation, int axis, int ndim);
 
 /// Broadcast shape of two; error names both shapes. Returns its ndim or -1. `ret_shape` has
 /// ND_MAX_DIMS entries.
-int nd__broadcast_shapes(const char *operation, int andim, const int64_t *ashape, int bndim,
-                         const int64_t *bshape, int64_t *ret_shape);
+int nd__shape_broadcast(const char *operation, int andim, const int64_t *ashape, int bndim,
+                        const int64_t *bshape, int64_t *ret_shape);
 
 /// "[2, 3]" into a buffer of ND__SHAPE_TEXT bytes; returns the buffer.
 #define ND__SHAPE_TEXT 192
 const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
 
 /// Writes row-major strides; a size of zero counts as one.
-static inline void nd__contiguous_strides(int ndim, const int64_t *shape, int64_t *ret_strides) {
+static inline void nd__tensor_contiguous_strides(int ndim, const int64_t *shape,
+                                                 int64_t *ret_strides) {
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         ret_strides[i] = stride;
@@ -188,24 +191,20 @@ static inline void nd__contiguous_strides(int ndim, const int64_t *shape, int64_
     }
 }
 
-/// Hands a call to the backend of `device`; turns a failing status into an error that starts with
-/// `operation`.
-nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call);
-
 /// Operand of x seen through a broadcast to `ndim`, `shape` (stride 0 where it repeats).
-nd_operand nd__operand_broadcast(const nd_tensor *x, int ndim, const int64_t *shape);
+nd_operand nd__shape_broadcast_operand(const nd_tensor *x, int ndim, const int64_t *shape);
 
 /// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
 /// sets call->ndim and shape.
-void nd__call_collapse(nd_kernel_call *call);
+void nd__shape_collapse(nd_kernel_call *call);
 
 /// Zeros of `shape` with g written into the slice (axis, start, step) of it: the inverse of
 /// nd_slice, differentiable. g's size along the axis is the number of elements of the slice.
-nd_tensor *nd__unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis, int64_t start,
-                       int64_t step);
+nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis,
+                            int64_t start, int64_t step);
 
 /// Copies x in row-major order to host memory of its size, and waits for it.
-nd_status nd__read_to_host(const char *operation, const nd_tensor *x, void *destination);
+nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *destination);
 
 /// Copies x to memory of its own device with the layout `destination`.
 nd_status nd__copy_to_operand(const char *operation, const nd_operand *destination,
@@ -215,7 +214,7 @@ nd_status nd__copy_to_operand(const char *operation, const nd_operand *destinati
 nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);
 
 /// x was written in place.
-static inline void nd__bump_version(nd_tensor *x) {
-    atomic_fetch_add_explicit(nd__version_word(x), 1, memory_order_relaxed);
+static inline void nd__tensor_bump_version(nd_tensor *x) {
+    atomic_fetch_add_explicit(nd__tensor_version_word(x), 1, memory_order_relaxed);
 }
 #endif

@@ -3,6 +3,7 @@
 // Every view function here checks, computes a window, and ends in `recorded`. What is a view by
 // nature never copies; reshape copies where strides leave no other way, and says so in its node
 // exactly as if it had not.
+#include "lib/base/error.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/tensor.h"
 
@@ -10,7 +11,7 @@
 static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset, const nd_op_attrs *attrs) {
     nd_tensor *view = nd__tensor_view(x, ndim, shape, strides, offset);
-    return view ? nd__record(op, view, &x, 1, attrs) : NULL;
+    return view ? nd__node_record(op, view, &x, 1, attrs) : NULL;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -21,7 +22,7 @@ static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t
 static bool reshaped_strides(const nd_tensor *x, int ndim, const int64_t *shape,
                              int64_t *ret_strides) {
     if (x->contiguous) {
-        nd__contiguous_strides(ndim, shape, ret_strides);
+        nd__tensor_contiguous_strides(ndim, shape, ret_strides);
         return true;
     }
     int at = x->ndim - 1; // x's axes not yet used, from the end
@@ -35,9 +36,10 @@ static bool reshaped_strides(const nd_tensor *x, int ndim, const int64_t *shape,
             // A new group: as many of x's axes as continue each other.
             while (at >= 0 && x->shape[at] == 1)
                 at--;
-            stride = nd__strides(x)[at];
+            stride = nd__tensor_strides(x)[at];
             left = x->shape[at--];
-            for (; at >= 0 && (x->shape[at] == 1 || nd__strides(x)[at] == stride * left); at--)
+            for (; at >= 0 && (x->shape[at] == 1 || nd__tensor_strides(x)[at] == stride * left);
+                 at--)
                 left *= x->shape[at];
         }
         if (left % shape[i] != 0)
@@ -54,13 +56,13 @@ static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
                            const int64_t *shape) {
     int64_t strides[ND_MAX_DIMS];
     if (reshaped_strides(x, ndim, shape, strides))
-        return recorded(ND_OP_reshape, x, ndim, shape, strides, nd__offset(x), NULL);
+        return recorded(ND_OP_reshape, x, ndim, shape, strides, nd__tensor_offset(x), NULL);
     nd_tensor *copy = nd__tensor_result(operation, &x, 1, x->device, x->dtype, ndim, shape);
     if (!copy)
         return NULL;
     // The copy is written in x's shape.
     nd_tensor *window = NULL;
-    nd__contiguous_strides(x->ndim, x->shape, strides);
+    nd__tensor_contiguous_strides(x->ndim, x->shape, strides);
     window = nd__tensor_view(copy, x->ndim, x->shape, strides, 0);
     bool written = window && nd__copy_into(operation, window, x) == ND_OK;
     nd_object_release(window);
@@ -68,11 +70,11 @@ static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
         nd_object_release(copy);
         return NULL;
     }
-    return nd__record(ND_OP_reshape, copy, &x, 1, NULL);
+    return nd__node_record(ND_OP_reshape, copy, &x, 1, NULL);
 }
 
 nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
-    if (nd__check_operand("reshape", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("reshape", "x", x) != ND_OK)
         return NULL;
     int64_t resolved[ND_MAX_DIMS];
     int unknown = -1;
@@ -87,7 +89,7 @@ nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
         shape = resolved;
     }
     int64_t numel;
-    if (nd__check_shape("reshape", ndim, shape, x->dtype, &numel) != ND_OK)
+    if (nd__shape_check("reshape", ndim, shape, x->dtype, &numel) != ND_OK)
         return NULL;
     if (unknown >= 0) {
         resolved[unknown] = numel > 0 ? x->numel / numel : -1;
@@ -106,11 +108,11 @@ nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
 }
 
 nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) {
-    if (nd__check_operand("flatten", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("flatten", "x", x) != ND_OK)
         return NULL;
     int start = x->ndim == 0 && (start_axis == 0 || start_axis == -1)
                     ? 0
-                    : nd__resolve_axis("flatten", start_axis, x->ndim);
+                    : nd__shape_resolve_axis("flatten", start_axis, x->ndim);
     if (start < 0)
         return NULL;
     int64_t shape[ND_MAX_DIMS], size = 1;
@@ -130,16 +132,16 @@ static nd_tensor *without_axis(const nd_tensor *x, int axis, int64_t offset) {
     for (int i = 0, k = 0; i < x->ndim; i++) {
         if (i != axis) {
             shape[k] = x->shape[i];
-            strides[k++] = nd__strides(x)[i];
+            strides[k++] = nd__tensor_strides(x)[i];
         }
     }
     return recorded(ND_OP_reshape, x, x->ndim - 1, shape, strides, offset, NULL);
 }
 
 nd_tensor *nd_squeeze(const nd_tensor *x, int axis) {
-    if (nd__check_operand("squeeze", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("squeeze", "x", x) != ND_OK)
         return NULL;
-    int resolved = nd__resolve_axis("squeeze", axis, x->ndim);
+    int resolved = nd__shape_resolve_axis("squeeze", axis, x->ndim);
     if (resolved < 0)
         return NULL;
     if (x->shape[resolved] != 1) {
@@ -148,35 +150,35 @@ nd_tensor *nd_squeeze(const nd_tensor *x, int axis) {
                   nd__shape_text(text, x->ndim, x->shape), (long long)x->shape[resolved]);
         return NULL;
     }
-    return without_axis(x, resolved, nd__offset(x));
+    return without_axis(x, resolved, nd__tensor_offset(x));
 }
 
 nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) {
-    if (nd__check_operand("unsqueeze", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("unsqueeze", "x", x) != ND_OK)
         return NULL;
     if (x->ndim == ND_MAX_DIMS) {
         nd__error(ND_ERROR_SHAPE, "unsqueeze: x already has %d dimensions", ND_MAX_DIMS);
         return NULL;
     }
-    int resolved = nd__resolve_axis("unsqueeze", axis, x->ndim + 1);
+    int resolved = nd__shape_resolve_axis("unsqueeze", axis, x->ndim + 1);
     if (resolved < 0)
         return NULL;
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     for (int i = 0, k = 0; i <= x->ndim; i++) {
         bool added = i == resolved;
         shape[i] = added ? 1 : x->shape[k];
-        strides[i] =
-            added ? (k < x->ndim ? x->shape[k] * nd__strides(x)[k] : 1) : nd__strides(x)[k];
+        strides[i] = added ? (k < x->ndim ? x->shape[k] * nd__tensor_strides(x)[k] : 1)
+                           : nd__tensor_strides(x)[k];
         k += added ? 0 : 1;
     }
-    return recorded(ND_OP_reshape, x, x->ndim + 1, shape, strides, nd__offset(x), NULL);
+    return recorded(ND_OP_reshape, x, x->ndim + 1, shape, strides, nd__tensor_offset(x), NULL);
 }
 
 // ------------------------------------------------------------------------------------------------
 // axes and sizes
 
 nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
-    if (nd__check_operand("permute", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("permute", "x", x) != ND_OK)
         return NULL;
     if (naxes != x->ndim) {
         nd__error(ND_ERROR_SHAPE, "permute: %d axes given for %d dimensions", naxes, x->ndim);
@@ -190,7 +192,7 @@ nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
     nd_op_attrs attrs = {0};
     unsigned seen = 0;
     for (int i = 0; i < naxes; i++) {
-        int axis = nd__resolve_axis("permute", axes[i], x->ndim);
+        int axis = nd__shape_resolve_axis("permute", axes[i], x->ndim);
         if (axis < 0)
             return NULL;
         if (seen & (1u << axis)) {
@@ -199,17 +201,17 @@ nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
         }
         seen |= 1u << axis;
         shape[i] = x->shape[axis];
-        strides[i] = nd__strides(x)[axis];
+        strides[i] = nd__tensor_strides(x)[axis];
         attrs.i[i] = axis;
     }
-    return recorded(ND_OP_permute, x, naxes, shape, strides, nd__offset(x), &attrs);
+    return recorded(ND_OP_permute, x, naxes, shape, strides, nd__tensor_offset(x), &attrs);
 }
 
 nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
-    if (nd__check_operand("transpose", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("transpose", "x", x) != ND_OK)
         return NULL;
-    int first = nd__resolve_axis("transpose", axis0, x->ndim);
-    int second = first < 0 ? -1 : nd__resolve_axis("transpose", axis1, x->ndim);
+    int first = nd__shape_resolve_axis("transpose", axis0, x->ndim);
+    int second = first < 0 ? -1 : nd__shape_resolve_axis("transpose", axis1, x->ndim);
     if (second < 0)
         return NULL;
     int axes[ND_MAX_DIMS];
@@ -221,7 +223,7 @@ nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
 }
 
 nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
-    if (nd__check_operand("expand", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("expand", "x", x) != ND_OK)
         return NULL;
     int64_t target[ND_MAX_DIMS], strides[ND_MAX_DIMS], numel;
     int missing = ndim - x->ndim;
@@ -230,20 +232,21 @@ nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
         int64_t size = i < missing ? 1 : x->shape[i - missing];
         target[i] = shape[i] == -1 && i >= missing ? size : shape[i];
         fits = target[i] == size || (size == 1 && target[i] >= 0);
-        strides[i] = i < missing || (size == 1 && target[i] != 1) ? 0 : nd__strides(x)[i - missing];
+        strides[i] =
+            i < missing || (size == 1 && target[i] != 1) ? 0 : nd__tensor_strides(x)[i - missing];
     }
     if (!fits) {
         // Reports what is wrong with the shape itself, if that is it.
-        if (nd__check_shape("expand", ndim, shape, x->dtype, &numel) == ND_OK) {
+        if (nd__shape_check("expand", ndim, shape, x->dtype, &numel) == ND_OK) {
             char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
             nd__error(ND_ERROR_SHAPE, "expand: shape %s does not expand to %s",
                       nd__shape_text(from, x->ndim, x->shape), nd__shape_text(to, ndim, shape));
         }
         return NULL;
     }
-    if (nd__check_shape("expand", ndim, target, x->dtype, &numel) != ND_OK)
+    if (nd__shape_check("expand", ndim, target, x->dtype, &numel) != ND_OK)
         return NULL;
-    return recorded(ND_OP_expand, x, ndim, target, strides, nd__offset(x), NULL);
+    return recorded(ND_OP_expand, x, ndim, target, strides, nd__tensor_offset(x), NULL);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -265,24 +268,24 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         shape[i] = x->shape[i];
-        strides[i] = nd__strides(x)[i];
+        strides[i] = nd__tensor_strides(x)[i];
     }
     shape[along.axis] = along.count;
     strides[along.axis] *= along.count > 1 ? along.step : 1; // a huge step must not overflow
     // An empty slice points to where x does, not behind its end.
-    int64_t offset =
-        nd__offset(x) + (along.count > 0 ? along.start * nd__strides(x)[along.axis] : 0);
+    int64_t offset = nd__tensor_offset(x) +
+                     (along.count > 0 ? along.start * nd__tensor_strides(x)[along.axis] : 0);
     nd_tensor *view = nd__tensor_view(x, x->ndim, shape, strides, offset);
-    if (!view || !nd__wants_history(&x, 1))
+    if (!view || !nd__record_wants_history(&x, 1))
         return view;
     nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
-    return nd__record(ND_OP_slice, view, &x, 1, &attrs);
+    return nd__node_record(ND_OP_slice, view, &x, 1, &attrs);
 }
 
 nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {
-    if (nd__check_operand("slice", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("slice", "x", x) != ND_OK)
         return NULL;
-    range along = {.axis = nd__resolve_axis("slice", axis, x->ndim)};
+    range along = {.axis = nd__shape_resolve_axis("slice", axis, x->ndim)};
     if (along.axis < 0)
         return NULL;
     if (step <= 0) {
@@ -302,9 +305,9 @@ nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t ste
 }
 
 nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) {
-    if (nd__check_operand("select", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("select", "x", x) != ND_OK)
         return NULL;
-    int resolved = nd__resolve_axis("select", axis, x->ndim);
+    int resolved = nd__shape_resolve_axis("select", axis, x->ndim);
     if (resolved < 0)
         return NULL;
     int64_t size = x->shape[resolved];
@@ -315,12 +318,13 @@ nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) {
         return NULL;
     }
     int64_t at = index < 0 ? index + size : index;
-    if (!nd__wants_history(&x, 1))
-        return without_axis(x, resolved, nd__offset(x) + at * nd__strides(x)[resolved]);
+    if (!nd__record_wants_history(&x, 1))
+        return without_axis(x, resolved,
+                            nd__tensor_offset(x) + at * nd__tensor_strides(x)[resolved]);
     nd_tensor *part = sliced(x, (range){resolved, at, at + 1, 1, 1});
     if (!part)
         return NULL;
-    nd_tensor *view = without_axis(part, resolved, nd__offset(part));
+    nd_tensor *view = without_axis(part, resolved, nd__tensor_offset(part));
     nd_object_release(part);
     return view;
 }
@@ -340,10 +344,10 @@ static bool window_fits(int ndim, const int64_t *shape, const int64_t *strides, 
 
 nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, const int64_t *strides,
                          int64_t offset) {
-    if (nd__check_operand("as_strided", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("as_strided", "x", x) != ND_OK)
         return NULL;
     int64_t numel;
-    if (nd__check_shape("as_strided", ndim, shape, x->dtype, &numel) != ND_OK)
+    if (nd__shape_check("as_strided", ndim, shape, x->dtype, &numel) != ND_OK)
         return NULL;
     if (ndim > 0 && !strides) {
         nd__error_null("as_strided", "strides");
@@ -356,12 +360,12 @@ nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, con
         nd__error(ND_ERROR_INVALID_ARGUMENT, "as_strided: strides and offset must not be negative");
         return NULL;
     }
-    int64_t available = (int64_t)(nd__storage_bytes(x) / nd__dtype_bytes[x->dtype]);
+    int64_t available = (int64_t)(nd__tensor_storage_bytes(x) / nd__dtype_bytes[x->dtype]);
     int64_t row_major[ND_MAX_DIMS];
     bool fits;
     if (numel == 0) { // no element, no stride: large ones must not overflow later
         fits = offset <= available;
-        nd__contiguous_strides(ndim, shape, row_major);
+        nd__tensor_contiguous_strides(ndim, shape, row_major);
     } else {
         fits = window_fits(ndim, shape, strides, offset, available);
     }
@@ -379,7 +383,7 @@ nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape, con
 }
 
 nd_tensor *nd_detach(const nd_tensor *x) {
-    if (nd__check_operand("detach", "x", x) != ND_OK)
+    if (nd__tensor_check_operand("detach", "x", x) != ND_OK)
         return NULL;
-    return nd__tensor_view(x, x->ndim, x->shape, nd__strides(x), nd__offset(x));
+    return nd__tensor_view(x, x->ndim, x->shape, nd__tensor_strides(x), nd__tensor_offset(x));
 }

@@ -1,6 +1,6 @@
 // What escapes from a close, and dies a step later, is looked at again at the next boundaries (B31).
-#include "lib/core/manager_internal.h"
-#include "lib/core/policy.h"
+#include "lib/gc/policy.h"
+#include "lib/manager/manager.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 

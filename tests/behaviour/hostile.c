@@ -1,8 +1,8 @@
 // Types that lie, counts that break, uses after close: G40 to G42, F4 and F14 to F16. Nothing that is alive may be freed; what
 // cannot be answered stops the program with a sentence that names the object.
-#include "lib/core/alloc.h"
-#include "lib/core/collection.h"
-#include "lib/core/object.h"
+#include "lib/base/alloc.h"
+#include "lib/gc/collection.h"
+#include "lib/object/object.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>

@@ -3,7 +3,7 @@
 // A watched cell's `traverse` is the moment between two looks of the collector, so what another thread would do there is done
 // there, at every such moment in turn. (A type must not do that; the collector cannot tell it from another thread.) Where no
 // traverse runs, a timer's signal interrupts.
-#include "lib/core/object.h"
+#include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <signal.h>

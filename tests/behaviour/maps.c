@@ -1,6 +1,6 @@
 // Maps: what they hold, in what order, under what names, and what they refuse; a long random program against a plain model; one
 // million names.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>

@@ -1,5 +1,6 @@
 // Collections that decide over a few objects at a time, and free them so, while others go on.
-#include "lib/core/collection.h"
+#include "lib/gc/collection.h"
+#include "lib/manager/shard.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void flood_a_collection(size_t batch, bool spread) {
     nd__collection_batch = batch;
     flooded = manager_new(NULL, "flooded");
     if (spread)
-        nd__manager_spread(flooded);
+        nd__shard_spread(flooded);
     nd_weak *weak = NULL;
     drop_watched_pairs(flooded, &weak);
     moment = 0;

@@ -1,6 +1,8 @@
 // Where objects live and how they move: placement of results (B12), temp-attach (B13, B14, B27), caps (B15), closed managers
 // (B16, B20).
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/origin.h"
+#include "lib/manager/place.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <sched.h>

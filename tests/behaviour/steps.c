@@ -1,8 +1,9 @@
 // Collections that take long, and collections in steps: that they say what they could not do, do it
 // later, and lose nothing that a look at once finds (G43, G44).
-#include "lib/core/steps.h"
-#include "lib/core/collection.h"
-#include "lib/core/trace.h"
+#include "lib/gc/steps.h"
+#include "lib/base/atomics.h"
+#include "lib/gc/collection.h"
+#include "lib/object/trace.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -218,9 +219,9 @@ static void test_G44_survivors_of_a_close_are_looked_at_in_steps(void **state) {
         chain = next;
     }
     nd_with_manager(m) cell_drop_ring(1, 1);
-    nd__atomic_store(&nd__listening, &listener, release);
+    nd__atomic_store(&nd__trace_listening, &listener, release);
     nd_close_report report = close_and_release(m);
-    nd__atomic_store(&nd__listening, NULL, release);
+    nd__atomic_store(&nd__trace_listening, NULL, release);
     assert_int_equal(report.collected_objects, 1);
     assert_int_equal(report.escaped_objects, SURVIVORS);
     // At 20 ns an object, which nothing is faster than, one step of a millisecond takes 50,000.
@@ -238,9 +239,9 @@ static void test_G44_few_survivors_are_looked_at_at_once(void **state) {
     nd_manager *m = manager_new(NULL, "m");
     nd_object *held = cell_in(m, 0, 1);
     nd_with_manager(m) cell_drop_ring(1, 1);
-    nd__atomic_store(&nd__listening, &listener, release);
+    nd__atomic_store(&nd__trace_listening, &listener, release);
     assert_int_equal(close_and_release(m).collected_objects, 1);
-    nd__atomic_store(&nd__listening, NULL, release);
+    nd__atomic_store(&nd__trace_listening, NULL, release);
     assert_int_equal(last_report.steps, 0);
     nd_release(held);
     end_second_thread();

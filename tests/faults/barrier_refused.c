@@ -1,6 +1,6 @@
 // A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38): no edge changes
 // under a collector that looks at it, and nothing is lost.
-#include "lib/core/gate_internal.h"
+#include "lib/object/gate.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <errno.h>

@@ -1,6 +1,6 @@
 // The core without memory, after a fork, during exit, and with NULL everywhere: F1, F3, F22, F23 and F30 as far as they
 // concern it. After every failure nothing is left behind and the next try works.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // A whole training step in which the n-th allocation fails, for every n: F1, F2, F3 and F5. The step fails with a clear error
 // or works; parameters and gradients change wholly or not at all; nothing is left behind; the next step works.
 #include "tests/training.h"
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/testing.h"
 #include <stdlib.h>
 

@@ -50,20 +50,20 @@ static int64_t meaning(const uint8_t *data, size_t size) {
 /// Reads `bytes` in uneven pieces and looks for the end.
 static nd_status read_all(const char *path, uint8_t *buffer, size_t bytes) {
     nd_stream stream;
-    nd_status status = nd__stream_open(&stream, "fuzz", path);
+    nd_status status = nd__inflate_open(&stream, "fuzz", path);
     if (status != ND_OK)
         return status;
     for (size_t at = 0, piece = 1; status == ND_OK && at < bytes;
          at += piece, piece = piece * 3 % 101 + 1) {
         if (piece > bytes - at)
             piece = bytes - at;
-        status = nd__stream_read(&stream, buffer + at, piece);
+        status = nd__inflate_read(&stream, buffer + at, piece);
     }
     if (status == ND_OK)
-        status = nd__stream_expect_end(&stream);
-    if (bytes > nd__stream_bytes_max(&stream) && status == ND_OK)
+        status = nd__inflate_expect_end(&stream);
+    if (bytes > nd__inflate_bytes_max(&stream) && status == ND_OK)
         fuzz_die("a file unpacks to more than is possible");
-    nd__stream_close(&stream);
+    nd__inflate_close(&stream);
     return status;
 }
 

@@ -30,9 +30,9 @@ static size_t plain_utf8_length(const uint8_t *text, size_t size) {
 
 static void check_utf8(const uint8_t *data, size_t size) {
     for (size_t at = 0; at < size; at++)
-        if (nd__utf8_length((const char *)data + at, size - at) !=
+        if (nd__json_utf8_length((const char *)data + at, size - at) !=
             plain_utf8_length(data + at, size - at))
-            fuzz_die("nd__utf8_length answers wrongly at byte %zu", at);
+            fuzz_die("nd__json_utf8_length answers wrongly at byte %zu", at);
 }
 
 static bool walk(nd_json *json, int depth);
@@ -59,7 +59,7 @@ static bool walk_string(nd_json *json) {
     if (string < json->text || string + length >= json->text + json->position ||
         length >= json->position - before)
         fuzz_die("a decoded string is longer than its source");
-    if (!nd__utf8_is_valid(string))
+    if (!nd__json_utf8_is_valid(string))
         fuzz_die("a decoded string is not UTF-8");
     return true;
 }

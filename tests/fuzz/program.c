@@ -1,6 +1,6 @@
 // Runs programs: the table of all calls, one step with its checks, the beginning and the end.
 #include "tests/fuzz/program.h"
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/device/fake/fake.h"
 #include <stdlib.h>
 #include <string.h>

@@ -311,7 +311,7 @@ static int fail_for_good(void) {
     nd_tensor *x = full(1000, 1);
     nd_kernel_call call = {.op = ND_OP_fill, .noperands = 1, .ndim = 1, .shape = {1 << 20}};
     call.operand[0] = (nd_operand){.data = (void *)64, .dtype = ND_F32, .strides = {1}};
-    const nd_backend *cuda = nd__backend(ND_CUDA);
+    const nd_backend *cuda = nd__registry_backend(ND_CUDA);
     bool right = x && nd_synchronize(CUDA_DEVICE) == ND_OK && cuda->launch(0, &call) == ND_OK;
     for (int again = 0; again < 3; again++)
         right = right && nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE;

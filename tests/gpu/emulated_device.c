@@ -2,7 +2,7 @@
 //
 // Defines the table that lib/device/cuda defines; a program links one or the other.
 #include "kernels/cuda/cuda.h"
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/device/backends.h"
 #include <stdlib.h>
 #include <string.h>

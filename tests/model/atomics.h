@@ -1,9 +1,10 @@
-// The primitives of lib/core/atomics.h for the checker: each is a call into the scheduler, which
-// decides who runs next and what a load sees. Included by lib/core/atomics.h under ND_MODEL, in
-// place of the processor's; nothing else of the core is compiled differently, but for nd__lock
+// The primitives of lib/base/atomics.h for the checker: each is a call into the scheduler, which
+// decides who runs next and what a load sees. Included by lib/base/atomics.h under ND_MODEL, in
+// place of the processor's; nothing else of the core is compiled differently, but for nd__lock_acquire
 // (one step) and the thread record (one per simulated thread).
 #ifndef ND_TESTS_MODEL_ATOMICS_H
 #define ND_TESTS_MODEL_ATOMICS_H
+#include "lib/base/atomics.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,12 +47,12 @@ void nd__model_fence(void);
 #define nd__atomic_fetch_and(word, value, order)                                            \
     ((ND__MODEL_TYPE(word))nd__model_fetch_and(word, sizeof *(word), ND__MODEL_BITS(value), \
                                                memory_order_##order))
-#define nd__full_fence() nd__model_fence()
-#define nd__compiler_fence() ((void)0)
+#define nd__atomic_full_fence() nd__model_fence()
+#define nd__atomic_compiler_fence() ((void)0)
 
 /// A program says that its second thread is a signal handler of the first one, which retains and releases.
 extern bool nd__model_alone;
-static inline bool nd__single_threaded(void) {
+static inline bool nd__atomic_single_threaded(void) {
     return nd__model_alone;
 }
 

@@ -1,6 +1,7 @@
 // What the programs are made of (cells.h).
 #include "tests/model/cells.h"
-#include "lib/core/callback.h"
+#include "lib/object/callback.h"
+#include "lib/object/object.h"
 #include "tests/model/memory.h"
 #include "tests/model/scheduler.h"
 
@@ -28,7 +29,7 @@ static void cell_clear(nd_object *self) {
 }
 
 static void cell_destroy(nd_object *self) {
-    model_assert(!nd__in_callback());
+    model_assert(!nd__callback_running());
     deaths[cell_of(self)->number]++;
 }
 
@@ -67,7 +68,7 @@ nd_object *make_of(const nd_type *type, const nd_manager *manager, int count) {
     cell_of(object)->number = made;
     handles[made] = count;
     for (int i = 1; i < count; i++)
-        nd__keep(object);
+        nd__object_keep(object);
     model_name(object, names[made]);
     cells[made++] = object;
     return object;

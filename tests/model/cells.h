@@ -2,7 +2,7 @@
 // the end.
 #ifndef ND_TESTS_MODEL_CELLS_H
 #define ND_TESTS_MODEL_CELLS_H
-#include "lib/core/object.h"
+#include "lib/object/object.h"
 #include <nd/nd.h>
 
 enum { CELLS = 5, MANAGERS = 3 };

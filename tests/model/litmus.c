@@ -3,7 +3,11 @@
 //
 // x, y and z begin with 0. What threads read is in r; an outcome is r[0] + 2 r[1] + 4 r[2] + 8 r[3],
 // unless a program says otherwise.
-#include "lib/core/atomics.h"
+#include "lib/base/atomics.h"
+#include "lib/base/barrier.h"
+#include "lib/base/futex.h"
+#include "lib/base/lock.h"
+#include "lib/base/pause.h"
 #include "tests/model/programs.h"
 
 static _Atomic uint32_t x, y, z;
@@ -43,19 +47,19 @@ static void sb_y_seq_cst(void) {
 
 static void sb_x_fenced(void) {
     STORE(x, 1, relaxed);
-    nd__full_fence();
+    nd__atomic_full_fence();
     r[0] = LOAD(y, relaxed);
 }
 
 static void sb_y_fenced(void) {
     STORE(y, 1, relaxed);
-    nd__full_fence();
+    nd__atomic_full_fence();
     r[1] = LOAD(x, relaxed);
 }
 
 static void sb_y_barrier(void) {
     STORE(y, 1, relaxed);
-    (void)nd__process_barrier();
+    (void)nd__barrier_run();
     r[1] = LOAD(x, relaxed);
 }
 
@@ -79,7 +83,7 @@ static void mp_release(void) {
 
 static void mp_release_fence(void) {
     STORE(x, 1, relaxed);
-    nd__full_fence();
+    nd__atomic_full_fence();
     STORE(y, 1, relaxed);
 }
 
@@ -95,7 +99,7 @@ static void read_acquire(void) {
 
 static void read_fenced(void) {
     r[0] = LOAD(y, relaxed);
-    nd__full_fence();
+    nd__atomic_full_fence();
     r[1] = LOAD(x, relaxed);
 }
 
@@ -111,7 +115,7 @@ static void read_y_then_x(void) {
 }
 
 static void bar(void) {
-    (void)nd__process_barrier();
+    (void)nd__barrier_run();
 }
 
 /// The store to x is in the order of seq_cst events, its way to the other thread is not.
@@ -222,7 +226,7 @@ static void fenced_reader(void) {
 
 static void barrier_between(void) {
     STORE(y, 1, relaxed);
-    (void)nd__process_barrier();
+    (void)nd__barrier_run();
     STORE(z, 1, relaxed);
 }
 
@@ -232,14 +236,14 @@ static nd_lock lock;
 static uint32_t counted; // under the lock
 
 static void count_under_lock(void) {
-    nd__lock(&lock);
+    nd__lock_acquire(&lock);
     r[0] = counted++;
-    nd__unlock(&lock);
+    nd__lock_release(&lock);
 }
 
 static void spin_for_y(void) {
     while (LOAD(y, acquire) == 0)
-        nd__cpu_relax();
+        nd__pause_relax();
     r[0] = LOAD(x, relaxed);
 }
 

@@ -1,10 +1,10 @@
-// Arena, shadow and snapshot (memory.h); takes the place of lib/core/alloc.c.
+// Arena, shadow and snapshot (memory.h); takes the place of lib/base/alloc.c.
 //
 // What must survive from one execution to the next lives outside the program's static data, which
-// the snapshot puts back. Of the static data that is the reserve of lib/core/reserve.c: two megabytes of zeros, which
+// the snapshot puts back. Of the static data that is the reserve of lib/base/reserve.c: two megabytes of zeros, which
 // are only put back when a program has been there.
 #include "tests/model/memory.h"
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/model/scheduler.h"
 #include "tests/model/scheduler_internal.h"
 #include <stdio.h>
@@ -84,7 +84,7 @@ static size_t part_of(const char *place) {
     return (size_t)(place - memory->bytes) / PART;
 }
 
-void *nd__malloc(size_t bytes) {
+void *nd__alloc(size_t bytes) {
     if (!nd__alloc_allowed(bytes))
         return NULL;
     if (!memory)
@@ -107,27 +107,27 @@ void *nd__malloc(size_t bytes) {
     return at;
 }
 
-void *nd__calloc(size_t bytes) {
-    void *made = nd__malloc(bytes);
+void *nd__alloc_zeroed(size_t bytes) {
+    void *made = nd__alloc(bytes);
     return made ? memset(made, 0, bytes) : NULL;
 }
 
-void *nd__malloc_aligned(size_t alignment, size_t bytes) {
+void *nd__alloc_aligned(size_t alignment, size_t bytes) {
     (void)alignment; // of a cache line, as every block here
-    return nd__malloc(bytes);
+    return nd__alloc(bytes);
 }
 
-void *nd__realloc(void *pointer, size_t bytes) {
-    void *made = nd__malloc(bytes);
+void *nd__alloc_resize(void *pointer, size_t bytes) {
+    void *made = nd__alloc(bytes);
     if (made && pointer) {
         size_t before = ((block *)pointer - 1)->size;
         memcpy(made, pointer, before < bytes ? before : bytes);
-        nd__free(pointer);
+        nd__alloc_free(pointer);
     }
     return made;
 }
 
-void nd__free(void *pointer) {
+void nd__alloc_free(void *pointer) {
     if (!pointer)
         return;
     char *at = pointer;

@@ -31,7 +31,7 @@ def model_binary(name, planted_in = None):
 
     Args:
       name: of the binary; with planted_in also of planted/NAME.txt.
-      planted_in: the core's file that the change applies to. Its object is linked in place of the one in the archive.
+      planted_in: the core's file that the change applies to, as ROOM/FILE. Its object is linked in place of the one in the archive.
     """
     deps = [":engine"]
     if planted_in:
@@ -40,16 +40,16 @@ def model_binary(name, planted_in = None):
             testonly = 1,
             srcs = [
                 "planted/%s.txt" % name,
-                "//lib/core:%s.c" % planted_in,
+                "//lib/%s:%s.c" % tuple(planted_in.split("/")),
             ],
-            outs = ["planted/%s/%s.c" % (name, planted_in)],
+            outs = ["planted/%s/%s.c" % (name, planted_in.split("/")[1])],
             cmd = "$(location plant.sh) $(SRCS) >$@",
             tools = ["plant.sh"],
         )
         nd_cc_library(
             name = name + "_planted",
             testonly = 1,
-            srcs = ["planted/%s/%s.c" % (name, planted_in)],
+            srcs = ["planted/%s/%s.c" % (name, planted_in.split("/")[1])],
             copts = INSTRUMENTED,
             local_defines = DEFINES,
             alwayslink = 1,

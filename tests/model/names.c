@@ -1,5 +1,6 @@
 // What counterexamples call things: objects and threads' records by name, events by what they do.
-#include "lib/core/thread.h"
+#include "lib/base/thread.h"
+#include "lib/object/object.h"
 #include "tests/model/scheduler_internal.h"
 #include <stdio.h>
 

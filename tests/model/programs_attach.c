@@ -1,14 +1,21 @@
 // Programs of an object that has a companion, as a tensor has its storage: they are attached and lent
 // as one, beside closes and each other. Some get the companion late, beside that.
-#include "lib/core/accompany.h"
-#include "lib/core/manager_internal.h"
+#include "lib/base/atomics.h"
+#include "lib/manager/account.h"
+#include "lib/manager/adopt.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/member.h"
+#include "lib/manager/origin.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
 
 enum { BYTES = 100 };
 
-static nd__accompanied *picture;
+static nd__stored *picture;
 
 /// A companion that is made late: the picture's block is its own as well.
 typedef struct paint {
@@ -18,12 +25,12 @@ typedef struct paint {
 static _Atomic uint32_t late; ///< threads that made the companion
 
 static void picture_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, nd__companion_of(self), "paint");
+    nd_visit(visitor, nd__object_storage(self), "paint");
 }
 
 static void picture_clear(nd_object *self) {
-    if (nd__companion_of(self))
-        nd_edge_clear(&((nd__accompanied *)self)->companion);
+    if (nd__object_storage(self))
+        nd_edge_clear(&((nd__stored *)self)->companion);
 }
 
 static const nd_type picture_type = {
@@ -37,7 +44,7 @@ static const nd_type picture_type = {
 
 static void paint_destroy(nd_object *self) {
     if (((paint *)self)->base)
-        nd__accompanied_end(((paint *)self)->base);
+        nd__adopt_end(((paint *)self)->base);
 }
 
 static const nd_type paint_type = {
@@ -57,10 +64,10 @@ static nd_accounted *make_paint(void) {
 
 static void begin_picture(nd_manager *manager) {
     nd__atomic_store(&late, 0, relaxed);
-    picture = (nd__accompanied *)nd__object_new(&picture_type, sizeof *picture);
+    picture = (nd__stored *)nd__object_new(&picture_type, sizeof *picture);
     model_assert(picture);
     model_name(picture, "picture");
-    model_assert(nd__manager_charge("paint", manager, ND_CPU, BYTES) == ND_OK);
+    model_assert(nd__charge("paint", manager, ND_CPU, BYTES) == ND_OK);
 }
 
 static void make_picture(nd_manager *manager) {
@@ -68,7 +75,7 @@ static void make_picture(nd_manager *manager) {
     nd_accounted *companion = make_paint();
     companion->bytes = BYTES;
     atomic_init(&picture->companion, &companion->header);
-    model_assert(nd__object_publish_both(&picture->accounted.header, &companion->header, manager) ==
+    model_assert(nd__member_publish_both(&picture->accounted.header, &companion->header, manager) ==
                  ND_OK);
 }
 
@@ -76,7 +83,7 @@ static void make_picture(nd_manager *manager) {
 static void make_alone(nd_manager *manager) {
     begin_picture(manager);
     picture->accounted.bytes = BYTES;
-    model_assert(nd__object_publish(&picture->accounted.header, manager) == ND_OK);
+    model_assert(nd__member_publish(&picture->accounted.header, manager) == ND_OK);
 }
 
 /// What a view does first. True: the companion is this thread's.
@@ -84,13 +91,13 @@ static bool accompany(void) {
     nd_accounted *companion = make_paint();
     ((paint *)companion)->base = &picture->accounted.header;
     bool first;
-    model_assert(nd__object_accompany("paint", &picture->accounted.header, companion, &first) ==
+    model_assert(nd__adopt_storage("paint", &picture->accounted.header, companion, &first) ==
                  ND_OK);
     if (first)
         (void)nd__atomic_fetch_add(&late, 1, relaxed);
     else
         nd__object_discard(companion);
-    model_assert(nd__companion_of(&picture->accounted.header));
+    model_assert(nd__object_storage(&picture->accounted.header));
     return first;
 }
 static void accompany_once(void) {
@@ -100,8 +107,8 @@ static void accompany_once(void) {
 /// A view, which outlives the thread's handle on the picture.
 static void view_and_release(void) {
     accompany();
-    nd_object *seen = nd__companion_of(&picture->accounted.header);
-    nd__keep(seen);
+    nd_object *seen = nd__object_storage(&picture->accounted.header);
+    nd__object_keep(seen);
     nd_release(&picture->accounted.header);
     nd_release(seen);
 }
@@ -111,9 +118,9 @@ static void release_picture(void) {
 
 static void must_be_whole(void) {
     const nd_manager *manager = nd_manager_of(picture);
-    nd_object *companion = nd__companion_of(&picture->accounted.header);
+    nd_object *companion = nd__object_storage(&picture->accounted.header);
     model_assert(nd_manager_is_open(manager));
-    model_assert(nd__manager_count((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
+    model_assert(nd__shard_total((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
     if (!companion)
         return;
     model_assert(nd_manager_of(companion) == manager);
@@ -157,7 +164,7 @@ static void setup_alone(void) {
 /// Each thread has a handle, and gives it up.
 static void setup_shared(void) {
     setup_alone();
-    nd__keep(picture);
+    nd__object_keep(picture);
 }
 
 static void finish_late(void) {
@@ -167,7 +174,7 @@ static void finish_late(void) {
 
 static void finish_released(void) {
     model_assert(nd__atomic_load(&late, relaxed) == 1);
-    model_assert(nd__manager_count(managers[0]).own_bytes[ND_CPU] == 0);
+    model_assert(nd__shard_total(managers[0]).own_bytes[ND_CPU] == 0);
     finish();
 }
 
@@ -221,7 +228,7 @@ static void setup_alone_lent(void) {
 /// The picture's two halves are in different shards.
 static void setup_spread_lent(void) {
     setup_lent();
-    nd__manager_spread(managers[1]);
+    nd__shard_spread(managers[1]);
     managers_made++;
 }
 
@@ -245,9 +252,9 @@ static void dispose_first(void) {
 static void finish_gone(void) {
     for (int i = 0; i < MANAGERS && managers[i]; i++) {
         nd_manager_close(managers[i], NULL);
-        model_assert(nd__manager_bytes(managers[i], ND_CPU) == 0);
+        model_assert(nd__account_bytes(managers[i], ND_CPU) == 0);
     }
-    model_assert(nd__manager_bytes(nd_manager_root(), ND_CPU) == 0);
+    model_assert(nd__account_bytes(nd_manager_root(), ND_CPU) == 0);
     finish();
 }
 

@@ -1,8 +1,10 @@
 // Programs of the protocol between threads and one collection at once: counts, edges, weak
 // references, finalizers, births and deaths. Managers stay open and do not exchange objects.
-#include "lib/core/callback.h"
-#include "lib/core/gate.h"
-#include "lib/core/thread.h"
+#include "lib/base/atomics.h"
+#include "lib/base/thread.h"
+#include "lib/object/callback.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -13,7 +15,8 @@ static void setup_hop_at_wrap(void) {
     setup_hop();
     for (int i = 0; i < 2; i++)
         nd__atomic_store(&cells[i]->word,
-                         nd__load_relaxed(&cells[i]->word) | UINT64_C(0xFFFFFFFF) << 32, relaxed);
+                         nd__atomic_load_relaxed(&cells[i]->word) | UINT64_C(0xFFFFFFFF) << 32,
+                         relaxed);
 }
 
 // ------------------------------------------------------------------------------------ G30: an edge
@@ -44,9 +47,9 @@ static void setup_hot(void) {
 }
 
 static void heat(void) {
-    nd__keep(cells[2]);
+    nd__object_keep(cells[2]);
     nd_release(cells[2]);
-    nd__keep(cells[2]);
+    nd__object_keep(cells[2]);
     nd_release(cells[2]);
 }
 
@@ -181,7 +184,7 @@ static void setup_reviving_held(void) {
     setup_reviving();
     nd_release(weak);
     weak = NULL;
-    nd__keep(cells[1]);
+    nd__object_keep(cells[1]);
 }
 
 static void release_second(void) {

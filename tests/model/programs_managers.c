@@ -1,6 +1,7 @@
 // Programs of managers: they close, are disposed of, exchange objects, have guests, shards and caps,
 // beside releases, collections and each other.
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -137,7 +138,7 @@ static void make_manager(void) {
 // ------------------------------------------------------------------------------------------ shards
 
 static void spread(int manager) {
-    nd__manager_spread(managers[manager]);
+    nd__shard_spread(managers[manager]);
     model_assert(nd__shard_count(managers[manager]) > 1);
     managers_made++; // the shards' memory stays, too
 }
@@ -170,7 +171,7 @@ static void setup_spreading_ring(void) {
 }
 
 static void spread_first(void) {
-    nd__manager_spread(managers[0]);
+    nd__shard_spread(managers[0]);
 }
 
 /// A list in the manager, or in its nearest open ancestor.
@@ -181,7 +182,7 @@ static void bear_list(void) {
 }
 
 static void spread_and_bear(void) {
-    nd__manager_spread(managers[0]);
+    nd__shard_spread(managers[0]);
     bear_list();
 }
 

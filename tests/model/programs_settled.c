@@ -1,6 +1,6 @@
 // Programs of a collection at once that decides over a few objects before it looks at the rest, and frees
 // a few before it cuts the edges of the rest.
-#include "lib/core/collection.h"
+#include "lib/gc/collection.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"

@@ -1,6 +1,7 @@
-// Programs of collections in steps (lib/core/steps.c), whatever runs beside them.
-#include "lib/core/gate.h"
-#include "lib/core/steps.h"
+// Programs of collections in steps (lib/gc/steps.c), whatever runs beside them.
+#include "lib/gc/steps.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -155,7 +156,7 @@ static void setup_kept_and_looked_at_again(void) {
 }
 
 static void retain_and_release(void) {
-    nd__keep(cells[0]);
+    nd__object_keep(cells[0]);
     nd_release(cells[0]);
     must_live(cells[0]);
 }

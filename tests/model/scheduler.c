@@ -9,7 +9,7 @@
 //
 // Everything that outlives an execution is reached through `engine`, outside the snapshot.
 #include "tests/model/scheduler.h"
-#include "lib/core/thread.h"
+#include "lib/base/thread.h"
 #include "tests/model/fiber.h"
 #include "tests/model/scheduler_internal.h"
 #include "tests/model/words.h"

@@ -1,7 +1,7 @@
 // Between scheduler.c (what an event does), explore.c (which comes next), names.c and memory.c.
 #ifndef ND_TESTS_MODEL_SCHEDULER_INTERNAL_H
 #define ND_TESTS_MODEL_SCHEDULER_INTERNAL_H
-#include "lib/core/thread.h"
+#include "lib/base/thread.h"
 #include "tests/model/memory.h"
 #include "tests/model/scheduler.h"
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // What programs of more than one subject share (shared.h).
 #include "tests/model/shared.h"
+#include "lib/object/object.h"
 #include "tests/model/cells.h"
 #include "tests/model/scheduler.h"
 
@@ -17,7 +18,7 @@ void setup_hop(void) {
 }
 
 void hop(nd_object *from, nd_object *to) {
-    nd__keep(to);
+    nd__object_keep(to);
     nd_release(from);
 }
 

@@ -1,6 +1,10 @@
-// The functions behind tests/model/atomics.h, and the kernel's part of lib/core/atomics.h: each says
+// The functions behind tests/model/atomics.h, and the kernel's part of lib/base/atomics.h: each says
 // what the event is and which accesses of shared words it consists of.
-#include "lib/core/atomics.h"
+#include "lib/base/atomics.h"
+#include "lib/base/barrier.h"
+#include "lib/base/futex.h"
+#include "lib/base/lock.h"
+#include "lib/base/pause.h"
 #include "tests/model/scheduler_internal.h"
 #include "tests/model/words.h"
 
@@ -94,28 +98,28 @@ bool nd__futex_wake_all(_Atomic uint32_t *word) {
     return false; // time stands still, so there is none to let them in
 }
 
-bool nd__process_barrier_prepare(void) {
+bool nd__barrier_prepare(void) {
     return true;
 }
 
 bool nd__model_barrier_refused;
 
-bool nd__process_barrier(void) {
+bool nd__barrier_run(void) {
     if (nd__model_barrier_refused)
         return false;
-    nd__process_barrier_slow();
+    nd__barrier_run_slow();
     return true;
 }
 
-void nd__process_barrier_slow(void) {
+void nd__barrier_run_slow(void) {
     model_event(OPERATION(.kind = EVENT_BARRIER));
     model_event(OPERATION(.kind = EVENT_BARRIER_END));
 }
 
-void nd__nap(uint64_t nanoseconds) {
+void nd__pause_nap(uint64_t nanoseconds) {
     (void)nanoseconds; // any other thread may run at any event as it is
 }
 
-void nd__yield(void) {
+void nd__pause_yield(void) {
     model_spin();
 }

@@ -4,8 +4,10 @@
 // hop between threads, go into edges and out of them with and without a change of count, come out
 // of weak references and out of finalizers; managers close, get shards, policies and modes; and two
 // collections of three are in steps, one object's edges at a time.
-#include "lib/core/gate.h"
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/slots.h"
 #include <pthread.h>
@@ -70,7 +72,7 @@ static nd_object *exchange_edge(nd_object **edge, nd_object *value) {
     nd__gate_enter();
     nd_object *before = *edge;
     *edge = value;
-    nd__note_moved(before);
+    nd__object_note_moved(before);
     nd__gate_leave();
     return before;
 }
@@ -124,7 +126,7 @@ static void do_to_manager(worker *w) {
             nd_manager_close(manager, NULL);
         break;
     case 1:
-        nd__manager_spread(manager);
+        nd__shard_spread(manager);
         break;
     case 2:
         set_policy(w, manager);

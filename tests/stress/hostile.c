@@ -4,8 +4,9 @@
 // make, name and link objects, take weak references up, look at everything, watch, and hand out what they run for; with one
 // thread they also close objects and dispose of managers. Whatever that leads to, every object that was made dies once, and accounts
 // and counters add up.
-#include "lib/core/callback.h"
-#include "lib/core/collection.h"
+#include "lib/gc/collection.h"
+#include "lib/manager/shard.h"
+#include "lib/object/callback.h"
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/slots.h"
 #include "tests/stress/times.h"
@@ -274,7 +275,7 @@ static void replace_manager(void) {
     if (!fresh)
         return; // the parent is closed
     if (any(4) == 0)
-        nd__manager_spread(fresh);
+        nd__shard_spread(fresh);
     if (any(4) == 0)
         nd_manager_set_cap(fresh, 20);
     if (any(4) == 0)

@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
+#include "lib/pressure/pressure.h"
 #include <string.h>
 
 static int cpu_device_count(void) {

@@ -1,7 +1,7 @@
 // How many threads the CPU's kernels may use.
+#include "lib/base/error.h"
 #include "lib/base/pool.h"
-#include "lib/core/callback.h"
-#include "lib/core/error.h"
+#include "lib/object/callback.h"
 #include <nd/threads.h>
 
 _Static_assert(ND_MAX_THREADS == ND__POOL_MOST, "the header says what the pool takes");

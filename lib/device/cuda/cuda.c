@@ -5,10 +5,11 @@
 // every function asks enter() first. A sticky error makes CUDA refuse everything afterwards, which
 // every function passes on as ND_ERROR_DEVICE.
 #include "kernels/cuda/cuda.h"
-#include "lib/core/alloc.h"
-#include "lib/core/cancel.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
 #include "lib/device/backends.h"
 #include "lib/device/cuda/cuda_device.h"
+#include "lib/manager/request.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -269,7 +270,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
     if (status != ND_OK || bytes == 0)
         return status;
     if (bytes <= ND__CUDA_STAGING_BYTES) {
-        status = nd__cuda_stage(device, destination, source, bytes);
+        status = nd__staging_take(device, destination, source, bytes);
         if (status != ND_ERROR_UNSUPPORTED)
             return status;
     }

@@ -39,8 +39,8 @@ typedef struct nd_cuda_device {
 nd_status nd__cuda_status(cudaError_t error);
 
 /// Copies to the device through the ring. ND_ERROR_UNSUPPORTED: there is no pinned memory.
-nd_status nd__cuda_stage(nd_cuda_device *device, void *destination, const void *source,
-                         size_t bytes);
+nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void *source,
+                           size_t bytes);
 
 /// A MATMUL call by cuBLAS. ND_ERROR_UNSUPPORTED, with nothing queued, when cuBLAS is missing or
 /// cannot do it.

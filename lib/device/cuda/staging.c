@@ -20,8 +20,8 @@ static bool ring_ready(nd_cuda_staging *staging) {
     return true;
 }
 
-nd_status nd__cuda_stage(nd_cuda_device *device, void *destination, const void *source,
-                         size_t bytes) {
+nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void *source,
+                           size_t bytes) {
     nd_cuda_staging *staging = &device->staging;
     nd_status status = ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&staging->lock);

@@ -18,12 +18,13 @@
 // they were never used. From exit on commands run on the thread that queues them.
 #include "lib/device/fake/fake.h"
 #include "kernels/cpu/cpu.h"
-#include "lib/core/alloc.h"
-#include "lib/core/callback.h"
-#include "lib/core/cancel.h"
-#include "lib/core/fork.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/fork.h"
 #include "lib/device/backends.h"
+#include "lib/manager/request.h"
 #include "lib/memory/host.h"
+#include "lib/object/callback.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -214,7 +215,7 @@ static nd_status fake_launch(int index, const nd_kernel_call *call) {
     fake_device *device = &devices[index];
     if (is_lost(device))
         return ND_ERROR_DEVICE;
-    launch_command *launch = nd__malloc(sizeof *launch);
+    launch_command *launch = nd__alloc(sizeof *launch);
     if (!launch)
         return launch_now(device, call);
     launch->header.kind = COMMAND_LAUNCH;
@@ -230,7 +231,7 @@ static nd_status fake_copy_from_host(int index, void *destination, const void *s
         return ND_ERROR_DEVICE;
     if (bytes == 0)
         return ND_OK;
-    copy_command *copy = nd__malloc(sizeof *copy + bytes);
+    copy_command *copy = nd__alloc(sizeof *copy + bytes);
     if (!copy)
         return ND_ERROR_OUT_OF_MEMORY;
     copy->header.kind = COMMAND_COPY;
@@ -245,7 +246,7 @@ static nd_status fake_call(int index, void (*function)(void *data), void *data) 
     fake_device *device = &devices[index];
     if (is_lost(device))
         return ND_ERROR_DEVICE;
-    call_command *call = nd__malloc(sizeof *call);
+    call_command *call = nd__alloc(sizeof *call);
     if (!call)
         return ND_ERROR_OUT_OF_MEMORY;
     *call = (call_command){.header.kind = COMMAND_CALL, .function = function, .data = data};
@@ -406,12 +407,12 @@ static nd_status execute(command *taken) {
     switch (taken->kind) {
     case COMMAND_LAUNCH:
         status = nd__cpu_launch(&((launch_command *)taken)->call);
-        nd__free(taken);
+        nd__alloc_free(taken);
         break;
     case COMMAND_COPY: {
         copy_command *copy = (copy_command *)taken;
         memcpy(copy->destination, copy->source, copy->bytes);
-        nd__free(copy);
+        nd__alloc_free(copy);
         break;
     }
     case COMMAND_RELEASE:
@@ -420,7 +421,7 @@ static nd_status execute(command *taken) {
     case COMMAND_CALL: {
         call_command *call = (call_command *)taken;
         call->function(call->data);
-        nd__free(call);
+        nd__alloc_free(call);
         break;
     }
     }
@@ -562,7 +563,7 @@ static void stop_workers(void) {
         if (started) // itself, if it is the last thread of the process: then this does not wait
             pthread_join(device->thread, NULL);
     }
-    nd__bury_left();
+    nd__callback_destroy_deferred();
 }
 
 static void register_handlers(void) {

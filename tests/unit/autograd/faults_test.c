@@ -2,7 +2,7 @@
 // is a clear error, leaves every gradient as it was, and leaks nothing.
 #include "tests/unit/autograd/support.h"
 
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 
 static uint64_t allocations_left;
 

@@ -115,7 +115,7 @@ F(f_clip_below) {
 
 F(f_relu_grad) {
     UNUSED;
-    return nd__relu_grad(x[0], x[1]);
+    return nd__elementwise_relu_grad(x[0], x[1]);
 }
 
 F(f_where) {
@@ -247,22 +247,22 @@ F(f_conv2d_groups) {
 
 F(f_conv2d_groups_grad_input) {
     UNUSED;
-    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 4, 5, 6}, CONV_OF_GROUPS);
+    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 4, 5, 6}, CONV_OF_GROUPS);
 }
 
 F(f_conv2d_groups_grad_weight) {
     UNUSED;
-    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){2, 2, 3, 2}, CONV_OF_GROUPS);
+    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){2, 2, 3, 2}, CONV_OF_GROUPS);
 }
 
 F(f_conv2d_grad_input) {
     UNUSED;
-    return nd__conv2d_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, CONV(2, 1));
+    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, CONV(2, 1));
 }
 
 F(f_conv2d_grad_weight) {
     UNUSED;
-    return nd__conv2d_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, CONV(2, 1));
+    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, CONV(2, 1));
 }
 
 F(f_max_pool2d) {
@@ -355,7 +355,7 @@ F(f_contiguous) {
 
 F(f_unslice) {
     UNUSED;
-    return nd__unslice(x[0], 2, (const int64_t[]){3, 9}, 1, 1, 2);
+    return nd__join_unslice(x[0], 2, (const int64_t[]){3, 9}, 1, 1, 2);
 }
 
 F(f_concat) {

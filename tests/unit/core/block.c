@@ -1,7 +1,7 @@
 // Blocks: what the library keeps of the memory of objects, what it gives back, and what it says when a dead
 // object is used.
-#include "lib/core/block.h"
-#include "lib/core/checked.h"
+#include "lib/object/block.h"
+#include "lib/object/checked.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 
@@ -43,7 +43,7 @@ static void empty(drawer *made) {
 static void test_B33_a_process_that_was_large_becomes_small_again(void **state) {
     (void)state;
     enum { COUNT = 200000 / ND_TEST_SCALE };
-    if (nd__checking() || ND_TEST_SCALE != 1)
+    if (nd__checked_is_on() || ND_TEST_SCALE != 1)
         return; // the tool that watches has the memory, or has more of its own
     cell_begin(1);
     nd__block_trim();
@@ -160,7 +160,7 @@ static void *make_and_release(void *data) {
 
 static void test_threads_that_end_leave_their_blocks_to_others(void **state) {
     (void)state;
-    if (nd__checking())
+    if (nd__checked_is_on())
         return;
     cell_begin(1);
     make_and_release(NULL);

@@ -1,7 +1,7 @@
 // Callbacks that run where the program does not expect them have an error of their own: whatever they do with it, the program's
 // stays as it was.
-#include "lib/core/alloc.h"
-#include "lib/core/error.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
 #include "tests/testing.h"
 
 static int runs; ///< of callbacks, each of which began without an error

@@ -1,5 +1,5 @@
 // Edges of what is being closed or destroyed: whoever would set one is refused, because nobody clears it any more.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/testing.h"
 
 typedef struct box {

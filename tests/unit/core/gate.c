@@ -1,5 +1,6 @@
 // The gate by itself: who enters, who waits, and what becomes of an object that dies while it is closed.
-#include "lib/core/gate_internal.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>
@@ -92,7 +93,7 @@ static void test_gate_closes_only_when_writers_have_left(void **state) {
     assert_true(atomic_load(&closed));
 }
 
-/// A dead object in no manager, as nd__park gets it.
+/// A dead object in no manager, as nd__gate_park gets it.
 static nd_object *dead_object(uint32_t number) {
     nd_object *object = nd__object_new(&cell_type, sizeof(nd_object) + sizeof(cell));
     assert_handle(object);
@@ -106,11 +107,11 @@ static void test_parked_object_is_buried_after_the_gate_opens(void **state) {
     (void)state;
     cell_begin(2);
     nd__gate_close();
-    nd__park(dead_object(0));
-    nd__park(dead_object(1));
+    nd__gate_park(dead_object(0));
+    nd__gate_park(dead_object(1));
     assert_int_equal(cell_total_deaths(), 0);
     nd__gate_open();
-    nd__bury_parked();
+    nd__gate_destroy_parked();
     assert_int_equal(cell_deaths(0), 1);
     assert_int_equal(cell_deaths(1), 1);
 }
@@ -119,7 +120,7 @@ static void test_object_parked_after_the_gate_has_opened_is_buried_at_once(void 
     (void)state;
     // Found the gate closed, and parks when the collector has already buried what there was.
     cell_begin(1);
-    nd__park(dead_object(0));
+    nd__gate_park(dead_object(0));
     assert_int_equal(cell_deaths(0), 1);
 }
 

@@ -1,5 +1,6 @@
 // Looking up where lent objects came from takes the same time however many are lent: it is counted, not measured.
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/origin.h"
 #include "tests/behaviour/cell.h"
 #include "tests/behaviour/helpers.h"
 #include "tests/testing.h"

@@ -1,5 +1,6 @@
 // Managers with several shards: what a manager promises holds whichever thread filled which.
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 
@@ -11,7 +12,7 @@ static atomic_int failures;
 
 static nd_manager *spread_manager(const char *name) {
     nd_manager *manager = manager_new(NULL, name);
-    nd__manager_spread(manager);
+    nd__shard_spread(manager);
     assert_int_equal(nd__shard_count(manager), nd__shard_limit());
     return manager;
 }
@@ -51,7 +52,7 @@ static void *empty(void *data) {
 
 static uint32_t filled_shards(nd_manager *manager) {
     uint32_t filled = 0;
-    for (nd_shard *shard = nd__first_shard(manager); shard; shard = nd__next_shard(shard))
+    for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard))
         filled += shard->count.live > 0;
     return filled;
 }
@@ -99,7 +100,7 @@ static void test_survivors_of_all_shards_escape(void **state) {
     (void)state;
     cell_begin(1);
     nd_manager *parent = spread_manager("parent"), *child = manager_new(parent, "child");
-    nd__manager_spread(child);
+    nd__shard_spread(child);
     shared = child;
     run(fill, made);
     nd_close_report report = ND_CLOSE_REPORT_INIT;
@@ -190,7 +191,7 @@ static void test_B15_cap_of_a_spread_manager_is_exact(void **state) {
     assert_int_equal(stats_of(manager).live_objects, CAP);
     assert_balanced(manager);
     run(empty, made);
-    nd__manager_spread(manager);
+    nd__shard_spread(manager);
     assert_int_equal(filled_shards(manager), 0);
     close_and_release(manager);
 }
@@ -269,7 +270,7 @@ static void test_capped_manager_is_not_spread(void **state) {
     (void)state;
     nd_manager *manager = manager_new(NULL, "capped");
     assert_ok(nd_manager_set_cap(manager, 5));
-    nd__manager_spread(manager);
+    nd__shard_spread(manager);
     assert_int_equal(nd__shard_count(manager), 1);
     nd_release(manager);
 }
@@ -285,7 +286,7 @@ static void test_B17_quota_of_a_spread_manager_is_exact(void **state) {
     (void)state;
     enum { FITTING = THREADS * EACH / 3 };
     nd_manager *manager = spread_manager("bounded"), *child = manager_new(manager, "child");
-    nd__manager_spread(child);
+    nd__shard_spread(child);
     shared = child;
     run(fill_quota, made); // so that each shard has a part of the account
     assert_int_equal(count_made(), THREADS * EACH);
@@ -338,7 +339,7 @@ static void test_recycled_manager_begins_with_one_shard(void **state) {
     assert_ptr_equal(again, manager); // its memory was the last to be given back here
     assert_int_equal(nd__shard_count(again), 1);
     assert_int_equal(stats_of(again).created_objects, 0);
-    nd__manager_spread(again);
+    nd__shard_spread(again);
     assert_int_equal(stats_of(again).created_objects, 0);
     assert_int_equal(stats_of(again).peak_bytes[ND_CPU], 0);
     close_and_release(again);
@@ -348,7 +349,7 @@ static void test_closed_manager_is_not_spread(void **state) {
     (void)state;
     nd_manager *manager = manager_new(NULL, "closed");
     assert_ok(nd_manager_close(manager, NULL));
-    nd__manager_spread(manager);
+    nd__shard_spread(manager);
     assert_int_equal(nd__shard_count(manager), 1);
     nd_release(manager);
 }

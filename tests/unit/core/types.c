@@ -1,5 +1,5 @@
 // Writing types: objects that are filled before anybody sees them, and `traverse` and `clear` made from a list of fields.
-#include "lib/core/error.h"
+#include "lib/base/error.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>

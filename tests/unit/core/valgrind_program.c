@@ -1,6 +1,7 @@
 // What valgrind_test.sh looks at: managers that were made, recycled, given more shards and left open, and objects of each kind that
 // the core keeps. At its end all that is left is the library's own, and valgrind must find the way to it.
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
 #include <nd/debug.h>
 #include <nd/gc.h>
 #include <nd/manager.h>
@@ -30,7 +31,7 @@ int main(void) {
     pthread_t threads[THREADS];
     nd_gc_set_mode(ND_GC_ON);
     crowded = nd_manager_new(NULL, "crowded");
-    nd__manager_spread((nd_manager *)crowded);
+    nd__shard_spread((nd_manager *)crowded);
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, fill, NULL);
     for (int i = 0; i < THREADS; i++)
@@ -43,7 +44,7 @@ int main(void) {
     nd_manager_close(crowded, NULL);
     nd_release(crowded);
     nd_manager *left_open = nd_manager_new(NULL, "left open"); // as a program may end
-    nd__manager_spread(left_open);
+    nd__shard_spread(left_open);
     printf("%llu objects\n", (unsigned long long)nd_manager_total_objects(NULL));
     return left_open ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 // Structs that say how long they are: programs older and newer than the library.
 #include "tests/testing.h"
 
-#include "lib/core/versioned.h"
+#include "lib/base/versioned.h"
 #include <string.h>
 
 // What the library knows, what a program of an earlier version knew, and one of a later version.

@@ -1,12 +1,12 @@
 // What gdb_test.sh stops and looks at. Compiled with debug information and with the structs that
 // the library is made of, so that gdb knows their fields; the library itself has none.
 #define ND_TRACK_SITES
-#include "lib/core/manager_internal.h"
+#include "lib/manager/manager.h"
 #include "lib/tensor/tensor.h"
 #include <nd/nd.h>
 
 // So that the debug information has them.
-extern nd_manager nd__root;
+extern nd_manager nd__manager_root;
 nd_storage *nd_gdb_storage;
 
 __attribute__((noinline)) static int stop_here(const nd_tensor *w, const nd_list *list,
@@ -26,7 +26,7 @@ int main(void) {
         nd_set_name(w, "w1");
         nd_list_append(list, w);
         nd_close(closed);
-        nd_gdb_storage = nd__storage_of(w);
+        nd_gdb_storage = nd__tensor_storage(w);
         stop_here(w, list, (const nd_object *)closed, epoch, NULL);
         nd_release(w);
     }

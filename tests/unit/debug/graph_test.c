@@ -1,5 +1,5 @@
 // Dumps of the graph: JSON that parses back to what is alive, DOT with clusters, limits, quoting.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/unit/debug/written.h"
 

@@ -1,5 +1,5 @@
 // Who holds an object: handles and edges, paths from the program, cycles, other threads beside it.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/unit/debug/written.h"
 #include <pthread.h>

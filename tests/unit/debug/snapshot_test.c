@@ -1,5 +1,5 @@
 // Snapshots and their difference, and blocks that must leave nothing behind.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/unit/debug/written.h"
 #include <unistd.h>

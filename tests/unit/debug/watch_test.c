@@ -1,5 +1,5 @@
 // The history of one object: what is noted, that others and the collector are as always, threads.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/unit/debug/written.h"
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // The fake device when the process forks or ends with work in its queue: nothing hangs.
-#include "lib/core/callback.h"
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
+#include "lib/object/callback.h"
 #include "tests/testing.h"
 #include <dirent.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static int in_child(int (*body)(void)) {
 
 /// Leaves work in a paused queue and goes.
 static int end_with_work(void) {
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     void *block;
     char source[64] = "text";
     if (fake->allocate(0, 64, &block) != ND_OK)
@@ -41,14 +41,14 @@ static void *late_block;
 
 /// Runs after the workers have stopped, because it was registered before they started.
 static void release_late(void) {
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     fake->release(1, late_block, 64);
     if (nd__fake_live_blocks(1) != 0 || fake->synchronize(1) != ND_OK)
         _exit(7);
 }
 
 static int release_during_exit(void) {
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     char source[64] = "text";
     atexit(release_late);
     if (fake->allocate(1, 64, &late_block) != ND_OK)
@@ -97,9 +97,9 @@ static int end_with_callback(void) {
     }
     // The worker is there before the first callback, so what stops it was registered first.
     void *block;
-    if (nd__backend(ND_FAKE)->allocate(0, 64, &block) != ND_OK)
+    if (nd__registry_backend(ND_FAKE)->allocate(0, 64, &block) != ND_OK)
         return 3;
-    nd__backend(ND_FAKE)->release(0, block, 64);
+    nd__registry_backend(ND_FAKE)->release(0, block, 64);
     nd__fake_pause(0);
     if (nd_queue_callback(fake, release_it, payload_new(), NULL) != ND_OK)
         return 4;
@@ -143,7 +143,7 @@ static void test_F23_release_during_exit(void **state) {
 static void *parents_block;
 
 static int use_after_fork(void) {
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     void *block = NULL;
     char bytes[64];
     if (fake->allocate(0, 64, &block) != ND_ERROR_DEVICE || block)
@@ -177,7 +177,7 @@ static int use_after_fork(void) {
 
 static void test_F22_fork_then_use(void **state) {
     (void)state;
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     assert_ok(fake->allocate(0, 64, &parents_block));
     assert_ok(fake->copy_from_host(0, parents_block, "mine", 5));
     nd__fake_pause(0);
@@ -202,12 +202,12 @@ static int threads_of_process(void) {
 
 static int lost_in_child(void) {
     void *block = NULL;
-    return nd__backend(ND_FAKE)->allocate(0, 64, &block) == ND_ERROR_DEVICE ? 0 : 1;
+    return nd__registry_backend(ND_FAKE)->allocate(0, 64, &block) == ND_ERROR_DEVICE ? 0 : 1;
 }
 
 /// A worker that has had nothing to do is gone, and comes back.
 static int rest_and_go_on(void) {
-    const nd_backend *fake = nd__backend(ND_FAKE);
+    const nd_backend *fake = nd__registry_backend(ND_FAKE);
     void *block;
     char bytes[8] = "";
     if (fake->allocate(0, 8, &block) != ND_OK)
@@ -237,9 +237,9 @@ static void test_F23_a_worker_rests_and_goes_on(void **state) {
 /// Ends without exit(): only the worker is left, and it takes no signals.
 static int leave_the_worker_alone(void) {
     void *block;
-    if (nd__backend(ND_FAKE)->allocate(0, 64, &block) != ND_OK)
+    if (nd__registry_backend(ND_FAKE)->allocate(0, 64, &block) != ND_OK)
         return 1;
-    nd__backend(ND_FAKE)->release(0, block, 64);
+    nd__registry_backend(ND_FAKE)->release(0, block, 64);
     pthread_exit(NULL);
 }
 

@@ -1,7 +1,8 @@
 // The fake device: order, poison, and failures that show later.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
+#include "lib/manager/request.h"
 #include "lib/memory/host.h"
 #include "tests/testing.h"
 #include <pthread.h>
@@ -250,7 +251,7 @@ static void test_threads_share_the_queues(void **state) {
 }
 
 int main(void) {
-    fake = nd__backend(ND_FAKE);
+    fake = nd__registry_backend(ND_FAKE);
     const struct CMUnitTest tests[] = {
         ND_TEST(test_fresh_memory_is_poisoned),
         ND_TEST(test_host_copies_are_snapshots),

@@ -13,7 +13,7 @@ static void test_counts(void **state) {
 
 static void test_a_kind_that_is_not_there_refuses_everything(void **state) {
     (void)state;
-    const nd_backend *absent = nd__backend((nd_device_kind)77);
+    const nd_backend *absent = nd__registry_backend((nd_device_kind)77);
     void *pointer = NULL;
     assert_false(absent->host_accessible);
     assert_int_equal(absent->allocate(0, 8, &pointer), ND_ERROR_DEVICE);
@@ -56,16 +56,16 @@ static void test_F13_a_missing_device_is_named(void **state) {
 
 static void test_device_texts_live_side_by_side(void **state) {
     (void)state;
-    const char *first = nd__device_text((nd_device){ND_FAKE, 0});
-    const char *second = nd__device_text((nd_device){ND_CUDA, 5});
+    const char *first = nd__registry_device_text((nd_device){ND_FAKE, 0});
+    const char *second = nd__registry_device_text((nd_device){ND_CUDA, 5});
     assert_string_equal(first, "fake:0");
     assert_string_equal(second, "cuda:5");
-    assert_string_equal(nd__device_text((nd_device){ND_CPU, 0}), "cpu:0");
+    assert_string_equal(nd__registry_device_text((nd_device){ND_CPU, 0}), "cpu:0");
 }
 
 static void test_the_cpu_needs_no_waiting(void **state) {
     (void)state;
-    const nd_backend *cpu = nd__backend(ND_CPU);
+    const nd_backend *cpu = nd__registry_backend(ND_CPU);
     assert_true(cpu->host_accessible);
     void *pointer = NULL;
     assert_ok(cpu->allocate(0, 100, &pointer));

@@ -1,7 +1,7 @@
 // Memory that ends after so many allocations, until the callback for memory under pressure was asked.
 #ifndef ND_TESTS_UNIT_IO_EXHAUSTED_H
 #define ND_TESTS_UNIT_IO_EXHAUSTED_H
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include <nd/memory.h>
 
 static int allocations_left;

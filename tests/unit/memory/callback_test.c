@@ -1,7 +1,7 @@
 // The program's callbacks: who is asked, what they may do in the middle of an allocation, and how long
 // their data lives. Memory is a quota here, which every callback could make room under.
 #define ND_TEST_COLLECTS_BY_POLICY
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 
@@ -384,13 +384,13 @@ static void free_token(void *data) {
     token *self = data;
     atomic_store(&self->alive, 0);
     atomic_fetch_sub(&self->owner->alive, 1);
-    nd__free(self);
+    nd__alloc_free(self);
 }
 
 static void *replace_callbacks(void *data) {
     shared *all = data;
     for (int i = 0; i < 20000 / ND_TEST_SCALE; i++) {
-        token *next = nd__calloc(sizeof *next);
+        token *next = nd__alloc_zeroed(sizeof *next);
         next->owner = all;
         atomic_store(&next->alive, 1);
         atomic_fetch_add(&all->alive, 1);

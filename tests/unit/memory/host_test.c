@@ -1,5 +1,5 @@
 // Host blocks: alignment, accounting, refusal.
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/memory/host.h"
 #include "tests/testing.h"
 

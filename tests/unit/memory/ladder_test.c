@@ -3,7 +3,9 @@
 // The device is a row of functions here that write down that they were called; memory comes when as
 // many of them have been called as the test wants.
 #define ND_TEST_COLLECTS_BY_POLICY
-#include "lib/core/error.h"
+#include "lib/base/error.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/request.h"
 #include "lib/memory/ladder.h"
 #include "tests/testing.h"
 
@@ -140,16 +142,16 @@ static nd_manager *collected_manager(const nd_manager *parent, const char *name)
 
 static void assert_obtained(const nd_memory_request *request) {
     void *pointer = NULL;
-    assert_ok(nd__memory_obtain(request, &pointer));
+    assert_ok(nd__ladder_alloc(request, &pointer));
     assert_ptr_equal(pointer, memory);
     assert_int_equal(nd_error_status(), ND_OK);
     assert_int_equal(charged(request->manager), 60);
-    nd__manager_discharge(request->manager, ND_FAKE, 60);
+    nd__charge_return(request->manager, ND_FAKE, 60);
 }
 
 static void assert_refused(const nd_memory_request *request, nd_status status) {
     void *pointer = NULL;
-    assert_int_equal(nd__memory_obtain(request, &pointer), status);
+    assert_int_equal(nd__ladder_alloc(request, &pointer), status);
     assert_int_equal(nd_error_status(), status);
     assert_null(pointer);
     assert_int_equal(charged(request->manager), 0);
@@ -327,10 +329,10 @@ static void test_success_leaves_the_error_that_was_there(void **state) {
     nd_memory_request request = prepare(manager, 'w', ND_ERROR_OUT_OF_MEMORY);
     nd__error(ND_ERROR_SHAPE, "add: an earlier sentence");
     void *pointer = NULL;
-    assert_ok(nd__memory_obtain(&request, &pointer));
+    assert_ok(nd__ladder_alloc(&request, &pointer));
     assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
     assert_string_equal(nd_error_message(), "add: an earlier sentence");
-    nd__manager_discharge(manager, ND_FAKE, 60);
+    nd__charge_return(manager, ND_FAKE, 60);
     nd_error_clear();
     nd_release(manager);
 }
@@ -384,7 +386,7 @@ static void test_the_longest_sentence_fits(void **state) {
     request.kind = ND_CPU;
     request.operation = "an operation whose name is longer than that of any that there are, by far";
     void *pointer = NULL;
-    assert_int_equal(nd__memory_obtain(&request, &pointer), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(nd__ladder_alloc(&request, &pointer), ND_ERROR_OUT_OF_MEMORY);
     const char *message = nd_error_message();
     assert_true(strlen(message) < 1000);
     static const char end[] = "device waited for (10 bytes)";

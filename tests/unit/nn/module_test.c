@@ -2,7 +2,7 @@
 #include "tests/unit/io/files.h"
 #include "tests/windows.h"
 
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include <math.h>
 
 static nd_tensor *new_parameter(int64_t size) {

@@ -3,7 +3,7 @@
 #include "tests/training.h"
 #include "tests/unit/io/files.h"
 
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include <math.h>
 
 enum { SIZE = 7, STEPS = 5 };

@@ -2,7 +2,7 @@
 #include "tests/training.h"
 #include "tests/unit/io/files.h"
 
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 
 /// One step; returns the loss before it.
 static double train_step(const nd_module *net, nd_optimizer *optimizer, const nd_tensor *x,

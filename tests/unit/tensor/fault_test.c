@@ -1,7 +1,7 @@
 // Every allocation fails once: each function answers NULL with ND_ERROR_OUT_OF_MEMORY, and nothing
 // is lost.
 #define ND_TEST_COLLECTS_BY_POLICY
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
 
@@ -32,7 +32,7 @@ static bool work(nd_device device) {
         t[7] = nd_clone(t[2]);
         t[8] = nd_to(t[2], (nd_device){ND_FAKE, 0});
         t[9] = nd_select(t[7], 1, 1);
-        t[10] = t[9] ? nd__unslice(t[9], ND_SHAPE(50), 0, 2, 7) : NULL;
+        t[10] = t[9] ? nd__join_unslice(t[9], ND_SHAPE(50), 0, 2, 7) : NULL;
         t[11] = nd_linspace(0, 1, 1000, ND_F32);
         t[12] = nd_randperm(nd_key_new(1), 100);
         t[13] = nd_detach(t[12]);

@@ -80,10 +80,10 @@ static void test_unslice_puts_back(void **state) {
     for (int i = 0; i < 2; i++) {
         nd_tensor *x = counted(devices[i], ND_F32, ND_SHAPE(2, 5));
         nd_tensor *part = nd_slice(x, 1, 5, 2, 1);
-        nd_tensor *back = nd__unslice(part, ND_SHAPE(2, 5), 1, 1, 2);
+        nd_tensor *back = nd__join_unslice(part, ND_SHAPE(2, 5), 1, 1, 2);
         assert_values(back, 0, 1, 0, 3, 0, 0, 6, 0, 8, 0);
         nd_tensor *none = nd_slice(x, 2, 2, 1, 0),
-                  *zero = nd__unslice(none, ND_SHAPE(2, 5), 0, 2, 1);
+                  *zero = nd__join_unslice(none, ND_SHAPE(2, 5), 0, 2, 1);
         assert_values(zero, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
         nd_tensor *all[] = {x, part, back, none, zero};
         for (int k = 0; k < 5; k++)

@@ -1,4 +1,5 @@
 // Recording: which results get a node, what the node holds, and what is refused.
+#include "lib/manager/member.h"
 #include "lib/tensor/node.h"
 #include "tests/unit/tensor/values.h"
 
@@ -11,7 +12,7 @@ static nd_tensor *leaf(void) {
 /// A recorded result of an operation whose values do not matter here.
 static nd_tensor *result_of(nd_op op, const nd_tensor *a, const nd_tensor *b) {
     const nd_tensor *inputs[] = {a, b};
-    return nd__record(op, nd_zeros_like(a), inputs, b ? 2 : 1, NULL);
+    return nd__node_record(op, nd_zeros_like(a), inputs, b ? 2 : 1, NULL);
 }
 
 static void test_leaves(void **state) {
@@ -69,7 +70,7 @@ static void test_views_record_their_attributes(void **state) {
               *turned = nd_permute(part, 2, (int[]){1, 0});
     nd_tensor *flat = nd_flatten(turned, 0), *wide = nd_expand(flat, ND_SHAPE(3, 2));
     nd_tensor *joined = nd_concat(2, (const nd_tensor *const[]){wide, wide}, -1);
-    nd_tensor *back = nd__unslice(part, ND_SHAPE(2, 3), 1, 1, 2);
+    nd_tensor *back = nd__join_unslice(part, ND_SHAPE(2, 3), 1, 1, 2);
     const nd_node *node = nd_get_node(part);
     assert_string_equal(nd_node_name(node), "slice");
     const int64_t slice_attrs[] = {1, 1, 3, 2};
@@ -130,18 +131,18 @@ static void test_saved_inputs_and_outputs(void **state) {
     nd_tensor *product = result_of(ND_OP_mul, x, c), *power = result_of(ND_OP_exp, product, NULL);
     const nd_node *node = nd_get_node(product);
     assert_int_equal(node->nsaved, 2);
-    nd_tensor *a = nd__node_saved(node, 0), *b = nd__node_saved(node, 1);
+    nd_tensor *a = nd__record_saved(node, 0), *b = nd__record_saved(node, 1);
     assert_ptr_equal(a, x);
     assert_ptr_equal(b, c);
     assert_null(node->inputs[1].source); // no gradient wanted for c
     node = nd_get_node(power);
     assert_true(node->nsaved == 1 && node->saved[0].is_output);
-    nd_tensor *out = nd__node_saved(node, 0);
+    nd_tensor *out = nd__record_saved(node, 0);
     assert_ptr_not_equal(out, power);
     assert_true(nd_is_view_of(out, power));
     assert_ptr_equal(nd_get_node(out), node);
     nd_tensor *bare = NULL;
-    nd_no_grad bare = nd__node_saved(node, 0);
+    nd_no_grad bare = nd__record_saved(node, 0);
     assert_null(nd_get_node(bare));
     // Holding a result does not hold itself: the count of power is one.
     assert_int_equal(nd_get_count(power), 1);
@@ -162,13 +163,13 @@ static void test_saved_tensors_know_when_they_were_written(void **state) {
     (void)state;
     nd_tensor *x = leaf(), *y = result_of(ND_OP_square, x, NULL);
     assert_int_equal(nd_get_version(x), 0);
-    nd__bump_version(x);
+    nd__tensor_bump_version(x);
     assert_int_equal(nd_get_version(x), 1);
-    assert_refused(nd__node_saved(nd_get_node(y), 0), ND_ERROR_STATE);
+    assert_refused(nd__record_saved(nd_get_node(y), 0), ND_ERROR_STATE);
     assert_string_equal(nd_error_message(), "square: a saved tensor of shape [2, 3] was changed in "
                                             "place: version 1, saved at 0");
     assert_ok(nd_close(x));
-    assert_refused(nd__node_saved(nd_get_node(y), 0), ND_ERROR_CLOSED);
+    assert_refused(nd__record_saved(nd_get_node(y), 0), ND_ERROR_CLOSED);
     nd_release(x);
     nd_release(y);
 }
@@ -177,18 +178,18 @@ static void test_in_place_rules(void **state) {
     (void)state;
     nd_tensor *x = leaf(), *y = nd_clone(x), *view = nd_transpose(y, 0, 1),
               *plain = nd_ones_like(x);
-    assert_ok(nd__check_in_place("add_", plain));
-    assert_ok(nd__check_in_place("add_", y));
-    assert_int_equal(nd__check_in_place("add_", x), ND_ERROR_STATE);
+    assert_ok(nd__record_check_in_place("add_", plain));
+    assert_ok(nd__record_check_in_place("add_", y));
+    assert_int_equal(nd__record_check_in_place("add_", x), ND_ERROR_STATE);
     assert_non_null(strstr(nd_error_message(), "add_: x is a leaf"));
-    assert_int_equal(nd__check_in_place("add_", view), ND_ERROR_STATE);
+    assert_int_equal(nd__record_check_in_place("add_", view), ND_ERROR_STATE);
     assert_non_null(strstr(nd_error_message(), "view (permute)"));
     nd_no_grad {
-        assert_ok(nd__check_in_place("add_", x));
-        assert_ok(nd__check_in_place("add_", view));
+        assert_ok(nd__record_check_in_place("add_", x));
+        assert_ok(nd__record_check_in_place("add_", view));
     }
     nd_error_clear();
-    assert_int_equal(nd__check_in_place("add_", NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd__record_check_in_place("add_", NULL), ND_ERROR_INVALID_ARGUMENT);
     nd_tensor *all[] = {x, y, view, plain};
     for (int i = 0; i < 4; i++)
         nd_release(all[i]);
@@ -199,20 +200,20 @@ static void test_in_place_operations_continue_the_history(void **state) {
     nd_tensor *x = leaf(), *y = nd_clone(x), *c = nd_ones_like(x);
     nd_node *before = nd_retain(nd_get_node(y));
     const nd_tensor *inputs[] = {y, c};
-    nd__bump_version(y);
+    nd__tensor_bump_version(y);
     assert_ok(nd__record_in_place(ND_OP_mul, y, inputs, 2, NULL));
     const nd_node *node = nd_get_node(y);
     assert_ptr_not_equal(node, before);
     assert_ptr_equal(node->inputs[0].source, before);
     // The value that y had is gone; c's is there. Nothing holds y itself.
-    assert_refused(nd__node_saved(node, 0), ND_ERROR_STATE);
+    assert_refused(nd__record_saved(node, 0), ND_ERROR_STATE);
     assert_non_null(strstr(nd_error_message(), "was not kept"));
-    nd_tensor *saved = nd__node_saved(node, 1);
+    nd_tensor *saved = nd__record_saved(node, 1);
     assert_ptr_equal(saved, c);
     assert_int_equal(nd_get_count(y), 1);
     nd_release(saved);
     // What no longer depends on x has no history.
-    nd__bump_version(y);
+    nd__tensor_bump_version(y);
     assert_ok(nd__record_in_place(ND_OP_clone, y, (const nd_tensor *const[]){c}, 1, NULL));
     assert_true(nd_is_leaf(y) && !nd_requires_grad(y));
     nd_release(before);
@@ -226,7 +227,7 @@ static void test_a_view_is_stale_after_its_base_was_written(void **state) {
     nd_tensor *x = leaf(), *y = nd_clone(x), *view = nd_flatten(y, 0);
     nd_tensor *fine = nd_clone(view);
     assert_handle(fine);
-    nd__bump_version(y);
+    nd__tensor_bump_version(y);
     assert_refused(nd_clone(view), ND_ERROR_STATE);
     assert_non_null(strstr(nd_error_message(), "make the view again"));
     nd_no_grad {
@@ -276,7 +277,7 @@ static void test_G15_a_gradient_that_reaches_its_parameter_is_collected(void **s
     nd_with_manager(manager) {
         nd_tensor *x = leaf(), *y = nd_clone(x);
         nd_edge_set(&x->grad, y); // x -grad-> y -node-> clone -input-> x
-        nd__object_track(&x->header);
+        nd__member_track(&x->header);
         nd_release(x);
         nd_release(y);
     }
@@ -301,7 +302,7 @@ static void test_reports_name_the_operation_of_a_node(void **state) {
     nd_with_manager(manager) {
         nd_tensor *x = leaf(), *y = nd_clone(x);
         nd_edge_set(&x->grad, y);
-        nd__object_track(&x->header);
+        nd__member_track(&x->header);
         nd_release(x);
         nd_release(y);
     }

@@ -18,7 +18,7 @@ static void test_dtypes(void **state) {
 
 static nd_status check(int ndim, const int64_t *shape, nd_dtype dtype) {
     int64_t numel = -7;
-    nd_status status = nd__check_shape("empty", ndim, shape, dtype, &numel);
+    nd_status status = nd__shape_check("empty", ndim, shape, dtype, &numel);
     if (status != ND_OK)
         assert_int_equal(numel, -7);
     return status;
@@ -46,7 +46,7 @@ static void test_F10_negative_zero_and_too_many(void **state) {
     int64_t numel;
     assert_int_equal(check(ND_SHAPE(2, -1), ND_F32), ND_ERROR_SHAPE);
     assert_string_equal(nd_error_message(), "empty: shape [2, -1] has a negative size");
-    assert_ok(nd__check_shape("empty", ND_SHAPE(3, 0, 5), ND_F32, &numel));
+    assert_ok(nd__shape_check("empty", ND_SHAPE(3, 0, 5), ND_F32, &numel));
     assert_int_equal(numel, 0);
     assert_int_equal(check(ND_SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), ND_F32), ND_ERROR_SHAPE);
     assert_string_equal(nd_error_message(),
@@ -59,23 +59,23 @@ static void test_F10_negative_zero_and_too_many(void **state) {
 
 static void test_axes(void **state) {
     (void)state;
-    assert_int_equal(nd__resolve_axis("sum", -1, 3), 2);
-    assert_int_equal(nd__resolve_axis("sum", 0, 3), 0);
-    assert_int_equal(nd__resolve_axis("sum", 3, 3), -1);
+    assert_int_equal(nd__shape_resolve_axis("sum", -1, 3), 2);
+    assert_int_equal(nd__shape_resolve_axis("sum", 0, 3), 0);
+    assert_int_equal(nd__shape_resolve_axis("sum", 3, 3), -1);
     assert_string_equal(nd_error_message(), "sum: axis 3 is out of range for 3 dimensions");
-    assert_int_equal(nd__resolve_axis("sum", 0, 0), -1);
-    assert_int_equal(nd__resolve_axis("sum", INT32_MIN, 8), -1);
+    assert_int_equal(nd__shape_resolve_axis("sum", 0, 0), -1);
+    assert_int_equal(nd__shape_resolve_axis("sum", INT32_MIN, 8), -1);
 }
 
 static void test_broadcasting(void **state) {
     (void)state;
     int64_t shape[ND_MAX_DIMS];
-    assert_int_equal(nd__broadcast_shapes("add", ND_SHAPE(4, 1, 3), ND_SHAPE(5, 1), shape), 3);
+    assert_int_equal(nd__shape_broadcast("add", ND_SHAPE(4, 1, 3), ND_SHAPE(5, 1), shape), 3);
     assert_true(shape[0] == 4 && shape[1] == 5 && shape[2] == 3);
-    assert_int_equal(nd__broadcast_shapes("add", ND_SHAPE(0, 1), ND_SHAPE(1, 7), shape), 2);
+    assert_int_equal(nd__shape_broadcast("add", ND_SHAPE(0, 1), ND_SHAPE(1, 7), shape), 2);
     assert_true(shape[0] == 0 && shape[1] == 7);
-    assert_int_equal(nd__broadcast_shapes("add", 0, NULL, ND_SHAPE(2), shape), 1);
-    assert_int_equal(nd__broadcast_shapes("add", ND_SHAPE(2, 3), ND_SHAPE(4), shape), -1);
+    assert_int_equal(nd__shape_broadcast("add", 0, NULL, ND_SHAPE(2), shape), 1);
+    assert_int_equal(nd__shape_broadcast("add", ND_SHAPE(2, 3), ND_SHAPE(4), shape), -1);
     assert_string_equal(nd_error_message(), "add: shapes [2, 3] and [4] do not broadcast");
 }
 
@@ -97,7 +97,7 @@ static void test_collapse_merges_what_is_contiguous(void **state) {
         .shape = {2, 1, 3, 4},
         .operand = {{.strides = {12, 99, 4, 1}}, {.strides = {12, 0, 4, 1}}},
     };
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     assert_int_equal(call.ndim, 1);
     assert_int_equal(call.shape[0], 24);
     assert_int_equal(call.operand[0].strides[0], 1);
@@ -111,12 +111,12 @@ static void test_collapse_keeps_what_one_operand_breaks(void **state) {
         .shape = {2, 3, 4},
         .operand = {{.strides = {12, 4, 1}}, {.strides = {0, 4, 1}}}, // repeats along the first
     };
-    nd__call_collapse(&call);
+    nd__shape_collapse(&call);
     assert_int_equal(call.ndim, 2);
     assert_true(call.shape[0] == 2 && call.shape[1] == 12);
     assert_true(call.operand[1].strides[0] == 0 && call.operand[1].strides[1] == 1);
     nd_kernel_call scalar = {.noperands = 1, .ndim = 2, .shape = {1, 1}};
-    nd__call_collapse(&scalar);
+    nd__shape_collapse(&scalar);
     assert_int_equal(scalar.ndim, 0);
 }
 

@@ -3,7 +3,7 @@
 // One that is viewed is a tensor, its storage and the view, and the bytes are the storage's; before, it is
 // one object, and the bytes are its own. Nobody may see a difference in between.
 #define ND_TEST_COLLECTS_BY_POLICY
-#include "lib/core/alloc.h"
+#include "lib/base/alloc.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
 
@@ -134,7 +134,7 @@ static void test_saved_tensor_notices_a_write_through_a_later_view(void **state)
     nd_tensor *x = nd_ones(ND_SHAPE(FLOATS), ND_F32), *p = nd_ones(ND_SHAPE(FLOATS), ND_F32);
     assert_ok(nd_set_requires_grad(p, true));
     nd_tensor *product = nd_mul(x, p); // saves x, which has no storage
-    assert_null(nd__storage_now(x));
+    assert_null(nd__tensor_storage_now(x));
     nd_tensor *view = nd_detach(x), *loss = nd_sum(product, 0, NULL, false);
     assert_ok(add_one(view));
     assert_int_equal(nd_backward(loss, NULL), ND_ERROR_STATE);
@@ -154,7 +154,7 @@ static void test_view_without_memory_changes_nothing(void **state) {
     assert_null(view);
     assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
     nd_error_clear();
-    assert_null(nd__storage_now(x));
+    assert_null(nd__tensor_storage_now(x));
     assert_int_equal(objects_in(manager), 1);
     assert_int_equal(bytes_in(manager), BYTES);
     must_count_up(x);

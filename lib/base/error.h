@@ -1,0 +1,37 @@
+// Setting the thread's error. The message buffer is thread-local and fixed, so composing a message
+// needs no memory.
+#ifndef ND_LIB_BASE_ERROR_H
+#define ND_LIB_BASE_ERROR_H
+#include <nd/error.h>
+
+/// Sets the thread's error and returns `status`, so that `return nd__error(...)` works. The
+/// sentence names the operation first: "add: shapes [2, 3] and [4] do not broadcast".
+nd_status nd__error(nd_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/// For an operand that is NULL: keeps the error that is already there, else sets "NAME: ARGUMENT is
+/// NULL".
+nd_status nd__error_null(const char *operation, const char *argument);
+
+/// The thread's error, to be put back after something whose failures do not matter.
+#define ND__MESSAGE_SIZE 1024
+typedef struct nd_error_state nd_error_state;
+struct nd_error_state {
+    nd_status status;
+    char message[ND__MESSAGE_SIZE]; ///< meaningless when the status is ND_OK
+};
+void nd__error_save(nd_error_state *ret_state);
+void nd__error_restore(const nd_error_state *state);
+
+/// Around a callback of the program's that runs where it does not expect one, such as a finalizer. In
+/// between the thread's error is another one, which begins empty: what the callback sets and clears is
+/// its own, and the program's error is as it was. Costs no copy of a message. Nests.
+void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer);
+void nd__error_end(nd_error_state *outer);
+
+/// A programming error that cannot be answered (count underflow, revival of a dead object): prints
+/// and aborts.
+_Noreturn void nd__error_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/// Prints the same, for who has more to say before abort().
+void nd__error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#endif

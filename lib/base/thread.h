@@ -1,0 +1,71 @@
+// What the core keeps per thread: its side of the gate, its dead objects, its current manager and
+// scope.
+//
+// A record registers itself on first use, so that the collector can look at every thread's
+// `writing` flag, and leaves the registry when its thread ends (after ending the thread's open
+// scopes). A record is part of its thread's memory, so one that nobody would take out again must never
+// be put in: the record of a thread that is ending, or whose end the library will not hear of, stays
+// out for good (`unlisted`), and its thread passes the gate in another way (gate.c).
+#ifndef ND_LIB_BASE_THREAD_H
+#define ND_LIB_BASE_THREAD_H
+#include "lib/base/atomics.h"
+#include "lib/base/error.h"
+#include "lib/base/thread_local.h"
+#include <nd/object.h>
+#include <nd/scope.h>
+
+/// What a thread counts for the collector's triggers: bytes of each device kind, and objects that
+/// became tracked.
+enum { ND__MADE_TRACKED = ND_DEVICE_KIND_COUNT, ND__MADE_COUNT };
+
+typedef struct nd_thread nd_thread;
+struct nd_thread {
+    _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
+    _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
+    uint32_t gate_depth;
+    uint32_t number;    ///< counts up from the first thread's 0
+    bool registered;    ///< in the registry
+    bool unlisted;      ///< never to be registered (again)
+    bool end_awaited;   ///< the key is set: thread_exit will run
+    bool owns_gate;     ///< this thread has closed the gate
+    bool burying;       ///< a loop further up destroys the objects on `dead`
+    bool collecting;    ///< a collection runs on this thread: further requests are deferred
+    bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
+    struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
+    bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
+    bool in_callback; ///< a callback that a device runs (then also burying): what dies is left
+    struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
+    nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
+    nd_object *dead;       ///< objects whose count reached zero, linked by `next`
+    nd_manager *deferred;  ///< owned: manager to collect when the running collection is done
+    uint64_t collected_objects, collected_bytes; ///< while cutting
+    const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
+    nd_scope *scope;                             ///< innermost scope
+    nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
+    uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/gc/policy.c
+    int uncancelled, cancel_state;               ///< cancel.h
+    uint32_t walks;                              ///< of the ladder for memory, nested
+    bool forking;                                ///< has taken all locks for that
+    nd_thread *previous, *next;                  ///< registry
+};
+
+#ifdef ND_MODEL
+/// The record of the simulated thread that runs.
+nd_thread *nd__model_thread_record(void);
+#define nd__thread_record (*nd__model_thread_record())
+#else
+extern ND__THREAD_LOCAL nd_thread nd__thread_record;
+#endif
+/// Registers a record, unless it is or becomes `unlisted`.
+void nd__thread_register(nd_thread *thread);
+
+static inline nd_thread *nd__thread(void) {
+    nd_thread *thread = &nd__thread_record;
+    if (__builtin_expect(!thread->registered, 0))
+        nd__thread_register(thread);
+    return thread;
+}
+
+/// Calls visit for every registered thread, holding the registry's lock.
+void nd__thread_each(void (*visit)(nd_thread *thread, void *data), void *data);
+#endif

@@ -1,0 +1,575 @@
+// A collection, and what surrounds its passes: gate, marking, weak references, finalizers, cutting,
+// freeing. When it happens: policy.c.
+//
+// Invariants: one thread at a time looks at edges (collection_lock) and nothing is allocated and no
+// user code but `traverse` runs inside the gate; once garbage is marked ND__DYING it belongs to
+// this thread alone, the lock is given up, and user code (weak callbacks, finalizers, destroy) runs
+// without it, so it may wait for a thread that collects. A request made by such user code is
+// deferred until the running collection is done.
+#include "lib/gc/collect.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/lock.h"
+#include "lib/base/thread.h"
+#include "lib/base/versioned.h"
+#include "lib/gc/collection.h"
+#include "lib/gc/cycles.h"
+#include "lib/gc/gc_totals.h"
+#include "lib/gc/policy.h"
+#include "lib/gc/steps.h"
+#include "lib/gc/sweep.h"
+#include "lib/manager/destroy.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/place.h"
+#include "lib/manager/shard.h"
+#include "lib/object/callback.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+#include "lib/object/trace.h"
+#include "lib/object/watch.h"
+#include "lib/object/weak.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/// A collection that finds new garbage because it freed some looks again, so often at most.
+enum { ROUNDS = 8 };
+
+static nd_lock collection_lock;
+ND__FORK_LOCK(ND__FORK_COLLECTION, collection_lock);
+static uint64_t last_collection_id; // collection lock
+static nd_lock settings_lock;
+ND__FORK_LOCK(ND__FORK_SINGLE, settings_lock);
+static nd_gc_cycle_callback cycle_callback;
+static void *cycle_callback_data;
+
+void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data) {
+    nd__lock_acquire(&settings_lock);
+    cycle_callback = callback;
+    cycle_callback_data = data;
+    nd__lock_release(&settings_lock);
+}
+
+// --------------------------------------------------------------------------------- inside the gate
+
+static size_t count_tracked(nd_manager *const *managers, size_t count) {
+    size_t tracked = 0;
+    for (size_t i = 0; i < count; i++)
+        tracked += nd__shard_total(managers[i]).tracked;
+    return tracked;
+}
+
+/// Marks the garbage as dying and brings it to the front of the array, in order. Returns how many.
+static size_t mark_dying(nd_collection *collection) {
+    size_t garbage = collection->settled;
+    for (size_t i = garbage; i < collection->count; i++) {
+        nd__collection_prefetch(collection->objects, collection->count, i);
+        if (collection->live[i])
+            continue;
+        nd_object *object = collection->objects[i];
+        collection->objects[garbage] = object;
+        nd__collection_mark_dying(collection, object, garbage++, collection->words[i]);
+    }
+    return garbage;
+}
+
+/// Returns when it began to close.
+static uint64_t close_gate(void) {
+    nd__gate_admit_writers();
+    uint64_t now = nd__clock_now_ns();
+    nd__gate_close();
+    return now;
+}
+
+/// Returns for how long the gate was closed.
+static uint64_t note_gate_time(uint64_t closed_at) {
+    uint64_t closed = nd__clock_now_ns() - closed_at;
+    nd__gc_totals_gate(closed);
+    return closed;
+}
+
+static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
+    uint64_t closed = note_gate_time(closed_at);
+    if (closed > collection->report.gate_closed_ns)
+        collection->report.gate_closed_ns = closed;
+}
+
+/// What one object of a look has cost inside the gate of late; at first, one of a graph that is cold.
+static _Atomic uint64_t object_ns = 200;
+
+void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds) {
+    enum { ENOUGH_TO_TELL = 256, LONG_ENOUGH_NS = 200000, MOST_RISE = 16 };
+    uint64_t before = nd__atomic_load_relaxed(&object_ns),
+             each = objects ? nanoseconds / objects : before;
+    // Of a few objects the closing itself is the most, but for those with very many edges.
+    if (objects < ENOUGH_TO_TELL && nanoseconds < LONG_ENOUGH_NS && each > before)
+        return;
+    // The thread may have lost its core meanwhile.
+    if (each > MOST_RISE * before)
+        each = MOST_RISE * before;
+    nd__atomic_store(&object_ns, (3 * before + each + 3) / 4, relaxed);
+}
+
+/// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
+/// open; what died meanwhile is still parked. A look for which `budget_ns` (0: no limit) does not
+/// suffice, or that took too long to tell, is late, and has found nothing.
+static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
+                         uint64_t budget_ns, bool *ret_room) {
+    bool alone = nd__atomic_single_threaded();
+    uint64_t closed_at = close_gate();
+    collection->alone = alone;
+    collection->began_ns = closed_at;
+    collection->leave_ns = budget_ns ? closed_at + budget_ns : UINT64_MAX;
+    collection->id = ++last_collection_id;
+    for (size_t i = 0; i < count; i++)
+        managers[i]->collection = collection->id;
+    size_t garbage = nd__collection_discover(collection, managers, count, ret_room);
+    if (*ret_room) {
+        size_t own = collection->count;
+        if (garbage < own && nd__collection_extend(collection) > 0) {
+            nd__collection_unsettle(collection);
+            garbage = nd__collection_examine(collection);
+        }
+        collection->report.examined_objects += collection->count;
+        if (garbage > collection->settled)
+            garbage = nd__collection_recheck(collection);
+        collection->late = garbage > 0 && !nd__collection_in_time(collection);
+        nd__collect_note_cost(collection->count, nd__clock_now_ns() - closed_at);
+        if (collection->late) {
+            nd__collection_unsettle(collection);
+            garbage = 0;
+        } else if (garbage > collection->settled) {
+            garbage = mark_dying(collection);
+        }
+    }
+    collection->count = garbage;
+    nd__gate_open();
+    report_gate_time(collection, closed_at);
+}
+
+// ------------------------------------------------------------------ outside the gate, with garbage
+
+static void warn_to_stderr(const char *path, uint64_t objects, uint64_t bytes, void *data) {
+    (void)data;
+    fprintf(stderr, "ndarc: cycle of %llu objects, %llu bytes: %s\n", (unsigned long long)objects,
+            (unsigned long long)bytes, path);
+}
+
+static void explain_cycles(nd_collection *collection) {
+    nd__lock_acquire(&settings_lock);
+    nd_gc_cycle_callback callback = cycle_callback;
+    void *data = cycle_callback_data;
+    nd__lock_release(&settings_lock);
+    if (!callback && collection->mode == ND_GC_WARN)
+        callback = warn_to_stderr;
+    if (!callback)
+        return;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    nd__cycles_explain(collection, callback, data);
+    nd__error_end(error);
+}
+
+static void clear_weak_references(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        if (nd__object_flags(collection->objects[i]) & ND__HAS_WEAK)
+            nd__weak_clear(collection->objects[i]);
+}
+
+/// From here on others may get at what is marked as dying, and point to it from what they make.
+static void make_revivable(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++)
+        nd__atomic_set_flags(&collection->objects[i]->flags, ND__REVIVABLE);
+}
+
+/// Runs the finalizers that have not run, oldest object first. Each may hand out references to
+/// other threads or cut edges, so the collection holds every object meanwhile: no count reaches
+/// zero under it.
+static void run_finalizers(nd_collection *collection) {
+    make_revivable(collection);
+    if (!collection->held_here)
+        for (size_t i = 0; i < collection->count; i++)
+            nd__object_keep(collection->objects[i]);
+    collection->held_here = 1;
+    for (size_t i = 0; i < collection->count; i++) {
+        nd_object *object = collection->objects[i];
+        if (nd__destroy_claim_finalizer(object))
+            nd__destroy_finalize(object);
+    }
+}
+
+/// True when looking at so many objects would keep the gate closed for longer than it may be.
+static bool in_steps(const nd_collection *collection, size_t tracked) {
+    enum { OBJECT_NS_MIN = 20 };
+    if (!collection->pause_ns || nd__atomic_single_threaded())
+        return false;
+    uint64_t each = nd__atomic_load_relaxed(&object_ns);
+    return tracked * (each > OBJECT_NS_MIN ? each : OBJECT_NS_MIN) > collection->pause_ns;
+}
+
+/// Decides once more over garbage that the collection holds. What cannot be decided on lives.
+static void examine_again(nd_collection *collection) {
+    enum { TRIES = 3 };
+    if (in_steps(collection, collection->count) &&
+        nd__steps_examine(collection, collection->pause_ns))
+        return;
+    bool in_time = false;
+    for (int tries = 0; tries < TRIES && !in_time; tries++) {
+        nd__lock_acquire(&collection_lock);
+        collection->alone = nd__atomic_single_threaded();
+        uint64_t closed_at = collection->began_ns = close_gate();
+        nd__collection_examine(collection);
+        nd__collection_recheck(collection);
+        in_time = nd__collection_in_time(collection);
+        nd__gate_open();
+        nd__lock_release(&collection_lock);
+        report_gate_time(collection, closed_at);
+    }
+    if (!in_time) {
+        memset(collection->live, 1, collection->count);
+        collection->report.postponed_objects += collection->count;
+    }
+}
+
+/// After finalizers: what is held from outside again lives on, with all it reaches.
+static void let_revived_live(nd_collection *collection) {
+    size_t before = collection->count, garbage = 0;
+    examine_again(collection);
+    for (size_t i = 0; i < before; i++) {
+        nd_object *object = collection->objects[i];
+        if (collection->live[i]) {
+            nd__atomic_clear_flags(&object->flags, ND__DYING | ND__REVIVABLE);
+            continue;
+        }
+        nd__atomic_clear_flags(&object->flags, ND__REVIVABLE);
+        collection->objects[i] = collection->objects[garbage];
+        object->gc_index = (uint32_t)garbage;
+        collection->objects[garbage++] = object;
+    }
+    // Given up by the collection, they are held by whoever revived them.
+    for (size_t i = garbage; i < before; i++)
+        nd_object_release(collection->objects[i]);
+    collection->count = garbage;
+    collection->report.revived_objects += before - garbage;
+    nd__gate_destroy_parked();
+}
+
+/// Gives up what the collection holds on garbage. A count that this brings to zero is freed with the
+/// rest.
+static void let_go(nd_collection *collection) {
+    for (size_t i = 0; collection->held_here && i < collection->count; i++)
+        nd_object_release(collection->objects[i]);
+    collection->held_here = 0;
+}
+
+/// Garbage is watched no more: from here on its counts are written plainly.
+static void end_watches(nd_collection *collection) {
+    for (size_t i = 0; i < collection->count; i++) {
+        uint64_t word = nd__atomic_load_relaxed(&collection->objects[i]->word);
+        if (nd__watch_includes(word))
+            nd__watch_tell(collection->objects[i], ND__WATCH_GARBAGE, nd__watch_count(word));
+    }
+}
+
+/// Cuts the edges of the garbage and frees it. What it held outside is released, and counted as
+/// collected if it dies.
+static void free_garbage(nd_thread *thread, nd_collection *collection) {
+    uint64_t objects_before = thread->collected_objects, bytes_before = thread->collected_bytes;
+    bool outermost = nd__destroy_begin(thread);
+    thread->cutting = true;
+    nd__sweep(thread, collection);
+    nd__destroy_end(thread, outermost);
+    thread->cutting = false;
+    collection->report.collected_objects += thread->collected_objects - objects_before;
+    collection->report.collected_bytes += thread->collected_bytes - bytes_before;
+}
+
+static void only_warn(nd_collection *collection) {
+    nd__cycles_begin(collection);
+    for (size_t i = 0; i < collection->count; i++)
+        nd__cycles_join(collection, i);
+    collection->report.cycles += nd__cycles_count(collection);
+    make_revivable(collection);
+    for (size_t i = 0; i < collection->count; i++)
+        nd__atomic_clear_flags(&collection->objects[i]->flags, ND__DYING | ND__REVIVABLE);
+    let_go(collection);
+    collection->report.collected_objects += collection->count;
+}
+
+static uint64_t step_began; // collection lock
+
+uint64_t nd__collect_step_began(void) {
+    return step_began;
+}
+
+uint64_t nd__collect_step(void (*look)(void *data), void *data) {
+    nd__lock_acquire(&collection_lock);
+    uint64_t closed_at = step_began = close_gate();
+    look(data);
+    nd__gate_open();
+    nd__lock_release(&collection_lock);
+    return note_gate_time(closed_at);
+}
+
+void nd__collect_inspect(void (*look)(void *data), void *data) {
+    ND__UNCANCELLED;
+    nd__collect_step(look, data);
+    nd__gate_destroy_parked();
+}
+
+// ------------------------------------------------------------------------------------ a collection
+
+/// Room for so many objects of managers, those that are made meanwhile, what escaped, and phase 2.
+static bool reserve(nd_collection *collection, size_t tracked) {
+    return nd__collection_reserve(collection, tracked + tracked / 8 + 64 + collection->recent +
+                                                  ND__PHASE2_BUDGET);
+}
+
+/// Leaves the garbage of the managers in the collection, which is late, and has none, when that takes
+/// longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory for the
+/// passes (then nothing has happened).
+static bool find_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
+                         uint64_t budget_ns) {
+    nd__lock_acquire(&collection_lock);
+    bool room = false, memory = true, looked = false;
+    size_t tracked;
+    collection->late = false;
+    while (!room && !collection->late &&
+           (tracked = count_tracked(managers, count)) + collection->recent > 0) {
+        memory = reserve(collection, tracked);
+        if (!memory)
+            break;
+        collection->expected = tracked;
+        find_garbage(collection, managers, count, budget_ns, &room);
+        looked = true;
+    }
+    nd__lock_release(&collection_lock);
+    if (looked)
+        nd__gate_destroy_parked(); // runs user code, which may close the gate or wait for a thread that does
+    return memory;
+}
+
+/// The same in steps; false also when there is no memory for a snapshot.
+static bool find_in_steps(nd_collection *collection, nd_manager *const *managers, size_t count) {
+    uint64_t pause = collection->pause_ns ? collection->pause_ns : ND__GC_PAUSE_NS;
+    return reserve(collection, count_tracked(managers, count)) &&
+           nd__steps_find(collection, managers, count, pause);
+}
+
+/// Leaves the garbage of the managers in the collection: at once where that is quick enough, else in
+/// steps, or without memory for those at once all the same. False when there is no memory for the
+/// passes (then nothing has happened).
+static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
+    size_t tracked = count_tracked(managers, count) + collection->recent;
+    bool memory = true, steps = in_steps(collection, tracked);
+    collection->missed = false;
+    if (!steps) {
+        uint64_t budget = nd__atomic_single_threaded() ? 0 : collection->pause_ns;
+        memory = find_at_once(collection, managers, count, budget);
+        steps = memory && collection->late;
+    }
+    if (steps && !find_in_steps(collection, managers, count)) {
+        memory = find_at_once(collection, managers, count, 0);
+        if (collection->late)
+            collection->report.postponed_objects += tracked;
+    }
+    if (collection->missed) // as many as that were, at least one
+        collection->report.postponed_objects++;
+    return memory;
+}
+
+/// One round. False when there is no memory for the passes (then nothing has happened).
+static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
+                          size_t count, bool *ret_again) {
+    *ret_again = false;
+    collection->count = 0;
+    collection->held_here = 0;
+    if (!find(collection, managers, count))
+        return false;
+    if (collection->count == 0)
+        return true;
+    explain_cycles(collection);
+    if (collection->mode == ND_GC_WARN) {
+        only_warn(collection);
+        return true;
+    }
+    if (collection->any_weak)
+        clear_weak_references(collection);
+    bool finalized = collection->any_finalizer;
+    if (finalized) {
+        run_finalizers(collection);
+        let_revived_live(collection);
+        clear_weak_references(collection); // made by finalizers, or with what they handed out
+    }
+    let_go(collection);
+    *ret_again = finalized && collection->count > 0;
+    if (collection->any_watched || finalized) // a finalizer may have begun to watch
+        end_watches(collection);
+    free_garbage(thread, collection);
+    return true;
+}
+
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report);
+
+void nd__collect_deferred(void) {
+    nd_thread *thread = nd__thread();
+    while (thread->deferred) {
+        nd_manager *manager = thread->deferred;
+        thread->deferred = NULL;
+        nd_manager *open = nd__manager_nearest_open(manager);
+        nd_gc_report report = ND_GC_REPORT_INIT;
+        if (nd__policy_mode(open) != ND_GC_OFF)
+            collect_below(open, nd__policy_mode(open), &report);
+        nd_object_release(manager);
+    }
+}
+
+/// Remembers a request made inside a collection; two become one for their common ancestor.
+static void defer(nd_thread *thread, nd_manager *manager) {
+    nd_manager *before = thread->deferred;
+    nd_manager *common = before ? nd__place_common_ancestor(before, manager) : manager;
+    thread->deferred = nd_object_retain(common);
+    if (before)
+        nd_object_release(before);
+}
+
+/// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
+/// `recent`: so many of the objects in the shard for what escaped to another manager, `above`, which
+/// has this mode, are looked at as well.
+static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *above,
+                         size_t recent, nd_gc_mode mode, uint64_t pause_ns, nd_gc_report *report) {
+    ND__UNCANCELLED;
+    nd_thread *thread = nd__thread();
+    nd_collection collection = {.mode = mode,
+                                .pause_ns = pause_ns,
+                                .escaped = recent ? nd__shard_of_escaped(above) : NULL,
+                                .recent = recent,
+                                .report = ND_GC_REPORT_INIT};
+    const nd__listener *listener = nd__trace_listener();
+    uint64_t began = listener ? listener->now() : 0;
+    thread->collecting = true;
+    bool again = true, memory = true;
+    for (int round = 0; again && memory && round < ROUNDS; round++)
+        memory = collect_round(thread, &collection, managers, count, &again);
+    thread->collecting = false;
+    nd__collection_free(&collection);
+    nd__gc_totals_add(&collection.report, mode);
+    if (listener)
+        listener->collected(managers, count, began, &collection.report);
+    *report = collection.report;
+    if (collection.report.postponed_objects)
+        nd__policy_collect_soon(managers[0]);
+    if (!memory)
+        return ND_ERROR_OUT_OF_MEMORY;
+    if (collection.report.postponed_objects)
+        return nd__error(
+            ND_ERROR_STATE,
+            "gc_collect: it took too long, beside other threads, to decide on %llu of the "
+            "objects of manager %s; they are kept, and looked at again later",
+            (unsigned long long)collection.report.postponed_objects, managers[0]->name);
+    if (collection.report.broken_objects)
+        return nd__error(
+            ND_ERROR_STATE,
+            "gc_collect: the edges that are reported to a %s are more than there are; it was kept",
+            collection.broken_name);
+    return ND_OK;
+}
+
+/// Gives up the managers of another mode than the topmost one's, `mode`.
+static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
+    size_t kept = 0;
+    for (size_t i = 0; i < managers->count; i++) {
+        if (nd__policy_mode(managers->items[i]) == mode)
+            managers->items[kept++] = managers->items[i];
+        else
+            nd_object_release(managers->items[i]);
+    }
+    managers->count = kept;
+}
+
+static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, uint64_t pause_ns,
+                                nd_gc_report *report, uint64_t *ret_left) {
+    nd_status status =
+        managers->count ? collect(managers->items, managers->count, NULL, 0, mode, pause_ns, report)
+                        : ND_OK;
+    if (ret_left)
+        *ret_left = count_tracked(managers->items, managers->count);
+    nd__manager_array_free(managers);
+    return status;
+}
+
+static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_report *report) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return ND_ERROR_OUT_OF_MEMORY;
+    return collect_all_of(&managers, mode, nd__policy_pause_ns(manager, false), report, NULL);
+}
+
+nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report,
+                               uint64_t *ret_left) {
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return ND_ERROR_OUT_OF_MEMORY;
+    nd_gc_mode mode = nd__policy_mode(manager);
+    keep_of_mode(&managers, mode);
+    return collect_all_of(&managers, mode, pause_ns, report, ret_left);
+}
+
+nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
+    nd_manager *manager = handle ? (nd_manager *)(uintptr_t)handle : &nd__manager_root;
+    nd_status status = ND_OK;
+    if (ret_report)
+        status = nd__versioned_check("gc_collect", "ND_GC_REPORT_INIT", ret_report);
+    if (status != ND_OK)
+        return status;
+    pthread_testcancel(); // lets a thread end that does nothing else
+    nd_thread *thread = nd__thread();
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    status = nd__callback_check("gc_collect");
+    if (status != ND_OK)
+        return status;
+    if (thread->collecting) {
+        defer(thread, manager);
+    } else {
+        nd_gc_mode mode = nd__policy_mode(manager);
+        status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
+        nd__collect_deferred();
+        if (status == ND_ERROR_OUT_OF_MEMORY)
+            nd__error(status, "gc_collect: no memory for the passes; nothing was collected");
+    }
+    if (ret_report)
+        nd__versioned_write(ret_report, &report, sizeof report);
+    return status;
+}
+
+void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
+                          nd_close_report *close_report) {
+    nd_manager *above = nd__manager_nearest_open(outside);
+    size_t recent = nd__shard_escaped_recently(above);
+    if (recent == 0 && (!cyclic || nd__shard_total(manager).tracked == 0))
+        return;
+    if (!nd__policy_at_boundary(manager))
+        return;
+    nd_thread *thread = nd__thread();
+    if (thread->collecting) {
+        defer(thread, above);
+        return;
+    }
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    nd_gc_mode mode = nd__policy_mode(manager);
+    if (recent && nd__policy_mode(above) != mode)
+        recent = 0;
+    collect(&manager, 1, above, recent, mode, nd__policy_pause_ns(manager, false), &report);
+    if (mode != ND_GC_WARN) {
+        close_report->collected_objects += report.collected_objects;
+        close_report->collected_bytes += report.collected_bytes;
+    }
+    close_report->postponed_objects += report.postponed_objects;
+    if (report.gate_closed_ns > close_report->gate_closed_ns)
+        close_report->gate_closed_ns = report.gate_closed_ns;
+    nd__collect_deferred();
+}

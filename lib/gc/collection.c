@@ -1,0 +1,397 @@
+// The passes of trial deletion over a set of candidates.
+#include "lib/gc/collection.h"
+#include "lib/base/atomics.h"
+#include "lib/base/clock.h"
+#include "lib/base/reserve.h"
+#include "lib/gc/steps.h"
+#include "lib/gc/walk.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/object/object.h"
+#include "lib/object/watch.h"
+#include <stdio.h>
+#include <string.h>
+
+#if ND_COLLECT_EVERYWHERE
+size_t nd__collection_batch = 1;
+#else
+size_t nd__collection_batch = 2048;
+#endif
+
+uint64_t nd__collection_limit_ns = UINT64_C(8000000000);
+
+bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
+    nd__collection_free(collection);
+    const size_t each =
+        sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t);
+    if (capacity > UINT32_MAX || capacity > SIZE_MAX / each)
+        return false;
+    size_t bytes = capacity * each;
+    char *block = nd__reserve_take_large(&bytes);
+    if (!block)
+        return false;
+    collection->bytes = bytes;
+    collection->objects = (nd_object **)(void *)block;
+    collection->words = (uint64_t *)(void *)(collection->objects + capacity);
+    collection->internal = (uint32_t *)(void *)(collection->words + capacity);
+    collection->stack = collection->internal + capacity;
+    collection->live = (uint8_t *)(collection->stack + capacity);
+    collection->capacity = capacity;
+    collection->count = 0;
+    return true;
+}
+
+void nd__collection_free(nd_collection *collection) {
+    nd__reserve_keep_large(collection->objects, collection->bytes);
+    collection->objects = NULL;
+    collection->bytes = 0;
+    collection->count = collection->capacity = 0;
+}
+
+typedef struct set_visitor {
+    nd_visitor visitor;
+    nd_collection *collection;
+    size_t added; ///< extending: objects appended
+} set_visitor;
+
+// ------------------------------------------------------------------------------------------ pass 1
+
+static void visit_count(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (nd__collection_has(collection, target))
+        collection->internal[target->gc_index]++;
+}
+
+static void visit_mark(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (nd__collection_has(collection, target))
+        nd__collection_let_live(collection, target->gc_index);
+}
+
+/// Everything reached from what is on the stack is live.
+static void let_reached_live(nd_collection *collection) {
+    set_visitor marker = {.visitor = {visit_mark}, .collection = collection};
+    while (collection->stacked)
+        nd__collection_traverse(collection->objects[collection->stack[--collection->stacked]],
+                                &marker.visitor);
+}
+
+/// From `from` on, the first that is not known to be live and whose word is not what it was in pass 1;
+/// the count when there is none.
+static size_t first_changed(const nd_collection *collection, size_t from) {
+    size_t i = from;
+    for (; i < collection->count; i++) {
+        nd__collection_prefetch(collection->objects, collection->count, i);
+        if (!collection->live[i] && nd__collection_word(collection, i) != collection->words[i])
+            break;
+    }
+    return i;
+}
+
+static size_t count_garbage(const nd_collection *collection) {
+    size_t garbage = 0;
+    for (size_t i = 0; i < collection->count; i++)
+        garbage += !collection->live[i];
+    return garbage;
+}
+
+void nd__collection_note_broken(nd_collection *collection, const nd_object *object) {
+    if (collection->report.broken_objects++ == 0)
+        snprintf(collection->broken_name, sizeof collection->broken_name, "%s", object->type->name);
+}
+
+/// The word first, then the edges: a retain that happens in between changes the word that pass 2
+/// reads.
+static void read_candidate(nd_collection *collection, size_t index, nd_visitor *visitor) {
+    nd_object *object = collection->objects[index];
+    collection->words[index] = nd__atomic_load(&object->word, acquire);
+    nd__collection_traverse(object, visitor);
+}
+
+/// True when edges from inside explain every count from `from` on, as they do where all is garbage;
+/// false also when one is watched.
+static bool all_explained(const nd_collection *collection, size_t from) {
+    uint32_t unlike = 0, dead = 0;
+    for (size_t i = from; i < collection->count; i++) {
+        uint32_t count = (uint32_t)collection->words[i];
+        unlike |= (count - collection->held_here) ^ collection->internal[i];
+        dead |= count == 0;
+    }
+    return !(unlike | dead);
+}
+
+void nd__collection_decide(nd_collection *collection, size_t from) {
+    for (size_t i = from; i < collection->count; i++) {
+        uint32_t held = nd__watch_held(collection->words[i]) - collection->held_here;
+        uint32_t internal = collection->internal[i];
+        // What was published or moved meanwhile may have edges that the word was read too early for, but not without a
+        // trace.
+        if (__builtin_expect(internal > held, 0) &&
+            nd__collection_word(collection, i) == collection->words[i])
+            nd__collection_note_broken(collection, collection->objects[i]);
+        // A candidate that has died since it was taken waits to be buried: its edges still hold.
+        if (internal != held || (uint32_t)collection->words[i] == 0)
+            nd__collection_let_live(collection, i);
+    }
+}
+
+void nd__collection_verify(nd_collection *collection, size_t from) {
+    for (size_t i = first_changed(collection, from); i < collection->count;
+         i = first_changed(collection, i + 1))
+        nd__collection_let_live(collection, i);
+}
+
+/// What has a count that edges from inside do not explain is live, with all it reaches.
+static size_t decide(nd_collection *collection) {
+    if (all_explained(collection, collection->settled))
+        return collection->count;
+    nd__collection_decide(collection, collection->settled);
+    let_reached_live(collection);
+    return count_garbage(collection);
+}
+
+size_t nd__collection_examine(nd_collection *collection) {
+    set_visitor counter = {.visitor = {visit_count}, .collection = collection};
+    collection->settled = collection->stacked = 0;
+    memset(collection->internal, 0, collection->count * sizeof *collection->internal);
+    memset(collection->live, 0, collection->count);
+    for (size_t i = 0; i < collection->count; i++)
+        read_candidate(collection, i, &counter.visitor);
+    return decide(collection);
+}
+
+/// Whether an object may be a candidate: not another thread's garbage, nor what one holds that looks in
+/// steps, whose place that one changes.
+static inline bool may_join(const nd_object *object) {
+    uint32_t flags = nd__object_flags_to_join(object);
+    if (__builtin_expect((flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED, 1))
+        return !nd__steps_holds(object);
+    return (flags & ND__TRACKED) && !nd__steps_is_condemned(flags) && !nd__steps_holds(object);
+}
+
+/// What was made one after the other lies side by side as a rule: when an object is as far from the last
+/// one as that was from the one before, has the processor fetch what lies some steps further on. Returns
+/// how far that is.
+static inline intptr_t fetch_next(const nd_object *last, const nd_object *object, intptr_t before) {
+    intptr_t stride = (intptr_t)object - (intptr_t)last;
+    if (stride == before) {
+        const char *next = (const char *)object + ND__FETCH_AHEAD * stride;
+        __builtin_prefetch(next, 1);
+        __builtin_prefetch(next + sizeof(nd_object), 1);
+    }
+    return stride;
+}
+
+/// False when there is no room.
+static inline bool add(nd_collection *collection, nd_object *object) {
+    if (__builtin_expect(collection->count == collection->capacity, 0)) {
+        collection->full = true;
+        return false;
+    }
+    const nd_object *last = collection->count ? collection->objects[collection->count - 1] : object;
+    collection->stride = fetch_next(last, object, collection->stride);
+    nd__collection_add(collection, object);
+    return true;
+}
+
+/// To what is settled already only a type points that reports an edge which it does not hold.
+static inline void note_edge_to_settled(nd_collection *collection, const nd_object *target) {
+    if (__builtin_expect(nd__object_is_own_garbage(target), 0) &&
+        nd__collection_has(collection, target)) {
+        collection->internal[target->gc_index]++;
+        collection->contradicted = true;
+    }
+}
+
+static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    nd_collection *collection = ((set_visitor *)visitor)->collection;
+    if (!may_join(target)) {
+        note_edge_to_settled(collection, target);
+        return;
+    }
+    if (!nd__collection_has(collection, target)) {
+        nd_manager *manager = nd__manager_of(target);
+        if (!manager || manager->collection != collection->id || !add(collection, target))
+            return;
+    }
+    collection->internal[target->gc_index]++;
+}
+
+static void unmark(nd_collection *collection, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        nd__atomic_clear_flags(&collection->objects[i]->flags, ND__DYING);
+}
+
+/// Whether edges from inside explain the count of candidate number `index`, and its word is the same as in
+/// pass 1.
+static inline bool stands(const nd_collection *collection, size_t index) {
+    uint64_t word = collection->words[index];
+    uint32_t unlike = ((uint32_t)word - collection->held_here) ^ collection->internal[index];
+    return nd__atomic_load(&collection->objects[index]->word, acquire) == word && unlike == 0 &&
+           (uint32_t)word != 0;
+}
+
+/// Pass 2 over the candidates from `begin` on, and the marks of them, if all of them are garbage: every count is
+/// explained, and no word has changed. Marks are written plainly, so with several threads all words are
+/// looked at before. With one there is nobody but a signal handler, which changes words alone: each object
+/// is looked at and marked in one go, and the marks are taken back when one turns out not to be garbage.
+static bool settle_all(nd_collection *collection, size_t begin) {
+    size_t end = collection->count, i = begin;
+    bool alone = collection->alone && nd__atomic_single_threaded();
+    // To take back many marks costs more than to look twice at what is in the arrays.
+    bool few = end - begin <= 4 * nd__collection_batch;
+    if (!(alone && few) && !all_explained(collection, begin))
+        return false;
+    if (!alone && first_changed(collection, begin) != end)
+        return false;
+    uint32_t seen = 0;
+    bool finalizer = false;
+    for (; i < end && stands(collection, i); i++) {
+        nd__collection_prefetch(collection->objects, end, i);
+        nd_object *object = collection->objects[i];
+        uint32_t flags = nd__object_flags(object);
+        nd__atomic_store(&object->flags, (flags & ~(uint32_t)ND__SUSPECT) | ND__DYING, relaxed);
+        seen |= flags;
+        if (__builtin_expect(object->type->finalize != NULL, 0))
+            finalizer |= !(flags & ND__FINALIZED);
+    }
+    if (i < end || !nd__collection_in_time(collection)) {
+        unmark(collection, begin, i);
+        return false;
+    }
+    // None is watched: its count would be unexplained.
+    collection->any_weak |= (seen & ND__HAS_WEAK) != 0;
+    collection->any_finalizer |= finalizer;
+    collection->settled = end;
+    return true;
+}
+
+/// Pass 2, early: when all that has been read since the last time is garbage, as it is closed under its
+/// edges, it is so whatever else is found, because a reference from there would be one that is not
+/// explained. With the first live object this ends: the rest is then decided as a whole.
+static void settle(nd_collection *collection) {
+    size_t begin = collection->settled, end = collection->count;
+    if (end - begin < nd__collection_batch)
+        return;
+    collection->settles = settle_all(collection, begin);
+}
+
+void nd__collection_unsettle(nd_collection *collection) {
+    unmark(collection, 0, collection->settled);
+    collection->settled = 0;
+}
+
+/// The objects up to number `end` have their places.
+static void begin_candidates(nd_collection *collection, size_t end) {
+    size_t begin = collection->count;
+    memset(collection->internal + begin, 0, (end - begin) * sizeof *collection->internal);
+    memset(collection->live + begin, 0, end - begin);
+    collection->count = end;
+}
+
+/// Takes a few objects of a list, `object` and newer ones. Returns the last one taken, or NULL.
+static nd_object *take_some(nd_collection *collection, nd_object *object) {
+    size_t count = collection->count, taken = 0;
+    nd_object **objects = collection->objects, *last = NULL;
+    const nd_object *before = object;
+    intptr_t stride = 0;
+    for (; object && taken < nd__collection_batch; object = object->previous) {
+        stride = fetch_next(before, object, stride);
+        before = object;
+        // One with count zero is dead and waits to be buried.
+        if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0 || !may_join(object))
+            continue;
+        if (object->gc_index >= count || objects[object->gc_index] != object) {
+            if (__builtin_expect(count == collection->capacity, 0)) {
+                collection->full = true;
+                break;
+            }
+            object->gc_index = (uint32_t)count;
+            objects[count++] = object;
+        }
+        last = object;
+        taken++;
+    }
+    begin_candidates(collection, count);
+    return last;
+}
+
+/// Reads the tracked objects of one shard, oldest first, each few followed by what they point to,
+/// while that is warm. No lock is held while edges are read, so a release beside it does not wait. What
+/// the walk misses counts as live. It rests on a candidate, because that cannot be freed while the gate is
+/// closed; garbage of another thread's collection can.
+static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
+                           nd_visitor *visitor) {
+    nd__walk walk = {.shard = shard};
+    while (!collection->full && collection->count != collection->expected &&
+           nd__walk_on(&walk, collection, take_some)) {
+        while (*read < collection->count) {
+            nd__collection_prefetch_whole(collection->objects, collection->count, *read);
+            read_candidate(collection, (*read)++, visitor);
+        }
+        if (collection->settles)
+            settle(collection);
+        // With all of it read, the rest is soon done.
+        if (collection->leave_ns != UINT64_MAX && collection->count < collection->expected &&
+            nd__clock_now_ns() >= collection->leave_ns)
+            collection->full = collection->late = true;
+    }
+}
+
+size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
+                               bool *ret_room) {
+    set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
+    collection->count = collection->settled = 0;
+    collection->settles = true;
+    collection->stride = 0;
+    collection->stacked = 0;
+    collection->contradicted = collection->full = collection->late = false;
+    collection->any_weak = collection->any_finalizer = collection->any_watched = false;
+    size_t read = 0;
+    // All of it before any edge is read: what points there is to find it in the set.
+    nd__walk_recent(collection, take_some);
+    collection->expected += collection->count;
+    while (read < collection->count)
+        read_candidate(collection, read++, &counter.visitor);
+    for (size_t i = 0; i < count && !collection->full; i++)
+        for (nd_shard *shard = nd__shard_first(managers[i]); shard && !collection->full;
+             shard = nd__shard_next(shard))
+            discover_shard(collection, shard, &read, &counter.visitor);
+    *ret_room = !collection->full;
+    if (collection->full || collection->contradicted)
+        nd__collection_unsettle(collection);
+    return *ret_room ? decide(collection) : 0;
+}
+
+// ----------------------------------------------------------------------------------------- phase 2
+
+static void visit_extend(nd_visitor *visitor, nd_object *target, const char *label) {
+    (void)label;
+    set_visitor *extender = (set_visitor *)visitor;
+    nd_collection *collection = extender->collection;
+    if (collection->count == collection->capacity || !may_join(target) ||
+        nd__collection_has(collection, target))
+        return;
+    nd__collection_add(collection, target);
+    collection->live[target->gc_index] = 1;
+    extender->added++;
+}
+
+size_t nd__collection_extend(nd_collection *collection) {
+    set_visitor extender = {.visitor = {visit_extend}, .collection = collection};
+    for (size_t i = 0; i < collection->count && collection->count < collection->capacity; i++)
+        if (collection->live[i])
+            nd__collection_traverse(collection->objects[i], &extender.visitor);
+    return extender.added;
+}
+
+// ------------------------------------------------------------------------------------------ pass 2
+
+size_t nd__collection_recheck(nd_collection *collection) {
+    nd__collection_verify(collection, collection->settled);
+    let_reached_live(collection);
+    return count_garbage(collection);
+}

@@ -1,0 +1,42 @@
+// The walk over tracked objects (walk.h).
+//
+// Invariant: between two calls a walk rests on an object that is not freed. It may have left its shard, with the
+// links that led on; then the walk begins anew, and passes quickly over what it knows.
+#include "lib/gc/walk.h"
+#include "lib/base/atomics.h"
+#include "lib/base/lock.h"
+#include "lib/gc/collection.h"
+#include "lib/manager/manager.h"
+
+bool nd__walk_on(nd__walk *walk, nd_collection *collection, nd__walk_take *take) {
+    nd_shard *shard = walk->shard;
+    for (; walk->starts < ND__STARTS; walk->starts++) {
+        nd__lock_acquire(&shard->lock);
+        nd_object *at = walk->cursor;
+        bool here = !at || nd__atomic_load(&at->home, acquire) == shard;
+        if (here)
+            walk->cursor =
+                take(collection, at ? at->previous : shard->lists[ND__TRACKED_LIST].last);
+        nd__lock_release(&shard->lock);
+        if (here)
+            return walk->cursor != NULL;
+        walk->cursor = NULL;
+    }
+    collection->missed = true;
+    return false;
+}
+
+void nd__walk_recent(nd_collection *collection, nd__walk_take *take) {
+    nd_shard *shard = collection->escaped;
+    if (!shard)
+        return;
+    nd__lock_acquire(&shard->lock);
+    nd_object *object = shard->lists[ND__TRACKED_LIST].first;
+    for (size_t n = 1; object && object->next && n < collection->recent; n++)
+        object = object->next;
+    while (object) {
+        nd_object *last = take(collection, object);
+        object = last ? last->previous : NULL;
+    }
+    nd__lock_release(&shard->lock);
+}

@@ -1,0 +1,296 @@
+// The end of objects: out of their manager, weak references and edges cleared, destroyed, freed.
+//
+// Invariants: destruction is a loop over the thread's list of dead objects, never a recursion; edges of an
+// object that the collector may see are cleared inside the gate, so a dead tracked object that meets a closed
+// gate is parked; nothing is destroyed in a callback that a device runs (callback.h).
+#include "lib/manager/destroy.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/lock.h"
+#include "lib/base/thread.h"
+#include "lib/manager/adopt.h"
+#include "lib/manager/member.h"
+#include "lib/manager/shard.h"
+#include "lib/object/block.h"
+#include "lib/object/callback.h"
+#include "lib/object/checked.h"
+#include "lib/object/gate.h"
+#include "lib/object/name.h"
+#include "lib/object/object.h"
+#include "lib/object/weak.h"
+#include <nd/detail/counts.h>
+
+/// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's error.
+__attribute__((noinline)) static void run_destroy(nd_object *object) {
+    ND__UNCANCELLED;
+    nd_thread *thread = nd__thread();
+    nd_object *outer = thread->destroying;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    thread->destroying = object;
+    object->type->destroy(object);
+    thread->destroying = outer;
+    nd__error_end(error);
+}
+
+static inline void destroy(nd_object *object, uint32_t flags) {
+    if (flags & ND__USER)
+        run_destroy(object);
+    else
+        object->type->destroy(object);
+}
+
+void nd__destroy_payload(nd_object *object) {
+    destroy(object, nd__object_flags(object));
+}
+
+/// The last steps of nd__destroy_object, for one that is in no manager.
+static void free_unlinked(nd_object *object) {
+    uint32_t flags = nd__object_flags(object);
+    const nd_type *type = object->type;
+    bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
+    // Others keep their name, for who uses them dead; it goes when the block is used again.
+    if ((flags & ND__NAMED) && (type->flags & ND__TYPE_MANAGER))
+        nd__name_remove(object);
+    if (type->destroy && !(flags & ND__CLOSED))
+        destroy(object, flags);
+    // The destroy of a manager has recycled its memory: it may be another one already.
+    if (recycled)
+        return;
+    if (__builtin_expect(flags & ND__LENT, 0))
+        nd__adopt_end(object);
+    else
+        nd__block_free(object);
+}
+
+void nd__destroy_garbage(nd_object *const *objects, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const nd_type *type = objects[i]->type;
+        if (!type->destroy && !(type->flags & ND__TYPE_MANAGER))
+            nd__block_free(objects[i]);
+        else
+            free_unlinked(objects[i]);
+    }
+}
+
+void nd__destroy_object(nd_object *object) {
+    if (nd__object_shard(object))
+        nd__member_unlink(object);
+    free_unlinked(object);
+}
+
+void nd__destroy_finalize(nd_object *object) {
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    object->type->finalize(object);
+    nd__error_end(error);
+}
+
+/// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
+static bool finalize_dead(nd_object *object) {
+    if (!nd__destroy_claim_finalizer(object))
+        return false;
+    ND__UNCANCELLED;
+    nd__atomic_add_relaxed(&object->word, ND__RETAIN_STEP);
+    nd__destroy_finalize(object);
+    // One that died as part of a longer chain has left its manager already: should it live on, it
+    // does so at the root.
+    nd__member_reattach(object);
+    uint32_t count = (uint32_t)nd__atomic_subtract(&object->word, 1);
+    return count != 1 && !(count > ND__COUNT_LIMIT && nd__object_released_beyond(object, count));
+}
+
+/// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
+/// table, without a finalizer.
+static bool is_plain(const nd_object *object) {
+    const uint32_t plain = ND__CLASS_BITS | ND__USER | ND__LENT;
+    return !(nd__object_flags(object) & ~plain) && !object->type->finalize;
+}
+
+/// What a release does that was the last one, or met a count beyond.
+static void release_last(nd_object *object, uint32_t count) {
+    if (count == 1 || nd__object_released_beyond(object, count))
+        nd__destroy_died(object);
+}
+
+/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock, which
+/// is `home`'s, is held, and is given up. NULL: the tensor is in none.
+/// Without the gate: who looks at edges of green objects does so under that lock.
+static inline __attribute__((always_inline)) void
+bury_accompanied(nd_object *object, nd_shard *home, nd_thread *thread) {
+    nd_object *companion = nd__object_storage(object);
+    if (home)
+        nd__member_die(home, object, thread);
+    uint32_t count = 2; // the companion's, before the tensor lets go of it
+    bool together = companion && home && nd__object_shard(companion) == home;
+    if (together && (uint32_t)nd__atomic_load(&companion->word, acquire) == 1) {
+        // Ours alone: nobody can take a count of it but a walk over the manager, under this lock.
+        nd__atomic_store(&companion->word, nd__atomic_load_relaxed(&companion->word) - 1, relaxed);
+        count = 1;
+    } else if (companion) {
+        count = (uint32_t)nd__atomic_subtract(&companion->word, 1);
+    }
+    bool both = count == 1 && is_plain(companion);
+    if (both && together)
+        nd__member_die(home, companion, thread);
+    if (home)
+        nd__lock_release(&home->lock);
+    free_unlinked(object);
+    if (both) {
+        nd__destroy_object(companion);
+        return;
+    }
+    if (count <= 1 || count > ND__COUNT_LIMIT)
+        release_last(companion, count);
+}
+
+static void bury(nd_object *object, nd_thread *thread) {
+    if (__builtin_expect(is_plain(object), 1)) {
+        if (object->type->flags & ND__TYPE_TENSOR) {
+            bury_accompanied(object, nd__shard_lock_of(object), thread);
+            return;
+        }
+        nd__member_unlink(object);
+        if (object->type->clear)
+            object->type->clear(object);
+        free_unlinked(object);
+        return;
+    }
+    if (nd__object_flags(object) & ND__HAS_WEAK)
+        nd__weak_clear(object);
+    if (finalize_dead(object))
+        return;
+    if (object->type->finalize && (nd__object_flags(object) & ND__HAS_WEAK))
+        nd__weak_clear(object); // the finalizer, or who got a reference from it, may have made some
+    if (nd__object_flags(object) & ND__TRACKED) {
+        nd__member_unlink(object); // frees the links for the parked list
+        if (!nd__gate_try_enter()) {
+            nd__gate_park(object);
+            return;
+        }
+        if (object->type->clear && !nd__object_is_closed(object))
+            object->type->clear(object);
+        nd__gate_leave();
+    } else if (object->type->clear && !nd__object_is_closed(object)) {
+        object->type->clear(object); // green: the collector never looks at its edges
+    }
+    nd__destroy_object(object);
+}
+
+bool nd__destroy_begin(nd_thread *thread) {
+    bool outermost = !thread->burying;
+    thread->burying = true;
+    return outermost;
+}
+
+static inline void bury_all(nd_thread *thread) {
+    while (thread->dead) {
+        nd_object *object = thread->dead;
+        thread->dead = object->next;
+        bury(object, thread);
+    }
+}
+
+/// What callbacks of a device have left. Not while a collection counts what dies.
+__attribute__((cold, noinline)) static void bury_left(nd_thread *thread) {
+    while (nd__callback_any_deferred() && !thread->cutting) {
+        nd__destroy_list(nd__callback_take_deferred());
+        bury_all(thread);
+    }
+}
+
+static inline __attribute__((always_inline)) void end_burying(nd_thread *thread) {
+    bury_all(thread);
+    if (nd__callback_any_deferred())
+        bury_left(thread);
+    thread->burying = false;
+}
+
+/// The release of a plain object of which this is the only reference: without a locked decrement, since
+/// the lock that its death takes anyway keeps everybody else from taking a count. Who has none gets one
+/// from a weak reference, which a plain object has not, or from a walk over its manager, under that lock.
+/// (The collector holds tracked objects alone.) False: nothing was done, because it is no such object.
+bool nd__destroy_alone(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    if (thread->burying || !is_plain(object))
+        return false;
+    nd_shard *home = nd__shard_lock_of(object);
+    if (!home)
+        return false;
+    // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.
+    uint64_t word = nd__atomic_load(&object->word, acquire);
+    if ((uint32_t)word != 1 || !is_plain(object)) {
+        nd__lock_release(&home->lock);
+        return false;
+    }
+    nd__atomic_store(&object->word, word - 1, relaxed);
+    nd__checked_death(object);
+    thread->burying = true;
+    if (object->type->flags & ND__TYPE_TENSOR) {
+        bury_accompanied(object, home, thread);
+    } else {
+        nd__member_die(home, object, thread);
+        nd__lock_release(&home->lock);
+        if (object->type->clear)
+            object->type->clear(object);
+        free_unlinked(object);
+    }
+    end_burying(thread);
+    return true;
+}
+
+void nd__destroy_end(nd_thread *thread, bool outermost) {
+    if (outermost)
+        end_burying(thread);
+}
+
+/// Puts an object whose count is zero on the thread's list of the dead. Its `next` is in use while
+/// it is still in a manager's list, so it leaves that first.
+static void add_dead(nd_thread *thread, nd_object *object) {
+    nd__member_unlink(object);
+    object->next = thread->dead;
+    thread->dead = object;
+}
+
+void nd__destroy_died(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    nd__checked_death(object);
+    // Garbage of the collection that this thread is running: the collection frees it.
+    if (thread->collecting && (nd__object_flags(object) & ND__DYING))
+        return;
+    if (thread->burying) {
+        if (thread->in_callback)
+            nd__callback_defer(object);
+        else
+            add_dead(thread, object);
+        return;
+    }
+    thread->burying = true;
+    bury(object, thread);
+    end_burying(thread);
+}
+
+static void leave_list(nd_object *list) {
+    while (list) {
+        nd_object *next = list->next;
+        nd__callback_defer(list);
+        list = next;
+    }
+}
+
+void nd__destroy_list(nd_object *list) {
+    nd_thread *thread = nd__thread();
+    if (__builtin_expect(thread->in_callback, 0)) {
+        leave_list(list);
+        return;
+    }
+    bool outermost = nd__destroy_begin(thread);
+    while (list) {
+        nd_object *next = list->next;
+        list->next = thread->dead;
+        thread->dead = list;
+        list = next;
+    }
+    nd__destroy_end(thread, outermost);
+}

@@ -1,0 +1,651 @@
+// The manager tree: creation, placement blocks, close and dispose, statistics.
+#include "lib/manager/manager.h"
+#include "lib/base/alloc.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/lock.h"
+#include "lib/base/reserve.h"
+#include "lib/base/seam.h"
+#include "lib/base/thread.h"
+#include "lib/base/versioned.h"
+#include "lib/manager/account.h"
+#include "lib/manager/attach.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/escape.h"
+#include "lib/manager/gather.h"
+#include "lib/manager/manager_fork.h"
+#include "lib/manager/origin.h"
+#include "lib/manager/shard.h"
+#include "lib/object/callback.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+#include "lib/object/trace.h"
+#include <stdio.h>
+#include <string.h>
+
+static void manager_destroy(nd_object *self);
+
+static const nd_type manager_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "manager",
+    .flags = ND_TYPE_GREEN | ND__TYPE_MANAGER,
+    .destroy = manager_destroy,
+};
+
+nd_manager nd__manager_root = {
+    .header = {.word = (UINT64_C(1) << 32) + 1, .type = &manager_type},
+    .shard_count = 1,
+    .name = "root",
+    .first.manager = &nd__manager_root,
+    .escaped.manager = &nd__manager_root,
+};
+
+_Atomic(nd_manager *) nd__manager_newest = &nd__manager_root;
+
+/// Memory of ended managers, linked by next_sibling: some for each few threads.
+static struct bin {
+    _Alignas(ND__LINE) nd_lock lock;
+    _Atomic(nd_manager *) first;
+} recycled[8];
+enum { BINS = sizeof recycled / sizeof *recycled };
+ND__FORK_PART(fork_shards, ND__FORK_SHARDS, NULL, 0, 0, nd__manager_fork_before,
+              nd__manager_fork_after, NULL);
+ND__FORK_LOCKS(bins, ND__FORK_SINGLE, &recycled[0].lock, BINS, sizeof *recycled);
+
+// -------------------------------------------------------------------------------------------- tree
+
+const nd_manager *nd_manager_root(void) {
+    return &nd__manager_root;
+}
+
+static nd_manager *writable(const nd_manager *manager) {
+    return manager ? (nd_manager *)(uintptr_t)manager : &nd__manager_root;
+}
+
+/// From this thread's bin, else from another one: a thread may end the managers that another makes.
+static nd_manager *take_recycled(void) {
+    uint32_t number = nd__thread()->number;
+    for (uint32_t i = 0; i < BINS; i++) {
+        struct bin *bin = &recycled[(number + i) % BINS];
+        if (!nd__atomic_load(&bin->first, relaxed))
+            continue;
+        nd__lock_acquire(&bin->lock);
+        nd_manager *manager = nd__atomic_load(&bin->first, relaxed);
+        if (manager)
+            nd__atomic_store(&bin->first, manager->next_sibling, relaxed);
+        nd__lock_release(&bin->lock);
+        if (manager)
+            return manager;
+    }
+    return NULL;
+}
+
+static void recycle(nd_manager *manager) {
+    struct bin *bin = &recycled[nd__thread()->number % BINS];
+    nd__lock_acquire(&bin->lock);
+    manager->next_sibling = nd__atomic_load(&bin->first, relaxed);
+    nd__atomic_store(&bin->first, manager, relaxed);
+    nd__lock_release(&bin->lock);
+}
+
+/// Memory of a manager, on a line of its own; never freed.
+static nd_manager *take_memory(void) {
+    nd_manager *manager = take_recycled();
+    if (manager)
+        return manager;
+    void *block = nd__seam_alloc_zeroed(ND__LINE_BLOCK(sizeof(nd_manager)));
+    if (!block)
+        return NULL;
+    nd__shard_keep_block(block);
+    manager = nd__shard_line_in(block);
+    nd__shard_begin(&manager->first, manager);
+    nd__shard_begin(&manager->escaped, manager);
+    manager->older = nd__atomic_load(&nd__manager_newest, relaxed);
+    while (!nd__atomic_cas(&nd__manager_newest, &manager->older, manager, release, relaxed))
+        ;
+    return manager;
+}
+
+/// Begins a new life. What a thread with a stale pointer may still take, the locks, stays as it is,
+/// and what it may look at (`more`, nd__shard_spread) is behind one.
+static void reset(nd_manager *manager) {
+    nd_shard *more = manager->more;
+    nd__lock_acquire(&manager->first.lock);
+    memset(&manager->header, 0, sizeof manager->header);
+    memset((char *)manager + offsetof(nd_manager, shard_count), 0,
+           offsetof(nd_manager, first) - offsetof(nd_manager, shard_count));
+    manager->more = more;
+    atomic_init(&manager->shard_count, 1);
+    manager->owner = nd__thread()->number;
+    nd__shard_begin(&manager->first, manager);
+    atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
+    manager->header.type = &manager_type;
+    manager->header.site = nd__object_sites_enabled ? nd__site : NULL;
+    nd__lock_release(&manager->first.lock);
+}
+
+/// A child holds its parent; the root is not counted: it is immortal, and everybody's.
+static nd_manager *hold_parent(nd_manager *parent) {
+    return parent == &nd__manager_root ? parent : nd_retain(parent);
+}
+
+static void release_parent(nd_manager *parent) {
+    if (parent != &nd__manager_root)
+        nd_object_release(parent);
+}
+
+nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
+    if (nd__callback_check("manager_new") != ND_OK)
+        return NULL;
+    nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_current());
+    nd_manager *manager = take_memory();
+    if (!manager) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "manager_new: no memory for manager %s",
+                  name ? name : "");
+        return NULL;
+    }
+    reset(manager);
+    snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
+    atomic_init(&manager->gc_mode, ND_GC_INHERIT);
+    manager->depth = parent->depth + 1;
+    manager->edge_age = nd__gate_edge_age();
+    nd_shard *shard = nd__shard_lock_to_fill(parent);
+    bool open = nd__manager_open(parent);
+    if (open) {
+        manager->parent = hold_parent(parent);
+        manager->siblings = shard;
+        manager->next_sibling = shard->children;
+        if (shard->children)
+            shard->children->previous_sibling = manager;
+        shard->children = manager;
+        nd__atomic_store(&manager->state, ND__MANAGER_OPEN, release);
+    }
+    nd__lock_release(&shard->lock);
+    nd__shard_spread_if_crowded();
+    if (!open) {
+        nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
+        nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
+        recycle(manager);
+        return NULL;
+    }
+    return manager;
+}
+
+const nd_manager *nd_manager_current(void) {
+    const nd_manager *current = nd__thread()->current;
+    return current ? current : &nd__manager_root;
+}
+
+const nd_manager *nd_manager_of(const void *object) {
+    return object ? nd__manager_of(object) : NULL;
+}
+
+const nd_manager *nd_manager_parent(const nd_manager *manager) {
+    return manager ? manager->parent : NULL;
+}
+
+const char *nd_manager_name(const nd_manager *manager) {
+    return manager ? manager->name : "";
+}
+
+bool nd_manager_is_open(const nd_manager *manager) {
+    return manager && nd__manager_open(manager);
+}
+
+nd_manager_block nd__manager_block_begin(const nd_manager *manager) {
+    nd_manager_block block = {.once = true};
+    if (!manager) {
+        nd__error_null("with_manager", "manager");
+        return block;
+    }
+    if (!nd__manager_open(manager)) {
+        nd__error(ND_ERROR_CLOSED, "with_manager: manager %s is closed", manager->name);
+        return block;
+    }
+    nd_thread *thread = nd__thread();
+    block.pushed = true;
+    block.previous = thread->current;
+    thread->current = nd_retain(manager);
+    return block;
+}
+
+void nd__manager_block_end(nd_manager_block *block) {
+    if (!block->pushed)
+        return;
+    nd_thread *thread = nd__thread();
+    nd_manager *manager = writable(thread->current);
+    thread->current = block->previous;
+    nd_object_release(manager);
+}
+
+// ------------------------------------------------------------------------------------------- close
+
+nd_manager *nd__manager_nearest_open(nd_manager *manager) {
+    while (!nd__manager_open(manager))
+        manager = manager->parent;
+    return manager;
+}
+
+/// Open -> closing; false when somebody else has done that. Who puts something into a shard looks at
+/// the state under its lock: whoever takes that lock afterwards finds all there will ever be.
+static bool begin_close(nd_manager *manager) {
+    uint32_t expected = ND__MANAGER_OPEN;
+    if (!nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed))
+        return false;
+    manager->closer = &nd__thread_record;
+    return true;
+}
+
+/// An open child, retained and now closing; NULL when there is none left.
+static nd_manager *begin_close_of_child(nd_manager *parent) {
+    nd_shard *shard = nd__shard_first(parent);
+    while (shard) {
+        // Uncounted look at children: one found with a count above zero stays ours by the retain.
+        nd_manager *child;
+        nd__lock_acquire(&shard->lock);
+        for (child = shard->children; child; child = child->next_sibling)
+            if (nd__manager_open(child) && nd__object_try_retain(&child->header))
+                break;
+        nd__lock_release(&shard->lock);
+        if (!child) {
+            shard = nd__shard_next(shard);
+        } else if (begin_close(child)) {
+            return child;
+        } else {
+            nd_object_release(child);
+        }
+    }
+    return NULL;
+}
+
+/// Temp-attached objects of a shard, retained, so many at most; returns how many.
+static size_t take_temporaries(nd_shard *shard, nd_object **objects, size_t limit) {
+    size_t count = 0;
+    nd__gate_enter_to_clear();
+    nd__lock_acquire(&shard->lock);
+    for (int list = 0; list < 2 && shard->count.temporary; list++)
+        for (nd_object *object = shard->lists[list].first; object && count < limit;
+             object = object->next)
+            if ((nd__object_flags(object) & ND__TEMP) && nd__object_try_retain(object))
+                objects[count++] = object;
+    nd__lock_release(&shard->lock);
+    nd__gate_leave();
+    return count;
+}
+
+/// Temp-attached objects go back to where they came from. A tensor counts once, with its storage.
+static uint64_t return_temporaries(nd_manager *manager) {
+    enum { BATCH = 256 }; // for each of which the whole list may have to be walked
+    nd_object *objects[BATCH];
+    uint64_t returned = 0;
+    nd_shard *shard = nd__shard_first(manager);
+    while (shard) {
+        size_t count = take_temporaries(shard, objects, BATCH);
+        for (size_t i = 0; i < count; i++) {
+            bool counted = !(objects[i]->type->flags & ND__TYPE_UNCAPPED);
+            returned += nd__attach_return(objects[i], manager) && counted;
+            nd_object_release(objects[i]);
+        }
+        if (count == 0)
+            shard = nd__shard_next(shard);
+    }
+    return returned;
+}
+
+static void unlink_from_parent(nd_manager *manager) {
+    nd_shard *shard = manager->siblings;
+    nd__shard_lock(shard);
+    if (manager->previous_sibling)
+        manager->previous_sibling->next_sibling = manager->next_sibling;
+    else if (shard->children == manager)
+        shard->children = manager->next_sibling;
+    if (manager->next_sibling)
+        manager->next_sibling->previous_sibling = manager->previous_sibling;
+    manager->previous_sibling = manager->next_sibling = NULL;
+    nd__lock_release(&shard->lock);
+}
+
+/// What survives in one of the managers below a closing one goes to `target`, which is closed later.
+/// Accounts between the two get rid of it as each of their managers is finished: then one walk is
+/// enough for many managers, one below the other.
+static void move_past(nd_manager *manager, nd_manager *target) {
+    nd_manager *parent = manager->parent;
+    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    nd__escape_all(manager, target, true, false, bytes, NULL);
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        uint64_t carried = manager->carried[kind];
+        if (carried)
+            nd__charge_return_path(manager, parent, (nd_device_kind)kind, carried);
+        if (parent != target)
+            parent->carried[kind] += carried + bytes[kind];
+    }
+}
+
+/// What survives goes to the nearest open ancestor, and is reported.
+/// `remembered`: boundaries below that look at it again.
+static void let_escape(nd_manager *manager, nd_manager *outside, bool remembered,
+                       nd_close_report *report) {
+    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    report->escaped_objects += nd__escape_all(manager, nd__manager_nearest_open(outside), false,
+                                              remembered, bytes, report);
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        report->escaped_bytes += bytes[kind];
+}
+
+/// Last steps of closing one manager whose children are closed: collect when asked, move the
+/// survivors to `target` (NULL: they escape), forget it. Adds to the report. `outside` is the nearest
+/// ancestor that was open when the close began.
+static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *outside, bool collect,
+                         nd_close_report *report) {
+    nd__origin_forward(manager, outside);
+    report->returned_objects += return_temporaries(manager);
+    // Without an edge written there can be no cycle of what was made in it.
+    bool cyclic = collect && nd__gate_edges_since(manager->edge_age);
+    if (collect)
+        nd__seam_collect_boundary(manager, outside, cyclic, report);
+    nd__counters count = nd__shard_total(manager);
+    report->freed_objects += count.freed;
+    report->freed_bytes += count.freed_bytes;
+    if (target) {
+        move_past(manager, target);
+    } else {
+        let_escape(manager, outside, cyclic && count.tracked, report);
+        if (collect)
+            nd__shard_escaped_note(nd__manager_nearest_open(outside), cyclic ? count.tracked : 0);
+    }
+    unlink_from_parent(manager);
+    nd__seam_pressure_forget(manager);
+    nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
+}
+
+/// Whether the collector is on for a manager that is about to be finished. Where it holds nothing that
+/// the collector sees nobody has to find out.
+static bool is_collected(nd_manager *manager) {
+    return nd__shard_total(manager).tracked > 0 && nd__seam_gc_mode(manager) != ND_GC_OFF;
+}
+
+/// Closes everything below `top`, deepest first, without recursion: the parent pointers are the
+/// stack. Where the collector is on for the top, survivors go there, so that it sees them all at once;
+/// else each goes to its parent if one further up collects.
+static void close_children(nd_manager *top, nd_manager *outside, nd_close_report *report) {
+    nd_manager *at = top, *child = begin_close_of_child(top);
+    if (!child)
+        return;
+    bool at_top = nd__seam_gc_mode(top) != ND_GC_OFF;
+    for (;;) {
+        if (child || (child = begin_close_of_child(at))) {
+            child->collects_above =
+                !at_top && at != top && (at->collects_above || nd__seam_gc_mode(at) != ND_GC_OFF);
+            at = child;
+            child = NULL;
+            continue;
+        }
+        if (at == top)
+            return;
+        nd_manager *parent = at->parent;
+        finish_close(at, at->collects_above ? parent : top, outside, !at_top && is_collected(at),
+                     report);
+        nd_object_release(at);
+        at = parent;
+    }
+}
+
+static void close_manager(nd_manager *manager, nd_close_report *report) {
+    ND__UNCANCELLED;
+    const nd__listener *listener = nd__trace_listener();
+    uint64_t began = listener ? listener->now() : 0;
+    nd_manager *outside = nd__manager_nearest_open(manager->parent);
+    close_children(manager, outside, report);
+    finish_close(manager, NULL, outside, nd__seam_gc_mode(manager) != ND_GC_OFF, report);
+    if (listener)
+        listener->closed(manager, began, report);
+}
+
+static nd_status check_close(const char *operation, const nd_close_report *report) {
+    nd_status status = nd__callback_check(operation);
+    if (status == ND_OK && report)
+        status = nd__versioned_check(operation, "ND_CLOSE_REPORT_INIT", report);
+    return status;
+}
+
+nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
+    if (!manager)
+        return nd__error_null("manager_close", "manager");
+    if (manager == &nd__manager_root)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_close: the root manager cannot be closed");
+    nd_status status = check_close("manager_close", ret_report);
+    if (status != ND_OK)
+        return status;
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    if (begin_close(manager)) {
+        nd__object_keep(
+            manager); // user code that runs during the close may release the caller's handle
+        nd__callback_destroy_deferred(); // what was released before it
+        close_manager(manager, &report);
+        nd_object_release(manager);
+    }
+    if (ret_report)
+        nd__versioned_write(ret_report, &report, sizeof report);
+    return ND_OK;
+}
+
+/// Owned handles of everything attached to a manager, but for what a collection is freeing; false
+/// when out of memory.
+static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *ret_count) {
+    size_t capacity = nd__shard_total(manager).live + 64;
+    nd_object **objects = nd__alloc(capacity * sizeof *objects);
+    if (!objects)
+        return false;
+    size_t count = 0;
+    nd__gate_enter_to_clear();
+    for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
+        nd__lock_acquire(&shard->lock);
+        for (int list = 0; list < 2; list++)
+            for (nd_object *object = shard->lists[list].first; object && count < capacity;
+                 object = object->next)
+                if (nd__object_try_retain(object))
+                    objects[count++] = object;
+        nd__lock_release(&shard->lock);
+    }
+    nd__gate_leave();
+    *ret_objects = objects;
+    *ret_count = count;
+    return true;
+}
+
+/// Closes everything attached to a manager; false when out of memory.
+static bool close_objects(nd_manager *manager) {
+    nd_object **objects;
+    size_t count;
+    if (!retain_all(manager, &objects, &count))
+        return false;
+    // A storage dies with its tensors, or stays with a live view of another manager.
+    for (size_t k = 0; k < count; k++)
+        if (!(objects[k]->type->flags & ND__TYPE_UNCAPPED))
+            nd_close(objects[k]);
+    for (size_t k = 0; k < count; k++)
+        nd_object_release(objects[k]);
+    nd__alloc_free(objects);
+    return true;
+}
+
+static nd_status nothing_listed(const nd_manager *manager) {
+    return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                     "manager_dispose: no memory to list the objects of manager %s", manager->name);
+}
+
+nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
+    ND__UNCANCELLED;
+    if (!manager)
+        return nd__error_null("manager_dispose", "manager");
+    if (manager == &nd__manager_root)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_dispose: the root manager cannot be closed");
+    nd_status status = check_close("manager_dispose", ret_report);
+    if (status != ND_OK)
+        return status;
+    nd__manager_array managers = {0};
+    if (!nd__manager_subtree(manager, &managers))
+        return nothing_listed(manager);
+    // The manager's own first, then what lies below it, which for that goes up to it.
+    bool listed = close_objects(manager) && nd__gather_objects(&managers);
+    for (size_t i = 0; i < managers.count && listed && managers.count > 1; i++)
+        listed = close_objects(managers.items[i]);
+    if (!listed)
+        status = nothing_listed(manager);
+    nd__manager_array_free(&managers);
+    return status == ND_OK ? nd_manager_close(manager, ret_report) : status;
+}
+
+static void manager_destroy(nd_object *self) {
+    nd_manager *manager = (nd_manager *)self;
+    if (manager == &nd__manager_root)
+        nd__error_fatal(
+            "release of manager root, which nobody owns: nd_manager_root, nd_manager_current, "
+            "nd_manager_of and nd_manager_parent return borrowed handles");
+    if (begin_close(manager)) {
+        // Nobody holds it, so nobody reads a report; count zero also keeps every retain away.
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        close_manager(manager, &report);
+    }
+    nd_manager *parent = manager->parent;
+    nd__seam_gc_domain_free(manager);
+    recycle(manager);
+    release_parent(parent);
+}
+
+// -------------------------------------------------------------------------------- sets of managers
+
+static bool array_append(nd__manager_array *array, nd_manager *manager) {
+    if (array->count == array->capacity) {
+        size_t capacity = array->capacity ? 2 * array->capacity : 16;
+        nd_manager **items = nd__reserve_realloc(array->items, array->capacity * sizeof *items,
+                                                 capacity * sizeof *items);
+        if (!items)
+            return false;
+        array->items = items;
+        array->capacity = capacity;
+    }
+    array->items[array->count++] = manager;
+    return true;
+}
+
+void nd__manager_array_free(nd__manager_array *array) {
+    for (size_t i = 0; i < array->count; i++)
+        nd_object_release(array->items[i]);
+    nd__reserve_free(array->items);
+    *array = (nd__manager_array){0};
+}
+
+/// Appends the children in one shard of a manager. The array grows outside the locks, so the
+/// children are counted first.
+static bool append_children(nd_shard *shard, nd__manager_array *array) {
+    for (;;) {
+        size_t room = array->capacity - array->count, count = 0;
+        nd__lock_acquire(&shard->lock);
+        for (nd_manager *child = shard->children; child; child = child->next_sibling)
+            count++;
+        if (count <= room)
+            for (nd_manager *child = shard->children; child; child = child->next_sibling)
+                if (nd__object_try_retain(&child->header))
+                    array->items[array->count++] = child;
+        nd__lock_release(&shard->lock);
+        if (count <= room)
+            return true;
+        size_t capacity = array->count + 2 * count;
+        nd_manager **items = nd__reserve_realloc(array->items, array->capacity * sizeof *items,
+                                                 capacity * sizeof *items);
+        if (!items)
+            return false;
+        array->items = items;
+        array->capacity = capacity;
+    }
+}
+
+bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array) {
+    nd__object_keep(manager);
+    nd__callback_destroy_deferred(); // whoever lists managers counts or collects what is alive in them
+    if (!array_append(array, manager)) {
+        nd_object_release(manager);
+        return false;
+    }
+    for (size_t i = 0; i < array->count; i++) {
+        nd_shard *shard = nd__shard_first(array->items[i]);
+        for (; shard; shard = nd__shard_next(shard)) {
+            if (!append_children(shard, array)) {
+                nd__manager_array_free(array);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// -------------------------------------------------------------------------------------- statistics
+
+nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_stats) {
+    nd_manager *manager = writable(handle);
+    nd_status status = nd__versioned_check("manager_get_stats", "ND_MANAGER_STATS_INIT", ret_stats);
+    if (status != ND_OK)
+        return status;
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    nd__counters count = nd__shard_total(manager);
+    stats.live_objects = count.live;
+    stats.tracked_objects = count.tracked;
+    stats.created_objects = count.created;
+    stats.arrived_objects = count.arrived;
+    stats.departed_objects = count.departed;
+    stats.freed_objects = count.freed;
+    stats.collected_objects = count.collected;
+    stats.escaped_objects = count.escaped;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        stats.live_bytes[kind] = count.own_bytes[kind];
+        stats.subtree_bytes[kind] = nd__account_bytes(manager, (nd_device_kind)kind);
+        stats.peak_bytes[kind] = nd__account_peak(manager, (nd_device_kind)kind);
+        stats.quota_bytes[kind] = nd__atomic_load_relaxed(&manager->quota[kind]);
+    }
+    nd__lock_acquire(&manager->first.lock);
+    stats.cap_objects = manager->cap;
+    nd__lock_release(&manager->first.lock);
+    nd__versioned_write(ret_stats, &stats, sizeof stats);
+    return ND_OK;
+}
+
+uint64_t nd_manager_total_bytes(const nd_manager *handle) {
+    nd_manager *manager = writable(handle);
+    uint64_t total = 0;
+    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        total += nd__account_bytes(manager, (nd_device_kind)kind);
+    return total;
+}
+
+uint64_t nd_manager_total_objects(const nd_manager *handle) {
+    nd__manager_array managers = {0};
+    uint64_t total = 0;
+    if (!nd__manager_subtree(writable(handle), &managers)) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY,
+                  "manager_total_objects: no memory to list the managers below manager %s",
+                  nd_manager_name(writable(handle)));
+        return UINT64_MAX;
+    }
+    for (size_t i = 0; i < managers.count; i++)
+        total += nd__shard_total(managers.items[i]).live;
+    nd__manager_array_free(&managers);
+    return total;
+}
+
+nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
+    if (!manager)
+        return nd__error_null("manager_set_cap", "manager");
+    if (objects)
+        nd__shard_unite(manager);
+    nd__lock_acquire(&manager->first.lock);
+    if (manager->cap != objects) // else other shards may be looking at it
+        manager->cap = objects;
+    nd__lock_release(&manager->first.lock);
+    return ND_OK;
+}

@@ -1,0 +1,151 @@
+// The tree of managers, and what one is made of.
+//
+//   root (immortal, static)
+//     shards: one, part of the manager; more of them once threads meet there too often (shard.c)
+//       children: weak list; a child holds its parent strongly
+//       lists[0]: green objects, lists[1]: tracked objects; weak, intrusive
+//       counters of these objects
+//       account: a part of what was charged
+//
+// What a shard holds is guarded by its lock. An object names its shard (`home`), and that its
+// manager. What escapes to a manager while the collector is on goes to a shard of its own, so that its
+// latest arrivals are the front of a list. A thread always fills the same shard of a manager, so a list is in the order in which
+// each thread made its objects; the first shard has the oldest ones. A manager that was ever capped
+// keeps all its objects in the first shard, under whose lock the cap is exact.
+//
+// Memory of managers and shards is type-stable: it is recycled, never returned, so that a thread
+// that read a stale object->home may still take its lock, see under it that the object has moved,
+// and try again.
+//
+// Two shards are locked in the order of their addresses (nd__shard_lock_pair). Nobody waits for the gate
+// with a shard locked, releases an object there, or runs user code.
+//
+// Accounts: own_bytes is what objects attached here hold (its lock); what was charged here and
+// below is the sum of the shards' `bytes` (atomic) and of `owned`, and is what a quota bounds. A charge
+// goes to a manager and all its ancestors.
+#ifndef ND_LIB_MANAGER_MANAGER_H
+#define ND_LIB_MANAGER_MANAGER_H
+#include "lib/base/atomics.h"
+#include "lib/base/lock.h"
+#include "lib/object/object.h"
+#include <nd/gc.h>
+#include <nd/manager.h>
+
+#define ND__MANAGER_NAME_SIZE 64
+
+enum { ND__MANAGER_OPEN = 0, ND__MANAGER_CLOSING = 1, ND__MANAGER_CLOSED = 2 };
+enum { ND__GREEN_LIST = 0, ND__TRACKED_LIST = 1 };
+
+typedef struct nd_origin nd_origin;
+typedef struct nd__memory_callback nd__memory_callback;
+
+/// What happened to the objects of a shard, or of a manager. Every member is a uint64_t.
+typedef struct nd__counters {
+    uint64_t live, tracked, capped,
+        temporary; ///< attached objects: all, tracked, those a cap counts, temp-attached
+    uint64_t created, arrived, departed, freed, collected, escaped;
+    uint64_t freed_bytes;
+    uint64_t own_bytes[ND_DEVICE_KIND_COUNT];
+} nd__counters;
+
+#define ND__LINE 128 ///< what processors share: two lines, which some fetch together
+
+struct nd_shard {
+    _Alignas(ND__LINE) nd_lock lock;
+    nd_manager *manager; ///< constant, also while the memory waits to be recycled
+    uint32_t waits;      ///< how often the lock was found held (lock)
+    // Guarded by lock.
+    struct {
+        nd_object *first, *last;
+    } lists[2];
+    nd_manager *children; ///< first child; siblings' links are guarded as well
+    nd__counters count;
+    bool retired; ///< the manager has a cap: objects go to the first shard
+    // The account. A part may be negative: bytes are discharged by whoever frees them.
+    _Atomic uint64_t bytes[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t seen[ND_DEVICE_KIND_COUNT]; ///< `bytes` when the peak was looked at
+    /// Of the first shard: what the manager's owner has charged, which it alone writes, so without a locked
+    /// instruction. Part of the account as `bytes` is.
+    _Atomic uint64_t owned[ND_DEVICE_KIND_COUNT];
+};
+_Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
+
+/// Shards that lie one behind the other, for who locks all there are (manager_fork.c).
+typedef struct nd__shard_range nd__shard_range;
+struct nd__shard_range {
+    nd_shard *first;
+    size_t count;
+    nd__shard_range *next;
+};
+
+struct nd_manager {
+    nd_object header;
+    // Of the memory, not of the manager that is in it.
+    nd_manager *older;         ///< memory that was taken before this
+    nd__shard_range ranges[3]; ///< the first shard; all others; that for what escaped
+    // Read by all, seldom written.
+    _Alignas(ND__LINE) _Atomic uint32_t state;
+    _Atomic uint32_t shard_count; ///< 1 or nd__shard_limit(); never falls while the manager lives
+    nd_shard *more;               ///< the second shard and on; kept for the next life
+    _Atomic uint32_t escapes;     ///< 1: `escaped` is one of its shards
+    /// How many tracked objects escaped here at the last close below and at the one before it. (Two
+    /// closes at a time may lose one of them.)
+    _Atomic uint32_t recent[2];
+    nd_manager *parent; ///< strong (but for the root); NULL for the root only
+    uint32_t depth;     ///< root 0
+    _Atomic int gc_mode;
+    uint64_t edge_age;                     ///< when it was made (gate.h), constant
+    _Atomic uint64_t inherited_mode;       ///< with its generation, as last found out (policy.c)
+    _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
+    uint64_t cap;                          ///< lock of the first shard
+    _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
+
+    _Alignas(ND__LINE) _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
+    uint32_t owner; ///< number of the thread that made it; of the root, that of the first thread
+    _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
+    _Atomic uint32_t turns;   ///< how often that was another one than before
+    bool single;              ///< was capped: never gets more shards (lock of the first shard)
+    const void *closer;       ///< the record of the thread that closes it
+    nd_shard *siblings;       ///< the parent's shard whose child this is, constant
+    nd_manager *previous_sibling, *next_sibling;
+    uint64_t
+        collection;     ///< id of the last collection that took its objects (collection lock, gate)
+    nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
+    // While it is closed as one of those below another one, by the thread that does that:
+    bool collects_above; ///< one between the two collects, and has to see what survives here
+    uint64_t carried[ND_DEVICE_KIND_COUNT]; ///< bytes of what went from below it past it
+    nd__memory_callback *memory_callback;   ///< or NULL (its own lock, see pressure_callback.c)
+    char name[ND__MANAGER_NAME_SIZE];
+    nd_shard first;
+    nd_shard escaped; ///< what outlived managers below while the collector was on, the latest first
+};
+
+extern nd_manager nd__manager_root;
+/// All memory of managers there is, newest first, linked by `older`; the root is the last.
+extern _Atomic(nd_manager *) nd__manager_newest;
+/// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
+/// the two.
+static inline nd_manager *nd__manager_of(const nd_object *object) {
+    nd_shard *home = nd__object_shard(object);
+    return home ? home->manager : NULL;
+}
+
+static inline bool nd__manager_open(const nd_manager *manager) {
+    return nd__atomic_load(&((nd_manager *)(uintptr_t)manager)->state, acquire) == ND__MANAGER_OPEN;
+}
+
+/// The manager itself when open, else its nearest open ancestor (the root always is). The argument
+/// must be valid memory that holds its parents: pinned, or locked with an object attached.
+nd_manager *nd__manager_nearest_open(nd_manager *manager);
+
+/// Children of a manager, the ones still alive, retained, appended to a growing array; false when
+/// out of memory.
+typedef struct nd__manager_array {
+    nd_manager **items;
+    size_t count, capacity;
+} nd__manager_array;
+/// manager and everything below it, each retained (the root too). Free with nd__manager_array_free.
+/// Destroys first what callbacks of a device have released, so no lock may be held.
+bool nd__manager_subtree(nd_manager *manager, nd__manager_array *array);
+void nd__manager_array_free(nd__manager_array *array);
+#endif

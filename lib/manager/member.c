@@ -1,0 +1,211 @@
+// Objects in managers: birth and death.
+//
+// Invariants: an object is in the list that its home and its ND__TRACKED bit say, both changed
+// under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's
+// bytes are charged to the path from its manager to the root.
+#include "lib/manager/member.h"
+#include "lib/base/atomics.h"
+#include "lib/base/error.h"
+#include "lib/base/lock.h"
+#include "lib/base/thread.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/origin.h"
+#include "lib/manager/shard.h"
+#include "lib/manager/trigger.h"
+#include "lib/object/callback.h"
+#include "lib/object/object.h"
+#include "lib/object/trace.h"
+
+/// Bytes were charged to `manager`, but the object went to `target`, above it.
+static void charge_instead(nd_object *object, nd_manager *manager, nd_manager *target) {
+    nd_accounted *account = nd__object_accounted(object);
+    if (account && account->bytes)
+        nd__charge_return_path(manager, target, account->kind, account->bytes);
+}
+
+static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
+    const nd__listener *listener = nd__trace_listener();
+    if (listener)
+        listener->born(object, manager);
+}
+
+static inline __attribute__((always_inline)) nd_status
+publish(nd_object *object, nd_object *companion, nd_manager *manager) {
+    if (__builtin_expect(nd__thread_record.in_callback, 0))
+        return nd__callback_error(object->type->name);
+    uint32_t flags = nd__object_flags(object);
+    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
+        flags |= ND__TRACKED;
+        nd__atomic_store(&object->flags, flags, relaxed); // still private
+    }
+    nd_manager *target = manager;
+    nd_shard *shard;
+    for (;;) {
+        shard = nd__shard_lock_to_fill(target);
+        if (__builtin_expect(nd__manager_open(target), 1))
+            break;
+        nd__lock_release(&shard->lock);
+        target = nd__manager_nearest_open(target->parent);
+    }
+    if (__builtin_expect(nd__member_cap_refuses(shard, object), 0)) {
+        uint64_t cap = target->cap;
+        nd__lock_release(&shard->lock);
+        nd__atomic_clear_flags(&object->flags, ND__TRACKED);
+        return nd__error(ND_ERROR_QUOTA,
+                         "a new %s does not fit: manager %s is capped at %llu objects",
+                         object->type->name, target->name, (unsigned long long)cap);
+    }
+    if (companion)
+        nd__member_enter(shard, companion, nd__object_flags(companion));
+    nd__member_enter(shard, object, flags);
+    shard->count.created += companion ? 2 : 1;
+    // Under the lock: as soon as it is given up, somebody may close the object, and the companion with
+    // it.
+    if (__builtin_expect(target != manager, 0)) {
+        charge_instead(object, manager, target);
+        if (companion)
+            charge_instead(companion, manager, target);
+    }
+    if (companion)
+        tell_of_birth(companion, target);
+    tell_of_birth(object, target);
+    nd__lock_release(&shard->lock);
+    if (flags & ND__TRACKED)
+        nd__trigger_count_tracked();
+    nd__shard_spread_if_crowded();
+    return ND_OK;
+}
+
+nd_status nd__member_publish(nd_object *object, nd_manager *manager) {
+    return publish(object, NULL, manager);
+}
+
+nd_status nd__member_publish_both(nd_object *object, nd_object *companion, nd_manager *manager) {
+    return publish(object, companion, manager);
+}
+
+static void track_locked(nd_shard *home, nd_object *object) {
+    nd__member_list_remove(home, object, ND__GREEN_LIST);
+    nd__atomic_set_flags(&object->flags, ND__TRACKED);
+    home->count.tracked++;
+    nd__member_list_insert(home, object, ND__TRACKED_LIST);
+    nd__trigger_count_tracked();
+}
+
+void nd__member_track(nd_object *object) {
+    if ((nd__object_flags(object) & ND__TRACKED) || (object->type->flags & ND_TYPE_GREEN))
+        return;
+    nd_shard *home = nd__shard_lock_of(object);
+    if (!home) {
+        nd__atomic_set_flags(&object->flags, ND__TRACKED);
+        return;
+    }
+    if (!(nd__object_flags(object) & ND__TRACKED))
+        track_locked(home, object);
+    nd__lock_release(&home->lock);
+}
+
+void nd__member_track_with(nd_object *object, void *slot, void *target) {
+    nd_shard *home = nd__shard_lock_of(object);
+    *(nd_object **)slot = target;
+    track_locked(home, object);
+    nd__lock_release(&home->lock);
+}
+
+void nd__member_unlink(nd_object *object) {
+    nd_shard *home = nd__shard_lock_of(object);
+    if (!home)
+        return;
+    nd__member_die(home, object, nd__thread());
+    nd__lock_release(&home->lock);
+    if (nd__object_flags(object) & ND__TEMP)
+        nd__origin_forget(object);
+}
+
+/// As nd__member_die for a run of garbage at the front of `objects` that is in `home`; counters are
+/// written once. Returns how many that were; *ret_temporary says whether some have origins.
+static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count, nd_thread *thread,
+                         bool *ret_temporary) {
+    const nd__listener *listener = nd__trace_listener();
+    uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
+    size_t i = 0;
+    for (; i < count && nd__object_shard(objects[i]) == home; i++) {
+        nd_object *object = objects[i];
+        uint32_t flags = nd__object_flags(object), type_flags = object->type->flags;
+        nd__member_list_remove(home, object, nd__member_list_of(flags));
+        tracked += (flags & ND__TRACKED) != 0;
+        nd__atomic_store(&object->home, NULL, release);
+        if (__builtin_expect(!listener && !(flags & ND__TEMP) &&
+                                 !(type_flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED)),
+                             1))
+            continue;
+        temporary += (flags & ND__TEMP) != 0;
+        uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
+        if (__builtin_expect(listener != NULL, 0))
+            listener->died(object, home->manager, true);
+        if (__builtin_expect(type_flags & ND__TYPE_ACCOUNTED, 0)) {
+            const nd_accounted *account = (const nd_accounted *)object;
+            bytes += account->bytes;
+            home->count.own_bytes[account->kind] -= account->bytes;
+            if (account->bytes)
+                nd__charge_return_path(home->manager, NULL, account->kind, account->bytes);
+        }
+    }
+    nd__counters *left = &home->count;
+    left->live -= i;
+    left->tracked -= tracked;
+    left->temporary -= temporary;
+    left->capped -= i - temporary - uncapped;
+    left->collected += i;
+    thread->collected_objects += i;
+    thread->collected_bytes += bytes;
+    *ret_temporary = temporary > 0;
+    return i;
+}
+
+void nd__member_unlink_garbage(nd_object *const *objects, size_t count) {
+    nd_thread *thread = nd__thread();
+    for (size_t i = 0; i < count;) {
+        nd_shard *home = nd__shard_lock_of(objects[i]);
+        bool temporary = false;
+        size_t run = home ? unlink_run(home, objects + i, count - i, thread, &temporary) : 1;
+        if (home)
+            nd__lock_release(&home->lock);
+        for (size_t k = i; temporary && k < i + run; k++)
+            if (nd__object_flags(objects[k]) & ND__TEMP)
+                nd__origin_forget(objects[k]);
+        i += run;
+    }
+}
+
+void nd__member_reattach(nd_object *object) {
+    if (nd__object_shard(object))
+        return;
+    nd_accounted *account = nd__object_accounted(object);
+    if (account)
+        nd__charge_path(&nd__manager_root, NULL, account->kind, account->bytes, NULL);
+    nd__atomic_clear_flags(&object->flags, ND__TEMP); // where it came from is forgotten
+    nd_shard *shard = nd__shard_lock_to_fill(&nd__manager_root);
+    nd__member_enter(shard, object, nd__object_flags(object));
+    shard->count.created++;
+    tell_of_birth(object, &nd__manager_root);
+    nd__lock_release(&shard->lock);
+}
+
+void nd__member_close_account(nd_object *object) {
+    nd_accounted *account = nd__object_accounted(object);
+    if (!account)
+        return;
+    nd_shard *home = nd__shard_lock_of(object);
+    uint64_t bytes = account->bytes;
+    account->bytes = 0;
+    if (!home)
+        return;
+    if (bytes) {
+        home->count.own_bytes[account->kind] -= bytes;
+        home->count.freed_bytes += bytes;
+        nd__charge_return_path(home->manager, NULL, account->kind, bytes);
+    }
+    nd__lock_release(&home->lock);
+}

@@ -1,0 +1,126 @@
+// Being a member of a shard: its lists and counters, entered at birth, left at death, both changed by
+// a move.
+//
+// Invariant: an object is in the list of its home that its ND__TRACKED bit says, and the counters say
+// what is in the lists; home, lists, counters and that bit change under the shard's lock, which
+// everybody who calls this holds. Inline, because a small tensor's life is made of little else. Flags
+// are read once and handed on.
+#ifndef ND_LIB_MANAGER_MEMBER_H
+#define ND_LIB_MANAGER_MEMBER_H
+#include "lib/base/atomics.h"
+#include "lib/base/thread.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/manager.h"
+#include "lib/object/object.h"
+#include "lib/object/trace.h"
+
+static inline int nd__member_list_of(uint32_t flags) {
+    return (flags & ND__TRACKED) ? ND__TRACKED_LIST : ND__GREEN_LIST;
+}
+
+static inline void nd__member_list_insert(nd_shard *shard, nd_object *object, int list) {
+    nd_object *first = shard->lists[list].first;
+    object->previous = NULL;
+    object->next = first;
+    if (first)
+        first->previous = object;
+    else
+        shard->lists[list].last = object;
+    shard->lists[list].first = object;
+}
+
+static inline void nd__member_list_remove(nd_shard *shard, nd_object *object, int list) {
+    nd_object *previous = object->previous, *next = object->next;
+    if (previous)
+        previous->next = next;
+    else
+        shard->lists[list].first = next;
+    if (next)
+        next->previous = previous;
+    else
+        shard->lists[list].last = previous;
+}
+
+/// Counts an object in (+1) or out (-1) of what a shard holds now.
+static inline __attribute__((always_inline)) void
+nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint64_t one) {
+    nd__counters *count = &shard->count;
+    count->live += one;
+    if (flags & ND__TRACKED)
+        count->tracked += one;
+    uint32_t type_flags = object->type->flags;
+    if (flags & ND__TEMP)
+        count->temporary += one;
+    else if (!(type_flags & ND__TYPE_UNCAPPED))
+        count->capped += one;
+    if (type_flags & ND__TYPE_ACCOUNTED) {
+        const nd_accounted *account = (const nd_accounted *)object;
+        count->own_bytes[account->kind] += one * account->bytes;
+    }
+}
+
+static inline void nd__member_enter(nd_shard *shard, nd_object *object, uint32_t flags) {
+    nd__member_list_insert(shard, object, nd__member_list_of(flags));
+    nd__member_count(shard, object, flags, 1);
+    nd__atomic_store(&object->home, shard, release);
+}
+
+static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t flags) {
+    nd__member_list_remove(shard, object, nd__member_list_of(flags));
+    nd__member_count(shard, object, flags, UINT64_MAX);
+}
+
+/// Takes a dead object out of its home: list, counters, bytes.
+static inline void nd__member_die(nd_shard *home, nd_object *object, nd_thread *thread) {
+    nd__member_leave(home, object, nd__object_flags(object));
+    const nd__listener *listener = nd__trace_listener();
+    if (listener)
+        listener->died(object, home->manager, thread->cutting);
+    nd_accounted *account = nd__object_accounted(object);
+    uint64_t bytes = account ? account->bytes : 0;
+    if (thread->cutting) {
+        home->count.collected++;
+        thread->collected_objects++;
+        thread->collected_bytes += bytes;
+    } else {
+        home->count.freed++;
+        home->count.freed_bytes += bytes;
+    }
+    if (bytes)
+        nd__charge_return_path(home->manager, NULL, account->kind, bytes);
+    nd__atomic_store(&object->home, NULL, release);
+}
+
+// member.c
+
+/// Attaches to `manager` (or its nearest open ancestor when it is closed) and makes the object
+/// visible to the collector, unless its type is green or ND__TYPE_UNTRACKED. Errors: cap. On
+/// failure the object is still private. The bytes of an accounted object must have been charged to
+/// `manager` before (nd__charge).
+nd_status nd__member_publish(nd_object *object, nd_manager *manager);
+/// The same for an object and its private companion, under one lock: both are published or none.
+nd_status nd__member_publish_both(nd_object *object, nd_object *companion, nd_manager *manager);
+
+/// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
+void nd__member_track(nd_object *object);
+/// The same for a published green object that only this thread knows, which gets its first edge with
+/// it: `slot` takes over a count of `target`. Without the gate: under its manager's lock the object is
+/// seen without the edge by the reports alone, and with it by everybody.
+void nd__member_track_with(nd_object *object, void *slot, void *target);
+
+/// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
+void nd__member_unlink(nd_object *object);
+/// The same for garbage that this thread frees; a lock is taken once for a run of it in one manager.
+void nd__member_unlink_garbage(nd_object *const *objects, size_t count);
+/// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
+/// manager.
+void nd__member_reattach(nd_object *object);
+/// The object gives up its bytes (close): accounts of its manager and ancestors go down.
+void nd__member_close_account(nd_object *object);
+
+/// Whether a cap has no room for one more, under the lock of the manager's first shard.
+static inline bool nd__member_cap_refuses(const nd_shard *shard, const nd_object *object) {
+    uint64_t cap = shard->manager->cap;
+    return cap && shard->count.capped >= cap && !(object->type->flags & ND__TYPE_UNCAPPED);
+}
+#endif

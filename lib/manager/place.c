@@ -1,0 +1,115 @@
+// Placement: which manager a new object belongs to.
+//
+// Invariant: the manager that nd__place_begin answers stays valid until nd__place_end: it is the
+// root, this thread's current manager (which its nd_with_manager block holds), or retained.
+#include "lib/manager/place.h"
+#include "lib/base/lock.h"
+#include "lib/base/thread.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
+#include "lib/manager/trigger.h"
+#include "lib/object/object.h"
+
+/// The manager of an object, retained; the root is not counted. An object in no manager counts as
+/// in the root.
+static nd_manager *pin(nd_object *object) {
+    // While the process has one thread nothing can close the manager under us, but user code later
+    // in the operation may.
+    nd_shard *home = nd__shard_lock_of(object);
+    if (!home)
+        return &nd__manager_root;
+    nd_manager *pinned = home->manager;
+    // One whose last handle is gone is about to close: its parent, which it still holds, comes
+    // next.
+    while (pinned != &nd__manager_root && !nd__object_try_retain(&pinned->header))
+        pinned = pinned->parent;
+    nd__lock_release(&home->lock);
+    return pinned;
+}
+
+static void unpin(nd_manager *manager) {
+    if (manager != &nd__manager_root)
+        nd_object_release(manager);
+}
+
+nd_manager *nd__place_common_ancestor(nd_manager *a, nd_manager *b) {
+    while (a != b) {
+        if (a->depth >= b->depth)
+            a = a->parent;
+        else
+            b = b->parent;
+    }
+    return a;
+}
+
+/// The deeper of two managers on one path, else their lowest common ancestor. Commutative.
+static nd_manager *combine(nd_manager *a, nd_manager *b) {
+    nd_manager *common = nd__place_common_ancestor(a, b);
+    if (common == a)
+        return b;
+    if (common == b)
+        return a;
+    return common;
+}
+
+static nd_place place_of_many(const nd_object *const *operands, size_t count) {
+    nd_manager *chosen = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!operands[i] || (chosen && nd__manager_of(operands[i]) == chosen))
+            continue;
+        nd_manager *other = pin((nd_object *)(uintptr_t)operands[i]);
+        if (!chosen) {
+            chosen = other;
+            continue;
+        }
+        nd_manager *combined = combine(chosen, other);
+        if (combined != &nd__manager_root && combined != chosen && combined != other)
+            nd__object_keep(combined);
+        if (combined != chosen)
+            unpin(chosen);
+        if (combined != other)
+            unpin(other);
+        chosen = combined;
+    }
+    if (!chosen)
+        chosen = &nd__manager_root;
+    return (nd_place){chosen, chosen != &nd__manager_root};
+}
+
+static nd_place choose(const nd_object *const *operands, size_t count) {
+    const nd_manager *current = nd__thread()->current;
+    if (current)
+        return (nd_place){(nd_manager *)(uintptr_t)current, false};
+    bool all_at_root = true;
+    for (size_t i = 0; i < count && all_at_root; i++)
+        all_at_root = !operands[i] || nd__manager_of(operands[i]) == &nd__manager_root;
+    if (all_at_root)
+        return (nd_place){&nd__manager_root, false};
+    return place_of_many(operands, count);
+}
+
+nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
+    nd_place place = choose(operands, count);
+    nd__trigger_poll(place.manager);
+    return place;
+}
+
+nd_manager *nd_object_manager(const void *handle) {
+    nd_object *object = (nd_object *)(uintptr_t)handle;
+    if (!object || (object->type->flags & ND__TYPE_MANAGER))
+        return NULL;
+    nd_manager *manager = pin(object);
+    return manager == &nd__manager_root ? nd_retain(manager) : manager;
+}
+
+nd_place nd__place_of(const nd_object *object) {
+    if (!object || nd__manager_of(object) == &nd__manager_root)
+        return (nd_place){&nd__manager_root, false};
+    nd_manager *manager = pin((nd_object *)(uintptr_t)object);
+    return (nd_place){manager, manager != &nd__manager_root};
+}
+
+void nd__place_end(nd_place place) {
+    if (place.pinned)
+        nd_object_release(place.manager);
+}

@@ -1,0 +1,8 @@
+// Edges of an owner that may be closing (the others are <nd/object.h>'s).
+#ifndef ND_LIB_OBJECT_EDGE_H
+#define ND_LIB_OBJECT_EDGE_H
+#include "lib/object/object.h"
+
+/// nd_edge_set() of an edge of `owner`. False, and nothing has changed, when that is closing.
+bool nd__edge_set_in(nd_object *owner, void *slot, const void *target);
+#endif

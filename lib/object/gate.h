@@ -1,0 +1,48 @@
+// The gate: edge writers pass through it, the collector closes it while it looks at edges.
+//
+// A writer between nd__gate_enter and nd__gate_leave may write edges of published objects. It must
+// be short: no lock that a collecting thread could hold, no allocation, no user code, no release (a
+// release may destroy). Entering costs no locked instruction: a per-thread flag and a load; the
+// collector pays with a process-wide barrier. Order of locks: gate, then manager locks (by
+// address), then weak locks.
+#ifndef ND_LIB_OBJECT_GATE_H
+#define ND_LIB_OBJECT_GATE_H
+#include "lib/object/object.h"
+
+/// Waits while the gate is closed, then holds it open. Nests. Notes that edges are written, so it is right
+/// for whoever writes any.
+void nd__gate_enter(void);
+/// The same for who makes no edge lead anywhere: clears or takes edges, or upgrades.
+void nd__gate_enter_to_clear(void);
+/// As nd__gate_enter_to_clear, but answers false instead of waiting.
+bool nd__gate_try_enter(void);
+void nd__gate_leave(void);
+
+// Whether a cycle can have been closed. An object is made with edges to what is there already, so each
+// cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or the object
+// was moved (nd__gate_note_edge). Who asks must have been told of what it asks about, and may be answered
+// true in vain. A false answer in a race makes garbage wait for the next look, no more.
+
+/// What to ask nd__gate_edges_since with later.
+uint64_t nd__gate_edge_age(void);
+/// Whether an edge may have been written since that was asked.
+bool nd__gate_edges_since(uint64_t age);
+/// Objects come to be where they were not made: a cycle may be closed there.
+void nd__gate_note_edge(void);
+// The side of the collector, and of what dies while it looks.
+
+/// Before it is closed again: gives those who waited the last time their chance. The caller holds the
+/// collection lock.
+void nd__gate_admit_writers(void);
+/// Closes the gate and waits until every writer has left. The caller holds the collection lock and
+/// is no writer.
+void nd__gate_close(void);
+/// Opens it and lets everybody in. Follow with nd__gate_destroy_parked().
+void nd__gate_open(void);
+
+/// Puts a dead object aside because the gate is closed. Lock-free. If the gate has opened
+/// meanwhile, buries it at once.
+void nd__gate_park(nd_object *object);
+/// Destroys what has been parked.
+void nd__gate_destroy_parked(void);
+#endif

@@ -1,0 +1,67 @@
+// Objects of programs' own types: a payload behind the header.
+#include "lib/base/error.h"
+#include "lib/base/seam.h"
+#include "lib/base/versioned.h"
+#include "lib/object/callback.h"
+#include "lib/object/object.h"
+
+/// A user's object that is still private.
+static nd_object *new_user(const char *operation, const nd_type *type, size_t size) {
+    if (nd__versioned_check_kept(operation, "nd_type", type, sizeof *type) != ND_OK)
+        return NULL;
+    if (!type->name) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the type has no name", operation);
+        return NULL;
+    }
+    if (size > SIZE_MAX / 2) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: %zu bytes are too many for a %s", operation, size,
+                  type->name);
+        return NULL;
+    }
+    nd_object *object = nd__object_new(type, sizeof(nd_object) + size);
+    if (!object)
+        return NULL;
+    atomic_init(&object->flags, nd__object_flags(object) | ND__USER);
+    return object;
+}
+
+nd_object *nd_object_new(const nd_type *type, size_t size) {
+    nd_object *object = new_user("object_new", type, size);
+    if (object && nd__seam_publish("object_new", object) != ND_OK) {
+        nd__object_discard(object);
+        return NULL;
+    }
+    return object;
+}
+
+nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init init, void *data) {
+    static const char operation[] = "object_new_with";
+    if (!init) {
+        nd__error_null(operation, "init");
+        return NULL;
+    }
+    if (nd__callback_check(operation) != ND_OK)
+        return NULL;
+    nd_object *object = new_user(operation, type, size);
+    if (!object)
+        return NULL;
+    nd_status status = init(object, data);
+    if (status != ND_OK && nd_error_status() != status)
+        nd__error(status, "%s: the init of a %s answered %s", operation, type->name,
+                  nd_status_name(status));
+    if (status == ND_OK && nd__seam_publish(operation, object) == ND_OK)
+        return object;
+    nd_close(object); // what it holds already goes; who got hold of it has a closed object
+    nd_object_release(object);
+    return NULL;
+}
+
+void *nd_object_data(const nd_object *object) {
+    uint32_t flags = object ? nd__object_flags(object) : 0;
+    // The callbacks of the type itself still see the payload of an object that is being closed.
+    if (__builtin_expect((flags & (ND__USER | ND__GONE)) == ND__USER, 1))
+        return (void *)(uintptr_t)(object + 1);
+    if (flags & ND__USER)
+        nd__error(ND_ERROR_CLOSED, "object_data: the %s is closed", object->type->name);
+    return NULL;
+}

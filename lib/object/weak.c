@@ -1,0 +1,161 @@
+// Weak references.
+//
+// Every weak reference is an object of its own, linked into its target's list. The list, and a
+// reference's `target`, are guarded by one of a few locks, chosen by the target's address, which a
+// reference remembers unchanged. A target clears its list before its memory goes, under that lock;
+// so under the lock a target that is not NULL is valid memory, and a compare-and-swap on its count
+// tells whether it is alive. Upgrades pass the gate, so none happens while the collector decides,
+// and one of a member of the garbage it found fails.
+#include "lib/object/weak.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/lock.h"
+#include "lib/base/seam.h"
+#include "lib/object/gate.h"
+#include "lib/object/object.h"
+
+struct nd_weak {
+    nd_object header;
+    uintptr_t address; ///< of the target, for the choice of the lock
+    nd_object *target; ///< not an edge; NULL once dead
+    nd_weak *previous, *next;
+    void (*callback)(void *data);
+    void *data;
+};
+
+enum { LOCKS = 64 };
+static nd_lock locks[LOCKS];
+ND__FORK_LOCKS(weak_locks, ND__FORK_SINGLE, locks, LOCKS, sizeof *locks);
+
+static nd_lock *lock_of(uintptr_t address) {
+    return &locks[(address >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 58];
+}
+
+static void unlink_weak(nd_weak *weak) {
+    if (weak->previous)
+        weak->previous->next = weak->next;
+    else
+        weak->target->weaks = weak->next;
+    if (weak->next)
+        weak->next->previous = weak->previous;
+    weak->target = NULL;
+}
+
+static void weak_destroy(nd_object *self) {
+    nd_weak *weak = (nd_weak *)self;
+    nd_lock *lock = lock_of(weak->address);
+    nd__lock_acquire(lock);
+    if (weak->target)
+        unlink_weak(weak);
+    nd__lock_release(lock);
+}
+
+static const nd_type weak_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "weak",
+    .flags = ND_TYPE_GREEN,
+    .destroy = weak_destroy,
+};
+
+nd_weak *nd_weak_new(const void *handle) {
+    if (!handle) {
+        nd__error_null("weak_new", "object");
+        return NULL;
+    }
+    nd_object *object = (nd_object *)(uintptr_t)handle;
+    nd_weak *weak = (nd_weak *)nd__object_new(&weak_type, sizeof *weak);
+    if (!weak)
+        return NULL;
+    weak->address = (uintptr_t)object;
+    if (nd__seam_publish("weak_new", &weak->header) != ND_OK) {
+        nd__object_discard(weak);
+        return NULL;
+    }
+    nd_lock *lock = lock_of(weak->address);
+    nd__lock_acquire(lock);
+    nd__atomic_set_flags(&object->flags, ND__HAS_WEAK);
+    weak->target = object;
+    weak->next = object->weaks;
+    if (object->weaks)
+        object->weaks->previous = weak;
+    object->weaks = weak;
+    nd__lock_release(lock);
+    return weak;
+}
+
+static nd_object *upgrade(const char *operation, const nd_weak *weak) {
+    if (!weak) {
+        nd__error_null(operation, "weak");
+        return NULL;
+    }
+    if (nd__object_is_closed(weak)) {
+        nd__error(ND_ERROR_CLOSED, "%s: the weak reference is closed", operation);
+        return NULL;
+    }
+    nd_lock *lock = lock_of(weak->address);
+    nd__gate_enter_to_clear();
+    nd__lock_acquire(lock);
+    nd_object *target = weak->target;
+    if (target && !nd__object_try_retain(target))
+        target = NULL;
+    nd__lock_release(lock);
+    nd__gate_leave();
+    return target;
+}
+
+nd_object *nd_weak_get(const nd_weak *weak) {
+    return upgrade("weak_get", weak);
+}
+
+nd_tensor *nd_weak_get_tensor(const nd_weak *weak) {
+    nd_object *target = upgrade("weak_get_tensor", weak);
+    if (target && !(target->type->flags & ND__TYPE_TENSOR)) {
+        nd_object_release(target);
+        return NULL;
+    }
+    return (nd_tensor *)target;
+}
+
+nd_status nd_weak_set_callback(nd_weak *weak, void (*callback)(void *data), void *data) {
+    if (!weak)
+        return nd__error_null("weak_set_callback", "weak");
+    if (nd__object_is_closed(weak))
+        return nd__error(ND_ERROR_CLOSED, "weak_set_callback: the weak reference is closed");
+    nd_lock *lock = lock_of(weak->address);
+    nd__lock_acquire(lock);
+    bool alive = weak->target != NULL;
+    if (alive) {
+        weak->callback = callback;
+        weak->data = data;
+    }
+    nd__lock_release(lock);
+    return alive ? ND_OK
+                 : nd__error(ND_ERROR_STATE, "weak_set_callback: the target is dead already");
+}
+
+void nd__weak_clear(nd_object *object) {
+    nd_lock *lock = lock_of((uintptr_t)object);
+    for (;;) {
+        nd__lock_acquire(lock);
+        nd_weak *weak = object->weaks;
+        if (!weak) {
+            nd__lock_release(lock);
+            return;
+        }
+        // One that was released where it could not be destroyed (callback.h) has none any more.
+        void (*callback)(void *) = nd_get_count(weak) ? weak->callback : NULL;
+        void *data = weak->data;
+        unlink_weak(weak);
+        nd__lock_release(lock);
+        if (callback) {
+            ND__UNCANCELLED;
+            nd_error_state own, *error;
+            nd__error_begin(&own, &error);
+            callback(data);
+            nd__error_end(error);
+        }
+    }
+}

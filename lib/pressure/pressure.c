@@ -1,0 +1,183 @@
+// The rungs of lib/pressure/pressure.h, in their order, and how often each was reached and enough.
+//
+// Invariant: when no thread is on the ladder, walks = failures + the sum of `enough`. A walk may come
+// about inside another (what a finalizer or a callback allocates): then the collector and the
+// callbacks that are already running on this thread are left out, so the nesting ends.
+#include "lib/pressure/pressure.h"
+#include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/thread.h"
+#include "lib/base/versioned.h"
+#include "lib/gc/policy.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/request.h"
+#include "lib/object/callback.h"
+#include "lib/object/object.h"
+#include "lib/pressure/pressure_callback.h"
+
+#define WAIT_LIMIT_NS UINT64_C(1000000000)
+
+static struct {
+    _Atomic uint64_t walks, quota_walks, failures;
+    struct {
+        _Atomic uint64_t reached, enough, bytes;
+    } rungs[ND_RUNG_COUNT];
+} totals;
+
+typedef nd_status rung_function(nd_pressure *pressure, nd_status status);
+static rung_function retire, trim, collect, wait_for_device;
+
+static rung_function *const rungs[ND_RUNG_COUNT] = {
+    [ND_RUNG_RETIRE] = retire,        [ND_RUNG_TRIM] = trim,
+    [ND_RUNG_COLLECT] = collect,      [ND_RUNG_CALLBACK] = nd__pressure_ask,
+    [ND_RUNG_WAIT] = wait_for_device,
+};
+
+nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
+    nd_thread *thread = nd__thread();
+    if (!nd__pressure_includes(failure) || thread->gate_depth || thread->owns_gate ||
+        thread->in_callback)
+        return failure;
+    nd__atomic_add_relaxed(&totals.walks, 1);
+    if (failure == ND_ERROR_QUOTA)
+        nd__atomic_add_relaxed(&totals.quota_walks, 1);
+    ND__UNCANCELLED;
+    nd_error_state before;
+    nd__error_save(&before);
+    nd__object_keep(pressure->manager);
+    nd_status status = failure;
+    thread->walks++;
+    for (int rung = 0; rung < ND_RUNG_COUNT && nd__pressure_includes(status); rung++)
+        status = rungs[rung](pressure, status);
+    thread->walks--;
+    nd_object_release(pressure->manager);
+    nd__error_restore(&before);
+    if (status != ND_OK)
+        nd__atomic_add_relaxed(&totals.failures, 1);
+    return status;
+}
+
+nd_status nd_memory_get_stats(nd_memory_stats *ret_stats) {
+    nd_status status = nd__versioned_check("memory_get_stats", "ND_MEMORY_STATS_INIT", ret_stats);
+    if (status != ND_OK)
+        return status;
+    nd_memory_stats stats = ND_MEMORY_STATS_INIT;
+    stats.walks = nd__atomic_load_relaxed(&totals.walks);
+    stats.quota_walks = nd__atomic_load_relaxed(&totals.quota_walks);
+    stats.failures = nd__atomic_load_relaxed(&totals.failures);
+    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
+        stats.rungs[rung] = (nd_rung_stats){
+            .reached = nd__atomic_load_relaxed(&totals.rungs[rung].reached),
+            .enough = nd__atomic_load_relaxed(&totals.rungs[rung].enough),
+            .bytes = nd__atomic_load_relaxed(&totals.rungs[rung].bytes),
+        };
+    nd__versioned_write(ret_stats, &stats, sizeof stats);
+    return ND_OK;
+}
+
+// --------------------------------------------------------------------------------- what rungs share
+
+void nd__pressure_reach(nd_pressure *pressure, nd_rung rung) {
+    if (pressure->tried[rung].reached)
+        return;
+    pressure->tried[rung].reached = true;
+    nd__atomic_add_relaxed(&totals.rungs[rung].reached, 1);
+}
+
+void nd__pressure_brought(nd_pressure *pressure, nd_rung rung, uint64_t bytes) {
+    if (bytes == ND__UNKNOWN_BYTES) {
+        pressure->tried[rung].bytes = bytes;
+        return;
+    }
+    if (pressure->tried[rung].bytes != ND__UNKNOWN_BYTES)
+        pressure->tried[rung].bytes += bytes;
+    nd__atomic_add_relaxed(&totals.rungs[rung].bytes, bytes);
+}
+
+static nd_status attempt(nd_pressure *pressure, nd_rung rung) {
+    nd_status status = pressure->attempt(pressure);
+    if (status == ND_OK)
+        nd__atomic_add_relaxed(&totals.rungs[rung].enough, 1);
+    return status;
+}
+
+nd_status nd__pressure_look(nd_pressure *pressure, nd_rung rung) {
+    nd_status status = attempt(pressure, rung);
+    if (!nd__pressure_includes(status) || !pressure->rows)
+        return status;
+    // What was given up may lie in a cache, in pieces that are too small.
+    if (pressure->rows->retire)
+        pressure->rows->retire(pressure->index);
+    if (!pressure->rows->trim)
+        return status;
+    pressure->rows->trim(pressure->index);
+    return attempt(pressure, rung);
+}
+
+// ----------------------------------------------------------------------------------------- the rungs
+
+/// What was released in callbacks of a device, and what the device itself has finished with.
+static nd_status retire(nd_pressure *pressure, nd_status status) {
+    bool buried = nd__callback_destroy_deferred(), asks = pressure->rows && pressure->rows->retire;
+    if (!buried && !asks)
+        return status;
+    nd__pressure_reach(pressure, ND_RUNG_RETIRE);
+    if (asks)
+        nd__pressure_brought(pressure, ND_RUNG_RETIRE, pressure->rows->retire(pressure->index));
+    return attempt(pressure, ND_RUNG_RETIRE);
+}
+
+static nd_status trim(nd_pressure *pressure, nd_status status) {
+    if (!pressure->rows || !pressure->rows->trim)
+        return status;
+    nd__pressure_reach(pressure, ND_RUNG_TRIM);
+    nd__pressure_brought(pressure, ND_RUNG_TRIM, pressure->rows->trim(pressure->index));
+    return attempt(pressure, ND_RUNG_TRIM);
+}
+
+/// Whether the collector may run for this manager: the rung is not there where it may not.
+static bool collector_is_on(const nd_manager *manager) {
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    if (nd__thread()->collecting || nd_manager_get_gc_policy(manager, &policy) != ND_OK ||
+        !policy.pressure)
+        return false;
+    for (; manager; manager = manager->parent)
+        if (nd__policy_mode(manager) == ND_GC_ON)
+            return true;
+    return false;
+}
+
+/// The asking manager first; as long as that was not enough and something was freed, once more, which
+/// goes further up when nothing is left below.
+static nd_status collect(nd_pressure *pressure, nd_status status) {
+    if (!collector_is_on(pressure->manager))
+        return status;
+    nd__pressure_reach(pressure, ND_RUNG_COLLECT);
+    const nd_thread *thread = nd__thread();
+    for (uint32_t left = pressure->manager->depth + 2; left > 0 && nd__pressure_includes(status);
+         left--) {
+        uint64_t before = thread->collected_bytes;
+        bool freed = nd__policy_relieve(pressure->manager);
+        nd__pressure_brought(pressure, ND_RUNG_COLLECT, thread->collected_bytes - before);
+        if (!freed)
+            break;
+        status = nd__pressure_look(pressure, ND_RUNG_COLLECT);
+    }
+    return status;
+}
+
+static nd_status wait_for_device(nd_pressure *pressure, nd_status status) {
+    const nd_memory_rows *rows = pressure->rows;
+    if (!rows || !rows->wait)
+        return status;
+    nd__pressure_reach(pressure, ND_RUNG_WAIT);
+    // What was done in time is worth another look even when not all was.
+    pressure->wait_expired = !rows->wait(pressure->index, WAIT_LIMIT_NS);
+    // What callbacks among it have released gives its memory back behind what is queued.
+    if (nd__callback_destroy_deferred())
+        pressure->wait_expired |= !rows->wait(pressure->index, WAIT_LIMIT_NS);
+    if (rows->retire)
+        nd__pressure_brought(pressure, ND_RUNG_WAIT, rows->retire(pressure->index));
+    return nd__pressure_look(pressure, ND_RUNG_WAIT);
+}

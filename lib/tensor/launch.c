@@ -1,0 +1,63 @@
+// The dispatch: a kernel call goes to the backend of its device; what fails there becomes a sentence.
+#include "lib/tensor/launch.h"
+#include "lib/base/error.h"
+#include "lib/object/callback.h"
+#include "lib/pressure/pressure.h"
+
+typedef struct repeated_launch {
+    nd_pressure pressure;
+    const nd_kernel_call *call;
+} repeated_launch;
+
+static nd_status launch_again(nd_pressure *pressure) {
+    const nd_kernel_call *call = ((const repeated_launch *)pressure)->call;
+    return nd__registry_backend(pressure->kind)->launch(pressure->index, call);
+}
+
+/// A kernel that found no working memory, once more behind each rung of the ladder. Not one that
+/// changes an operand in place, which it may have begun to do.
+static nd_status launch_under_pressure(const char *operation, nd_device device,
+                                       const nd_kernel_call *call) {
+    for (int i = 1; i < call->noperands; i++)
+        if (call->operand[i].data == call->operand[0].data)
+            return ND_ERROR_OUT_OF_MEMORY;
+    repeated_launch again = {
+        .pressure =
+            {
+                .operation = operation,
+                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+                .kind = device.kind,
+                .index = device.index,
+                .rows = nd__registry_backend(device.kind)->memory,
+                .attempt = launch_again,
+            },
+        .call = call,
+    };
+    return nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
+}
+
+nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
+    nd_status status = nd__registry_backend(device.kind)->launch(device.index, call);
+    if (__builtin_expect(status == ND_OK, 1))
+        return ND_OK;
+    if (status == ND_ERROR_OUT_OF_MEMORY)
+        status = launch_under_pressure(operation, device, call);
+    if (status == ND_OK)
+        return ND_OK;
+    const char *where = nd__registry_device_text(device);
+    const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
+    switch (status) {
+    case ND_ERROR_STATE:
+        return nd__callback_error(operation);
+    case ND_ERROR_UNSUPPORTED:
+        return nd__error(status, "%s: %s has no kernel for %s", operation, where, dtype);
+    case ND_ERROR_INVALID_ARGUMENT:
+        return nd__error(status, "%s: an index is out of range (found on %s)", operation, where);
+    case ND_ERROR_OUT_OF_MEMORY:
+        return nd__error(status, "%s: no memory to run the kernel for %s on %s", operation, dtype,
+                         where);
+    default:
+        return nd__error(status, "%s: the kernel for %s on %s failed with %s", operation, dtype,
+                         where, nd_status_name(status));
+    }
+}
