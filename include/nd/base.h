@@ -34,7 +34,7 @@ typedef enum nd_status {
     ND_ERROR_SHAPE,              ///< shapes that do not fit each other or the operation
     ND_ERROR_DTYPE,              ///< dtype the operation does not take
     ND_ERROR_DEVICE,             ///< device missing, mismatched, or failed
-    ND_ERROR_OUT_OF_MEMORY,      ///< host or device memory, after every rung of the ladder
+    ND_ERROR_OUT_OF_MEMORY,      ///< host or device memory, after every stage of the ladder
     ND_ERROR_QUOTA,              ///< a manager's byte quota or cap refused
     ND_ERROR_CLOSED,             ///< object or manager was closed
     ND_ERROR_STATE,              ///< right arguments at the wrong time (another thread's scope)

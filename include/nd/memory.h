@@ -3,10 +3,10 @@
 /// takes part.
 ///
 /// An allocation that fails, or that a quota refuses, walks a ladder, and looks again after each
-/// rung whether it goes now: frees that the device has finished are taken back, caches go back to
+/// stage whether it goes now: frees that the device has finished are taken back, caches go back to
 /// the system, the collector runs (where it is on) at the asking manager and then at its ancestors,
 /// the program's callbacks are asked, and the device is waited for once, at most a second. A quota
-/// walks the two rungs that help it: the collector and the callbacks. Only then comes
+/// walks the two stages that help it: the collector and the callbacks. Only then comes
 /// ND_ERROR_OUT_OF_MEMORY or ND_ERROR_QUOTA, which says what was tried; nothing has changed then.
 /// docs/memory.md says more.
 #ifndef ND_MEMORY_H
@@ -16,16 +16,16 @@
 extern "C" {
 #endif
 
-/// The rungs, in the order in which they are walked.
-typedef enum nd_rung {
-    ND_RUNG_RETIRE =
-        0,        ///< what a device's callbacks released, and frees it has finished, are taken back
-    ND_RUNG_TRIM, ///< caches go back to the system
-    ND_RUNG_COLLECT,  ///< the collector, where it is on
-    ND_RUNG_CALLBACK, ///< the program's callbacks, nearest first
-    ND_RUNG_WAIT,     ///< one bounded wait for the device's queue
-    ND_RUNG_COUNT,
-} nd_rung;
+/// The stages, in the order in which they are walked.
+typedef enum nd_memory_stage {
+    ND_MEMORY_STAGE_RETIRE =
+        0, ///< what a device's callbacks released, and frees it has finished, are taken back
+    ND_MEMORY_STAGE_TRIM,     ///< caches go back to the system
+    ND_MEMORY_STAGE_COLLECT,  ///< the collector, where it is on
+    ND_MEMORY_STAGE_CALLBACK, ///< the program's callbacks, nearest first
+    ND_MEMORY_STAGE_WAIT,     ///< one bounded wait for the device's queue
+    ND_MEMORY_STAGE_COUNT,
+} nd_memory_stage;
 
 /// What a callback is told. More may be added at the end: look at `size` before reading beyond what
 /// this version has.
@@ -44,7 +44,7 @@ typedef struct nd_memory_pressure {
 /// It runs on the thread that asks, in the middle of the operation that needs the memory, with no
 /// lock held. It may allocate, release, close managers, collect, and set or remove callbacks, its
 /// own included; it must leave alone what the operation was given. While it runs, no other
-/// callback runs on that thread: what it allocates itself does without this rung. It may run on
+/// callback runs on that thread: what it allocates itself does without this stage. It may run on
 /// several threads at once. The error it leaves is forgotten.
 typedef struct nd_memory_callback {
     uint32_t size;    ///< sizeof(nd_memory_callback)
@@ -72,7 +72,7 @@ typedef struct nd_memory_callback {
 ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
 
-/// What one rung did since the program started.
+/// What one stage did since the program started.
 typedef struct nd_rung_stats {
     uint64_t reached; ///< walks that came to it and for which it could do something
     uint64_t enough;  ///< of these, those that ended there with the memory
@@ -82,15 +82,15 @@ typedef struct nd_rung_stats {
     uint64_t bytes;
 } nd_rung_stats;
 
-/// The ladder since the program started. walks = failures + the sum of `enough` over the rungs,
+/// The ladder since the program started. walks = failures + the sum of `enough` over the stages,
 /// when no thread is on the ladder.
 typedef struct nd_memory_stats {
-    uint32_t size;                      ///< sizeof(nd_memory_stats)
-    uint32_t version;                   ///< 1
-    uint64_t walks;                     ///< requests that did not go at first
-    uint64_t quota_walks;               ///< of these, those that a quota refused
-    uint64_t failures;                  ///< of walks, those that ended in an error
-    nd_rung_stats rungs[ND_RUNG_COUNT]; ///< by nd_rung
+    uint32_t size;                               ///< sizeof(nd_memory_stats)
+    uint32_t version;                            ///< 1
+    uint64_t walks;                              ///< requests that did not go at first
+    uint64_t quota_walks;                        ///< of these, those that a quota refused
+    uint64_t failures;                           ///< of walks, those that ended in an error
+    nd_rung_stats stages[ND_MEMORY_STAGE_COUNT]; ///< by nd_memory_stage
 } nd_memory_stats;
 /// What an nd_memory_stats must begin as.
 #define ND_MEMORY_STATS_INIT ND__SIZED(nd_memory_stats)

@@ -7,6 +7,7 @@
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/shape.h"
 
 enum { INLINE_LEAVES = 16 };
 

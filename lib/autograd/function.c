@@ -11,6 +11,7 @@
 #include "lib/base/versioned.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/record.h"
 
 static nd_status check_arguments(const nd_function *function, size_t ninputs,
                                  const nd_tensor *const *inputs, size_t noutputs,

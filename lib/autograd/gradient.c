@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/versioned.h"
+#include "lib/device/registry.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/object/gate.h"
@@ -15,6 +16,7 @@
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/shape.h"
 #include <pthread.h>
 #include <stddef.h>
 

@@ -19,6 +19,7 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/shape.h"
 
 typedef struct nd_hook_entry {
     nd_hook hook;       ///< NULL: not in use

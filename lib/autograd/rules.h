@@ -7,7 +7,6 @@
 #ifndef ND_LIB_AUTOGRAD_RULES_H
 #define ND_LIB_AUTOGRAD_RULES_H
 #include "lib/autograd/autograd.h"
-#include "lib/ops/internal.h"
 
 #define ND__DECLARE_RULE_YES(name) nd_status nd__rule_##name(const nd_rule_call *call);
 #define ND__DECLARE_RULE_NO(name)

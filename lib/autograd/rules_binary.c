@@ -1,6 +1,7 @@
 // Gradient rules of the elementwise operations with two or three operands. In every comment, g is
 // the gradient of the result, a and b the operands. nd__rule_give sums over what was broadcast.
 #include "lib/autograd/rules.h"
+#include "lib/tensor/record.h"
 
 static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b);

@@ -2,6 +2,8 @@
 // What an operation picked, its gradient puts back: take, gather and masked_select add into zeros,
 // slice fills the rest with zeros.
 #include "lib/autograd/rules.h"
+#include "lib/tensor/join.h"
+#include "lib/tensor/record.h"
 
 static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
                                  const nd_tensor *index);

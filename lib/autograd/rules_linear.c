@@ -1,6 +1,8 @@
 // Gradient rules of matrix products, convolution and pooling. Transposes are views: the product
 // takes operands of either order, so nothing is copied to turn it.
 #include "lib/autograd/rules.h"
+#include "lib/ops/conv.h"
+#include "lib/tensor/record.h"
 
 static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column);
 static nd_tensor *as_rows(const nd_tensor *x);

@@ -1,6 +1,7 @@
 // Gradient rules of reductions and of operations that are made of one: softmax, log_softmax,
 // cross_entropy. In every comment, g is the gradient of the result, x the operand, y the result.
 #include "lib/autograd/rules.h"
+#include "lib/tensor/record.h"
 
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
 static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);

@@ -1,6 +1,8 @@
 // Gradient rules of the elementwise operations with one operand. In every comment, g is the
 // gradient of the result, x the operand and y the result.
 #include "lib/autograd/rules.h"
+#include "lib/ops/elementwise.h"
+#include "lib/tensor/record.h"
 
 static nd_status give_product(const nd_rule_call *call, const nd_tensor *factor);
 

@@ -28,12 +28,12 @@ struct nd_thread {
     bool unlisted;      ///< never to be registered (again)
     bool end_awaited;   ///< the key is set: thread_exit will run
     bool owns_gate;     ///< this thread has closed the gate
-    bool burying;       ///< a loop further up destroys the objects on `dead`
+    bool is_destroying; ///< a loop further up destroys the objects on `dead`
     bool collecting;    ///< a collection runs on this thread: further requests are deferred
     bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
     struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
-    bool in_callback; ///< a callback that a device runs (then also burying): what dies is left
+    bool in_callback; ///< a callback that a device runs (then also destroying): what dies is left
     struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
     nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
     nd_object *dead;       ///< objects whose count reached zero, linked by `next`

@@ -25,8 +25,8 @@ static const char *check_shard(nd_shard *shard) {
             capped += !away && !(object->type->flags & ND__TYPE_UNCAPPED);
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
-            if (nd__atomic_load(&object->home, relaxed) != shard)
-                broken = "an object names another home";
+            if (nd__atomic_load(&object->shard, relaxed) != shard)
+                broken = "an object names another shard";
             if (((nd__object_flags(object) & ND__TRACKED) != 0) != (list == ND__TRACKED_LIST))
                 broken = "an object is in the wrong list";
             if (object->type->flags & ND__TYPE_ACCOUNTED)
@@ -39,7 +39,7 @@ static const char *check_shard(nd_shard *shard) {
     if (live != count->live || tracked != count->tracked)
         broken = "the number of objects is wrong";
     if (temporary != count->temporary || capped != count->capped)
-        broken = "the number of objects that are away from home, or that a cap counts, is wrong";
+        broken = "the number of objects that are away from shard, or that a cap counts, is wrong";
     if (count->created + count->arrived !=
         count->freed + count->collected + count->departed + count->live)
         broken = "created + arrived is not freed + collected + departed + live";

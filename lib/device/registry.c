@@ -3,6 +3,7 @@
 // A kind that is not built in is served by a table that has no device and refuses everything, so
 // that nobody above has to ask whether a backend exists. Inside a callback that a device runs, where
 // no device may be called, every kind but the CPU is.
+#include "lib/device/registry.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -154,7 +155,7 @@ uint64_t nd_memory_trim(nd_device_kind kind) {
         return 0;
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
-    const nd_memory_rows *rows = nd__registry_backend(kind)->memory;
+    const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
     for (int index = 0; rows && rows->trim && index < nd_device_count(kind); index++) {
         uint64_t given = rows->trim(index);
         bytes += given == ND__UNKNOWN_BYTES ? 0 : given;
@@ -166,7 +167,7 @@ uint64_t nd_memory_get_cached(nd_device_kind kind) {
     if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
         return 0;
     uint64_t bytes = 0;
-    const nd_memory_rows *rows = nd__registry_backend(kind)->memory;
+    const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
     for (int index = 0; rows && rows->usage && index < nd_device_count(kind); index++) {
         nd_memory_usage usage;
         rows->usage(index, &usage);

@@ -131,7 +131,7 @@ void nd__collection_decide(nd_collection *collection, size_t from) {
         if (__builtin_expect(internal > held, 0) &&
             nd__collection_word(collection, i) == collection->words[i])
             nd__collection_note_broken(collection, collection->objects[i]);
-        // A candidate that has died since it was taken waits to be buried: its edges still hold.
+        // A candidate that has died since it was taken waits to be destroyed: its edges still hold.
         if (internal != held || (uint32_t)collection->words[i] == 0)
             nd__collection_let_live(collection, i);
     }
@@ -301,7 +301,7 @@ static nd_object *take_some(nd_collection *collection, nd_object *object) {
     for (; object && taken < nd__collection_batch; object = object->previous) {
         stride = fetch_next(before, object, stride);
         before = object;
-        // One with count zero is dead and waits to be buried.
+        // One with count zero is dead and waits to be destroyed.
         if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0 || !may_join(object))
             continue;
         if (object->gc_index >= count || objects[object->gc_index] != object) {

@@ -195,10 +195,10 @@ static void visit_bytes(nd_visitor *visitor, nd_object *target, const char *labe
     uint32_t held = nd_get_count(target);
     if (!(target->type->flags & ND__TYPE_ACCOUNTED) || !held || nd__object_is_own_garbage(target))
         return;
-    nd_shard *home = nd__shard_lock_of(target); // who still holds it may be making its companion
+    nd_shard *shard = nd__shard_lock_of(target); // who still holds it may be making its storage
     self->bytes += (double)((const nd_accounted *)target)->bytes / held;
-    if (home)
-        nd__lock_release(&home->lock);
+    if (shard)
+        nd__lock_release(&shard->lock);
 }
 
 void nd__cycles_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data) {

@@ -13,7 +13,7 @@ bool nd__walk_on(nd__walk *walk, nd_collection *collection, nd__walk_take *take)
     for (; walk->starts < ND__STARTS; walk->starts++) {
         nd__lock_acquire(&shard->lock);
         nd_object *at = walk->cursor;
-        bool here = !at || nd__atomic_load(&at->home, acquire) == shard;
+        bool here = !at || nd__atomic_load(&at->shard, acquire) == shard;
         if (here)
             walk->cursor =
                 take(collection, at ? at->previous : shard->lists[ND__TRACKED_LIST].last);

@@ -9,6 +9,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/device/registry.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
 #include "lib/manager/member.h"
@@ -16,6 +17,8 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/shape.h"
+#include "lib/tensor/storage.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 

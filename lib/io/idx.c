@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/io/inflate.h"
 #include "lib/manager/place.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 

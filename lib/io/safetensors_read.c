@@ -12,6 +12,7 @@
 #include "lib/manager/place.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <nd/io.h>
 

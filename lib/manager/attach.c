@@ -1,6 +1,6 @@
 // Attach and temp-attach: objects that go from one manager to another.
 //
-// Invariant: an object and its companion, when that lives where it does, move at once, under the locks of all
+// Invariant: an object and its storage, when that lives where it does, move at once, under the locks of all
 // shards concerned; what a cap or quota refuses has not moved.
 #include "lib/manager/attach.h"
 #include "lib/base/atomics.h"
@@ -22,41 +22,41 @@
 typedef struct relocation {
     const char *operation;
     nd_object *object;
-    bool alone;         ///< the companion stays, wherever it is
+    bool alone;         ///< the storage stays, wherever it is
     nd_manager *target; ///< kept valid by the caller
     // While locked:
-    nd_object *companion; ///< NULL: nothing goes along
-    nd_shard *home, *companion_home, *shard;
+    nd_object *storage;                  ///< NULL: nothing goes along
+    nd_shard *from, *storage_shard, *to; ///< where the two are, and where they go
 } relocation;
 
-static bool may_be_accompanied(const nd_object *object) {
+static bool may_have_storage(const nd_object *object) {
     return (object->type->flags & ND__TYPE_TENSOR) != 0;
 }
 
-static nd_object *companion_now(const nd_object *object) {
-    return may_be_accompanied(object) && !nd__object_is_closed(object) ? nd__object_storage(object)
-                                                                       : NULL;
+static nd_object *storage_now(const nd_object *object) {
+    return may_have_storage(object) && !nd__object_is_closed(object) ? nd__object_storage(object)
+                                                                     : NULL;
 }
 
-/// A third shard to lock, which few have: that of a companion which is in neither of the other two.
+/// A third shard to lock, which few have: that of a storage which is in neither of the other two.
 static nd_shard *third_shard(const relocation *all) {
-    nd_shard *third = all->companion_home;
-    return third == all->home || third == all->shard ? NULL : third;
+    nd_shard *third = all->storage_shard;
+    return third == all->from || third == all->to ? NULL : third;
 }
 
 static void lock_shards(const relocation *all) {
     nd_shard *third = third_shard(all);
     if (__builtin_expect(!third, 1)) {
-        nd__shard_lock_pair(all->home, all->shard);
+        nd__shard_lock_pair(all->from, all->to);
         return;
     }
-    nd_shard *shards[] = {all->home, all->shard, third};
+    nd_shard *shards[] = {all->from, all->to, third};
     nd__shard_lock_all(shards, 3);
 }
 
 static void unlock_shards(const relocation *all) {
     nd_shard *third = third_shard(all);
-    nd__shard_unlock_pair(all->home, all->shard);
+    nd__shard_unlock_pair(all->from, all->to);
     if (third)
         nd__lock_release(&third->lock);
 }
@@ -71,23 +71,23 @@ static void relocation_unlock(const relocation *all) {
 static bool relocation_lock(relocation *all) {
     bool retired = false;
     for (;;) {
-        nd_shard *home = nd__object_shard(all->object);
-        nd_object *companion = all->alone ? NULL : companion_now(all->object);
-        nd_shard *companion_home = companion ? nd__object_shard(companion) : NULL;
-        if (!home)
+        nd_shard *shard = nd__object_shard(all->object);
+        nd_object *storage = all->alone ? NULL : storage_now(all->object);
+        nd_shard *storage_shard = storage ? nd__object_shard(storage) : NULL;
+        if (!shard)
             return false;
-        all->home = home;
-        all->companion = companion;
-        all->companion_home = companion_home;
-        all->shard = home->manager == all->target ? home
-                     : retired                    ? &all->target->first
-                                                  : nd__shard_own(all->target);
+        all->from = shard;
+        all->storage = storage;
+        all->storage_shard = storage_shard;
+        all->to = shard->manager == all->target ? shard
+                  : retired                     ? &all->target->first
+                                                : nd__shard_own(all->target);
         lock_shards(all);
-        retired = all->shard->retired;
-        // A companion that has appeared meanwhile has the object's bytes.
-        if (__builtin_expect(!retired && nd__object_shard(all->object) == home &&
-                                 (companion ? nd__object_shard(companion) == companion_home
-                                            : all->alone || !companion_now(all->object)),
+        retired = all->to->retired;
+        // A storage that has appeared meanwhile has the object's bytes.
+        if (__builtin_expect(!retired && nd__object_shard(all->object) == shard &&
+                                 (storage ? nd__object_shard(storage) == storage_shard
+                                          : all->alone || !storage_now(all->object)),
                              1))
             return true;
         unlock_shards(all);
@@ -99,33 +99,32 @@ static nd_status not_attached(const relocation *all) {
                      all->object->type->name);
 }
 
-/// Where an object is, or will be once the closes that have begun are done. Its home is locked.
-static const nd_manager *settles_in(const nd_object *object, const nd_shard *home) {
-    if (__builtin_expect(nd__manager_open(home->manager), 1))
-        return home->manager;
+/// Where an object is, or will be once the closes that have begun are done. Its shard is locked.
+static const nd_manager *will_be_in(const nd_object *object, const nd_shard *shard) {
+    if (__builtin_expect(nd__manager_open(shard->manager), 1))
+        return shard->manager;
     const nd_manager *back = (nd__object_flags(object) & ND__TEMP) ? nd__origin_peek(object) : NULL;
-    return back ? back : nd__manager_nearest_open(home->manager);
+    return back ? back : nd__manager_nearest_open(shard->manager);
 }
 
-/// Once locked: leaves the companion behind that lives elsewhere.
-static void choose_companion(relocation *all) {
-    if (all->companion &&
-        (!all->companion_home ||
-         (all->companion_home != all->home &&
-          settles_in(all->companion, all->companion_home) != settles_in(all->object, all->home))))
-        all->companion = NULL;
+/// Once locked: leaves the storage behind that lives elsewhere.
+static void choose_storage(relocation *all) {
+    if (all->storage && (!all->storage_shard || (all->storage_shard != all->from &&
+                                                 will_be_in(all->storage, all->storage_shard) !=
+                                                     will_be_in(all->object, all->from))))
+        all->storage = NULL;
 }
 
-static nd_shard *home_in(const relocation *all, const nd_object *object) {
-    return object == all->companion ? all->companion_home : all->home;
+static nd_shard *shard_of_part(const relocation *all, const nd_object *object) {
+    return object == all->storage ? all->storage_shard : all->from;
 }
 
 /// Charges the target with what comes to it, down from where that is charged already. `refusal`
 /// NULL: no quota may refuse.
 static bool charge(const relocation *all, nd_pressure *refusal) {
-    nd_object *bearer = all->companion ? all->companion : all->object;
+    nd_object *bearer = all->storage ? all->storage : all->object;
     const nd_accounted *account = nd__object_accounted(bearer);
-    const nd_manager *from = home_in(all, bearer)->manager;
+    const nd_manager *from = shard_of_part(all, bearer)->manager;
     if (!account || !account->bytes || from == all->target)
         return true;
     nd_manager *common = nd__place_common_ancestor((nd_manager *)(uintptr_t)from, all->target);
@@ -143,8 +142,8 @@ static nd_status admit(const relocation *all, nd_pressure *refusal) {
     const nd_manager *target = all->target;
     if (!nd__manager_open(target))
         return nd__error(ND_ERROR_CLOSED, "%s: manager %s is closed", all->operation, target->name);
-    bool counted = all->home->manager == target && !(nd__object_flags(all->object) & ND__TEMP);
-    if (refusal && !counted && nd__member_cap_refuses(all->shard, all->object))
+    bool counted = all->from->manager == target && !(nd__object_flags(all->object) & ND__TEMP);
+    if (refusal && !counted && nd__member_cap_refuses(all->to, all->object))
         return nd__error(ND_ERROR_QUOTA, "%s: manager %s is capped at %llu objects", all->operation,
                          target->name, (unsigned long long)target->cap);
     return charge(all, refusal) ? ND_OK : ND_ERROR_QUOTA;
@@ -152,26 +151,25 @@ static nd_status admit(const relocation *all, nd_pressure *refusal) {
 
 /// Moves one of the two, which was admitted. `away`: it has origins.
 static void transfer(const relocation *all, nd_object *object, bool away) {
-    nd_shard *home = home_in(all, object), *shard = all->shard;
+    nd_shard *from = shard_of_part(all, object), *to = all->to;
     uint32_t flags = nd__object_flags(object);
-    nd__member_leave(home, object, flags);
+    nd__member_leave(from, object, flags);
     if (away && !(flags & ND__TEMP))
         nd__atomic_set_flags(&object->flags, ND__TEMP);
     else if (!away && (flags & ND__TEMP))
         nd__atomic_clear_flags(&object->flags, ND__TEMP);
-    nd__member_enter(shard, object, nd__object_flags(object));
-    if (home->manager == shard->manager) { // perhaps in another shard: each one's counts add up
-        home->count.arrived--;
-        shard->count.arrived++;
+    nd__member_enter(to, object, nd__object_flags(object));
+    if (from->manager == to->manager) { // perhaps in another shard: each one's counts add up
+        from->count.arrived--;
+        to->count.arrived++;
         return;
     }
     nd__gate_note_edge();
-    home->count.departed++;
-    shard->count.arrived++;
+    from->count.departed++;
+    to->count.arrived++;
     const nd_accounted *account = nd__object_accounted(object);
     if (account && account->bytes)
-        nd__charge_return_path(home->manager,
-                               nd__place_common_ancestor(home->manager, shard->manager),
+        nd__charge_return_path(from->manager, nd__place_common_ancestor(from->manager, to->manager),
                                account->kind, account->bytes);
 }
 
@@ -185,7 +183,7 @@ static nd_status check_attach(const char *operation, const nd_manager *manager,
     return nd__callback_check(operation);
 }
 
-static void settle(const relocation *all, nd_object *object, nd_origin **spare) {
+static void stay(const relocation *all, nd_object *object, nd_origin **spare) {
     if (!object)
         return;
     if (nd__object_flags(object) & ND__TEMP)
@@ -198,12 +196,12 @@ static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refu
     relocation all = {.operation = "attach", .object = object, .target = target};
     if (!relocation_lock(&all))
         return not_attached(&all);
-    choose_companion(&all);
+    choose_storage(&all);
     nd_origin *spare = NULL;
     nd_status status = admit(&all, refusal);
     if (status == ND_OK) {
-        settle(&all, all.companion, &spare);
-        settle(&all, object, &spare);
+        stay(&all, all.storage, &spare);
+        stay(&all, object, &spare);
     }
     relocation_unlock(&all);
     nd__origin_discard(spare);
@@ -244,7 +242,7 @@ nd_status nd_attach(const nd_manager *manager, const void *handle) {
 }
 
 static void lend(const relocation *all, nd_object *object, nd_origin **spare) {
-    nd_manager *from = object ? home_in(all, object)->manager : all->target;
+    nd_manager *from = object ? shard_of_part(all, object)->manager : all->target;
     if (from != all->target)
         transfer(all, object, nd__origin_lend(object, from, all->target, spare));
 }
@@ -259,17 +257,17 @@ nd_status nd_temp_attach(const nd_manager *manager, const void *handle) {
         .target = (nd_manager *)(uintptr_t)manager,
     };
     nd_origin *spare = NULL;
-    if (!nd__origin_reserve(&spare, may_be_accompanied(all.object) ? 2 : 1)) {
+    if (!nd__origin_reserve(&spare, may_have_storage(all.object) ? 2 : 1)) {
         nd__origin_discard(spare);
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
                          "temp_attach: no memory to remember where a %s came from",
                          nd_get_type_name(handle));
     }
     if (relocation_lock(&all)) {
-        choose_companion(&all);
+        choose_storage(&all);
         status = admit(&all, NULL);
         if (status == ND_OK) {
-            lend(&all, all.companion, &spare);
+            lend(&all, all.storage, &spare);
             lend(&all, all.object, &spare);
         }
         relocation_unlock(&all);
@@ -293,7 +291,7 @@ bool nd__attach_return(nd_object *object, nd_manager *from) {
         here = relocation_lock(&all);
         if (here) {
             bool away;
-            here = all.home->manager == from && (nd__object_flags(object) & ND__TEMP);
+            here = all.from->manager == from && (nd__object_flags(object) & ND__TEMP);
             // Where it goes may have closed between the two looks.
             returned = here && nd__origin_return(object, target, &away, &spare);
             if (returned) {

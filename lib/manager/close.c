@@ -31,9 +31,9 @@ nd_status nd_close(void *handle) {
     nd__atomic_set_flags(&object->flags, ND__CLOSED);
     nd__gate_leave();
     // A report that saw it open may be asking `describe` about it, under its manager's lock.
-    nd_shard *home = nd__shard_lock_of(object);
-    if (home)
-        nd__lock_release(&home->lock);
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (shard)
+        nd__lock_release(&shard->lock);
     nd__member_close_account(object);
     if (object->type->destroy)
         nd__destroy_payload(object);

@@ -115,40 +115,40 @@ static void release_last(nd_object *object, uint32_t count) {
 }
 
 /// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock, which
-/// is `home`'s, is held, and is given up. NULL: the tensor is in none.
+/// is `shard`'s, is held, and is given up. NULL: the tensor is in none.
 /// Without the gate: who looks at edges of green objects does so under that lock.
 static inline __attribute__((always_inline)) void
-bury_accompanied(nd_object *object, nd_shard *home, nd_thread *thread) {
-    nd_object *companion = nd__object_storage(object);
-    if (home)
-        nd__member_die(home, object, thread);
-    uint32_t count = 2; // the companion's, before the tensor lets go of it
-    bool together = companion && home && nd__object_shard(companion) == home;
-    if (together && (uint32_t)nd__atomic_load(&companion->word, acquire) == 1) {
+destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread) {
+    nd_object *storage = nd__object_storage(object);
+    if (shard)
+        nd__member_die(shard, object, thread);
+    uint32_t count = 2; // the storage's, before the tensor lets go of it
+    bool together = storage && shard && nd__object_shard(storage) == shard;
+    if (together && (uint32_t)nd__atomic_load(&storage->word, acquire) == 1) {
         // Ours alone: nobody can take a count of it but a walk over the manager, under this lock.
-        nd__atomic_store(&companion->word, nd__atomic_load_relaxed(&companion->word) - 1, relaxed);
+        nd__atomic_store(&storage->word, nd__atomic_load_relaxed(&storage->word) - 1, relaxed);
         count = 1;
-    } else if (companion) {
-        count = (uint32_t)nd__atomic_subtract(&companion->word, 1);
+    } else if (storage) {
+        count = (uint32_t)nd__atomic_subtract(&storage->word, 1);
     }
-    bool both = count == 1 && is_plain(companion);
+    bool both = count == 1 && is_plain(storage);
     if (both && together)
-        nd__member_die(home, companion, thread);
-    if (home)
-        nd__lock_release(&home->lock);
+        nd__member_die(shard, storage, thread);
+    if (shard)
+        nd__lock_release(&shard->lock);
     free_unlinked(object);
     if (both) {
-        nd__destroy_object(companion);
+        nd__destroy_object(storage);
         return;
     }
     if (count <= 1 || count > ND__COUNT_LIMIT)
-        release_last(companion, count);
+        release_last(storage, count);
 }
 
-static void bury(nd_object *object, nd_thread *thread) {
+static void destroy_dead(nd_object *object, nd_thread *thread) {
     if (__builtin_expect(is_plain(object), 1)) {
         if (object->type->flags & ND__TYPE_TENSOR) {
-            bury_accompanied(object, nd__shard_lock_of(object), thread);
+            destroy_with_storage(object, nd__shard_lock_of(object), thread);
             return;
         }
         nd__member_unlink(object);
@@ -179,32 +179,32 @@ static void bury(nd_object *object, nd_thread *thread) {
 }
 
 bool nd__destroy_begin(nd_thread *thread) {
-    bool outermost = !thread->burying;
-    thread->burying = true;
+    bool outermost = !thread->is_destroying;
+    thread->is_destroying = true;
     return outermost;
 }
 
-static inline void bury_all(nd_thread *thread) {
+static inline void destroy_all(nd_thread *thread) {
     while (thread->dead) {
         nd_object *object = thread->dead;
         thread->dead = object->next;
-        bury(object, thread);
+        destroy_dead(object, thread);
     }
 }
 
 /// What callbacks of a device have left. Not while a collection counts what dies.
-__attribute__((cold, noinline)) static void bury_left(nd_thread *thread) {
+__attribute__((cold, noinline)) static void destroy_deferred(nd_thread *thread) {
     while (nd__callback_any_deferred() && !thread->cutting) {
         nd__destroy_list(nd__callback_take_deferred());
-        bury_all(thread);
+        destroy_all(thread);
     }
 }
 
-static inline __attribute__((always_inline)) void end_burying(nd_thread *thread) {
-    bury_all(thread);
+static inline __attribute__((always_inline)) void end_destruction(nd_thread *thread) {
+    destroy_all(thread);
     if (nd__callback_any_deferred())
-        bury_left(thread);
-    thread->burying = false;
+        destroy_deferred(thread);
+    thread->is_destroying = false;
 }
 
 /// The release of a plain object of which this is the only reference: without a locked decrement, since
@@ -213,36 +213,36 @@ static inline __attribute__((always_inline)) void end_burying(nd_thread *thread)
 /// (The collector holds tracked objects alone.) False: nothing was done, because it is no such object.
 bool nd__destroy_alone(nd_object *object) {
     nd_thread *thread = nd__thread();
-    if (thread->burying || !is_plain(object))
+    if (thread->is_destroying || !is_plain(object))
         return false;
-    nd_shard *home = nd__shard_lock_of(object);
-    if (!home)
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
         return false;
     // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.
     uint64_t word = nd__atomic_load(&object->word, acquire);
     if ((uint32_t)word != 1 || !is_plain(object)) {
-        nd__lock_release(&home->lock);
+        nd__lock_release(&shard->lock);
         return false;
     }
     nd__atomic_store(&object->word, word - 1, relaxed);
     nd__checked_death(object);
-    thread->burying = true;
+    thread->is_destroying = true;
     if (object->type->flags & ND__TYPE_TENSOR) {
-        bury_accompanied(object, home, thread);
+        destroy_with_storage(object, shard, thread);
     } else {
-        nd__member_die(home, object, thread);
-        nd__lock_release(&home->lock);
+        nd__member_die(shard, object, thread);
+        nd__lock_release(&shard->lock);
         if (object->type->clear)
             object->type->clear(object);
         free_unlinked(object);
     }
-    end_burying(thread);
+    end_destruction(thread);
     return true;
 }
 
 void nd__destroy_end(nd_thread *thread, bool outermost) {
     if (outermost)
-        end_burying(thread);
+        end_destruction(thread);
 }
 
 /// Puts an object whose count is zero on the thread's list of the dead. Its `next` is in use while
@@ -259,19 +259,19 @@ void nd__destroy_died(nd_object *object) {
     // Garbage of the collection that this thread is running: the collection frees it.
     if (thread->collecting && (nd__object_flags(object) & ND__DYING))
         return;
-    if (thread->burying) {
+    if (thread->is_destroying) {
         if (thread->in_callback)
             nd__callback_defer(object);
         else
             add_dead(thread, object);
         return;
     }
-    thread->burying = true;
-    bury(object, thread);
-    end_burying(thread);
+    thread->is_destroying = true;
+    destroy_dead(object, thread);
+    end_destruction(thread);
 }
 
-static void leave_list(nd_object *list) {
+static void defer_list(nd_object *list) {
     while (list) {
         nd_object *next = list->next;
         nd__callback_defer(list);
@@ -282,7 +282,7 @@ static void leave_list(nd_object *list) {
 void nd__destroy_list(nd_object *list) {
     nd_thread *thread = nd__thread();
     if (__builtin_expect(thread->in_callback, 0)) {
-        leave_list(list);
+        defer_list(list);
         return;
     }
     bool outermost = nd__destroy_begin(thread);

@@ -7,14 +7,14 @@
 //       counters of these objects
 //       account: a part of what was charged
 //
-// What a shard holds is guarded by its lock. An object names its shard (`home`), and that its
+// What a shard holds is guarded by its lock. An object names its shard (`shard`), and that its
 // manager. What escapes to a manager while the collector is on goes to a shard of its own, so that its
 // latest arrivals are the front of a list. A thread always fills the same shard of a manager, so a list is in the order in which
 // each thread made its objects; the first shard has the oldest ones. A manager that was ever capped
 // keeps all its objects in the first shard, under whose lock the cap is exact.
 //
 // Memory of managers and shards is type-stable: it is recycled, never returned, so that a thread
-// that read a stale object->home may still take its lock, see under it that the object has moved,
+// that read a stale object->shard may still take its lock, see under it that the object has moved,
 // and try again.
 //
 // Two shards are locked in the order of their addresses (nd__shard_lock_pair). Nobody waits for the gate
@@ -126,8 +126,8 @@ extern _Atomic(nd_manager *) nd__manager_newest;
 /// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
 /// the two.
 static inline nd_manager *nd__manager_of(const nd_object *object) {
-    nd_shard *home = nd__object_shard(object);
-    return home ? home->manager : NULL;
+    nd_shard *shard = nd__object_shard(object);
+    return shard ? shard->manager : NULL;
 }
 
 static inline bool nd__manager_open(const nd_manager *manager) {

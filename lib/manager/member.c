@@ -1,6 +1,6 @@
 // Objects in managers: birth and death.
 //
-// Invariants: an object is in the list that its home and its ND__TRACKED bit say, both changed
+// Invariants: an object is in the list that its shard and its ND__TRACKED bit say, both changed
 // under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's
 // bytes are charged to the path from its manager to the root.
 #include "lib/manager/member.h"
@@ -31,7 +31,7 @@ static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
 }
 
 static inline __attribute__((always_inline)) nd_status
-publish(nd_object *object, nd_object *companion, nd_manager *manager) {
+publish(nd_object *object, nd_object *storage, nd_manager *manager) {
     if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
     uint32_t flags = nd__object_flags(object);
@@ -56,19 +56,19 @@ publish(nd_object *object, nd_object *companion, nd_manager *manager) {
                          "a new %s does not fit: manager %s is capped at %llu objects",
                          object->type->name, target->name, (unsigned long long)cap);
     }
-    if (companion)
-        nd__member_enter(shard, companion, nd__object_flags(companion));
+    if (storage)
+        nd__member_enter(shard, storage, nd__object_flags(storage));
     nd__member_enter(shard, object, flags);
-    shard->count.created += companion ? 2 : 1;
-    // Under the lock: as soon as it is given up, somebody may close the object, and the companion with
+    shard->count.created += storage ? 2 : 1;
+    // Under the lock: as soon as it is given up, somebody may close the object, and the storage with
     // it.
     if (__builtin_expect(target != manager, 0)) {
         charge_instead(object, manager, target);
-        if (companion)
-            charge_instead(companion, manager, target);
+        if (storage)
+            charge_instead(storage, manager, target);
     }
-    if (companion)
-        tell_of_birth(companion, target);
+    if (storage)
+        tell_of_birth(storage, target);
     tell_of_birth(object, target);
     nd__lock_release(&shard->lock);
     if (flags & ND__TRACKED)
@@ -81,61 +81,61 @@ nd_status nd__member_publish(nd_object *object, nd_manager *manager) {
     return publish(object, NULL, manager);
 }
 
-nd_status nd__member_publish_both(nd_object *object, nd_object *companion, nd_manager *manager) {
-    return publish(object, companion, manager);
+nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager) {
+    return publish(object, storage, manager);
 }
 
-static void track_locked(nd_shard *home, nd_object *object) {
-    nd__member_list_remove(home, object, ND__GREEN_LIST);
+static void track_locked(nd_shard *shard, nd_object *object) {
+    nd__member_list_remove(shard, object, ND__GREEN_LIST);
     nd__atomic_set_flags(&object->flags, ND__TRACKED);
-    home->count.tracked++;
-    nd__member_list_insert(home, object, ND__TRACKED_LIST);
+    shard->count.tracked++;
+    nd__member_list_insert(shard, object, ND__TRACKED_LIST);
     nd__trigger_count_tracked();
 }
 
 void nd__member_track(nd_object *object) {
     if ((nd__object_flags(object) & ND__TRACKED) || (object->type->flags & ND_TYPE_GREEN))
         return;
-    nd_shard *home = nd__shard_lock_of(object);
-    if (!home) {
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard) {
         nd__atomic_set_flags(&object->flags, ND__TRACKED);
         return;
     }
     if (!(nd__object_flags(object) & ND__TRACKED))
-        track_locked(home, object);
-    nd__lock_release(&home->lock);
+        track_locked(shard, object);
+    nd__lock_release(&shard->lock);
 }
 
 void nd__member_track_with(nd_object *object, void *slot, void *target) {
-    nd_shard *home = nd__shard_lock_of(object);
+    nd_shard *shard = nd__shard_lock_of(object);
     *(nd_object **)slot = target;
-    track_locked(home, object);
-    nd__lock_release(&home->lock);
+    track_locked(shard, object);
+    nd__lock_release(&shard->lock);
 }
 
 void nd__member_unlink(nd_object *object) {
-    nd_shard *home = nd__shard_lock_of(object);
-    if (!home)
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
         return;
-    nd__member_die(home, object, nd__thread());
-    nd__lock_release(&home->lock);
+    nd__member_die(shard, object, nd__thread());
+    nd__lock_release(&shard->lock);
     if (nd__object_flags(object) & ND__TEMP)
         nd__origin_forget(object);
 }
 
-/// As nd__member_die for a run of garbage at the front of `objects` that is in `home`; counters are
+/// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters are
 /// written once. Returns how many that were; *ret_temporary says whether some have origins.
-static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count, nd_thread *thread,
-                         bool *ret_temporary) {
+static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t count,
+                         nd_thread *thread, bool *ret_temporary) {
     const nd__listener *listener = nd__trace_listener();
     uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
     size_t i = 0;
-    for (; i < count && nd__object_shard(objects[i]) == home; i++) {
+    for (; i < count && nd__object_shard(objects[i]) == shard; i++) {
         nd_object *object = objects[i];
         uint32_t flags = nd__object_flags(object), type_flags = object->type->flags;
-        nd__member_list_remove(home, object, nd__member_list_of(flags));
+        nd__member_list_remove(shard, object, nd__member_list_of(flags));
         tracked += (flags & ND__TRACKED) != 0;
-        nd__atomic_store(&object->home, NULL, release);
+        nd__atomic_store(&object->shard, NULL, release);
         if (__builtin_expect(!listener && !(flags & ND__TEMP) &&
                                  !(type_flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED)),
                              1))
@@ -143,16 +143,16 @@ static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count
         temporary += (flags & ND__TEMP) != 0;
         uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
         if (__builtin_expect(listener != NULL, 0))
-            listener->died(object, home->manager, true);
+            listener->died(object, shard->manager, true);
         if (__builtin_expect(type_flags & ND__TYPE_ACCOUNTED, 0)) {
             const nd_accounted *account = (const nd_accounted *)object;
             bytes += account->bytes;
-            home->count.own_bytes[account->kind] -= account->bytes;
+            shard->count.own_bytes[account->kind] -= account->bytes;
             if (account->bytes)
-                nd__charge_return_path(home->manager, NULL, account->kind, account->bytes);
+                nd__charge_return_path(shard->manager, NULL, account->kind, account->bytes);
         }
     }
-    nd__counters *left = &home->count;
+    nd__counters *left = &shard->count;
     left->live -= i;
     left->tracked -= tracked;
     left->temporary -= temporary;
@@ -167,11 +167,11 @@ static size_t unlink_run(nd_shard *home, nd_object *const *objects, size_t count
 void nd__member_unlink_garbage(nd_object *const *objects, size_t count) {
     nd_thread *thread = nd__thread();
     for (size_t i = 0; i < count;) {
-        nd_shard *home = nd__shard_lock_of(objects[i]);
+        nd_shard *shard = nd__shard_lock_of(objects[i]);
         bool temporary = false;
-        size_t run = home ? unlink_run(home, objects + i, count - i, thread, &temporary) : 1;
-        if (home)
-            nd__lock_release(&home->lock);
+        size_t run = shard ? unlink_run(shard, objects + i, count - i, thread, &temporary) : 1;
+        if (shard)
+            nd__lock_release(&shard->lock);
         for (size_t k = i; temporary && k < i + run; k++)
             if (nd__object_flags(objects[k]) & ND__TEMP)
                 nd__origin_forget(objects[k]);
@@ -197,15 +197,15 @@ void nd__member_close_account(nd_object *object) {
     nd_accounted *account = nd__object_accounted(object);
     if (!account)
         return;
-    nd_shard *home = nd__shard_lock_of(object);
+    nd_shard *shard = nd__shard_lock_of(object);
     uint64_t bytes = account->bytes;
     account->bytes = 0;
-    if (!home)
+    if (!shard)
         return;
     if (bytes) {
-        home->count.own_bytes[account->kind] -= bytes;
-        home->count.freed_bytes += bytes;
-        nd__charge_return_path(home->manager, NULL, account->kind, bytes);
+        shard->count.own_bytes[account->kind] -= bytes;
+        shard->count.freed_bytes += bytes;
+        nd__charge_return_path(shard->manager, NULL, account->kind, bytes);
     }
-    nd__lock_release(&home->lock);
+    nd__lock_release(&shard->lock);
 }

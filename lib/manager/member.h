@@ -1,8 +1,8 @@
 // Being a member of a shard: its lists and counters, entered at birth, left at death, both changed by
 // a move.
 //
-// Invariant: an object is in the list of its home that its ND__TRACKED bit says, and the counters say
-// what is in the lists; home, lists, counters and that bit change under the shard's lock, which
+// Invariant: an object is in the list of its shard that its ND__TRACKED bit says, and the counters say
+// what is in the lists; shard, lists, counters and that bit change under the shard's lock, which
 // everybody who calls this holds. Inline, because a small tensor's life is made of little else. Flags
 // are read once and handed on.
 #ifndef ND_LIB_MANAGER_MEMBER_H
@@ -62,7 +62,7 @@ nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint64_t on
 static inline void nd__member_enter(nd_shard *shard, nd_object *object, uint32_t flags) {
     nd__member_list_insert(shard, object, nd__member_list_of(flags));
     nd__member_count(shard, object, flags, 1);
-    nd__atomic_store(&object->home, shard, release);
+    nd__atomic_store(&object->shard, shard, release);
 }
 
 static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t flags) {
@@ -70,25 +70,25 @@ static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t
     nd__member_count(shard, object, flags, UINT64_MAX);
 }
 
-/// Takes a dead object out of its home: list, counters, bytes.
-static inline void nd__member_die(nd_shard *home, nd_object *object, nd_thread *thread) {
-    nd__member_leave(home, object, nd__object_flags(object));
+/// Takes a dead object out of its shard: list, counters, bytes.
+static inline void nd__member_die(nd_shard *shard, nd_object *object, nd_thread *thread) {
+    nd__member_leave(shard, object, nd__object_flags(object));
     const nd__listener *listener = nd__trace_listener();
     if (listener)
-        listener->died(object, home->manager, thread->cutting);
+        listener->died(object, shard->manager, thread->cutting);
     nd_accounted *account = nd__object_accounted(object);
     uint64_t bytes = account ? account->bytes : 0;
     if (thread->cutting) {
-        home->count.collected++;
+        shard->count.collected++;
         thread->collected_objects++;
         thread->collected_bytes += bytes;
     } else {
-        home->count.freed++;
-        home->count.freed_bytes += bytes;
+        shard->count.freed++;
+        shard->count.freed_bytes += bytes;
     }
     if (bytes)
-        nd__charge_return_path(home->manager, NULL, account->kind, bytes);
-    nd__atomic_store(&object->home, NULL, release);
+        nd__charge_return_path(shard->manager, NULL, account->kind, bytes);
+    nd__atomic_store(&object->shard, NULL, release);
 }
 
 // member.c
@@ -98,8 +98,8 @@ static inline void nd__member_die(nd_shard *home, nd_object *object, nd_thread *
 /// failure the object is still private. The bytes of an accounted object must have been charged to
 /// `manager` before (nd__charge).
 nd_status nd__member_publish(nd_object *object, nd_manager *manager);
-/// The same for an object and its private companion, under one lock: both are published or none.
-nd_status nd__member_publish_both(nd_object *object, nd_object *companion, nd_manager *manager);
+/// The same for an object and its private storage, under one lock: both are published or none.
+nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager);
 
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__member_track(nd_object *object);

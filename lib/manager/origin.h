@@ -4,7 +4,7 @@
 #include "lib/manager/manager.h"
 
 // Origins of temp-attached objects (origin.c). Records that are not in use are a list, `spare`. What
-// changes the origins of a living object, or asks for them to move it, holds the lock of its home.
+// changes the origins of a living object, or asks for them to move it, holds the lock of its shard.
 
 /// Adds so many records to the list; walks the ladder, so no lock may be held. False: no memory.
 bool nd__origin_reserve(nd_origin **spare, int count);

@@ -15,15 +15,15 @@
 static nd_manager *pin(nd_object *object) {
     // While the process has one thread nothing can close the manager under us, but user code later
     // in the operation may.
-    nd_shard *home = nd__shard_lock_of(object);
-    if (!home)
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
         return &nd__manager_root;
-    nd_manager *pinned = home->manager;
+    nd_manager *pinned = shard->manager;
     // One whose last handle is gone is about to close: its parent, which it still holds, comes
     // next.
     while (pinned != &nd__manager_root && !nd__object_try_retain(&pinned->header))
         pinned = pinned->parent;
-    nd__lock_release(&home->lock);
+    nd__lock_release(&shard->lock);
     return pinned;
 }
 

@@ -5,7 +5,7 @@
 #include "lib/manager/manager.h"
 #include <nd/memory.h>
 
-/// What a rung answers that cannot say how much it brought back.
+/// What a stage answers that cannot say how much it brought back.
 #define ND__UNKNOWN_BYTES UINT64_MAX
 
 /// For the error's sentence; ND__UNKNOWN_BYTES where it is not known, or where there is no limit.
@@ -13,9 +13,9 @@ typedef struct nd_memory_usage {
     uint64_t cached, limit;
 } nd_memory_usage;
 
-/// What the backend of a device does about memory. A row that does not apply is NULL. None of them
+/// What the backend of a device does about memory. A function that does not apply is NULL. None of them
 /// sets an error, and all of them answer, when the device is lost, that they brought nothing back.
-typedef struct nd_memory_rows {
+typedef struct nd_memory_functions {
     /// Takes back what released memory the device has finished with, without waiting. Bytes.
     uint64_t (*retire)(int index);
     /// Gives cached memory back to the system, without waiting. Bytes.
@@ -23,15 +23,15 @@ typedef struct nd_memory_rows {
     /// Waits, at most so long, for the work that was queued before. False: it is not done yet.
     bool (*wait)(int index, uint64_t nanoseconds);
     void (*usage)(int index, nd_memory_usage *ret_usage);
-} nd_memory_rows;
+} nd_memory_functions;
 
 struct nd_pressure {
     const char *operation; ///< begins the error's sentence
     nd_manager *manager;   ///< who asks; kept valid by the caller
     nd_device_kind kind;
-    int index; ///< of the device; handed to the rows
+    int index; ///< of the device; handed to the functions
     uint64_t bytes;
-    const nd_memory_rows *rows; ///< NULL: none of them would help
+    const nd_memory_functions *functions; ///< NULL: none of them would help
     /// ND_OK, ND_ERROR_OUT_OF_MEMORY and ND_ERROR_QUOTA mean what they say; any other failure ends
     /// the walk.
     nd_status (*attempt)(nd_pressure *pressure);
@@ -42,7 +42,7 @@ struct nd_pressure {
     struct {
         bool reached;
         uint64_t bytes;
-    } tried[ND_RUNG_COUNT];
+    } tried[ND_MEMORY_STAGE_COUNT];
     unsigned callbacks; ///< asked
     bool wait_expired;
 };

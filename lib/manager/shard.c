@@ -141,7 +141,7 @@ void nd__shard_move(nd_shard *from, nd_shard *target) {
     for (int list = 0; list < 2; list++) {
         nd_object *first = from->lists[list].first, *last = from->lists[list].last;
         for (nd_object *object = first; object; object = object->next)
-            nd__atomic_store(&object->home, target, release);
+            nd__atomic_store(&object->shard, target, release);
         if (!first)
             continue;
         last->next = target->lists[list].first;

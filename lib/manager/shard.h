@@ -61,13 +61,13 @@ void nd__shard_lock_all(nd_shard **shards, size_t count);
 /// Locks the shard that an object is in and returns it; NULL (nothing locked) when it is in none.
 static inline nd_shard *nd__shard_lock_of(nd_object *object) {
     for (;;) {
-        nd_shard *home = nd__object_shard(object);
-        if (!home)
+        nd_shard *shard = nd__object_shard(object);
+        if (!shard)
             return NULL;
-        nd__shard_lock(home);
-        if (__builtin_expect(nd__object_shard(object) == home, 1))
-            return home;
-        nd__lock_release(&home->lock);
+        nd__shard_lock(shard);
+        if (__builtin_expect(nd__object_shard(object) == shard, 1))
+            return shard;
+        nd__lock_release(&shard->lock);
     }
 }
 

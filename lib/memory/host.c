@@ -162,4 +162,4 @@ static void usage(int index, nd_memory_usage *ret_usage) {
     ret_usage->limit = limited ? limit.rlim_cur : ND__UNKNOWN_BYTES;
 }
 
-const nd_memory_rows nd__host_rows = {.trim = trim, .usage = usage};
+const nd_memory_functions nd__ladder_functions = {.trim = trim, .usage = usage};

@@ -33,7 +33,7 @@ nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer)
                 .kind = request->kind,
                 .index = request->index,
                 .bytes = request->bytes,
-                .rows = request->rows,
+                .functions = request->functions,
                 .attempt = allocate_again,
             },
         .request = request,
@@ -67,7 +67,7 @@ void *nd__ladder_alloc_host(size_t bytes) {
                 .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
                 .kind = ND_CPU,
                 .bytes = bytes,
-                .rows = &nd__host_rows,
+                .functions = &nd__ladder_functions,
                 .attempt = allocate_on_host,
             },
     };

@@ -1,7 +1,7 @@
 // An allocation of tensor data: charged to a manager, taken from a device, and when either is refused,
 // walked up the ladder (lib/pressure/pressure.h).
 //
-// Holds no lock at any rung, and may run the collector and the program's callbacks: the caller must
+// Holds no lock at any stage, and may run the collector and the program's callbacks: the caller must
 // own what it uses.
 #ifndef ND_LIB_MEMORY_LADDER_H
 #define ND_LIB_MEMORY_LADDER_H
@@ -17,7 +17,7 @@ typedef struct nd_memory_request {
     size_t bytes;    ///< bytes to allocate
     /// ND_ERROR_OUT_OF_MEMORY walks the ladder, any other failure ends it. Sets no message.
     nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
-    const nd_memory_rows *rows; ///< of the device
+    const nd_memory_functions *functions; ///< of the device
 } nd_memory_request;
 
 /// Memory, charged to the manager; or an error, nothing charged and *ret_pointer untouched.

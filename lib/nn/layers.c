@@ -5,7 +5,8 @@
 // fails has released everything it made.
 #include "lib/base/error.h"
 #include "lib/nn/module.h"
-#include "lib/ops/internal.h"
+#include "lib/ops/conv.h"
+#include "lib/ops/pool.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
 

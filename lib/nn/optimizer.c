@@ -8,13 +8,16 @@
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/device/registry.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/nn/module.h"
+#include "lib/nn/parameters.h"
 #include "lib/object/callback.h"
 #include "lib/object/edge.h"
 #include "lib/object/object.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 
 #include <math.h>

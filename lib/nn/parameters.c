@@ -2,9 +2,11 @@
 //
 // Invariant: functions that change several parameters check and prepare everything first; what
 // follows cannot fail for lack of memory.
+#include "lib/nn/parameters.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/io/safetensors.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
@@ -13,6 +15,8 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
+#include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/io.h>
 #include <nd/ops.h>

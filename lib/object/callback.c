@@ -12,8 +12,8 @@ _Atomic(nd_object *) nd__callback_deferred;
 void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
-    bool outermost = !thread->burying;
-    thread->burying = true;
+    bool outermost = !thread->is_destroying;
+    thread->is_destroying = true;
     thread->in_callback = true;
     nd_error_state own, *error;
     nd__error_begin(&own, &error);
@@ -22,7 +22,7 @@ void nd__callback_run(void (*callback)(void *data), void *data, nd_object *kept)
     nd_object_release(kept);
     nd__error_end(error);
     thread->in_callback = false;
-    thread->burying = !outermost;
+    thread->is_destroying = !outermost;
 }
 
 bool nd__callback_running(void) {
@@ -53,17 +53,17 @@ nd_object *nd__callback_take_deferred(void) {
 }
 
 /// Pushed without a lock: what comes meanwhile the child may see a part of.
-static nd_object *left_before;
+static nd_object *deferred_before;
 
 static void take_for_fork(void) {
-    left_before = nd__callback_take_deferred();
+    deferred_before = nd__callback_take_deferred();
 }
 
 static void put_back_after_fork(bool child) {
     if (!nd__thread_record.forking)
         return;
-    nd_object *list = left_before;
-    left_before = NULL;
+    nd_object *list = deferred_before;
+    deferred_before = NULL;
     if (child)
         nd__atomic_store(&nd__callback_deferred, NULL, relaxed);
     while (list) {

@@ -30,8 +30,8 @@ enum {
     ND__GONE = 1u << 9,       ///< closed, and `destroy` has run
     ND__SUSPECT = 1u << 10,   ///< about to be found garbage by a collection in steps (steps.c)
     ND__REVIVABLE = 1u << 11, ///< dying, but others may be getting references to it
-    ND__LENT = 1u << 12,      ///< its companion keeps what lies in its block (adopt.h)
-    ND__ENDED = 1u << 13,     ///< of the object and that companion, one has ended
+    ND__LENT = 1u << 12,      ///< its storage keeps what lies in its block (adopt.h)
+    ND__ENDED = 1u << 13,     ///< of the object and that storage, one has ended
     ND__CLASS_SHIFT = 24, ///< the bits from here on are the class of its block (block.h); constant
 };
 #define ND__CLASS_BITS (~UINT32_C(0) << ND__CLASS_SHIFT)
@@ -56,9 +56,9 @@ struct nd_object {
     _Atomic uint64_t word;
     const nd_type *type;
     _Atomic(nd_shard *)
-        home; ///< the part of a manager it is in; NULL while private or dead. Changes under locks
+        shard; ///< the part of a manager it is in; NULL while private or dead. Changes under locks
     nd_object *previous,
-        *next;           ///< links of its home's list (its lock); of the dead list after unlinking
+        *next;           ///< links of its shard's list (its lock); of the dead list after unlinking
     nd_weak *weaks;      ///< list of weak references (weak lock)
     const nd_site *site; ///< creation site, or NULL
     _Atomic uint32_t flags;
@@ -76,13 +76,13 @@ typedef struct nd_accounted {
 } nd_accounted;
 
 /// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own block, while
-/// it has no companion; else the companion has them.
+/// it has no storage; else the storage has them.
 typedef struct nd__stored {
     nd_accounted accounted;
     /// Edge to a green nd_accounted without edges (the storage): made with it, or later
     /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object is
     /// green this is its only edge.
-    _Atomic(nd_object *) companion;
+    _Atomic(nd_object *) storage;
 } nd__stored;
 
 /// Whether reports say how many bytes an object has: not of a tensor whose storage has them.
@@ -92,14 +92,14 @@ static inline bool nd__object_shows_bytes(const nd_object *object) {
            (!(flags & ND__TYPE_TENSOR) || ((const nd_accounted *)object)->bytes);
 }
 
-/// The companion, or NULL. It may appear at any time, beside whoever asks.
+/// The storage, or NULL. It may appear at any time, beside whoever asks.
 static inline nd_object *nd__object_storage(const nd_object *object) {
-    return nd__atomic_load(&((nd__stored *)(uintptr_t)object)->companion, acquire);
+    return nd__atomic_load(&((nd__stored *)(uintptr_t)object)->storage, acquire);
 }
 
 /// The shard that an object is in; NULL when it is in none.
 static inline nd_shard *nd__object_shard(const nd_object *object) {
-    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->home, acquire);
+    return nd__atomic_load(&((nd_object *)(uintptr_t)object)->shard, acquire);
 }
 
 /// The account of an object whose bytes managers account for; else NULL.

@@ -2,11 +2,14 @@
 //
 // The three convolutions are one family: x, weight and the result y, of which two are given. Attributes
 // recorded are those of the kernel; from them the rules make the options again.
+#include "lib/ops/conv.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
-#include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/window.h"
+#include "lib/tensor/create.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 /// What a call says besides its operands: shape[] and attrs, as kernels/kernel.h lists them.
 typedef struct conv_geometry {
@@ -136,7 +139,7 @@ static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, con
     if (result && nothing)
         result = nd__create_filled(name, result, 0.0);
     if (!result || result->numel == 0 || nothing)
-        return nd__node_record(op, result, inputs, 2, attrs);
+        return nd__record(op, result, inputs, 2, attrs);
     nd_kernel_call call;
     call.op = op;
     call.noperands = 3;

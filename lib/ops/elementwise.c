@@ -1,7 +1,8 @@
 // Elementwise operations: one path for each number of operands, and a line per public function.
+#include "lib/ops/elementwise.h"
 #include "lib/base/error.h"
-#include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/shape.h"
 #include <math.h>
 
 // ------------------------------------------------------------------------------------ two operands

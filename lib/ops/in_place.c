@@ -5,7 +5,10 @@
 // of x's old value is cloned before, too.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/overlap.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 /// Both usable, on one device, history allows the write, and y broadcasts to x.
 static nd_status check_target(const char *name, const nd_tensor *x, const nd_tensor *y) {

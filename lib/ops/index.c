@@ -3,8 +3,12 @@
 // Indices become dense i64 without negatives before a kernel or the tape sees them. What is recorded is
 // i[0] = axis.
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
 static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
@@ -74,7 +78,7 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
             return NULL;
         }
     }
-    return nd__node_record(call->op, result, inputs, count, &attrs);
+    return nd__record(call->op, result, inputs, count, &attrs);
 }
 
 static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
@@ -215,7 +219,7 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
         return NULL;
     if (resolved->numel == 0) {
         nd_op_attrs attrs = {.i = {axis}};
-        return nd__node_record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
+        return nd__record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
     }
     nd_kernel_call call;
     fill_indexed(&call, ND_OP_scatter_add, resolved, axis, x);
@@ -289,7 +293,7 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
     nd_tensor *result =
         nd__tensor_result("masked_select", inputs, 2, x->device, x->dtype, 1, &count);
     if (!result || count == 0)
-        return nd__node_record(ND_OP_masked_select, result, inputs, 2, NULL);
+        return nd__record(ND_OP_masked_select, result, inputs, 2, NULL);
     nd_kernel_call call;
     call.op = ND_OP_masked_select;
     call.noperands = 3;

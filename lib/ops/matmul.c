@@ -4,7 +4,10 @@
 // transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one product.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 typedef struct operand_matrix {
     nd_tensor *tensor; ///< owned: the operand itself or a dense copy
@@ -145,7 +148,7 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
     if (result && a->columns == 0)
         result = nd__create_filled("matmul", result, 0.0);
     if (!result || result->numel == 0 || a->columns == 0)
-        return nd__node_record(ND_OP_matmul, result, inputs, 2, NULL);
+        return nd__record(ND_OP_matmul, result, inputs, 2, NULL);
     nd_kernel_call call;
     fill_product(&call, ND_OP_matmul, a, b, result, 0.0);
     call.ndim = batch;
@@ -286,7 +289,7 @@ static nd_tensor *linear(const nd_tensor *const *inputs) {
             return NULL;
     }
     if (empty || nothing_inside)
-        return nd__node_record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
+        return nd__record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
     operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
     make_rows(&rows, x);
     if (rows.tensor)

@@ -2,6 +2,8 @@
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
     const char *name = nd__node_op_name(op);
@@ -19,7 +21,7 @@ static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
     nd_tensor *result = nd__tensor_result(name, &input, 1, x->device, dtype, x->ndim, x->shape);
     nd_op_attrs attrs = {.i = {axis}};
     if (!result || result->numel == 0)
-        return nd__node_record(op, result, &input, 1, &attrs);
+        return nd__record(op, result, &input, 1, &attrs);
     nd_operand out = nd__shape_broadcast_operand(result, x->ndim, x->shape);
     nd_kernel_call call;
     nd__operands_call_along_axis(&call, op, &out, cast, axis);
@@ -90,7 +92,7 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
                   (long long)logits->shape[1] - 1);
     if (status != ND_OK)
         return NULL;
-    return nd__node_record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+    return nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
 }
 
 nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {

@@ -4,7 +4,12 @@
 // and skips broadcasting.
 #include "lib/ops/operands.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
+#include "lib/tensor/copy.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -87,7 +92,7 @@ nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel
         nd_object_release(result);
         return NULL;
     }
-    return nd__node_record(call->op, result, inputs, count, attrs);
+    return nd__record(call->op, result, inputs, count, attrs);
 }
 
 /// Whether all inputs have one shape and are contiguous.
@@ -130,7 +135,7 @@ nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, in
     if (__builtin_expect(!result, 0))
         return NULL;
     if (result->numel == 0)
-        return nd__node_record(op, result, inputs, (size_t)count, attrs);
+        return nd__record(op, result, inputs, (size_t)count, attrs);
     if (flat) {
         call.ndim = 1;
         call.shape[0] = result->numel;

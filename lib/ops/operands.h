@@ -84,9 +84,6 @@ void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_opera
 nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,
                             const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs);
 
-/// True when two elements of x's window share memory (an expanded axis, or strides that cross).
-bool nd__overlap_within(const nd_tensor *x);
 /// How a window that is written relates to one that is read. Both of the shape of x; y broadcasts.
 typedef enum nd_overlap { ND__APART, ND__SAME, ND__PARTIAL } nd_overlap;
-nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y);
 #endif

@@ -3,7 +3,9 @@
 // Two windows share an element when the sum of stride * index terms of one equals that of the other
 // plus the distance between them: a bounded linear equation in integers. It is searched term by term,
 // the largest stride first, and a branch is cut as soon as the terms left cannot reach what is missing.
+#include "lib/ops/overlap.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/shape.h"
 
 /// Steps of the search before it gives up and calls the windows overlapping.
 #define SEARCH_STEPS 10000

@@ -1,9 +1,11 @@
 // max_pool2d. Attributes recorded are those of the kernel; its rule needs the positions alone.
+#include "lib/ops/pool.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
-#include "lib/ops/internal.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/window.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 
 nd_status nd__pool_options_read(const char *name, const nd_max_pool2d_options *options,
                                 nd_max_pool2d_options *ret_options) {
@@ -91,7 +93,7 @@ nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *option
     nd_op_attrs attrs = {.i = {o.kernel[0], o.kernel[1], o.stride[0], o.stride[1], o.padding[0],
                                o.padding[1], o.dilation[0], o.dilation[1], counts[0], counts[1]}};
     if (result->numel == 0)
-        return nd__node_record(ND_OP_max_pool2d, nd_steal(&result), inputs, 2, &attrs);
+        return nd__record(ND_OP_max_pool2d, nd_steal(&result), inputs, 2, &attrs);
     nd_kernel_call call;
     call.op = ND_OP_max_pool2d;
     call.noperands = 3;

@@ -4,6 +4,9 @@
 // What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/create.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 #include <math.h>
 
 /// Bit mask of the axes; -1 with an error.
@@ -85,7 +88,7 @@ static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdim
     if (elements == 0)
         result = nd__create_filled(name, result, op == ND_OP_mean ? (double)NAN : 0.0);
     if (!result || result->numel == 0 || elements == 0)
-        return nd__node_record(op, result, &x, 1, &attrs);
+        return nd__record(op, result, &x, 1, &attrs);
     nd_kernel_call call;
     call.op = op;
     call.noperands = 2;

@@ -1,4 +1,4 @@
-// The rungs of lib/pressure/pressure.h, in their order, and how often each was reached and enough.
+// The stages of lib/pressure/pressure.h, in their order, and how often each was reached and enough.
 //
 // Invariant: when no thread is on the ladder, walks = failures + the sum of `enough`. A walk may come
 // about inside another (what a finalizer or a callback allocates): then the collector and the
@@ -22,16 +22,16 @@ static struct {
     _Atomic uint64_t walks, quota_walks, failures;
     struct {
         _Atomic uint64_t reached, enough, bytes;
-    } rungs[ND_RUNG_COUNT];
+    } stages[ND_MEMORY_STAGE_COUNT];
 } totals;
 
-typedef nd_status rung_function(nd_pressure *pressure, nd_status status);
-static rung_function retire, trim, collect, wait_for_device;
+typedef nd_status stage_function(nd_pressure *pressure, nd_status status);
+static stage_function retire, trim, collect, wait_for_device;
 
-static rung_function *const rungs[ND_RUNG_COUNT] = {
-    [ND_RUNG_RETIRE] = retire,        [ND_RUNG_TRIM] = trim,
-    [ND_RUNG_COLLECT] = collect,      [ND_RUNG_CALLBACK] = nd__pressure_ask,
-    [ND_RUNG_WAIT] = wait_for_device,
+static stage_function *const stages[ND_MEMORY_STAGE_COUNT] = {
+    [ND_MEMORY_STAGE_RETIRE] = retire,        [ND_MEMORY_STAGE_TRIM] = trim,
+    [ND_MEMORY_STAGE_COLLECT] = collect,      [ND_MEMORY_STAGE_CALLBACK] = nd__pressure_ask,
+    [ND_MEMORY_STAGE_WAIT] = wait_for_device,
 };
 
 nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
@@ -48,8 +48,8 @@ nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
     nd__object_keep(pressure->manager);
     nd_status status = failure;
     thread->walks++;
-    for (int rung = 0; rung < ND_RUNG_COUNT && nd__pressure_includes(status); rung++)
-        status = rungs[rung](pressure, status);
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT && nd__pressure_includes(status); stage++)
+        status = stages[stage](pressure, status);
     thread->walks--;
     nd_object_release(pressure->manager);
     nd__error_restore(&before);
@@ -66,77 +66,80 @@ nd_status nd_memory_get_stats(nd_memory_stats *ret_stats) {
     stats.walks = nd__atomic_load_relaxed(&totals.walks);
     stats.quota_walks = nd__atomic_load_relaxed(&totals.quota_walks);
     stats.failures = nd__atomic_load_relaxed(&totals.failures);
-    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        stats.rungs[rung] = (nd_rung_stats){
-            .reached = nd__atomic_load_relaxed(&totals.rungs[rung].reached),
-            .enough = nd__atomic_load_relaxed(&totals.rungs[rung].enough),
-            .bytes = nd__atomic_load_relaxed(&totals.rungs[rung].bytes),
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
+        stats.stages[stage] = (nd_rung_stats){
+            .reached = nd__atomic_load_relaxed(&totals.stages[stage].reached),
+            .enough = nd__atomic_load_relaxed(&totals.stages[stage].enough),
+            .bytes = nd__atomic_load_relaxed(&totals.stages[stage].bytes),
         };
     nd__versioned_write(ret_stats, &stats, sizeof stats);
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------- what rungs share
+// --------------------------------------------------------------------------------- what stages share
 
-void nd__pressure_reach(nd_pressure *pressure, nd_rung rung) {
-    if (pressure->tried[rung].reached)
+void nd__pressure_reach(nd_pressure *pressure, nd_memory_stage stage) {
+    if (pressure->tried[stage].reached)
         return;
-    pressure->tried[rung].reached = true;
-    nd__atomic_add_relaxed(&totals.rungs[rung].reached, 1);
+    pressure->tried[stage].reached = true;
+    nd__atomic_add_relaxed(&totals.stages[stage].reached, 1);
 }
 
-void nd__pressure_brought(nd_pressure *pressure, nd_rung rung, uint64_t bytes) {
+void nd__pressure_brought(nd_pressure *pressure, nd_memory_stage stage, uint64_t bytes) {
     if (bytes == ND__UNKNOWN_BYTES) {
-        pressure->tried[rung].bytes = bytes;
+        pressure->tried[stage].bytes = bytes;
         return;
     }
-    if (pressure->tried[rung].bytes != ND__UNKNOWN_BYTES)
-        pressure->tried[rung].bytes += bytes;
-    nd__atomic_add_relaxed(&totals.rungs[rung].bytes, bytes);
+    if (pressure->tried[stage].bytes != ND__UNKNOWN_BYTES)
+        pressure->tried[stage].bytes += bytes;
+    nd__atomic_add_relaxed(&totals.stages[stage].bytes, bytes);
 }
 
-static nd_status attempt(nd_pressure *pressure, nd_rung rung) {
+static nd_status attempt(nd_pressure *pressure, nd_memory_stage stage) {
     nd_status status = pressure->attempt(pressure);
     if (status == ND_OK)
-        nd__atomic_add_relaxed(&totals.rungs[rung].enough, 1);
+        nd__atomic_add_relaxed(&totals.stages[stage].enough, 1);
     return status;
 }
 
-nd_status nd__pressure_look(nd_pressure *pressure, nd_rung rung) {
-    nd_status status = attempt(pressure, rung);
-    if (!nd__pressure_includes(status) || !pressure->rows)
+nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage) {
+    nd_status status = attempt(pressure, stage);
+    if (!nd__pressure_includes(status) || !pressure->functions)
         return status;
     // What was given up may lie in a cache, in pieces that are too small.
-    if (pressure->rows->retire)
-        pressure->rows->retire(pressure->index);
-    if (!pressure->rows->trim)
+    if (pressure->functions->retire)
+        pressure->functions->retire(pressure->index);
+    if (!pressure->functions->trim)
         return status;
-    pressure->rows->trim(pressure->index);
-    return attempt(pressure, rung);
+    pressure->functions->trim(pressure->index);
+    return attempt(pressure, stage);
 }
 
-// ----------------------------------------------------------------------------------------- the rungs
+// ----------------------------------------------------------------------------------------- the stages
 
 /// What was released in callbacks of a device, and what the device itself has finished with.
 static nd_status retire(nd_pressure *pressure, nd_status status) {
-    bool buried = nd__callback_destroy_deferred(), asks = pressure->rows && pressure->rows->retire;
-    if (!buried && !asks)
+    bool destroyed = nd__callback_destroy_deferred(),
+         asks = pressure->functions && pressure->functions->retire;
+    if (!destroyed && !asks)
         return status;
-    nd__pressure_reach(pressure, ND_RUNG_RETIRE);
+    nd__pressure_reach(pressure, ND_MEMORY_STAGE_RETIRE);
     if (asks)
-        nd__pressure_brought(pressure, ND_RUNG_RETIRE, pressure->rows->retire(pressure->index));
-    return attempt(pressure, ND_RUNG_RETIRE);
+        nd__pressure_brought(pressure, ND_MEMORY_STAGE_RETIRE,
+                             pressure->functions->retire(pressure->index));
+    return attempt(pressure, ND_MEMORY_STAGE_RETIRE);
 }
 
 static nd_status trim(nd_pressure *pressure, nd_status status) {
-    if (!pressure->rows || !pressure->rows->trim)
+    if (!pressure->functions || !pressure->functions->trim)
         return status;
-    nd__pressure_reach(pressure, ND_RUNG_TRIM);
-    nd__pressure_brought(pressure, ND_RUNG_TRIM, pressure->rows->trim(pressure->index));
-    return attempt(pressure, ND_RUNG_TRIM);
+    nd__pressure_reach(pressure, ND_MEMORY_STAGE_TRIM);
+    nd__pressure_brought(pressure, ND_MEMORY_STAGE_TRIM,
+                         pressure->functions->trim(pressure->index));
+    return attempt(pressure, ND_MEMORY_STAGE_TRIM);
 }
 
-/// Whether the collector may run for this manager: the rung is not there where it may not.
+/// Whether the collector may run for this manager: the stage is not there where it may not.
 static bool collector_is_on(const nd_manager *manager) {
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     if (nd__thread()->collecting || nd_manager_get_gc_policy(manager, &policy) != ND_OK ||
@@ -153,31 +156,31 @@ static bool collector_is_on(const nd_manager *manager) {
 static nd_status collect(nd_pressure *pressure, nd_status status) {
     if (!collector_is_on(pressure->manager))
         return status;
-    nd__pressure_reach(pressure, ND_RUNG_COLLECT);
+    nd__pressure_reach(pressure, ND_MEMORY_STAGE_COLLECT);
     const nd_thread *thread = nd__thread();
     for (uint32_t left = pressure->manager->depth + 2; left > 0 && nd__pressure_includes(status);
          left--) {
         uint64_t before = thread->collected_bytes;
         bool freed = nd__policy_relieve(pressure->manager);
-        nd__pressure_brought(pressure, ND_RUNG_COLLECT, thread->collected_bytes - before);
+        nd__pressure_brought(pressure, ND_MEMORY_STAGE_COLLECT, thread->collected_bytes - before);
         if (!freed)
             break;
-        status = nd__pressure_look(pressure, ND_RUNG_COLLECT);
+        status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
     }
     return status;
 }
 
 static nd_status wait_for_device(nd_pressure *pressure, nd_status status) {
-    const nd_memory_rows *rows = pressure->rows;
-    if (!rows || !rows->wait)
+    const nd_memory_functions *functions = pressure->functions;
+    if (!functions || !functions->wait)
         return status;
-    nd__pressure_reach(pressure, ND_RUNG_WAIT);
+    nd__pressure_reach(pressure, ND_MEMORY_STAGE_WAIT);
     // What was done in time is worth another look even when not all was.
-    pressure->wait_expired = !rows->wait(pressure->index, WAIT_LIMIT_NS);
+    pressure->wait_expired = !functions->wait(pressure->index, WAIT_LIMIT_NS);
     // What callbacks among it have released gives its memory back behind what is queued.
     if (nd__callback_destroy_deferred())
-        pressure->wait_expired |= !rows->wait(pressure->index, WAIT_LIMIT_NS);
-    if (rows->retire)
-        nd__pressure_brought(pressure, ND_RUNG_WAIT, rows->retire(pressure->index));
-    return nd__pressure_look(pressure, ND_RUNG_WAIT);
+        pressure->wait_expired |= !functions->wait(pressure->index, WAIT_LIMIT_NS);
+    if (functions->retire)
+        nd__pressure_brought(pressure, ND_MEMORY_STAGE_WAIT, functions->retire(pressure->index));
+    return nd__pressure_look(pressure, ND_MEMORY_STAGE_WAIT);
 }

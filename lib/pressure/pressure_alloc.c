@@ -32,7 +32,7 @@ __attribute__((cold, noinline)) static nd_status walk(host_request *request, siz
         .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
         .kind = ND_CPU,
         .bytes = bytes,
-        .rows = &nd__host_rows,
+        .functions = &nd__ladder_functions,
         .attempt = allocate,
     };
     return nd__pressure_walk(&request->pressure, ND_ERROR_OUT_OF_MEMORY);

@@ -91,7 +91,7 @@ void nd__pressure_forget(nd_manager *manager) {
     drop(before);
 }
 
-// ---------------------------------------------------------------------------------------- the rung
+// ---------------------------------------------------------------------------------------- the stage
 
 static nd__memory_callback *take(nd_manager *manager) {
     nd__lock_acquire(&callback_lock);
@@ -121,7 +121,7 @@ static bool run(nd__memory_callback *record, nd_pressure *pressure, nd_status st
     nd__error_end(error);
     uint64_t after = nd__account_bytes(&nd__manager_root, pressure->kind);
     pressure->callbacks++;
-    nd__pressure_brought(pressure, ND_RUNG_CALLBACK, before > after ? before - after : 0);
+    nd__pressure_brought(pressure, ND_MEMORY_STAGE_CALLBACK, before > after ? before - after : 0);
     return gave_up;
 }
 
@@ -133,11 +133,11 @@ nd_status nd__pressure_ask(nd_pressure *pressure, nd_status status) {
         nd__memory_callback *record = take(at);
         if (!record)
             continue;
-        nd__pressure_reach(pressure, ND_RUNG_CALLBACK);
+        nd__pressure_reach(pressure, ND_MEMORY_STAGE_CALLBACK);
         bool gave_up = run(record, pressure, status);
         drop(record);
         if (gave_up)
-            status = nd__pressure_look(pressure, ND_RUNG_CALLBACK);
+            status = nd__pressure_look(pressure, ND_MEMORY_STAGE_CALLBACK);
     }
     return status;
 }

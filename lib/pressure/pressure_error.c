@@ -161,18 +161,20 @@ static void describe_holders(const nd_pressure *pressure, const nd_manager *last
 
 // -------------------------------------------------------------------------------------- the sentence
 
-static void describe_rung(const nd_pressure *pressure, nd_rung rung, text *to) {
-    static const char *const names[ND_RUNG_COUNT] = {
-        [ND_RUNG_RETIRE] = "finished frees taken back", [ND_RUNG_TRIM] = "caches trimmed",
-        [ND_RUNG_COLLECT] = "cycles collected",         [ND_RUNG_CALLBACK] = "callbacks asked",
-        [ND_RUNG_WAIT] = "device waited for",
+static void describe_stage(const nd_pressure *pressure, nd_memory_stage stage, text *to) {
+    static const char *const names[ND_MEMORY_STAGE_COUNT] = {
+        [ND_MEMORY_STAGE_RETIRE] = "finished frees taken back",
+        [ND_MEMORY_STAGE_TRIM] = "caches trimmed",
+        [ND_MEMORY_STAGE_COLLECT] = "cycles collected",
+        [ND_MEMORY_STAGE_CALLBACK] = "callbacks asked",
+        [ND_MEMORY_STAGE_WAIT] = "device waited for",
     };
-    const char *name = names[rung];
-    uint64_t bytes = pressure->tried[rung].bytes;
-    if (rung == ND_RUNG_WAIT && pressure->wait_expired)
+    const char *name = names[stage];
+    uint64_t bytes = pressure->tried[stage].bytes;
+    if (stage == ND_MEMORY_STAGE_WAIT && pressure->wait_expired)
         name = "device waited for, which is not done yet";
     char count[16] = "";
-    if (rung == ND_RUNG_CALLBACK)
+    if (stage == ND_MEMORY_STAGE_CALLBACK)
         snprintf(count, sizeof count, "%u ", pressure->callbacks);
     if (bytes == ND__UNKNOWN_BYTES)
         append(to, "%s%s", count, name);
@@ -196,10 +198,10 @@ static const char *why_not_collected(const nd_pressure *pressure) {
 }
 
 static void describe_tries(const nd_pressure *pressure, text *to) {
-    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        if (pressure->tried[rung].reached)
-            describe_rung(pressure, (nd_rung)rung, to);
-    if (pressure->tried[ND_RUNG_COLLECT].reached)
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
+        if (pressure->tried[stage].reached)
+            describe_stage(pressure, (nd_memory_stage)stage, to);
+    if (pressure->tried[ND_MEMORY_STAGE_COLLECT].reached)
         return;
     const char *why = why_not_collected(pressure);
     if (to->used)
@@ -211,8 +213,8 @@ static void describe_tries(const nd_pressure *pressure, text *to) {
 static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
                                const char *tries) {
     nd_memory_usage usage = {ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES};
-    if (pressure->rows && pressure->rows->usage)
-        pressure->rows->usage(pressure->index, &usage);
+    if (pressure->functions && pressure->functions->usage)
+        pressure->functions->usage(pressure->index, &usage);
     text device = {0};
     nd_device_kind kind = pressure->kind;
     append(&device, "%llu %s bytes are live",

@@ -2,10 +2,14 @@
 //
 // Data crosses devices through host memory, in the destination's dtype and in row-major order.
 // Temporaries live at the manager of the tensor they stand in for and are gone on return.
+#include "lib/tensor/copy.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/manager/place.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
 
@@ -164,7 +168,7 @@ static nd_tensor *copied(const char *operation, nd_op op, const nd_tensor *x, nd
         nd_object_release(result);
         return NULL;
     }
-    return nd__node_record(op, result, &x, 1, NULL);
+    return nd__record(op, result, &x, 1, NULL);
 }
 
 nd_tensor *nd_contiguous(const nd_tensor *x) {

@@ -2,9 +2,14 @@
 //
 // Results go to the default device of the thread and to the current manager; *_like goes where the
 // other tensor is.
+#include "lib/tensor/create.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/manager/place.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/shape.h"
+#include "lib/tensor/storage.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -1,11 +1,17 @@
 // Joining: concat, stack, and the inverse of slicing.
 //
 // The result is allocated once and every input is copied straight to its place in it.
+#include "lib/tensor/join.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 
 /// Checks that x can stand beside `first` along `axis`.
@@ -72,7 +78,7 @@ static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, 
         return NULL;
     }
     nd_op_attrs attrs = {.i = {resolved}};
-    return nd__node_record(ND_OP_concat, result, inputs, count, &attrs);
+    return nd__record(ND_OP_concat, result, inputs, count, &attrs);
 }
 
 static nd_status check_inputs(const char *operation, const nd_tensor *const *inputs, size_t count) {
@@ -145,5 +151,5 @@ nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, 
     }
     int64_t stop = count > 0 ? start + (count - 1) * step + 1 : start;
     nd_op_attrs attrs = {.i = {axis, start, stop, step}};
-    return nd__node_record(ND_OP_unslice, result, &g, 1, &attrs);
+    return nd__record(ND_OP_unslice, result, &g, 1, &attrs);
 }

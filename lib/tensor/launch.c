@@ -1,6 +1,7 @@
 // The dispatch: a kernel call goes to the backend of its device; what fails there becomes a sentence.
 #include "lib/tensor/launch.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure.h"
 
@@ -14,7 +15,7 @@ static nd_status launch_again(nd_pressure *pressure) {
     return nd__registry_backend(pressure->kind)->launch(pressure->index, call);
 }
 
-/// A kernel that found no working memory, once more behind each rung of the ladder. Not one that
+/// A kernel that found no working memory, once more behind each stage of the ladder. Not one that
 /// changes an operand in place, which it may have begun to do.
 static nd_status launch_under_pressure(const char *operation, nd_device device,
                                        const nd_kernel_call *call) {
@@ -28,7 +29,7 @@ static nd_status launch_under_pressure(const char *operation, nd_device device,
                 .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
                 .kind = device.kind,
                 .index = device.index,
-                .rows = nd__registry_backend(device.kind)->memory,
+                .functions = nd__registry_backend(device.kind)->memory,
                 .attempt = launch_again,
             },
         .call = call,

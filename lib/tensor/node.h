@@ -80,62 +80,12 @@ extern const nd_op_info nd__op_infos[ND_OP_COUNT];
 /// Inside nd_no_grad.
 extern ND__THREAD_LOCAL bool nd__node_recording_off;
 
-/// True when recording is on in this thread and one of the inputs requires a gradient.
-bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count);
-
 static inline bool nd__node_any_requires_grad(const nd_tensor *const *inputs, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (inputs[i] && inputs[i]->requires_grad)
             return true;
     return false;
 }
-
-/// nd__node_record for inputs one of which requires a gradient.
-nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
-                               size_t count, const nd_op_attrs *attrs);
-/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__record_wants_history says so, with
-/// what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL (result
-/// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
-/// records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
-///
-/// What `attrs` must hold for the operations of lib/ops, because the rule reads it:
-///   add_scalar, mul_scalar, pow_scalar, add_scaled   f[0] = the number
-///   clip                                             f[0], f[1] = low, high
-///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
-///   softmax, log_softmax, take                       i[0] = axis, not negative
-///   gather, scatter_add                              i[0] = axis, not negative
-///   conv2d and its two gradients                     i[0..6] = strides, paddings, dilations of h and w, groups
-/// Sizes come from the node's inputs and outputs.
-static inline nd_tensor *nd__node_record(nd_op op, nd_tensor *result,
-                                         const nd_tensor *const *inputs, size_t count,
-                                         const nd_op_attrs *attrs) {
-    return nd__node_any_requires_grad(inputs, count)
-               ? nd__record_where_on(op, result, inputs, count, attrs)
-               : result;
-}
-
-/// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
-/// or a view of a tensor with history (whose base would not learn of the write). Also refuses NULL
-/// and closed tensors, recording or not.
-nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
-/// After an in-place write: gives x a new node. `inputs` are the operands as they were before the
-/// write. An input that is x itself stands for its old history; its old value is gone, so where
-/// the op's row saves that operand and another input wants a gradient, hand in nd_clone(x), taken
-/// (and recorded) before the write, in its place. A saved operand that is x all the same is kept
-/// empty, and nd__record_saved answers ND_ERROR_STATE for it. When no input wants history, or the
-/// op's row says ZERO, x loses the history it had. No-op when nothing is recorded on this thread.
-nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
-                              const nd_op_attrs *attrs);
-
-/// Node with `noutputs` for a user function; recorded onto all results at once.
-nd_status nd__record_function(const nd_function *function, const nd_object *context,
-                              nd_tensor *const *results, size_t noutputs,
-                              const nd_tensor *const *inputs, size_t count);
-
-/// Owned saved tensor `index` of a node, an output with its history restored. NULL with
-/// ND_ERROR_STATE when it was written in place since ("mul: a saved tensor of shape [..] was
-/// changed in place: version 3, saved at 2"), ND_ERROR_CLOSED when closed.
-nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 
 /// "mul", "exp", ...: name of an op; a user function's own name for its node.
 const char *nd__node_op_name(nd_op op);

@@ -5,7 +5,9 @@
 // them share, the second writes. Device memory is copied to the host first.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <inttypes.h>
 #include <math.h>

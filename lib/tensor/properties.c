@@ -1,7 +1,10 @@
 // What a tensor is: shape, strides, dtype, device, storage, values of single elements.
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/object/object.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
 #include <string.h>

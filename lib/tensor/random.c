@@ -2,6 +2,7 @@
 // so that they do not depend on the device; here are the keys and what only the host does.
 #include "kernels/philox.h"
 #include "lib/base/error.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/tensor.h"
 
 nd_key nd_key_new(uint64_t seed) {

@@ -2,6 +2,7 @@
 //
 // A node is filled while private, published, and only then made an edge of its result; a failure
 // on the way leaves the result without history and the node released. Nothing here computes.
+#include "lib/tensor/record.h"
 #include "lib/base/error.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
@@ -9,6 +10,7 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/shape.h"
 
 /// The slot of nd_op_attrs.i where a view keeps its storage's version.
 #define VERSION_SLOT 11

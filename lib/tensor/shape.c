@@ -2,6 +2,7 @@
 //
 // A shape that passed nd__shape_check has sizes >= 0 whose product, zero sizes taken as one, fits
 // int64 in elements and in bytes; so no arithmetic on it overflows afterwards.
+#include "lib/tensor/shape.h"
 #include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 #include <stdio.h>

@@ -3,8 +3,10 @@
 // A storage is made with its data in place and its bytes charged, and published together with its
 // first tensor; from then on the object's death gives both back. One whose data lie in a tensor's block is
 // made when that has been there for a while (tensor.h): it takes over the bytes, and keeps the block.
+#include "lib/tensor/storage.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/charge.h"
 #include "lib/memory/host.h"
@@ -36,7 +38,7 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
         .charge = bytes,
         .bytes = bytes,
         .allocate = backend->allocate,
-        .rows = backend->memory,
+        .functions = backend->memory,
     };
 }
 

@@ -14,6 +14,8 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/shape.h"
+#include "lib/tensor/storage.h"
 #include <string.h>
 
 static void tensor_traverse(const nd_object *self, nd_visitor *visitor);

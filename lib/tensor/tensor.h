@@ -13,9 +13,10 @@
 #define ND_LIB_TENSOR_TENSOR_H
 #include "lib/base/error.h"
 #include "lib/device/device.h"
+#include "lib/device/registry.h"
 #include "lib/manager/manager.h"
-#include "lib/manager/member.h"
 #include "lib/object/object.h"
+#include "lib/tensor/storage.h"
 #include <nd/tensor.h>
 
 extern const nd_type nd__tensor_type;
@@ -23,18 +24,6 @@ extern const nd_type nd__storage_type;
 
 /// Bytes of one element of a valid dtype: nd_dtype_size without the check.
 extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
-
-typedef struct nd_storage {
-    nd_accounted accounted; ///< header, bytes charged (zero once closed), device
-    void *data;
-    size_t bytes; ///< of data
-    _Atomic uint64_t
-        version; ///< bumped by every in-place write; saved tensors compare it. Not with `base`
-    void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
-    nd_tensor
-        *base;     ///< whose block data and version lie in; dead or alive, not counted. NULL: none
-    bool borrowed; ///< nd_wrap without free: memory is the user's
-} nd_storage;
 
 struct nd_tensor {
     nd_object header;
@@ -58,15 +47,13 @@ struct nd_tensor {
 _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &&
                    offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
                    offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
-                   offsetof(nd_tensor, storage) == offsetof(nd__stored, companion),
-               "a tensor is accompanied by its storage");
+                   offsetof(nd_tensor, storage) == offsetof(nd__stored, storage),
+               "a tensor is stored by its storage");
 
 static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
 
-/// A storage for x, where it has none yet; NULL with an error: no memory, closed.
-nd_storage *nd__storage_make(nd_tensor *x);
 /// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an error.
 static inline nd_storage *nd__tensor_storage(const nd_tensor *x) {
     nd_storage *storage = atomic_load_explicit(&x->storage, memory_order_acquire);
@@ -106,23 +93,11 @@ static inline uint64_t nd__tensor_version(const nd_tensor *x) {
     return atomic_load_explicit(nd__tensor_version_word(x), memory_order_relaxed);
 }
 
-/// Storage for nd__tensor_on: private, charged to a manager, with uninitialised data. Owned.
-nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
-                            size_t bytes);
 /// Whether so many bytes for the device lie in the tensor's own block.
 static inline bool nd__tensor_has_own_data(nd_device device, size_t bytes) {
     enum { LIMIT = 256 };
     return bytes <= LIMIT && nd__registry_backend(device.kind)->host_accessible;
 }
-/// Uninitialised block of so many bytes for a tensor, `data` of which are charged to the manager.
-/// NULL with an error.
-void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
-                        size_t data);
-/// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
-/// `free` and clears `borrowed` once nothing can fail any more. Owned.
-nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
-/// A private storage that got no tensor: gives it and its charge back.
-void nd__storage_discard(nd_storage *storage, nd_manager *manager);
 /// Contiguous tensor on a private storage charged to `manager`, which it takes over (discarded on
 /// error); publishes both. The shape was checked.
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
@@ -136,14 +111,6 @@ nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device 
 /// As above, placed where a result of these operands belongs.
 nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *operands, size_t count,
                              nd_device device, nd_dtype dtype, int ndim, const int64_t *shape);
-/// Fresh uninitialised tensor on the default device, at the current manager.
-nd_tensor *nd__create(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype);
-/// Runs a CREATE operation into the contiguous x, which it consumes, and returns it; NULL (x
-/// released) on error. NULL gives NULL.
-nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x, const nd_op_attrs *attrs);
-/// Writes a value into every element of the contiguous x, as nd__create_with. The value fits x's
-/// dtype.
-nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, double value);
 /// View of x's storage with another window, placed where a result of x belongs; unrecorded. offset
 /// in elements.
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
@@ -164,22 +131,8 @@ static inline nd_status nd__tensor_check_operand(const char *operation, const ch
                : nd__tensor_refuse_operand(operation, argument, x);
 }
 
-/// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
-/// elements or bytes.
-nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
-                          int64_t *ret_numel);
-
-/// Axis with negatives resolved; -1 and an error when out of range.
-int nd__shape_resolve_axis(const char *operation, int axis, int ndim);
-
-/// Broadcast shape of two; error names both shapes. Returns its ndim or -1. `ret_shape` has
-/// ND_MAX_DIMS entries.
-int nd__shape_broadcast(const char *operation, int andim, const int64_t *ashape, int bndim,
-                        const int64_t *bshape, int64_t *ret_shape);
-
 /// "[2, 3]" into a buffer of ND__SHAPE_TEXT bytes; returns the buffer.
 #define ND__SHAPE_TEXT 192
-const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
 
 /// Writes row-major strides; a size of zero counts as one.
 static inline void nd__tensor_contiguous_strides(int ndim, const int64_t *shape,
@@ -190,28 +143,6 @@ static inline void nd__tensor_contiguous_strides(int ndim, const int64_t *shape,
         stride *= shape[i] == 0 ? 1 : shape[i];
     }
 }
-
-/// Operand of x seen through a broadcast to `ndim`, `shape` (stride 0 where it repeats).
-nd_operand nd__shape_broadcast_operand(const nd_tensor *x, int ndim, const int64_t *shape);
-
-/// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
-/// sets call->ndim and shape.
-void nd__shape_collapse(nd_kernel_call *call);
-
-/// Zeros of `shape` with g written into the slice (axis, start, step) of it: the inverse of
-/// nd_slice, differentiable. g's size along the axis is the number of elements of the slice.
-nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis,
-                            int64_t start, int64_t step);
-
-/// Copies x in row-major order to host memory of its size, and waits for it.
-nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *destination);
-
-/// Copies x to memory of its own device with the layout `destination`.
-nd_status nd__copy_to_operand(const char *operation, const nd_operand *destination,
-                              const nd_tensor *x);
-
-/// Copies x into y (same shape, any strides and dtypes, any devices); unrecorded, no version bump.
-nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);
 
 /// x was written in place.
 static inline void nd__tensor_bump_version(nd_tensor *x) {

@@ -4,14 +4,17 @@
 // nature never copies; reshape copies where strides leave no other way, and says so in its node
 // exactly as if it had not.
 #include "lib/base/error.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 
 /// The view x[window], with history when x has some. Consumes nothing; attrs may be NULL.
 static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset, const nd_op_attrs *attrs) {
     nd_tensor *view = nd__tensor_view(x, ndim, shape, strides, offset);
-    return view ? nd__node_record(op, view, &x, 1, attrs) : NULL;
+    return view ? nd__record(op, view, &x, 1, attrs) : NULL;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -70,7 +73,7 @@ static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
         nd_object_release(copy);
         return NULL;
     }
-    return nd__node_record(ND_OP_reshape, copy, &x, 1, NULL);
+    return nd__record(ND_OP_reshape, copy, &x, 1, NULL);
 }
 
 nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
@@ -279,7 +282,7 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     if (!view || !nd__record_wants_history(&x, 1))
         return view;
     nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
-    return nd__node_record(ND_OP_slice, view, &x, 1, &attrs);
+    return nd__record(ND_OP_slice, view, &x, 1, &attrs);
 }
 
 nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {

@@ -137,7 +137,7 @@ static void test_G37_what_cannot_be_queued_is_not_kept(void **state) {
         nd__alloc_should_fail = way == 2 ? fail_all : fail_one;
         nd_status status = nd_queue_callback(fake, release_it, object, object);
         nd__alloc_should_fail = NULL;
-        if (way == 0) { // the second try, behind a rung of the ladder, has memory
+        if (way == 0) { // the second try, behind a stage of the ladder, has memory
             assert_ok(status);
             assert_ok(nd_synchronize(fake));
             assert_int_equal(atomic_load(&calls), 1);

@@ -233,7 +233,8 @@ static void test_G37_memory_under_pressure_destroys_it(void **state) {
         nd_tensor *y = ones_on(fake, 1000);
         assert_ok(nd_memory_get_stats(&after));
 #if !ND_COLLECT_EVERYWHERE // else any look at whether the collector should run has done it before
-        assert_int_equal(after.rungs[ND_RUNG_RETIRE].enough - before.rungs[ND_RUNG_RETIRE].enough,
+        assert_int_equal(after.stages[ND_MEMORY_STAGE_RETIRE].enough -
+                             before.stages[ND_MEMORY_STAGE_RETIRE].enough,
                          1);
 #endif
         nd_release(y);

@@ -86,9 +86,9 @@ static const char *complete(void) {
     if (train_bounded(&steps) != ND_OK)
         return nd_error_message();
     nd_memory_stats stats = stats_now();
-    if (stats.rungs[ND_RUNG_COLLECT].enough == 0 || stats.failures > 0)
+    if (stats.stages[ND_MEMORY_STAGE_COLLECT].enough == 0 || stats.failures > 0)
         return "it did not need the ladder, or the ladder failed";
-    if (stats.rungs[ND_RUNG_COLLECT].bytes < 4 * ROOM)
+    if (stats.stages[ND_MEMORY_STAGE_COLLECT].bytes < 4 * ROOM)
         return "the limit was not far below what was allocated";
     return NULL;
 }

@@ -12,7 +12,7 @@ static int64_t
 static int64_t allocations;
 static size_t refused; // bytes of what fails now; 0: nothing
 
-/// The n-th request fails for good: the ladder asks for as many bytes again behind each rung, and is
+/// The n-th request fails for good: the ladder asks for as many bytes again behind each stage, and is
 /// refused as well.
 static bool fail_the_nth(size_t bytes) {
     allocations++;

@@ -131,8 +131,8 @@ static void memory_stats(fuzz_actor *me, const fuzz_step *s) {
     nd_memory_stats stats = ND_MEMORY_STATS_INIT;
     fuzz_expect(me, nd_memory_get_stats(&stats) == ND_OK);
     uint64_t ended = stats.failures;
-    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        ended += stats.rungs[rung].enough;
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
+        ended += stats.stages[stage].enough;
     if (!fuzz_threaded && me->depth == 0 && stats.walks != ended)
         fuzz_die("walks on the ladder do not add up");
 }

@@ -3,6 +3,7 @@
 //
 // Some of it needs a process of its own: the program starts itself again with the name of a role.
 #include "lib/device/device.h"
+#include "lib/device/registry.h"
 #include "tests/gpu/gpu.h"
 #include <pthread.h>
 #include <spawn.h>

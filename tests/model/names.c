@@ -35,7 +35,7 @@ void model_place_name(const char *place, char *name, size_t size) {
         const char *name;
     } fields[] = {
         {offsetof(nd_object, word), "word"},   {offsetof(nd_object, type), "type"},
-        {offsetof(nd_object, home), "home"},   {offsetof(nd_object, flags), "flags"},
+        {offsetof(nd_object, shard), "home"},  {offsetof(nd_object, flags), "flags"},
         {offsetof(nd_object, weaks), "weaks"}, {offsetof(nd_object, gc_index), "gc_index"},
     };
     for (int i = 0; i < MODEL_THREADS; i++) {

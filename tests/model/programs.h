@@ -3,7 +3,7 @@
 //
 // Each program's setup builds its cells and managers (cells.h) and says in `handles` which handles
 // finish has to release: those of which no thread gets rid. A program of a collection in steps is in
-// programs_steps.c, of one that decides early in programs_settled.c, of an object with a companion in
+// programs_steps.c, of one that decides early in programs_settled.c, of an object with a storage in
 // programs_attach.c; of the others, one in which a manager closes, moves or counts its objects is in
 // programs_managers.c, and any other in programs_core.c. What two of them need is in shared.c.
 // litmus.c has programs of the memory model.

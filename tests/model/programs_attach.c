@@ -1,5 +1,5 @@
-// Programs of an object that has a companion, as a tensor has its storage: they are attached and lent
-// as one, beside closes and each other. Some get the companion late, beside that.
+// Programs of an object that has a storage, as a tensor has its storage: they are attached and lent
+// as one, beside closes and each other. Some get the storage late, beside that.
 #include "lib/base/atomics.h"
 #include "lib/manager/account.h"
 #include "lib/manager/adopt.h"
@@ -17,12 +17,12 @@ enum { BYTES = 100 };
 
 static nd__stored *picture;
 
-/// A companion that is made late: the picture's block is its own as well.
+/// A storage that is made late: the picture's block is its own as well.
 typedef struct paint {
     nd_accounted accounted;
     nd_object *base; ///< NULL: none
 } paint;
-static _Atomic uint32_t late; ///< threads that made the companion
+static _Atomic uint32_t late; ///< threads that made the storage
 
 static void picture_traverse(const nd_object *self, nd_visitor *visitor) {
     nd_visit(visitor, nd__object_storage(self), "paint");
@@ -30,7 +30,7 @@ static void picture_traverse(const nd_object *self, nd_visitor *visitor) {
 
 static void picture_clear(nd_object *self) {
     if (nd__object_storage(self))
-        nd_edge_clear(&((nd__stored *)self)->companion);
+        nd_edge_clear(&((nd__stored *)self)->storage);
 }
 
 static const nd_type picture_type = {
@@ -72,31 +72,30 @@ static void begin_picture(nd_manager *manager) {
 
 static void make_picture(nd_manager *manager) {
     begin_picture(manager);
-    nd_accounted *companion = make_paint();
-    companion->bytes = BYTES;
-    atomic_init(&picture->companion, &companion->header);
-    model_assert(nd__member_publish_both(&picture->accounted.header, &companion->header, manager) ==
+    nd_accounted *storage = make_paint();
+    storage->bytes = BYTES;
+    atomic_init(&picture->storage, &storage->header);
+    model_assert(nd__member_publish_both(&picture->accounted.header, &storage->header, manager) ==
                  ND_OK);
 }
 
-/// Without a companion: it has the bytes itself.
+/// Without a storage: it has the bytes itself.
 static void make_alone(nd_manager *manager) {
     begin_picture(manager);
     picture->accounted.bytes = BYTES;
     model_assert(nd__member_publish(&picture->accounted.header, manager) == ND_OK);
 }
 
-/// What a view does first. True: the companion is this thread's.
+/// What a view does first. True: the storage is this thread's.
 static bool accompany(void) {
-    nd_accounted *companion = make_paint();
-    ((paint *)companion)->base = &picture->accounted.header;
+    nd_accounted *storage = make_paint();
+    ((paint *)storage)->base = &picture->accounted.header;
     bool first;
-    model_assert(nd__adopt_storage("paint", &picture->accounted.header, companion, &first) ==
-                 ND_OK);
+    model_assert(nd__adopt_storage("paint", &picture->accounted.header, storage, &first) == ND_OK);
     if (first)
         (void)nd__atomic_fetch_add(&late, 1, relaxed);
     else
-        nd__object_discard(companion);
+        nd__object_discard(storage);
     model_assert(nd__object_storage(&picture->accounted.header));
     return first;
 }
@@ -118,14 +117,14 @@ static void release_picture(void) {
 
 static void must_be_whole(void) {
     const nd_manager *manager = nd_manager_of(picture);
-    nd_object *companion = nd__object_storage(&picture->accounted.header);
+    nd_object *storage = nd__object_storage(&picture->accounted.header);
     model_assert(nd_manager_is_open(manager));
     model_assert(nd__shard_total((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
-    if (!companion)
+    if (!storage)
         return;
-    model_assert(nd_manager_of(companion) == manager);
+    model_assert(nd_manager_of(storage) == manager);
     // Both have origins, or neither.
-    model_assert(!nd__origin_peek(&picture->accounted.header) == !nd__origin_peek(companion));
+    model_assert(!nd__origin_peek(&picture->accounted.header) == !nd__origin_peek(storage));
 }
 
 static void finish_picture(void) {
@@ -302,15 +301,15 @@ const model_program model_attach_programs[] = {
      finish_gone,
      0,
      0},
-    LATE("late_twice", "two threads make the companion of one object", setup_alone, accompany_once,
+    LATE("late_twice", "two threads make the storage of one object", setup_alone, accompany_once,
          accompany_once),
-    LATE("late_attach", "a companion is made as its object is attached elsewhere", setup_alone,
+    LATE("late_attach", "a storage is made as its object is attached elsewhere", setup_alone,
          accompany_once, attach_second),
-    LATE("late_lend", "a companion is made as its object is lent", setup_alone, accompany_once,
+    LATE("late_lend", "a storage is made as its object is lent", setup_alone, accompany_once,
          lend_second),
-    LATE("late_close", "a companion is made as its object's manager closes", setup_alone,
+    LATE("late_close", "a storage is made as its object's manager closes", setup_alone,
          accompany_once, close_first),
-    LATE("late_return", "a companion is made as its object goes home", setup_alone_lent,
+    LATE("late_return", "a storage is made as its object goes home", setup_alone_lent,
          accompany_once, close_second),
     RELEASED("late_release", "a view dies as another thread releases the object", setup_shared,
              view_and_release, release_picture),

@@ -85,7 +85,7 @@ inline decrement(me, which) {
 }
 
 /* Destroys `dead`, and what dies with it; parks it when the gate is closed. */
-inline bury(me) {
+inline destroy_dead(me) {
     do
     :: dead == NONE -> break
     :: else ->
@@ -125,7 +125,7 @@ inline bury(me) {
 inline release(me, which) {
     atomic { assert(HELD(me, which) > 0); HELD(me, which)-- }
     decrement(me, which);
-    bury(me)
+    destroy_dead(me)
 }
 
 proctype mutator() {
@@ -296,7 +296,7 @@ inline collect() {
            edge[o] = false;
            if
            :: !live[1 - o] -> atomic { assert(count[1 - o] > 0); count[1 - o]-- }
-           :: else -> decrement(2, 1 - o); bury(2)
+           :: else -> decrement(2, 1 - o); destroy_dead(2)
            fi
         :: else
         fi
@@ -320,7 +320,7 @@ inline collect() {
             :: else -> dead = NONE
             fi
         }
-        bury(2)
+        destroy_dead(2)
     }
 }
 

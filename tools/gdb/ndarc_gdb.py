@@ -19,7 +19,7 @@ HANDLES = {
     "nd_dataset", "nd_storage", "nd_accounted",
 }
 
-# struct nd_object: word, type, home, previous, next, weaks, site, flags, gc_index. One cache line, checked by a
+# struct nd_object: word, type, shard, previous, next, weaks, site, flags, gc_index. One cache line, checked by a
 # static assertion beside its definition.
 HEADER = struct.Struct("=QQQQQQQII")
 TYPE_NAME_OFFSET = 8
@@ -64,9 +64,9 @@ class Header:
     """What every object begins with."""
 
     def __init__(self, address):
-        (word, self.type, home, _, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
+        (word, self.type, shard, _, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
         self.address = address
-        self.manager = read_word(home + HOME_MANAGER_OFFSET) if home else 0
+        self.manager = read_word(shard + HOME_MANAGER_OFFSET) if shard else 0
         self.count = word & (WATCH_BIAS - 1)
         self.watched = (word & WATCH_BIAS) != 0
         self.type_flags = struct.unpack("=I", read(self.type + 16, 4))[0]

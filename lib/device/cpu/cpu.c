@@ -60,5 +60,5 @@ const nd_backend nd__cpu_backend = {
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
     .call = cpu_call,
-    .memory = &nd__host_rows,
+    .memory = &nd__ladder_functions,
 };

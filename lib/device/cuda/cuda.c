@@ -356,7 +356,7 @@ static bool cuda_lost(int index) {
     return atomic_load(&left_behind);
 }
 
-static const nd_memory_rows cuda_rows = {
+static const nd_memory_functions cuda_rows = {
     .retire = cuda_retire,
     .trim = cuda_trim,
     .wait = cuda_wait,

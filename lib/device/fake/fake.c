@@ -331,7 +331,7 @@ static bool fake_lost(int index) {
     return index < ND__FAKE_DEVICES && is_lost(&devices[index]);
 }
 
-static const nd_memory_rows fake_rows = {
+static const nd_memory_functions fake_rows = {
     .retire = fake_retire,
     .trim = fake_trim,
     .wait = fake_wait,

@@ -10,11 +10,11 @@ static void test_lookups_stay_short_however_many_objects_are_lent(void **state) 
     (void)state;
     enum { LENT = 20000 };
     cell_begin(1);
-    nd_manager *home = manager_new(NULL, "home"), *guest = manager_new(NULL, "guest");
+    nd_manager *shard = manager_new(NULL, "home"), *guest = manager_new(NULL, "guest");
     nd_object **objects = malloc(LENT * sizeof *objects);
     uint64_t before = nd__origin_count();
     for (int i = 0; i < LENT; i++) {
-        objects[i] = cell_in(home, 0, 0);
+        objects[i] = cell_in(shard, 0, 0);
         assert_ok(nd_temp_attach(guest, objects[i]));
     }
     assert_int_equal(nd__origin_count(), before + LENT);
@@ -29,11 +29,11 @@ static void test_lookups_stay_short_however_many_objects_are_lent(void **state) 
     assert_int_equal(report.returned_objects, LENT / 2);
     assert_int_equal(nd__origin_count(), before);
     for (int i = 0; i < LENT; i++) {
-        assert_true(!objects[i] || nd_manager_of(objects[i]) == home);
+        assert_true(!objects[i] || nd_manager_of(objects[i]) == shard);
         nd_release(objects[i]);
     }
     free(objects);
-    close_and_release(home);
+    close_and_release(shard);
 }
 
 int main(void) {

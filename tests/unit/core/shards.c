@@ -246,8 +246,8 @@ static void *lend_all(void *data) {
 static void test_B13_guests_of_a_spread_manager_that_gets_a_cap_return(void **state) {
     (void)state;
     cell_begin(1);
-    nd_manager *home = manager_new(NULL, "home"), *manager = spread_manager("spread");
-    shared = home;
+    nd_manager *shard = manager_new(NULL, "home"), *manager = spread_manager("spread");
+    shared = shard;
     run(fill, made);
     shared = manager;
     run(lend_all, made);
@@ -259,11 +259,11 @@ static void test_B13_guests_of_a_spread_manager_that_gets_a_cap_return(void **st
     assert_ok(nd_manager_close(manager, &report));
     assert_int_equal(report.returned_objects, THREADS * EACH);
     assert_int_equal(report.escaped_objects, 1);
-    assert_int_equal(stats_of(home).live_objects, THREADS * EACH);
+    assert_int_equal(stats_of(shard).live_objects, THREADS * EACH);
     nd_release(resident);
     run(empty, made);
     nd_release(manager);
-    close_and_release(home);
+    close_and_release(shard);
 }
 
 static void test_capped_manager_is_not_spread(void **state) {

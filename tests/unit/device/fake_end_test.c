@@ -1,6 +1,7 @@
 // The fake device when the process forks or ends with work in its queue: nothing hangs.
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
+#include "lib/device/registry.h"
 #include "lib/object/callback.h"
 #include "tests/testing.h"
 #include <dirent.h>

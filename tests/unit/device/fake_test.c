@@ -2,6 +2,7 @@
 #include "lib/base/alloc.h"
 #include "lib/device/backends.h"
 #include "lib/device/fake/fake.h"
+#include "lib/device/registry.h"
 #include "lib/manager/request.h"
 #include "lib/memory/host.h"
 #include "tests/testing.h"

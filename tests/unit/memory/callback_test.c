@@ -49,7 +49,7 @@ static nd_manager *bounded(const nd_manager *parent, const char *name, uint64_t 
 static nd_rung_stats callback_stats(void) {
     nd_memory_stats stats = ND_MEMORY_STATS_INIT;
     assert_ok(nd_memory_get_stats(&stats));
-    return stats.rungs[ND_RUNG_CALLBACK];
+    return stats.stages[ND_MEMORY_STAGE_CALLBACK];
 }
 
 // ------------------------------------------------------------------------------------- who is asked
@@ -495,8 +495,8 @@ static void test_threads_on_the_ladder_at_once(void **state) {
     assert_int_equal(atomic_load(&self.failures), 0);
     assert_ok(nd_memory_get_stats(&after));
     uint64_t enough = 0;
-    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        enough += after.rungs[rung].enough - before.rungs[rung].enough;
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
+        enough += after.stages[stage].enough - before.stages[stage].enough;
     assert_int_equal(after.walks - before.walks, after.failures - before.failures + enough);
     assert_true(after.walks > before.walks);
     for (int i = 0; i < 8; i++)

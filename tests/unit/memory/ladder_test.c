@@ -1,4 +1,4 @@
-// The ladder: which rungs are walked, in which order, what is left when it ends, and what it says then.
+// The ladder: which stages are walked, in which order, what is left when it ends, and what it says then.
 //
 // The device is a row of functions here that write down that they were called; memory comes when as
 // many of them have been called as the test wants.
@@ -66,7 +66,7 @@ static void usage(int index, nd_memory_usage *ret_usage) {
     *ret_usage = (nd_memory_usage){.cached = 77, .limit = 4096};
 }
 
-static const nd_memory_rows rows = {retire, trim, wait_for, usage};
+static const nd_memory_functions rows = {retire, trim, wait_for, usage};
 
 static bool give_up(const nd_memory_pressure *pressure, void *data) {
     assert_int_equal(pressure->size, sizeof *pressure);
@@ -90,7 +90,7 @@ static nd_memory_request prepare(nd_manager *manager, char after, nd_status stat
         .charge = 60,
         .bytes = 64,
         .allocate = allocate,
-        .rows = &rows,
+        .functions = &rows,
     };
 }
 
@@ -157,7 +157,7 @@ static void assert_refused(const nd_memory_request *request, nd_status status) {
     assert_int_equal(charged(request->manager), 0);
 }
 
-// ---------------------------------------------------------------------------------------- the rungs
+// ---------------------------------------------------------------------------------------- the stages
 
 static void test_plain_success_walks_nothing(void **state) {
     (void)state;
@@ -172,7 +172,7 @@ static void test_plain_success_walks_nothing(void **state) {
     nd_release(manager);
 }
 
-/// Every rung, when it alone is enough: the rungs before it are walked, those behind it are not, and
+/// Every stage, when it alone is enough: the stages before it are walked, those behind it are not, and
 /// the statistics name it.
 static void test_each_rung_alone_is_enough(void **state) {
     (void)state;
@@ -180,14 +180,14 @@ static void test_each_rung_alone_is_enough(void **state) {
         char after;
         const char *walked;
         uint64_t bytes;
-    } cases[ND_RUNG_COUNT] = {
-        [ND_RUNG_RETIRE] = {'r', "ara", 10},
-        [ND_RUNG_TRIM] = {'t', "arata", 200},
-        [ND_RUNG_COLLECT] = {'f', "aratafa", 5000},
-        [ND_RUNG_CALLBACK] = {'c', "aratafartaca", 0},
-        [ND_RUNG_WAIT] = {'w', "aratafartacartawra", 10},
+    } cases[ND_MEMORY_STAGE_COUNT] = {
+        [ND_MEMORY_STAGE_RETIRE] = {'r', "ara", 10},
+        [ND_MEMORY_STAGE_TRIM] = {'t', "arata", 200},
+        [ND_MEMORY_STAGE_COLLECT] = {'f', "aratafa", 5000},
+        [ND_MEMORY_STAGE_CALLBACK] = {'c', "aratafartaca", 0},
+        [ND_MEMORY_STAGE_WAIT] = {'w', "aratafartacartawra", 10},
     };
-    for (int i = 0; i < ND_RUNG_COUNT; i++) {
+    for (int i = 0; i < ND_MEMORY_STAGE_COUNT; i++) {
         nd_manager *manager = collected_manager(NULL, "m");
         drop_cycle(manager);
         set_callback(manager, true);
@@ -199,11 +199,12 @@ static void test_each_rung_alone_is_enough(void **state) {
         assert_int_equal(after.walks, before.walks + 1);
         assert_int_equal(after.quota_walks, before.quota_walks);
         assert_int_equal(after.failures, before.failures);
-        for (int rung = 0; rung < ND_RUNG_COUNT; rung++) {
-            assert_int_equal(after.rungs[rung].reached - before.rungs[rung].reached, rung <= i);
-            assert_int_equal(after.rungs[rung].enough - before.rungs[rung].enough, rung == i);
+        for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++) {
+            assert_int_equal(after.stages[stage].reached - before.stages[stage].reached,
+                             stage <= i);
+            assert_int_equal(after.stages[stage].enough - before.stages[stage].enough, stage == i);
         }
-        assert_int_equal(after.rungs[i].bytes - before.rungs[i].bytes, cases[i].bytes);
+        assert_int_equal(after.stages[i].bytes - before.stages[i].bytes, cases[i].bytes);
         nd_release(manager);
     }
 }
@@ -218,22 +219,23 @@ static void test_what_a_rung_gave_up_may_have_to_be_trimmed_first(void **state) 
     assert_obtained(&request);
     assert_string_equal(events, "aratafarta");
     nd_memory_stats after = stats_now();
-    assert_int_equal(after.rungs[ND_RUNG_COLLECT].enough, before.rungs[ND_RUNG_COLLECT].enough + 1);
+    assert_int_equal(after.stages[ND_MEMORY_STAGE_COLLECT].enough,
+                     before.stages[ND_MEMORY_STAGE_COLLECT].enough + 1);
     nd_release(manager);
 }
 
 static void test_rungs_that_do_not_apply_are_left_out(void **state) {
     (void)state;
-    static const nd_memory_rows none;
+    static const nd_memory_functions none;
     nd_manager *manager = nd_manager_new(NULL, "m");
     nd_memory_stats before = stats_now();
     nd_memory_request request = prepare(manager, 0, ND_ERROR_OUT_OF_MEMORY);
-    request.rows = &none;
+    request.functions = &none;
     assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
     assert_string_equal(events, "a");
     assert_non_null(strstr(nd_error_message(), "tried: nothing"));
     nd_memory_stats after = stats_now();
-    assert_memory_equal(before.rungs, after.rungs, sizeof after.rungs);
+    assert_memory_equal(before.stages, after.stages, sizeof after.stages);
     assert_int_equal(after.failures, before.failures + 1);
     nd_release(manager);
 }
@@ -255,7 +257,7 @@ static void test_the_collector_goes_up_as_long_as_it_is_not_enough(void **state)
     drop_cycle(sibling);
     request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
     assert_obtained(&request);
-    // Not under pressure: the rung is not there.
+    // Not under pressure: the stage is not there.
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.pressure = 0;
     assert_ok(nd_manager_set_gc_policy(manager, &policy));
@@ -286,7 +288,7 @@ static void test_a_callback_that_gives_nothing_up_is_worth_no_look(void **state)
     nd_manager *manager = nd_manager_new(NULL, "m");
     set_callback(manager, false);
     nd_memory_request request = prepare(manager, 'c', ND_ERROR_OUT_OF_MEMORY);
-    assert_obtained(&request); // at the look after the next rung
+    assert_obtained(&request); // at the look after the next stage
     assert_string_equal(events, "aratacwra");
     nd_release(manager);
 }
@@ -450,9 +452,10 @@ static void test_a_quota_walks_the_rungs_that_help_it(void **state) {
     nd_memory_stats after = stats_now();
     assert_int_equal(after.walks, before.walks + 1);
     assert_int_equal(after.quota_walks, before.quota_walks + 1);
-    assert_int_equal(after.rungs[ND_RUNG_CALLBACK].enough,
-                     before.rungs[ND_RUNG_CALLBACK].enough + 1);
-    assert_int_equal(after.rungs[ND_RUNG_TRIM].reached, before.rungs[ND_RUNG_TRIM].reached);
+    assert_int_equal(after.stages[ND_MEMORY_STAGE_CALLBACK].enough,
+                     before.stages[ND_MEMORY_STAGE_CALLBACK].enough + 1);
+    assert_int_equal(after.stages[ND_MEMORY_STAGE_TRIM].reached,
+                     before.stages[ND_MEMORY_STAGE_TRIM].reached);
     nd_release(manager);
 }
 

@@ -34,17 +34,17 @@ static nd_memory_stats stats_now(void) {
     return stats;
 }
 
-/// Only this rung was enough since then.
-static void assert_enough(const nd_memory_stats *before, nd_rung rung) {
+/// Only this stage was enough since then.
+static void assert_enough(const nd_memory_stats *before, nd_memory_stage stage) {
     nd_memory_stats after = stats_now();
     assert_int_equal(after.failures, before->failures);
-    for (int i = 0; i < ND_RUNG_COUNT; i++)
-        if ((after.rungs[i].enough > before->rungs[i].enough) != (i == (int)rung))
-            fail_msg("rung %d was enough %d times", i,
-                     (int)(after.rungs[i].enough - before->rungs[i].enough));
+    for (int i = 0; i < ND_MEMORY_STAGE_COUNT; i++)
+        if ((after.stages[i].enough > before->stages[i].enough) != (i == (int)stage))
+            fail_msg("stage %d was enough %d times", i,
+                     (int)(after.stages[i].enough - before->stages[i].enough));
 }
 
-// ---------------------------------------------------------------------------------------- the rungs
+// ---------------------------------------------------------------------------------------- the stages
 
 static void test_finished_frees_are_enough(void **state) {
     (void)state;
@@ -54,8 +54,9 @@ static void test_finished_frees_are_enough(void **state) {
     nd_memory_stats before = stats_now();
     nd_tensor *x = block_of(8 * KIB);
     assert_handle(x);
-    assert_enough(&before, ND_RUNG_RETIRE);
-    assert_int_equal(stats_now().rungs[ND_RUNG_RETIRE].bytes - before.rungs[ND_RUNG_RETIRE].bytes,
+    assert_enough(&before, ND_MEMORY_STAGE_RETIRE);
+    assert_int_equal(stats_now().stages[ND_MEMORY_STAGE_RETIRE].bytes -
+                         before.stages[ND_MEMORY_STAGE_RETIRE].bytes,
                      8 * KIB);
     nd_release(x);
     end();
@@ -71,7 +72,7 @@ static void test_the_cache_is_enough(void **state) {
     nd_memory_stats before = stats_now();
     nd_tensor *x = block_of(10 * KIB); // two pieces of half the size do not serve
     assert_handle(x);
-    assert_enough(&before, ND_RUNG_TRIM);
+    assert_enough(&before, ND_MEMORY_STAGE_TRIM);
     nd_release(x);
     end();
 }
@@ -102,7 +103,8 @@ static void test_the_collector_is_enough_for_training_on_a_small_device(void **s
         assert_ok(second_order_step(1024)); // some 30 KiB of garbage each
     nd_memory_stats after = stats_now();
     assert_int_equal(after.failures, before.failures);
-    assert_in_range(after.rungs[ND_RUNG_COLLECT].bytes - before.rungs[ND_RUNG_COLLECT].bytes,
+    assert_in_range(after.stages[ND_MEMORY_STAGE_COLLECT].bytes -
+                        before.stages[ND_MEMORY_STAGE_COLLECT].bytes,
                     1024 * KIB, UINT32_MAX);
 
     nd_gc_set_mode(ND_GC_OFF);
@@ -129,7 +131,7 @@ static void test_B17_the_collector_is_enough_for_training_under_a_quota(void **s
         assert_ok(nd_manager_set_gc_mode(m, ND_GC_ON));
         for (int i = 0; i < 200; i++)
             assert_ok(second_order_step(1024));
-        assert_enough(&before, ND_RUNG_COLLECT);
+        assert_enough(&before, ND_MEMORY_STAGE_COLLECT);
         assert_ok(nd_manager_set_gc_mode(m, ND_GC_OFF));
         nd_status status = ND_OK;
         for (int i = 0; i < 200 && status == ND_OK; i++)
@@ -186,7 +188,8 @@ static void test_the_callback_is_enough(void **state) {
     assert_int_equal(atomic_load(&self.asked), 1);
     // The device may not have come to the release yet: then it took the wait as well.
     after = stats_now();
-    assert_int_equal(after.rungs[ND_RUNG_CALLBACK].bytes - before.rungs[ND_RUNG_CALLBACK].bytes,
+    assert_int_equal(after.stages[ND_MEMORY_STAGE_CALLBACK].bytes -
+                         before.stages[ND_MEMORY_STAGE_CALLBACK].bytes,
                      8 * KIB);
     assert_int_equal(after.failures, before.failures);
     assert_ok(nd_memory_set_callback(NULL, NULL));
@@ -213,7 +216,7 @@ static void test_waiting_for_the_device_is_enough(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, resume_soon, NULL), 0);
     nd_tensor *x = block_of(8 * KIB);
     assert_handle(x);
-    assert_enough(&before, ND_RUNG_WAIT);
+    assert_enough(&before, ND_MEMORY_STAGE_WAIT);
     pthread_join(thread, NULL);
     nd_release(x);
     end();
@@ -304,8 +307,8 @@ static void test_threads_on_every_rung_at_once(void **state) {
     }
     nd_memory_stats after = stats_now();
     uint64_t enough = 0;
-    for (int rung = 0; rung < ND_RUNG_COUNT; rung++)
-        enough += after.rungs[rung].enough - before.rungs[rung].enough;
+    for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
+        enough += after.stages[stage].enough - before.stages[stage].enough;
     assert_int_equal(after.walks - before.walks, enough + (after.failures - before.failures));
     assert_true(enough > 0);
     // What one thread frees another may take: that is an error, and nothing worse.

@@ -1,7 +1,7 @@
 // softmax, the losses, convolution and pooling against plain loops; convolution through oneDNN and
 // without it.
 #include "kernels/cpu/cpu.h"
-#include "lib/ops/internal.h"
+#include "lib/ops/conv.h"
 #include "tests/unit/ops/values.h"
 #include "tests/windows.h"
 

@@ -1,4 +1,5 @@
 // Concat, stack, and the inverse of slicing.
+#include "lib/tensor/join.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
 

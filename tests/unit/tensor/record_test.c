@@ -1,6 +1,8 @@
 // Recording: which results get a node, what the node holds, and what is refused.
 #include "lib/manager/member.h"
+#include "lib/tensor/join.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/record.h"
 #include "tests/unit/tensor/values.h"
 
 static nd_tensor *leaf(void) {
@@ -12,7 +14,7 @@ static nd_tensor *leaf(void) {
 /// A recorded result of an operation whose values do not matter here.
 static nd_tensor *result_of(nd_op op, const nd_tensor *a, const nd_tensor *b) {
     const nd_tensor *inputs[] = {a, b};
-    return nd__node_record(op, nd_zeros_like(a), inputs, b ? 2 : 1, NULL);
+    return nd__record(op, nd_zeros_like(a), inputs, b ? 2 : 1, NULL);
 }
 
 static void test_leaves(void **state) {

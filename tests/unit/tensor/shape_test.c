@@ -1,4 +1,5 @@
 // Dtypes, shapes, strides, broadcasting, collapsing.
+#include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
 

@@ -1,0 +1,10 @@
+// Recorded operations that gradient rules need and users do not see. Ownership, NULL and errors as in
+// <nd/ops.h>.
+#ifndef ND_LIB_OPS_ELEMENTWISE_H
+#define ND_LIB_OPS_ELEMENTWISE_H
+#include "lib/tensor/tensor.h"
+#include <nd/ops.h>
+
+/// grad where out > 0, else 0. out: relu's result.
+nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out);
+#endif

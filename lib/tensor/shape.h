@@ -1,0 +1,27 @@
+// Shapes and strides: checks, broadcasting, texts. No memory is touched here.
+#ifndef ND_LIB_TENSOR_SHAPE_H
+#define ND_LIB_TENSOR_SHAPE_H
+#include "lib/tensor/tensor.h"
+
+/// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
+/// elements or bytes.
+nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
+                          int64_t *ret_numel);
+
+/// Axis with negatives resolved; -1 and an error when out of range.
+int nd__shape_resolve_axis(const char *operation, int axis, int ndim);
+
+/// Broadcast shape of two; error names both shapes. Returns its ndim or -1. `ret_shape` has
+/// ND_MAX_DIMS entries.
+int nd__shape_broadcast(const char *operation, int andim, const int64_t *ashape, int bndim,
+                        const int64_t *bshape, int64_t *ret_shape);
+
+const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
+
+/// Operand of x seen through a broadcast to `ndim`, `shape` (stride 0 where it repeats).
+nd_operand nd__shape_broadcast_operand(const nd_tensor *x, int ndim, const int64_t *shape);
+
+/// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
+/// sets call->ndim and shape.
+void nd__shape_collapse(nd_kernel_call *call);
+#endif
