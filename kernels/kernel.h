@@ -43,8 +43,10 @@ typedef struct nd_kernel_call {
 
 // Families (second column of ops.inc): operands and attributes.
 //
-// UNARY      out, x. One dtype; scalar parameters in f[0], f[1].
-// BINARY     out, a, b. One dtype (cast before); add_scaled: f[0] = alpha. out may be exactly a or b.
+// A number is f[k], and i[k] for operands of ND_I64, which a double cannot hold: "number k".
+//
+// UNARY      out, x. One dtype; scalar parameters are numbers 0 and 1.
+// BINARY     out, a, b. One dtype (cast before); add_scaled: number 0 = alpha. out may be exactly a or b.
 // COMPARE    out (bool), a, b. a and b of one dtype.
 // LOGICAL    out (bool), a[, b]. All bool.
 // TERNARY    out, condition, a, b. condition bool, the others one dtype.
@@ -70,7 +72,8 @@ typedef struct nd_kernel_call {
 //            the CPU.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x.
-// CREATE     out only. fill f[0] (i[0] for ND_I64); arange f[0] = start, f[1] = step; eye i[0] = n;
+// CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64
+//            i[0] and i[1] when i[2] is not 0; eye i[0] = n;
 //            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.
 //            randint: any number dtype. kernels/philox.h says which words of the generator make
 //            element e (row-major), so that all backends agree.

@@ -16,6 +16,7 @@
 #include <nd/map.h>
 #include <nd/memory.h>
 #include <nd/nn.h>
+#include <nd/number.h>
 #include <nd/object.h>
 #include <nd/ops.h>
 #include <nd/scope.h>

@@ -56,13 +56,15 @@ ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
-// With a number instead of the second operand. dtype is x's (integer x with a fraction: f32).
+// With a number of C instead of the second operand, exactly (<nd/number.h>). dtype is x's (integer x with
+// a fraction, an infinity or NaN: f32). Error: x is of integers, and its dtype cannot hold the number.
+// Integers wrap.
 /// x + value.
-ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, double value) ND_OWNED;
+ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
 /// x * value.
-ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) ND_OWNED;
+ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
 /// x to the power of exponent.
-ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) ND_OWNED;
+ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, nd_number exponent) ND_OWNED;
 
 // ------------------------------------------------------------------------ elementwise, one operand
 //
@@ -98,8 +100,9 @@ ND_API nd_tensor *nd_gelu(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_erf(const nd_tensor *x) ND_OWNED;
 /// 1 / x.
 ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
-/// Limited to [low, high]; use -INFINITY / INFINITY for one-sided.
-ND_API nd_tensor *nd_clip(const nd_tensor *x, double low, double high) ND_OWNED;
+/// Limited to [low, high]; use -INFINITY / INFINITY for one-sided. A limit beyond the range of x's
+/// integers is the end of that range. Error: a limit is NaN.
+ND_API nd_tensor *nd_clip(const nd_tensor *x, nd_number low, nd_number high) ND_OWNED;
 
 // -------------------------------------------------------------------------------------- reductions
 //
@@ -198,14 +201,15 @@ ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index,
 ND_API nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) ND_OWNED;
 /// Elements of x where mask (same shape, bool) holds, in row-major order: [count].
 ND_API nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) ND_OWNED;
-/// Copy of x with `value` where mask (broadcast to x) holds.
-ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) ND_OWNED;
+/// Copy of x with `value` where mask (broadcast to x) holds. Error: x's dtype cannot hold it.
+ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask,
+                                 nd_number value) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- in place
 //
 // Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x needs
 // history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
-// (expanded); partial overlap of x and y.
+// (expanded); partial overlap of x and y; x's dtype cannot hold the number (<nd/number.h>).
 
 /// x += y.
 ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);
@@ -216,15 +220,29 @@ ND_API nd_status nd_mul_(nd_tensor *x, const nd_tensor *y);
 /// x /= y; x is f32 or f64.
 ND_API nd_status nd_div_(nd_tensor *x, const nd_tensor *y);
 /// x += alpha * y.
-ND_API nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha);
+ND_API nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, nd_number alpha);
 /// x *= value.
-ND_API nd_status nd_mul_scalar_(nd_tensor *x, double value);
+ND_API nd_status nd_mul_scalar_(nd_tensor *x, nd_number value);
 /// x = value everywhere.
-ND_API nd_status nd_fill_(nd_tensor *x, double value);
+ND_API nd_status nd_fill_(nd_tensor *x, nd_number value);
 /// x = y, converting dtype and crossing devices.
 ND_API nd_status nd_copy_(nd_tensor *x, const nd_tensor *y);
 /// x = value where mask (bool, broadcast to x) holds.
-ND_API nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value);
+ND_API nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, nd_number value);
+
+#ifndef __cplusplus
+/// @cond
+#define nd_add_scalar(...) (nd_add_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_mul_scalar(...) (nd_mul_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_pow_scalar(...) (nd_pow_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_clip(...) (nd_clip)(ND__NUMBER_SECOND_AND_THIRD(__VA_ARGS__))
+#define nd_masked_fill(...) (nd_masked_fill)(ND__NUMBER_THIRD(__VA_ARGS__))
+#define nd_add_scaled_(...) (nd_add_scaled_)(ND__NUMBER_THIRD(__VA_ARGS__))
+#define nd_mul_scalar_(...) (nd_mul_scalar_)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_fill_(...) (nd_fill_)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_masked_fill_(...) (nd_masked_fill_)(ND__NUMBER_THIRD(__VA_ARGS__))
+/// @endcond
+#endif
 
 #ifdef __cplusplus
 }

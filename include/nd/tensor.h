@@ -8,6 +8,7 @@
 /// while one writes it.
 #ifndef ND_TENSOR_H
 #define ND_TENSOR_H
+#include <nd/number.h>
 #include <nd/object.h>
 #include <stdio.h>
 #ifdef __cplusplus
@@ -87,13 +88,16 @@ ND_API nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) ND_OW
 ND_API nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
 /// All 1.
 ND_API nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
-/// All `value`. Error: an integer dtype cannot hold it.
-ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) ND_OWNED;
-/// 0-d tensor.
-ND_API nd_tensor *nd_scalar(double value, nd_dtype dtype) ND_OWNED;
-/// start, start+step, ... below stop: [ceil((stop-start)/step)].
-ND_API nd_tensor *nd_arange(double start, double stop, double step, nd_dtype dtype) ND_OWNED;
-/// `count` values from start to stop, both included: [count].
+/// All `value`: any number of C, exactly (<nd/number.h>). Error: an integer dtype cannot hold it; a
+/// fraction is cut off first. bool is value != 0.
+ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, nd_number value, nd_dtype dtype) ND_OWNED;
+/// 0-d tensor; `value` as in nd_full().
+ND_API nd_tensor *nd_scalar(nd_number value, nd_dtype dtype) ND_OWNED;
+/// start, start+step, ... below stop: [ceil((stop-start)/step)]. Exact when all three and the dtype are
+/// integers, else computed in f64.
+ND_API nd_tensor *nd_arange(nd_number start, nd_number stop, nd_number step,
+                            nd_dtype dtype) ND_OWNED;
+/// `count` values from start to stop, both included, computed in f64: [count].
 ND_API nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) ND_OWNED;
 /// Identity matrix: [n, n].
 ND_API nd_tensor *nd_eye(int64_t n, nd_dtype dtype) ND_OWNED;
@@ -159,7 +163,8 @@ ND_API size_t nd_get_storage_bytes(const nd_tensor *x);
 /// Address of the first element of a host tensor; NULL with an error for device memory or a closed
 /// tensor. Valid while x is. Writing through it does not bump the version counter.
 ND_API void *nd_get_data(const nd_tensor *x);
-/// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise.
+/// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise. An
+/// int64 beyond 2^53 is rounded: nd_get_item_i64() does not.
 ND_API double nd_item(const nd_tensor *x);
 /// The value of a tensor with one element, exactly. Error: a float that is no int64; nothing is
 /// written.
@@ -221,6 +226,14 @@ ND_API nd_status nd_print(const nd_tensor *x, FILE *stream);
 /// The same into a buffer, cut and terminated; returns the length it needs (without terminator), -1
 /// on error.
 ND_API int64_t nd_format(const nd_tensor *x, char *buffer, size_t size);
+
+#ifndef __cplusplus
+/// @cond
+#define nd_full(...) (nd_full)(ND__NUMBER_BEFORE_LAST(__VA_ARGS__))
+#define nd_arange(...) (nd_arange)(ND__NUMBERS_BEFORE_LAST(__VA_ARGS__))
+#define nd_scalar(...) (nd_scalar)(ND__NUMBER_FIRST(__VA_ARGS__))
+/// @endcond
+#endif
 
 #ifdef __cplusplus
 }

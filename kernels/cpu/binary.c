@@ -3,26 +3,27 @@
 #include "kernels/cpu/rows.h"
 
 // Bytes that are 0 or 1; of one operand when `inputs` is 1.
-#define ND_LOGICAL(name, inputs, expression)                                                  \
-    static void name(int64_t n, char *const *data, const int64_t *strides, const double *f) { \
-        (void)f;                                                                              \
-        uint8_t *out = (uint8_t *)data[0];                                                    \
-        const uint8_t *in_a = (const uint8_t *)data[1];                                       \
-        const uint8_t *in_b = (const uint8_t *)data[inputs];                                  \
-        int64_t out_stride = strides[0], a_stride = strides[1], b_stride = strides[inputs];   \
-        if (out_stride == 1 && a_stride == 1 && b_stride == 1) {                              \
-            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {                                 \
-                uint8_t a = in_a[i], b = in_b[i];                                             \
-                (void)b;                                                                      \
-                out[i] = (uint8_t)(expression);                                               \
-            }                                                                                 \
-        } else {                                                                              \
-            for (int64_t i = 0; i < n; i++) {                                                 \
-                uint8_t a = in_a[i * a_stride], b = in_b[i * b_stride];                       \
-                (void)b;                                                                      \
-                out[i * out_stride] = (uint8_t)(expression);                                  \
-            }                                                                                 \
-        }                                                                                     \
+#define ND_LOGICAL(name, inputs, expression)                                                \
+    static void name(int64_t n, char *const *data, const int64_t *strides,                  \
+                     const nd_op_attrs *attrs) {                                            \
+        (void)attrs;                                                                        \
+        uint8_t *out = (uint8_t *)data[0];                                                  \
+        const uint8_t *in_a = (const uint8_t *)data[1];                                     \
+        const uint8_t *in_b = (const uint8_t *)data[inputs];                                \
+        int64_t out_stride = strides[0], a_stride = strides[1], b_stride = strides[inputs]; \
+        if (out_stride == 1 && a_stride == 1 && b_stride == 1) {                            \
+            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {                               \
+                uint8_t a = in_a[i], b = in_b[i];                                           \
+                (void)b;                                                                    \
+                out[i] = (uint8_t)(expression);                                             \
+            }                                                                               \
+        } else {                                                                            \
+            for (int64_t i = 0; i < n; i++) {                                               \
+                uint8_t a = in_a[i * a_stride], b = in_b[i * b_stride];                     \
+                (void)b;                                                                    \
+                out[i * out_stride] = (uint8_t)(expression);                                \
+            }                                                                               \
+        }                                                                                   \
     }
 #include "kernels/expressions.inc"
 

@@ -3,8 +3,8 @@
 
 #define ND__CONVERT_LOOP(from, F, to, O)                                                       \
     static void convert_##from##_to_##to(int64_t n, char *const *data, const int64_t *strides, \
-                                         const double *f) {                                    \
-        (void)f;                                                                               \
+                                         const nd_op_attrs *attrs) {                           \
+        (void)attrs;                                                                           \
         O *out = (O *)data[0];                                                                 \
         const F *x = (const F *)data[1];                                                       \
         if (strides[0] == 1 && strides[1] == 1) {                                              \

@@ -30,9 +30,9 @@ static void encode(nd_dtype dtype, double value, int64_t integer, void *ret_elem
 
 #define FILL_ROW(T)                                                                \
     static void fill_row_##T(int64_t n, char *const *data, const int64_t *strides, \
-                             const double *f) {                                    \
+                             const nd_op_attrs *attrs) {                           \
         T value, *out = (T *)data[0];                                              \
-        memcpy(&value, f, sizeof value);                                           \
+        memcpy(&value, attrs->f, sizeof value);                                    \
         if (strides[0] == 1)                                                       \
             for (int64_t i = 0; i < n; i++)                                        \
                 out[i] = value;                                                    \
@@ -64,10 +64,13 @@ typedef struct create_work {
 static void arange_range(void *context, int64_t begin, int64_t end) {
     const create_work *work = (const create_work *)context;
     double start = work->attrs->f[0], step = work->attrs->f[1];
+    uint64_t first = (uint64_t)work->attrs->i[0], stride = (uint64_t)work->attrs->i[1];
+    bool exact = work->attrs->i[2] != 0;
     int64_t bytes = nd__dtype_bytes(work->dtype);
     for (int64_t i = begin; i < end; i++) {
         double value = start + (double)i * step;
-        encode(work->dtype, value, nd__f64_to_i64(value), work->out + i * bytes);
+        int64_t integer = exact ? (int64_t)(first + (uint64_t)i * stride) : nd__f64_to_i64(value);
+        encode(work->dtype, value, integer, work->out + i * bytes);
     }
 }
 

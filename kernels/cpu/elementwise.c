@@ -15,7 +15,7 @@ typedef struct walk {
 
 static void run_row(const walk *w, int64_t n, char *const *data, const int64_t *strides) {
     if (!w->stream) {
-        w->loop(n, data, strides, w->call->attrs.f);
+        w->loop(n, data, strides, &w->call->attrs);
         return;
     }
     _Alignas(64) char buffer[BUFFER_BYTES];
@@ -33,7 +33,7 @@ static void run_row(const walk *w, int64_t n, char *const *data, const int64_t *
         // Blocks end where lines do, so that only the ends of a row are written in parts.
         int64_t offset = (int64_t)((uintptr_t)out & 63) / bytes[0];
         int64_t run = most - offset < n ? most - offset : n;
-        w->loop(run, at, strides, call->attrs.f);
+        w->loop(run, at, strides, &call->attrs);
         w->stream(out, buffer, run * bytes[0]);
         out += run * bytes[0];
         for (int i = 1; i < call->noperands; i++)

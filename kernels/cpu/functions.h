@@ -6,6 +6,21 @@
 #define ND_KERNELS_CPU_FUNCTIONS_H
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/math_f32.h"
+#include "kernels/kernel.h"
+
+/// Number `which` of a call (kernels/kernel.h).
+#define ND__SCALAR_FUNCTION(T, dtype)                                         \
+    static inline T nd__scalar_##dtype(const nd_op_attrs *attrs, int which) { \
+        return nd__f64_to_##dtype(attrs->f[which]);                           \
+    }
+ND__SCALAR_FUNCTION(uint8_t, b8)
+ND__SCALAR_FUNCTION(uint8_t, u8)
+ND__SCALAR_FUNCTION(int32_t, i32)
+ND__SCALAR_FUNCTION(float, f32)
+ND__SCALAR_FUNCTION(double, f64)
+static inline int64_t nd__scalar_i64(const nd_op_attrs *attrs, int which) {
+    return attrs->i[which];
+}
 
 static inline uint64_t nd__pow_wrapping(uint64_t base, uint64_t exponent) {
     uint64_t result = 1;

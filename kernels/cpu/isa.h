@@ -12,8 +12,9 @@
 #define ND_ISA_NAME(name) ND__PASTE(name, ND_ISA)
 
 /// Elementwise work on one row of n elements. data[k] points to operand k's first element,
-/// strides[k] counts elements, f are the call's scalars.
-typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides, const double *f);
+/// strides[k] counts elements, attrs are the call's.
+typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides,
+                         const nd_op_attrs *attrs);
 
 /// Rows of n contiguous elements, `stride` elements apart: softmax and log_softmax into `out`, which may
 /// be `x`.

@@ -13,8 +13,8 @@
 #define ND__TYPED(name) ND__PASTE3(, name, TYPE)
 /// nd__name_<dtype>
 #define ND__FUNCTION(name) ND__PASTE3(nd__, name, TYPE)
-/// A call's scalar in the current dtype.
-#define ND__SCALAR(value) ND__FUNCTION(f64_to)(value)
+/// A call's number `which` in the current dtype.
+#define ND__SCALAR(attrs, which) ND__FUNCTION(scalar)(attrs, which)
 
 #define ND_ABS(x) ND__FUNCTION(abs)(x)
 #define ND_SIGN(x) ND__FUNCTION(sign)(x)

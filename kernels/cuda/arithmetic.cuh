@@ -76,6 +76,14 @@ template <class Target, class Source> ND_BOTH Target convert(Source x) {
     return Convert<Target, Source>::of(x);
 }
 
+/// Number `which` of a call (kernels/kernel.h).
+template <class T> T number(const nd_kernel_call *call, int which) {
+    if constexpr (sizeof(T) == sizeof(int64_t) && !is_float<T>)
+        return call->attrs.i[which];
+    else
+        return convert<T>(call->attrs.f[which]);
+}
+
 // The functions of <math.h> by overload, so that f32 is never computed in f64.
 #define ND_FLOAT_FUNCTION(name, f32_name, f64_name) \
     ND_BOTH float name##_of(float x) {              \

@@ -28,6 +28,16 @@ template <class T> struct Arange {
     }
 };
 
+struct ArangeIntegers {
+    int64_t *out;
+    Walk<1> walk;
+    uint64_t start, step;
+
+    ND_BOTH void operator()(int64_t index) const {
+        out[walk.offset(index)] = (int64_t)(start + (uint64_t)index * step);
+    }
+};
+
 template <class T> struct Eye {
     T *out;
     Walk<1> walk;
@@ -142,12 +152,14 @@ static nd_status run_create(const nd_cuda_queue *queue, const nd_kernel_call *ca
     Walk<1> walk(call);
     T *out = (T *)call->operand[0].data;
     switch (call->op) {
-    case ND_OP_fill: {
-        T value = call->operand[0].dtype == ND_I64 ? convert<T>(call->attrs.i[0])
-                                                   : convert<T>(call->attrs.f[0]);
-        return run_elements(queue, walk.count, Fill<T>{out, walk, value});
-    }
+    case ND_OP_fill:
+        return run_elements(queue, walk.count, Fill<T>{out, walk, number<T>(call, 0)});
     case ND_OP_arange:
+        if constexpr (sizeof(T) == sizeof(int64_t) && !is_float<T>)
+            if (call->attrs.i[2] != 0)
+                return run_elements(queue, walk.count,
+                                    ArangeIntegers{out, walk, (uint64_t)call->attrs.i[0],
+                                                   (uint64_t)call->attrs.i[1]});
         return run_elements(queue, walk.count,
                             Arange<T>{out, walk, call->attrs.f[0], call->attrs.f[1]});
     case ND_OP_eye:

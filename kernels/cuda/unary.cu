@@ -15,7 +15,7 @@ namespace nd_cuda {
 
 template <class T>
 static nd_status run_unary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    T p = convert<T>(call->attrs.f[0]), q = convert<T>(call->attrs.f[1]);
+    T p = number<T>(call, 0), q = number<T>(call, 1);
     switch (call->op) {
 #define ND_ROW_NUMBER(name) \
     case ND_OP_##name:      \

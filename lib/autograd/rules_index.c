@@ -170,7 +170,7 @@ static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input 
     int64_t numel = 1;
     for (int i = 0; i < x->ndim; i++)
         numel *= x->shape[i];
-    nd_auto nd_tensor *counted = nd_arange(0.0, (double)numel, 1.0, ND_I64);
+    nd_auto nd_tensor *counted = nd_arange(0, numel, 1, ND_I64);
     nd_auto nd_tensor *local = counted ? nd_to(counted, x->device) : NULL;
     nd_auto nd_tensor *shaped = nd_reshape(local, x->ndim, x->shape);
     return nd_masked_select(shaped, mask);

@@ -137,7 +137,7 @@ static nd_tensor *convolve(nd_op op, const nd_tensor *a, const nd_tensor *b, con
     nd_tensor *result = nd__tensor_result(name, inputs, 2, a->device, a->dtype, 4, shape);
     bool nothing = a->numel == 0 || b->numel == 0;
     if (result && nothing)
-        result = nd__create_filled(name, result, 0.0);
+        result = nd__create_filled(name, result, ND_NUMBER(0));
     if (!result || result->numel == 0 || nothing)
         return nd__record(op, result, inputs, 2, attrs);
     nd_kernel_call call;

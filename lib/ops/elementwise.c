@@ -121,50 +121,65 @@ UNARY(logical_not, ND__BOOL)
 
 /// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer that
 /// x's dtype cannot hold is an error: wrapping it would be a silent surprise.
-static nd_tensor *with_number(nd_op op, const nd_tensor *x, double value) {
+static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
         nd__operands_apply_rule(name, ND__NUMBER, x, NULL, &dtype) != ND_OK)
         return NULL;
-    if (!isfinite(value) || value != trunc(value))
-        dtype = nd__operands_is_float(dtype) ? dtype : ND_F32;
+    if (!nd__operands_is_float(dtype) && !nd__number_is_integer(value))
+        dtype = ND_F32;
     if (nd__operands_check_number(name, dtype, value) != ND_OK)
         return NULL;
-    nd_op_attrs attrs = {.f = {value}};
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, dtype, value);
     return unary_as(op, x, dtype, &attrs);
 }
 
-nd_tensor *nd_add_scalar(const nd_tensor *x, double value) {
+nd_tensor *(nd_add_scalar)(const nd_tensor *x, nd_number value) {
     return with_number(ND_OP_add_scalar, x, value);
 }
 
-nd_tensor *nd_mul_scalar(const nd_tensor *x, double value) {
+nd_tensor *(nd_mul_scalar)(const nd_tensor *x, nd_number value) {
     return with_number(ND_OP_mul_scalar, x, value);
 }
 
-nd_tensor *nd_pow_scalar(const nd_tensor *x, double exponent) {
+nd_tensor *(nd_pow_scalar)(const nd_tensor *x, nd_number exponent) {
     return with_number(ND_OP_pow_scalar, x, exponent);
 }
 
-nd_tensor *nd_clip(const nd_tensor *x, double low, double high) {
+/// Any number but NaN.
+static bool is_limit(nd_number limit) {
+    return nd__number_held(ND_F64, limit) && !isnan(nd__number_as_f64(limit));
+}
+
+/// A limit that needs a float to compare with: 0.5, and no infinity.
+static bool is_fraction(nd_number limit) {
+    return limit.kind == ND_NUMBER_F64 && isfinite(limit.value.f64) &&
+           limit.value.f64 != trunc(limit.value.f64);
+}
+
+nd_tensor *(nd_clip)(const nd_tensor *x, nd_number low, nd_number high) {
     nd_dtype dtype;
     if (nd__tensor_check_operand("clip", "x", x) != ND_OK ||
         nd__operands_apply_rule("clip", ND__NUMBER, x, NULL, &dtype) != ND_OK)
         return NULL;
-    if (isnan(low) || isnan(high)) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "clip: the limits are %g and %g", low, high);
+    if (!is_limit(low) || !is_limit(high)) {
+        char low_text[ND__NUMBER_TEXT], high_text[ND__NUMBER_TEXT];
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "clip: the limits are %s and %s",
+                  nd__number_text(low_text, low), nd__number_text(high_text, high));
         return NULL;
     }
     // Infinite limits, and those beyond an integer's range, cut nothing.
-    bool fraction = (isfinite(low) && low != trunc(low)) || (isfinite(high) && high != trunc(high));
-    if (fraction && !nd__operands_is_float(dtype))
+    if (!nd__operands_is_float(dtype) && (is_fraction(low) || is_fraction(high)))
         dtype = ND_F32;
-    nd_op_attrs attrs = {.f = {low, high}};
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, dtype, low);
+    nd__number_pass(&attrs, 1, dtype, high);
     return unary_as(ND_OP_clip, x, dtype, &attrs);
 }
 
-nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask, double value) {
+nd_tensor *(nd_masked_fill)(const nd_tensor *x, const nd_tensor *mask, nd_number value) {
     if (nd__operands_check_pair("masked_fill", "x", x, "mask", mask) != ND_OK ||
         nd__operands_check_number("masked_fill", x->dtype, value) != ND_OK)
         return NULL;

@@ -63,6 +63,7 @@ static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
     call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
     call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
     call.attrs.i[0] = attrs ? attrs->i[0] : 0;
+    call.attrs.i[1] = attrs ? attrs->i[1] : 0;
     nd__shape_collapse(&call);
     nd_status status = nd__launch(name, x->device, &call);
     nd__tensor_bump_version(x);
@@ -120,44 +121,45 @@ nd_status nd_div_(nd_tensor *x, const nd_tensor *y) {
     return binary_in_place("div_", ND_OP_div, x, y, ND__FLOAT, NULL);
 }
 
-nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, double alpha) {
+nd_status(nd_add_scaled_)(nd_tensor *x, const nd_tensor *y, nd_number alpha) {
     nd_status status = nd__tensor_check_operand("add_scaled_", "x", x);
     if (status == ND_OK)
         status = nd__operands_check_number("add_scaled_", x->dtype, alpha);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {alpha}};
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, x->dtype, alpha);
     return binary_in_place("add_scaled_", ND_OP_add_scaled, x, y, ND__NUMBER, &attrs);
 }
 
 /// For a number: nothing to broadcast and nothing to overlap but x itself.
-static nd_status check_number_write(const char *name, const nd_tensor *x, double value) {
+static nd_status check_number_write(const char *name, const nd_tensor *x, nd_number value) {
     nd_status status = nd__record_check_in_place(name, x);
     if (status == ND_OK)
         status = nd__operands_check_number(name, x->dtype, value);
     return status == ND_OK ? check_windows(name, x, NULL) : status;
 }
 
-nd_status nd_mul_scalar_(nd_tensor *x, double value) {
+nd_status(nd_mul_scalar_)(nd_tensor *x, nd_number value) {
     nd_dtype dtype;
     nd_status status = check_number_write("mul_scalar_", x, value);
     if (status == ND_OK)
         status = nd__operands_apply_rule("mul_scalar_", ND__NUMBER, x, NULL, &dtype);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {value}};
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, x->dtype, value);
     const nd_tensor *input = x;
     status = write_over("mul_scalar_", ND_OP_mul_scalar, x, &input, 1, &attrs);
     return status == ND_OK ? nd__record_in_place(ND_OP_mul_scalar, x, &input, 1, &attrs) : status;
 }
 
-nd_status nd_fill_(nd_tensor *x, double value) {
+nd_status(nd_fill_)(nd_tensor *x, nd_number value) {
     nd_status status = check_number_write("fill_", x, value);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {value}};
-    if (x->dtype == ND_I64)
-        attrs.i[0] = (int64_t)value;
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, x->dtype, value);
     status = write_over("fill_", ND_OP_fill, x, NULL, 0, &attrs);
     return status == ND_OK ? nd__record_in_place(ND_OP_fill, x, NULL, 0, NULL) : status;
 }
@@ -185,7 +187,7 @@ nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
     return status == ND_OK ? nd__record_in_place(op, x, &input, 1, NULL) : status;
 }
 
-nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, double value) {
+nd_status(nd_masked_fill_)(nd_tensor *x, const nd_tensor *mask, nd_number value) {
     nd_status status = check_target("masked_fill_", x, mask);
     if (status == ND_OK)
         status = check_number_write("masked_fill_", x, value);

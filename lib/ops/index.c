@@ -12,9 +12,9 @@
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
 static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
-    nd_auto nd_tensor *zero = nd__operands_number_like("index", indices, ND_I64, 0.0);
+    nd_auto nd_tensor *zero = nd__operands_number_like("index", indices, ND_I64, ND_NUMBER(0));
     nd_auto nd_tensor *negative = zero ? nd_less(indices, zero) : NULL;
-    nd_auto nd_tensor *shifted = negative ? nd_add_scalar(indices, (double)size) : NULL;
+    nd_auto nd_tensor *shifted = negative ? nd_add_scalar(indices, size) : NULL;
     return shifted ? nd_where(negative, shifted, indices) : NULL;
 }
 

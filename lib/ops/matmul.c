@@ -146,7 +146,7 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
     nd_tensor *result =
         nd__tensor_result("matmul", inputs, 2, inputs[0]->device, inputs[0]->dtype, ndim, shape);
     if (result && a->columns == 0)
-        result = nd__create_filled("matmul", result, 0.0);
+        result = nd__create_filled("matmul", result, ND_NUMBER(0));
     if (!result || result->numel == 0 || a->columns == 0)
         return nd__record(ND_OP_matmul, result, inputs, 2, NULL);
     nd_kernel_call call;
@@ -284,7 +284,7 @@ static nd_tensor *linear(const nd_tensor *const *inputs) {
     if (!empty && bias && write_bias(result, bias) != ND_OK)
         return NULL;
     if (!empty && !bias && nothing_inside) {
-        result = nd__create_filled("linear", result, 0.0);
+        result = nd__create_filled("linear", result, ND_NUMBER(0));
         if (!result)
             return NULL;
     }

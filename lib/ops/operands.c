@@ -10,7 +10,6 @@
 #include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
-#include <math.h>
 #include <stdio.h>
 
 nd_status nd__operands_refuse_pair(const char *name, const char *a_name, const nd_tensor *a,
@@ -57,30 +56,16 @@ nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dty
     return copy;
 }
 
-bool nd__operands_hold(nd_dtype dtype, double value) {
-    switch (dtype) {
-    case ND_BOOL:
-        return value == 0.0 || value == 1.0;
-    case ND_U8:
-        return value >= 0.0 && value <= 255.0 && value == trunc(value);
-    case ND_I32:
-        return value >= -2147483648.0 && value <= 2147483647.0 && value == trunc(value);
-    case ND_I64:
-        return value >= -0x1p63 && value < 0x1p63 && value == trunc(value);
-    default:
-        return true;
-    }
-}
-
-nd_status nd__operands_check_number(const char *name, nd_dtype dtype, double value) {
-    if (nd__operands_hold(dtype, value))
+nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number value) {
+    if (nd__number_held(dtype, value))
         return ND_OK;
-    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot hold the number %g", name,
-                     nd_dtype_name(dtype), value);
+    char text[ND__NUMBER_TEXT];
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot hold the number %s", name,
+                     nd_dtype_name(dtype), nd__number_text(text, value));
 }
 
 nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
-                                    double value) {
+                                    nd_number value) {
     nd_tensor *result = nd__tensor_result(name, &x, 1, x->device, dtype, 0, NULL);
     return nd__create_filled(name, result, value);
 }
@@ -119,6 +104,8 @@ nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, in
     call.noperands = count + 1;
     call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
     call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
+    call.attrs.i[0] = attrs ? attrs->i[0] : 0;
+    call.attrs.i[1] = attrs ? attrs->i[1] : 0;
     bool flat = all_flat(inputs, count);
     int ndim = first->ndim;
     const int64_t *shape = first->shape;

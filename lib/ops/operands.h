@@ -6,6 +6,7 @@
 #ifndef ND_LIB_OPS_OPERANDS_H
 #define ND_LIB_OPS_OPERANDS_H
 #include "lib/tensor/node.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/tensor.h"
 #include <nd/ops.h>
 
@@ -59,16 +60,12 @@ static inline nd_tensor *nd__operands_as_dtype(const nd_tensor *x, nd_dtype dtyp
 /// is recorded is x itself.
 nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype);
 
-/// True when `dtype` holds the number: a float always, an integer when it is one in range, bool for 0
-/// and 1.
-bool nd__operands_hold(nd_dtype dtype, double value);
-
-/// Sets error and returns false unless nd__operands_hold.
-nd_status nd__operands_check_number(const char *name, nd_dtype dtype, double value);
+/// An error unless nd__number_held.
+nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number value);
 
 /// 0-d tensor beside x: its device and manager.
 nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
-                                    double value);
+                                    nd_number value);
 
 /// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into a
 /// fresh result, and records it. attrs may be NULL.

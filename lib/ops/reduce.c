@@ -86,7 +86,7 @@ static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdim
     if (!result)
         return NULL;
     if (elements == 0)
-        result = nd__create_filled(name, result, op == ND_OP_mean ? (double)NAN : 0.0);
+        result = nd__create_filled(name, result, ND_NUMBER(op == ND_OP_mean ? (double)NAN : 0.0));
     if (!result || result->numel == 0 || elements == 0)
         return nd__record(op, result, &x, 1, &attrs);
     nd_kernel_call call;

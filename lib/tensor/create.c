@@ -10,6 +10,7 @@
 #include "lib/tensor/launch.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/storage.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
 #include <string.h>
@@ -40,41 +41,33 @@ nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x,
     return NULL;
 }
 
-nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, double value) {
+/// Zero is all bytes zero in every dtype; -0.0 is not.
+static bool is_zero_bytes(nd_number value) {
+    if (value.kind == ND_NUMBER_F64)
+        return value.value.f64 == 0.0 && !signbit(value.value.f64);
+    return value.value.u64 == 0;
+}
+
+nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, nd_number value) {
     if (!x || x->numel == 0)
         return x;
     size_t bytes = (size_t)x->numel * nd__dtype_bytes[x->dtype];
-    // Zero is all bytes zero in every dtype; -0.0 is not.
-    if (value == 0.0 && !signbit(value) && bytes <= PLAIN_FILL_LIMIT &&
+    if (is_zero_bytes(value) && bytes <= PLAIN_FILL_LIMIT &&
         nd__registry_backend(x->device.kind)->host_accessible) {
         memset(x->data, 0, bytes);
         return x;
     }
-    nd_op_attrs attrs = {.f = {x->dtype == ND_BOOL ? value != 0.0 : value}};
-    if (x->dtype == ND_I64)
-        attrs.i[0] = (int64_t)value;
+    nd_op_attrs attrs = {.f = {0.0}};
+    nd__number_pass(&attrs, 0, x->dtype, value);
     return nd__create_with(operation, ND_OP_fill, x, &attrs);
 }
 
-/// Largest and smallest number of each integer dtype, as far as a double can say.
-static bool fits(double value, nd_dtype dtype) {
-    switch (dtype) {
-    case ND_U8:
-        return value > -1.0 && value < 256.0;
-    case ND_I32:
-        return value > -2147483649.0 && value < 2147483648.0;
-    case ND_I64:
-        return value >= -0x1p63 && value < 0x1p63;
-    default:
-        return true;
-    }
-}
-
-static nd_tensor *create_filled(const char *operation, int ndim, const int64_t *shape, double value,
-                                nd_dtype dtype) {
-    if (!fits(value, dtype)) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %g is no %s", operation, value,
-                  nd_dtype_name(dtype));
+static nd_tensor *create_filled(const char *operation, int ndim, const int64_t *shape,
+                                nd_number value, nd_dtype dtype) {
+    if (!nd__number_held_cut(dtype, value)) {
+        char text[ND__NUMBER_TEXT];
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is no %s", operation,
+                  nd__number_text(text, value), nd_dtype_name(dtype));
         return NULL;
     }
     return nd__create_filled(operation, nd__create(operation, ndim, shape, dtype), value);
@@ -85,18 +78,18 @@ nd_tensor *nd_empty(int ndim, const int64_t *shape, nd_dtype dtype) {
 }
 
 nd_tensor *nd_zeros(int ndim, const int64_t *shape, nd_dtype dtype) {
-    return nd__create_filled("zeros", nd__create("zeros", ndim, shape, dtype), 0.0);
+    return nd__create_filled("zeros", nd__create("zeros", ndim, shape, dtype), ND_NUMBER(0));
 }
 
 nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) {
-    return nd__create_filled("ones", nd__create("ones", ndim, shape, dtype), 1.0);
+    return nd__create_filled("ones", nd__create("ones", ndim, shape, dtype), ND_NUMBER(1));
 }
 
-nd_tensor *nd_full(int ndim, const int64_t *shape, double value, nd_dtype dtype) {
+nd_tensor *(nd_full)(int ndim, const int64_t *shape, nd_number value, nd_dtype dtype) {
     return create_filled("full", ndim, shape, value, dtype);
 }
 
-nd_tensor *nd_scalar(double value, nd_dtype dtype) {
+nd_tensor *(nd_scalar)(nd_number value, nd_dtype dtype) {
     return create_filled("scalar", 0, NULL, value, dtype);
 }
 
@@ -115,11 +108,11 @@ nd_tensor *nd_empty_like(const nd_tensor *x) {
 }
 
 nd_tensor *nd_zeros_like(const nd_tensor *x) {
-    return nd__create_filled("zeros_like", create_like("zeros_like", x), 0.0);
+    return nd__create_filled("zeros_like", create_like("zeros_like", x), ND_NUMBER(0));
 }
 
 nd_tensor *nd_ones_like(const nd_tensor *x) {
-    return nd__create_filled("ones_like", create_like("ones_like", x), 1.0);
+    return nd__create_filled("ones_like", create_like("ones_like", x), ND_NUMBER(1));
 }
 
 /// Numbers in a row make no sense as bool.
@@ -130,31 +123,78 @@ static bool countable(const char *operation, nd_dtype dtype) {
     return false;
 }
 
-nd_tensor *nd_arange(double start, double stop, double step, nd_dtype dtype) {
+typedef struct range {
+    nd_number start, stop, step;
+} range;
+
+static nd_tensor *refuse_range(const range *of) {
+    char start[ND__NUMBER_TEXT], stop[ND__NUMBER_TEXT], step[ND__NUMBER_TEXT];
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "arange: from %s to %s by %s is no range",
+              nd__number_text(start, of->start), nd__number_text(stop, of->stop),
+              nd__number_text(step, of->step));
+    return NULL;
+}
+
+static nd_tensor *refuse_range_for(const range *of, nd_dtype dtype) {
+    char start[ND__NUMBER_TEXT], stop[ND__NUMBER_TEXT];
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "arange: from %s to %s leaves the range of %s",
+              nd__number_text(start, of->start), nd__number_text(stop, of->stop),
+              nd_dtype_name(dtype));
+    return NULL;
+}
+
+/// How many of start, start + step, ... lie before stop. Unsigned, because a difference may need 64 bits.
+static uint64_t count_integers(int64_t start, int64_t stop, int64_t step) {
+    if (step > 0 ? start >= stop : start <= stop)
+        return 0;
+    uint64_t low = (uint64_t)(step > 0 ? start : stop), high = (uint64_t)(step > 0 ? stop : start);
+    uint64_t stride = step > 0 ? (uint64_t)step : UINT64_C(0) - (uint64_t)step;
+    return (high - low - 1) / stride + 1;
+}
+
+/// Of integers, into an integer dtype: nothing is rounded.
+static nd_tensor *arange_integers(const range *of, int64_t start, int64_t stop, int64_t step,
+                                  nd_dtype dtype) {
+    uint64_t count = step != 0 ? count_integers(start, stop, step) : UINT64_MAX;
+    if (count >= UINT64_C(1) << 62)
+        return refuse_range(of);
+    int64_t size = (int64_t)count;
+    int64_t last = (int64_t)((uint64_t)start + (count > 0 ? count - 1 : 0) * (uint64_t)step);
+    if (!nd__number_held(dtype, of->start) || !nd__number_held(dtype, ND_NUMBER(last)))
+        return refuse_range_for(of, dtype);
+    nd_op_attrs attrs = {.f = {(double)start, (double)step}, .i = {start, step, true}};
+    return nd__create_with("arange", ND_OP_arange, nd__create("arange", 1, &size, dtype), &attrs);
+}
+
+nd_tensor *(nd_arange)(nd_number start, nd_number stop, nd_number step, nd_dtype dtype) {
     if (!countable("arange", dtype))
         return NULL;
-    double count = ceil((stop - start) / step);
-    if (!isfinite(start) || !isfinite(stop) || !isfinite(step) || step == 0.0 ||
-        !(count < 0x1p62)) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "arange: from %g to %g by %g is no range", start, stop,
-                  step);
-        return NULL;
-    }
+    const range of = {start, stop, step};
+    int64_t first, end, stride;
+    if (nd__number_is_i64(start, &first) && nd__number_is_i64(stop, &end) &&
+        nd__number_is_i64(step, &stride) && dtype < ND_F32)
+        return arange_integers(&of, first, end, stride, dtype);
+    // What is no number has no float either.
+    if (!nd__number_held(ND_F64, start) || !nd__number_held(ND_F64, stop) ||
+        !nd__number_held(ND_F64, step))
+        return refuse_range(&of);
+    double from = nd__number_as_f64(start), to = nd__number_as_f64(stop);
+    double by = nd__number_as_f64(step), count = ceil((to - from) / by);
+    if (!isfinite(from) || !isfinite(to) || !isfinite(by) || by == 0.0 || !(count < 0x1p62))
+        return refuse_range(&of);
     int64_t size = count > 0.0 ? (int64_t)count : 0;
-    double last = size > 0 ? start + (double)(size - 1) * step : start;
-    if (!fits(start, dtype) || !fits(last, dtype)) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "arange: from %g to %g leaves the range of %s", start,
-                  stop, nd_dtype_name(dtype));
-        return NULL;
-    }
-    nd_op_attrs attrs = {.f = {start, step}};
+    double last = size > 0 ? from + (double)(size - 1) * by : from;
+    if (!nd__number_held_cut(dtype, start) || !nd__number_held_cut(dtype, ND_NUMBER(last)))
+        return refuse_range_for(&of, dtype);
+    nd_op_attrs attrs = {.f = {from, by}};
     return nd__create_with("arange", ND_OP_arange, nd__create("arange", 1, &size, dtype), &attrs);
 }
 
 nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) {
     if (!countable("linspace", dtype))
         return NULL;
-    if (!isfinite(start) || !isfinite(stop) || !fits(start, dtype) || !fits(stop, dtype)) {
+    if (!isfinite(start) || !isfinite(stop) || !nd__number_held_cut(dtype, ND_NUMBER(start)) ||
+        !nd__number_held_cut(dtype, ND_NUMBER(stop))) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "linspace: from %g to %g leaves the range of %s",
                   start, stop, nd_dtype_name(dtype));
         return NULL;

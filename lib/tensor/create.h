@@ -12,5 +12,5 @@ nd_tensor *nd__create_with(const char *operation, nd_op op, nd_tensor *x, const 
 
 /// Writes a value into every element of the contiguous x, as nd__create_with. The value fits x's
 /// dtype.
-nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, double value);
+nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, nd_number value);
 #endif

@@ -135,7 +135,8 @@ nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
 nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis,
                             int64_t start, int64_t step) {
     nd_tensor *result = nd__create_filled(
-        "unslice", nd__tensor_result("unslice", &g, 1, g->device, g->dtype, ndim, shape), 0.0);
+        "unslice", nd__tensor_result("unslice", &g, 1, g->device, g->dtype, ndim, shape),
+        ND_NUMBER(0));
     if (!result)
         return NULL;
     int64_t count = g->shape[axis];

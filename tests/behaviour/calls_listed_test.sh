@@ -27,7 +27,7 @@ for function in $functions; do
         wrapped=1
         ;;
     esac
-    found=$(grep -c "^#define $function(\.\.\.) ND__NEW_[A-Z]*(.*$function, __VA_ARGS__)\$" "$calls")
+    found=$(grep -c "^#define $function(\.\.\.) ND__NEW_[A-Z]*(.*$function, \(ND__NUMBERS\\?_[A-Z_]*(__VA_ARGS__)\|__VA_ARGS__\))\$" "$calls")
     if [ "$found" -ne "$wrapped" ]; then
         echo "$function: $found lines in calls.h, must be $wrapped"
         failures=$((failures + 1))

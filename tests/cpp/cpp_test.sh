@@ -60,7 +60,8 @@ for compiler in "${compilers[@]}"; do
     refuses $compiler '' || fail "$compiler refuses what is right"
     for wrong in 'nd_release(borrowed);' 'nd_tmp(borrowed);' 'nd_tensor *t = nd_tmp(owned);' '(void)nd_retain(number);' \
         'nd_steal(owned);' 'nd::tensor t(borrowed);' 'nd::tensor t = owned;' 'nd::module m(owned);' \
-        'nd::tensor t(owned); nd_release(t);' 'nd::tensor t(owned); nd_tmp(t);' 'nd_empty(ND_SHAPE(1.5), ND_F32);'; do
+        'nd::tensor t(owned); nd_release(t);' 'nd::tensor t(owned); nd_tmp(t);' 'nd_empty(ND_SHAPE(1.5), ND_F32);' \
+        'nd_fill_(owned, owned);' 'nd_fill_(owned, nullptr);' 'nd_scalar("1", ND_F32);'; do
         refuses $compiler "$wrong" && fail "$compiler accepts $wrong"
     done
 done

@@ -1,4 +1,5 @@
 // Every macro of the public headers, in C++. cpp_test.sh compiles this with warnings as errors and runs it.
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <nd/nd.h>
@@ -182,6 +183,47 @@ static void initialisers() {
     CHECK(pool && convolution);
 }
 
+enum plain { NEGATIVE = -5 };
+enum class scoped_enum : uint8_t { MOST = 255 };
+
+static int64_t made_of(nd_number number) {
+    nd_auto nd_tensor *x = nd_scalar(number, ND_I64);
+    int64_t value = 0;
+    CHECK(nd_get_item_i64(x, &value) == ND_OK);
+    return value;
+}
+
+// Numbers convert by themselves, each to its kind, and cross to C as its struct does.
+static void numbers() {
+    CHECK(made_of(INT64_MAX) == INT64_MAX && made_of(LLONG_MIN) == INT64_MIN);
+    CHECK(made_of('x') == 'x' && made_of(true) == 1 && made_of(static_cast<short>(-3)) == -3);
+    CHECK(made_of(2.5f) == 2 && made_of(-7.0L) == -7 && made_of(200u) == 200);
+    CHECK(made_of(NEGATIVE) == -5 && made_of(scoped_enum::MOST) == 255);
+    constexpr nd_number most = UINT64_MAX;
+    static_assert(most.kind == ND_NUMBER_U64 && most.value.u64 == UINT64_MAX, "kept as it is");
+    nd_number again = ND_NUMBER(ND_NUMBER(1.5));
+    CHECK(again.kind == ND_NUMBER_F64 && again.value.f64 == 1.5);
+    nd_number zero{};
+    CHECK(zero.kind == ND_NUMBER_F64 && zero.value.f64 == 0);
+    const int64_t odd = (int64_t(1) << 53) + 1;
+    const size_t rows = 2;
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(rows, 3), odd, ND_I64);
+    nd_auto nd_tensor *y = nd_add_scalar(x, INT64_MAX - odd);
+    nd_auto nd_tensor *counted = nd_arange(0, 6, 1, ND_I64);
+    nd_auto nd_tensor *flat = nd_reshape(counted, ND_SHAPE(2, 3));
+    nd_auto nd_tensor *mask = nd_less(flat, flat);
+    CHECK(static_cast<const int64_t *>(nd_get_data(y))[5] == INT64_MAX);
+    int evaluated = 0;
+    CHECK(nd_fill_(x, ++evaluated) == ND_OK && evaluated == 1);
+    CHECK(nd_mul_scalar_(x, odd) == ND_OK && nd_masked_fill_(x, mask, -1) == ND_OK);
+    CHECK(static_cast<const int64_t *>(nd_get_data(x))[5] == odd);
+    nd_tensor *(*function)(const nd_tensor *, nd_number) = nd_mul_scalar;
+    nd_auto nd_tensor *half = function(x, 0.5);
+    nd_auto nd_tensor *inside = nd_clip(x, 0, UINT64_MAX);
+    nd_auto nd_tensor *masked = nd_masked_fill(inside, mask, 3);
+    CHECK(nd_get_dtype(half) == ND_F32 && nd_get_dtype(masked) == ND_I64);
+}
+
 // With ND_TRACK_SITES objects remember this file, and nested calls their own lines.
 static void sites() {
 #ifdef ND_TRACK_SITES
@@ -205,6 +247,7 @@ int main() {
     modules();
     types();
     initialisers();
+    numbers();
     ND_SCOPE {
         sites();
     }

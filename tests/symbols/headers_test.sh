@@ -51,6 +51,40 @@ for compiler in gcc clang; do
 done
 check "ND_TYPE_EDGES, c++" c++ -std=c++17 -Wall -Wextra -Wconversion "-I$root/include" -fsyntax-only "$TEST_TMPDIR/edges.cc"
 
+# Numbers: whatever stands for one is taken in silence in both languages; a pointer is none.
+cat >"$TEST_TMPDIR/numbers.c" <<'END'
+#include <nd/nd.h>
+void use(const nd_tensor *x, nd_tensor *y, const int64_t *shape, size_t size, short little, bool truth, float number);
+void use(const nd_tensor *x, nd_tensor *y, const int64_t *shape, size_t size, short little, bool truth, float number)
+{
+    nd_release(nd_full(2, shape, ++size, ND_I64));
+    nd_release(nd_full(ND_SHAPE(2, 3), nd_get_size(x, 0), ND_I64));
+    nd_release(nd_scalar(nd_item(nd_tmp(nd_scalar(nd_item(x), ND_F32))), ND_F32));
+    nd_release(nd_arange(0, size--, little, ND_I64));
+    nd_release(nd_add_scalar(nd_tmp(nd_mul_scalar(x, little)), truth));
+    nd_release(nd_clip(nd_tmp(nd_pow_scalar(x, number)), -1, 0.5));
+    nd_release(nd_masked_fill(x, y, (unsigned char)3));
+    if (nd_fill_(y, little++) || nd_mul_scalar_(y, 2UL) || nd_add_scaled_(y, x, -0.5L) || nd_masked_fill_(y, x, 'x'))
+        nd_release(nd_scalar(INT64_MAX, ND_I64));
+}
+END
+cp "$TEST_TMPDIR/numbers.c" "$TEST_TMPDIR/numbers.cc"
+number_warnings=(-Wall -Wextra -Wshadow -Wconversion -Wsign-conversion "-I$root/include" -fsyntax-only)
+for seen in -UND_TRACK_SITES -DND_TRACK_SITES; do
+    for compiler in gcc clang; do
+        command -v $compiler >/dev/null || continue
+        check "numbers, $compiler $seen" $compiler -std=gnu17 $seen "${number_warnings[@]}" "$TEST_TMPDIR/numbers.c"
+        sed 's/(y, 2UL)/(y, y)/' "$TEST_TMPDIR/numbers.c" >"$TEST_TMPDIR/wrong.c"
+        $compiler -std=gnu17 "-I$root/include" -fsyntax-only "$TEST_TMPDIR/wrong.c" 2>/dev/null || continue
+        echo "numbers, $compiler: a tensor is taken for a number"
+        failures=$((failures + 1))
+    done
+    for compiler in g++ clang++; do
+        command -v $compiler >/dev/null || continue
+        check "numbers, $compiler $seen" $compiler -std=c++17 $seen "${number_warnings[@]}" "$TEST_TMPDIR/numbers.cc"
+    done
+done
+
 cat >"$TEST_TMPDIR/open.c" <<'END'
 #include <dlfcn.h>
 #include <stdio.h>

@@ -18,7 +18,9 @@ def stubs(include):
     for path in sorted(glob.glob(include + "/nd/*.h")):
         text = re.sub(r"//.*", "", open(path).read())
         for declaration in re.findall(r"^ND_API ([^;{}]*?)(?: ND_OWNED)?;", text, re.M | re.S):
-            print("%s { __builtin_trap(); }" % " ".join(declaration.split()))
+            # A name in brackets is no macro's.
+            named = re.sub(r"\b(nd_\w+) ?\(", r"(\1)(", " ".join(declaration.split()), count=1)
+            print("%s { __builtin_trap(); }" % named)
 
 
 class Types:
@@ -67,9 +69,12 @@ def summary(path):
             field = member.find("var-decl")
             lines.add("struct %s at %4d: %s %s" % (
                 name, int(member.get("layout-offset-in-bits")) // 8, types.name(field.get("type-id")), field.get("name")))
+    for node in root.iter("union-decl"):
+        for field in node.findall("data-member/var-decl"):
+            lines.add("union %s: %s %s" % (node.get("name"), types.name(field.get("type-id")), field.get("name")))
     for node in root.iter("typedef-decl"):
         target = types.nodes[node.get("type-id")]
-        if node.get("name").startswith("nd_") and target.tag not in ("class-decl", "enum-decl"):
+        if node.get("name").startswith("nd_") and target.tag not in ("class-decl", "enum-decl", "union-decl"):
             lines.add("type %s: %s" % (node.get("name"), types.name(node.get("type-id"))))
     for node in root.iter("enum-decl"):
         for part in node.findall("enumerator"):

@@ -76,6 +76,20 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #ifndef ND__CALLS_LISTED
 #define ND__CALLS_LISTED
 
+// What <nd/tensor.h> and <nd/ops.h> define for C, and this list anew.
+#undef nd_full
+#undef nd_scalar
+#undef nd_arange
+#undef nd_add_scalar
+#undef nd_mul_scalar
+#undef nd_pow_scalar
+#undef nd_clip
+#undef nd_masked_fill
+#undef nd_add_scaled_
+#undef nd_mul_scalar_
+#undef nd_fill_
+#undef nd_masked_fill_
+
 // <nd/object.h>
 #define nd_object_new(...) ND__NEW_OBJECT(nd_object *, nd_object_new, __VA_ARGS__)
 #define nd_object_new_with(...) ND__NEW_OBJECT(nd_object *, nd_object_new_with, __VA_ARGS__)
@@ -93,9 +107,9 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_empty(...) ND__NEW_TENSOR(nd_empty, __VA_ARGS__)
 #define nd_zeros(...) ND__NEW_TENSOR(nd_zeros, __VA_ARGS__)
 #define nd_ones(...) ND__NEW_TENSOR(nd_ones, __VA_ARGS__)
-#define nd_full(...) ND__NEW_TENSOR(nd_full, __VA_ARGS__)
-#define nd_scalar(...) ND__NEW_TENSOR(nd_scalar, __VA_ARGS__)
-#define nd_arange(...) ND__NEW_TENSOR(nd_arange, __VA_ARGS__)
+#define nd_full(...) ND__NEW_TENSOR(nd_full, ND__NUMBER_BEFORE_LAST(__VA_ARGS__))
+#define nd_scalar(...) ND__NEW_TENSOR(nd_scalar, ND__NUMBER_FIRST(__VA_ARGS__))
+#define nd_arange(...) ND__NEW_TENSOR(nd_arange, ND__NUMBERS_BEFORE_LAST(__VA_ARGS__))
 #define nd_linspace(...) ND__NEW_TENSOR(nd_linspace, __VA_ARGS__)
 #define nd_eye(...) ND__NEW_TENSOR(nd_eye, __VA_ARGS__)
 #define nd_from_data(...) ND__NEW_TENSOR(nd_from_data, __VA_ARGS__)
@@ -143,9 +157,9 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_logical_or(...) ND__NEW_TENSOR(nd_logical_or, __VA_ARGS__)
 #define nd_logical_not(...) ND__NEW_TENSOR(nd_logical_not, __VA_ARGS__)
 #define nd_where(...) ND__NEW_TENSOR(nd_where, __VA_ARGS__)
-#define nd_add_scalar(...) ND__NEW_TENSOR(nd_add_scalar, __VA_ARGS__)
-#define nd_mul_scalar(...) ND__NEW_TENSOR(nd_mul_scalar, __VA_ARGS__)
-#define nd_pow_scalar(...) ND__NEW_TENSOR(nd_pow_scalar, __VA_ARGS__)
+#define nd_add_scalar(...) ND__NEW_TENSOR(nd_add_scalar, ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_mul_scalar(...) ND__NEW_TENSOR(nd_mul_scalar, ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_pow_scalar(...) ND__NEW_TENSOR(nd_pow_scalar, ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_neg(...) ND__NEW_TENSOR(nd_neg, __VA_ARGS__)
 #define nd_abs(...) ND__NEW_TENSOR(nd_abs, __VA_ARGS__)
 #define nd_sign(...) ND__NEW_TENSOR(nd_sign, __VA_ARGS__)
@@ -161,7 +175,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_gelu(...) ND__NEW_TENSOR(nd_gelu, __VA_ARGS__)
 #define nd_erf(...) ND__NEW_TENSOR(nd_erf, __VA_ARGS__)
 #define nd_reciprocal(...) ND__NEW_TENSOR(nd_reciprocal, __VA_ARGS__)
-#define nd_clip(...) ND__NEW_TENSOR(nd_clip, __VA_ARGS__)
+#define nd_clip(...) ND__NEW_TENSOR(nd_clip, ND__NUMBER_SECOND_AND_THIRD(__VA_ARGS__))
 #define nd_sum(...) ND__NEW_TENSOR(nd_sum, __VA_ARGS__)
 #define nd_mean(...) ND__NEW_TENSOR(nd_mean, __VA_ARGS__)
 #define nd_max(...) ND__NEW_TENSOR(nd_max, __VA_ARGS__)
@@ -183,16 +197,16 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_scatter_add(...) ND__NEW_TENSOR(nd_scatter_add, __VA_ARGS__)
 #define nd_one_hot(...) ND__NEW_TENSOR(nd_one_hot, __VA_ARGS__)
 #define nd_masked_select(...) ND__NEW_TENSOR(nd_masked_select, __VA_ARGS__)
-#define nd_masked_fill(...) ND__NEW_TENSOR(nd_masked_fill, __VA_ARGS__)
+#define nd_masked_fill(...) ND__NEW_TENSOR(nd_masked_fill, ND__NUMBER_THIRD(__VA_ARGS__))
 #define nd_add_(...) ND__CALL(nd_add_, __VA_ARGS__)
 #define nd_sub_(...) ND__CALL(nd_sub_, __VA_ARGS__)
 #define nd_mul_(...) ND__CALL(nd_mul_, __VA_ARGS__)
 #define nd_div_(...) ND__CALL(nd_div_, __VA_ARGS__)
-#define nd_add_scaled_(...) ND__CALL(nd_add_scaled_, __VA_ARGS__)
-#define nd_mul_scalar_(...) ND__CALL(nd_mul_scalar_, __VA_ARGS__)
-#define nd_fill_(...) ND__CALL(nd_fill_, __VA_ARGS__)
+#define nd_add_scaled_(...) ND__CALL(nd_add_scaled_, ND__NUMBER_THIRD(__VA_ARGS__))
+#define nd_mul_scalar_(...) ND__CALL(nd_mul_scalar_, ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_fill_(...) ND__CALL(nd_fill_, ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_copy_(...) ND__CALL(nd_copy_, __VA_ARGS__)
-#define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, __VA_ARGS__)
+#define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, ND__NUMBER_THIRD(__VA_ARGS__))
 
 // <nd/autograd.h>
 #define nd_set_grad(...) ND__CALL(nd_set_grad, __VA_ARGS__)

@@ -31,6 +31,9 @@ static void run_layout(nd_op op, const layout *how, int inputs, const nd_dtype *
     memcpy(call.shape, how->shape, sizeof call.shape);
     call.attrs.f[0] = 2;
     call.attrs.f[1] = op == ND_OP_clip ? 5 : 3;
+    // What i64 is given, and no double is.
+    call.attrs.i[0] = op == ND_OP_pow_scalar ? 3 : ((int64_t)1 << 53) + 1;
+    call.attrs.i[1] = ((int64_t)1 << 53) + 3;
     // The output's memory starts at the shifted address: whole and shifted give different packs.
     int64_t length = extent(&call, how->out) + how->shift;
     char *data = values(out, length);
@@ -81,8 +84,11 @@ static void run_layouts(nd_op op, int inputs, const nd_dtype *in, nd_dtype out,
 
 /// out is exactly an input.
 static void run_in_place(nd_op op, int inputs, nd_dtype dtype, int same) {
-    nd_kernel_call call = {
-        .op = op, .noperands = 1 + inputs, .ndim = 1, .shape = {5000}, .attrs = {.f = {2, 3}}};
+    nd_kernel_call call = {.op = op,
+                           .noperands = 1 + inputs,
+                           .ndim = 1,
+                           .shape = {5000},
+                           .attrs = {.f = {2, 3}, .i = {2, 3}}};
     for (int i = 0; i <= inputs; i++)
         call.operand[i] = contiguous(&call, values(dtype, 5000), dtype);
     call.operand[0] = call.operand[same];

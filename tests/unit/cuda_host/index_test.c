@@ -168,6 +168,8 @@ void test_fill_arange_eye_agree(void **state) {
         }
         nd_op_attrs range = {.f = {-3.5, 0.75}};
         create(ND_OP_arange, type, 1, (const int64_t[]){700}, &range, 4);
+        nd_op_attrs integers = {.f = {-9, 3}, .i = {INT64_MIN + 1, ((int64_t)1 << 53) + 1, 1}};
+        create(ND_OP_arange, type, 1, (const int64_t[]){700}, &integers, 0);
         nd_op_attrs eye = {.i = {23}};
         create(ND_OP_eye, type, 2, (const int64_t[]){23, 23}, &eye, 0);
         free_values();
