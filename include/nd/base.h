@@ -63,6 +63,10 @@ typedef enum nd_device_kind {
     ND_DEVICE_KIND_COUNT, ///< how many there are
 } nd_device_kind;
 
+/// Places for kinds of devices in the arrays of structs. Fixed, and more than there are kinds, so that a new
+/// kind changes the size of no struct. A place whose kind does not exist is 0 in what a program reads.
+#define ND_MAX_DEVICE_KINDS 8
+
 /// One device. Small, passed by value.
 typedef struct nd_device {
     nd_device_kind kind; ///< what it is

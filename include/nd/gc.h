@@ -106,7 +106,7 @@ typedef struct nd_gc_policy {
     /// Bytes of each device kind allocated since the last look. Default: ND_GC_ADAPTIVE, which is
     /// half of to four times what was live after the last look (less where looks find much, more
     /// where they find nothing), and at least 64 MiB.
-    uint64_t allocated_bytes[ND_DEVICE_KIND_COUNT];
+    uint64_t allocated_bytes[ND_MAX_DEVICE_KINDS];
     /// Objects that can be part of a cycle, made since the last look. Default: ND_GC_ADAPTIVE, the
     /// same with at least 65,536 objects.
     uint64_t tracked_objects;
@@ -128,7 +128,9 @@ typedef struct nd_gc_policy {
 /// What an nd_gc_policy must begin as: everything inherited.
 #define ND_GC_POLICY_INIT                                                                       \
     {                                                                                           \
-        sizeof(nd_gc_policy), 1, {ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED},           \
+        sizeof(nd_gc_policy), 1,                                                                \
+            {ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED,                \
+             ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED},               \
             ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED, ND_GC_INHERITED \
     }
 
@@ -138,7 +140,8 @@ typedef struct nd_gc_policy {
 /// @param policy begun with ND_GC_POLICY_INIT; copied
 /// @return ND_OK, or the error; then the policy is as it was
 /// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, ND_GC_ADAPTIVE where no trigger of
-///         that kind is, a flag that is neither 0 nor 1), ND_ERROR_OUT_OF_MEMORY
+///         that kind is, a flag that is neither 0 nor 1), ND_ERROR_UNSUPPORTED (bytes of a device kind
+///         that does not exist), ND_ERROR_OUT_OF_MEMORY
 /// @threads any
 ND_API nd_status nd_manager_set_gc_policy(nd_manager *manager, const nd_gc_policy *policy);
 

@@ -223,13 +223,13 @@ typedef struct nd_manager_stats {
     uint64_t freed_objects;     ///< died by count
     uint64_t collected_objects; ///< died by the collector
     uint64_t escaped_objects;   ///< of departed: those that outlived a close of this manager
-    uint64_t live_bytes[ND_DEVICE_KIND_COUNT];    ///< own bytes, each storage once
-    uint64_t subtree_bytes[ND_DEVICE_KIND_COUNT]; ///< with children
+    uint64_t live_bytes[ND_MAX_DEVICE_KINDS];    ///< own bytes, each storage once
+    uint64_t subtree_bytes[ND_MAX_DEVICE_KINDS]; ///< with children
     /// Largest subtree_bytes so far. Where several threads charge at once, up to 32 KiB of what each
     /// has charged last may have gone unnoticed; never less than subtree_bytes.
-    uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
-    uint64_t quota_bytes[ND_DEVICE_KIND_COUNT]; ///< bound of subtree_bytes; 0: none
-    uint64_t cap_objects;                       ///< bound of live_objects; 0: none
+    uint64_t peak_bytes[ND_MAX_DEVICE_KINDS];
+    uint64_t quota_bytes[ND_MAX_DEVICE_KINDS]; ///< bound of subtree_bytes; 0: none
+    uint64_t cap_objects;                      ///< bound of live_objects; 0: none
 } nd_manager_stats;
 
 /// What an nd_manager_stats must begin as.

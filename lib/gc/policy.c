@@ -26,8 +26,11 @@
 /// Fields of a policy in the order of nd_gc_policy; the triggers of ND__MADE_... come first.
 enum { INTERVAL = ND__MADE_COUNT, PAUSE, BOUNDARY, PRESSURE, FIELDS };
 _Static_assert(sizeof(nd_gc_policy) ==
-                   offsetof(nd_gc_policy, allocated_bytes) + FIELDS * sizeof(uint64_t),
+                   offsetof(nd_gc_policy, allocated_bytes) +
+                       (ND_MAX_DEVICE_KINDS + FIELDS - INTERVAL + 1) * sizeof(uint64_t),
                "a policy is its fields");
+_Static_assert((int)ND_DEVICE_KIND_COUNT <= ND_MAX_DEVICE_KINDS,
+               "a place in structs for each kind");
 
 struct nd_gc_domain {
     _Atomic uint64_t asked[FIELDS];           ///< ND_GC_INHERITED where the manager has no say
@@ -265,9 +268,26 @@ static nd_status set_fields(nd_manager *manager, const char *operation, int firs
                               operation, manager->name);
 }
 
-/// The fields of a policy as an array.
-static void read_fields(const nd_gc_policy *policy, uint64_t fields[FIELDS]) {
-    memcpy(fields, policy->allocated_bytes, FIELDS * sizeof *fields);
+/// The fields of a policy as an array. What it sets for kinds that do not exist is an error.
+static nd_status read_fields(const char *operation, const nd_gc_policy *policy,
+                             uint64_t fields[FIELDS]) {
+    for (int kind = ND_DEVICE_KIND_COUNT; kind < ND_MAX_DEVICE_KINDS; kind++)
+        if (policy->allocated_bytes[kind] != ND_GC_INHERITED && policy->allocated_bytes[kind] != 0)
+            return nd__error(ND_ERROR_UNSUPPORTED,
+                             "%s: allocated_bytes[%d] is set, and there is no device kind %d",
+                             operation, kind, kind);
+    memcpy(fields, policy->allocated_bytes, ND_DEVICE_KIND_COUNT * sizeof *fields);
+    memcpy(fields + ND__MADE_TRACKED, &policy->tracked_objects,
+           (FIELDS - ND__MADE_TRACKED) * sizeof *fields);
+    return ND_OK;
+}
+
+/// The reverse.
+static void write_fields(nd_gc_policy *policy, const uint64_t fields[FIELDS]) {
+    memset(policy->allocated_bytes, 0, sizeof policy->allocated_bytes);
+    memcpy(policy->allocated_bytes, fields, ND_DEVICE_KIND_COUNT * sizeof *fields);
+    memcpy(&policy->tracked_objects, fields + ND__MADE_TRACKED,
+           (FIELDS - ND__MADE_TRACKED) * sizeof *fields);
 }
 
 nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *policy) {
@@ -286,7 +306,9 @@ nd_status nd_manager_set_gc_policy(nd_manager *handle, const nd_gc_policy *polic
     if (status != ND_OK)
         return status;
     uint64_t fields[FIELDS];
-    read_fields(&asked, fields);
+    status = read_fields(operation, &asked, fields);
+    if (status != ND_OK)
+        return status;
     for (int field = INTERVAL; field < FIELDS; field++) {
         bool flag = field == BOUNDARY || field == PRESSURE;
         if ((fields[field] == ND_GC_ADAPTIVE && field != PAUSE) ||
@@ -306,7 +328,7 @@ nd_status nd_manager_get_gc_policy(const nd_manager *handle, nd_gc_policy *ret_p
     uint64_t fields[FIELDS];
     for (int field = 0; field < FIELDS; field++)
         fields[field] = field_in_effect(writable(handle), field);
-    memcpy(policy.allocated_bytes, fields, sizeof fields);
+    write_fields(&policy, fields);
     nd__versioned_write(ret_policy, &policy, sizeof policy);
     return ND_OK;
 }

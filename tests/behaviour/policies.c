@@ -57,6 +57,20 @@ static void test_policies_are_inherited_field_by_field(void **state) {
     assert_int_equal(policy.boundary, 0);
     assert_int_equal(policy.pressure, 1);
     assert_int_equal(policy_of(NULL).boundary, 1);
+    // Places of kinds that do not exist are 0 when read, and taken back so; no other value is.
+    for (int kind = ND_DEVICE_KIND_COUNT; kind < ND_MAX_DEVICE_KINDS; kind++)
+        assert_int_equal(policy.allocated_bytes[kind], 0);
+    assert_ok(nd_manager_set_gc_policy(inner, &policy));
+    assert_int_equal(policy_of(inner).pause_ns, 7);
+    policy.allocated_bytes[ND_MAX_DEVICE_KINDS - 1] = 1;
+    assert_int_equal(nd_manager_set_gc_policy(inner, &policy), ND_ERROR_UNSUPPORTED);
+    assert_string_equal(nd_error_message(), "manager_set_gc_policy: allocated_bytes[7] is set, "
+                                            "and there is no device kind 7");
+    nd_error_clear();
+    policy = (nd_gc_policy)ND_GC_POLICY_INIT;
+    policy.pause_ns = 7;
+    policy.allocated_bytes[ND_CUDA] = 9;
+    assert_ok(nd_manager_set_gc_policy(inner, &policy));
     // A second one replaces the first as a whole.
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
     assert_ok(nd_manager_set_gc_policy(outer, &policy));
