@@ -37,7 +37,8 @@ struct nd_thread {
     struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
     nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
     nd_object *dead;       ///< objects whose count reached zero, linked by `next`
-    nd_manager *deferred;  ///< owned: manager to collect when the running collection is done
+    nd_manager *requested; ///< owned: manager to collect when the running collection is done
+    nd_manager *deferred;  ///< the same for a boundary's sake, so only where the mode is not off
     uint64_t collected_objects, collected_bytes; ///< while cutting
     const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
     nd_scope *scope;                             ///< innermost scope

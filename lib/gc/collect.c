@@ -417,22 +417,25 @@ static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_repor
 
 void nd__collect_deferred(void) {
     nd_thread *thread = nd__thread();
-    while (thread->deferred) {
-        nd_manager *manager = thread->deferred;
-        thread->deferred = NULL;
+    while (thread->requested || thread->deferred) {
+        bool requested = thread->requested != NULL;
+        nd_manager **place = requested ? &thread->requested : &thread->deferred;
+        nd_manager *manager = *place;
+        *place = NULL;
         nd_manager *open = nd__manager_nearest_open(manager);
+        nd_gc_mode mode = nd__policy_mode(open);
         nd_gc_report report = ND_GC_REPORT_INIT;
-        if (nd__policy_mode(open) != ND_GC_OFF)
-            collect_below(open, nd__policy_mode(open), &report);
+        if (requested || mode != ND_GC_OFF)
+            collect_below(open, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
         nd_object_release(manager);
     }
 }
 
-/// Remembers a request made inside a collection; two become one for their common ancestor.
-static void defer(nd_thread *thread, nd_manager *manager) {
-    nd_manager *before = thread->deferred;
+/// Remembers what is wanted inside a collection; two become one for their common ancestor.
+static void defer(nd_manager **place, nd_manager *manager) {
+    nd_manager *before = *place;
     nd_manager *common = before ? nd__place_common_ancestor(before, manager) : manager;
-    thread->deferred = nd_object_retain(common);
+    *place = nd_object_retain(common);
     if (before)
         nd_object_release(before);
 }
@@ -533,7 +536,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     if (status != ND_OK)
         return status;
     if (thread->collecting) {
-        defer(thread, manager);
+        defer(&thread->requested, manager);
     } else {
         nd_gc_mode mode = nd__policy_mode(manager);
         status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
@@ -556,7 +559,7 @@ void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
         return;
     nd_thread *thread = nd__thread();
     if (thread->collecting) {
-        defer(thread, above);
+        defer(&thread->deferred, above);
         return;
     }
     nd_gc_report report = ND_GC_REPORT_INIT;

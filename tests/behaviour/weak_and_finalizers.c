@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static uint32_t finalized[16];
+static uint32_t finalized[40];
 
 static void count_finalized(nd_object *self) {
     finalized[cell_of(self)->number]++;
@@ -257,6 +257,25 @@ static void test_G24_finalizer_that_makes_a_new_cycle(void **state) {
     assert_int_equal(cell_total_deaths(), 7);
 }
 
+static void test_G24_finalizers_without_end_do_not_hold_a_collection_up(void **state) {
+    (void)state;
+    enum { ROUNDS = 8, CYCLES = 15 };
+    nd_test_collects_by_policy();
+    begin(2 * CYCLES + 2);
+    cell_on_finalize = make_a_new_cycle;
+    cycles_left = CYCLES;
+    nd_object *ring[1];
+    finalized_ring(ring, 1, 1);
+    nd_release(ring[0]);
+    collect(NULL);
+    assert_int_equal(cycles_left, CYCLES - ROUNDS);
+    collect(NULL);
+    assert_int_equal(cycles_left, 0);
+    for (uint32_t i = 2; i < 2 * CYCLES + 2; i++)
+        assert_int_equal(cell_deaths(i), 1);
+    assert_int_equal(cell_total_deaths(), 2 * CYCLES + 1);
+}
+
 static nd_manager *closed_by_destructor;
 
 static void close_a_manager(nd_object *self) {
@@ -299,15 +318,17 @@ static void drop_a_ring_and_collect(nd_object *self) {
 static void test_collection_that_a_destructor_asks_for_comes_afterwards(void **state) {
     (void)state;
     nd_test_collects_by_policy();
-    nd_gc_set_mode(ND_GC_ON);
-    cell_begin(3);
-    nd_object *alone = cell_new(0, 1);
-    cell_link(alone, 0, alone);
-    cell_on_destroy = drop_a_ring_and_collect;
-    nd_release(alone);
-    assert_ok(nd_gc_collect(NULL, NULL));
-    assert_int_equal(cell_total_deaths(), 3);
-    cell_end();
+    for (int on = 0; on < 2; on++) { // a request is one in either mode
+        nd_gc_set_mode(on ? ND_GC_ON : ND_GC_OFF);
+        cell_begin(3);
+        nd_object *alone = cell_new(0, 1);
+        cell_link(alone, 0, alone);
+        cell_on_destroy = drop_a_ring_and_collect;
+        nd_release(alone);
+        assert_ok(nd_gc_collect(NULL, NULL));
+        assert_int_equal(cell_total_deaths(), 3);
+        cell_end();
+    }
 }
 
 static void test_G25_destructor_that_closes_a_manager_inside_a_collection(void **state) {
@@ -613,6 +634,7 @@ int main(void) {
         ND_TEST(test_G22_members_are_finalized_in_the_order_they_were_made),
         ND_TEST(test_G23_finalizer_that_allocates_until_a_threshold_would_collect),
         ND_TEST(test_G24_finalizer_that_makes_a_new_cycle),
+        ND_TEST(test_G24_finalizers_without_end_do_not_hold_a_collection_up),
         ND_TEST(test_G24_garbage_of_the_only_finalizer_goes_at_once),
         ND_TEST(test_collection_that_a_destructor_asks_for_comes_afterwards),
         ND_TEST(test_G25_destructor_that_closes_a_manager_inside_a_collection),
