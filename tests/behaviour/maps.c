@@ -428,6 +428,37 @@ static void test_B32_map_that_is_closed_while_it_grows_takes_nothing(void **stat
     }
 }
 
+static nd_map *set_meanwhile;
+
+static bool sets_the_name(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    return nd_map_set(data, "name", set_meanwhile) == ND_OK;
+}
+
+static void test_B32_name_that_is_set_while_the_map_grows_is_there_once(void **state) {
+    (void)state;
+    for (int n = 1; n <= 3; n++) { // the name, the entries, the index
+        nd_map *map = nd_map_new(), *value = nd_map_new();
+        set_meanwhile = nd_map_new();
+        nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+        callback.give_up = sets_the_name;
+        callback.data = map;
+        assert_ok(nd_memory_set_callback(NULL, &callback));
+        fails_in = n;
+        nd__alloc_should_fail = fail_later;
+        assert_ok(nd_map_set(map, "name", value));
+        nd__alloc_should_fail = NULL;
+        assert_ok(nd_memory_set_callback(NULL, NULL));
+        assert_int_equal(nd_map_size(map), 1);
+        assert_ptr_equal(nd_map_get(map, "name"), value);
+        assert_int_equal(nd_get_count(value), 2);
+        assert_int_equal(nd_get_count(set_meanwhile), 1);
+        nd_release(set_meanwhile);
+        nd_release(value);
+        nd_release(map);
+    }
+}
+
 // ---------------------------------------------------------------------------------- beside other threads
 
 static _Atomic bool stop;
@@ -493,6 +524,7 @@ int main(void) {
         ND_TEST(test_B32_cycles_through_maps_and_lists_are_found),
         ND_TEST(test_B32_map_without_memory_stays_as_it_was),
         ND_TEST(test_B32_map_that_is_closed_while_it_grows_takes_nothing),
+        ND_TEST(test_B32_name_that_is_set_while_the_map_grows_is_there_once),
         ND_TEST(test_B32_map_and_list_beside_collections_and_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -388,6 +388,39 @@ static void test_G43_a_close_between_the_steps_takes_nothing_from_them(void **st
     end_second_thread();
 }
 
+static nd_manager *dropped_in;
+
+static void drop_a_ring(nd_object *self) {
+    if (cell_of(self)->number == 0)
+        nd_with_manager(dropped_in) cell_drop_ring(1, 2);
+}
+
+/// A second round looks at what finalizers left behind; a third one has nothing to look for, whether in
+/// steps or not.
+static void test_G24_what_no_finalizer_ran_for_is_not_looked_at_again(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    begin_second_thread();
+    for (uint64_t pause = 0; pause < 2; pause++) {
+        cell_begin(4);
+        nd_manager *m = dropped_in = manager_new(NULL, "m");
+        set_pause(m, pause);
+        nd_object *alone = NULL, *live = cell_in(m, 3, 1);
+        nd_with_manager(m) alone = cell_new_of(&cell_finalized_type, 0, 1);
+        cell_link(alone, 0, alone);
+        cell_on_finalize = drop_a_ring;
+        nd_release(alone);
+        nd_gc_report report = collect(m);
+        assert_int_equal(report.steps > 0, pause);
+        assert_int_equal(report.collected_objects, 3);
+        assert_int_equal(report.examined_objects, 2 + 3); // the live one each time
+        assert_int_equal(cell_total_deaths(), 3);
+        nd_release(live);
+        close_and_release(m);
+    }
+    end_second_thread();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G43_no_limit_while_the_process_has_one_thread), // before any other thread
@@ -399,6 +432,7 @@ int main(void) {
         ND_TEST(test_G13_cycle_across_managers_in_steps),
         ND_TEST(test_G43_steps_find_what_threads_let_go_of_meanwhile),
         ND_TEST(test_G43_a_close_between_the_steps_takes_nothing_from_them),
+        ND_TEST(test_G24_what_no_finalizer_ran_for_is_not_looked_at_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38): no edge changes
 // under a collector that looks at it, and nothing is lost.
+#include "lib/base/thread.h"
 #include "lib/object/gate.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -25,6 +26,7 @@ static bool forbid_barrier(void) {
 enum { WRITERS = 2, LOOKS = 20000 / ND_TEST_SCALE };
 static atomic_bool stop;
 static atomic_int begun, changed;
+static bool forbidden;
 static nd_object *volatile slots[WRITERS]; ///< what the writers change inside the gate
 
 static void *write_slot(void *data) {
@@ -70,7 +72,8 @@ static void test_F38_barrier_refused_while_threads_write(void **state) {
         sched_yield();
     for (int i = 0; i < LOOKS; i++)
         look();
-    if (!forbid_barrier())
+    forbidden = forbid_barrier();
+    if (!forbidden)
         print_message("SKIPPED: no filter for system calls\n");
     for (int i = 0; i < LOOKS / 100; i++) // slow ones, because of the idle thread
         look();
@@ -105,10 +108,31 @@ static void test_F38_barrier_refused_since(void **state) {
     assert_int_equal(cell_total_deaths(), 80);
 }
 
+static void *pass_the_gate(void *data) {
+    nd__gate_enter();
+    nd__gate_leave();
+    *(uint32_t *)data = nd__atomic_load(&nd__thread()->fences, relaxed);
+    return NULL;
+}
+
+static void test_F38_writers_fence_since(void **state) {
+    (void)state;
+    if (!forbidden)
+        skip();
+    uint32_t here = 0, there = 0;
+    pass_the_gate(&here);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, pass_the_gate, &there), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(here, 1);
+    assert_int_equal(there, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F38_barrier_refused_while_threads_write),
         ND_TEST(test_F38_barrier_refused_since),
+        ND_TEST(test_F38_writers_fence_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

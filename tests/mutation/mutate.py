@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 
-from room import Room, WRAPS
+from room import Room, needs_objects
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -117,7 +117,7 @@ class Trial:
         sources = [ROOT / source for source in self.room.sources]
         self.stamp_of_library = max(path.stat().st_mtime for path in sources)
         self.stamp = max([self.stamp_of_library] + [(ROOT / test).stat().st_mtime for test in self.room.tests])
-        self.silent = {test for test in self.room.tests if "fork()" in (ROOT / test).read_text()}
+        self.silent = {test for test in self.room.tests if re.search(r"\bfork\(\)", (ROOT / test).read_text())}
         self.known_lines = {}
         self.look(jobs)
 
@@ -178,7 +178,7 @@ class Trial:
             return "compiler"
         for test in self.tests_for(fault):
             program = None
-            if test in WRAPS:
+            if needs_objects(test):
                 program = place / "program"
                 self.room.link_test(test, other, program)
             verdict = self.room.run(test, 5 + 8 * self.seconds[test], library, program)

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /// Bytes of the process that are in memory.
@@ -176,6 +178,102 @@ static void test_threads_that_end_leave_their_blocks_to_others(void **state) {
     cell_end();
 }
 
+static const nd_type bytes_type = {
+    .size = sizeof bytes_type, .version = 1, .name = "bytes", .flags = ND_TYPE_GREEN};
+
+/// In a size that no other test here has: the address of an object that is dead by now.
+static void *make_one(void *data) {
+    nd_object *made = nd_object_new(&bytes_type, 900);
+    *(uintptr_t *)data = (uintptr_t)made;
+    nd_release(made);
+    return NULL;
+}
+
+static uintptr_t address_of_one_elsewhere(void) {
+    uintptr_t address = 0;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, make_one, &address), 0);
+    pthread_join(thread, NULL);
+    assert_true(address != 0);
+    return address;
+}
+
+static void test_a_thread_that_ends_leaves_what_it_has_not_used(void **state) {
+    (void)state;
+    enum { RUN = 16 << 10 };
+    if (nd__checked_is_on())
+        return;
+    nd__block_trim();
+    uint64_t before = nd__block_cached_bytes();
+    uintptr_t first = address_of_one_elsewhere();
+    assert_true(nd__block_cached_bytes() > before + RUN / 2);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(address_of_one_elsewhere() / RUN, first / RUN);
+}
+
+static void test_names_of_the_dead_go_with_their_blocks(void **state) {
+    (void)state;
+    enum { COUNT = 2000 };
+    cell_begin(1);
+    char name[8] = "";
+    for (int round = 0; round < 3; round++) {
+        drawer made = fill(COUNT, 3);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_string_equal(nd_get_name(made.objects[i], name, sizeof name), "");
+            assert_ok(nd_set_name(made.objects[i], "old"));
+        }
+        empty(&made);
+        nd__block_trim();
+    }
+    cell_end();
+}
+
+// ------------------------------------------------------------------------- a sweep beside a thread
+
+enum { LARGE = 100000 };
+static pthread_t taker;
+static atomic_bool taker_is_awaited, taken;
+
+/// The block that is being swept is the next one that it gets.
+static void *take_large(void *data) {
+    (void)data;
+    nd_object *object = nd_object_new(&bytes_type, LARGE);
+    if (object)
+        memset(nd_object_data(object), 0x5a, LARGE);
+    taken = true;
+    return object;
+}
+
+/// In the place of the system's. It lets another thread run when the pages of a large block are about to go;
+/// a tenth of a second is time enough for one that does not wait for the sweep.
+int madvise(void *address, size_t bytes, int advice) {
+    if (bytes > LARGE && atomic_exchange(&taker_is_awaited, false)) {
+        if (pthread_create(&taker, NULL, take_large, NULL) != 0)
+            abort();
+        for (int i = 0; i < 100 && !taken; i++)
+            usleep(1000);
+    }
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void test_a_block_that_is_swept_is_nobodys(void **state) {
+    (void)state;
+    if (nd__checked_is_on())
+        return;
+    nd_release(nd_object_new(&bytes_type, LARGE));
+    taken = false;
+    taker_is_awaited = true;
+    assert_true(nd__block_trim() >= LARGE);
+    assert_false(taker_is_awaited);
+    void *object = NULL;
+    pthread_join(taker, &object);
+    assert_handle(object);
+    const unsigned char *data = nd_object_data(object);
+    for (size_t i = 0; i < LARGE; i++)
+        assert_int_equal(data[i], 0x5a);
+    nd_release((nd_object *)object);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B33_a_process_that_was_large_becomes_small_again),
@@ -183,6 +281,9 @@ int main(void) {
         ND_TEST(test_every_size_is_aligned_and_its_own),
         ND_TEST(test_blocks_travel_between_threads),
         ND_TEST(test_threads_that_end_leave_their_blocks_to_others),
+        ND_TEST(test_a_thread_that_ends_leaves_what_it_has_not_used),
+        ND_TEST(test_names_of_the_dead_go_with_their_blocks),
+        ND_TEST(test_a_block_that_is_swept_is_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

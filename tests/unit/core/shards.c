@@ -372,6 +372,64 @@ static void test_threads_that_meet_spread_a_manager(void **state) {
     close_and_release(manager);
 }
 
+// -------------------------------------------------------------------------------------------- locks
+
+static atomic_bool spread;
+
+static void *spread_shared(void *data) {
+    nd__shard_spread((nd_manager *)(uintptr_t)shared);
+    spread = true;
+    return data;
+}
+
+static void test_a_manager_is_spread_under_the_lock_of_its_first_shard(void **state) {
+    (void)state;
+    nd_manager *manager = manager_new(NULL, "locked");
+    nd_lock *lock = &manager->first.lock;
+    shared = manager;
+    spread = false;
+    pthread_t thread;
+    nd__lock_acquire(lock);
+    assert_int_equal(pthread_create(&thread, NULL, spread_shared, NULL), 0);
+    while (!spread && nd__atomic_load(&lock->waiters, relaxed) == 0)
+        sched_yield();
+    assert_false(spread);
+    assert_int_equal(nd__atomic_load(&lock->state, relaxed), 1);
+    nd__lock_release(lock);
+    pthread_join(thread, NULL);
+    assert_int_equal(nd__shard_count(manager), nd__shard_limit());
+    close_and_release(manager);
+}
+
+/// Those of its memory, of which it may use fewer.
+static uint32_t shards_of_memory(const nd_manager *manager) {
+    return 2 + (manager->more ? nd__shard_limit() - 1 : 0);
+}
+
+/// How many of their locks are held.
+static uint32_t held_locks(nd_manager *manager) {
+    uint32_t held = nd__atomic_load(&manager->first.lock.state, relaxed) +
+                    nd__atomic_load(&manager->escaped.lock.state, relaxed);
+    for (uint32_t i = 0; manager->more && i + 1 < nd__shard_limit(); i++)
+        held += nd__atomic_load(&manager->more[i].lock.state, relaxed);
+    return held;
+}
+
+static void test_F31_a_fork_holds_the_lock_of_every_shard(void **state) {
+    (void)state;
+    nd_manager *manager = spread_manager("spread"), *single = manager_new(manager, "single");
+    for (int round = 0; round < 2; round++) {
+        nd__manager_fork_before();
+        uint32_t of_spread = held_locks(manager), of_single = held_locks(single);
+        nd__manager_fork_after(false);
+        assert_int_equal(of_spread, shards_of_memory(manager));
+        assert_int_equal(of_single, shards_of_memory(single));
+        assert_int_equal(held_locks(manager) + held_locks(single), 0);
+    }
+    close_and_release(single);
+    close_and_release(manager);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_threads_fill_shards_of_their_own),
@@ -388,6 +446,8 @@ int main(void) {
         ND_TEST(test_recycled_manager_begins_with_one_shard),
         ND_TEST(test_closed_manager_is_not_spread),
         ND_TEST(test_threads_that_meet_spread_a_manager),
+        ND_TEST(test_a_manager_is_spread_under_the_lock_of_its_first_shard),
+        ND_TEST(test_F31_a_fork_holds_the_lock_of_every_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

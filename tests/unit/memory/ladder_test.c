@@ -7,6 +7,7 @@
 #include "lib/manager/charge.h"
 #include "lib/manager/request.h"
 #include "lib/memory/ladder.h"
+#include "lib/object/callback.h"
 #include "tests/testing.h"
 
 static char
@@ -15,6 +16,8 @@ static char enough; // memory comes after this event; 0: never
 static int enough_times; // when it has happened so often
 static nd_status failure;
 static bool wait_answer;
+static int late_wait; // the wait that is not over in time, counted from 1; 0: none
+static nd_object *released_in_wait;
 static char memory[64];
 
 static void happened(char event) {
@@ -58,7 +61,11 @@ static bool wait_for(int index, uint64_t nanoseconds) {
     assert_int_equal(index, 1);
     assert_in_range(nanoseconds, 1000000, UINT64_C(10000000000));
     happened('w');
-    return wait_answer;
+    nd_object *released = released_in_wait;
+    released_in_wait = NULL;
+    if (released) // as a callback of the device that comes to its turn
+        nd__callback_run(NULL, NULL, released);
+    return wait_answer && times('w') != late_wait;
 }
 
 static void usage(int index, nd_memory_usage *ret_usage) {
@@ -81,6 +88,7 @@ static nd_memory_request prepare(nd_manager *manager, char after, nd_status stat
     enough_times = 1;
     failure = status;
     wait_answer = true;
+    late_wait = 0;
     nd_error_clear();
     return (nd_memory_request){
         .operation = "empty",
@@ -293,6 +301,36 @@ static void test_a_callback_that_gives_nothing_up_is_worth_no_look(void **state)
     nd_release(manager);
 }
 
+static nd_object *fake_buffer(const nd_manager *manager) {
+    static const nd_resource_callbacks callbacks = {
+        .size = sizeof callbacks, .version = 1, .free = cycle_freed};
+    nd_resource *buffer = NULL;
+    nd_with_manager(manager) buffer = nd_resource_new("buffer", memory, 5, &callbacks);
+    assert_handle(buffer);
+    return (nd_object *)buffer;
+}
+
+/// What dies in it gives its memory back behind what the device has still to do.
+static void test_what_is_released_while_the_device_is_waited_for_is_waited_for(void **state) {
+    (void)state;
+    nd_manager *manager = nd_manager_new(NULL, "m");
+    nd_memory_request request = prepare(manager, 'w', ND_ERROR_OUT_OF_MEMORY);
+    enough_times = 2;
+    released_in_wait = fake_buffer(manager);
+    assert_obtained(&request);
+    assert_string_equal(events, "aratawfwra");
+    for (late_wait = 1; late_wait <= 3; late_wait++) {
+        int late = late_wait;
+        request = prepare(manager, 0, ND_ERROR_OUT_OF_MEMORY);
+        late_wait = late;
+        released_in_wait = fake_buffer(manager);
+        assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
+        assert_string_equal(events, "aratawfwrarta");
+        assert_int_equal(strstr(nd_error_message(), "which is not done yet") != NULL, late < 3);
+    }
+    nd_release(manager);
+}
+
 static void test_a_broken_device_is_not_asked_twice(void **state) {
     (void)state;
     nd_manager *manager = nd_manager_new(NULL, "m");
@@ -475,6 +513,7 @@ int main(void) {
         ND_TEST(test_rungs_that_do_not_apply_are_left_out),
         ND_TEST(test_the_collector_goes_up_as_long_as_it_is_not_enough),
         ND_TEST(test_a_callback_that_gives_nothing_up_is_worth_no_look),
+        ND_TEST(test_what_is_released_while_the_device_is_waited_for_is_waited_for),
         ND_TEST(test_a_broken_device_is_not_asked_twice),
         ND_TEST(test_a_device_that_breaks_meanwhile_ends_the_walk),
         ND_TEST(test_success_leaves_the_error_that_was_there),
