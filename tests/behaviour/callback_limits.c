@@ -33,6 +33,12 @@ static void nothing(void *data) {
     (void)data;
 }
 
+static nd_status must_not_fill(nd_object *self, void *data) {
+    (void)self, (void)data;
+    asked.failed = "nd_object_new_with fills";
+    return ND_OK;
+}
+
 /// Everything that would make, close, collect or compute something, or wait for a device.
 static void try_all(void *data) {
     (void)data;
@@ -57,6 +63,7 @@ static void try_all(void *data) {
     REFUSED(nd_queue_callback(other, nothing, NULL, NULL));
     REFUSED(nd_set_default_device(other));
     REFUSED_NEW(cell_new(9, 0));
+    REFUSED_NEW(nd_object_new_with(&cell_type, sizeof(cell), must_not_fill, NULL));
     REFUSED_NEW(nd_list_new());
     REFUSED_NEW(nd_weak_new(asked.cell));
     REFUSED_NEW(nd_manager_new(NULL, "m"));

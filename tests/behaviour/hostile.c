@@ -64,6 +64,28 @@ static void test_G40_too_many_edges_are_detected_and_named(void **state) {
     assert_int_equal(cell_total_deaths(), 4);
 }
 
+static void test_G40_the_first_of_several_broken_types_is_named(void **state) {
+    (void)state;
+    cell_begin(4);
+    nd_object *rings[2][2];
+    for (uint32_t i = 0; i < 2; i++) {
+        rings[i][0] = liar_new(2 * i, 1);
+        rings[i][1] = cell_new(2 * i + 1, 1);
+        cell_ring(rings[i], 2);
+    }
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++)
+            nd_release(rings[i][k]);
+    reported = 2;
+    nd_gc_report report;
+    assert_int_equal(collect_into(&report), ND_ERROR_STATE);
+    reported = 1;
+    assert_non_null(strstr(nd_error_message(), "reported to a cell"));
+    assert_int_equal(report.broken_objects, 2);
+    assert_int_equal(report.collected_objects, 0);
+    assert_int_equal(collect(), 4);
+}
+
 static void test_G40_too_many_edges_never_free_what_is_held(void **state) {
     (void)state;
     // The lie adds up: the victim's count is 2, an edge and a handle, and the liar reports the edge twice.
@@ -538,6 +560,7 @@ static void test_F16_weak_upgrade_racing_the_last_release(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G40_too_many_edges_are_detected_and_named),
+        ND_TEST(test_G40_the_first_of_several_broken_types_is_named),
         ND_TEST(test_G40_too_many_edges_never_free_what_is_held),
         ND_TEST(test_G40_edge_that_is_not_held_to_what_was_settled_before),
         ND_TEST(test_G41_forgotten_edge_leaks_only_that),

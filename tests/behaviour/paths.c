@@ -1,6 +1,7 @@
 // Paths of cycles that a callback is told, where garbage has members that are not like the others.
 #include "tests/behaviour/helpers.h"
 #include <stdlib.h>
+#include <unistd.h>
 
 static uint64_t cycles_told;
 
@@ -91,10 +92,42 @@ static void test_F15_closed_member_of_garbage_whose_path_is_told(void **state) {
     assert_int_equal(cycles_told, 1);
 }
 
+static void test_paths_that_nobody_is_told_go_to_standard_error(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    nd_gc_set_mode(ND_GC_WARN);
+    cell_begin(2);
+    nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
+    cell_ring(ring, 2);
+    nd_weak *weak = nd_weak_new(ring[0]);
+    nd_release(ring[1]);
+    nd_release(ring[0]);
+    char text[256] = "";
+    int ends[2], before = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    collect(NULL);
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    close(before);
+    close(ends[1]);
+    assert_true(read(ends[0], text, sizeof text - 1) > 0);
+    close(ends[0]);
+    assert_non_null(strstr(text, "ndarc: cycle of 2 objects"));
+    assert_non_null(strstr(text, "cell -"));
+    assert_int_equal(cell_total_deaths(), 0);
+    nd_object *first = nd_weak_get(weak);
+    assert_handle(first);
+    cell_unlink(first, 0);
+    nd_release(first);
+    nd_release(weak);
+    assert_int_equal(cell_total_deaths(), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_path_of_a_cycle_beside_an_object_without_edges),
         ND_TEST(test_F15_closed_member_of_garbage_whose_path_is_told),
+        ND_TEST(test_paths_that_nobody_is_told_go_to_standard_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,21 @@ static void test_B12_finding_a_place_leaves_no_handle_behind(void **state) {
         close_and_release(tree[i]);
 }
 
+static void test_B12_result_of_objects_below_siblings_is_placed_in_the_root(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_manager *managers[2] = {manager_new(NULL, "a"), manager_new(NULL, "b")};
+    const nd_object *operands[2] = {cell_in(managers[0], 0, 0), cell_in(managers[1], 1, 0)};
+    nd_place place = nd__place_begin(operands, 2);
+    assert_ptr_equal(place.manager, nd_manager_root());
+    nd__place_end(place);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(nd_get_count(managers[i]), 1);
+        nd_release((nd_object *)(uintptr_t)operands[i]);
+        close_and_release(managers[i]);
+    }
+}
+
 static void test_B12_current_manager_and_missing_operands(void **state) {
     (void)state;
     cell_begin(1);
@@ -357,6 +372,10 @@ static void test_B16_attach_to_a_closed_manager_orphans_nothing(void **state) {
     assert_int_equal(nd_attach(closed, x), ND_ERROR_CLOSED);
     assert_non_null(strstr(nd_error_message(), "shut"));
     assert_int_equal(nd_temp_attach(closed, x), ND_ERROR_CLOSED);
+    nd_error_clear();
+    assert_int_equal(nd_attach(NULL, x), ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
+    assert_int_equal(nd_temp_attach(home, NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_ptr_equal(nd_manager_of(x), home);
     nd_manager_stats after = stats_of(home);
     assert_memory_equal(&before, &after, sizeof before);
@@ -472,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B12_result_of_two_objects_is_placed_the_same_either_way),
         ND_TEST(test_B12_finding_a_place_leaves_no_handle_behind),
+        ND_TEST(test_B12_result_of_objects_below_siblings_is_placed_in_the_root),
         ND_TEST(test_B12_current_manager_and_missing_operands),
         ND_TEST(test_B13_temp_attach_returns_to_origin),
         ND_TEST(test_B13_temp_attach_returns_past_a_closed_origin),

@@ -344,6 +344,11 @@ static void *enter_and_end_there(void *scope) {
     return NULL;
 }
 
+static void *adopt_there(void *scope) {
+    foreign_status = nd_scope_adopt(scope, cell_new(1, 0));
+    return NULL;
+}
+
 static void on_another_thread(void *(*function)(void *), void *data) {
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, function, data), 0);
@@ -352,9 +357,13 @@ static void on_another_thread(void *(*function)(void *), void *data) {
 
 static void test_B07_ending_a_scope_on_a_foreign_thread_is_an_error(void **state) {
     (void)state;
-    cell_begin(1);
+    cell_begin(2);
     nd_scope *scope = nd_scope_begin();
     assert_handle(nd_tmp(cell_new(0, 0)));
+    on_another_thread(adopt_there, scope);
+    assert_int_equal(foreign_status, ND_ERROR_STATE);
+    assert_int_equal(nd_scope_size(scope), 1);
+    assert_int_equal(cell_deaths(1), 1); // consumed all the same
     on_another_thread(end_scope_there, scope);
     assert_int_equal(foreign_status, ND_ERROR_STATE);
     assert_int_equal(cell_deaths(0), 0);

@@ -46,7 +46,8 @@ def add_branches(found, room):
     """Adds to {(path, line): [times each branch was taken]}, summed over the sources that include a header."""
     for file in room.coverage():
         for line in file["lines"]:
-            taken = [branch["count"] for branch in line["branches"]]
+            # gcov makes some counts out of others, and threads that count at once lose some: then one may be below zero.
+            taken = [max(branch["count"], 0) for branch in line["branches"]]
             key = (file["file"], line["line_number"])
             before = found.get(key, [])
             if taken and len(before) == len(taken):

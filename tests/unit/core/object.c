@@ -165,6 +165,40 @@ static void test_object_name_dies_with_the_object(void **state) {
     }
 }
 
+/// Holds a list, and lets go of it in `clear`, although it is no part of cycles.
+static void box_clear(nd_object *self) {
+    nd_edge_clear((nd_list **)nd_object_data(self));
+}
+
+static const nd_type box_type = {.size = sizeof box_type,
+                                 .version = 1,
+                                 .name = "box",
+                                 .flags = ND_TYPE_GREEN,
+                                 .clear = box_clear};
+
+static nd_object *box_new(const nd_list *list) {
+    nd_object *box = nd_object_new(&box_type, sizeof list);
+    assert_handle(box);
+    nd_edge_set((nd_list **)nd_object_data(box), list);
+    return box;
+}
+
+static void test_object_of_a_green_type_lets_go_of_what_it_holds(void **state) {
+    (void)state;
+    nd_list *list = nd_list_new(), *outer = nd_list_new();
+    nd_object *box = box_new(list), *inside = box_new(list), *twice = nd_retain(box);
+    assert_int_equal(nd_get_count(list), 3);
+    nd_release(box);
+    assert_int_equal(nd_get_count(list), 3);
+    nd_release(twice); // alone
+    assert_int_equal(nd_get_count(list), 2);
+    assert_ok(nd_list_append(outer, inside));
+    nd_release(inside);
+    nd_release(outer); // dies with another one
+    assert_int_equal(nd_get_count(list), 1);
+    nd_release(list);
+}
+
 static int inner_line;
 
 static nd_object *make_inner(void) {
@@ -205,12 +239,19 @@ static void test_object_without_creation_site(void **state) {
     nd_debug_track_sites(true);
     assert_string_equal(nd_debug_site(untracked, site, sizeof site), "");
     nd_release(untracked);
+    nd_release(nd_manager_new(NULL, "tracked")); // whose memory the next one has
+    nd_debug_track_sites(false);
+    nd_manager *manager = nd_manager_new(NULL, "untracked");
+    nd_debug_track_sites(true);
+    assert_string_equal(nd_debug_site(manager, site, sizeof site), "");
+    nd_release(manager);
     assert_string_equal(nd_debug_site(NULL, site, sizeof site), "");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_object_retain_and_release_count),
+        ND_TEST(test_object_of_a_green_type_lets_go_of_what_it_holds),
         ND_TEST(test_object_null_is_a_handle_of_nothing),
         ND_TEST(test_object_auto_and_steal),
         ND_TEST(test_object_payload_is_zero_and_aligned),

@@ -2,6 +2,7 @@
 // threads train, drop and collect.
 #include "tests/unit/debug/written.h"
 #include <pthread.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STEPS = 60 };
@@ -28,6 +29,29 @@ static void test_storage_is_held_by_tensor_and_view(void **state) {
     nd_release(view);
     nd_release(x);
     nd_release(m);
+}
+
+static void test_storage_that_a_tensor_gets_later_is_in_the_trace(void **state) {
+    (void)state;
+    const char *folder = getenv("TEST_TMPDIR");
+    char path[512];
+    snprintf(path, sizeof path, "%s/tensors_test.%d.json", folder ? folder : "/tmp", (int)getpid());
+    nd_tensor *x = nd_zeros(2, (int64_t[]){4, 8}, ND_F32);
+    assert_ok(nd_trace_begin(path));
+    nd_tensor *view = nd_transpose(x, 0, 1);
+    nd_release(x);
+    nd_release(view);
+    assert_ok(nd_trace_end());
+    static char text[1 << 14];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    remove(path);
+    assert_int_equal(occurrences(text, "alloc tensor"), 1); // the view
+    assert_int_equal(occurrences(text, "alloc storage"), 1);
+    assert_int_equal(occurrences(text, "free storage"), 1);
+    assert_int_equal(occurrences(text, "free tensor"), 2);
 }
 
 /// One step whose graph is a cycle of w, its gradient and the graph.
@@ -98,6 +122,7 @@ static void test_looking_while_threads_train(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_storage_is_held_by_tensor_and_view),
+        ND_TEST(test_storage_that_a_tensor_gets_later_is_in_the_trace),
         ND_TEST(test_looking_while_threads_train),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
