@@ -420,6 +420,67 @@ static void test_F31_fork_inside_callbacks(void **state) {
     assert_ok(nd_gc_collect(NULL, NULL));
 }
 
+// ---------------------------------------------------------------------------------- inside the gate
+
+static int forks_inside;
+
+/// There the child may do no more than this.
+static void fork_to_exec(void) {
+    pid_t id = fork();
+    if (id == 0) {
+        alarm(60);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = -1;
+    assert_true(id > 0 && waitpid(id, &status, 0) == id);
+    assert_int_equal(status, 0);
+    forks_inside++;
+}
+
+static void fork_in_traverse(const nd_object *self) {
+    (void)self;
+    if (forks_inside == 0)
+        fork_to_exec();
+}
+
+static void fork_in_clear(nd_object *self) {
+    fork_to_exec();
+    cell_type.clear(self);
+}
+
+static void test_F31_fork_inside_traverse_and_clear(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    cell_begin(3);
+    nd_type type = cell_watched_type;
+    type.clear = fork_in_clear;
+    stop = false;
+    running = 0;
+    forks_inside = 0;
+    shared_manager = nd_manager_new(NULL, "shared");
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, make_and_release, NULL), 0);
+    while (running < 1)
+        sched_yield();
+    nd_object *ring[2] = {cell_new_of(&type, 1, 1), cell_new_of(&type, 2, 1)};
+    cell_ring(ring, 2);
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    cell_on_traverse = fork_in_traverse;
+    assert_ok(nd_gc_collect(NULL, NULL));
+    cell_on_traverse = NULL;
+    assert_int_equal(forks_inside, 3);
+    assert_int_equal(cell_deaths(1) + cell_deaths(2), 2);
+    fork_once(be_a_child); // all is well again
+    stop = true;
+    pthread_join(thread, NULL);
+    nd_manager_close(shared_manager, NULL);
+    nd_release(shared_manager);
+    shared_manager = NULL;
+    assert_ok(nd_gc_collect(NULL, NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F31_fork_beside_idle_threads),
@@ -430,6 +491,7 @@ int main(void) {
         ND_TEST(test_F31_fork_beside_a_prefetching_thread),
         ND_TEST(test_F31_fork_beside_a_device),
         ND_TEST(test_F31_fork_inside_callbacks),
+        ND_TEST(test_F31_fork_inside_traverse_and_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
