@@ -68,7 +68,9 @@ static void list_programs(void) {
                  {model_managers_programs, model_managers_program_count},
                  {model_settled_programs, model_settled_program_count},
                  {model_steps_programs, model_steps_program_count},
-                 {model_attach_programs, model_attach_program_count}};
+                 {model_attach_programs, model_attach_program_count},
+                 {model_lock_programs, model_lock_program_count},
+                 {model_accounts_programs, model_accounts_program_count}};
     for (int bounded = 0; bounded < 2; bounded++)
         for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
             for (size_t k = 0; k < lists[i].count && program_count < MOST_PROGRAMS; k++)

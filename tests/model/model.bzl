@@ -26,31 +26,39 @@ def noticed_in(names, programs):
         for name in sorted(names)
     ]
 
-def model_binary(name, planted_in = None):
+def _label(path):
+    return "//lib/%s:%s" % tuple(path.split("/"))
+
+def model_binary(name, planted_in = None, header = None):
     """The checker.
 
     Args:
       name: of the binary; with planted_in also of planted/NAME.txt.
-      planted_in: the core's file that the change applies to, as ROOM/FILE. Its object is linked in place of the one in the archive.
+      planted_in: the core's file that the change applies to, as ROOM/FILE, or the lock as it is. Its object is linked in place of the one in
+        the archive.
+      header: the core's header that the change applies to instead, as planted_in alone sees it.
     """
     deps = [":engine"]
     if planted_in:
+        source = ":lock_as_it_is.c" if planted_in == "lock_as_it_is" else _label(planted_in + ".c")
+        planted = "planted/%s/%s" % (name, (header + ".h" if header else planted_in + ".c").split("/")[-1])
         native.genrule(
             name = name + "_source",
             testonly = 1,
             srcs = [
                 "planted/%s.txt" % name,
-                "//lib/%s:%s.c" % tuple(planted_in.split("/")),
+                _label(header + ".h") if header else source,
             ],
-            outs = ["planted/%s/%s.c" % (name, planted_in.split("/")[1])],
+            outs = [planted],
             cmd = "$(location plant.sh) $(SRCS) >$@",
             tools = ["plant.sh"],
         )
         nd_cc_library(
             name = name + "_planted",
             testonly = 1,
-            srcs = ["planted/%s/%s.c" % (name, planted_in.split("/")[1])],
-            copts = INSTRUMENTED,
+            srcs = [planted, source] if header else [planted],
+            # Before the header as it is, whose guard then leaves that out.
+            copts = INSTRUMENTED + (["-include", "$(execpath %s)" % planted] if header else []),
             local_defines = DEFINES,
             alwayslink = 1,
             target_compatible_with = UNSANITIZED,

@@ -79,14 +79,16 @@ void model_describe(int process, const operation *step, const event_result *resu
                                         "locks",
                                         "futex-waits for",
                                         "is woken from",
-                                        "wakes"};
+                                        "wakes",
+                                        "has slept enough, or is woken, from"};
     char place[64] = "";
     if (step->word)
         model_place_name((const char *)(uintptr_t)step->word, place, sizeof place);
     int length = snprintf(text, size, "thread %d  %s %s", process % MODEL_PROGRAM_THREADS,
                           kinds[step->kind], place);
     size_t used = length < 0 ? 0 : (size_t)length;
-    if (used >= size || !step->word || step->kind == EVENT_WAKE || step->kind == EVENT_SLEEP)
+    if (used >= size || !step->word || step->kind == EVENT_WAKE || step->kind == EVENT_SLEEP ||
+        step->kind == EVENT_NAP)
         return;
     unsigned long long before = result->before, newest = result->newest;
     if (step->kind == EVENT_LOAD && result->stale)

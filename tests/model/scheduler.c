@@ -38,6 +38,7 @@ typedef struct simulated {
     fiber *stack;
     void (*function)(void);
     bool ended, woken;
+    uint32_t queued; ///< event of its last futex
     operation next;
     uint64_t answer;
     model_knowledge knows;
@@ -129,13 +130,26 @@ static bool swap_fails(const operation *step, uint64_t before) {
     return step->kind == EVENT_CAS && before != truncated(step->expected, step->size);
 }
 
-static void wake(const volatile void *word) {
-    for (int i = 0; i < MODEL_PROGRAM_THREADS; i++)
-        if (engine->threads[i].next.kind == EVENT_SLEEP && engine->threads[i].next.word == word &&
-            !engine->threads[i].woken) {
-            engine->threads[i].woken = true;
-            engine->threads[i].next.expected = engine->event; // for the search
+static bool sleeps_on(const simulated *thread, const volatile void *word) {
+    event_kind kind = thread->next.kind;
+    return (kind == EVENT_SLEEP || kind == EVENT_NAP) && thread->next.word == word &&
+           !thread->woken;
+}
+
+/// Who has slept longest comes first.
+static void wake(const operation *step) {
+    for (uint64_t left = step->value ? step->value : MODEL_PROGRAM_THREADS; left > 0; left--) {
+        simulated *first = NULL;
+        for (int i = 0; i < MODEL_PROGRAM_THREADS; i++) {
+            simulated *other = &engine->threads[i];
+            if (sleeps_on(other, step->word) && (!first || other->queued < first->queued))
+                first = other;
         }
+        if (!first)
+            return;
+        first->woken = true;
+        first->next.expected = engine->event; // for the search
+    }
 }
 
 static void begin_barrier(int thread) {
@@ -193,9 +207,10 @@ static uint64_t execute(int thread, const operation *step, uint32_t reads) {
     case EVENT_FUTEX: // the kernel's look is this thread's
         before = words_look(&self->knows, thread, step->word, step->size);
         self->woken = before != step->value;
+        self->queued = engine->event;
         break;
     case EVENT_WAKE:
-        wake(step->word);
+        wake(step);
         break;
     case EVENT_FENCE:
         words_fence(&self->knows);
@@ -207,6 +222,8 @@ static uint64_t execute(int thread, const operation *step, uint32_t reads) {
         model_clock_join(&self->knows.seen, &self->barrier.seen);
         break;
     case EVENT_SLEEP:
+    case EVENT_NAP:
+        before = self->woken;
         break;
     default:
         before = modify(thread, step);

@@ -62,6 +62,11 @@ void model_register_threads(void);
 void model_unlist_thread(int thread);
 /// The kernel refuses the process-wide barrier.
 extern bool nd__model_barrier_refused;
+/// The kernel's futex, with its answers. Sleeps while *word == value, for ever or `bounded`. One that is over because its time is has
+/// lasted so long that what others had stored before is seen, as behind a process-wide barrier.
+int model_futex_wait(_Atomic uint32_t *word, uint32_t value, bool bounded);
+/// Wakes so many of those who sleep on the word, who slept first.
+int model_futex_wake(_Atomic uint32_t *word, uint32_t most);
 /// Names an object for counterexamples.
 void model_name(const void *object, const char *name);
 #endif

@@ -25,7 +25,8 @@ typedef enum event_kind {
     EVENT_LOCK,
     EVENT_FUTEX, ///< looks at the word, and queues
     EVENT_SLEEP, ///< ends when woken
-    EVENT_WAKE,
+    EVENT_WAKE,  ///< so many as its value says; 0: all
+    EVENT_NAP,   ///< ends when woken, or by itself
 } event_kind;
 
 typedef enum access_type {

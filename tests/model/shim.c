@@ -7,6 +7,7 @@
 #include "lib/base/pause.h"
 #include "tests/model/scheduler_internal.h"
 #include "tests/model/words.h"
+#include <errno.h>
 
 bool nd__model_alone;
 
@@ -90,6 +91,30 @@ void nd__futex_wait(_Atomic uint32_t *word, uint32_t value) {
         return;
     model_event(OPERATION(.kind = EVENT_SLEEP, .accesses = {{QUEUE_OF(word), ACCESS_LOOK}},
                           .word = word, .size = sizeof *word));
+}
+
+// The order of those who sleep matters here, since not all are woken.
+int model_futex_wait(_Atomic uint32_t *word, uint32_t value, bool bounded) {
+    model_event(
+        OPERATION(.kind = EVENT_FUTEX,
+                  .accesses = {{(uintptr_t)word, ACCESS_LOOK}, {QUEUE_OF(word), ACCESS_WRITE}},
+                  .word = word, .size = sizeof *word, .value = value));
+    if (model_woken())
+        return 0;
+    uint64_t woken = model_event(OPERATION(.kind = bounded ? EVENT_NAP : EVENT_SLEEP,
+                                           .accesses = {{QUEUE_OF(word), ACCESS_WRITE}},
+                                           .word = word, .size = sizeof *word));
+    if (woken)
+        return 0;
+    nd__barrier_run_slow();
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+int model_futex_wake(_Atomic uint32_t *word, uint32_t most) {
+    model_event(OPERATION(.kind = EVENT_WAKE, .accesses = {{QUEUE_OF(word), ACCESS_WRITE}},
+                          .word = word, .size = sizeof *word, .value = most));
+    return 0;
 }
 
 bool nd__futex_wake_all(_Atomic uint32_t *word) {
