@@ -331,6 +331,53 @@ static void test_collection_that_a_destructor_asks_for_comes_afterwards(void **s
     }
 }
 
+static int requests, paths_told;
+
+static void request_once(const char *path, uint64_t objects, uint64_t bytes, void *data) {
+    (void)path, (void)objects, (void)bytes, (void)data;
+    paths_told++;
+    if (requests++ == 0)
+        assert_ok(nd_gc_collect(NULL, NULL));
+}
+
+static void
+test_collection_that_a_cycle_callback_asks_for_only_warns_where_that_is_the_mode(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    nd_gc_set_mode(ND_GC_WARN);
+    nd_gc_set_cycle_callback(request_once, NULL);
+    requests = paths_told = 0;
+    cell_begin(2);
+    cell_drop_ring(0, 2);
+    collect(NULL);
+    assert_int_equal(paths_told, 2);
+    assert_int_equal(cell_total_deaths(), 0);
+    nd_gc_set_cycle_callback(NULL, NULL);
+    nd_gc_set_mode(ND_GC_ON);
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    cell_end();
+}
+
+static void test_boundary_inside_a_collection_leaves_what_is_off_alone(void **state) {
+    (void)state;
+    nd_test_collects_by_policy(); // off at the root
+    cell_begin(3);
+    nd_manager *m = closed_by_destructor = manager_new(NULL, "on");
+    assert_ok(nd_manager_set_gc_mode(m, ND_GC_ON));
+    nd_with_manager(m) cell_drop_ring(1, 2);
+    nd_manager *apart = manager_new(NULL, "apart");
+    nd_object *alone = cell_in(apart, 0, 1);
+    cell_link(alone, 0, alone);
+    cell_on_destroy = close_a_manager;
+    nd_release(alone);
+    collect(apart);
+    assert_int_equal(cell_deaths(0), 1);
+    assert_int_equal(cell_total_deaths(), 1); // the ring has escaped, and nobody asked
+    assert_int_equal(collect(NULL).collected_objects, 2);
+    close_and_release(apart);
+    cell_end();
+}
+
 static void test_G25_destructor_that_closes_a_manager_inside_a_collection(void **state) {
     (void)state;
     for (int at_boundary = 0; at_boundary < 2; at_boundary++) {
@@ -637,6 +684,8 @@ int main(void) {
         ND_TEST(test_G24_finalizers_without_end_do_not_hold_a_collection_up),
         ND_TEST(test_G24_garbage_of_the_only_finalizer_goes_at_once),
         ND_TEST(test_collection_that_a_destructor_asks_for_comes_afterwards),
+        ND_TEST(test_collection_that_a_cycle_callback_asks_for_only_warns_where_that_is_the_mode),
+        ND_TEST(test_boundary_inside_a_collection_leaves_what_is_off_alone),
         ND_TEST(test_G25_destructor_that_closes_a_manager_inside_a_collection),
         ND_TEST(test_G25_destructor_that_releases_the_closing_manager),
         ND_TEST(test_G26_callbacks_never_see_a_half_cleared_object),

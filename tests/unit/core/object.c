@@ -4,6 +4,7 @@
 #endif
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
+#include <pthread.h>
 #include <stdlib.h>
 
 static void test_object_retain_and_release_count(void **state) {
@@ -183,8 +184,11 @@ static nd_object *box_new(const nd_list *list) {
     return box;
 }
 
-static void test_object_of_a_green_type_lets_go_of_what_it_holds(void **state) {
-    (void)state;
+static void *end_at_once(void *data) {
+    return data;
+}
+
+static void release_boxes(void) {
     nd_list *list = nd_list_new(), *outer = nd_list_new();
     nd_object *box = box_new(list), *inside = box_new(list), *twice = nd_retain(box);
     assert_int_equal(nd_get_count(list), 3);
@@ -197,6 +201,15 @@ static void test_object_of_a_green_type_lets_go_of_what_it_holds(void **state) {
     nd_release(outer); // dies with another one
     assert_int_equal(nd_get_count(list), 1);
     nd_release(list);
+}
+
+static void test_object_of_a_green_type_lets_go_of_what_it_holds(void **state) {
+    (void)state;
+    release_boxes();
+    pthread_t thread; // from here on the process counts as one with several
+    assert_int_equal(pthread_create(&thread, NULL, end_at_once, NULL), 0);
+    pthread_join(thread, NULL);
+    release_boxes();
 }
 
 static int inner_line;
@@ -251,7 +264,6 @@ static void test_object_without_creation_site(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_object_retain_and_release_count),
-        ND_TEST(test_object_of_a_green_type_lets_go_of_what_it_holds),
         ND_TEST(test_object_null_is_a_handle_of_nothing),
         ND_TEST(test_object_auto_and_steal),
         ND_TEST(test_object_payload_is_zero_and_aligned),
@@ -261,6 +273,7 @@ int main(void) {
         ND_TEST(test_object_name_dies_with_the_object),
         ND_TEST(test_object_creation_sites),
         ND_TEST(test_object_without_creation_site),
+        ND_TEST(test_object_of_a_green_type_lets_go_of_what_it_holds), // last: a second thread
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

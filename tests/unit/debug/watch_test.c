@@ -150,6 +150,33 @@ static void ignore_cycle(const char *path, uint64_t objects, uint64_t bytes, voi
     ++*(int *)data;
 }
 
+static nd_object *revived;
+
+static void revive(nd_object *self) {
+    revived = nd_retain(self);
+}
+
+static void test_a_watched_object_revives_itself(void **state) {
+    (void)state;
+    cell_begin(2);
+    nd_object *mortal = cell_new_of(&cell_finalized_type, 1, 0);
+    nd_watch *other = nd_debug_watch(mortal);
+    nd_release(mortal);
+    assert_int_equal(cell_deaths(1), 1);
+    nd_watch_end(other);
+    cell_on_finalize = revive;
+    nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
+    nd_watch *watch = nd_debug_watch(x);
+    nd_release(x);
+    assert_ptr_equal(revived, x);
+    assert_int_equal(nd_get_count(revived), 1);
+    assert_int_equal(cell_deaths(0), 0);
+    nd_release(revived);
+    assert_int_equal(cell_deaths(0), 1);
+    nd_watch_end(watch);
+    cell_end();
+}
+
 static void test_warn_mode_leaves_a_watch(void **state) {
     (void)state;
     cell_begin(1);
@@ -313,6 +340,7 @@ int main(void) {
         ND_TEST(test_weak_references_see_the_true_count),
         ND_TEST(test_a_watched_cycle_is_collected),
         ND_TEST(test_a_finalizer_may_begin_to_watch),
+        ND_TEST(test_a_watched_object_revives_itself),
         ND_TEST(test_warn_mode_leaves_a_watch),
         ND_TEST(test_a_closed_object_stays_watched),
         ND_TEST(test_only_the_latest_events_are_kept),
