@@ -156,25 +156,26 @@ static void revive(nd_object *self) {
     revived = nd_retain(self);
 }
 
+static void watch_and_revive(nd_object *self) {
+    watch_self(self);
+    revive(self);
+}
+
 static void test_a_watched_object_revives_itself(void **state) {
     (void)state;
-    cell_begin(2);
-    nd_object *mortal = cell_new_of(&cell_finalized_type, 1, 0);
-    nd_watch *other = nd_debug_watch(mortal);
-    nd_release(mortal);
-    assert_int_equal(cell_deaths(1), 1);
-    nd_watch_end(other);
-    cell_on_finalize = revive;
-    nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
-    nd_watch *watch = nd_debug_watch(x);
-    nd_release(x);
-    assert_ptr_equal(revived, x);
-    assert_int_equal(nd_get_count(revived), 1);
-    assert_int_equal(cell_deaths(0), 0);
-    nd_release(revived);
-    assert_int_equal(cell_deaths(0), 1);
-    nd_watch_end(watch);
-    cell_end();
+    for (int late = 0; late < 2; late++) {
+        cell_begin(1);
+        cell_on_finalize = late ? watch_and_revive : revive;
+        nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
+        nd_watch *watch = late ? NULL : nd_debug_watch(x);
+        nd_release(x);
+        assert_int_equal(nd_get_count(revived), 1);
+        assert_int_equal(cell_deaths(0), 0);
+        nd_release(revived);
+        assert_int_equal(cell_deaths(0), 1);
+        nd_watch_end(late ? finalizer_watch : watch);
+        cell_end();
+    }
 }
 
 static void test_warn_mode_leaves_a_watch(void **state) {
