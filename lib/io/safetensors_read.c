@@ -4,11 +4,11 @@
 // larger than the file can justify: the header is at most the file's size, a tensor at most its
 // range of the file. Must not accept what the format's definition refuses (holes, overlaps,
 // duplicate names), because two readers would then see different tensors.
+#include "lib/io/safetensors_read.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/io/json.h"
-#include "lib/io/safetensors.h"
 #include "lib/manager/place.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"

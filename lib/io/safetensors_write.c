@@ -8,7 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/io/file.h"
 #include "lib/io/json.h"
-#include "lib/io/safetensors.h"
+#include "lib/io/safetensors_read.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"

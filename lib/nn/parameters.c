@@ -7,7 +7,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
-#include "lib/io/safetensors.h"
+#include "lib/io/safetensors_read.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Branch coverage of the core by its quick tests, held against the list of what is known not to be covered.
 
-    tests/coverage/coverage.py             builds lib/core with gcov, runs the tests, compares with uncovered.txt
+    tests/coverage/coverage.py             builds the core's rooms with gcov, runs the tests, compares with uncovered.txt
     tests/coverage/coverage.py --write     writes uncovered.txt anew: lines that were there keep their reason, new ones have none yet
 
 A branch is one way out of a condition, as gcov counts them. uncovered.txt holds one line of code each, with the number of its branches that
@@ -20,10 +20,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "mutation"))
 
-from room import Room  # noqa: E402
+from room import CORE, Room  # noqa: E402
 
 LIST = HERE / "uncovered.txt"
-TARGET = "lib/core"
+TARGET = CORE
 UNKNOWN = "not looked at yet"
 CHANCE = "chance: "  # how a reason begins that some runs refute
 
@@ -34,11 +34,11 @@ SETTINGS = (
     ("tests/behaviour/managers.c", {"ND_CHECK": "1"}),
     ("tests/behaviour/tensors.c", {"ND_CHECK": "1"}),
     ("tests/behaviour/weak_and_finalizers.c", {"ND_CHECK": "1"}),
-    ("tests/unit/core/object.c", {"ND_CHECK": "1000000"}),
-    ("tests/unit/core/object.c", {"ND_CHECK": "2"}),
-    ("tests/unit/core/object.c", {"ND_GC": "on"}),
-    ("tests/unit/core/object.c", {"ND_GC": "warn"}),
-    ("tests/unit/core/object.c", {"ND_GC": "no such mode"}),
+    ("tests/unit/object/object_test.c", {"ND_CHECK": "1000000"}),
+    ("tests/unit/object/object_test.c", {"ND_CHECK": "2"}),
+    ("tests/unit/object/object_test.c", {"ND_GC": "on"}),
+    ("tests/unit/object/object_test.c", {"ND_GC": "warn"}),
+    ("tests/unit/object/object_test.c", {"ND_GC": "no such mode"}),
 )
 
 
@@ -87,7 +87,7 @@ def write_list(absent, known):
     groups = collections.defaultdict(list)
     for (path, text), count in sorted(absent.items()):
         groups[known.get((path, text), (0, UNKNOWN))[1]].append(f"{path} | {count} | {text}")
-    lines = ["# Branches of lib/core that tests/coverage/coverage.py sees no test take: path | how many | line, below the reason."]
+    lines = ["# Branches of the core's rooms that tests/coverage/coverage.py sees no test take: path | how many | line, below the reason."]
     for reason in sorted(groups):
         lines += ["", f"## {reason}", *groups[reason]]
     LIST.write_text("\n".join(lines) + "\n")
@@ -123,7 +123,7 @@ def main():
             add_branches(found, room)
     total = sum(len(taken) for taken in found.values())
     taken = sum(count > 0 for line in found.values() for count in line)
-    print(f"{taken} of {total} branches of {TARGET}/ taken: {100 * taken / total:.1f} %")
+    print(f"{taken} of {total} branches of the {TARGET} taken: {100 * taken / total:.1f} %")
     absent, known = missing(found), read_list()
     if options.write:
         write_list(absent, known)

@@ -5,6 +5,7 @@
 #ifndef ND_TESTS_MODEL_AS_IT_IS_H
 #define ND_TESTS_MODEL_AS_IT_IS_H
 #include "lib/base/lock.h"
+#include "lib/base/pause.h"
 #include "tests/model/scheduler.h"
 #include <errno.h>
 

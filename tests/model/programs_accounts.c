@@ -1,5 +1,8 @@
 // Programs of a manager's byte account: the thread that owns the manager writes its part of it plainly, others add
 // to theirs, and anybody sums up.
+#include "lib/base/atomics.h"
+#include "lib/manager/account.h"
+#include "lib/manager/charge.h"
 #include "lib/manager/shard.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"

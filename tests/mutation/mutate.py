@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts small faults into the library one at a time and says which the tests do not see.
 
-    tests/mutation/mutate.py [--target lib/core] [--count 200] [--seed 1] [--only PART-OF-PATH:LINE ...] [--list]
+    tests/mutation/mutate.py [--target core] [--count 200] [--seed 1] [--only PART-OF-PATH:LINE ...] [--list]
                              [--keep FOLDER [--seconds N]]
 
 Each fault is of a class: a comparison changed, a condition negated, a statement, lock, retain or release removed, a number or a
@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 
-from room import Room, needs_objects
+from room import CORE, Room, needs_objects, folders_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -83,7 +83,7 @@ def faults_of_line(path, number, line):
 
 
 def all_faults(target, only):
-    for path in sorted((ROOT / target).glob("*.c")):
+    for path in sorted(path for folder in folders_of(target) for path in (ROOT / folder).glob("*.c")):
         name = str(path.relative_to(ROOT))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if not only or any(f"{name}:{number}".endswith(part) if ":" in part else part in name for part in only):
@@ -254,7 +254,7 @@ def report(trial, results, chosen, show):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--target", default="lib/core", help="folder to change: lib/core, lib/tensor, lib/ops, lib/autograd, lib/io, …")
+    parser.add_argument("--target", default=CORE, help="what to change: core, which is all its rooms, or a folder: lib/gc, lib/tensor, lib/ops, lib/autograd, lib/io, …")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], help="part of a path, or the end of path:line; may be repeated")

@@ -14,25 +14,28 @@ import subprocess
 import tempfile
 
 # No oneDNN, no jemalloc, no CUDA and one instruction set: quick to build, and the same everywhere.
-CORE_FOLDERS = ("lib/core", "lib/debug")
-WHOLE_FOLDERS = (*CORE_FOLDERS, "lib/base", "lib/memory", "lib/device", "lib/device/cpu", "lib/device/fake", "lib/tensor",
+# The rooms of the core, which a target calls by one name.
+CORE = "core"
+CORE_ROOMS = ("lib/base", "lib/object", "lib/manager", "lib/gc", "lib/pressure", "lib/core")
+CORE_FOLDERS = (*CORE_ROOMS, "lib/debug")
+WHOLE_FOLDERS = (*CORE_FOLDERS, "lib/memory", "lib/device", "lib/device/cpu", "lib/device/fake", "lib/tensor",
                    "lib/ops", "lib/autograd", "lib/io", "lib/nn", "kernels/cpu")
 # Compiled once per instruction set (kernels/cpu/BUILD.bazel).
 ISA_SOURCES = ("binary", "convert", "loops", "matmul_loops", "reduce_loops", "softmax_loops", "stream_loops", "unary")
 
 # Each ends by asserting that nothing is left. These load the core alone; the quickest first.
 CORE_TESTS = (
-    "tests/unit/core/object.c",
-    "tests/unit/core/error.c",
-    "tests/unit/core/gate.c",
-    "tests/unit/core/containers.c",
-    "tests/unit/core/closing.c",
-    "tests/unit/core/shards.c",
-    "tests/unit/core/types.c",
-    "tests/unit/core/callback_errors.c",
-    "tests/unit/core/block.c",
-    "tests/unit/core/origins.c",
-    "tests/unit/core/versioned.c",
+    "tests/unit/object/object_test.c",
+    "tests/unit/base/error_test.c",
+    "tests/unit/object/gate_test.c",
+    "tests/unit/object/list_test.c",
+    "tests/unit/object/edge_test.c",
+    "tests/unit/manager/shard_test.c",
+    "tests/unit/object/user_test.c",
+    "tests/unit/base/error_in_callbacks_test.c",
+    "tests/unit/object/block_test.c",
+    "tests/unit/manager/origin_test.c",
+    "tests/unit/base/versioned_test.c",
     "tests/behaviour/maps.c",
     "tests/behaviour/placement.c",
     "tests/behaviour/scopes.c",
@@ -130,6 +133,10 @@ LIBRARIES = ["-lz", "-ldl", "-lpthread", "-lm"]
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
+def folders_of(target):
+    return CORE_ROOMS if target == CORE else (target,)
+
+
 def needs_objects(test):
     """Whether the program of a test has the library's objects in it, and is linked anew when one of them changes."""
     return test in WRAPS or test in UNLEAKED
@@ -140,22 +147,23 @@ def newer(path, than):
 
 
 class Room:
-    """The library as built in `folder` from the tree `root`; sources below `target` are compiled with `flags` as well. `more` are
+    """The library as built in `folder` from the tree `root`; sources below `target`, a folder or CORE, are compiled with `flags` as well. `more` are
     tests beside the quick ones."""
 
-    def __init__(self, root, folder, target="lib/core", flags=(), jobs=2, more=()):
+    def __init__(self, root, folder, target=CORE, flags=(), jobs=2, more=()):
         self.root = pathlib.Path(root).resolve()
         lacking = [place for place in NEEDED_FOLDERS if not (self.root / place).is_dir()]
         if lacking:
             raise RuntimeError(f"{self.root} has no {', '.join(lacking)}: a copy of the tree must be whole")
         self.folder = pathlib.Path(folder).resolve()
         self.target = target
+        self.folders = folders_of(target)
         self.flags = list(flags)
         self.jobs = jobs
         self.sources = sorted(
             str(path.relative_to(self.root)) for place in WHOLE_FOLDERS for path in (self.root / place).glob("*.c"))
         self.tests = [test for test in CORE_TESTS + WHOLE_TESTS if (self.root / test).exists()]
-        if target not in CORE_FOLDERS:
+        if not set(self.folders) <= set(CORE_FOLDERS):
             # Those of the core reach nothing of the target.
             self.tests = [test for test in self.tests if test in WHOLE_TESTS]
         self.tests += more
@@ -170,7 +178,7 @@ class Room:
         """Compiles a source, or another text of it, to its object; False when the compiler refuses."""
         path = pathlib.PurePosixPath(source)
         isa = ISA_FLAGS if str(path.parent) == "kernels/cpu" and path.stem in ISA_SOURCES else []
-        flags = self.flags if source.startswith(self.target + "/") else []
+        flags = self.flags if os.path.dirname(source) in self.folders else []
         command = ["gcc", *FLAGS, *isa, *flags, "-c", str(text_of or source), "-o", str(to or self.object_of(source))]
         return subprocess.run(command, cwd=self.root, check=False, **QUIET).returncode == 0
 
@@ -235,7 +243,7 @@ class Room:
 
     def coverage(self):
         """What gcov says of the target's files since it was last asked, then forgets: a list of its "files"."""
-        data = [self.object_of(source).with_suffix(".gcda") for source in self.sources if source.startswith(self.target + "/")]
+        data = [self.object_of(source).with_suffix(".gcda") for source in self.sources if os.path.dirname(source) in self.folders]
         data = [str(path) for path in data if path.exists()]
         if not data:
             return []

@@ -1,5 +1,8 @@
 // Managers with several shards: what a manager promises holds whichever thread filled which.
+#include "lib/base/atomics.h"
+#include "lib/base/lock.h"
 #include "lib/manager/manager.h"
+#include "lib/manager/manager_fork.h"
 #include "lib/manager/shard.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // The thread's last error: what it says, how long it lives, who changes it.
-#include "lib/base/error.h"
 #include "lib/base/alloc.h"
+#include "lib/base/error.h"
 #include "tests/testing.h"
 #include <pthread.h>
 

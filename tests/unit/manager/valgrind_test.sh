@@ -5,7 +5,7 @@ if ! command -v valgrind >/dev/null; then
     echo "SKIPPED: no valgrind"
     exit 0
 fi
-program=$TEST_SRCDIR/$TEST_WORKSPACE/tests/unit/core/valgrind_program
+program=$TEST_SRCDIR/$TEST_WORKSPACE/tests/unit/manager/valgrind_program
 if grep -qE '__(asan|tsan|ubsan)_' <(strings -a "$program" 2>/dev/null || cat "$program"); then
     echo "SKIPPED: a sanitizer is linked in"
     exit 0

@@ -6,8 +6,8 @@
 // in itself and with the file's size: unique UTF-8 names, known dtypes, shapes whose bytes are
 // their range's, ranges that cover the data exactly once. So reading an entry can only fail for
 // lack of memory or because the file cannot be read.
-#ifndef ND_LIB_IO_SAFETENSORS_H
-#define ND_LIB_IO_SAFETENSORS_H
+#ifndef ND_LIB_IO_SAFETENSORS_READ_H
+#define ND_LIB_IO_SAFETENSORS_READ_H
 #include "lib/io/file.h"
 #include <nd/tensor.h>
 
