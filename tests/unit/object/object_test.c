@@ -221,7 +221,7 @@ static nd_object *make_inner(void) {
 
 static void assert_made_at(const void *object, int line) {
     char site[128], expected[32];
-    snprintf(expected, sizeof expected, "/object.c:%d", line);
+    snprintf(expected, sizeof expected, "/object_test.c:%d", line);
     nd_debug_site(object, site, sizeof site);
     if (!strstr(site, expected))
         fail_msg("made at %s, should be %s", site, expected);
