@@ -97,6 +97,9 @@ static void release_inputs(inputs *in) {
         axis           \
     }
 
+/// For int64 a number that no double is; taken away again, it leaves a difference that can be told.
+#define ODD(x) (nd_get_dtype(x) == ND_I64 ? ((int64_t)1 << 62) + 1 : (int64_t)1)
+
 // clang-format off
 #define ELEMENTWISE(CASE)                                                            \
     CASE(neg, nd_neg(in->a))                                                         \
@@ -116,7 +119,9 @@ static void release_inputs(inputs *in) {
     CASE(erf, nd_erf(in->a))                                                         \
     CASE(reciprocal, nd_reciprocal(in->positive))                                    \
     CASE(add_scalar, nd_add_scalar(in->a, 2))                                        \
+    CASE(add_odd, nd_add_scalar(nd_tmp(nd_add_scalar(in->a, ODD(in->a))), 1 - ODD(in->a))) \
     CASE(mul_scalar, nd_mul_scalar(in->a, 3))                                        \
+    CASE(mul_odd, nd_add_scalar(nd_tmp(nd_mul_scalar(nd_tmp(nd_ones_like(in->a)), ODD(in->a))), 1 - ODD(in->a))) \
     CASE(pow_scalar, nd_pow_scalar(in->positive, 2))                                 \
     CASE(clip, nd_clip(in->a, -1, 2))                                                \
     CASE(exp_of_transposed, nd_exp(TRANSPOSED(in->a)))                               \
@@ -366,11 +371,27 @@ static void test_in_place(void **state) {
 }
 
 typedef nd_tensor *creation(nd_dtype dtype);
+/// The same as ODD, for what is made: x - (first - 1).
+static nd_tensor *taken_back(nd_tensor *x, int64_t first) {
+    nd_tensor *back = nd_add_scalar(x, 1 - first);
+    nd_release(x);
+    return back;
+}
+static nd_tensor *full_odd(nd_dtype dtype) {
+    int64_t first = dtype == ND_I64 ? ((int64_t)1 << 53) + 1 : 1;
+    return taken_back(nd_full(ND_SHAPE(3, 3), first, dtype), first);
+}
+static nd_tensor *arange_odd(nd_dtype dtype) {
+    int64_t first = dtype == ND_I64 ? ((int64_t)1 << 62) + 1 : 1;
+    return taken_back(nd_arange(first, first + 200, 3, dtype), first);
+}
 #define CREATIONS(CASE)                                         \
     CASE(zeros, nd_zeros(ND_SHAPE(5, 7), dtype))                \
     CASE(ones, nd_ones(ND_SHAPE(1000), dtype))                  \
     CASE(full, nd_full(ND_SHAPE(3, 3), 2, dtype))               \
     CASE(scalar, nd_scalar(3, dtype))                           \
+    CASE(full_odd, full_odd(dtype))                             \
+    CASE(arange_odd, arange_odd(dtype))                         \
     CASE(arange, nd_arange(0, 200, 3, dtype))                   \
     CASE(linspace, nd_linspace(0, 1, 11, dtype))                \
     CASE(eye, nd_eye(9, dtype))                                 \
