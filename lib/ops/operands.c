@@ -102,10 +102,12 @@ nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, in
     nd_kernel_call call;
     call.op = op;
     call.noperands = count + 1;
-    call.attrs.f[0] = attrs ? attrs->f[0] : 0.0;
-    call.attrs.f[1] = attrs ? attrs->f[1] : 0.0;
-    call.attrs.i[0] = attrs ? attrs->i[0] : 0;
-    call.attrs.i[1] = attrs ? attrs->i[1] : 0;
+    static const nd_op_attrs no_numbers;
+    const nd_op_attrs *numbers = attrs ? attrs : &no_numbers;
+    for (int which = 0; which < 2; which++) {
+        call.attrs.f[which] = numbers->f[which];
+        call.attrs.i[which] = numbers->i[which];
+    }
     bool flat = all_flat(inputs, count);
     int ndim = first->ndim;
     const int64_t *shape = first->shape;
