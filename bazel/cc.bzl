@@ -22,6 +22,8 @@ _COPTS = [
     # depend on what was linked before.
     "-falign-functions=64",
     "-D_GNU_SOURCE",
+    # Nothing here uses what is kept for older programs.
+    "-DND_NO_OLD_NAMES",
 ]
 
 # A consumer who chose nothing gets Bazel's fastbuild, which would compile the library without optimisation.

@@ -33,12 +33,12 @@ typedef struct cell {
 } cell;
 
 static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
-    const cell *data = nd_object_data(self);
+    const cell *data = nd_object_get_data(self);
     nd_visit(visitor, data->next, "next");
 }
 
 static void cell_clear(nd_object *self) {
-    cell *data = nd_object_data(self);
+    cell *data = nd_object_get_data(self);
     nd_edge_clear(&data->next);
 }
 
@@ -54,7 +54,7 @@ static const nd_type cell_type = {
 static nd_object *cell_new(const nd_object *next) {
     nd_object *object = nd_object_new(&cell_type, sizeof(cell));
     if (object && next) {
-        cell *data = nd_object_data(object);
+        cell *data = nd_object_get_data(object);
         nd_edge_set(&data->next, next);
     }
     return object;
@@ -70,7 +70,7 @@ static nd_object *ring_new(size_t size) {
         last = next;
     }
     if (first && last) {
-        cell *data = nd_object_data(first);
+        cell *data = nd_object_get_data(first);
         nd_edge_set(&data->next, last);
     }
     nd_release(last);

@@ -92,7 +92,7 @@ static bool measure_half(bench_metric *metrics) {
     for (size_t i = 0; i < WORKS; i++)
         ready = ready && isfinite(metrics[i].ours);
     if (!ready)
-        fprintf(stderr, "dispatch: %s\n", nd_error_message());
+        fprintf(stderr, "dispatch: %s\n", nd_error_get_message());
     return ready;
 }
 

@@ -55,8 +55,8 @@ int main(int argc, char **argv) {
     double begin = bench_seconds();
     nd_status status = run_everything(&report, &settings);
     report.seconds = bench_seconds() - begin;
-    report.remaining_objects = nd_manager_total_objects(NULL);
-    report.remaining_bytes = nd_manager_total_bytes(NULL);
+    report.remaining_objects = nd_manager_get_total_objects(NULL);
+    report.remaining_bytes = nd_manager_get_total_bytes(NULL);
 
     answer = 2;
     if (status == ND_OK) {
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
 /// No device of that kind is a normal answer, given on standard output.
 static bool device_missing(const settings *settings) {
     static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA", [ND_FAKE] = "fake"};
-    if (nd_device_count(settings->device.kind) > 0)
+    if (nd_get_device_count(settings->device.kind) > 0)
         return false;
     printf("no %s device\n", names[settings->device.kind]);
     return true;
@@ -90,7 +90,7 @@ static nd_status run_everything(report *report, const settings *settings) {
     digits digits;
     nd_status status = digits_load(&digits, settings);
     if (status != ND_OK) {
-        fprintf(stderr, "gc_on_off: the digits could not be read: %s\n", nd_error_message());
+        fprintf(stderr, "gc_on_off: the digits could not be read: %s\n", nd_error_get_message());
         return status;
     }
     table_begin(settings, &digits);
@@ -201,6 +201,6 @@ static nd_status say_error(nd_status status, const scenario *scenario, bool coll
         return ND_OK;
     progress_clear();
     fprintf(stderr, "gc_on_off: %s, gc %s: %s: %s\n", scenario->name, collector_on ? "on" : "off",
-            nd_status_name(status), nd_error_message());
+            nd_status_get_name(status), nd_error_get_message());
     return status;
 }

@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
                              .what = "plain C loops over the same bytes, in this process"},
                    [PYTORCH] = {.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     if (!measure_products(metrics) || !measure_works(metrics + PRODUCTS)) {
-        fprintf(stderr, "kernels: %s\n", nd_error_message());
+        fprintf(stderr, "kernels: %s\n", nd_error_get_message());
         return 2;
     }
     bench_peer_run_own(&pytorch, "pytorch_kernels.py", NULL, "python3-torch");

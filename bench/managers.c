@@ -54,11 +54,11 @@ typedef struct cell {
 } cell;
 
 static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, ((const cell *)nd_object_data(self))->next, "next");
+    nd_visit(visitor, ((const cell *)nd_object_get_data(self))->next, "next");
 }
 
 static void cell_clear(nd_object *self) {
-    nd_edge_clear(&((cell *)nd_object_data(self))->next);
+    nd_edge_clear(&((cell *)nd_object_get_data(self))->next);
 }
 
 static const nd_type cell_type = {
@@ -105,7 +105,7 @@ static void create_objects(worker *me, uint64_t count) {
 
 static void attach(worker *me, uint64_t count) {
     for (uint64_t i = 0; i < count; i++)
-        nd_attach(me->managers[i % 2], me->object);
+        nd_manager_attach(me->managers[i % 2], me->object);
 }
 
 static void boundaries(worker *me, uint64_t count) {
@@ -119,7 +119,7 @@ static void boundaries(worker *me, uint64_t count) {
 }
 
 static void link_unlink(worker *me, uint64_t count) {
-    cell *data = nd_object_data(me->object);
+    cell *data = nd_object_get_data(me->object);
     for (uint64_t i = 0; i < count; i++) {
         nd_edge_set(&data->next, me->other);
         nd_edge_clear(&data->next);
@@ -321,13 +321,13 @@ static bool make_rings(const nd_manager *manager) {
             for (int k = 1; k < RING && last; k++) {
                 nd_object *next = cell_new();
                 if (next)
-                    nd_edge_set(&((cell *)nd_object_data(next))->next, last);
+                    nd_edge_set(&((cell *)nd_object_get_data(next))->next, last);
                 nd_release(last);
                 last = next;
             }
             made = first && last;
             if (made)
-                nd_edge_set(&((cell *)nd_object_data(first))->next, last);
+                nd_edge_set(&((cell *)nd_object_get_data(first))->next, last);
             nd_release(first);
             nd_release(last);
         }

@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     bench_peer_run_own(&peer, "pytorch_mlp.py", "--epoch", "python3-torch");
     double second = measure_half();
     if (!isfinite(first) || !isfinite(second)) {
-        fprintf(stderr, "mlp_epoch: %s\n", nd_error_message());
+        fprintf(stderr, "mlp_epoch: %s\n", nd_error_get_message());
         return 2;
     }
     bench_metric metric = {.work = "epoch of MLP 784-500-10, 57,000 samples",

@@ -69,7 +69,7 @@ static bool measure_half(double *us) {
         workload_end(&work);
         if (!isfinite(us[i])) {
             fprintf(stderr, "mlp_step: batch %lld: %s\n", (long long)batches[i],
-                    nd_error_message());
+                    nd_error_get_message());
             return false;
         }
     }

@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
 
     nd_tensor *x = nd_rand(nd_key_new(3), ND_SHAPE(ELEMENTS), ND_F32);
     if (!x) {
-        fprintf(stderr, "refcount: %s\n", nd_error_message());
+        fprintf(stderr, "refcount: %s\n", nd_error_get_message());
         return 2;
     }
     bench_metric metrics[METRICS] = {

@@ -97,7 +97,7 @@ static double measure_apart(const size *of) {
     if (process == 0) {
         bytes = measure(of);
         if (isnan(bytes))
-            fprintf(stderr, "tensor_bytes: %s\n", nd_error_message());
+            fprintf(stderr, "tensor_bytes: %s\n", nd_error_get_message());
         bool told = write(ends[1], &bytes, sizeof bytes) == (ssize_t)sizeof bytes;
         _exit(told ? 0 : 1);
     }

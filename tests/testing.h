@@ -27,7 +27,7 @@
 #include <nd/nd.h>
 
 // A test of the core alone links no devices; then there is nothing to wait for.
-#pragma weak nd_device_count
+#pragma weak nd_get_device_count
 #pragma weak nd_synchronize
 
 // In a build that collects everywhere (--config=everywhere) the collector is on, and looks at every
@@ -59,18 +59,18 @@ static inline int nd_test_begin(void **state) {
     nd__policy_everywhere = true;
     nd_gc_set_mode(ND_GC_ON);
 #endif
-    nd_test_objects_before = nd_manager_total_objects(NULL);
-    nd_test_bytes_before = nd_manager_total_bytes(NULL);
+    nd_test_objects_before = nd_manager_get_total_objects(NULL);
+    nd_test_bytes_before = nd_manager_get_total_bytes(NULL);
     return 0;
 }
 
 static inline int nd_test_end(void **state) {
     (void)state;
-    for (int kind = 0; nd_device_count && kind < ND_DEVICE_KIND_COUNT; kind++)
-        for (int index = 0; index < nd_device_count((nd_device_kind)kind); index++)
+    for (int kind = 0; nd_get_device_count && kind < ND_DEVICE_KIND_COUNT; kind++)
+        for (int index = 0; index < nd_get_device_count((nd_device_kind)kind); index++)
             nd_synchronize((nd_device){(nd_device_kind)kind, index});
-    uint64_t objects = nd_manager_total_objects(NULL);
-    uint64_t bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL);
+    uint64_t bytes = nd_manager_get_total_bytes(NULL);
     if (objects != nd_test_objects_before || bytes != nd_test_bytes_before) {
         fprintf(stderr, "left behind: %lld objects, %lld bytes\n",
                 (long long)(objects - nd_test_objects_before),
@@ -79,7 +79,7 @@ static inline int nd_test_end(void **state) {
         return -1;
     }
     if (nd_debug_check() != ND_OK) {
-        fprintf(stderr, "%s\n", nd_error_message());
+        fprintf(stderr, "%s\n", nd_error_get_message());
         return -1;
     }
     return 0;
@@ -89,17 +89,25 @@ static inline int nd_test_end(void **state) {
     { #function, function, nd_test_begin, nd_test_end, NULL }
 
 /// Asserts that an expression is ND_OK, with the error's sentence when it is not.
-#define assert_ok(expression)                                                                    \
-    do {                                                                                         \
-        nd_status nd_status_ = (expression);                                                     \
-        if (nd_status_ != ND_OK)                                                                 \
-            fail_msg("%s: %s: %s", #expression, nd_status_name(nd_status_), nd_error_message()); \
+#define assert_ok(expression)                                                   \
+    do {                                                                        \
+        nd_status nd_status_ = (expression);                                    \
+        if (nd_status_ != ND_OK)                                                \
+            fail_msg("%s: %s: %s", #expression, nd_status_get_name(nd_status_), \
+                     nd_error_get_message());                                   \
     } while (0)
 
 /// Asserts that a handle is not NULL, with the error's sentence when it is.
-#define assert_handle(handle)                                        \
-    do {                                                             \
-        if (!(handle))                                               \
-            fail_msg("%s is NULL: %s", #handle, nd_error_message()); \
+#define assert_handle(handle)                                            \
+    do {                                                                 \
+        if (!(handle))                                                   \
+            fail_msg("%s is NULL: %s", #handle, nd_error_get_message()); \
     } while (0)
+
+/// Sets one field of the root's collection policy: after how many bytes of a device kind the collector is due.
+static inline nd_status nd_test_set_threshold(nd_device_kind kind, uint64_t bytes) {
+    static nd_gc_policy policy = ND_GC_POLICY_INIT; // with what was set before
+    policy.allocated_bytes[kind] = bytes;
+    return nd_manager_set_gc_policy(NULL, &policy);
+}
 #endif

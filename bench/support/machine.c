@@ -32,7 +32,7 @@ void bench_machine_json(bench_json *json) {
     bench_json_integer(json, "memory_bytes", memory_bytes());
     bench_json_string(json, "system", kernel);
     bench_json_string(json, "compiler", COMPILER);
-    bench_json_integer(json, "gpus", (uint64_t)nd_device_count(ND_CUDA));
+    bench_json_integer(json, "gpus", (uint64_t)nd_get_device_count(ND_CUDA));
     bench_json_end_object(json);
 }
 

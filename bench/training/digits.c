@@ -17,8 +17,8 @@ static nd_status limit(nd_tensor **tensor, int64_t count);
 nd_status digits_load(digits *digits, const settings *settings) {
     *digits = (struct digits){0};
     char folder[PATH_BYTES];
-    digits->manager = nd_manager_new(nd_manager_root(), "digits");
-    nd_status status = digits->manager ? ND_OK : nd_error_status();
+    digits->manager = nd_manager_new(nd_manager_get_root(), "digits");
+    nd_status status = digits->manager ? ND_OK : nd_error_get_status();
     if (status == ND_OK) {
         nd_with_manager(digits->manager) {
             if (settings->data && bench_user_path(settings->data, folder, sizeof folder))
@@ -53,7 +53,7 @@ static nd_status load_split(digits *digits, const char *folder, int64_t train_co
     nd_auto nd_tensor *images = load_images(folder, "t10k-images-idx3-ubyte");
     nd_auto nd_tensor *labels = images ? load(folder, "t10k-labels-idx1-ubyte") : NULL;
     if (!labels)
-        return nd_error_status();
+        return nd_error_get_status();
     digits->train_images = nd_slice(images, 0, train_count, 1, 0);
     digits->train_labels = nd_slice(labels, 0, train_count, 1, 0);
     digits->test_images = nd_slice(images, train_count, INT64_MAX, 1, 0);
@@ -61,7 +61,7 @@ static nd_status load_split(digits *digits, const char *folder, int64_t train_co
     return digits->train_images && digits->train_labels && digits->test_images &&
                    digits->test_labels
                ? ND_OK
-               : nd_error_status();
+               : nd_error_get_status();
 }
 
 /// Two pairs of files; stops at the first that cannot be read, whose name the error says.
@@ -73,7 +73,7 @@ static nd_status load_original(digits *digits, const char *folder) {
         digits->test_images = load_images(folder, "t10k-images-idx3-ubyte");
     if (digits->test_images)
         digits->test_labels = load(folder, "t10k-labels-idx1-ubyte");
-    return digits->test_labels ? ND_OK : nd_error_status();
+    return digits->test_labels ? ND_OK : nd_error_get_status();
 }
 
 /// [n, 28, 28] -> [n, 784].
@@ -96,7 +96,7 @@ static nd_tensor *load(const char *folder, const char *name) {
 static nd_status limit(nd_tensor **tensor, int64_t count) {
     nd_tensor *first = nd_slice(*tensor, 0, count, 1, 0);
     if (!first)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_release(*tensor);
     *tensor = first;
     return ND_OK;

@@ -74,9 +74,9 @@ static const nd_tensor *forward_with(nd_tensor *const *parameters, const nd_tens
 /// Owned leaves with the values of the model's parameters. Some may be there after a failure too.
 static nd_status copy_parameters(const nd_module *model, nd_tensor **copies) {
     for (size_t i = 0; i < PARAMETERS; i++) {
-        nd_no_grad copies[i] = nd_retain(nd_clone(nd_module_parameter_at(model, i, NULL)));
+        nd_no_grad copies[i] = nd_retain(nd_clone(nd_module_get_parameter_at(model, i, NULL)));
         if (!copies[i])
-            return nd_error_status();
+            return nd_error_get_status();
         nd_status status = nd_set_requires_grad(copies[i], true);
         if (status != ND_OK)
             return status;
@@ -94,7 +94,7 @@ static nd_status descend(const nd_module *model, nd_tensor *const *gradients, do
     nd_status status = ND_OK;
     nd_no_grad {
         for (size_t i = 0; i < PARAMETERS && status == ND_OK; i++) {
-            nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(model, i, NULL));
+            nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter_at(model, i, NULL));
             status = nd_add_scaled_(parameter, gradients[i], -rate);
         }
     }
@@ -127,7 +127,7 @@ static nd_status second_order_step(training *run, const nd_tensor *images,
         nd_tensor *gradients[PARAMETERS] = {0};
         const nd_tensor *loss = penalised_loss(copies, images, labels);
         status = loss ? nd_grad(loss, PARAMETERS, (const nd_tensor *const *)copies, NULL, gradients)
-                      : nd_error_status();
+                      : nd_error_get_status();
         if (status == ND_OK)
             status = descend(run->model, gradients, run->rate);
         release_all(gradients);
@@ -145,12 +145,12 @@ typedef struct probe {
 } probe;
 
 static void probe_traverse(const nd_object *self, nd_visitor *visitor) {
-    const probe *probe = nd_object_data(self);
+    const probe *probe = nd_object_get_data(self);
     nd_visit(visitor, probe->activation, "activation");
 }
 
 static void probe_clear(nd_object *self) {
-    probe *probe = nd_object_data(self);
+    probe *probe = nd_object_get_data(self);
     nd_edge_clear(&probe->activation);
 }
 
@@ -165,14 +165,14 @@ static const nd_type probe_type = {
 static double saliency_of(const nd_tensor *gradient, const nd_tensor *activation) {
     double saliency = 0;
     ND_SCOPE {
-        saliency = nd_item(nd_sum(nd_abs(nd_mul(gradient, activation)), 0, NULL, false));
+        saliency = nd_get_item(nd_sum(nd_abs(nd_mul(gradient, activation)), 0, NULL, false));
     }
     return saliency;
 }
 
 /// Hook of a hidden layer, with a probe for context.
 static nd_tensor *measure_saliency(const nd_tensor *gradient, const nd_object *context) {
-    const probe *probe = nd_object_data(context);
+    const probe *probe = nd_object_get_data(context);
     nd_no_grad *probe->saliency += saliency_of(gradient, probe->activation);
     return NULL;
 }
@@ -195,8 +195,8 @@ static nd_status attach_probe(const nd_tensor *x, double *saliency) {
     nd_auto nd_tensor *activation = nd_retain(x);
     nd_auto nd_object *context = nd_object_new(&probe_type, sizeof(probe));
     if (!activation || !context)
-        return nd_error_status();
-    probe *probe = nd_object_data(context);
+        return nd_error_get_status();
+    probe *probe = nd_object_get_data(context);
     probe->saliency = saliency;
     nd_edge_set(&probe->activation, activation);
     return nd_register_hook(activation, measure_saliency, context);
@@ -207,7 +207,7 @@ static nd_status attach_limit(const nd_tensor *x) {
     nd_auto nd_tensor *logits = nd_retain(x);
     nd_auto nd_list *context = nd_list_new();
     if (!logits || !context)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = nd_list_append(context, logits);
     return status == ND_OK ? nd_register_hook(logits, limit_gradient, context) : status;
 }
@@ -215,9 +215,9 @@ static nd_status attach_limit(const nd_tensor *x) {
 static nd_status callbacks_step(training *run, const nd_tensor *images, const nd_tensor *labels) {
     nd_auto_scope;
     const nd_tensor *x = images;
-    size_t layers = nd_module_child_count(run->model);
+    size_t layers = nd_module_get_child_count(run->model);
     for (size_t i = 0; i < layers; i++) {
-        x = nd_module_forward(nd_module_child(run->model, i), x);
+        x = nd_module_forward(nd_module_get_child(run->model, i), x);
         bool hidden = i % 2 == 1; // after each relu
         nd_status status = hidden            ? attach_probe(x, &run->saliency)
                            : i == layers - 1 ? attach_limit(x)
@@ -232,14 +232,14 @@ static nd_status callbacks_step(training *run, const nd_tensor *images, const nd
 
 static nd_status escape_begin(training *run) {
     run->history = nd_list_new();
-    return run->history ? ND_OK : nd_error_status();
+    return run->history ? ND_OK : nd_error_get_status();
 }
 
 static nd_status escape_step(training *run, const nd_tensor *images, const nd_tensor *labels) {
     nd_auto_scope;
     const nd_tensor *logits = nd_module_forward(run->model, images);
     const nd_tensor *loss = nd_cross_entropy(logits, labels);
-    // The mistake: nd_item(loss) is a number, but the loss itself holds the whole step.
+    // The mistake: nd_get_item(loss) is a number, but the loss itself holds the whole step.
     nd_status status = nd_list_append(run->history, loss);
     return status == ND_OK ? learn_from(run, loss) : status;
 }

@@ -31,15 +31,15 @@ nd_status training_begin(training *run, const scenario *scenario, bool collector
     };
     if (!result->epochs)
         return ND_ERROR_OUT_OF_MEMORY;
-    run->manager = nd_manager_new(nd_manager_root(), scenario->name);
+    run->manager = nd_manager_new(nd_manager_get_root(), scenario->name);
     if (!run->manager)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = nd_manager_set_gc_mode(run->manager, collector_on ? ND_GC_ON : ND_GC_OFF);
     if (status == ND_OK) {
         nd_with_manager(run->manager) status = make_parts(run, digits);
     }
     if (status == ND_OK)
-        result->steps = nd_dataset_batches(run->train);
+        result->steps = nd_dataset_get_batches(run->train);
     return status;
 }
 
@@ -73,7 +73,7 @@ nd_status training_steps(training *run, int64_t steps) {
     for (int64_t i = 0; i < steps && more; i++) {
         nd_auto nd_manager *step = nd_manager_new(run->manager, "step");
         if (!step)
-            return nd_error_status();
+            return nd_error_get_status();
         nd_status status = one_step(run, step, &more);
         nd_close_report report = ND_CLOSE_REPORT_INIT;
         nd_status closed = nd_manager_close(step, &report);
@@ -113,8 +113,8 @@ nd_status training_epoch(training *run, int epoch) {
     figures->escaped_bytes = run->escaped_bytes;
     if (status == ND_OK)
         status = evaluate(run, &figures->test_accuracy);
-    figures->live_objects = nd_manager_total_objects(run->manager);
-    figures->live_bytes = nd_manager_total_bytes(run->manager);
+    figures->live_objects = nd_manager_get_total_objects(run->manager);
+    figures->live_bytes = nd_manager_get_total_bytes(run->manager);
     figures->resident_bytes = bench_resident_bytes();
     if (status == ND_OK)
         result->epoch_count = epoch + 1;
@@ -138,7 +138,7 @@ nd_status training_end(training *run) {
     if (status != ND_OK)
         return status;
     nd_gc_report collected = ND_GC_REPORT_INIT;
-    status = nd_gc_collect(nd_manager_root(), &collected);
+    status = nd_gc_collect(nd_manager_get_root(), &collected);
     run->result->freed_objects = collected.collected_objects;
     run->result->freed_bytes = collected.collected_bytes;
     return status;
@@ -159,7 +159,7 @@ static nd_status make_parts(training *run, const digits *digits) {
     run->test = nd_dataset_new(digits->test_images, digits->test_labels, &options);
     run->model = make_model(nd_key_fold(key, 2));
     if (!run->train || !run->test || !run->model)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = nd_module_to(run->model, run->settings->device);
     if (status != ND_OK)
         return status;
@@ -168,7 +168,7 @@ static nd_status make_parts(training *run, const digits *digits) {
     sgd.momentum = momentum;
     run->optimizer = nd_sgd(run->model, &sgd);
     if (!run->optimizer)
-        return nd_error_status();
+        return nd_error_get_status();
     return run->scenario->begin ? run->scenario->begin(run) : ND_OK;
 }
 
@@ -198,7 +198,7 @@ static nd_status evaluate(training *run, double *ret_accuracy) {
     nd_status status = nd_dataset_start(run->test, 0);
     nd_auto nd_manager *manager = nd_manager_new(run->manager, "test");
     if (!manager || status != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     int64_t correct = 0;
     nd_with_manager(manager) nd_no_grad {
         for (bool more = true; more;) {
@@ -210,7 +210,7 @@ static nd_status evaluate(training *run, double *ret_accuracy) {
                 correct += count_correct(run->model, images, labels);
         }
     }
-    *ret_accuracy = (double)correct / (double)nd_dataset_size(run->test);
+    *ret_accuracy = (double)correct / (double)nd_dataset_get_size(run->test);
     return status;
 }
 

@@ -21,6 +21,7 @@ int main(void) {
                (int)report.collected_objects, (double)report.collected_bytes / 1048576,
                (int)report.escaped_objects);
     }
-    printf("%d objects left; %s\n", (int)nd_manager_total_objects(NULL), nd_error_message());
-    return nd_error_status() != ND_OK;
+    printf("%d objects left; %s\n", (int)nd_manager_get_total_objects(NULL),
+           nd_error_get_message());
+    return nd_error_get_status() != ND_OK;
 }

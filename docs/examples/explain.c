@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
     nd_balance *balance = nd_balance_begin(NULL, __FILE__, __LINE__);
     nd_tensor *forgotten = nd_ones(ND_SHAPE(8), ND_F32);
     nd_balance_end(balance, NULL, NULL);
-    puts(nd_error_message());
+    puts(nd_error_get_message());
 
     nd_release(forgotten);
     nd_gc_collect(NULL, NULL);
@@ -60,6 +60,6 @@ int main(int count, char **arguments) {
     nd_release(weak);
     nd_release(history);
     nd_release(epoch);
-    printf("-- in the end: %d objects\n", (int)nd_manager_total_objects(NULL));
+    printf("-- in the end: %d objects\n", (int)nd_manager_get_total_objects(NULL));
     return 0;
 }

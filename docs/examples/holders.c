@@ -12,7 +12,7 @@ int main(void) {
         kept = nd_mul_scalar(x, 2.0); // somebody forgets this one
         nd_auto nd_tensor *large = nd_zeros(ND_SHAPE(4096, 4096), ND_F32);
         if (!large)
-            printf("%s: %s\n", nd_status_name(nd_error_status()), nd_error_message());
+            printf("%s: %s\n", nd_status_get_name(nd_error_get_status()), nd_error_get_message());
     }
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     nd_manager_close(request, &report);

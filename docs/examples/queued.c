@@ -16,7 +16,7 @@ static void sent(void *data) {
 
 int main(void) {
     // Where there is a GPU, there; the CPU queues nothing, so it calls at once.
-    nd_device device = {nd_device_count(ND_CUDA) ? ND_CUDA : ND_CPU, 0};
+    nd_device device = {nd_get_device_count(ND_CUDA) ? ND_CUDA : ND_CPU, 0};
     static const nd_resource_callbacks callbacks = {
         .size = sizeof callbacks, .version = 1, .free = free_staging};
     atomic_int count = 0;
@@ -31,6 +31,6 @@ int main(void) {
     }
     nd_synchronize(device); // what was released in callbacks is destroyed here at the latest
     printf("sent %d, %d objects left; %s\n", atomic_load(&count),
-           (int)nd_manager_total_objects(NULL), nd_error_message());
-    return nd_error_status() != ND_OK;
+           (int)nd_manager_get_total_objects(NULL), nd_error_get_message());
+    return nd_error_get_status() != ND_OK;
 }

@@ -19,11 +19,11 @@ int main(void) {
         const nd_tensor *a = nd_from_data((float[]){1, 2, 3}, ND_SHAPE(3), ND_F32);
         const nd_tensor *b = nd_from_data((float[]){1, 5, 7}, ND_SHAPE(3), ND_F32);
         nd_auto nd_tensor *d = distance(a, b);
-        printf("distance %.1f\n", nd_item(d));
+        printf("distance %.1f\n", nd_get_item(d));
         nd_auto nd_tensor *none = distance(a, NULL);
         if (!none)
-            printf("error: %s\n", nd_error_message());
+            printf("error: %s\n", nd_error_get_message());
     }
-    printf("%d objects left\n", (int)nd_manager_total_objects(NULL));
+    printf("%d objects left\n", (int)nd_manager_get_total_objects(NULL));
     return 0;
 }

@@ -72,10 +72,10 @@ static double measure_accuracy(nd_dataset *data, const nd_module *model) {
             nd_auto nd_tensor *equal = nd_equal(answers, labels);
             nd_auto nd_tensor *ones = nd_cast(equal, ND_F32);
             nd_auto nd_tensor *sum = nd_sum(ones, 0, NULL, false);
-            right += nd_item(sum);
+            right += nd_get_item(sum);
         }
     }
-    return nd_error_status() == ND_OK ? right / SAMPLES : -1;
+    return nd_error_get_status() == ND_OK ? right / SAMPLES : -1;
 }
 
 /// Trains from one epoch to another, from a file's parameters when there is one to go on from.
@@ -90,7 +90,7 @@ static void train(const char *from, const char *to, uint64_t first, uint64_t end
         nd_adam_options adamw = ND_ADAMW_OPTIONS_INIT;
         adamw.rate = 0.01;
         nd_auto nd_optimizer *optimizer = nd_adamw(model, &adamw);
-        for (uint64_t epoch = first; epoch < end && nd_error_status() == ND_OK; epoch++) {
+        for (uint64_t epoch = first; epoch < end && nd_error_get_status() == ND_OK; epoch++) {
             train_epoch(training, model, optimizer, epoch);
             nd_optimizer_set_rate(optimizer, 0.01 / (double)(epoch + 2));
         }
@@ -100,7 +100,7 @@ static void train(const char *from, const char *to, uint64_t first, uint64_t end
     }
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     nd_manager_close(run, &report);
-    printf("%d objects escaped; %s\n", (int)report.escaped_objects, nd_error_message());
+    printf("%d objects escaped; %s\n", (int)report.escaped_objects, nd_error_get_message());
     nd_release(run);
 }
 
@@ -108,5 +108,5 @@ int main(int argc, char **argv) {
     const char *file = argc > 1 ? argv[1] : "training.safetensors";
     train(NULL, file, 0, EPOCHS / 2);
     train(file, file, EPOCHS / 2, EPOCHS); // another process could do this, and another day
-    return nd_error_status() != ND_OK;
+    return nd_error_get_status() != ND_OK;
 }

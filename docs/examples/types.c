@@ -20,10 +20,10 @@ static const nd_type station_type = {
 };
 
 static nd_status station_init(nd_object *self, void *position) {
-    station *s = nd_object_data(self);
+    station *s = nd_object_get_data(self);
     s->position = nd_from_data(position, ND_SHAPE(2), ND_F32);
     s->lines = nd_map_new();
-    return s->position && s->lines ? ND_OK : nd_error_status();
+    return s->position && s->lines ? ND_OK : nd_error_get_status();
 }
 
 static nd_object *station_new(const char *name, float x, float y) {
@@ -35,7 +35,7 @@ static nd_object *station_new(const char *name, float x, float y) {
 }
 
 static void connect(nd_object *from, const char *line, nd_object *to) {
-    station *s = nd_object_data(from);
+    station *s = nd_object_get_data(from);
     nd_map_set(s->lines, line, to);
 }
 
@@ -46,7 +46,7 @@ int main(void) {
     connect(south, "blue", north); // a cycle
     connect(south, "green", east);
 
-    station *s = nd_object_data(south);
+    station *s = nd_object_get_data(south);
     const char *line;
     const nd_object *next;
     char name[16];
@@ -66,6 +66,6 @@ int main(void) {
     nd_debug_holders(east, stdout);
     nd_release(east);
     nd_gc_collect(NULL, NULL);
-    printf("%d objects left\n", (int)nd_manager_total_objects(NULL));
+    printf("%d objects left\n", (int)nd_manager_get_total_objects(NULL));
     return 0;
 }

@@ -28,7 +28,7 @@ ND_API nd_status nd_zero_grad(nd_tensor *x);
 /// The node that computed x, borrowed; NULL for a leaf.
 ND_API const nd_node *nd_get_node(const nd_tensor *x);
 /// Name of the operation of a node, such as "mul". Static storage.
-ND_API const char *nd_node_name(const nd_node *node);
+ND_API const char *nd_node_get_name(const nd_node *node);
 /// How often x's storage was written in place.
 ND_API uint64_t nd_get_version(const nd_tensor *x);
 
@@ -44,7 +44,7 @@ typedef struct nd_grad_block {
 ND_API nd_grad_block nd__grad_block_begin(bool enabled);
 ND_API void nd__grad_block_end(nd_grad_block *block);
 /// Whether this thread records.
-ND_API bool nd_grad_enabled(void);
+ND_API bool nd_is_grad_enabled(void);
 
 /// Options of a backward pass. NULL means all defaults.
 typedef struct nd_backward_options {

@@ -44,7 +44,7 @@ typedef enum nd_status {
     ND_ERROR_UNSUPPORTED,        ///< valid, but not built into this library or backend
 } nd_status;
 
-/// Element types. Bytes per element: nd_dtype_size().
+/// Element types. Bytes per element: nd_dtype_get_size().
 typedef enum nd_dtype {
     ND_BOOL = 0,    ///< one byte, 0 or 1
     ND_U8,          ///< unsigned, 0 to 255
@@ -74,7 +74,7 @@ typedef struct nd_device {
 } nd_device;
 
 // Handle types. All are counted objects and can be passed to nd_retain, nd_release, nd_close,
-// nd_weak_new, nd_attach.
+// nd_weak_new, nd_manager_attach.
 typedef struct nd_object nd_object;       ///< any object
 typedef struct nd_tensor nd_tensor;       ///< n-dimensional array
 typedef struct nd_manager nd_manager;     ///< node of the manager tree

@@ -295,7 +295,7 @@ ND_API void nd_debug_track_sites(bool on);
 /// @return `buffer`, empty when the site is unknown; "" when there is no buffer
 /// @errors none
 /// @threads any
-ND_API const char *nd_debug_site(const void *object, char *buffer, size_t size);
+ND_API const char *nd_debug_get_site(const void *object, char *buffer, size_t size);
 
 #ifdef __cplusplus
 }

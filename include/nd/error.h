@@ -21,7 +21,7 @@ extern "C" {
 /// @return ND_OK when there is none
 /// @errors none
 /// @threads any; each has its own
-ND_API nd_status nd_error_status(void);
+ND_API nd_status nd_error_get_status(void);
 
 /// The thread's last error as a sentence: operation, shapes, dtypes, devices, manager. Composing it
 /// needs no memory.
@@ -30,7 +30,7 @@ ND_API nd_status nd_error_status(void);
 ///         never NULL
 /// @errors none
 /// @threads any; each has its own
-ND_API const char *nd_error_message(void);
+ND_API const char *nd_error_get_message(void);
 
 /// Forgets the thread's error.
 ///
@@ -44,7 +44,7 @@ ND_API void nd_error_clear(void);
 /// @return static storage; "unknown status" for a number that is none; never NULL
 /// @errors none
 /// @threads any
-ND_API const char *nd_status_name(nd_status status);
+ND_API const char *nd_status_get_name(nd_status status);
 
 #ifdef __cplusplus
 }

@@ -155,15 +155,6 @@ ND_API nd_status nd_manager_set_gc_policy(nd_manager *manager, const nd_gc_polic
 /// @threads any
 ND_API nd_status nd_manager_get_gc_policy(const nd_manager *manager, nd_gc_policy *ret_policy);
 
-/// Changes one field of the root's policy: allocated_bytes of a device kind.
-///
-/// @param kind CPU, CUDA or the test device
-/// @param bytes as nd_gc_policy.allocated_bytes: 0 turns the trigger off
-/// @return ND_OK, or the error
-/// @errors ND_ERROR_INVALID_ARGUMENT (no such kind)
-/// @threads any
-ND_API nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes);
-
 // ----------------------------------------------------------------------------------------- reports
 
 /// Called for each cycle found, with its path, such as `tensor(w1) -grad-> tensor -node->

@@ -70,9 +70,9 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
 ND_API nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
                                        nd_tensor **ret_labels);
 /// Number of samples.
-ND_API int64_t nd_dataset_size(const nd_dataset *dataset);
+ND_API int64_t nd_dataset_get_size(const nd_dataset *dataset);
 /// Number of batches per epoch.
-ND_API int64_t nd_dataset_batches(const nd_dataset *dataset);
+ND_API int64_t nd_dataset_get_batches(const nd_dataset *dataset);
 
 #ifdef __cplusplus
 }

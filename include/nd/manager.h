@@ -21,7 +21,7 @@ extern "C" {
 /// @return borrowed, valid always
 /// @errors none
 /// @threads any
-ND_API const nd_manager *nd_manager_root(void);
+ND_API const nd_manager *nd_manager_get_root(void);
 
 /// New open manager.
 ///
@@ -38,16 +38,16 @@ ND_API nd_manager *nd_manager_new(const nd_manager *parent, const char *name) ND
 /// @return borrowed: valid until the block is left
 /// @errors none
 /// @threads any; each has its own
-ND_API const nd_manager *nd_manager_current(void);
+ND_API const nd_manager *nd_manager_get_current(void);
 
 /// Manager an object is attached to.
 ///
 /// @param object any object; NULL is fine
 /// @return borrowed: valid until that manager closes, which only a program that closes it itself can
-///         know; else ask nd_object_manager(). NULL for NULL and for a manager
+///         know; else ask nd_get_manager_retained(). NULL for NULL and for a manager
 /// @errors none
 /// @threads any; another thread may move the object before this returns
-ND_API const nd_manager *nd_manager_of(const void *object);
+ND_API const nd_manager *nd_get_manager(const void *object);
 
 /// The same as a handle of one's own, which stays valid whoever closes or releases that manager.
 ///
@@ -56,7 +56,7 @@ ND_API const nd_manager *nd_manager_of(const void *object);
 ///         where the object goes. NULL for NULL and for a manager
 /// @errors none
 /// @threads any; another thread may move the object, or close the manager, before this returns
-ND_API nd_manager *nd_object_manager(const void *object) ND_OWNED;
+ND_API nd_manager *nd_get_manager_retained(const void *object) ND_OWNED;
 
 /// The manager above.
 ///
@@ -64,7 +64,7 @@ ND_API nd_manager *nd_object_manager(const void *object) ND_OWNED;
 /// @return borrowed: valid while `manager` is. NULL for the root and for NULL
 /// @errors none
 /// @threads any
-ND_API const nd_manager *nd_manager_parent(const nd_manager *manager);
+ND_API const nd_manager *nd_manager_get_parent(const nd_manager *manager);
 
 /// The name a manager was given.
 ///
@@ -72,7 +72,7 @@ ND_API const nd_manager *nd_manager_parent(const nd_manager *manager);
 /// @return borrowed: valid while `manager` is. "" for NULL
 /// @errors none
 /// @threads any
-ND_API const char *nd_manager_name(const nd_manager *manager);
+ND_API const char *nd_manager_get_name(const nd_manager *manager);
 
 /// Whether a manager still takes objects.
 ///
@@ -111,10 +111,10 @@ ND_API void nd__manager_block_end(nd_manager_block *block);
 /// @errors ND_ERROR_CLOSED (the manager is), ND_ERROR_QUOTA (its cap, or a byte quota on its path),
 ///         ND_ERROR_INVALID_ARGUMENT (a manager), ND_ERROR_STATE (the object is being destroyed)
 /// @threads any
-ND_API nd_status nd_attach(const nd_manager *manager, const void *object);
+ND_API nd_status nd_manager_attach(const nd_manager *manager, const void *object);
 
 /// Moves an object to another manager for as long as that is open, and with a tensor its storage, as
-/// nd_attach() does.
+/// nd_manager_attach() does.
 ///
 /// When it closes, the object returns to the nearest still-open manager in its chain of origins,
 /// else to the nearest open ancestor of its first origin. Neither cap nor quota refuses it, here or
@@ -128,7 +128,7 @@ ND_API nd_status nd_attach(const nd_manager *manager, const void *object);
 /// @errors ND_ERROR_CLOSED (the manager is), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_INVALID_ARGUMENT (a
 ///         manager), ND_ERROR_STATE (the object is being destroyed)
 /// @threads any
-ND_API nd_status nd_temp_attach(const nd_manager *manager, const void *object);
+ND_API nd_status nd_manager_lend(const nd_manager *manager, const void *object);
 
 // ------------------------------------------------------------------------------------------- close
 
@@ -251,7 +251,7 @@ ND_API nd_status nd_manager_get_stats(const nd_manager *manager, nd_manager_stat
 /// @return the number; UINT64_MAX on error
 /// @errors ND_ERROR_OUT_OF_MEMORY (to list the managers)
 /// @threads any; beside others that create and release, the sum is not of one moment
-ND_API uint64_t nd_manager_total_objects(const nd_manager *manager);
+ND_API uint64_t nd_manager_get_total_objects(const nd_manager *manager);
 
 /// Live bytes of a manager and everything below it, all device kinds together.
 ///
@@ -259,7 +259,7 @@ ND_API uint64_t nd_manager_total_objects(const nd_manager *manager);
 /// @return bytes of storages, resources and what small tensors carry, each once
 /// @errors none
 /// @threads any
-ND_API uint64_t nd_manager_total_bytes(const nd_manager *manager);
+ND_API uint64_t nd_manager_get_total_bytes(const nd_manager *manager);
 
 #ifdef __cplusplus
 }

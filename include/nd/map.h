@@ -69,7 +69,7 @@ ND_API bool nd_map_contains(const nd_map *map, const char *name);
 /// @return 0 for NULL and for a closed map
 /// @errors none
 /// @threads any, not beside a writer of the map
-ND_API size_t nd_map_size(const nd_map *map);
+ND_API size_t nd_map_get_size(const nd_map *map);
 
 /// Walks over a map in the order in which its names came:
 ///

@@ -28,4 +28,8 @@
 #include <nd/detail/calls.h>
 #endif
 
+#ifndef ND_NO_OLD_NAMES
+#include <nd/detail/old_names.h>
+#endif
+
 #endif

@@ -10,7 +10,7 @@
 ///     nd::tensor b{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
 ///
 /// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in C: an
-/// owner of nothing is false, and nd_error_message() says why. Nothing here throws.
+/// owner of nothing is false, and nd_error_get_message() says why. Nothing here throws.
 #ifndef ND_ND_HPP
 #define ND_ND_HPP
 #include <cstddef>

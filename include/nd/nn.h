@@ -29,7 +29,7 @@ typedef struct nd_module_type {
 ND_API nd_module *nd_module_new(const nd_module_type *type, const void *data,
                                 size_t data_size) ND_OWNED;
 /// The module's copy of `data`, borrowed; NULL when it has none.
-ND_API const void *nd_module_data(const nd_module *module);
+ND_API const void *nd_module_get_data(const nd_module *module);
 /// Adds a parameter (retained) under a name without dots, of at most 63 bytes, unique in the
 /// module.
 ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
@@ -39,17 +39,17 @@ ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
 ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child);
 /// Parameter of this module by name, borrowed; dots walk into children ("0.weight"). NULL with an
 /// error if missing.
-ND_API const nd_tensor *nd_module_parameter(const nd_module *module, const char *name);
+ND_API const nd_tensor *nd_module_get_parameter(const nd_module *module, const char *name);
 /// Child by index, borrowed.
-ND_API const nd_module *nd_module_child(const nd_module *module, size_t index);
+ND_API const nd_module *nd_module_get_child(const nd_module *module, size_t index);
 /// Number of children; 0 for NULL.
-ND_API size_t nd_module_child_count(const nd_module *module);
+ND_API size_t nd_module_get_child_count(const nd_module *module);
 /// Number of parameters of the module and everything below; one under two names counts twice.
-ND_API size_t nd_module_parameter_count(const nd_module *module);
+ND_API size_t nd_module_get_parameter_count(const nd_module *module);
 /// The index-th of them, borrowed, with its full name ("0.weight"), depth first in order of
 /// addition. The name (ret_name may be NULL) is borrowed until this thread's next call.
-ND_API const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
-                                               const char **ret_name);
+ND_API const nd_tensor *nd_module_get_parameter_at(const nd_module *module, size_t index,
+                                                   const char **ret_name);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 /// Drops the gradients of all its parameters.

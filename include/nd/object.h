@@ -261,14 +261,14 @@ typedef struct nd_type {
 /// once others see the object: what grows is for nd_list and nd_map. Not for objects of nd_resource_new().
 #define ND_TYPE_EDGES(type, FIELDS)                                                     \
     static void type##_traverse(const nd_object *nd_object_, nd_visitor *nd_visitor_) { \
-        const type *self = (const type *)nd_object_data(nd_object_);                    \
+        const type *self = (const type *)nd_object_get_data(nd_object_);                \
         (void)nd_visitor_;                                                              \
         if (self) {                                                                     \
             FIELDS(ND__VISIT_EDGE, ND__VISIT_EDGES)                                     \
         }                                                                               \
     }                                                                                   \
     static void type##_clear(nd_object *nd_object_) {                                   \
-        type *self = (type *)nd_object_data(nd_object_);                                \
+        type *self = (type *)nd_object_get_data(nd_object_);                            \
         if (self) {                                                                     \
             FIELDS(ND__CLEAR_EDGE, ND__CLEAR_EDGES)                                     \
         }                                                                               \
@@ -294,7 +294,7 @@ typedef struct nd_type {
     for (size_t nd_i_ = 0; nd_i_ < (size_t)(count); nd_i_++) \
         nd_edge_clear(&self->field[nd_i_]);
 
-/// New object of a user's type, in the current manager (nd_manager_current()).
+/// New object of a user's type, in the current manager (nd_manager_get_current()).
 ///
 /// @param type says what it is; must outlive it
 /// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
@@ -331,7 +331,7 @@ ND_API nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object
 ///         object, or one of a library type
 /// @errors ND_ERROR_CLOSED
 /// @threads any; what is in it is the user's to guard
-ND_API void *nd_object_data(const nd_object *object);
+ND_API void *nd_object_get_data(const nd_object *object);
 
 /// Type of an object, to compare before its payload is cast.
 ///
@@ -339,7 +339,7 @@ ND_API void *nd_object_data(const nd_object *object);
 /// @return what nd_object_new() was given, or a type of the library; NULL for NULL
 /// @errors none
 /// @threads any
-ND_API const nd_type *nd_object_type(const void *object);
+ND_API const nd_type *nd_object_get_type(const void *object);
 
 // Edges of a published object. Each passes the gate: it waits while the collector looks at edges
 // (microseconds). Two writers of one slot are the user's to keep apart.
@@ -480,7 +480,7 @@ ND_API const nd_object *nd_list_get(const nd_list *list, size_t index);
 /// @return 0 for NULL and for a closed list
 /// @errors none
 /// @threads any, not beside a writer of the list
-ND_API size_t nd_list_size(const nd_list *list);
+ND_API size_t nd_list_get_size(const nd_list *list);
 
 /// Drops all items, the last one first.
 ///

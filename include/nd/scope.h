@@ -38,7 +38,7 @@ ND_API nd_status nd_scope_end(nd_scope *scope);
 /// @return borrowed: valid until it ends. NULL when none is open
 /// @errors none
 /// @threads any; each has its own
-ND_API nd_scope *nd_scope_current(void);
+ND_API nd_scope *nd_scope_get_current(void);
 
 /// Hands an object to the innermost scope of this thread. Use nd_tmp(), which keeps the type.
 ///
@@ -99,7 +99,7 @@ ND_API nd_status nd_scope_move_out(const void *object);
 /// @return 0 for NULL
 /// @errors none
 /// @threads the one the scope belongs to
-ND_API size_t nd_scope_size(const nd_scope *scope);
+ND_API size_t nd_scope_get_size(const nd_scope *scope);
 
 /// Takes the innermost scope off this thread, so that another can enter it.
 ///
@@ -107,7 +107,7 @@ ND_API size_t nd_scope_size(const nd_scope *scope);
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (it is not)
 /// @threads the one it belongs to
-ND_API nd_status nd_scope_detach(nd_scope *scope);
+ND_API nd_status nd_scope_take(nd_scope *scope);
 
 /// Makes a detached scope the innermost one of the calling thread.
 ///

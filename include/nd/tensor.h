@@ -27,9 +27,9 @@ extern "C" {
 #endif
 
 /// Bytes of one element; 0 for an invalid dtype.
-ND_API size_t nd_dtype_size(nd_dtype dtype);
+ND_API size_t nd_dtype_get_size(nd_dtype dtype);
 /// "float32" and so on (names of the Array API); "invalid" otherwise.
-ND_API const char *nd_dtype_name(nd_dtype dtype);
+ND_API const char *nd_dtype_get_name(nd_dtype dtype);
 /// dtype of a result of two operands: bool < u8 < i32 < i64 < f32 < f64 (integers with f32 give
 /// f32).
 ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
@@ -37,7 +37,7 @@ ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
 // ----------------------------------------------------------------------------------------- devices
 
 /// Number of devices of a kind that can be used now; 0 is a normal answer.
-ND_API int nd_device_count(nd_device_kind kind);
+ND_API int nd_get_device_count(nd_device_kind kind);
 /// Device on which this thread creates tensors; the CPU at first. Error: no such device.
 ND_API nd_status nd_set_default_device(nd_device device);
 /// Device on which this thread creates tensors.
@@ -58,7 +58,7 @@ ND_API nd_status nd_synchronize(nd_device device);
 /// in a forked child; at the end of a process only what nd_synchronize waited for is sure to be.
 ///
 /// Inside it the program may retain and release objects of any kind, and read what they say of
-/// themselves (nd_get_shape, nd_get_data, nd_object_data, nd_get_count and the like); nd_weak_get may
+/// themselves (nd_get_shape, nd_get_data, nd_object_get_data, nd_get_count and the like); nd_weak_get may
 /// wait for the collector. Nothing may be made, closed, attached, collected or computed there, and no
 /// device be called: what would is refused with ND_ERROR_STATE, in the error of that thread. What the
 /// callback releases last counts as freed at once but is destroyed later, never inside a callback:
@@ -165,11 +165,11 @@ ND_API size_t nd_get_storage_bytes(const nd_tensor *x);
 ND_API void *nd_get_data(const nd_tensor *x);
 /// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise. An
 /// int64 beyond 2^53 is rounded: nd_get_item_i64() does not.
-ND_API double nd_item(const nd_tensor *x);
+ND_API double nd_get_item(const nd_tensor *x);
 /// The value of a tensor with one element, exactly. Error: a float that is no int64; nothing is
 /// written.
 ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
-/// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_size bytes.
+/// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_get_size bytes.
 ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
 
 // ------------------------------------------------------------------------------------------- views

@@ -85,7 +85,7 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
             ND_ERROR_STATE,
             "%s: the output %s of shape %s has no history: nothing it was computed from required a "
             "gradient, or it was computed inside nd_no_grad or detached",
-            operation, nd_dtype_name(output->dtype),
+            operation, nd_dtype_get_name(output->dtype),
             nd__shape_text(shape, output->ndim, output->shape));
     return ND_OK;
 }
@@ -96,7 +96,7 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
 static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad) {
     nd_tensor *seed = nd__gradient_seed(pass->operation, output, grad);
     if (!seed)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = nd__engine_pass_run(pass, output, seed);
     return status == ND_OK ? store_leaf_gradients(pass) : status;
 }
@@ -127,7 +127,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
             continue;
         nd_tensor *settled = nd__gradient_settle(pass->operation, nd_steal(&entry->only), leaf);
         if (!settled) {
-            status = nd_error_status();
+            status = nd_error_get_status();
             break;
         }
         leaves[count] = leaf;
@@ -149,7 +149,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,
                           const nd_backward_options *options) {
     nd_tensor *seed = nd__gradient_seed(pass->operation, output, options->grad);
-    return seed ? nd__engine_pass_run(pass, output, seed) : nd_error_status();
+    return seed ? nd__engine_pass_run(pass, output, seed) : nd_error_get_status();
 }
 
 static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, size_t count) {
@@ -171,7 +171,7 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
         if (!input->node && !input->requires_grad)
             return nd__error(
                 ND_ERROR_STATE, "grad: inputs[%zu], %s of shape %s, does not require a gradient", i,
-                nd_dtype_name(input->dtype), nd__shape_text(shape, input->ndim, input->shape));
+                nd_dtype_get_name(input->dtype), nd__shape_text(shape, input->ndim, input->shape));
         nd_target *target = &pass->targets[pass->target_count++];
         target->source_is_node = input->node != NULL;
         target->source = nd_retain(target->source_is_node ? &input->node->header : &input->header);
@@ -197,11 +197,11 @@ static nd_status complete_targets(nd_pass *pass, const nd_tensor *const *inputs,
             return nd__error(ND_ERROR_STATE,
                              "grad: the output does not depend on inputs[%zu], %s of shape %s "
                              "(allow_unused would give NULL for it)",
-                             i, nd_dtype_name(inputs[i]->dtype),
+                             i, nd_dtype_get_name(inputs[i]->dtype),
                              nd__shape_text(shape, inputs[i]->ndim, inputs[i]->shape));
         }
         if (!target->gradient)
-            return nd_error_status();
+            return nd_error_get_status();
     }
     return ND_OK;
 }

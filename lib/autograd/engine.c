@@ -186,7 +186,7 @@ static nd_status visit_node(nd_pass *pass, nd_pending_entry *entry) {
     nd_tensor **gradients = nd__pending_gradients(entry);
     if (nd__object_is_closed(node))
         return nd__error(ND_ERROR_CLOSED, "%s: a node '%s' of the graph was closed",
-                         pass->operation, nd_node_name(node));
+                         pass->operation, nd_node_get_name(node));
     bool hooked = nd__autograd_edge_is_set(&node->hooks);
     for (uint32_t i = 0; hooked && i < entry->count; i++)
         if (gradients[i]) {
@@ -308,7 +308,7 @@ static nd_status accumulate(const nd_pass *pass, nd_tensor **slot, nd_tensor *gr
             nd_release(*slot);
             *slot = sum;
         } else {
-            status = nd_error_status();
+            status = nd_error_get_status();
         }
     }
     nd_release(gradient);

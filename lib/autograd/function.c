@@ -131,7 +131,7 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
         if (needs_alias(outputs[i], inputs, ninputs, outputs, i)) {
             nd_tensor *alias = nd_detach(outputs[i]);
             if (!alias)
-                return nd_error_status();
+                return nd_error_get_status();
             nd_release(outputs[i]);
             outputs[i] = alias;
         }
@@ -154,7 +154,7 @@ static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs,
 
 /// Keeps the sentence of the operation that failed inside the user's code, when there is one.
 static nd_status user_failure(const char *name, const char *part, nd_status status) {
-    if (nd_error_status() == status)
+    if (nd_error_get_status() == status)
         return status;
-    return nd__error(status, "%s: %s answered %s", name, part, nd_status_name(status));
+    return nd__error(status, "%s: %s answered %s", name, part, nd_status_get_name(status));
 }

@@ -104,7 +104,7 @@ static nd_status copy_inputs(nd_check *check) {
         nd_auto nd_tensor *plain = nd_detach(check->inputs[i]);
         check->copies[i] = nd_clone(plain);
         if (!check->copies[i])
-            return nd_error_status();
+            return nd_error_get_status();
         nd_status status =
             nd_set_requires_grad(check->copies[i], nd_requires_grad(check->inputs[i]));
         if (status != ND_OK)
@@ -167,7 +167,7 @@ static nd_tensor *gradient_value_of(const nd_check *check) {
 static nd_status analytic_gradients(nd_check *check, bool create_graph, nd_tensor **gradients) {
     nd_auto nd_tensor *value = value_of(check);
     if (!value)
-        return nd_error_status();
+        return nd_error_get_status();
     if (!value->requires_grad)
         return ND_OK;
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
@@ -243,13 +243,13 @@ static nd_status value_with(nd_check *check, size_t index, const double *values,
     nd_tensor *original = check->copies[index];
     nd_auto nd_tensor *changed = from_values(original, values);
     if (!changed)
-        return nd_error_status();
+        return nd_error_get_status();
     check->copies[index] = changed;
     nd_auto nd_tensor *value = value_of(check);
     check->copies[index] = original;
     if (!value)
-        return nd_error_status();
-    *ret_value = nd_item(value);
+        return nd_error_get_status();
+    *ret_value = nd_get_item(value);
     return ND_OK;
 }
 
@@ -272,7 +272,7 @@ static nd_status read_values(const nd_tensor *x, double **ret_values) {
     nd_auto nd_tensor *plain = nd_detach(x);
     nd_auto nd_tensor *wide = plain ? nd_cast(plain, ND_F64) : NULL;
     if (!wide)
-        return nd_error_status();
+        return nd_error_get_status();
     size_t bytes = (size_t)wide->numel * sizeof(double);
     double *values = nd__pressure_alloc(bytes > 0 ? bytes : 1);
     if (!values)

@@ -65,7 +65,7 @@ nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
         if (x->node)
             return nd__error(ND_ERROR_STATE,
                              "set_grad: x is the result of '%s'; only a leaf holds a gradient",
-                             nd_node_name(x->node));
+                             nd_node_get_name(x->node));
         if (grad == x)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "set_grad: a tensor cannot be its own gradient");
@@ -113,7 +113,7 @@ nd_status nd__gradient_check(const char *what, const nd_tensor *gradient,
     if (gradient->dtype != input->dtype)
         return nd__error(ND_ERROR_DTYPE, "%s of shape %s is %s; it must be %s", what,
                          nd__shape_text(given, gradient->ndim, gradient->shape),
-                         nd_dtype_name(gradient->dtype), nd_dtype_name(input->dtype));
+                         nd_dtype_get_name(gradient->dtype), nd_dtype_get_name(input->dtype));
     if (gradient->device.kind != input->device.kind ||
         gradient->device.index != input->device.index) {
         // The text of a device may share one buffer per thread, so it is taken one at a time.
@@ -169,7 +169,7 @@ nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output,
 
 nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
     nd_auto nd_tensor *settled = gradient;
-    if (!nd_grad_enabled() && settled->requires_grad) {
+    if (!nd_is_grad_enabled() && settled->requires_grad) {
         // A hook or user function that recorded on its own: its history is not asked for.
         nd_tensor *plain = nd_detach(settled);
         nd_release(settled);
@@ -177,7 +177,7 @@ nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const
         if (!settled)
             return NULL;
     }
-    size_t bytes = (size_t)settled->numel * nd_dtype_size(settled->dtype);
+    size_t bytes = (size_t)settled->numel * nd_dtype_get_size(settled->dtype);
     if (!nd__gradient_exclusively_owned(settled) ||
         nd_get_storage_bytes(settled) > 2 * bytes + 64) {
         nd_tensor *copy = nd_clone(settled);
@@ -189,8 +189,8 @@ nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const
     if (home) {
         nd_place place = nd__place_of(&home->header);
         nd_status status = ND_OK;
-        if (place.manager != nd_manager_of(settled))
-            status = nd_attach(place.manager, settled);
+        if (place.manager != nd_get_manager(settled))
+            status = nd_manager_attach(place.manager, settled);
         nd__place_end(place);
         if (status != ND_OK)
             return NULL;
@@ -348,7 +348,7 @@ static nd_status recorded_totals(const char *operation, nd_tensor *const *leaves
             nd_tensor *sum = nd_add(seen[i], gradients[i]);
             totals[i] = sum ? nd__gradient_settle(operation, sum, leaves[i]) : NULL;
             if (!totals[i])
-                return nd_error_status();
+                return nd_error_get_status();
         } else {
             totals[i] = nd_retain(gradients[i]);
         }

@@ -266,7 +266,8 @@ static nd_status check_hook(const char *operation, const nd_tensor *x, nd_hook h
     return nd__error(ND_ERROR_STATE,
                      "%s: x, %s of shape %s, does not require a gradient, so that no "
                      "hook of it would ever run",
-                     operation, nd_dtype_name(x->dtype), nd__shape_text(shape, x->ndim, x->shape));
+                     operation, nd_dtype_get_name(x->dtype),
+                     nd__shape_text(shape, x->ndim, x->shape));
 }
 
 static nd_object **hooks_slot(nd_tensor *x) {
@@ -294,7 +295,7 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
     nd_hooks *hooks = (nd_hooks *)nd__object_new(&hooks_type, sizeof *hooks);
     if (!hooks) {
         nd__alloc_free(entries);
-        return nd_error_status();
+        return nd_error_get_status();
     }
     hooks->entries = entries;
     hooks->capacity = capacity;

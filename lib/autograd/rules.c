@@ -18,7 +18,7 @@ const nd_rule nd__rules[ND_OP_COUNT] = {
 nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gradient) {
     nd_auto nd_tensor *given = gradient;
     if (!given)
-        return nd_error_status();
+        return nd_error_get_status();
     const nd_node_input *expected = &call->node->inputs[input];
     bool fits = given->ndim == expected->ndim;
     for (int i = 0; fits && i < given->ndim; i++)
@@ -34,7 +34,7 @@ nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gra
         given = converted;
     }
     if (!given)
-        return nd_error_status();
+        return nd_error_get_status();
     call->ret_grads[input] = nd_steal(&given);
     return ND_OK;
 }

@@ -26,7 +26,7 @@ nd_status nd__rule_matmul(const nd_rule_call *call) {
     nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
     if (!a || !b)
-        return nd_error_status();
+        return nd_error_get_status();
     bool row = a->ndim == 1;
     bool column = b->ndim == 1;
     nd_auto nd_tensor *g = as_matrices(nd__rules_output_grad(call), row, column);
@@ -45,7 +45,7 @@ nd_status nd__rule_matmul(const nd_rule_call *call) {
 /// x: [..., in], weight: [out, in], bias: [out]; g: [..., out]: g weight, g^T x, g summed.
 nd_status nd__rule_linear(const nd_rule_call *call) {
     nd_auto nd_tensor *rows = as_rows(nd__rules_output_grad(call));
-    nd_status status = rows ? ND_OK : nd_error_status();
+    nd_status status = rows ? ND_OK : nd_error_get_status();
     if (call->wanted[0] && status == ND_OK)
         status = give_linear_input(call, rows);
     if (call->wanted[1] && status == ND_OK)

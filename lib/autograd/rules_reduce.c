@@ -62,7 +62,7 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     nd_auto nd_tensor *difference = exact_difference(call, logits);
     double rows = (double)call->node->inputs[0].shape[0];
     nd_auto nd_tensor *scale = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / rows);
-    if (nd_grad_enabled() || !difference || !scale)
+    if (nd_is_grad_enabled() || !difference || !scale)
         return nd__rule_give(call, 0, nd_mul(difference, scale));
     nd_status status = nd_mul_(difference, scale);
     return status == ND_OK ? nd__rule_give(call, 0, nd_steal(&difference)) : status;
@@ -123,7 +123,7 @@ static nd_tensor *exact_difference(const nd_rule_call *call, const nd_tensor *lo
     if (!probability)
         return NULL;
     nd_auto nd_tensor *chosen = nd_one_hot(targets, logits->shape[1], logits->dtype);
-    if (nd_grad_enabled() || !chosen)
+    if (nd_is_grad_enabled() || !chosen)
         return nd_sub(probability, chosen);
     return nd_sub_(probability, chosen) == ND_OK ? nd_steal(&probability) : NULL;
 }

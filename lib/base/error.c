@@ -14,11 +14,11 @@ static inline nd_error_state *last(void) {
     return __builtin_expect(inner != NULL, 0) ? inner : &first;
 }
 
-nd_status nd_error_status(void) {
+nd_status nd_error_get_status(void) {
     return last()->status;
 }
 
-const char *nd_error_message(void) {
+const char *nd_error_get_message(void) {
     const nd_error_state *error = last();
     return error->status == ND_OK ? "no error" : error->message;
 }
@@ -27,7 +27,7 @@ void nd_error_clear(void) {
     last()->status = ND_OK;
 }
 
-const char *nd_status_name(nd_status status) {
+const char *nd_status_get_name(nd_status status) {
     static const char *const names[] = {
         [ND_OK] = "ND_OK",
         [ND_ERROR_INVALID_ARGUMENT] = "ND_ERROR_INVALID_ARGUMENT",

@@ -58,7 +58,7 @@ bool nd__seam_suspect_may_live(void) {
 }
 
 const char *nd__seam_manager_name(const nd_object *manager) {
-    return nd_manager_name((const nd_manager *)manager);
+    return nd_manager_get_name((const nd_manager *)manager);
 }
 
 void *nd__seam_alloc(size_t bytes) {

@@ -176,7 +176,7 @@ static uint64_t report(nd_manager *top, FILE *stream, uint64_t limit, uint64_t *
     bool listed = nd__manager_subtree(top, &managers) && group_open(&open, &managers) &&
                   group_all(&groups, &managers);
     nd__manager_array_free(&managers);
-    uint64_t total = listed ? groups.objects : nd_manager_total_objects(top);
+    uint64_t total = listed ? groups.objects : nd_manager_get_total_objects(top);
     *ret_open = open.objects;
     if (listed && stream) {
         sort(&open);

@@ -8,7 +8,7 @@ void nd_debug_track_sites(bool on) {
     nd__object_sites_enabled = on;
 }
 
-const char *nd_debug_site(const void *handle, char *buffer, size_t size) {
+const char *nd_debug_get_site(const void *handle, char *buffer, size_t size) {
     if (!buffer || size == 0)
         return "";
     buffer[0] = '\0';

@@ -262,7 +262,8 @@ nd_balance *nd_balance_begin(const nd_manager *manager, const char *file, int li
         nd__alloc_free(balance);
         return NULL;
     }
-    balance->manager = nd_retain((nd_manager *)(uintptr_t)(manager ? manager : nd_manager_root()));
+    balance->manager =
+        nd_retain((nd_manager *)(uintptr_t)(manager ? manager : nd_manager_get_root()));
     balance->file = file ? file : "";
     balance->line = line;
     return balance;

@@ -270,7 +270,7 @@ nd_status nd_trace_end(void) {
 __attribute__((constructor)) static void read_environment(void) {
     const char *path = secure_getenv("ND_TRACE");
     if (path && *path && nd_trace_begin(path) != ND_OK) {
-        fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_message());
+        fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_get_message());
         nd_error_clear();
     }
 }
@@ -280,5 +280,5 @@ __attribute__((destructor)) static void end_with_program(void) {
     bool open = trace.open;
     nd__lock_release(&trace.lock);
     if (open && nd_trace_end() != ND_OK)
-        fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_message());
+        fprintf(stderr, "ndarc: ND_TRACE: %s\n", nd_error_get_message());
 }

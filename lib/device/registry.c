@@ -118,7 +118,7 @@ nd_status nd__registry_device_check(const char *operation, nd_device device) {
                      count == 1 ? "" : "s");
 }
 
-int nd_device_count(nd_device_kind kind) {
+int nd_get_device_count(nd_device_kind kind) {
     return kind == ND_CPU ? nd__cpu_backend.device_count() : backend_of(kind)->device_count();
 }
 
@@ -144,7 +144,7 @@ nd_status nd_synchronize(nd_device device) {
     nd__callback_destroy_deferred();
     if (status != ND_OK)
         return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
-                         nd__registry_device_text(device), nd_status_name(status));
+                         nd__registry_device_text(device), nd_status_get_name(status));
     return ND_OK;
 }
 
@@ -156,7 +156,7 @@ uint64_t nd_memory_trim(nd_device_kind kind) {
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
     const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
-    for (int index = 0; rows && rows->trim && index < nd_device_count(kind); index++) {
+    for (int index = 0; rows && rows->trim && index < nd_get_device_count(kind); index++) {
         uint64_t given = rows->trim(index);
         bytes += given == ND__UNKNOWN_BYTES ? 0 : given;
     }
@@ -168,7 +168,7 @@ uint64_t nd_memory_get_cached(nd_device_kind kind) {
         return 0;
     uint64_t bytes = 0;
     const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
-    for (int index = 0; rows && rows->usage && index < nd_device_count(kind); index++) {
+    for (int index = 0; rows && rows->usage && index < nd_get_device_count(kind); index++) {
         nd_memory_usage usage;
         rows->usage(index, &usage);
         if (usage.cached != ND__UNKNOWN_BYTES)
@@ -225,7 +225,7 @@ nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void
             nd_object_release(queued->kept);
         nd__alloc_free(queued);
         return nd__error(status, "queue_callback: nothing was queued on %s: %s",
-                         nd__registry_device_text(device), nd_status_name(status));
+                         nd__registry_device_text(device), nd_status_get_name(status));
     }
     nd__callback_destroy_deferred(); // the CPU has called it already
     return ND_OK;

@@ -333,13 +333,6 @@ nd_status nd_manager_get_gc_policy(const nd_manager *handle, nd_gc_policy *ret_p
     return ND_OK;
 }
 
-nd_status nd_gc_set_threshold(nd_device_kind kind, uint64_t bytes) {
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "gc_set_threshold: device kind %d does not exist", (int)kind);
-    return set_fields(&nd__manager_root, "gc_set_threshold", (int)kind, 1, &bytes);
-}
-
 // ---------------------------------------------------------------------------------------- triggers
 
 /// Thresholds for the next look, where they are adaptive: what is live now, shifted by how eager

@@ -24,7 +24,7 @@ void nd__batch_plan(nd_batch_plan *ret_plan, const nd_tensor *images, const nd_t
         plan->sample_elements *= images->shape[axis];
     int64_t largest = batch < plan->samples ? batch : plan->samples;
     plan->images_bytes =
-        (size_t)(largest * plan->sample_elements) * nd_dtype_size(plan->image_dtype);
+        (size_t)(largest * plan->sample_elements) * nd_dtype_get_size(plan->image_dtype);
     plan->labels_bytes = (size_t)largest * sizeof(int64_t);
     plan->order = NULL;
 }
@@ -60,7 +60,7 @@ void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_i
     const int64_t begin = batch * plan->batch;
     const int64_t count = nd__batch_count(plan, batch);
     const int64_t elements = plan->sample_elements;
-    const size_t sample_bytes = (size_t)elements * nd_dtype_size(plan->source_dtype);
+    const size_t sample_bytes = (size_t)elements * nd_dtype_get_size(plan->source_dtype);
     for (int64_t i = 0; i < count; i++) {
         const unsigned char *source =
             plan->images + (size_t)sample_at(plan, begin + i) * sample_bytes;

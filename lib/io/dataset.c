@@ -146,18 +146,18 @@ nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
                     ? hand_over(dataset, &images, &labels)
                     : make_batch(dataset, &images, &labels);
     if (!made)
-        return nd_error_status();
+        return nd_error_get_status();
     dataset->position++;
     *ret_images = images;
     *ret_labels = labels;
     return ND_OK;
 }
 
-int64_t nd_dataset_size(const nd_dataset *dataset) {
+int64_t nd_dataset_get_size(const nd_dataset *dataset) {
     return dataset ? dataset->plan.samples : 0;
 }
 
-int64_t nd_dataset_batches(const nd_dataset *dataset) {
+int64_t nd_dataset_get_batches(const nd_dataset *dataset) {
     return dataset ? dataset->batches : 0;
 }
 
@@ -214,7 +214,7 @@ static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels)
                                                                                 : labels->device));
     if (labels->dtype == ND_F32 || labels->dtype == ND_F64)
         return nd__error(ND_ERROR_DTYPE, "dataset: labels are %s, they must be integers",
-                         nd_dtype_name(labels->dtype));
+                         nd_dtype_get_name(labels->dtype));
     if (images->ndim < 1 || labels->ndim != 1 || images->shape[0] != labels->shape[0]) {
         char a[ND__SHAPE_TEXT];
         char b[ND__SHAPE_TEXT];
@@ -316,7 +316,7 @@ static nd_status shuffle(nd_dataset *dataset, uint64_t epoch) {
         return ND_OK;
     nd_auto nd_tensor *order = nd_randperm(nd_key_fold(dataset->options.key, epoch), plan->samples);
     if (!order)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status =
         nd_copy_to_host(order, dataset->order, (size_t)plan->samples * sizeof(*dataset->order));
     if (status == ND_OK)
@@ -334,7 +334,7 @@ static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
 static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes, nd_dtype dtype,
                                   int ndim, const int64_t *shape) {
     nd_storage *storage = nd__storage_wrap("dataset_next_batch", manager, block, bytes);
-    int64_t numel = (int64_t)(bytes / nd_dtype_size(dtype));
+    int64_t numel = (int64_t)(bytes / nd_dtype_get_size(dtype));
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
 
@@ -414,7 +414,7 @@ static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor 
         return ND_ERROR_STATE;
     const nd_backend *backend = nd__registry_backend(images->device.kind);
     const int index = images->device.index;
-    size_t images_bytes = (size_t)images->numel * nd_dtype_size(images->dtype);
+    size_t images_bytes = (size_t)images->numel * nd_dtype_get_size(images->dtype);
     size_t labels_bytes = (size_t)labels->numel * sizeof(int64_t);
     nd_status status = backend->copy_from_host(index, images->data, slot->images, images_bytes);
     if (status == ND_OK)

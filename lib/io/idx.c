@@ -80,7 +80,7 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
     if (status != ND_OK)
         return status;
     // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
-    uint64_t bytes = nd_dtype_size(header.dtype);
+    uint64_t bytes = nd_dtype_get_size(header.dtype);
     bool overflow = false, empty = false;
     for (int axis = 0; axis < header.ndim; axis++) {
         header.shape[axis] = __builtin_bswap32(sizes[axis]);
@@ -89,7 +89,7 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
         overflow |= __builtin_mul_overflow(bytes, size, &bytes);
         overflow |= bytes > INT64_MAX;
     }
-    bytes = empty ? 0 : bytes / nd_dtype_size(header.dtype) * header.element_bytes;
+    bytes = empty ? 0 : bytes / nd_dtype_get_size(header.dtype) * header.element_bytes;
     if (overflow || bytes > nd__inflate_bytes_max(stream)) {
         char text[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_FORMAT,

@@ -289,7 +289,7 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
 
 /// Shape times element size must be the range, without overflow on the way.
 static nd_status check_size(const nd_safetensors *table, const nd_safetensors_entry *entry) {
-    int64_t bytes = (int64_t)nd_dtype_size(entry->dtype);
+    int64_t bytes = (int64_t)nd_dtype_get_size(entry->dtype);
     bool overflow = false;
     bool empty = false;
     for (int axis = 0; axis < entry->ndim; axis++) {
@@ -315,8 +315,8 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
         return nd__error(
             ND_ERROR_FORMAT,
             "%s: '%s': tensor '%.100s' of %s and shape %s needs %lld bytes, its range has %lld",
-            table->file.operation, table->file.path, entry->name, nd_dtype_name(entry->dtype), text,
-            (long long)(empty ? 0 : bytes), (long long)(entry->end - entry->begin));
+            table->file.operation, table->file.path, entry->name, nd_dtype_get_name(entry->dtype),
+            text, (long long)(empty ? 0 : bytes), (long long)(entry->end - entry->begin));
     return ND_OK;
 }
 
@@ -351,7 +351,7 @@ static const nd_safetensors_entry **sorted_entries(const nd_safetensors *table,
 static nd_status check_names(const nd_safetensors *table) {
     const nd_safetensors_entry **sorted = sorted_entries(table, compare_names);
     if (!sorted)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = ND_OK;
     for (size_t i = 1; status == ND_OK && i < table->count; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
@@ -366,7 +366,7 @@ static nd_status check_names(const nd_safetensors *table) {
 static nd_status check_ranges(const nd_safetensors *table) {
     const nd_safetensors_entry **sorted = sorted_entries(table, compare_ranges);
     if (!sorted)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = ND_OK;
     int64_t covered = 0;
     for (size_t i = 0; status == ND_OK && i < table->count; i++) {

@@ -58,7 +58,7 @@ nd_status nd_save_safetensors(const char *path, size_t count, const char *const 
         return status;
     nd_saved_tensor *items = sort_tensors(names, tensors, count);
     if (!items)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_text header = {.data = NULL};
     status = check_unique(items, count);
     if (status == ND_OK) {
@@ -107,8 +107,9 @@ static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *
         return NULL;
     }
     for (size_t i = 0; i < count; i++)
-        items[i] = (nd_saved_tensor){
-            names[i], tensors[i], (size_t)tensors[i]->numel * nd_dtype_size(tensors[i]->dtype), i};
+        items[i] =
+            (nd_saved_tensor){names[i], tensors[i],
+                              (size_t)tensors[i]->numel * nd_dtype_get_size(tensors[i]->dtype), i};
     qsort(items, count, sizeof(*items), compare_name);
     return items;
 }
@@ -225,8 +226,8 @@ static void append_string(nd_text *text, const char *string) {
 static int compare_position(const void *a, const void *b) {
     const nd_saved_tensor *x = a;
     const nd_saved_tensor *y = b;
-    size_t xsize = nd_dtype_size(x->tensor->dtype);
-    size_t ysize = nd_dtype_size(y->tensor->dtype);
+    size_t xsize = nd_dtype_get_size(x->tensor->dtype);
+    size_t ysize = nd_dtype_get_size(y->tensor->dtype);
     if (xsize != ysize)
         return xsize > ysize ? -1 : 1;
     return (x->position > y->position) - (x->position < y->position);

@@ -193,7 +193,7 @@ static void stay(const relocation *all, nd_object *object, nd_origin **spare) {
 
 static nd_status attach(nd_object *object, nd_manager *target, nd_pressure *refusal) {
     refusal->refused = NULL;
-    relocation all = {.operation = "attach", .object = object, .target = target};
+    relocation all = {.operation = "manager_attach", .object = object, .target = target};
     if (!relocation_lock(&all))
         return not_attached(&all);
     choose_storage(&all);
@@ -219,12 +219,12 @@ static nd_status attach_again(nd_pressure *pressure) {
     return status == ND_ERROR_QUOTA && !pressure->refused ? ND_ERROR_STATE : status; // a cap
 }
 
-nd_status nd_attach(const nd_manager *manager, const void *handle) {
-    nd_status status = check_attach("attach", manager, handle);
+nd_status nd_manager_attach(const nd_manager *manager, const void *handle) {
+    nd_status status = check_attach("manager_attach", manager, handle);
     if (status != ND_OK)
         return status;
     refused_attach again = {
-        .pressure = {.operation = "attach",
+        .pressure = {.operation = "manager_attach",
                      .manager = (nd_manager *)(uintptr_t)manager,
                      .attempt = attach_again},
         .object = (nd_object *)(uintptr_t)handle,
@@ -247,12 +247,12 @@ static void lend(const relocation *all, nd_object *object, nd_origin **spare) {
         transfer(all, object, nd__origin_lend(object, from, all->target, spare));
 }
 
-nd_status nd_temp_attach(const nd_manager *manager, const void *handle) {
-    nd_status status = check_attach("temp_attach", manager, handle);
+nd_status nd_manager_lend(const nd_manager *manager, const void *handle) {
+    nd_status status = check_attach("manager_lend", manager, handle);
     if (status != ND_OK)
         return status;
     relocation all = {
-        .operation = "temp_attach",
+        .operation = "manager_lend",
         .object = (nd_object *)(uintptr_t)handle,
         .target = (nd_manager *)(uintptr_t)manager,
     };
@@ -260,7 +260,7 @@ nd_status nd_temp_attach(const nd_manager *manager, const void *handle) {
     if (!nd__origin_reserve(&spare, may_have_storage(all.object) ? 2 : 1)) {
         nd__origin_discard(spare);
         return nd__error(ND_ERROR_OUT_OF_MEMORY,
-                         "temp_attach: no memory to remember where a %s came from",
+                         "manager_lend: no memory to remember where a %s came from",
                          nd_get_type_name(handle));
     }
     if (relocation_lock(&all)) {

@@ -57,7 +57,7 @@ ND__FORK_LOCKS(bins, ND__FORK_SINGLE, &recycled[0].lock, BINS, sizeof *recycled)
 
 // -------------------------------------------------------------------------------------------- tree
 
-const nd_manager *nd_manager_root(void) {
+const nd_manager *nd_manager_get_root(void) {
     return &nd__manager_root;
 }
 
@@ -140,7 +140,7 @@ static void release_parent(nd_manager *parent) {
 nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     if (nd__callback_check("manager_new") != ND_OK)
         return NULL;
-    nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_current());
+    nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_get_current());
     nd_manager *manager = take_memory();
     if (!manager) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "manager_new: no memory for manager %s",
@@ -174,20 +174,20 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     return manager;
 }
 
-const nd_manager *nd_manager_current(void) {
+const nd_manager *nd_manager_get_current(void) {
     const nd_manager *current = nd__thread()->current;
     return current ? current : &nd__manager_root;
 }
 
-const nd_manager *nd_manager_of(const void *object) {
+const nd_manager *nd_get_manager(const void *object) {
     return object ? nd__manager_of(object) : NULL;
 }
 
-const nd_manager *nd_manager_parent(const nd_manager *manager) {
+const nd_manager *nd_manager_get_parent(const nd_manager *manager) {
     return manager ? manager->parent : NULL;
 }
 
-const char *nd_manager_name(const nd_manager *manager) {
+const char *nd_manager_get_name(const nd_manager *manager) {
     return manager ? manager->name : "";
 }
 
@@ -504,9 +504,9 @@ nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_report) {
 static void manager_destroy(nd_object *self) {
     nd_manager *manager = (nd_manager *)self;
     if (manager == &nd__manager_root)
-        nd__error_fatal(
-            "release of manager root, which nobody owns: nd_manager_root, nd_manager_current, "
-            "nd_manager_of and nd_manager_parent return borrowed handles");
+        nd__error_fatal("release of manager root, which nobody owns: nd_manager_get_root, "
+                        "nd_manager_get_current, "
+                        "nd_get_manager and nd_manager_get_parent return borrowed handles");
     if (begin_close(manager)) {
         // Nobody holds it, so nobody reads a report; count zero also keeps every retain away.
         nd_close_report report = ND_CLOSE_REPORT_INIT;
@@ -615,7 +615,7 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     return ND_OK;
 }
 
-uint64_t nd_manager_total_bytes(const nd_manager *handle) {
+uint64_t nd_manager_get_total_bytes(const nd_manager *handle) {
     nd_manager *manager = writable(handle);
     uint64_t total = 0;
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
@@ -623,13 +623,13 @@ uint64_t nd_manager_total_bytes(const nd_manager *handle) {
     return total;
 }
 
-uint64_t nd_manager_total_objects(const nd_manager *handle) {
+uint64_t nd_manager_get_total_objects(const nd_manager *handle) {
     nd__manager_array managers = {0};
     uint64_t total = 0;
     if (!nd__manager_subtree(writable(handle), &managers)) {
         nd__error(ND_ERROR_OUT_OF_MEMORY,
-                  "manager_total_objects: no memory to list the managers below manager %s",
-                  nd_manager_name(writable(handle)));
+                  "manager_get_total_objects: no memory to list the managers below manager %s",
+                  nd_manager_get_name(writable(handle)));
         return UINT64_MAX;
     }
     for (size_t i = 0; i < managers.count; i++)

@@ -94,7 +94,7 @@ nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
     return place;
 }
 
-nd_manager *nd_object_manager(const void *handle) {
+nd_manager *nd_get_manager_retained(const void *handle) {
     nd_object *object = (nd_object *)(uintptr_t)handle;
     if (!object || (object->type->flags & ND__TYPE_MANAGER))
         return NULL;

@@ -62,7 +62,7 @@ nd_status nd_scope_end(nd_scope *scope) {
     return ND_OK;
 }
 
-nd_scope *nd_scope_current(void) {
+nd_scope *nd_scope_get_current(void) {
     return nd__thread()->scope;
 }
 
@@ -143,17 +143,17 @@ nd_status nd_scope_move_out(const void *object) {
                      nd_get_type_name(object));
 }
 
-size_t nd_scope_size(const nd_scope *scope) {
+size_t nd_scope_get_size(const nd_scope *scope) {
     return scope ? scope->size : 0;
 }
 
-nd_status nd_scope_detach(nd_scope *scope) {
+nd_status nd_scope_take(nd_scope *scope) {
     if (!scope)
-        return nd__error_null("scope_detach", "scope");
+        return nd__error_null("scope_take", "scope");
     nd_thread *thread = nd__thread();
     if (thread->scope != scope)
         return nd__error(ND_ERROR_STATE,
-                         "scope_detach: the scope is not the innermost one of this thread");
+                         "scope_take: the scope is not the innermost one of this thread");
     thread->scope = scope->outer;
     scope->outer = NULL;
     scope->owner = NULL;

@@ -64,7 +64,7 @@ void *nd__ladder_alloc_host(size_t bytes) {
     host_allocation again = {
         .pressure =
             {
-                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+                .manager = (nd_manager *)(uintptr_t)nd_manager_get_current(),
                 .kind = ND_CPU,
                 .bytes = bytes,
                 .functions = &nd__ladder_functions,

@@ -204,7 +204,7 @@ static nd_status add_uniform(nd_module *module, const char *name, nd_key key, in
     nd_auto nd_tensor *zero_to_one = nd_rand(key, ndim, shape, ND_F32);
     nd_auto nd_tensor *scaled = nd_mul_scalar(zero_to_one, 2 * bound);
     nd_auto nd_tensor *parameter = nd_add_scalar(scaled, -bound);
-    nd_status status = parameter ? nd_set_requires_grad(parameter, true) : nd_error_status();
+    nd_status status = parameter ? nd_set_requires_grad(parameter, true) : nd_error_get_status();
     if (status == ND_OK)
         status = nd_module_add_parameter(module, name, parameter);
     return status;

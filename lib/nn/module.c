@@ -79,7 +79,7 @@ nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t d
     return module;
 }
 
-const void *nd_module_data(const nd_module *module) {
+const void *nd_module_get_data(const nd_module *module) {
     return module ? module->data : NULL;
 }
 
@@ -107,8 +107,8 @@ nd_status nd_module_add_child(nd_module *module, const char *name, const nd_modu
     return status;
 }
 
-const nd_tensor *nd_module_parameter(const nd_module *module, const char *name) {
-    static const char operation[] = "module_parameter";
+const nd_tensor *nd_module_get_parameter(const nd_module *module, const char *name) {
+    static const char operation[] = "module_get_parameter";
     if (nd__module_check(operation, module) != ND_OK)
         return NULL;
     if (!name) {
@@ -134,19 +134,19 @@ const nd_tensor *nd_module_parameter(const nd_module *module, const char *name) 
     }
 }
 
-const nd_module *nd_module_child(const nd_module *module, size_t index) {
-    if (nd__module_check("module_child", module) != ND_OK)
+const nd_module *nd_module_get_child(const nd_module *module, size_t index) {
+    if (nd__module_check("module_get_child", module) != ND_OK)
         return NULL;
     size_t children = 0;
     for (size_t i = 0; i < module->count; i++)
         if (!module->members[i].is_parameter && children++ == index)
             return (const nd_module *)module->members[i].object;
-    nd__error(ND_ERROR_INVALID_ARGUMENT, "module_child: child %zu of a module that has %zu", index,
-              children);
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "module_get_child: child %zu of a module that has %zu",
+              index, children);
     return NULL;
 }
 
-size_t nd_module_child_count(const nd_module *module) {
+size_t nd_module_get_child_count(const nd_module *module) {
     size_t children = 0;
     for (size_t i = 0; module && i < module->count; i++)
         children += !module->members[i].is_parameter;
@@ -231,7 +231,7 @@ static nd_status check_parameter(const nd_tensor *parameter) {
         return status;
     if (parameter->dtype != ND_F32)
         return nd__error(ND_ERROR_DTYPE, "%s: the parameter is %s, parameters are float32",
-                         operation, nd_dtype_name(parameter->dtype));
+                         operation, nd_dtype_get_name(parameter->dtype));
     if (!parameter->contiguous)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the tensor is no contiguous one; parameters are (nd_contiguous)",

@@ -276,13 +276,13 @@ static nd_status check_gradient(const nd_tensor *parameter) {
         return ND_OK;
     char a[ND__SHAPE_TEXT];
     char b[ND__SHAPE_TEXT];
-    return nd__error(ND_ERROR_STATE,
-                     "%s: a gradient of shape %s, %s, does not fit its parameter of shape %s, %s, "
-                     "on %s",
-                     step_operation, nd__shape_text(a, grad->ndim, grad->shape),
-                     nd_dtype_name(grad->dtype),
-                     nd__shape_text(b, parameter->ndim, parameter->shape),
-                     nd_dtype_name(parameter->dtype), nd__registry_device_text(parameter->device));
+    return nd__error(
+        ND_ERROR_STATE,
+        "%s: a gradient of shape %s, %s, does not fit its parameter of shape %s, %s, "
+        "on %s",
+        step_operation, nd__shape_text(a, grad->ndim, grad->shape), nd_dtype_get_name(grad->dtype),
+        nd__shape_text(b, parameter->ndim, parameter->shape), nd_dtype_get_name(parameter->dtype),
+        nd__registry_device_text(parameter->device));
 }
 
 /// Makes missing state, at the parameter's manager, and lets state follow a parameter to another
@@ -292,14 +292,14 @@ static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
     nd_tensor *state = *slot;
     if (state &&
         nd__tensor_check_operand(step_operation, "the state of a parameter", state) != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     if (state && nd__module_same_device(state->device, parameter->device))
         return ND_OK;
     nd_tensor *made =
         state ? nd__parameters_copy_to_device(step_operation, state, parameter, parameter->device)
               : nd_zeros_like(parameter);
     if (!made)
-        return nd_error_status();
+        return nd_error_get_status();
     nd__edge_set_in(&optimizer->header, slot, made);
     nd_release(made);
     return check_optimizer(step_operation, optimizer);
@@ -333,7 +333,7 @@ static nd_status reserve_scratch(const nd_optimizer *optimizer, nd_scratch *scra
         nd__tensor_new(step_operation, place.manager, device, ND_F32, 1, &largest->numel);
     nd__place_end(place);
     if (!made)
-        return nd_error_status();
+        return nd_error_get_status();
     scratch->tensors[scratch->count++] = made;
     return ND_OK;
 }

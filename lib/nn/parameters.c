@@ -113,20 +113,20 @@ nd_tensor **nd__parameters_collect(const char *operation, const nd_module *modul
     return parameters;
 }
 
-size_t nd_module_parameter_count(const nd_module *module) {
+size_t nd_module_get_parameter_count(const nd_module *module) {
     size_t count = 0;
     if (module)
-        count_parameters("module_parameter_count", module, &count);
+        count_parameters("module_get_parameter_count", module, &count);
     return count;
 }
 
-const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
-                                        const char **ret_name) {
+const nd_tensor *nd_module_get_parameter_at(const nd_module *module, size_t index,
+                                            const char **ret_name) {
     static _Thread_local char name[ND__FULL_NAME_BYTES];
     nd_module_walk walk;
     size_t count = 0;
     nd_tensor *parameter;
-    nd__parameters_walk_begin(&walk, "module_parameter_at", module);
+    nd__parameters_walk_begin(&walk, "module_get_parameter_at", module);
     while ((parameter = nd__parameters_walk_next(&walk)))
         if (count++ == index) {
             if (ret_name)
@@ -135,7 +135,7 @@ const nd_tensor *nd_module_parameter_at(const nd_module *module, size_t index,
         }
     if (walk.status == ND_OK)
         nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "module_parameter_at: parameter %zu of a module that has %zu", index, count);
+                  "module_get_parameter_at: parameter %zu of a module that has %zu", index, count);
     return NULL;
 }
 
@@ -163,7 +163,7 @@ nd_status nd_module_to(const nd_module *module, nd_device device) {
                   count);
     if (!moves) {
         nd__alloc_free(parameters);
-        return nd_error_status();
+        return nd_error_get_status();
     }
     for (size_t i = 0; status == ND_OK && i < count; i++) {
         nd_tensor *parameter = parameters[i];
@@ -177,7 +177,7 @@ nd_status nd_module_to(const nd_module *module, nd_device device) {
                 nd__parameters_copy_to_device(operation, parameter->grad, parameter, device);
         if (!moves[i].copy || !nd__tensor_storage(moves[i].copy) ||
             (parameter->grad && !moves[i].grad))
-            status = nd_error_status();
+            status = nd_error_get_status();
     }
     for (size_t i = 0; i < count; i++) {
         if (status == ND_OK && moves[i].parameter)
@@ -244,7 +244,7 @@ nd_status nd_load_parameters(const nd_module *module, const char *path) {
     nd_auto nd_list *list = status == ND_OK ? read_parameters(&table, module) : NULL;
     nd__safetensors_close(&table);
     if (!list)
-        return nd_error_status();
+        return nd_error_get_status();
     return assign_parameters(list, module);
 }
 
@@ -321,8 +321,8 @@ static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_e
                          table->file.path, nd__shape_text(b, parameter->ndim, parameter->shape));
     if (entry->dtype != parameter->dtype)
         return nd__error(ND_ERROR_DTYPE, "%s: '%.200s' is %s in '%s' and %s in the module",
-                         table->file.operation, name, nd_dtype_name(entry->dtype), table->file.path,
-                         nd_dtype_name(parameter->dtype));
+                         table->file.operation, name, nd_dtype_get_name(entry->dtype),
+                         table->file.path, nd_dtype_get_name(parameter->dtype));
     return ND_OK;
 }
 

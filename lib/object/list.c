@@ -178,7 +178,7 @@ nd_object *nd_list_pop(nd_list *list) {
     return NULL;
 }
 
-size_t nd_list_size(const nd_list *list) {
+size_t nd_list_get_size(const nd_list *list) {
     return list ? list->size : 0;
 }
 

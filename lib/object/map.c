@@ -284,7 +284,7 @@ nd_status nd_map_set(nd_map *map, const char *name, const void *object) {
     }
     map_name *copy = copy_name(name);
     if (!copy)
-        return nd_error_status();
+        return nd_error_get_status();
     status = check("map_set", map);
     while (status == ND_OK && map->used == map->capacity)
         status = grow(map);
@@ -319,7 +319,7 @@ bool nd_map_contains(const nd_map *map, const char *name) {
     return map && name && find(map, name);
 }
 
-size_t nd_map_size(const nd_map *map) {
+size_t nd_map_get_size(const nd_map *map) {
     return map ? map->size : 0;
 }
 

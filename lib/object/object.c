@@ -132,6 +132,6 @@ void nd__object_discard(void *handle) {
     nd__block_free(object);
 }
 
-const nd_type *nd_object_type(const void *object) {
+const nd_type *nd_object_get_type(const void *object) {
     return object ? ((const nd_object *)object)->type : NULL;
 }

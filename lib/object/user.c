@@ -46,9 +46,9 @@ nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init i
     if (!object)
         return NULL;
     nd_status status = init(object, data);
-    if (status != ND_OK && nd_error_status() != status)
+    if (status != ND_OK && nd_error_get_status() != status)
         nd__error(status, "%s: the init of a %s answered %s", operation, type->name,
-                  nd_status_name(status));
+                  nd_status_get_name(status));
     if (status == ND_OK && nd__seam_publish(operation, object) == ND_OK)
         return object;
     nd_close(object); // what it holds already goes; who got hold of it has a closed object
@@ -56,12 +56,12 @@ nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init i
     return NULL;
 }
 
-void *nd_object_data(const nd_object *object) {
+void *nd_object_get_data(const nd_object *object) {
     uint32_t flags = object ? nd__object_flags(object) : 0;
     // The callbacks of the type itself still see the payload of an object that is being closed.
     if (__builtin_expect((flags & (ND__USER | ND__GONE)) == ND__USER, 1))
         return (void *)(uintptr_t)(object + 1);
     if (flags & ND__USER)
-        nd__error(ND_ERROR_CLOSED, "object_data: the %s is closed", object->type->name);
+        nd__error(ND_ERROR_CLOSED, "object_get_data: the %s is closed", object->type->name);
     return NULL;
 }

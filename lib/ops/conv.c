@@ -116,7 +116,7 @@ static nd_status check_4d(const char *name, const char *a_name, const nd_tensor 
     if (a->dtype != b->dtype || !nd__operands_is_float(a->dtype))
         return nd__error(ND_ERROR_DTYPE,
                          "%s: %s is %s and %s %s; both must be float32, or both float64", name,
-                         a_name, nd_dtype_name(a->dtype), b_name, nd_dtype_name(b->dtype));
+                         a_name, nd_dtype_get_name(a->dtype), b_name, nd_dtype_get_name(b->dtype));
     return ND_OK;
 }
 
@@ -163,8 +163,8 @@ static nd_status check_bias(const nd_tensor *x, const nd_tensor *weight, const n
     char text[ND__SHAPE_TEXT];
     return nd__error(bias->dtype == x->dtype ? ND_ERROR_SHAPE : ND_ERROR_DTYPE,
                      "conv2d: bias is %s of shape %s and must be %s of shape [%lld]",
-                     nd_dtype_name(bias->dtype), nd__shape_text(text, bias->ndim, bias->shape),
-                     nd_dtype_name(x->dtype), (long long)weight->shape[0]);
+                     nd_dtype_get_name(bias->dtype), nd__shape_text(text, bias->ndim, bias->shape),
+                     nd_dtype_get_name(x->dtype), (long long)weight->shape[0]);
 }
 
 nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,

@@ -66,7 +66,7 @@ nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_ten
         return NULL;
     if (condition->dtype != ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "where: the condition is %s and must be bool",
-                  nd_dtype_name(condition->dtype));
+                  nd_dtype_get_name(condition->dtype));
         return NULL;
     }
     nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
@@ -185,7 +185,7 @@ nd_tensor *(nd_masked_fill)(const nd_tensor *x, const nd_tensor *mask, nd_number
         return NULL;
     if (mask->dtype != ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "masked_fill: the mask is %s and must be bool",
-                  nd_dtype_name(mask->dtype));
+                  nd_dtype_get_name(mask->dtype));
         return NULL;
     }
     int64_t shape[ND_MAX_DIMS];

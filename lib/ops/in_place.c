@@ -23,7 +23,7 @@ static nd_status check_target(const char *name, const nd_tensor *x, const nd_ten
     for (int i = 0; i < ndim && fits; i++)
         fits = shape[i] == x->shape[i];
     if (ndim < 0)
-        return nd_error_status();
+        return nd_error_get_status();
     char x_text[ND__SHAPE_TEXT], y_text[ND__SHAPE_TEXT];
     if (!fits)
         return nd__error(ND_ERROR_SHAPE, "%s: y of shape %s does not broadcast to x's %s", name,
@@ -81,10 +81,10 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
         return status;
     if (dtype != x->dtype)
         return nd__error(ND_ERROR_DTYPE, "%s: x is %s, which cannot hold the result with y of %s",
-                         name, nd_dtype_name(x->dtype), nd_dtype_name(y->dtype));
+                         name, nd_dtype_get_name(x->dtype), nd_dtype_get_name(y->dtype));
     nd_auto nd_tensor *operand = nd__operands_as_dtype(y, x->dtype);
     if (!operand)
-        return nd_error_status();
+        return nd_error_get_status();
     status = check_windows(name, x, operand);
     if (status != ND_OK)
         return status;
@@ -94,7 +94,7 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
         (nd__op_infos[op].saves & ND_SAVE_A) != 0 && nd__record_wants_history(&inputs[1], 1);
     nd_auto nd_tensor *before = saves_x ? nd_clone(x) : NULL;
     if (saves_x && !before)
-        return nd_error_status();
+        return nd_error_get_status();
     status = write_over(name, op, x, inputs, 2, attrs);
     if (status != ND_OK)
         return status;
@@ -173,7 +173,7 @@ nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
     // Across devices the copy is recorded as what it is: to, then cast or clone.
     nd_auto nd_tensor *near = nd_to(y, x->device);
     if (!near)
-        return nd_error_status();
+        return nd_error_get_status();
     status = check_target("copy_", x, near);
     if (status == ND_OK)
         status = check_windows("copy_", x, near);
@@ -193,14 +193,14 @@ nd_status(nd_masked_fill_)(nd_tensor *x, const nd_tensor *mask, nd_number value)
         status = check_number_write("masked_fill_", x, value);
     if (status == ND_OK && mask->dtype != ND_BOOL)
         status = nd__error(ND_ERROR_DTYPE, "masked_fill_: the mask is %s and must be bool",
-                           nd_dtype_name(mask->dtype));
+                           nd_dtype_get_name(mask->dtype));
     if (status == ND_OK)
         status = check_windows("masked_fill_", x, mask);
     if (status != ND_OK)
         return status;
     nd_auto nd_tensor *number = nd__operands_number_like("masked_fill_", x, x->dtype, value);
     if (!number)
-        return nd_error_status();
+        return nd_error_get_status();
     const nd_tensor *inputs[] = {mask, number, x};
     status = write_over("masked_fill_", ND_OP_where, x, inputs, 3, NULL);
     return status == ND_OK ? nd__record_in_place(ND_OP_where, x, inputs, 3, NULL) : status;

@@ -60,7 +60,7 @@ static nd_status check_indices(const char *name, const nd_tensor *indices) {
     if (indices->dtype == ND_I64 || indices->dtype == ND_I32)
         return ND_OK;
     return nd__error(ND_ERROR_DTYPE, "%s: the indices are %s and must be int64 or int32", name,
-                     nd_dtype_name(indices->dtype));
+                     nd_dtype_get_name(indices->dtype));
 }
 
 /// Runs a call whose indices may turn out to be out of range.
@@ -193,7 +193,7 @@ static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
     if (x->dtype != source->dtype || x->dtype == ND_BOOL)
         return nd__error(ND_ERROR_DTYPE,
                          "scatter_add: x is %s and source %s; both must be the same number type",
-                         nd_dtype_name(x->dtype), nd_dtype_name(source->dtype));
+                         nd_dtype_get_name(x->dtype), nd_dtype_get_name(source->dtype));
     char index_text[ND__SHAPE_TEXT], source_text[ND__SHAPE_TEXT];
     if (!nd__operands_same_shape(index, source))
         return nd__error(ND_ERROR_SHAPE, "scatter_add: index has shape %s and source %s",
@@ -280,7 +280,8 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
     if (mask->dtype != ND_BOOL || !nd__operands_same_shape(x, mask)) {
         nd__error(mask->dtype != ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
                   "masked_select: the mask is %s of shape %s and must be bool of x's shape %s",
-                  nd_dtype_name(mask->dtype), nd__shape_text(mask_text, mask->ndim, mask->shape),
+                  nd_dtype_get_name(mask->dtype),
+                  nd__shape_text(mask_text, mask->ndim, mask->shape),
                   nd__shape_text(x_text, x->ndim, x->shape));
         return NULL;
     }

@@ -173,7 +173,7 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     if (!nd__operands_is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE,
                   "matmul: it takes float32 and float64, and the operands are %s and %s",
-                  nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
+                  nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
         return NULL;
     }
     if (a->ndim == 0 || b->ndim == 0) {
@@ -334,7 +334,7 @@ nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tenso
         dtype = nd_promote_dtypes(dtype, bias->dtype);
     if (!nd__operands_is_float(dtype) || x->dtype == ND_BOOL || weight->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "linear: it takes float32 and float64, and x is %s, weight %s",
-                  nd_dtype_name(x->dtype), nd_dtype_name(weight->dtype));
+                  nd_dtype_get_name(x->dtype), nd_dtype_get_name(weight->dtype));
         return NULL;
     }
     nd_auto nd_tensor *x_cast = nd__operands_as_dtype(x, dtype);

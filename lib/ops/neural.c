@@ -46,7 +46,7 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
         return nd__error(ND_ERROR_DTYPE,
                          "cross_entropy: logits are %s and must be float32 or float64, targets are "
                          "%s and must be int64",
-                         nd_dtype_name(logits->dtype), nd_dtype_name(targets->dtype));
+                         nd_dtype_get_name(logits->dtype), nd_dtype_get_name(targets->dtype));
     if (logits->ndim != 2 || targets->ndim != 1 || logits->shape[0] != targets->shape[0]) {
         char logits_text[ND__SHAPE_TEXT], targets_text[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_SHAPE,

@@ -29,9 +29,9 @@ static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_te
     const char *takes = rule == ND__BOOL ? "takes bool" : "does not take bool";
     if (!b)
         return nd__error(ND_ERROR_DTYPE, "%s: %s, and the operand is %s", name, takes,
-                         nd_dtype_name(a->dtype));
+                         nd_dtype_get_name(a->dtype));
     return nd__error(ND_ERROR_DTYPE, "%s: %s, and the operands are %s and %s", name, takes,
-                     nd_dtype_name(a->dtype), nd_dtype_name(b->dtype));
+                     nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
 }
 
 nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
@@ -61,7 +61,7 @@ nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number 
         return ND_OK;
     char text[ND__NUMBER_TEXT];
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s cannot hold the number %s", name,
-                     nd_dtype_name(dtype), nd__number_text(text, value));
+                     nd_dtype_get_name(dtype), nd__number_text(text, value));
 }
 
 nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,

@@ -41,7 +41,7 @@ static nd_status check_images(const nd_tensor *x) {
         return status;
     if (!nd__operands_is_float(x->dtype))
         return nd__error(ND_ERROR_DTYPE, "max_pool2d: x is %s and must be float32 or float64",
-                         nd_dtype_name(x->dtype));
+                         nd_dtype_get_name(x->dtype));
     char text[ND__SHAPE_TEXT];
     if (x->ndim != 4)
         return nd__error(ND_ERROR_SHAPE, "max_pool2d: x has shape %s and must have 4 dimensions",

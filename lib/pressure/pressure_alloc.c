@@ -29,7 +29,7 @@ __attribute__((cold, noinline)) static nd_status walk(host_request *request, siz
                                                       const char *operation) {
     request->pressure = (nd_pressure){
         .operation = operation,
-        .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+        .manager = (nd_manager *)(uintptr_t)nd_manager_get_current(),
         .kind = ND_CPU,
         .bytes = bytes,
         .functions = &nd__ladder_functions,

@@ -29,7 +29,7 @@ static size_t data_bytes(const nd_tensor *x) {
 static nd_status backend_failed(const char *operation, nd_status status, nd_device device,
                                 const char *what) {
     return nd__error(status, "%s: %s %s failed with %s", operation, what,
-                     nd__registry_device_text(device), nd_status_name(status));
+                     nd__registry_device_text(device), nd_status_get_name(status));
 }
 
 /// True when a collapsed call moves one unbroken block of one dtype.
@@ -92,7 +92,7 @@ nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *dest
     }
     nd_tensor *source = packed(operation, x, x->dtype);
     if (!source)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status =
         backend->copy_to_host(x->device.index, destination, source->data, data_bytes(x));
     nd_object_release(source);
@@ -109,7 +109,7 @@ static nd_status write_from_host(const char *operation, nd_tensor *y, const void
         target = nd__tensor_new(operation, place.manager, y->device, y->dtype, y->ndim, y->shape);
         nd__place_end(place);
         if (!target)
-            return nd_error_status();
+            return nd_error_get_status();
     }
     nd_status status =
         backend->copy_from_host(y->device.index, target->data, source, data_bytes(y));
@@ -145,13 +145,13 @@ nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x)
         return nd__copy_to_host(operation, x, y->data);
     nd_tensor *fetched = fetch(operation, x);
     if (!fetched)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status;
     if (to_host) {
         status = copy_locally(operation, y, fetched);
     } else {
         nd_tensor *source = packed(operation, fetched, y->dtype);
-        status = source ? write_from_host(operation, y, source->data) : nd_error_status();
+        status = source ? write_from_host(operation, y, source->data) : nd_error_get_status();
         nd_object_release(source);
     }
     nd_object_release(fetched);

@@ -8,9 +8,9 @@
 #include "lib/manager/place.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/storage.h"
-#include "lib/tensor/number.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static nd_tensor *create_filled(const char *operation, int ndim, const int64_t *
     if (!nd__number_held_cut(dtype, value)) {
         char text[ND__NUMBER_TEXT];
         nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is no %s", operation,
-                  nd__number_text(text, value), nd_dtype_name(dtype));
+                  nd__number_text(text, value), nd_dtype_get_name(dtype));
         return NULL;
     }
     return nd__create_filled(operation, nd__create(operation, ndim, shape, dtype), value);
@@ -139,7 +139,7 @@ static nd_tensor *refuse_range_for(const range *of, nd_dtype dtype) {
     char start[ND__NUMBER_TEXT], stop[ND__NUMBER_TEXT];
     nd__error(ND_ERROR_INVALID_ARGUMENT, "arange: from %s to %s leaves the range of %s",
               nd__number_text(start, of->start), nd__number_text(stop, of->stop),
-              nd_dtype_name(dtype));
+              nd_dtype_get_name(dtype));
     return NULL;
 }
 
@@ -196,7 +196,7 @@ nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype)
     if (!isfinite(start) || !isfinite(stop) || !nd__number_held_cut(dtype, ND_NUMBER(start)) ||
         !nd__number_held_cut(dtype, ND_NUMBER(stop))) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "linspace: from %g to %g leaves the range of %s",
-                  start, stop, nd_dtype_name(dtype));
+                  start, stop, nd_dtype_get_name(dtype));
         return NULL;
     }
     // Computed on the host in f64, so that the ends are exact on every device.
@@ -234,12 +234,12 @@ nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dty
     nd_tensor *x = nd__create("from_data", ndim, shape, dtype);
     if (!x || numel == 0)
         return x;
-    nd_status status =
-        nd__registry_backend(x->device.kind)
-            ->copy_from_host(x->device.index, x->data, data, (size_t)numel * nd_dtype_size(dtype));
+    nd_status status = nd__registry_backend(x->device.kind)
+                           ->copy_from_host(x->device.index, x->data, data,
+                                            (size_t)numel * nd_dtype_get_size(dtype));
     if (status != ND_OK) {
         nd__error(status, "from_data: copying to %s failed with %s",
-                  nd__registry_device_text(x->device), nd_status_name(status));
+                  nd__registry_device_text(x->device), nd_status_get_name(status));
         nd_object_release(x);
         return NULL;
     }
@@ -255,10 +255,10 @@ nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
         nd__error_null("wrap", "data");
         return NULL;
     }
-    size_t element = nd_dtype_size(dtype);
+    size_t element = nd_dtype_get_size(dtype);
     if ((uintptr_t)data % element != 0) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "wrap: the data at %p is not aligned for %s", data,
-                  nd_dtype_name(dtype));
+                  nd_dtype_get_name(dtype));
         return NULL;
     }
     nd_place place = nd__place_begin(NULL, 0);

@@ -10,11 +10,11 @@ static const char *const names[ND_DTYPE_COUNT] = {
     [ND_I64] = "int64", [ND_F32] = "float32", [ND_F64] = "float64",
 };
 
-size_t nd_dtype_size(nd_dtype dtype) {
+size_t nd_dtype_get_size(nd_dtype dtype) {
     return (unsigned)dtype < ND_DTYPE_COUNT ? nd__dtype_bytes[dtype] : 0;
 }
 
-const char *nd_dtype_name(nd_dtype dtype) {
+const char *nd_dtype_get_name(nd_dtype dtype) {
     return (unsigned)dtype < ND_DTYPE_COUNT ? names[dtype] : "invalid";
 }
 

@@ -20,7 +20,7 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
     char ftext[ND__SHAPE_TEXT], xtext[ND__SHAPE_TEXT];
     if (x->dtype != first->dtype)
         return nd__error(ND_ERROR_DTYPE, "%s: inputs of %s and %s", operation,
-                         nd_dtype_name(first->dtype), nd_dtype_name(x->dtype));
+                         nd_dtype_get_name(first->dtype), nd_dtype_get_name(x->dtype));
     if (x->device.kind != first->device.kind || x->device.index != first->device.index)
         return nd__error(ND_ERROR_DEVICE, "%s: inputs on %s and %s", operation,
                          nd__registry_device_text(first->device),

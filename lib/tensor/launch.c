@@ -26,7 +26,7 @@ static nd_status launch_under_pressure(const char *operation, nd_device device,
         .pressure =
             {
                 .operation = operation,
-                .manager = (nd_manager *)(uintptr_t)nd_manager_current(),
+                .manager = (nd_manager *)(uintptr_t)nd_manager_get_current(),
                 .kind = device.kind,
                 .index = device.index,
                 .functions = nd__registry_backend(device.kind)->memory,
@@ -46,7 +46,7 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
     if (status == ND_OK)
         return ND_OK;
     const char *where = nd__registry_device_text(device);
-    const char *dtype = nd_dtype_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
+    const char *dtype = nd_dtype_get_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
     switch (status) {
     case ND_ERROR_STATE:
         return nd__callback_error(operation);
@@ -59,6 +59,6 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
                          where);
     default:
         return nd__error(status, "%s: the kernel for %s on %s failed with %s", operation, dtype,
-                         where, nd_status_name(status));
+                         where, nd_status_get_name(status));
     }
 }

@@ -45,7 +45,7 @@ static void node_clear(nd_object *self) {
 }
 
 static const char *node_describe(const nd_object *self) {
-    return nd_node_name((const nd_node *)self);
+    return nd_node_get_name((const nd_node *)self);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ const char *nd__node_op_name(nd_op op) {
     return (unsigned)op < ND_OP_COUNT ? nd__op_infos[op].name : "invalid";
 }
 
-const char *nd_node_name(const nd_node *node) {
+const char *nd_node_get_name(const nd_node *node) {
     if (!node)
         return NULL;
     return node->function && node->function->name ? node->function->name
@@ -120,12 +120,12 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
     if (x->node)
         return nd__error(ND_ERROR_STATE,
                          "set_requires_grad: x was computed by %s; only a leaf can be set",
-                         nd_node_name(x->node));
+                         nd_node_get_name(x->node));
     if (requires_grad && x->dtype != ND_F32 && x->dtype != ND_F64)
         return nd__error(
             ND_ERROR_DTYPE,
             "set_requires_grad: a tensor of %s has no gradient; float32 and float64 do",
-            nd_dtype_name(x->dtype));
+            nd_dtype_get_name(x->dtype));
     x->requires_grad = requires_grad;
     return ND_OK;
 }
@@ -135,7 +135,7 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
 
 ND__THREAD_LOCAL bool nd__node_recording_off;
 
-bool nd_grad_enabled(void) {
+bool nd_is_grad_enabled(void) {
     return !nd__node_recording_off;
 }
 

@@ -226,7 +226,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     nd_tensor *on_host = nd_to(x, (nd_device){ND_CPU, 0});
     nd__grad_block_end(&unrecorded);
     if (!on_host)
-        return nd_error_status();
+        return nd_error_get_status();
     printer printer = {.x = on_host, .sink = *to};
     put(&printer.sink, "tensor(");
     if (x->numel > 0) {
@@ -239,7 +239,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     put(&printer.sink, ", shape=");
     put(&printer.sink, nd__shape_text(shape, x->ndim, x->shape));
     put(&printer.sink, ", dtype=");
-    put(&printer.sink, nd_dtype_name(x->dtype));
+    put(&printer.sink, nd_dtype_get_name(x->dtype));
     if (x->device.kind != ND_CPU) {
         put(&printer.sink, ", device=");
         put(&printer.sink, nd__registry_device_text(x->device));

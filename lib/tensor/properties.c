@@ -100,13 +100,13 @@ static nd_status read_element(const char *operation, const nd_tensor *x, element
     status = backend->copy_to_host(x->device.index, ret_value, x->data, bytes);
     if (status != ND_OK)
         return nd__error(status, "%s: copying from %s failed with %s", operation,
-                         nd__registry_device_text(x->device), nd_status_name(status));
+                         nd__registry_device_text(x->device), nd_status_get_name(status));
     return ND_OK;
 }
 
-double nd_item(const nd_tensor *x) {
+double nd_get_item(const nd_tensor *x) {
     element value;
-    if (read_element("item", x, &value) != ND_OK)
+    if (read_element("get_item", x, &value) != ND_OK)
         return NAN;
     switch (x->dtype) {
     case ND_BOOL:
@@ -147,7 +147,7 @@ nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
     double number = x->dtype == ND_F32 ? (double)value.f32 : value.f64;
     if (!(number >= -0x1p63 && number < 0x1p63) || number != trunc(number))
         return nd__error(ND_ERROR_DTYPE, "get_item_i64: %g, a %s, is no int64", number,
-                         nd_dtype_name(x->dtype));
+                         nd_dtype_get_name(x->dtype));
     *ret_value = (int64_t)number;
     return ND_OK;
 }
@@ -162,7 +162,7 @@ nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {
         return nd__error(
             ND_ERROR_SHAPE,
             "copy_to_host: a tensor of shape %s and %s has %zu bytes, the destination %zu",
-            nd__shape_text(text, x->ndim, x->shape), nd_dtype_name(x->dtype), needed, bytes);
+            nd__shape_text(text, x->ndim, x->shape), nd_dtype_get_name(x->dtype), needed, bytes);
     }
     if (bytes == 0)
         return ND_OK;

@@ -18,7 +18,7 @@ static bool check_float(const char *operation, nd_dtype dtype) {
     if (dtype == ND_F32 || dtype == ND_F64)
         return true;
     nd__error(ND_ERROR_DTYPE, "%s: dtype %s; float32 and float64 are possible", operation,
-              nd_dtype_name(dtype));
+              nd_dtype_get_name(dtype));
     return false;
 }
 
@@ -52,14 +52,14 @@ nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int
         [ND_F32] = {-(1 << 24), 1 << 24}, // every integer in between has a float
         [ND_F64] = {-((int64_t)1 << 53), (int64_t)1 << 53},
     };
-    if (nd_dtype_size(dtype) == 0) {
+    if (nd_dtype_get_size(dtype) == 0) {
         nd__error(ND_ERROR_DTYPE, "randint: there is no dtype %d", (int)dtype);
         return NULL;
     }
     if (low >= high || low < ranges[dtype].low || high - 1 > ranges[dtype].high) {
         nd__error(ND_ERROR_INVALID_ARGUMENT,
                   "randint: [%lld, %lld) is empty or leaves the range of %s", (long long)low,
-                  (long long)high, nd_dtype_name(dtype));
+                  (long long)high, nd_dtype_get_name(dtype));
         return NULL;
     }
     return create_random("randint", ND_OP_randint, key, low, high, ndim, shape, dtype);

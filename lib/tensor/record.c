@@ -115,7 +115,7 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
         entry->tensor = nd__tensor_view(result, result->ndim, result->shape,
                                         nd__tensor_strides(result), nd__tensor_offset(result));
         if (!entry->tensor)
-            return nd_error_status();
+            return nd_error_get_status();
         entry->version = nd__tensor_version(result);
         entry->is_output = true;
     }
@@ -185,7 +185,7 @@ nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x) {
         return nd__error(ND_ERROR_STATE,
                          "%s: x is a view (%s) of a tensor with history; write a clone of it, or "
                          "inside nd_no_grad",
-                         operation, nd_node_name(x->node));
+                         operation, nd_node_get_name(x->node));
     return ND_OK;
 }
 
@@ -219,7 +219,7 @@ nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *in
     }
     nd_node *node = build(op, x, inputs, count, attrs, true);
     if (!node)
-        return nd_error_status();
+        return nd_error_get_status();
     replace_node(x, node);
     return ND_OK;
 }
@@ -248,7 +248,7 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
         return status;
     nd_node *node = new_node(ND_OP_function, count, 0, noutputs);
     if (!node)
-        return nd_error_status();
+        return nd_error_get_status();
     node->function = function;
     node->context = nd_object_retain(context);
     const nd_tensor *first = NULL;
@@ -295,12 +295,12 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index) {
     if (!x || nd__object_is_closed(x)) {
         if (x || nd__object_is_closed(node))
             nd__error(ND_ERROR_CLOSED, "%s: a tensor saved for the gradient was closed",
-                      nd_node_name(node));
+                      nd_node_get_name(node));
         else
             nd__error(
                 ND_ERROR_STATE,
                 "%s: the value that the in-place write replaced was not kept for the gradient",
-                nd_node_name(node));
+                nd_node_get_name(node));
         return NULL;
     }
     uint64_t version = nd__tensor_version(x);
@@ -309,7 +309,7 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index) {
         nd__error(
             ND_ERROR_STATE,
             "%s: a saved tensor of shape %s was changed in place: version %llu, saved at %llu",
-            nd_node_name(node), nd__shape_text(text, x->ndim, x->shape),
+            nd_node_get_name(node), nd__shape_text(text, x->ndim, x->shape),
             (unsigned long long)version, (unsigned long long)saved->version);
         return NULL;
     }

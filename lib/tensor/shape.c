@@ -24,7 +24,7 @@ refuse_shape(const char *operation, int ndim, const int64_t *shape, nd_dtype dty
         if (shape[i] < 0)
             return nd__error(ND_ERROR_SHAPE, "%s: shape %s has a negative size", operation, text);
     return nd__error(ND_ERROR_SHAPE, "%s: shape %s of %s has too many elements or bytes", operation,
-                     text, nd_dtype_name(dtype));
+                     text, nd_dtype_get_name(dtype));
 }
 
 nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,

@@ -197,5 +197,6 @@ nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,
         return nd__error_null(operation, argument);
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_CLOSED, "%s: %s, a tensor of shape %s and %s, was closed", operation,
-                     argument, nd__shape_text(text, x->ndim, x->shape), nd_dtype_name(x->dtype));
+                     argument, nd__shape_text(text, x->ndim, x->shape),
+                     nd_dtype_get_name(x->dtype));
 }

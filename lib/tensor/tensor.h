@@ -22,7 +22,7 @@
 extern const nd_type nd__tensor_type;
 extern const nd_type nd__storage_type;
 
-/// Bytes of one element of a valid dtype: nd_dtype_size without the check.
+/// Bytes of one element of a valid dtype: nd_dtype_get_size without the check.
 extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
 
 struct nd_tensor {

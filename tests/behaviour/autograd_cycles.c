@@ -13,7 +13,7 @@ static nd_tensor *parameter(int64_t count, double value) {
 static double first_of(const nd_tensor *x) {
     nd_auto nd_tensor *flat = nd_reshape(x, ND_SHAPE(-1));
     nd_auto nd_tensor *first = nd_select(flat, 0, 0);
-    return nd_item(first);
+    return nd_get_item(first);
 }
 
 /// What is alive now, to be compared with what is alive later.
@@ -22,7 +22,7 @@ typedef struct level {
 } level;
 
 static level level_now(void) {
-    return (level){nd_manager_total_objects(NULL), nd_manager_total_bytes(NULL)};
+    return (level){nd_manager_get_total_objects(NULL), nd_manager_get_total_bytes(NULL)};
 }
 
 static void assert_level(level expected) {
@@ -54,7 +54,7 @@ static void test_G12_hook_that_captured_its_leaf(void **state) {
     assert_int_equal(hook_calls, 1);
     nd_release(y);
     nd_release(x);
-    assert_true(nd_manager_total_bytes(NULL) - before.bytes >= 8000); // it holds itself
+    assert_true(nd_manager_get_total_bytes(NULL) - before.bytes >= 8000); // it holds itself
     assert_true(collect(NULL).collected_objects >= 2);
     assert_level(before);
 }
@@ -67,7 +67,7 @@ static void test_G12_hook_that_captured_its_result(void **state) {
     assert_ok(nd_register_hook(y, counting_hook, y));
     nd_release(x);
     nd_release(y);
-    assert_true(nd_manager_total_objects(NULL) > before.objects);
+    assert_true(nd_manager_get_total_objects(NULL) > before.objects);
     collect(NULL);
     assert_level(before);
 }
@@ -221,7 +221,7 @@ static nd_status twofold_forward(const nd_object *context, size_t ninputs,
         return ND_ERROR_INVALID_ARGUMENT;
     ret_outputs[0] = nd_mul_scalar(inputs[0], 2);
     ret_outputs[1] = nd_mul_scalar(inputs[0], 3);
-    return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_status();
+    return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_get_status();
 }
 
 static nd_status twofold_backward(const nd_object *context, size_t noutputs,
@@ -250,7 +250,7 @@ static const nd_function twofold = {
 static void apply_twofold(const nd_object *context, const nd_tensor *x, nd_tensor **ret_outputs) {
     assert_ok(
         nd_function_apply(&twofold, context, 1, (const nd_tensor *const[]){x}, 2, ret_outputs));
-    assert_string_equal(nd_node_name(nd_get_node(ret_outputs[1])), "twofold");
+    assert_string_equal(nd_node_get_name(nd_get_node(ret_outputs[1])), "twofold");
 }
 
 static void test_G17_sibling_outputs_of_one_node(void **state) {
@@ -302,7 +302,7 @@ static void test_G18_user_function_whose_context_saves_its_own_output(void **sta
     nd_release(outputs[1]);
     assert_int_equal(collect(NULL).collected_objects, 0);
     nd_tensor *sum = nd_sum(outputs[0], 0, NULL, false);
-    assert_true(nd_item(sum) == 2000.0);
+    assert_true(nd_get_item(sum) == 2000.0);
     nd_release(sum);
     nd_release(outputs[0]);
     assert_int_equal(cell_deaths(0), 0);
@@ -335,7 +335,7 @@ static void test_B22_gradients_and_optimizer_state_live_with_their_parameter(voi
                                    nd_linear_module(nd_key_new(2), 16, 3, true));
         }
         assert_handle(module);
-        uint64_t parameter_bytes = nd_manager_total_bytes(model);
+        uint64_t parameter_bytes = nd_manager_get_total_bytes(model);
         // The optimizer is made elsewhere; its state belongs to the parameters all the same.
         nd_optimizer *optimizer =
             which ? adam_of(module, 0.1, 0.9, 0.999, 1e-8, 0) : sgd_of(module, 0.1, 0.9, 0);
@@ -351,20 +351,20 @@ static void test_B22_gradients_and_optimizer_state_live_with_their_parameter(voi
             nd_release(step);
             assert_int_equal(report.escaped_objects, 0);
             if (i == 0)
-                after_first_step = nd_manager_total_bytes(model);
-            assert_int_equal(nd_manager_total_bytes(model), after_first_step);
+                after_first_step = nd_manager_get_total_bytes(model);
+            assert_int_equal(nd_manager_get_total_bytes(model), after_first_step);
         }
         // Parameters, gradients, and one or two moments each.
         assert_int_equal(after_first_step, parameter_bytes * (which ? 4 : 3));
-        for (size_t i = 0; i < nd_module_parameter_count(module); i++) {
+        for (size_t i = 0; i < nd_module_get_parameter_count(module); i++) {
             const char *name;
-            const nd_tensor *p = nd_module_parameter_at(module, i, &name);
-            assert_ptr_equal(nd_manager_of(p), model);
-            assert_ptr_equal(nd_manager_of(nd_get_grad(p)), model);
+            const nd_tensor *p = nd_module_get_parameter_at(module, i, &name);
+            assert_ptr_equal(nd_get_manager(p), model);
+            assert_ptr_equal(nd_get_manager(nd_get_grad(p)), model);
         }
         nd_release(optimizer);
         nd_release(module);
-        assert_int_equal(nd_manager_total_bytes(model), 0);
+        assert_int_equal(nd_manager_get_total_bytes(model), 0);
         nd_release(model);
         assert_level(before);
     }

@@ -13,9 +13,9 @@ static struct {
 
 /// Takes note of a call that was answered otherwise than with ND_ERROR_STATE.
 static void must_be_refused(const char *call) {
-    if (nd_error_status() != ND_ERROR_STATE && !asked.failed) {
+    if (nd_error_get_status() != ND_ERROR_STATE && !asked.failed) {
         asked.failed = call;
-        fprintf(stderr, "%s: %s\n", call, nd_error_message());
+        fprintf(stderr, "%s: %s\n", call, nd_error_get_message());
     }
     nd_error_clear();
 }
@@ -67,8 +67,8 @@ static void try_all(void *data) {
     REFUSED_NEW(nd_list_new());
     REFUSED_NEW(nd_weak_new(asked.cell));
     REFUSED_NEW(nd_manager_new(NULL, "m"));
-    REFUSED(nd_attach(asked.manager, asked.cell));
-    REFUSED(nd_temp_attach(asked.manager, asked.cell));
+    REFUSED(nd_manager_attach(asked.manager, asked.cell));
+    REFUSED(nd_manager_lend(asked.manager, asked.cell));
     REFUSED(nd_manager_close(asked.manager, NULL));
     REFUSED(nd_manager_dispose(asked.manager, NULL));
     REFUSED(nd_close(asked.cell));
@@ -80,7 +80,7 @@ static void try_all(void *data) {
     nd_object *again = nd_retain(asked.cell);
     if (!again || nd_get_count(again) != 2 || nd_is_closed(again) ||
         nd_get_shape(asked.there)[0] != 4 || *(float *)nd_get_data(asked.here) != 1 ||
-        nd_manager_of(again) != nd_manager_root() || nd_error_status() != ND_OK)
+        nd_get_manager(again) != nd_manager_get_root() || nd_error_get_status() != ND_OK)
         asked.failed = "what is allowed";
     nd_release(again);
 }
@@ -100,12 +100,12 @@ static void test_G37_other_calls_are_refused_there(void **state) {
     asked.failed = NULL;
     const nd_device devices[2] = {cpu, fake};
     for (int i = 0; i < 2; i++) {
-        uint64_t objects = nd_manager_total_objects(NULL);
+        uint64_t objects = nd_manager_get_total_objects(NULL);
         assert_ok(nd_queue_callback(devices[i], try_all, NULL, NULL));
         assert_ok(nd_synchronize(fake));
         if (asked.failed)
             fail_msg("in a callback: %s", asked.failed);
-        assert_int_equal(nd_manager_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
         assert_true(nd_manager_is_open(asked.manager));
     }
     nd_error_clear();
@@ -154,8 +154,8 @@ static void test_G37_what_cannot_be_queued_is_not_kept(void **state) {
             continue;
         }
         assert_int_equal(status, ND_ERROR_OUT_OF_MEMORY);
-        assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
-        assert_non_null(strstr(nd_error_message(), "queue_callback"));
+        assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
+        assert_non_null(strstr(nd_error_get_message(), "queue_callback"));
         assert_int_equal(nd_get_count(object), 1);
         assert_int_equal(nd__fake_pending(0), 0);
     }

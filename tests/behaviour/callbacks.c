@@ -153,7 +153,7 @@ static void test_G37_a_finalizer_may_revive(void **state) {
     release_in_callback(cell_new_of(&cell_finalized_type, 0, 0));
     assert_ok(nd_synchronize(fake));
     assert_deaths(0);
-    assert_ptr_equal(nd_manager_of(handed_out), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(handed_out), nd_manager_get_root());
     release_in_callback(handed_out);
     assert_ok(nd_synchronize(fake));
     assert_deaths(1);
@@ -169,7 +169,7 @@ static void go_release(void) {
     assert_int_equal(cell_deaths(1), 1);
 }
 static void go_queue(void) {
-    assert_ok(nd_queue_callback(cpu, NULL, NULL, nd_manager_root()));
+    assert_ok(nd_queue_callback(cpu, NULL, NULL, nd_manager_get_root()));
 }
 static void go_collect(void) {
     collect(NULL);
@@ -183,7 +183,7 @@ static void go_dispose(void) {
     nd_release(m);
 }
 static void go_count(void) {
-    nd_manager_total_objects(NULL);
+    nd_manager_get_total_objects(NULL);
 }
 static void go_report(void) {
     FILE *nowhere = fopen("/dev/null", "w");
@@ -264,7 +264,7 @@ static void test_G37_manager_counts_what_was_released_as_freed(void **state) {
     begin(1);
     nd_manager *m = manager_new(NULL, "m"), *elsewhere = manager_new(NULL, "elsewhere");
     nd_object *object = cell_in(m, 0, 0);
-    assert_ok(nd_temp_attach(elsewhere, object));
+    assert_ok(nd_manager_lend(elsewhere, object));
     release_in_callback(object);
     assert_int_equal(stats_of(elsewhere).live_objects, 0);
     assert_int_equal(close_and_release(elsewhere).escaped_objects, 0);
@@ -280,7 +280,7 @@ static void test_G37_last_handle_of_a_manager(void **state) {
     release_in_callback((nd_object *)m);
     assert_true(nd_manager_is_open(m)); // still there, and so far nobody has closed it
     assert_ok(nd_synchronize(fake));
-    assert_ptr_equal(nd_manager_of(object), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(object), nd_manager_get_root());
     nd_release(object);
     assert_deaths(1);
 }

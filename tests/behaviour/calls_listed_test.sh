@@ -20,7 +20,7 @@ count=0
 for function in $functions; do
     count=$((count + 1))
     case $function in
-    nd_object_retain | nd_edge_take | nd_weak_get | nd_weak_get_tensor | nd_list_remove | nd_list_pop | nd_map_remove | nd_object_manager)
+    nd_object_retain | nd_edge_take | nd_weak_get | nd_weak_get_tensor | nd_list_remove | nd_list_pop | nd_map_remove | nd_get_manager_retained)
         wrapped=0
         ;;
     *)

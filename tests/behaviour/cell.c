@@ -116,7 +116,7 @@ nd_object *cell_new(uint32_t number, uint32_t edges) {
 }
 
 cell *cell_of(const nd_object *object) {
-    return nd_object_data(object);
+    return nd_object_get_data(object);
 }
 
 void cell_link(nd_object *from, uint32_t edge, const void *to) {

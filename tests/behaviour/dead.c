@@ -79,7 +79,7 @@ static void release_list_twice(void) {
 static void release_large_twice(void) {
     static const nd_type type = {.size = sizeof type, .version = 1, .name = "barn"};
     nd_object *x = nd_object_new(&type, (size_t)8 << 20);
-    memset(nd_object_data(x), 1, (size_t)8 << 20);
+    memset(nd_object_get_data(x), 1, (size_t)8 << 20);
     nd_release(x);
     nd_release(x);
 }
@@ -92,7 +92,7 @@ static void release_manager_twice(void) {
 
 /// Nobody owns it.
 static void release_root(void) {
-    nd_manager *root = (nd_manager *)(uintptr_t)nd_manager_root();
+    nd_manager *root = (nd_manager *)(uintptr_t)nd_manager_get_root();
     nd_object_release(root);
 }
 
@@ -128,7 +128,7 @@ static void *wait_for_ever(void *data) {
 static void release_current_manager_beside_a_thread(void) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, wait_for_ever, NULL) == 0)
-        nd_object_release((void *)(uintptr_t)nd_manager_current());
+        nd_object_release((void *)(uintptr_t)nd_manager_get_current());
 }
 
 typedef struct crime {

@@ -48,7 +48,7 @@ static void test_B31_what_dies_a_step_after_it_escaped_is_collected(void **state
     (void)state;
     nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
-    run_steps(nd_manager_root());
+    run_steps(nd_manager_get_root());
     nd_manager *outer = manager_new(NULL, "outer");
     run_steps(outer);
     close_and_release(outer);
@@ -69,11 +69,11 @@ static void test_B31_beside_another_thread_and_in_steps(void **state) {
     pthread_t thread;
     atomic_store(&stop, false);
     assert_int_equal(pthread_create(&thread, NULL, idle, NULL), 0);
-    run_steps(nd_manager_root());
+    run_steps(nd_manager_get_root());
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.pause_ns = 1;
     assert_ok(nd_manager_set_gc_policy(NULL, &policy));
-    run_steps(nd_manager_root());
+    run_steps(nd_manager_get_root());
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
 }
@@ -162,7 +162,7 @@ static void test_B31_a_survivor_that_moves_on_is_not_looked_at_here(void **state
     cell_begin(RING);
     nd_manager *elsewhere = manager_new(NULL, "elsewhere");
     run_step(NULL, 0);
-    assert_ok(nd_attach(elsewhere, kept));
+    assert_ok(nd_manager_attach(elsewhere, kept));
     nd_release(kept);
     kept = NULL;
     assert_int_equal(close_empty(NULL), RING); // by phase 2
@@ -195,7 +195,7 @@ static void test_survivors_are_looked_at_when_an_edge_was_written(void **state) 
             cell_link(object, 0, object);
         nd_manager *m = manager_new(NULL, "m");
         if (way == MOVED_THERE) {
-            assert_ok(nd_attach(m, object));
+            assert_ok(nd_manager_attach(m, object));
         } else {
             nd_release(object);
             object = cell_in(m, 0, 1);

@@ -24,7 +24,7 @@ static uint64_t bytes_on(const nd_manager *manager, nd_device_kind kind) {
 static double sum_of(const nd_tensor *x) {
     nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
     assert_handle(sum);
-    return nd_item(sum);
+    return nd_get_item(sum);
 }
 
 static void assert_devices_are_empty(void) {
@@ -37,7 +37,7 @@ static void assert_devices_are_empty(void) {
 
 static void test_B01_inner_temporary_dies_with_inner_scope_on_a_device(void **state) {
     (void)state;
-    assert_int_equal(nd_device_count(ND_FAKE), ND__FAKE_DEVICES);
+    assert_int_equal(nd_get_device_count(ND_FAKE), ND__FAKE_DEVICES);
     ND_SCOPE {
         const nd_tensor *outer = nd_tmp(ones_on(fakes[0], 100));
         const nd_tensor *moved = NULL;
@@ -97,8 +97,8 @@ static void test_B11_disposed_device_tensor_gives_its_memory_back(void **state) 
     assert_devices_are_empty();
     nd_error_clear();
     assert_null(nd_add(x, x));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
-    assert_true(isnan(nd_item(x)));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
+    assert_true(isnan(nd_get_item(x)));
     nd_release(x);
     nd_release(m);
 }
@@ -112,8 +112,8 @@ static void test_B17_quota_counts_each_kind_of_memory_by_itself(void **state) {
         nd_auto nd_tensor *fits = ones_on(fakes[0], 250);
         nd_error_clear();
         assert_null(nd_add(fits, fits));
-        assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-        assert_non_null(strstr(nd_error_message(), "small device"));
+        assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+        assert_non_null(strstr(nd_error_get_message(), "small device"));
         assert_null(nd_to(on_cpu, fakes[0]));
         assert_int_equal(bytes_on(m, ND_FAKE), 1000);
     }
@@ -129,7 +129,7 @@ static void test_B23_device_view_keeps_its_storage(void **state) {
     nd_release(x);
     assert_int_equal(bytes_on(NULL, ND_FAKE), 4000);
     assert_int_equal(nd_get_storage_bytes(view), 4000);
-    assert_true(nd_item(view) == 1.0);
+    assert_true(nd_get_item(view) == 1.0);
     assert_null(nd_get_data(view)); // the host cannot see it
     nd_release(view);
     assert_devices_are_empty();
@@ -252,9 +252,9 @@ static void test_F13_operands_on_different_devices_are_refused(void **state) {
     nd_tensor *a = ones_on(cpu, 4), *b = ones_on(fakes[0], 4);
     nd_error_clear();
     assert_null(nd_add(a, b));
-    assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
-    assert_non_null(strstr(nd_error_message(), "cpu"));
-    assert_non_null(strstr(nd_error_message(), "fake"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
+    assert_non_null(strstr(nd_error_get_message(), "cpu"));
+    assert_non_null(strstr(nd_error_get_message(), "fake"));
     assert_null(nd_to(a, (nd_device){ND_FAKE, 7}));
     nd_release(a);
     nd_release(b);

@@ -405,7 +405,7 @@ static void test_G13_cycle_across_a_closing_and_an_open_manager(void **state) {
             assert_int_equal(report.collected_objects, 0);
             assert_int_equal(report.escaped_objects, 1);
             assert_ptr_equal(cell_of(b)->edges[0], a);
-            assert_ptr_equal(nd_manager_of(cell_of(b)->edges[0]), nd_manager_root());
+            assert_ptr_equal(nd_get_manager(cell_of(b)->edges[0]), nd_manager_get_root());
             nd_release(b);
             assert_int_equal(collect(NULL).collected_objects, 3);
         } else {
@@ -515,7 +515,7 @@ static void test_byte_threshold_collects_without_a_boundary(void **state) {
     static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
     nd_gc_set_mode(ND_GC_ON);
     cell_begin(1);
-    assert_ok(nd_gc_set_threshold(ND_CPU, 1 << 20));
+    assert_ok(nd_test_set_threshold(ND_CPU, 1 << 20));
     nd_manager *m = nd_manager_new(NULL, "m");
     uint64_t peak = 0;
     for (int i = 0; i < 200; i++) {
@@ -527,7 +527,7 @@ static void test_byte_threshold_collects_without_a_boundary(void **state) {
             nd_release(buffer);
             nd_release(ring);
         }
-        uint64_t bytes = nd_manager_total_bytes(m);
+        uint64_t bytes = nd_manager_get_total_bytes(m);
         peak = bytes > peak ? bytes : peak;
     }
     assert_true(peak <= 3 << 20);
@@ -535,7 +535,7 @@ static void test_byte_threshold_collects_without_a_boundary(void **state) {
     assert_ok(nd_manager_close(m, NULL));
     nd_release(m);
     assert_int_equal(cell_total_deaths(), 200);
-    assert_ok(nd_gc_set_threshold(ND_CPU, 64 << 20));
+    assert_ok(nd_test_set_threshold(ND_CPU, 64 << 20));
 }
 
 int main(void) {

@@ -55,7 +55,7 @@ static void test_G40_too_many_edges_are_detected_and_named(void **state) {
     nd_gc_report report;
     assert_int_equal(collect_into(&report), ND_ERROR_STATE);
     // What has fewer counts than reports is the victim; a cell here.
-    assert_non_null(strstr(nd_error_message(), "cell"));
+    assert_non_null(strstr(nd_error_get_message(), "cell"));
     assert_int_equal(report.broken_objects, 1);
     assert_int_equal(report.collected_objects, 2);
     assert_int_equal(cell_deaths(0) + cell_deaths(1), 0);
@@ -80,7 +80,7 @@ static void test_G40_the_first_of_several_broken_types_is_named(void **state) {
     nd_gc_report report;
     assert_int_equal(collect_into(&report), ND_ERROR_STATE);
     reported = 1;
-    assert_non_null(strstr(nd_error_message(), "reported to a cell"));
+    assert_non_null(strstr(nd_error_get_message(), "reported to a cell"));
     assert_int_equal(report.broken_objects, 2);
     assert_int_equal(report.collected_objects, 0);
     assert_int_equal(collect(), 4);
@@ -115,7 +115,7 @@ typedef struct pointer {
 } pointer;
 
 static void pointer_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, ((const pointer *)nd_object_data(self))->target, "target");
+    nd_visit(visitor, ((const pointer *)nd_object_get_data(self))->target, "target");
 }
 
 static const nd_type pointer_type = {
@@ -134,13 +134,13 @@ static void test_G40_edge_that_is_not_held_to_what_was_settled_before(void **sta
     nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
     cell_ring(ring, 2);
     nd_object *later = nd_object_new(&pointer_type, sizeof(pointer));
-    pointer *data = nd_object_data(later);
+    pointer *data = nd_object_get_data(later);
     data->target = ring[1];
     nd_release(ring[0]);
     nd_release(ring[1]);
     nd_gc_report report;
     assert_int_equal(collect_into(&report), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "cell"));
+    assert_non_null(strstr(nd_error_get_message(), "cell"));
     assert_int_equal(report.broken_objects, 1);
     assert_int_equal(cell_total_deaths(), 0);
     data->target = NULL;
@@ -200,7 +200,7 @@ static void test_G42_no_memory_for_the_passes(void **state) {
     for (int64_t n = 0; !done; n++) {
         cell_begin(3);
         cell_drop_ring(0, 3);
-        uint64_t objects = nd_manager_total_objects(NULL);
+        uint64_t objects = nd_manager_get_total_objects(NULL);
         allocations_left = n;
         refused = 0;
         nd__alloc_should_fail = fail_after_some;
@@ -214,7 +214,7 @@ static void test_G42_no_memory_for_the_passes(void **state) {
             assert_int_equal(status, ND_ERROR_OUT_OF_MEMORY);
             assert_int_equal(report.collected_objects, 0);
             assert_int_equal(cell_total_deaths(), 0);
-            assert_int_equal(nd_manager_total_objects(NULL), objects);
+            assert_int_equal(nd_manager_get_total_objects(NULL), objects);
             assert_int_equal(collect(), 3);
         }
         assert_int_equal(cell_total_deaths(), 3);
@@ -410,17 +410,17 @@ static void test_F15_closed_object(void **state) {
     assert_int_equal(cell_deaths(0), 1);
     assert_int_equal(nd_get_count(target), 1); // its edge is gone
     nd_error_clear();
-    assert_null(nd_object_data(x));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
-    assert_non_null(strstr(nd_error_message(), "cell"));
-    assert_ptr_equal(nd_object_type(x), &cell_type);
+    assert_null(nd_object_get_data(x));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
+    assert_non_null(strstr(nd_error_get_message(), "cell"));
+    assert_ptr_equal(nd_object_get_type(x), &cell_type);
     assert_string_equal(nd_get_type_name(x), "cell");
     // A closed object is still an object: counted, managed, weakly referenced.
     nd_object *again = nd_weak_get(weak);
     assert_ptr_equal(again, x);
     nd_release(again);
     nd_manager *m = nd_manager_new(NULL, "m");
-    assert_ok(nd_attach(m, x));
+    assert_ok(nd_manager_attach(m, x));
     assert_int_equal(collect(), 0);
     assert_ok(nd_close(x));
     nd_release(x);
@@ -452,13 +452,13 @@ static void test_F15_closed_list_resource_and_weak_reference(void **state) {
     assert_int_equal(nd_list_clear(list), ND_ERROR_CLOSED);
     nd_error_clear();
     assert_null(nd_list_get(list, 0));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     nd_error_clear();
     assert_null(nd_resource_get(resource));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     nd_error_clear();
     assert_null(nd_weak_get(weak));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     assert_int_equal(nd_weak_set_callback(weak, NULL, NULL), ND_ERROR_CLOSED);
     nd_release(list);
     nd_release(resource);

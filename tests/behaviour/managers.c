@@ -14,7 +14,7 @@ static void test_manager_does_not_keep_an_object_alive(void **state) {
     nd_object *x = cell_in(m, 0, 0);
     nd_weak *weak = nd_weak_new(x);
     assert_int_equal(nd_get_count(x), 1);
-    assert_ptr_equal(nd_manager_of(x), m);
+    assert_ptr_equal(nd_get_manager(x), m);
     nd_release(x);
     assert_int_equal(cell_deaths(0), 1);
     assert_null(nd_weak_get(weak));
@@ -55,7 +55,7 @@ static void assert_family_closed(const family *f) {
     for (uint32_t number = 0; number < 8; number++)
         assert_int_equal(cell_deaths(number), 1);
     for (int i = 0; i < 2; i++) {
-        assert_ptr_equal(nd_manager_of(f->held[i]), nd_manager_root());
+        assert_ptr_equal(nd_get_manager(f->held[i]), nd_manager_get_root());
         nd_release(f->held[i]);
     }
     assert_int_equal(cell_total_deaths(), 10);
@@ -124,15 +124,15 @@ static void test_B08_releasing_the_last_handle_closes(void **state) {
     nd_manager *child = manager_new(m, "child");
     nd_object *x = cell_in(child, 0, 0);
     nd_release(m); // the child still holds its parent
-    assert_true(nd_manager_is_open(nd_manager_parent(child)));
+    assert_true(nd_manager_is_open(nd_manager_get_parent(child)));
     nd_release(child);
-    assert_ptr_equal(nd_manager_of(x), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(x), nd_manager_get_root());
     nd_release(x);
 }
 
 static void test_B08_root_cannot_be_closed(void **state) {
     (void)state;
-    nd_manager *root = (nd_manager *)(uintptr_t)nd_manager_root();
+    nd_manager *root = (nd_manager *)(uintptr_t)nd_manager_get_root();
     assert_int_equal(nd_manager_close(root, NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_manager_dispose(root, NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_true(nd_manager_is_open(root));
@@ -168,12 +168,12 @@ static void test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site(void 
     assert_int_equal(stats_of(middle).arrived_objects - before.arrived_objects, 5);
     assert_int_equal(stats_of(middle).live_bytes[ND_CPU], 4096);
     for (int i = 0; i < 3; i++)
-        assert_ptr_equal(nd_manager_of(kept[i]), middle);
+        assert_ptr_equal(nd_get_manager(kept[i]), middle);
 
     // With the middle closed as well, the outer one is the nearest that is open.
     assert_ok(nd_manager_close(middle, NULL));
-    assert_ptr_equal(nd_manager_of(kept[0]), outer);
-    assert_int_equal(nd_manager_total_bytes(outer), 4096);
+    assert_ptr_equal(nd_get_manager(kept[0]), outer);
+    assert_int_equal(nd_manager_get_total_bytes(outer), 4096);
     for (int i = 0; i < 3; i++)
         nd_release(kept[i]);
     nd_release(other_site);
@@ -195,7 +195,7 @@ static void test_B09_what_escapes_a_child_of_the_closing_manager_counts_once(voi
     assert_int_equal(report.escaped_objects, 1);
     assert_int_equal(stats_of(child).escaped_objects, 1);
     assert_balanced(child);
-    assert_ptr_equal(nd_manager_of(x), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(x), nd_manager_get_root());
     nd_release(x);
     nd_release(child);
     nd_release(m);
@@ -206,7 +206,7 @@ static void test_B10_close_with_nothing_retained_leaves_nothing(void **state) {
     nd_test_collects_by_policy();
     nd_gc_set_mode(ND_GC_ON);
     cell_begin(64);
-    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     nd_manager *m = manager_new(NULL, "m");
     nd_manager *child = manager_new(m, "child");
     nd_with_manager(child) {
@@ -223,15 +223,15 @@ static void test_B10_close_with_nothing_retained_leaves_nothing(void **state) {
         nd_release(list);
         nd_release(cell_new(21, 0));
     }
-    assert_int_equal(nd_manager_total_bytes(m), 1 << 20);
+    assert_int_equal(nd_manager_get_total_bytes(m), 1 << 20);
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     assert_ok(nd_manager_close(m, &report));
     assert_int_equal(report.collected_objects, 23);
     assert_int_equal(report.collected_bytes, 1 << 20);
     assert_int_equal(report.freed_objects, 1);
     assert_int_equal(report.escaped_objects, 0);
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
-    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     assert_int_equal(cell_total_deaths(), 22);
     nd_release(child);
     nd_release(m);
@@ -269,11 +269,11 @@ static void test_B11_dispose_closes_what_is_still_held(void **state) {
         list = nd_list_new();
     }
     assert_ok(nd_list_append(list, y));
-    uint64_t bytes = nd_manager_total_bytes(NULL);
+    uint64_t bytes = nd_manager_get_total_bytes(NULL);
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     assert_ok(nd_manager_dispose(m, &report));
     assert_int_equal(report.escaped_objects, 4);
-    assert_int_equal(bytes - nd_manager_total_bytes(NULL), 512);
+    assert_int_equal(bytes - nd_manager_get_total_bytes(NULL), 512);
     assert_int_equal(cell_deaths(0), 1);
     assert_int_equal(cell_deaths(1), 1);
     assert_int_equal(cell_deaths(2), 0);
@@ -282,11 +282,11 @@ static void test_B11_dispose_closes_what_is_still_held(void **state) {
     assert_false(nd_is_closed(outside));
     assert_int_equal(nd_get_count(x), 2);
     assert_int_equal(nd_get_count(y), 1);
-    assert_null(nd_object_data(x));
+    assert_null(nd_object_get_data(x));
     assert_null(nd_resource_get(resource));
     nd_error_clear();
     assert_int_equal(nd_list_append(list, outside), ND_ERROR_CLOSED);
-    assert_int_equal(nd_list_size(list), 0);
+    assert_int_equal(nd_list_get_size(list), 0);
     assert_null(nd_list_get(list, 0));
     assert_ok(nd_close(x));
 
@@ -307,10 +307,10 @@ static nd_manager *watched;         ///< the manager that is disposed of
 static uint64_t bytes_not_matching; ///< how often its account was not what its objects hold
 
 static void walk_up(nd_object *self) {
-    for (const nd_manager *at = nd_manager_of(self); at; at = nd_manager_parent(at))
+    for (const nd_manager *at = nd_get_manager(self); at; at = nd_manager_get_parent(at))
         levels_walked++;
     nd_manager_stats stats = stats_of(watched);
-    uint64_t below = stats_of(nd_manager_root()).subtree_bytes[ND_CPU];
+    uint64_t below = stats_of(nd_manager_get_root()).subtree_bytes[ND_CPU];
     bytes_not_matching += stats.subtree_bytes[ND_CPU] != stats.live_bytes[ND_CPU] ||
                           below < stats.subtree_bytes[ND_CPU];
 }
@@ -327,7 +327,7 @@ static void test_B11_dispose_of_a_nest_costs_as_much_per_object_as_that_of_one(v
         cells[i] = cell_in(nest[i], 0, 0);
         resources[i] = bytes_in(nest[i], 16);
     }
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     levels_walked = bytes_not_matching = 0;
     watched = nest[0];
     cell_on_destroy = walk_up;
@@ -336,7 +336,7 @@ static void test_B11_dispose_of_a_nest_costs_as_much_per_object_as_that_of_one(v
     cell_on_destroy = NULL;
     assert_true(levels_walked > 0 && levels_walked <= 2 * DEPTH);
     assert_true(bytes_not_matching <= 1); // the first one closes before those below have moved
-    assert_int_equal(before - nd_manager_total_bytes(NULL), 16 * DEPTH);
+    assert_int_equal(before - nd_manager_get_total_bytes(NULL), 16 * DEPTH);
     assert_int_equal(report.escaped_objects, 2 * DEPTH);
     for (uint32_t i = 0; i < DEPTH; i++) {
         assert_true(nd_is_closed(cells[i]) && nd_is_closed(resources[i]));
@@ -355,18 +355,19 @@ static void test_B11_dispose_of_a_tree_leaves_no_byte_on_an_account(void **state
     enum { MANAGERS = 200 };
     nd_manager *tree[MANAGERS], *home = manager_new(NULL, "home");
     nd_resource *resources[MANAGERS], *guest = bytes_in(home, 1000);
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     for (uint32_t i = 0; i < MANAGERS; i++) { // of every shape: children of one lie apart
         tree[i] = manager_new(i ? tree[(i - 1) * 7919 % i] : NULL, "of a tree");
         resources[i] = bytes_in(tree[i], i + 1);
     }
-    assert_ok(nd_temp_attach(tree[MANAGERS / 2], guest));
+    assert_ok(nd_manager_lend(tree[MANAGERS / 2], guest));
     assert_ok(nd_manager_dispose(tree[0], NULL));
-    assert_int_equal(nd_manager_total_bytes(NULL), before - 1000); // the guest is closed as well
-    assert_ptr_equal(nd_manager_of(guest), home);
+    assert_int_equal(nd_manager_get_total_bytes(NULL),
+                     before - 1000); // the guest is closed as well
+    assert_ptr_equal(nd_get_manager(guest), home);
     for (uint32_t i = 0; i < MANAGERS; i++) {
         assert_true(nd_is_closed(resources[i]));
-        assert_int_equal(nd_manager_total_bytes(tree[i]), 0);
+        assert_int_equal(nd_manager_get_total_bytes(tree[i]), 0);
         assert_balanced(tree[i]);
         nd_release(resources[i]);
     }
@@ -412,11 +413,11 @@ static void house_step(house *h) {
         break;
     case 2:
         if (*thing)
-            assert_ok(nd_attach(*room, *thing));
+            assert_ok(nd_manager_attach(*room, *thing));
         break;
     case 3:
         if (*thing)
-            assert_ok(nd_temp_attach(*room, *thing));
+            assert_ok(nd_manager_lend(*room, *thing));
         break;
     case 4:
         nd_with_manager(*room) {
@@ -453,8 +454,8 @@ static void test_B25_live_counters_balance_at_every_boundary(void **state) {
                 own += stats_of(h.rooms[i]).live_bytes[ND_CPU];
                 live += stats_of(h.rooms[i]).live_objects;
             }
-            assert_int_equal(nd_manager_total_bytes(h.rooms[0]), own);
-            assert_int_equal(nd_manager_total_objects(h.rooms[0]), live);
+            assert_int_equal(nd_manager_get_total_bytes(h.rooms[0]), own);
+            assert_int_equal(nd_manager_get_total_objects(h.rooms[0]), live);
         }
         assert_ok(nd_debug_check());
         for (uint32_t i = 0; i < THINGS; i++)
@@ -489,8 +490,8 @@ static double seconds_to_close_nested(int count) {
     assert_int_equal(report.escaped_objects, count);
     assert_int_equal(report.escaped_bytes, 10 * ((count + 99) / 100));
     for (int i = 0; i < count; i++) {
-        assert_int_equal(nd_manager_total_bytes(nest[i]), 0);
-        assert_ptr_equal(nd_manager_of(held[i]), nd_manager_root());
+        assert_int_equal(nd_manager_get_total_bytes(nest[i]), 0);
+        assert_ptr_equal(nd_get_manager(held[i]), nd_manager_get_root());
         nd_release(held[i]);
         nd_release(nest[i]);
     }
@@ -546,7 +547,7 @@ static void test_B29_survivors_pass_managers_that_do_not_collect(void **state) {
     assert_int_equal(report.escaped_objects, 3);
     assert_int_equal(report.escaped_bytes, 110);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(nd_manager_total_bytes(nest[i]), 0);
+        assert_int_equal(nd_manager_get_total_bytes(nest[i]), 0);
         nd_release(nest[i]);
     }
     nd_release(held);

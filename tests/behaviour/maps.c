@@ -23,11 +23,11 @@ static void test_B32_map_holds_objects_by_name_in_their_order(void **state) {
     cell_begin(4);
     nd_map *map = nd_map_new();
     assert_handle(map);
-    assert_int_equal(nd_map_size(map), 0);
+    assert_int_equal(nd_map_get_size(map), 0);
     set_new(map, "one", 0);
     set_new(map, "", 1);
     set_new(map, "a name that is longer than a few words of the hash", 2);
-    assert_int_equal(nd_map_size(map), 3);
+    assert_int_equal(nd_map_get_size(map), 3);
     assert_int_equal(number_of(map, "one"), 0);
     assert_int_equal(number_of(map, ""), 1);
     assert_true(nd_map_contains(map, "a name that is longer than a few words of the hash"));
@@ -46,7 +46,7 @@ static void test_B32_map_holds_objects_by_name_in_their_order(void **state) {
     nd_object *taken = nd_map_remove(map, "");
     assert_int_equal(nd_get_count(taken), 1);
     nd_release(taken);
-    assert_int_equal(nd_map_size(map), 2);
+    assert_int_equal(nd_map_get_size(map), 2);
     assert_false(nd_map_contains(map, ""));
     nd_release(map);
     assert_int_equal(cell_total_deaths(), 4);
@@ -65,32 +65,32 @@ static void test_B32_map_refuses_what_is_wrong(void **state) {
     assert_int_equal(nd_map_set(map, "x", NULL), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     assert_null(nd_map_get(map, "missing"));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(),
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(nd_error_get_message(),
                         "map_get: nothing is called 'missing' in a map of 1 names");
     nd_error_clear();
     assert_null(nd_map_remove(map, "missing"));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     assert_null(nd_map_get(NULL, "x"));
     assert_null(nd_map_get(map, NULL));
     assert_null(nd_map_remove(NULL, NULL));
     assert_int_equal(nd_map_clear(NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_false(nd_map_contains(NULL, "x"));
     assert_false(nd_map_contains(map, NULL));
-    assert_int_equal(nd_map_size(NULL), 0);
+    assert_int_equal(nd_map_get_size(NULL), 0);
     size_t at = 0;
     assert_false(nd_map_next(NULL, &at, NULL, NULL));
-    assert_int_equal(nd_map_size(map), 1);
+    assert_int_equal(nd_map_get_size(map), 1);
     nd_error_clear();
     assert_ok(nd_close(map));
     assert_int_equal(cell_deaths(0), 1);
     assert_int_equal(nd_map_set(map, "x", map), ND_ERROR_CLOSED);
     assert_null(nd_map_get(map, "there"));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     assert_null(nd_map_remove(map, "there"));
     assert_int_equal(nd_map_clear(map), ND_ERROR_CLOSED);
     assert_false(nd_map_contains(map, "there"));
-    assert_int_equal(nd_map_size(map), 0);
+    assert_int_equal(nd_map_get_size(map), 0);
     at = 0;
     assert_false(nd_map_next(map, &at, NULL, NULL));
     nd_release(map);
@@ -132,7 +132,7 @@ static void test_B32_list_sets_inserts_removes_and_pops(void **state) {
             assert_int_equal(nd_get_count(taken), 1);
         nd_release(taken);
         nd_release(made);
-        assert_int_equal(nd_list_size(list), count);
+        assert_int_equal(nd_list_get_size(list), count);
         for (uint32_t i = 0; i < count; i++)
             assert_int_equal(cell_of(nd_list_get(list, i))->number, model[i]);
         assert_int_equal(cell_total_deaths(), number + 1 - count);
@@ -148,14 +148,14 @@ static void test_B32_list_says_which_index_is_wrong(void **state) {
     nd_list *list = nd_list_new();
     nd_object *item = cell_new(0, 0);
     assert_null(nd_list_pop(list));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(), "list_pop: the list is empty");
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(nd_error_get_message(), "list_pop: the list is empty");
     assert_int_equal(nd_list_insert(list, 1, item), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "list_insert: index 1 is out of range, the list has 0 items");
     assert_ok(nd_list_insert(list, 0, item));
     assert_int_equal(nd_list_set(list, 1, item), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "list_set: index 1 is out of range, the list has 1 items");
     assert_null(nd_list_remove(list, SIZE_MAX));
     nd_error_clear();
@@ -170,7 +170,7 @@ static void test_B32_list_says_which_index_is_wrong(void **state) {
     assert_int_equal(nd_list_set(list, 0, item), ND_ERROR_CLOSED);
     assert_int_equal(nd_list_insert(list, 0, item), ND_ERROR_CLOSED);
     assert_null(nd_list_pop(list));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     assert_int_equal(nd_get_count(item), 1);
     nd_release(item);
     nd_release(list);
@@ -202,7 +202,7 @@ static void check_against(const nd_map *map, const model *m) {
     const char *name;
     const nd_object *object;
     uint32_t i = 0;
-    assert_int_equal(nd_map_size(map), m->count);
+    assert_int_equal(nd_map_get_size(map), m->count);
     for (size_t at = 0; nd_map_next(map, &at, &name, &object); i++) {
         char text[64];
         assert_true(i < m->count);
@@ -257,7 +257,7 @@ static void test_B32_map_against_a_model(void **state) {
     }
     nd_release(map);
     free(m);
-    assert_int_equal(nd_manager_total_objects(NULL), nd_test_objects_before);
+    assert_int_equal(nd_manager_get_total_objects(NULL), nd_test_objects_before);
     cell_end();
 }
 
@@ -324,7 +324,7 @@ static void test_B32_map_of_1000000_names(void **state) {
         snprintf(name, sizeof name, "encoder.layer.%u.attention.weight", i * 64);
         assert_ok(nd_map_set(map, name, value));
     }
-    assert_int_equal(nd_map_size(map), COUNT);
+    assert_int_equal(nd_map_get_size(map), COUNT);
     assert_int_equal(nd_get_count(value), 1 + COUNT);
     for (uint32_t i = 0; i < COUNT; i++) {
         snprintf(name, sizeof name, "encoder.layer.%u.attention.weight", i * 64);
@@ -383,7 +383,7 @@ static void test_B32_map_without_memory_stays_as_it_was(void **state) {
         snprintf(text, sizeof text, "name %u", i);
         nd_status status = ND_ERROR_OUT_OF_MEMORY;
         for (int n = 1; status == ND_ERROR_OUT_OF_MEMORY; n++) {
-            assert_int_equal(nd_map_size(map), i);
+            assert_int_equal(nd_map_get_size(map), i);
             assert_false(nd_map_contains(map, text));
             fails_in = n;
             nd__alloc_should_fail = fail_later;
@@ -449,7 +449,7 @@ static void test_B32_name_that_is_set_while_the_map_grows_is_there_once(void **s
         assert_ok(nd_map_set(map, "name", value));
         nd__alloc_should_fail = NULL;
         assert_ok(nd_memory_set_callback(NULL, NULL));
-        assert_int_equal(nd_map_size(map), 1);
+        assert_int_equal(nd_map_get_size(map), 1);
         assert_ptr_equal(nd_map_get(map, "name"), value);
         assert_int_equal(nd_get_count(value), 2);
         assert_int_equal(nd_get_count(set_meanwhile), 1);
@@ -492,7 +492,7 @@ static void test_B32_map_and_list_beside_collections_and_reports(void **state) {
         assert_ok(nd_list_append(made, map));
         assert_ok(nd_map_set(map, text, made));
         assert_ok(nd_list_insert(list, 0, made));
-        if (nd_list_size(list) > 20)
+        if (nd_list_get_size(list) > 20)
             nd_release(nd_list_remove(list, i % 20));
         nd_release(made);
         snprintf(text, sizeof text, "kind %u", i * 11 % KINDS);

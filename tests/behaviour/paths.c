@@ -46,19 +46,19 @@ typedef struct array {
 } array;
 
 static void array_traverse(const nd_object *self, nd_visitor *visitor) {
-    const array *a = nd_object_data(self);
+    const array *a = nd_object_get_data(self);
     for (size_t i = 0; i < a->count; i++)
         nd_visit(visitor, a->items[i], "item");
 }
 
 static void array_clear(nd_object *self) {
-    array *a = nd_object_data(self);
+    array *a = nd_object_get_data(self);
     for (size_t i = 0; i < a->count; i++)
         nd_edge_clear(&a->items[i]);
 }
 
 static void array_destroy(nd_object *self) {
-    array *a = nd_object_data(self);
+    array *a = nd_object_get_data(self);
     free(a->items);
     a->items = NULL;
 }
@@ -79,7 +79,7 @@ static void test_F15_closed_member_of_garbage_whose_path_is_told(void **state) {
     nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 2)};
     cell_ring(ring, 2);
     nd_object *closed = nd_object_new(&array_type, sizeof(array));
-    array *a = nd_object_data(closed);
+    array *a = nd_object_get_data(closed);
     a->items = calloc(2, sizeof *a->items);
     assert_non_null(a->items);
     a->count = 2;

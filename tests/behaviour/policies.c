@@ -64,8 +64,8 @@ static void test_policies_are_inherited_field_by_field(void **state) {
     assert_int_equal(policy_of(inner).pause_ns, 7);
     policy.allocated_bytes[ND_MAX_DEVICE_KINDS - 1] = 1;
     assert_int_equal(nd_manager_set_gc_policy(inner, &policy), ND_ERROR_UNSUPPORTED);
-    assert_string_equal(nd_error_message(), "manager_set_gc_policy: allocated_bytes[7] is set, "
-                                            "and there is no device kind 7");
+    assert_string_equal(nd_error_get_message(), "manager_set_gc_policy: allocated_bytes[7] is set, "
+                                                "and there is no device kind 7");
     nd_error_clear();
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
     policy.pause_ns = 7;
@@ -92,12 +92,12 @@ static void test_F30_policies_that_say_nothing_are_refused(void **state) {
     policy.interval_ns = ND_GC_ADAPTIVE;
     nd_error_clear();
     assert_int_equal(nd_manager_set_gc_policy(NULL, &policy), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "interval_ns"));
+    assert_non_null(strstr(nd_error_get_message(), "interval_ns"));
     policy = (nd_gc_policy)ND_GC_POLICY_INIT;
     policy.boundary = 2;
     nd_error_clear();
     assert_int_equal(nd_manager_set_gc_policy(NULL, &policy), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "boundary"));
+    assert_non_null(strstr(nd_error_get_message(), "boundary"));
     nd_gc_policy after = policy_of(NULL);
     assert_memory_equal(&before, &after, sizeof before);
 }
@@ -138,7 +138,7 @@ static void test_pressure_0_does_not_collect_for_a_quota(void **state) {
         nd_error_clear();
         nd_resource *more = bytes_in(m, 800);
         assert_int_equal(more != NULL, pressure);
-        assert_int_equal(nd_error_status(), pressure ? ND_OK : ND_ERROR_QUOTA);
+        assert_int_equal(nd_error_get_status(), pressure ? ND_OK : ND_ERROR_QUOTA);
         nd_release(more);
         assert_ok(nd_manager_set_quota(m, ND_CPU, 0));
         close_and_release(m);
@@ -614,10 +614,10 @@ static void test_F04_looks_that_nobody_asked_for_leave_the_error_alone(void **st
     uint64_t before = collections();
     drop_rings(inner, 24000);
     assert_true(collections() > before);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     close_and_release(inner);
     nd__alloc_should_fail = NULL;
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     assert_int_equal(cell_total_deaths(), 0);
     close_and_release(m);
     assert_int_equal(cell_total_deaths(), 96000);

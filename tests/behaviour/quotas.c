@@ -41,11 +41,11 @@ static void test_B17_request_over_the_quota_fails_and_changes_nothing(void **sta
     assert_ok(nd_manager_get_stats(inner, &before));
     nd_error_clear();
     assert_null(bytes_in(inner, 301));
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-    assert_non_null(strstr(nd_error_message(), "training"));
-    assert_non_null(strstr(nd_error_message(), "301"));
-    assert_non_null(strstr(nd_error_message(), "1000"));
-    assert_non_null(strstr(nd_error_message(), "700"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_get_message(), "training"));
+    assert_non_null(strstr(nd_error_get_message(), "301"));
+    assert_non_null(strstr(nd_error_get_message(), "1000"));
+    assert_non_null(strstr(nd_error_get_message(), "700"));
     assert_ok(nd_manager_get_stats(inner, &after));
     assert_memory_equal(&before, &after, sizeof before);
     assert_int_equal(bytes_of(outer), 700);
@@ -75,7 +75,7 @@ static void test_B17_error_names_the_largest_holders(void **state) {
         snprintf(site, sizeof site, "quotas.c:%d", __LINE__ - 1);
     }
     assert_null(bytes_in(m, 101));
-    const char *message = nd_error_message();
+    const char *message = nd_error_get_message();
     assert_non_null(strstr(message, "weights"));
     const char *largest = strstr(message, "600"), *second = strstr(message, "200 bytes");
     assert_true(largest && second && largest < second);
@@ -104,8 +104,8 @@ static void test_B17_error_groups_the_holders_of_a_line(void **state) {
              "largest holders: 100 x batch of 500 bytes together made at %s:%d", __FILE__, line);
     snprintf(one_line, sizeof one_line, ", weights of 400 bytes made at %s:%d", __FILE__, line + 1);
     assert_null(bytes_in(m, 101));
-    assert_non_null(strstr(nd_error_message(), many_line));
-    assert_non_null(strstr(nd_error_message(), one_line));
+    assert_non_null(strstr(nd_error_get_message(), many_line));
+    assert_non_null(strstr(nd_error_get_message(), one_line));
     for (int i = 0; i < MANY; i++)
         nd_release(held[i]);
     nd_release(one);
@@ -144,8 +144,8 @@ static void test_B17_error_says_why_nothing_was_collected(void **state) {
         assert_ok(nd_memory_set_callback(m, cases[i].callback ? &callback : NULL));
         nd_error_clear();
         assert_null(bytes_in(m, 1001));
-        if (!strstr(nd_error_message(), cases[i].says))
-            fail_msg("\"%s\" is not in: %s", cases[i].says, nd_error_message());
+        if (!strstr(nd_error_get_message(), cases[i].says))
+            fail_msg("\"%s\" is not in: %s", cases[i].says, nd_error_get_message());
     }
     close_and_release(m);
 }
@@ -165,7 +165,7 @@ static void test_B17_quota_collects_before_it_refuses(void **state) {
             assert_int_equal(bytes_of(m), 200);
         } else {
             assert_null(next);
-            assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+            assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
             assert_int_equal(cell_total_deaths(), 0);
             assert_int_equal(bytes_of(m), 900);
         }
@@ -198,13 +198,13 @@ static void test_B17_attach_respects_the_quota(void **state) {
     nd_manager *home = nd_manager_new(NULL, "home");
     nd_manager *small = bounded_manager(NULL, "small", 100);
     nd_resource *x = bytes_in(home, 101);
-    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
-    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_QUOTA);
+    assert_ptr_equal(nd_get_manager(x), home);
     assert_int_equal(bytes_of(home), 101);
     assert_int_equal(bytes_of(small), 0);
     nd_release(x);
     x = bytes_in(home, 100);
-    assert_ok(nd_attach(small, x));
+    assert_ok(nd_manager_attach(small, x));
     assert_int_equal(bytes_of(home), 0);
     assert_int_equal(bytes_of(small), 100);
     nd_release(x);
@@ -232,34 +232,35 @@ static void test_B17_attach_walks_the_ladder(void **state) {
     assert_ok(nd_manager_set_gc_mode(small, ND_GC_ON));
     drop_ring_with_bytes(small, 900);
     nd_resource *x = bytes_in(home, 600);
-    assert_ok(nd_attach(small, x)); // the collector makes room
+    assert_ok(nd_manager_attach(small, x)); // the collector makes room
     assert_int_equal(cell_total_deaths(), 2);
-    assert_ok(nd_attach(home, x));
+    assert_ok(nd_manager_attach(home, x));
 
     nd_resource *cache = bytes_in(small, 500);
     nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
     callback.give_up = give_up_or_close;
     callback.data = &cache;
     assert_ok(nd_memory_set_callback(small, &callback));
-    assert_ok(nd_attach(small, x)); // the program does
+    assert_ok(nd_manager_attach(small, x)); // the program does
     assert_null(cache);
     assert_int_equal(bytes_of(small), 600);
-    assert_ok(nd_attach(home, x));
+    assert_ok(nd_manager_attach(home, x));
 
     nd_resource *held = bytes_in(small, 500);
-    assert_int_equal(nd_attach(small, x), ND_ERROR_CLOSED); // it closed meanwhile
-    assert_non_null(strstr(nd_error_message(), "closed"));
-    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_CLOSED); // it closed meanwhile
+    assert_non_null(strstr(nd_error_get_message(), "closed"));
+    assert_ptr_equal(nd_get_manager(x), home);
     assert_int_equal(bytes_of(home), 600);
     nd_release(held);
     nd_release(small);
 
     small = bounded_manager(NULL, "small", 1000);
     held = bytes_in(small, 500);
-    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
-    assert_non_null(strstr(nd_error_message(), "attach: 600 cpu bytes do not fit into manager"));
-    assert_non_null(strstr(nd_error_message(), "buffer of 500 bytes"));
-    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_QUOTA);
+    assert_non_null(
+        strstr(nd_error_get_message(), "manager_attach: 600 cpu bytes do not fit into manager"));
+    assert_non_null(strstr(nd_error_get_message(), "buffer of 500 bytes"));
+    assert_ptr_equal(nd_get_manager(x), home);
     nd_release(held);
     nd_release(x);
     close_and_release(small);
@@ -273,7 +274,7 @@ static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
     nd_error_clear();
     assert_null(bytes_in(m, SIZE_MAX));
     assert_null(bytes_in(m, SIZE_MAX - 5));
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
     assert_int_equal(bytes_of(m), 10);
     assert_ok(nd_manager_set_quota(m, ND_CPU, 5)); // below what is live: only new requests fail
     assert_null(bytes_in(m, 1));

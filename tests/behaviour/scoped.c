@@ -9,21 +9,21 @@
 
 static void test_scoped_results_die_with_the_scope(void **state) {
     (void)state;
-    uint64_t before = nd_manager_total_objects(NULL);
+    uint64_t before = nd_manager_get_total_objects(NULL);
     nd_tensor *kept = NULL;
     ND_SCOPE {
         const nd_tensor *a = nd_full(ND_SHAPE(2, 2), 3, ND_F32);
         const nd_tensor *b = nd_add(nd_mul(a, a), nd_neg(a));
-        assert_int_equal(nd_scope_size(nd_scope_current()), 4);
+        assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 4);
         assert_int_equal(nd_get_count(b), 1);
         kept = nd_retain(nd_sum(b, 0, NULL, false));
         ND_SCOPE {
-            assert_true(nd_item(nd_mul(kept, kept)) == 576.0);
+            assert_true(nd_get_item(nd_mul(kept, kept)) == 576.0);
         }
-        assert_int_equal(nd_scope_size(nd_scope_current()), 5);
+        assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 5);
     }
-    assert_int_equal(nd_manager_total_objects(NULL) - before, 1);
-    assert_true(nd_item(kept) == 24.0);
+    assert_int_equal(nd_manager_get_total_objects(NULL) - before, 1);
+    assert_true(nd_get_item(kept) == 24.0);
     nd_release(kept);
 }
 
@@ -31,7 +31,7 @@ static void test_scoped_result_without_a_scope_is_an_error(void **state) {
     (void)state;
     nd_error_clear();
     assert_null(nd_zeros(ND_SHAPE(3), ND_F32));
-    assert_int_equal(nd_error_status(), ND_ERROR_STATE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
 }
 
 static void test_scoped_leaves_what_is_no_tensor_owned(void **state) {
@@ -61,7 +61,7 @@ static void test_scoped_leaves_what_is_no_tensor_owned(void **state) {
 static void assert_made_at(const void *object, int line) {
     char site[128], expected[32];
     snprintf(expected, sizeof expected, "scoped.c:%d", line);
-    nd_debug_site(object, site, sizeof site);
+    nd_debug_get_site(object, site, sizeof site);
     if (!strstr(site, expected))
         fail_msg("made at '%s', should be %s", site, expected);
 }

@@ -37,19 +37,19 @@ static void test_B01_inner_temporary_dies_with_inner_scope(void **state) {
             assert_handle(nd_tmp(cell_new(1, 0)));
             const nd_object *moved = nd_tmp(cell_new(2, 0));
             assert_handle(nd_tmp(cell_new(3, 0)));
-            assert_int_equal(nd_scope_size(nd_scope_current()), 3);
+            assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 3);
             assert_ok(nd_scope_move_out(moved));
-            assert_int_equal(nd_scope_size(nd_scope_current()), 2);
+            assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 2);
         }
         assert_int_equal(cell_deaths(1), 1);
         assert_int_equal(cell_deaths(3), 1);
         assert_int_equal(cell_deaths(2), 0);
-        assert_int_equal(nd_scope_size(nd_scope_current()), 2);
+        assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 2);
         assert_int_equal(nd_get_count(outer), 1);
     }
     for (uint32_t number = 0; number < 4; number++)
         assert_int_equal(cell_deaths(number), 1);
-    assert_null(nd_scope_current());
+    assert_null(nd_scope_get_current());
 }
 
 static void test_B01_kept_by_retain_outlives_every_scope(void **state) {
@@ -70,20 +70,20 @@ static void test_B01_kept_by_retain_outlives_every_scope(void **state) {
 static void test_B02_resource_behaves_as_a_temporary(void **state) {
     (void)state;
     freed_resources = 0;
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     ND_SCOPE {
         ND_SCOPE {
             const nd_resource *inner = nd_tmp(resource_new(100));
             const nd_resource *moved = nd_tmp(resource_new(1000));
             assert_non_null(nd_resource_get(inner));
-            assert_int_equal(nd_manager_total_bytes(NULL) - before, 1100);
+            assert_int_equal(nd_manager_get_total_bytes(NULL) - before, 1100);
             assert_ok(nd_scope_move_out(moved));
         }
         assert_int_equal(freed_resources, 1);
-        assert_int_equal(nd_manager_total_bytes(NULL) - before, 1000);
+        assert_int_equal(nd_manager_get_total_bytes(NULL) - before, 1000);
     }
     assert_int_equal(freed_resources, 2);
-    assert_int_equal(nd_manager_total_bytes(NULL), before);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), before);
 }
 
 static void test_B03_object_adopted_by_an_outer_scope_lives_as_long_as_that_one(void **state) {
@@ -96,7 +96,7 @@ static void test_B03_object_adopted_by_an_outer_scope_lives_as_long_as_that_one(
         assert_handle(nd_tmp(cell_new(i, 0)));
     }
     assert_ok(nd_scope_adopt(scopes[1], cell_new(4, 0)));
-    assert_int_equal(nd_scope_size(scopes[1]), 2);
+    assert_int_equal(nd_scope_get_size(scopes[1]), 2);
     assert_ok(nd_scope_end(scopes[3]));
     assert_int_equal(cell_deaths(3), 1);
     assert_ok(nd_scope_end(scopes[2]));
@@ -202,12 +202,12 @@ static void test_B05_early_close_inside_a_scope(void **state) {
 
         nd_resource *resource = resource_new(64);
         assert_handle(nd_tmp(resource));
-        uint64_t before = nd_manager_total_bytes(NULL);
+        uint64_t before = nd_manager_get_total_bytes(NULL);
         assert_ok(nd_close(resource));
         assert_ok(nd_close(resource));
         assert_int_equal(freed_resources, 1);
         assert_null(nd_resource_get(resource));
-        assert_int_equal(before - nd_manager_total_bytes(NULL), 64);
+        assert_int_equal(before - nd_manager_get_total_bytes(NULL), 64);
     }
     assert_int_equal(freed_resources, 1);
     assert_int_equal(cell_deaths(0), 1);
@@ -253,7 +253,7 @@ out:
 static nd_status leave_by_error(void) {
     nd_auto_scope;
     assert_handle(nd_tmp(cell_new(0, 0)));
-    nd_status status = nd_attach(NULL, NULL);
+    nd_status status = nd_manager_attach(NULL, NULL);
     if (status != ND_OK)
         return status;
     fail_msg("the failing call succeeded");
@@ -264,7 +264,7 @@ static void assert_deaths_in_order(const uint32_t *numbers, uint32_t count) {
     assert_int_equal(cell_total_deaths(), count);
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(cell_death_at(i), numbers[i]);
-    assert_null(nd_scope_current());
+    assert_null(nd_scope_get_current());
 }
 
 static void test_B06_return_break_goto_and_error_release_everything(void **state) {
@@ -325,7 +325,7 @@ static void test_B06_destructor_may_use_scopes(void **state) {
         assert_handle(nd_tmp(cell_new(0, 0)));
     }
     assert_int_equal(cell_total_deaths(), 3);
-    assert_null(nd_scope_current());
+    assert_null(nd_scope_get_current());
 }
 
 // --------------------------------------------------------------------------------- B7 and B24
@@ -339,7 +339,7 @@ static void *end_scope_there(void *scope) {
 
 static void *enter_and_end_there(void *scope) {
     foreign_status = nd_scope_enter(scope);
-    if (foreign_status == ND_OK && nd_scope_current() == scope)
+    if (foreign_status == ND_OK && nd_scope_get_current() == scope)
         foreign_status = nd_scope_end(scope);
     return NULL;
 }
@@ -362,15 +362,15 @@ static void test_B07_ending_a_scope_on_a_foreign_thread_is_an_error(void **state
     assert_handle(nd_tmp(cell_new(0, 0)));
     on_another_thread(adopt_there, scope);
     assert_int_equal(foreign_status, ND_ERROR_STATE);
-    assert_int_equal(nd_scope_size(scope), 1);
+    assert_int_equal(nd_scope_get_size(scope), 1);
     assert_int_equal(cell_deaths(1), 1); // consumed all the same
     on_another_thread(end_scope_there, scope);
     assert_int_equal(foreign_status, ND_ERROR_STATE);
     assert_int_equal(cell_deaths(0), 0);
     on_another_thread(enter_and_end_there, scope);
     assert_int_equal(foreign_status, ND_ERROR_STATE);
-    assert_int_equal(nd_scope_size(scope), 1);
-    assert_ptr_equal(nd_scope_current(), scope);
+    assert_int_equal(nd_scope_get_size(scope), 1);
+    assert_ptr_equal(nd_scope_get_current(), scope);
     assert_ok(nd_scope_end(scope));
     assert_int_equal(cell_deaths(0), 1);
 }
@@ -381,8 +381,8 @@ static void test_B07_handed_over_scope_ends_on_its_new_thread(void **state) {
     nd_scope *stays = nd_scope_begin();
     nd_scope *leaves = nd_scope_begin();
     assert_handle(nd_tmp(cell_new(0, 0)));
-    assert_ok(nd_scope_detach(leaves));
-    assert_ptr_equal(nd_scope_current(), stays);
+    assert_ok(nd_scope_take(leaves));
+    assert_ptr_equal(nd_scope_get_current(), stays);
     assert_ok(nd_scope_adopt(leaves, cell_new(1, 0)));
     on_another_thread(enter_and_end_there, leaves);
     assert_int_equal(foreign_status, ND_OK);
@@ -394,10 +394,10 @@ static void test_B07_only_the_innermost_scope_can_be_detached(void **state) {
     (void)state;
     nd_scope *outer = nd_scope_begin();
     nd_scope *inner = nd_scope_begin();
-    assert_int_equal(nd_scope_detach(outer), ND_ERROR_STATE);
-    assert_ptr_equal(nd_scope_current(), inner);
-    assert_ok(nd_scope_detach(inner));
-    assert_int_equal(nd_scope_detach(inner), ND_ERROR_STATE);
+    assert_int_equal(nd_scope_take(outer), ND_ERROR_STATE);
+    assert_ptr_equal(nd_scope_get_current(), inner);
+    assert_ok(nd_scope_take(inner));
+    assert_int_equal(nd_scope_take(inner), ND_ERROR_STATE);
     assert_ok(nd_scope_enter(inner));
     assert_ok(nd_scope_end(outer));
 }
@@ -430,7 +430,7 @@ static void *produce(void *data) {
     h->borrowed = nd_tmp(cell_new(0, 1));
     h->handle = cell_new(1, 0);
     cell_link((nd_object *)(uintptr_t)h->borrowed, 0, h->handle);
-    nd_scope_detach(h->scope);
+    nd_scope_take(h->scope);
     return NULL;
 }
 
@@ -453,7 +453,7 @@ static void test_tmp_without_a_scope_releases_and_says_so(void **state) {
     (void)state;
     cell_begin(2);
     assert_null(nd_tmp(cell_new(0, 0)));
-    assert_int_equal(nd_error_status(), ND_ERROR_STATE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
     assert_int_equal(cell_deaths(0), 1);
     nd_object *held = cell_new(1, 0);
     nd_error_clear();
@@ -462,7 +462,7 @@ static void test_tmp_without_a_scope_releases_and_says_so(void **state) {
         assert_int_equal(nd_scope_move_out(held), ND_ERROR_STATE);
         const nd_object *only = nd_tmp(nd_retain(held));
         assert_int_equal(nd_scope_move_out(only), ND_ERROR_STATE);
-        assert_int_equal(nd_scope_size(nd_scope_current()), 1);
+        assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 1);
     }
     assert_int_equal(nd_get_count(held), 1);
     nd_release(held);

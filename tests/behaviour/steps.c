@@ -116,8 +116,8 @@ static void test_G43_slower_than_the_limit_says_so_and_is_completed_later(void *
     assert_int_equal(report.collected_objects, 0);
     assert_int_equal(report.postponed_objects, 2);
     assert_int_equal(report.escaped_objects, 2);
-    assert_int_equal(nd_error_status(), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "looked at again later"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
+    assert_non_null(strstr(nd_error_get_message(), "looked at again later"));
     nd_gc_report asked = ND_GC_REPORT_INIT;
     assert_int_equal(nd_gc_collect(NULL, &asked), ND_ERROR_STATE);
     assert_int_equal(asked.collected_objects, 0);
@@ -173,7 +173,7 @@ static void test_G43_a_pass_that_was_held_up_is_done_again(void **state) {
         cell_on_traverse = NULL;
         assert_int_equal(report.collected_objects, 2);
         assert_int_equal(report.postponed_objects, 0);
-        assert_int_equal(nd_error_status(), ND_OK);
+        assert_int_equal(nd_error_get_status(), ND_OK);
     }
     end_second_thread();
 }

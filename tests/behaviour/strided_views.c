@@ -236,7 +236,7 @@ static operands operands_on_device(const operands *in) {
     operands there;
     for (int i = 0; i < OPERANDS; i++) {
         const nd_tensor *x = ((nd_tensor *const *)in)[i];
-        size_t size = nd_dtype_size(nd_get_dtype(x));
+        size_t size = nd_dtype_get_size(nd_get_dtype(x));
         int64_t count = (int64_t)(nd_get_storage_bytes(x) / size);
         nd_auto nd_tensor *all = nd_as_strided(x, ND_SHAPE(count), (const int64_t[]){1}, 0);
         assert_handle(all);
@@ -390,8 +390,8 @@ static void assert_alike(const char *name, int64_t round, nd_tensor *got, nd_sta
                          nd_tensor *expected, nd_status expected_status) {
     if (!got != !expected || (!got && got_status != expected_status))
         fail_msg("%s, round %lld: %s on the views and %s on the copies", name, (long long)round,
-                 nd_status_name(got ? ND_OK : got_status),
-                 nd_status_name(expected ? ND_OK : expected_status));
+                 nd_status_get_name(got ? ND_OK : got_status),
+                 nd_status_get_name(expected ? ND_OK : expected_status));
     if (got)
         views_assert_same(name, round, got, expected);
 }
@@ -400,7 +400,7 @@ static void assert_alike(const char *name, int64_t round, nd_tensor *got, nd_sta
 static nd_tensor *run_operation(size_t k, const operands *in, nd_status *ret_status) {
     nd_error_clear();
     nd_auto nd_tensor *y = operations[k].run(in);
-    *ret_status = y ? nd_synchronize(nd_get_device(y)) : nd_error_status();
+    *ret_status = y ? nd_synchronize(nd_get_device(y)) : nd_error_get_status();
     return *ret_status == ND_OK ? nd_to(y, (nd_device){ND_CPU, 0}) : NULL;
 }
 
@@ -410,7 +410,7 @@ static void check_operations(int64_t round, const operands *views, const operand
         nd_auto nd_tensor *got = run_operation(k, views, &status);
         nd_error_clear();
         nd_auto nd_tensor *expected = operations[k].run(copies);
-        assert_alike(operations[k].name, round, got, status, expected, nd_error_status());
+        assert_alike(operations[k].name, round, got, status, expected, nd_error_get_status());
     }
     nd_error_clear();
 }
@@ -429,7 +429,7 @@ static void test_F41_every_operation_on_random_views(void **state) {
 
 static void test_F41_every_operation_on_random_views_of_a_device(void **state) {
     (void)state;
-    if (nd_device_count(ND_CUDA) == 0)
+    if (nd_get_device_count(ND_CUDA) == 0)
         return;
     for (int64_t round = 0; round < views_rounds(150); round++) {
         views_begin(round);
@@ -511,7 +511,7 @@ static void assert_rest_untouched(const char *name, int64_t round, const nd_tens
                                   const nd_tensor *storage, const nd_tensor *before) {
     nd_auto nd_tensor *shown = nd_zeros_like(storage);
     int64_t first = ((const char *)nd_get_data(x) - (const char *)nd_get_data(storage)) /
-                    (int64_t)nd_dtype_size(nd_get_dtype(x));
+                    (int64_t)nd_dtype_get_size(nd_get_dtype(x));
     for (int64_t i = 0; i < nd_get_numel(x); i++)
         views_write(nd_get_data(shown), nd_get_dtype(x), first + views_offset(x, i), 1);
     for (int64_t i = 0; i < nd_get_numel(storage); i++)

@@ -39,7 +39,7 @@ static void test_B03_like_tensor_is_placed_with_its_model(void **state) {
     }
     for (int i = 0; i < 3; i++) {
         assert_handle(likes[i]);
-        assert_ptr_equal(nd_manager_of(likes[i]), levels[1]);
+        assert_ptr_equal(nd_get_manager(likes[i]), levels[1]);
     }
     assert_int_equal(own_bytes(levels[1]), 4 * 16 * sizeof(float));
     // Its neighbours go with the inner levels, it with its model's.
@@ -55,7 +55,7 @@ static void test_B03_like_tensor_is_placed_with_its_model(void **state) {
 
 static void test_B04_list_of_results_survives_a_move_out(void **state) {
     (void)state;
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     ND_SCOPE {
         const nd_list *kept = NULL;
         ND_SCOPE {
@@ -66,12 +66,12 @@ static void test_B04_list_of_results_survives_a_move_out(void **state) {
             kept = nd_tmp(list);
             assert_ok(nd_scope_move_out(kept));
         }
-        assert_int_equal(nd_manager_total_bytes(NULL) - before, 3 * 4000);
+        assert_int_equal(nd_manager_get_total_bytes(NULL) - before, 3 * 4000);
         const nd_tensor *last = (const nd_tensor *)nd_list_get(kept, 2);
         const nd_tensor *first = nd_tmp(nd_select(last, 0, 0));
-        assert_true(nd_item(first) == 3.0);
+        assert_true(nd_get_item(first) == 3.0);
     }
-    assert_int_equal(nd_manager_total_bytes(NULL), before);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), before);
 }
 
 static void test_B09_escaped_result_is_reported_with_the_line_of_its_operation(void **state) {
@@ -88,14 +88,14 @@ static void test_B09_escaped_result_is_reported_with_the_line_of_its_operation(v
     assert_int_equal(report.escaped_objects, 2);
     assert_int_equal(report.escaped_bytes, 256 * sizeof(float));
     assert_non_null(strstr(report.escaped_sites[0], site));
-    assert_ptr_equal(nd_manager_of(loss), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(loss), nd_manager_get_root());
     nd_release(loss);
 }
 
 static void assert_closed(const void *result) {
     assert_null(result);
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
-    assert_true(strlen(nd_error_message()) > 10);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
+    assert_true(strlen(nd_error_get_message()) > 10);
     nd_error_clear();
 }
 
@@ -104,7 +104,7 @@ static void test_B11_disposed_tensor_answers_closed_to_every_use(void **state) {
     nd_manager *m = manager_new(NULL, "m");
     nd_tensor *x = ones_in(m, 100), *good = nd_ones(ND_SHAPE(100), ND_F32);
     assert_ok(nd_manager_dispose(m, NULL));
-    assert_int_equal(nd_manager_total_bytes(NULL), 100 * sizeof(float)); // good's
+    assert_int_equal(nd_manager_get_total_bytes(NULL), 100 * sizeof(float)); // good's
     assert_true(nd_is_closed(x));
     nd_error_clear();
     assert_closed(nd_add(x, good));
@@ -118,8 +118,8 @@ static void test_B11_disposed_tensor_answers_closed_to_every_use(void **state) {
     assert_closed(nd_cast(x, ND_F64));
     assert_closed(nd_concat(2, (const nd_tensor *const[]){good, x}, 0));
     assert_closed(nd_get_data(x));
-    assert_true(isnan(nd_item(x)));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_true(isnan(nd_get_item(x)));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     float copy[100];
     assert_int_equal(nd_copy_to_host(x, copy, sizeof copy), ND_ERROR_CLOSED);
     assert_int_equal(nd_add_(x, good), ND_ERROR_CLOSED);
@@ -136,13 +136,14 @@ static void test_F15_view_keeps_the_storage_of_a_closed_tensor(void **state) {
     (void)state;
     nd_tensor *x = nd_arange(0, 100, 1, ND_F32);
     nd_tensor *view = nd_slice(x, 90, 100, 1, 0);
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     assert_ok(nd_close(x));
-    assert_int_equal(nd_manager_total_bytes(NULL), before);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), before);
     nd_auto nd_tensor *sum = nd_sum(view, 0, NULL, false);
-    assert_true(nd_item(sum) == 945.0);
+    assert_true(nd_get_item(sum) == 945.0);
     nd_release(view);
-    assert_int_equal(before - nd_manager_total_bytes(NULL), 400 - sizeof(float)); // the sum is left
+    assert_int_equal(before - nd_manager_get_total_bytes(NULL),
+                     400 - sizeof(float)); // the sum is left
     nd_release(x);
 }
 
@@ -163,7 +164,7 @@ static void test_B12_sum_is_placed_the_same_either_way(void **state) {
             nd_auto nd_tensor *ab = nd_add(tensors[a], tensors[b]);
             nd_auto nd_tensor *ba = nd_add(tensors[b], tensors[a]);
             assert_handle(ab);
-            assert_ptr_equal(nd_manager_of(ab), nd_manager_of(ba));
+            assert_ptr_equal(nd_get_manager(ab), nd_get_manager(ba));
             int common = a, other = b;
             while (common != other) {
                 if (common > other)
@@ -172,13 +173,13 @@ static void test_B12_sum_is_placed_the_same_either_way(void **state) {
                     other = (other - 1) / 2;
             }
             int expected = common == a ? b : common == b ? a : common;
-            assert_ptr_equal(nd_manager_of(ab), tree[expected]);
+            assert_ptr_equal(nd_get_manager(ab), tree[expected]);
         }
     }
     // A result goes with its operands, whatever was made last; a block says otherwise.
     nd_with_manager(tree[5]) {
         nd_auto nd_tensor *here = nd_add(tensors[1], tensors[2]);
-        assert_ptr_equal(nd_manager_of(here), tree[5]);
+        assert_ptr_equal(nd_get_manager(here), tree[5]);
     }
     for (int i = 0; i < TREE; i++)
         nd_release(tensors[i]);
@@ -190,16 +191,16 @@ static void test_B12_attach_moves_the_bytes_with_the_tensor(void **state) {
     (void)state;
     nd_manager *from = manager_new(NULL, "from"), *to = manager_new(NULL, "to");
     nd_tensor *x = ones_in(from, 1000);
-    assert_ok(nd_attach(to, x));
+    assert_ok(nd_manager_attach(to, x));
     assert_int_equal(own_bytes(from), 0);
     assert_int_equal(own_bytes(to), 4000);
     assert_int_equal(close_and_release(from).escaped_objects, 0);
     nd_manager *guest = manager_new(NULL, "guest");
-    assert_ok(nd_temp_attach(guest, x));
+    assert_ok(nd_manager_lend(guest, x));
     assert_int_equal(own_bytes(guest), 4000);
     close_and_release(guest);
     assert_int_equal(own_bytes(to), 4000);
-    assert_ptr_equal(nd_manager_of(x), to);
+    assert_ptr_equal(nd_get_manager(x), to);
     nd_release(x);
     close_and_release(to);
 }
@@ -233,7 +234,7 @@ static void test_B15_tensor_that_a_cap_refuses_leaves_no_storage(void **state) {
         nd_tensor *refused = NULL;
         nd_with_manager(capped) refused = nd_empty(1, &size, ND_F32);
         assert_null(refused);
-        assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
         nd_error_clear();
     }
     nd_manager_stats stats = stats_of(capped);
@@ -278,10 +279,10 @@ static void test_B34_refused_attach_moves_nothing_beside_a_close(void **state) {
         nd_tensor *x = ones_in(m.home, 100);
         atomic_store(&m.asked, round);
         do {
-            assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+            assert_int_equal(nd_manager_attach(small, x), ND_ERROR_QUOTA);
             nd_error_clear();
         } while (atomic_load(&m.done) != round);
-        assert_ptr_equal(nd_manager_of(x), nd_manager_root());
+        assert_ptr_equal(nd_get_manager(x), nd_manager_get_root());
         assert_int_equal(own_bytes(small), 4);
         for (int i = 0; i < 4; i++) {
             assert_int_equal(own_bytes(m.others[i]), 0);
@@ -300,13 +301,13 @@ static void test_B27_lent_tensor_comes_home_with_its_bytes(void **state) {
     nd_manager *home = manager_new(NULL, "home"), *guest = manager_new(NULL, "guest");
     nd_tensor *x = ones_in(home, 1000);
     for (int i = 0; i < 3; i++) {
-        assert_ok(nd_temp_attach(guest, x));
+        assert_ok(nd_manager_lend(guest, x));
         assert_int_equal(own_bytes(guest), 4000);
         assert_int_equal(own_bytes(home), 0);
-        assert_ok(nd_temp_attach(home, x));
+        assert_ok(nd_manager_lend(home, x));
         assert_int_equal(own_bytes(home), 4000);
     }
-    assert_ok(nd_temp_attach(guest, x));
+    assert_ok(nd_manager_lend(guest, x));
     // A tensor is one object that returns; its storage comes along.
     assert_int_equal(close_and_release(guest).returned_objects, 1);
     assert_int_equal(own_bytes(home), 4000);
@@ -319,15 +320,15 @@ static void test_B16_refused_attach_leaves_tensor_and_bytes_in_place(void **stat
     nd_manager *home = manager_new(NULL, "home"), *small = manager_new(NULL, "small");
     nd_tensor *x = ones_in(home, 1000);
     assert_ok(nd_manager_set_quota(small, ND_CPU, 100));
-    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_QUOTA);
     assert_ok(nd_manager_set_quota(small, ND_CPU, 0));
     nd_tensor *resident = ones_in(small, 1);
     assert_ok(nd_manager_set_cap(small, 1));
-    assert_int_equal(nd_attach(small, x), ND_ERROR_QUOTA);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_QUOTA);
     nd_release(resident);
     assert_ok(nd_manager_close(small, NULL));
-    assert_int_equal(nd_attach(small, x), ND_ERROR_CLOSED);
-    assert_ptr_equal(nd_manager_of(x), home);
+    assert_int_equal(nd_manager_attach(small, x), ND_ERROR_CLOSED);
+    assert_ptr_equal(nd_get_manager(x), home);
     assert_int_equal(own_bytes(home), 4000);
     nd_release(x);
     nd_release(small);
@@ -341,11 +342,11 @@ static void test_B17_quota_refuses_a_tensor_and_names_the_manager(void **state) 
     nd_tensor *x = ones_in(m, 2000);
     nd_error_clear();
     assert_null(nd_add(x, x));
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-    assert_non_null(strstr(nd_error_message(), "budget"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_get_message(), "budget"));
     assert_int_equal(own_bytes(m), 8000);
     nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false); // the program goes on
-    assert_true(nd_item(sum) == 2000.0);
+    assert_true(nd_get_item(sum) == 2000.0);
     nd_release(x);
     nd_release(nd_steal(&sum));
     close_and_release(m);
@@ -358,7 +359,7 @@ static void test_F12_overlapping_in_place_writes_are_refused(void **state) {
     nd_tensor *row = nd_slice(x, 0, 1, 1, 0), *repeated = nd_expand(row, ND_SHAPE(4));
     nd_error_clear();
     assert_int_equal(nd_add_(low, high), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "share part of their memory"));
+    assert_non_null(strstr(nd_error_get_message(), "share part of their memory"));
     assert_int_equal(nd_copy_(high, low), ND_ERROR_INVALID_ARGUMENT);
     assert_int_not_equal(nd_fill_(repeated, 7), ND_OK);
     for (int i = 0; i < 10; i++)
@@ -377,17 +378,17 @@ static void test_F13_dtypes_an_operation_does_not_take_are_refused(void **state)
     (void)state;
     nd_tensor *floats = nd_ones(ND_SHAPE(4), ND_F32), *bools = nd_ones(ND_SHAPE(4), ND_BOOL);
     nd_tensor *integers = nd_ones(ND_SHAPE(4), ND_I64);
-    uint64_t objects = nd_manager_total_objects(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL);
     nd_error_clear();
     assert_null(nd_take(floats, floats, 0));
-    assert_int_equal(nd_error_status(), ND_ERROR_DTYPE);
-    assert_non_null(strstr(nd_error_message(), "float32"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_DTYPE);
+    assert_non_null(strstr(nd_error_get_message(), "float32"));
     assert_null(nd_where(floats, floats, floats));
     assert_null(nd_masked_select(floats, integers));
     assert_null(nd_add(bools, bools));
     assert_int_equal(nd_set_requires_grad(integers, true), ND_ERROR_DTYPE);
     assert_null(nd_full(ND_SHAPE(2), 1, (nd_dtype)77));
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
     nd_release(floats);
     nd_release(bools);
     nd_release(integers);
@@ -403,8 +404,8 @@ static uint64_t objects_of(const nd_tensor *fresh) {
 /// Objects and bytes that one fresh tensor of this many floats is.
 static void assert_only_new_object_is(const nd_tensor *result, uint64_t objects, uint64_t bytes) {
     assert_handle(result);
-    assert_int_equal(nd_manager_total_objects(NULL) - objects, objects_of(result));
-    assert_int_equal(nd_manager_total_bytes(NULL) - bytes, nd_get_storage_bytes(result));
+    assert_int_equal(nd_manager_get_total_objects(NULL) - objects, objects_of(result));
+    assert_int_equal(nd_manager_get_total_bytes(NULL) - bytes, nd_get_storage_bytes(result));
 }
 
 static void test_B18_indexing_leaves_no_temporaries(void **state) {
@@ -414,7 +415,7 @@ static void test_B18_indexing_leaves_no_temporaries(void **state) {
     nd_tensor *mask = nd_greater(x, half);
     nd_tensor *rows = nd_arange(0, 4, 1, ND_I64);
     nd_tensor *index = nd_zeros(ND_SHAPE(8, 9), ND_I64);
-    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     for (int which = 0; which < 7; which++) {
         nd_tensor *result = NULL;
         switch (which) {
@@ -441,20 +442,20 @@ static void test_B18_indexing_leaves_no_temporaries(void **state) {
         }
         assert_only_new_object_is(result, objects, bytes);
         nd_release(result);
-        assert_int_equal(nd_manager_total_objects(NULL), objects);
-        assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     }
     assert_ok(nd_masked_fill_(x, mask, 0));
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
     nd_tensor *view = nd_slice(x, 1, -1, 2, 1);
-    assert_int_equal(nd_manager_total_objects(NULL), objects + 1); // a view brings no storage
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects + 1); // a view brings no storage
     assert_ok(nd_fill_(view, 3));
     nd_release(view);
     nd_tensor *row = nd_select(x, -1, 0);
     assert_ok(nd_copy_(row, half));
     nd_release(row);
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
-    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     nd_release(x);
     nd_release(half);
     nd_release(mask);
@@ -466,15 +467,15 @@ static void test_B18_failed_indexing_leaves_nothing(void **state) {
     (void)state;
     nd_tensor *x = nd_ones(ND_SHAPE(4, 4), ND_F32);
     nd_tensor *outside = nd_full(ND_SHAPE(2), 4, ND_I64), *wrong = nd_ones(ND_SHAPE(3), ND_BOOL);
-    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     assert_null(nd_take(x, outside, 0));
     assert_null(nd_select(x, 4, 0));
     assert_null(nd_masked_select(x, wrong));
     assert_null(nd_masked_fill(x, wrong, 1));
     assert_null(nd_gather(x, wrong, 0));
     assert_int_not_equal(nd_masked_fill_(x, wrong, 1), ND_OK);
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
-    assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     nd_release(x);
     nd_release(outside);
     nd_release(wrong);
@@ -483,20 +484,21 @@ static void test_B18_failed_indexing_leaves_nothing(void **state) {
 static void test_B19_growing_by_concat_keeps_only_the_last(void **state) {
     (void)state;
     enum { TIMES = 1000 };
-    uint64_t before = nd_manager_total_bytes(NULL), objects = nd_manager_total_objects(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL),
+             objects = nd_manager_get_total_objects(NULL);
     nd_tensor *x = nd_zeros(ND_SHAPE(1), ND_F32), *d = nd_ones(ND_SHAPE(3), ND_F32);
     for (int i = 1; i <= TIMES; i++) {
         nd_tensor *longer = nd_concat(2, (const nd_tensor *const[]){x, d}, 0);
         assert_handle(longer);
         nd_release(x);
         x = longer;
-        assert_int_equal(nd_manager_total_bytes(NULL) - before,
+        assert_int_equal(nd_manager_get_total_bytes(NULL) - before,
                          (uint64_t)(nd_get_numel(x) + 3) * sizeof(float));
-        assert_int_equal(nd_manager_total_objects(NULL) - objects, 1 + objects_of(x));
+        assert_int_equal(nd_manager_get_total_objects(NULL) - objects, 1 + objects_of(x));
     }
     assert_int_equal(nd_get_numel(x), 3 * TIMES + 1);
     nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
-    assert_true(nd_item(sum) == 3.0 * TIMES);
+    assert_true(nd_get_item(sum) == 3.0 * TIMES);
     nd_release(x);
     nd_release(d);
 }
@@ -580,7 +582,7 @@ static void test_B23_view_keeps_its_storage_which_counts_once(void **state) {
         x = nd_ones(ND_SHAPE(MEGABYTE / 4), ND_F32);
     }
     nd_tensor *view = nd_slice(x, 10, 12, 1, 0), *second = nd_reshape(x, ND_SHAPE(-1, 2));
-    assert_ptr_equal(nd_manager_of(view), m);
+    assert_ptr_equal(nd_get_manager(view), m);
     assert_true(nd_is_view_of(view, x) && nd_is_view_of(second, view));
     assert_int_equal(own_bytes(m), MEGABYTE);
     nd_release(x);
@@ -613,7 +615,7 @@ static void test_B24_tensor_outlives_the_thread_that_made_it(void **state) {
     assert_handle(made);
     nd_tensor *sum = nd_sum(made, 0, NULL, false);
     nd_release(made);
-    assert_true(nd_item(sum) == 499500.0);
+    assert_true(nd_get_item(sum) == 499500.0);
     nd_release(sum);
 }
 

@@ -277,7 +277,7 @@ static void *build_slowly(void *data) {
     b->half_built = object;
     pthread_barrier_wait(&b->barrier); // the other thread collects
     pthread_barrier_wait(&b->barrier);
-    nd__member_publish(object, (nd_manager *)(uintptr_t)nd_manager_root());
+    nd__member_publish(object, (nd_manager *)(uintptr_t)nd_manager_get_root());
     cell_link(target, 0, object);
     return NULL;
 }

@@ -27,7 +27,7 @@ static void test_F41_a_view_that_shares_elements_is_not_written(void **state) {
         nd_status status = nd_add_scaled_(x, before, 1);
         // What does not come from slicing may be refused without need.
         if (shared && status != ND_ERROR_INVALID_ARGUMENT)
-            fail_msg("round %lld: %s", (long long)round, nd_status_name(status));
+            fail_msg("round %lld: %s", (long long)round, nd_status_get_name(status));
         if (status != ND_OK)
             views_assert_same("add_scaled_ refused", round, x, before);
         refused += shared;
@@ -43,14 +43,14 @@ static void check_leaving(int64_t round, const nd_tensor *x, const nd_tensor *co
     assert_true(nd_format(copy, expected, sizeof expected) >= 0);
     if (strcmp(got, expected) != 0)
         fail_msg("format, round %lld: %s but %s", (long long)round, got, expected);
-    size_t bytes = (size_t)nd_get_numel(x) * nd_dtype_size(nd_get_dtype(x));
+    size_t bytes = (size_t)nd_get_numel(x) * nd_dtype_get_size(nd_get_dtype(x));
     char *data = malloc(bytes + 1);
     assert_non_null(data);
     assert_ok(nd_copy_to_host(x, data, bytes));
     assert_memory_equal(data, nd_get_data(copy), bytes);
     free(data);
     if (nd_get_numel(x) == 1)
-        assert_true(nd_item(x) == nd_item(copy));
+        assert_true(nd_get_item(x) == nd_get_item(copy));
 }
 
 static void test_F41_views_leave_the_library_whole(void **state) {

@@ -147,7 +147,7 @@ static inline void views_unmap(void *pointer, size_t bytes) {
 
 /// Owned tensor of `count` elements, all poison, whose memory touches a forbidden page.
 static inline nd_tensor *views_storage(int64_t count, nd_dtype dtype) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)count * nd_dtype_size(dtype);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)count * nd_dtype_get_size(dtype);
     size_t room = (bytes + page - 1) / page * page;
     char *low = (char *)mmap(NULL, room + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(low != MAP_FAILED);

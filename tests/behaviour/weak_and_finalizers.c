@@ -101,7 +101,7 @@ static void test_G21_revived_object_and_all_it_reaches_live(void **state) {
     assert_int_equal(cell_of(other)->number, 1);
     assert_int_equal(nd_get_count(other), 1); // its count from the second ring is gone
     assert_int_equal(cell_of(cell_of(revived)->edges[1])->number, 2);
-    assert_ptr_equal(nd_manager_of(revived), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(revived), nd_manager_get_root());
 
     // The second death runs no finalizer.
     nd_release(revived);
@@ -117,7 +117,7 @@ static void test_G21_acyclic_object_revives_itself(void **state) {
     for (int nested = 0; nested < 2; nested++) {
         begin(2);
         cell_on_finalize = revive_number_0;
-        uint64_t before = nd_manager_total_objects(NULL);
+        uint64_t before = nd_manager_get_total_objects(NULL);
         nd_object *x = cell_new_of(&cell_finalized_type, 0, 0);
         if (nested) {
             nd_object *holder = cell_new(1, 1);
@@ -130,8 +130,8 @@ static void test_G21_acyclic_object_revives_itself(void **state) {
         }
         assert_int_equal(cell_deaths(0), 0);
         assert_int_equal(nd_get_count(revived), 1);
-        assert_non_null(nd_manager_of(revived));
-        assert_int_equal(nd_manager_total_objects(NULL), before + 1);
+        assert_non_null(nd_get_manager(revived));
+        assert_int_equal(nd_manager_get_total_objects(NULL), before + 1);
         // It can take part in a cycle again, and die in it.
         assert_ok(nd_debug_check());
         nd_release(revived);
@@ -207,7 +207,7 @@ static void test_G23_finalizer_that_allocates_until_a_threshold_would_collect(vo
     (void)state;
     begin(2);
     nd_gc_set_mode(ND_GC_ON);
-    assert_ok(nd_gc_set_threshold(ND_CPU, 4 << 20));
+    assert_ok(nd_test_set_threshold(ND_CPU, 4 << 20));
     cell_on_finalize = allocate_a_lot;
     busy_manager = nd_manager_new(NULL, "busy");
     nd_object *ring[2];
@@ -222,7 +222,7 @@ static void test_G23_finalizer_that_allocates_until_a_threshold_would_collect(vo
     }
     assert_ok(nd_manager_close(busy_manager, NULL));
     nd_release(busy_manager);
-    assert_ok(nd_gc_set_threshold(ND_CPU, 64 << 20));
+    assert_ok(nd_test_set_threshold(ND_CPU, 64 << 20));
 }
 
 static uint32_t cycles_left;

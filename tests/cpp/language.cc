@@ -8,7 +8,7 @@ static int failures;
 
 static void check(bool condition, const char *what) {
     if (!condition) {
-        printf("failed: %s (%s)\n", what, nd_error_message());
+        printf("failed: %s (%s)\n", what, nd_error_get_message());
         failures++;
     }
 }
@@ -77,17 +77,17 @@ static void scopes() {
         ND_SCOPE {
             const nd_tensor *y = nd_tmp(nd_square(nd_tmp(nd_neg(x))));
             kept = nd_retain(y);
-            CHECK(nd_scope_size(nd_scope_current()) == 2);
+            CHECK(nd_scope_get_size(nd_scope_get_current()) == 2);
         }
-        CHECK(nd_scope_size(nd_scope_current()) == 1);
+        CHECK(nd_scope_get_size(nd_scope_get_current()) == 1);
     }
     nd_auto_scope;
     {
         nd_auto_scope;
         const nd_list *list = nd_tmp(nd_list_new());
-        CHECK(nd_list_size(list) == 0);
+        CHECK(nd_list_get_size(list) == 0);
     }
-    CHECK(nd_scope_current() && nd_get_count(kept) == 1);
+    CHECK(nd_scope_get_current() && nd_get_count(kept) == 1);
 }
 
 static void blocks() {
@@ -97,13 +97,13 @@ static void blocks() {
         nd_with_manager(outer) {
             nd_with_manager(inner) {
                 nd_no_grad {
-                    CHECK(!nd_grad_enabled());
+                    CHECK(!nd_is_grad_enabled());
                     nd_enable_grad {
-                        CHECK(nd_grad_enabled());
+                        CHECK(nd_is_grad_enabled());
                     }
                 }
                 nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
-                CHECK(nd_manager_total_objects(inner) > 0);
+                CHECK(nd_manager_get_total_objects(inner) > 0);
             }
         }
     }
@@ -116,9 +116,9 @@ static void blocks() {
 static void modules() {
     nd_auto nd_module *net =
         ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 3, 2, true), nd_relu_module());
-    CHECK(nd_module_child_count(net) == 2);
+    CHECK(nd_module_get_child_count(net) == 2);
     nd_auto nd_module *empty = ND_SEQUENTIAL();
-    CHECK(nd_module_child_count(empty) == 0);
+    CHECK(nd_module_get_child_count(empty) == 0);
     nd_sgd_options sgd = ND_SGD_OPTIONS_INIT;
     sgd.rate = 0.1;
     nd_auto nd_optimizer *optimizer = nd_sgd(net, &sgd);
@@ -134,7 +134,7 @@ static void modules() {
 static void types() {
     static const nd_type type = pair_type();
     nd_auto nd_object *object = nd_object_new(&type, sizeof(pair));
-    pair *data = static_cast<pair *>(nd_object_data(object));
+    pair *data = static_cast<pair *>(nd_object_get_data(object));
     CHECK(data && !data->first);
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
     nd_edge_set(&data->first, x);
@@ -251,7 +251,7 @@ int main() {
     ND_SCOPE {
         sites();
     }
-    CHECK(nd_error_status() == ND_OK);
-    CHECK(nd_manager_total_objects(NULL) == 0);
+    CHECK(nd_error_get_status() == ND_OK);
+    CHECK(nd_manager_get_total_objects(NULL) == 0);
     return failures != 0;
 }

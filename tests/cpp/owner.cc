@@ -10,7 +10,7 @@ static int failures;
 
 static void check(bool condition, const char *what) {
     if (!condition) {
-        printf("failed: %s (%s)\n", what, nd_error_message());
+        printf("failed: %s (%s)\n", what, nd_error_get_message());
         failures++;
     }
 }
@@ -61,7 +61,7 @@ static void copies_and_moves() {
 static void borrowing() {
     nd::tensor a = ones();
     nd::tensor sum{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
-    CHECK(nd_item(sum) == 6);
+    CHECK(nd_get_item(sum) == 6);
     nd::tensor kept = nd::tensor::retain(static_cast<const nd_tensor *>(a));
     CHECK(nd_get_count(a) == 2);
     CHECK(nd_mul_scalar_(kept.get(), 2) == ND_OK);
@@ -111,7 +111,7 @@ static void exceptions() {
             throw 1;
         }
     } catch (int) {
-        CHECK(nd_get_count(a) == 1 && nd_scope_current() == nullptr);
+        CHECK(nd_get_count(a) == 1 && nd_scope_get_current() == nullptr);
     }
 }
 
@@ -119,9 +119,9 @@ static void failing() {
     nd::tensor a = ones();
     nd::tensor b{nd_zeros(ND_SHAPE(7), ND_F32)};
     nd::tensor sum{nd_add(a, b)};
-    CHECK(!sum && nd_error_status() == ND_ERROR_SHAPE);
+    CHECK(!sum && nd_error_get_status() == ND_ERROR_SHAPE);
     nd::tensor square{nd_square(sum)};
-    CHECK(!square && nd_error_status() == ND_ERROR_SHAPE);
+    CHECK(!square && nd_error_get_status() == ND_ERROR_SHAPE);
     nd_error_clear();
 }
 
@@ -151,7 +151,7 @@ int main() {
     exceptions();
     failing();
     other_types();
-    CHECK(nd_error_status() == ND_OK);
-    CHECK(nd_manager_total_objects(NULL) == 0);
+    CHECK(nd_error_get_status() == ND_OK);
+    CHECK(nd_manager_get_total_objects(NULL) == 0);
     return failures != 0;
 }

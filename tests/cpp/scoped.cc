@@ -10,7 +10,7 @@ int main() {
             kept = nd_retain(y);
         }
     }
-    bool right = nd_item(kept) == 24 && nd_get_count(kept) == 1;
+    bool right = nd_get_item(kept) == 24 && nd_get_count(kept) == 1;
     nd_release(kept);
-    return !right || nd_error_status() != ND_OK || nd_manager_total_objects(NULL) != 0;
+    return !right || nd_error_get_status() != ND_OK || nd_manager_get_total_objects(NULL) != 0;
 }

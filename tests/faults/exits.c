@@ -19,7 +19,7 @@ static bool multiply(int64_t m, int64_t k, int64_t n) {
     nd_tensor *a = nd_ones(ND_SHAPE(m, k), ND_F32), *b = nd_ones(ND_SHAPE(n, k), ND_F32);
     nd_tensor *transposed = nd_transpose(b, 0, 1), *c = nd_matmul(a, transposed);
     nd_tensor *sum = c ? nd_sum(c, 0, NULL, false) : NULL;
-    bool right = sum && nd_item(sum) == (double)(m * k * n);
+    bool right = sum && nd_get_item(sum) == (double)(m * k * n);
     nd_release(sum);
     nd_release(c);
     nd_release(transposed);

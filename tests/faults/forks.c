@@ -58,8 +58,8 @@ static void use_the_core(void) {
     drop_ring_in(manager);
     nd_object *a = cell_new(0, 1);
     nd_weak *weak = nd_weak_new(a);
-    NEED(nd_set_name(a, "a") == ND_OK && nd_attach(below, a) == ND_OK &&
-         nd_temp_attach(manager, a) == ND_OK);
+    NEED(nd_set_name(a, "a") == ND_OK && nd_manager_attach(below, a) == ND_OK &&
+         nd_manager_lend(manager, a) == ND_OK);
     NEED(gives(weak, a));
     NEED(nd_manager_close(manager, NULL) == ND_OK);
     nd_release(a);
@@ -77,7 +77,7 @@ static void use_the_core(void) {
 }
 
 static void *use_on_thread(void *data) {
-    drop_ring_in((nd_manager *)(uintptr_t)nd_manager_root());
+    drop_ring_in((nd_manager *)(uintptr_t)nd_manager_get_root());
     train();
     NEED(nd_gc_collect(NULL, NULL) == ND_OK);
     return data;
@@ -140,8 +140,8 @@ static void *make_and_release(void *data) {
         cell_link(a, 1, a);
         nd_set_name(a, "made");
         nd_weak *weak = nd_weak_new(b);
-        nd_attach(shared_manager, a);
-        nd_temp_attach(shared_manager, b);
+        nd_manager_attach(shared_manager, a);
+        nd_manager_lend(shared_manager, b);
         nd_release(a);
         nd_release(nd_weak_get(weak));
         nd_release(weak);
@@ -245,7 +245,8 @@ static void read_in_child(void) {
     nd_tensor *images, *labels;
     nd_error_clear();
     NEED(!next_batch(dataset, &images, &labels));
-    NEED(nd_error_status() == ND_ERROR_STATE && strstr(nd_error_message(), "parent process"));
+    NEED(nd_error_get_status() == ND_ERROR_STATE &&
+         strstr(nd_error_get_message(), "parent process"));
     int batches = 0;
     NEED(nd_dataset_start(dataset, 1) == ND_OK);
     for (; next_batch(dataset, &images, &labels); batches++) {
@@ -290,7 +291,7 @@ static nd_tensor *on_device;
 static void use_device_in_child(void) {
     alarm(60);
     NEED(nd_synchronize((nd_device){ND_FAKE, 0}) == ND_ERROR_DEVICE);
-    NEED(strstr(nd_error_message(), "parent process"));
+    NEED(strstr(nd_error_get_message(), "parent process"));
     NEED(!nd_to(on_device, (nd_device){ND_CPU, 0}));
     nd_release(on_device);
     be_a_child();

@@ -38,20 +38,20 @@ static nd_status train_a_step(uint64_t number, double *ret_loss) {
     nd_auto nd_tensor *w = nd_rand(nd_key_new(number), ND_SHAPE(FEATURES, CLASSES), ND_F32);
     nd_auto nd_tensor *x = nd_rand(nd_key_new(number + 1), ND_SHAPE(BATCH, FEATURES), ND_F32);
     if (!w || !x || nd_set_requires_grad(w, true) != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
     options.create_graph = true;
     nd_auto nd_tensor *y = nd_matmul(x, w);
     nd_auto nd_tensor *activated = nd_tanh(y);
     nd_auto nd_tensor *loss = nd_sum(activated, 0, NULL, false);
     if (!loss || nd_backward(loss, &options) != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_auto nd_tensor *squares = nd_square(nd_get_grad(w));
     nd_auto nd_tensor *penalty = nd_sum(squares, 0, NULL, false);
     nd_auto nd_tensor *both = nd_add(loss, penalty);
     if (!both || nd_backward(both, &options) != ND_OK)
-        return nd_error_status();
-    *ret_loss = nd_item(both);
+        return nd_error_get_status();
+    *ret_loss = nd_get_item(both);
     return ND_OK;
 }
 
@@ -84,7 +84,7 @@ static const char *complete(void) {
     uint64_t steps;
     nd_gc_set_mode(ND_GC_ON);
     if (train_bounded(&steps) != ND_OK)
-        return nd_error_message();
+        return nd_error_get_message();
     nd_memory_stats stats = stats_now();
     if (stats.stages[ND_MEMORY_STAGE_COLLECT].enough == 0 || stats.failures > 0)
         return "it did not need the ladder, or the ladder failed";
@@ -99,12 +99,12 @@ static const char *fail_and_go_on(void) {
     double loss;
     nd_gc_set_mode(ND_GC_OFF);
     nd_status status = train_bounded(&steps);
-    if (status != ND_ERROR_OUT_OF_MEMORY || nd_error_status() != status || steps < 10)
+    if (status != ND_ERROR_OUT_OF_MEMORY || nd_error_get_status() != status || steps < 10)
         return "it did not run out of memory";
-    if (!strstr(nd_error_message(), "tried: caches trimmed"))
-        return nd_error_message();
+    if (!strstr(nd_error_get_message(), "tried: caches trimmed"))
+        return nd_error_get_message();
     if (nd_gc_collect(NULL, NULL) != ND_OK || train_a_step(1, &loss) != ND_OK)
-        return nd_error_message();
+        return nd_error_get_message();
     return stats_now().failures == 1 ? NULL : "the ladder failed again";
 }
 
@@ -114,7 +114,7 @@ static void run_in_child(const char *(*program)(void)) {
     pid_t child = fork();
     if (child == 0) {
         alarm(600);
-        nd_gc_set_threshold(ND_CPU, 0);
+        nd_test_set_threshold(ND_CPU, 0);
         const char *wrong = program();
         if (wrong)
             fprintf(stderr, "%s\n", wrong);

@@ -53,7 +53,7 @@ static void copy_numbers(const nd_module *module, bool gradients, float *numbers
     size_t at = 0;
     for (size_t i = 0; i < PARAMETERS; i++) {
         const char *name;
-        const nd_tensor *p = nd_module_parameter_at(module, i, &name);
+        const nd_tensor *p = nd_module_get_parameter_at(module, i, &name);
         size_t count = (size_t)nd_get_numel(p);
         const nd_tensor *from = gradients ? nd_get_grad(p) : p;
         if (from)
@@ -78,7 +78,7 @@ static trainer trainer_new(nd_device device, bool adam) {
     t.module = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 8, 6, true), nd_tanh_module(),
                              nd_linear_module(nd_key_new(2), 6, 3, true));
     assert_handle(t.module);
-    assert_int_equal(nd_module_parameter_count(t.module), PARAMETERS);
+    assert_int_equal(nd_module_get_parameter_count(t.module), PARAMETERS);
     t.optimizer =
         adam ? adam_of(t.module, 0.01, 0.9, 0.999, 1e-8, 0) : sgd_of(t.module, 0.1, 0.9, 0);
     assert_handle(t.optimizer);
@@ -96,8 +96,8 @@ static void trainer_free(trainer *t) {
 }
 
 static nd_status failed(void) {
-    assert_int_not_equal(nd_error_status(), ND_OK);
-    return nd_error_status();
+    assert_int_not_equal(nd_error_get_status(), ND_OK);
+    return nd_error_get_status();
 }
 
 /// Forward, loss with a penalty on the gradient, backward, in a manager of its own.
@@ -124,10 +124,10 @@ static nd_status step(const trainer *t) {
 }
 
 static void assert_out_of_memory(nd_status status) {
-    if (status != ND_ERROR_OUT_OF_MEMORY || nd_error_status() != ND_ERROR_OUT_OF_MEMORY)
+    if (status != ND_ERROR_OUT_OF_MEMORY || nd_error_get_status() != ND_ERROR_OUT_OF_MEMORY)
         fail_msg("allocation %lld failed and the answer was %s: %s", (long long)fail_at,
-                 nd_status_name(status), nd_error_message());
-    assert_true(strlen(nd_error_message()) > 10);
+                 nd_status_get_name(status), nd_error_get_message());
+    assert_true(strlen(nd_error_get_message()) > 10);
 }
 
 static void settle(nd_device device) {
@@ -145,7 +145,7 @@ static nd_status only_optimize(const trainer *t) {
 static bool fail_once(const trainer *t, part run, int64_t n, int64_t *failures) {
     snapshot before = snapshot_of(t);
     settle(t->device);
-    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     fail_from_now(n);
     nd_status status = run(t);
     bool hit = fail_no_more();
@@ -158,8 +158,8 @@ static bool fail_once(const trainer *t, part run, int64_t n, int64_t *failures) 
     assert_memory_equal(before.parameters, after.parameters, sizeof before.parameters);
     assert_memory_equal(before.gradients, after.gradients, sizeof before.gradients);
     if (run != only_optimize) {
-        assert_int_equal(nd_manager_total_objects(NULL), objects);
-        assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     }
     ++*failures;
     return true;
@@ -211,12 +211,13 @@ static void test_F03_memory_stays_exhausted_from_any_point_on(void **state) {
     trainer t = trainer_new((nd_device){ND_CPU, 0}, true);
     assert_ok(step(&t));
     for (int64_t n = 1;; n += 3) {
-        uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+        uint64_t objects = nd_manager_get_total_objects(NULL),
+                 bytes = nd_manager_get_total_bytes(NULL);
         fail_from_now(-n);
         nd_status status = differentiate(&t);
         bool hit = fail_no_more();
-        assert_int_equal(nd_manager_total_objects(NULL), objects);
-        assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
         if (!hit)
             break;
         if (status != ND_OK)
@@ -248,7 +249,7 @@ static nd_status penalise(nd_tensor **ret_parameter) {
 
 static void test_F05_every_allocation_of_a_second_order_backward_fails_once(void **state) {
     (void)state;
-    uint64_t objects = nd_manager_total_objects(NULL), bytes = nd_manager_total_bytes(NULL);
+    uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     for (int64_t n = 1;; n++) {
         nd_tensor *w = NULL;
         fail_from_now(n);
@@ -258,8 +259,8 @@ static void test_F05_every_allocation_of_a_second_order_backward_fails_once(void
         if (status != ND_OK)
             assert_out_of_memory(status);
         assert_ok(nd_gc_collect(NULL, NULL));
-        assert_int_equal(nd_manager_total_objects(NULL), objects);
-        assert_int_equal(nd_manager_total_bytes(NULL), bytes);
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+        assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
         if (!hit) {
             assert_ok(status);
             assert_true(n > 40);

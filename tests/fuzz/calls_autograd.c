@@ -110,7 +110,7 @@ static nd_status forward(const nd_object *context, size_t ninputs, const nd_tens
                 nd_release(ret_outputs[i]);
                 ret_outputs[i] = NULL;
             }
-            return nd_error_status();
+            return nd_error_get_status();
         }
     }
     return ND_OK;

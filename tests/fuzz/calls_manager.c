@@ -28,22 +28,22 @@ static void manager_block_end(fuzz_actor *me, const fuzz_step *s) {
 
 static void manager_look(fuzz_actor *me, const fuzz_step *s) {
     const nd_manager *manager = fuzz_manager(me, s->a);
-    const nd_manager *parent = nd_manager_parent(manager);
-    if (manager && !parent && manager != nd_manager_root())
+    const nd_manager *parent = nd_manager_get_parent(manager);
+    if (manager && !parent && manager != nd_manager_get_root())
         fuzz_die("a manager without a parent");
-    nd_manager_name(manager);
-    if (!nd_manager_is_open(nd_manager_current()) && !fuzz_threaded && !me->disturbed &&
+    nd_manager_get_name(manager);
+    if (!nd_manager_is_open(nd_manager_get_current()) && !fuzz_threaded && !me->disturbed &&
         me->depth == 0 && !me->manager_block_count)
         fuzz_die("the current manager is closed");
-    if (nd_manager_total_objects(manager) == UINT64_MAX)
+    if (nd_manager_get_total_objects(manager) == UINT64_MAX)
         fuzz_expect(me, false);
-    if (nd_manager_total_bytes(manager) > UINT64_C(1) << 40)
+    if (nd_manager_get_total_bytes(manager) > UINT64_C(1) << 40)
         fuzz_die("a manager holds bytes that nobody has");
 }
 
 static void manager_of(fuzz_actor *me, const fuzz_step *s) {
     const void *object = fuzz_pick_any(me, s->a);
-    const nd_manager *manager = nd_manager_of(object);
+    const nd_manager *manager = nd_get_manager(object);
     if (manager && !nd_manager_is_open(manager) && !me->disturbed && me->depth == 0)
         fuzz_die("an object is in a closed manager");
 }
@@ -55,21 +55,21 @@ static void attach_with(fuzz_actor *me, const fuzz_step *s,
                         nd_status (*attach)(const nd_manager *, const void *)) {
     void *object = fuzz_pick_any(me, s->b);
     nd_manager *manager = fuzz_manager(me, s->a);
-    const nd_manager *before = fuzz_threaded ? NULL : nd_manager_of(object);
+    const nd_manager *before = fuzz_threaded ? NULL : nd_get_manager(object);
     nd_status status = attach(manager, object);
     fuzz_expect(me, status == ND_OK);
     if (!fuzz_threaded && !me->disturbed &&
-        nd_manager_of(object) != (status == ND_OK ? manager : before))
+        nd_get_manager(object) != (status == ND_OK ? manager : before))
         fuzz_die("an object is not where an attach that %s says",
                  status == ND_OK ? "worked" : "failed");
 }
 
 static void attach(fuzz_actor *me, const fuzz_step *s) {
-    attach_with(me, s, nd_attach);
+    attach_with(me, s, nd_manager_attach);
 }
 
 static void temp_attach(fuzz_actor *me, const fuzz_step *s) {
-    attach_with(me, s, nd_temp_attach);
+    attach_with(me, s, nd_manager_lend);
 }
 
 static void manager_close(fuzz_actor *me, const fuzz_step *s) {
@@ -103,7 +103,7 @@ static void set_quota(fuzz_actor *me, const fuzz_step *s) {
 /// Gives up what a slot of the thread holds.
 static bool give_up(const nd_memory_pressure *pressure, void *data) {
     uint8_t slot = (uint8_t)(uintptr_t)data;
-    if (!nd_manager_name(pressure->manager))
+    if (!nd_manager_get_name(pressure->manager))
         fuzz_die("a callback is asked by a manager without a name");
     fuzz_nest();
     nd_tensor *given = fuzz_me && !fuzz_me->quiet ? fuzz_take(fuzz_me, FUZZ_TENSOR, slot) : NULL;
@@ -164,12 +164,8 @@ static void set_policy(fuzz_actor *me, const fuzz_step *s) {
 static void get_policy(fuzz_actor *me, const fuzz_step *s) {
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     fuzz_expect(me, nd_manager_get_gc_policy(manager_or_root(me, s->a), &policy) == ND_OK);
-    if (policy.boundary == ND_GC_INHERITED && nd_error_status() == ND_OK)
+    if (policy.boundary == ND_GC_INHERITED && nd_error_get_status() == ND_OK)
         fuzz_die("a policy in effect inherits");
-}
-
-static void set_threshold(fuzz_actor *me, const fuzz_step *s) {
-    fuzz_expect(me, nd_gc_set_threshold((nd_device_kind)(s->a % 4), s->b) == ND_OK);
 }
 
 static void collect(fuzz_actor *me, const fuzz_step *s) {
@@ -220,7 +216,6 @@ const fuzz_call fuzz_manager_calls[] = {
     {"set_manager_mode", set_manager_mode, FUZZ_QUEUES},
     {"set_policy", set_policy, FUZZ_QUEUES},
     {"get_policy", get_policy, FUZZ_QUEUES},
-    {"set_threshold", set_threshold, FUZZ_QUEUES},
     {"collect", collect, 0},
     {"set_cycle_callback", set_cycle_callback, FUZZ_QUEUES},
     {"gc_stats", gc_stats, FUZZ_QUEUES},

@@ -55,7 +55,7 @@ static content read_content(const nd_map *map) {
 /// The walk, the size and every name say the same as the model.
 static void compare(const nd_map *map, const content *expected) {
     content read = read_content(map);
-    if (read.size != expected->size || nd_map_size(map) != expected->size)
+    if (read.size != expected->size || nd_map_get_size(map) != expected->size)
         fuzz_die("a map has %u names of %u", read.size, expected->size);
     if (memcmp(read.names, expected->names, read.size * sizeof *read.names) != 0 ||
         memcmp(read.objects, expected->objects, read.size * sizeof(nd_object *)) != 0)

@@ -74,9 +74,9 @@ static void add_parameter(fuzz_actor *me, const fuzz_step *s) {
 static void parameter_at(fuzz_actor *me, const fuzz_step *s) {
     const nd_module *module = fuzz_pick(me, FUZZ_MODULE, s->b);
     const char *name = NULL;
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(module, s->c % 8, &name));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter_at(module, s->c % 8, &name));
     fuzz_expect(me, parameter);
-    if (parameter && nd_module_parameter(module, name) != parameter)
+    if (parameter && nd_module_get_parameter(module, name) != parameter)
         fuzz_die("the parameter %s is not found by its name", name);
     if (parameter)
         fuzz_put(me, FUZZ_TENSOR, s->a, nd_retain(parameter));

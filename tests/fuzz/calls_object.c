@@ -25,9 +25,9 @@ static void new_cell_with(fuzz_actor *me, const fuzz_step *s) {
     if (cell && status != ND_OK)
         fuzz_die("an object whose init failed was handed out");
     bool alone = !fuzz_threaded && !me->disturbed;
-    if (alone && status != ND_OK && nd_error_status() != status &&
-        nd_error_status() != ND_ERROR_OUT_OF_MEMORY)
-        fuzz_die("the failure of an init became another: %s", nd_error_message());
+    if (alone && status != ND_OK && nd_error_get_status() != status &&
+        nd_error_get_status() != ND_ERROR_OUT_OF_MEMORY)
+        fuzz_die("the failure of an init became another: %s", nd_error_get_message());
     for (unsigned i = 0; i < FUZZ_EDGES && alone && !cell; i++)
         if (objects[i] && nd_get_count(objects[i]) != counts[i])
             fuzz_die("an object that was never made holds another");
@@ -94,7 +94,7 @@ static void look(fuzz_actor *me, const fuzz_step *s) {
         fuzz_die("an object in a slot is dead");
     if (!nd_get_type_name(object)[0])
         fuzz_die("a type without a name");
-    if (object && !nd_object_type(object))
+    if (object && !nd_object_get_type(object))
         fuzz_die("an object without a type");
 }
 
@@ -168,10 +168,10 @@ static void list_append(fuzz_actor *me, const fuzz_step *s) {
     nd_list *list = fuzz_pick_to_write(me, FUZZ_LIST, s->a);
     if (!list && fuzz_threaded)
         return;
-    size_t before = nd_list_size(list);
+    size_t before = nd_list_get_size(list);
     nd_status status = nd_list_append(list, item);
     fuzz_expect(me, status == ND_OK);
-    if (!me->disturbed && nd_list_size(list) != before + (status == ND_OK))
+    if (!me->disturbed && nd_list_get_size(list) != before + (status == ND_OK))
         fuzz_die("a list has another size than it was given items");
 }
 
@@ -314,14 +314,14 @@ static void scope_move_out(fuzz_actor *me, const fuzz_step *s) {
 /// Off this thread and on again: nothing may change.
 static void scope_hand_over(fuzz_actor *me, const fuzz_step *s) {
     (void)s;
-    nd_scope *scope = nd_scope_current();
+    nd_scope *scope = nd_scope_get_current();
     if (!scope)
         return;
-    size_t size = nd_scope_size(scope);
-    if (nd_scope_detach(scope) != ND_OK || nd_scope_current() == scope ||
-        nd_scope_enter(scope) != ND_OK || nd_scope_current() != scope ||
-        nd_scope_size(scope) != size)
-        fuzz_die("a scope changed on its way: %s", nd_error_message());
+    size_t size = nd_scope_get_size(scope);
+    if (nd_scope_take(scope) != ND_OK || nd_scope_get_current() == scope ||
+        nd_scope_enter(scope) != ND_OK || nd_scope_get_current() != scope ||
+        nd_scope_get_size(scope) != size)
+        fuzz_die("a scope changed on its way: %s", nd_error_get_message());
     fuzz_expect(me, true);
 }
 

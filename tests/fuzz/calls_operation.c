@@ -41,7 +41,7 @@ static bool agree(double a, double b) {
 static void compare(const fuzz_step *s, const nd_tensor *result, const nd_tensor *again) {
     if (!again)
         fuzz_die("%s fails on copies of its operands: %s", fuzz_call_name(s->call),
-                 nd_error_message());
+                 nd_error_get_message());
     if (nd_get_numel(result) != nd_get_numel(again) || nd_get_ndim(result) != nd_get_ndim(again))
         fuzz_die("%s has another shape on copies of its operands", fuzz_call_name(s->call));
     double *a = elements(result), *b = elements(again);
@@ -69,9 +69,9 @@ static void check_layout(fuzz_actor *me, const fuzz_step *s, int count,
             comparable = !operands[i] || (copies[i] && is_moderate(copies[i]));
         }
         // A quota may refuse the copies, or what is computed from them.
-        if (comparable && nd_error_status() == ND_OK) {
+        if (comparable && nd_error_get_status() == ND_OK) {
             nd_auto nd_tensor *again = function((const nd_tensor *const *)copies, s);
-            nd_status status = nd_error_status();
+            nd_status status = nd_error_get_status();
             if (status != ND_ERROR_QUOTA && status != ND_ERROR_OUT_OF_MEMORY)
                 compare(s, result, again);
         }

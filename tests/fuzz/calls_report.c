@@ -28,8 +28,8 @@ static void leaks(fuzz_actor *me, const fuzz_step *s) {
     FILE *stream = open_stream(s);
     nd_manager *manager = top(me, s);
     uint64_t alive = nd_debug_report_leaks(manager, s->b % 2 ? stream : NULL, s->c % 4);
-    if (alive != UINT64_MAX && !fuzz_threaded && alive != nd_manager_total_objects(manager) &&
-        nd_error_status() == ND_OK)
+    if (alive != UINT64_MAX && !fuzz_threaded && alive != nd_manager_get_total_objects(manager) &&
+        nd_error_get_status() == ND_OK)
         fuzz_die("a leak report counts other objects than the managers");
     fclose(stream);
 }
@@ -105,7 +105,7 @@ static void trace(fuzz_actor *me, const fuzz_step *s) {
 
 static void site(fuzz_actor *me, const fuzz_step *s) {
     char text[64];
-    nd_debug_site(fuzz_pick_any(me, s->a), text, s->b % sizeof text);
+    nd_debug_get_site(fuzz_pick_any(me, s->a), text, s->b % sizeof text);
     if (s->c % 8 == 7)
         nd_debug_track_sites(s->c / 8 % 2);
 }
@@ -115,7 +115,7 @@ static void totals(fuzz_actor *me, const fuzz_step *s) {
     nd_manager *manager = top(me, s);
     nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     fuzz_expect(me, nd_manager_get_stats(manager, &stats) == ND_OK);
-    if (!fuzz_threaded && nd_manager_total_objects(manager) < stats.live_objects)
+    if (!fuzz_threaded && nd_manager_get_total_objects(manager) < stats.live_objects)
         fuzz_die("a manager has more objects than it and those below it together");
 }
 

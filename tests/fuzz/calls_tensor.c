@@ -126,19 +126,19 @@ static void tensor_look(fuzz_actor *me, const fuzz_step *s) {
     }
     if (numel != nd_get_numel(x))
         fuzz_die("a tensor has another number of elements than its shape");
-    if (numel > 0 && nd_get_storage_bytes(x) < nd_dtype_size(nd_get_dtype(x)))
+    if (numel > 0 && nd_get_storage_bytes(x) < nd_dtype_get_size(nd_get_dtype(x)))
         fuzz_die("a storage is smaller than an element");
     nd_is_view_of(x, fuzz_tensor(me, s->b));
     nd_get_version(x);
     nd_is_leaf(x);
-    if (nd_get_node(x) && !nd_node_name(nd_get_node(x))[0])
+    if (nd_get_node(x) && !nd_node_get_name(nd_get_node(x))[0])
         fuzz_die("a node without a name");
 }
 
 /// Every element, as the program would read it.
 static void read_out(fuzz_actor *me, const fuzz_step *s) {
     const nd_tensor *x = fuzz_tensor(me, s->a);
-    size_t bytes = x ? (size_t)nd_get_numel(x) * nd_dtype_size(nd_get_dtype(x)) : 0;
+    size_t bytes = x ? (size_t)nd_get_numel(x) * nd_dtype_get_size(nd_get_dtype(x)) : 0;
     void *copy = malloc(bytes ? bytes : 1);
     if (!copy)
         fuzz_die("no memory");
@@ -153,7 +153,7 @@ static void item(fuzz_actor *me, const fuzz_step *s) {
     if (s->b % 2)
         fuzz_expect(me, nd_get_item_i64(x, &value) == ND_OK);
     else
-        nd_item(x);
+        nd_get_item(x);
 }
 
 static void print(fuzz_actor *me, const fuzz_step *s) {

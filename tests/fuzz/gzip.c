@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     nd_error_clear();
     if (bytes >= 0) {
         if (read_all(path, buffer, (size_t)bytes) != ND_OK)
-            fuzz_die("a whole file is refused: %s", nd_error_message());
+            fuzz_die("a whole file is refused: %s", nd_error_get_message());
         if (memcmp(buffer, plain, (size_t)bytes) != 0)
             fuzz_die("a file has another content than zlib finds");
         if (read_all(path, buffer, (size_t)bytes + 1) == ND_OK)

@@ -53,7 +53,7 @@ static void check(const nd_tensor *x, const uint8_t *data, size_t size) {
     if (size != (size_t)(element - data) + (size_t)nd_get_numel(x) * sizes[type])
         fuzz_die("a file with more or fewer bytes than its elements was accepted");
     const char *loaded = nd_get_data(x);
-    size_t width = nd_dtype_size(nd_get_dtype(x));
+    size_t width = nd_dtype_get_size(nd_get_dtype(x));
     for (int64_t i = 0; i < nd_get_numel(x); i++, element += sizes[type], loaded += width) {
         uint64_t bits = 0;
         memcpy(&bits, loaded, width);

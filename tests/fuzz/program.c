@@ -103,7 +103,7 @@ static void arm(fuzz_actor *me) {
 static void check_counters(const nd_manager *manager) {
     nd_manager_stats s = ND_MANAGER_STATS_INIT;
     if (nd_manager_get_stats(manager, &s) != ND_OK)
-        fuzz_die("statistics fail: %s", nd_error_message());
+        fuzz_die("statistics fail: %s", nd_error_get_message());
     if (s.created_objects + s.arrived_objects !=
         s.freed_objects + s.collected_objects + s.departed_objects + s.live_objects)
         fuzz_die("a manager's objects do not add up");
@@ -120,7 +120,7 @@ static void check_world(fuzz_actor *me) {
     nd_error_clear();
     if (nd_debug_check() != ND_OK)
         fuzz_die("after %s: %s", calls[me->steps[me->next - 1].call % call_count]->name,
-                 nd_error_message());
+                 nd_error_get_message());
     for (int i = 0; i < FUZZ_SLOTS; i++)
         if (me->slots[FUZZ_MANAGER][i].handle)
             check_counters(me->slots[FUZZ_MANAGER][i].handle);
@@ -207,8 +207,8 @@ void fuzz_begin_program(bool threaded) {
     gather_all();
     nd__alloc_should_fail = fail;
     fuzz_threaded = threaded;
-    objects_before = nd_manager_total_objects(NULL);
-    bytes_before = nd_manager_total_bytes(NULL);
+    objects_before = nd_manager_get_total_objects(NULL);
+    bytes_before = nd_manager_get_total_bytes(NULL);
 }
 
 static void reset_root(void) {
@@ -218,8 +218,9 @@ static void reset_root(void) {
     nd_gc_set_cycle_callback(NULL, NULL);
     nd_memory_set_callback(NULL, NULL);
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
-        nd_manager_set_quota((nd_manager *)(uintptr_t)nd_manager_root(), (nd_device_kind)kind, 0);
-    nd_manager_set_cap((nd_manager *)(uintptr_t)nd_manager_root(), 0);
+        nd_manager_set_quota((nd_manager *)(uintptr_t)nd_manager_get_root(), (nd_device_kind)kind,
+                             0);
+    nd_manager_set_cap((nd_manager *)(uintptr_t)nd_manager_get_root(), 0);
     for (int index = 0; index < ND__FAKE_DEVICES; index++)
         nd__fake_set_memory(index, 0, false);
     nd_debug_track_sites(true);
@@ -230,8 +231,8 @@ static void reset_root(void) {
 static void report_left(void) {
     nd_debug_dump_json(NULL, stderr, 0);
     fuzz_die("left behind: %lld objects, %lld bytes, %lld cells",
-             (long long)(nd_manager_total_objects(NULL) - objects_before),
-             (long long)(nd_manager_total_bytes(NULL) - bytes_before),
+             (long long)(nd_manager_get_total_objects(NULL) - objects_before),
+             (long long)(nd_manager_get_total_bytes(NULL) - bytes_before),
              (long long)fuzz_cells_alive());
 }
 
@@ -240,14 +241,14 @@ void fuzz_end_program(void) {
     for (int index = 0; index < ND__FAKE_DEVICES; index++)
         nd_synchronize((nd_device){ND_FAKE, index});
     if (nd_gc_collect(NULL, NULL) != ND_OK)
-        fuzz_die("the last collection fails: %s", nd_error_message());
+        fuzz_die("the last collection fails: %s", nd_error_get_message());
     for (int index = 0; index < ND__FAKE_DEVICES; index++)
         nd_synchronize((nd_device){ND_FAKE, index});
     nd_error_clear();
     if (nd_debug_check() != ND_OK)
-        fuzz_die("at the end: %s", nd_error_message());
-    if (nd_manager_total_objects(NULL) != objects_before ||
-        nd_manager_total_bytes(NULL) != bytes_before || fuzz_cells_alive() != 0)
+        fuzz_die("at the end: %s", nd_error_get_message());
+    if (nd_manager_get_total_objects(NULL) != objects_before ||
+        nd_manager_get_total_bytes(NULL) != bytes_before || fuzz_cells_alive() != 0)
         report_left();
     for (int index = 0; index < ND__FAKE_DEVICES; index++)
         if (nd__fake_live_blocks(index) != 0)

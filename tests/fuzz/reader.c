@@ -35,10 +35,10 @@ static ssize_t read_a_little(int descriptor, void *buffer, size_t bytes, off_t p
 
 /// A refusal says why.
 static void check_refusal(const char *path) {
-    if (nd_error_status() == ND_OK)
+    if (nd_error_get_status() == ND_OK)
         fuzz_die("a file was refused without an error");
-    if (!strstr(nd_error_message(), path))
-        fuzz_die("a refusal does not name the file: %s", nd_error_message());
+    if (!strstr(nd_error_get_message(), path))
+        fuzz_die("a refusal does not name the file: %s", nd_error_get_message());
 }
 
 void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path),
@@ -49,7 +49,7 @@ void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path
     void *at_once = load(path);
     if (!at_once) {
         check_refusal(path);
-        snprintf(refusal, sizeof refusal, "%s", nd_error_message());
+        snprintf(refusal, sizeof refusal, "%s", nd_error_get_message());
         nd_error_clear();
     }
     nd__file_pread = read_a_little;
@@ -57,9 +57,9 @@ void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path
     nd__file_pread = pread;
     if (!at_once != !in_pieces || (at_once && !equal(at_once, in_pieces)))
         fuzz_die("a file means something else when it is read in pieces");
-    if (!at_once && strncmp(refusal, nd_error_message(), sizeof refusal - 1) != 0)
+    if (!at_once && strncmp(refusal, nd_error_get_message(), sizeof refusal - 1) != 0)
         fuzz_die("a file is refused for another reason when it is read in pieces: %s; %s", refusal,
-                 nd_error_message());
+                 nd_error_get_message());
     nd_object_release(in_pieces);
     return at_once;
 }
@@ -70,14 +70,14 @@ bool fuzz_tensors_equal(const nd_tensor *a, const nd_tensor *b) {
         memcmp(nd_get_shape(a), nd_get_shape(b), (size_t)nd_get_ndim(a) * sizeof(int64_t)) != 0 ||
         strcmp(nd_get_name(a, name_a, sizeof name_a), nd_get_name(b, name_b, sizeof name_b)) != 0)
         return false;
-    size_t bytes = (size_t)nd_get_numel(a) * nd_dtype_size(nd_get_dtype(a));
+    size_t bytes = (size_t)nd_get_numel(a) * nd_dtype_get_size(nd_get_dtype(a));
     return bytes == 0 || memcmp(nd_get_data(a), nd_get_data(b), bytes) == 0;
 }
 
 void fuzz_end_input(void) {
     nd_error_clear();
-    if (nd_manager_total_objects(NULL) != 0 || nd_manager_total_bytes(NULL) != 0)
+    if (nd_manager_get_total_objects(NULL) != 0 || nd_manager_get_total_bytes(NULL) != 0)
         fuzz_die("a reader left %llu objects, %llu bytes",
-                 (unsigned long long)nd_manager_total_objects(NULL),
-                 (unsigned long long)nd_manager_total_bytes(NULL));
+                 (unsigned long long)nd_manager_get_total_objects(NULL),
+                 (unsigned long long)nd_manager_get_total_bytes(NULL));
 }

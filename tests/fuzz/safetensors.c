@@ -14,9 +14,9 @@ static void *load(const char *path) {
 }
 
 static bool equal(const void *a, const void *b) {
-    if (nd_list_size(a) != nd_list_size(b))
+    if (nd_list_get_size(a) != nd_list_get_size(b))
         return false;
-    for (size_t i = 0; i < nd_list_size(a); i++)
+    for (size_t i = 0; i < nd_list_get_size(a); i++)
         if (!fuzz_tensors_equal((const nd_tensor *)nd_list_get(a, i),
                                 (const nd_tensor *)nd_list_get(b, i)))
             return false;
@@ -26,7 +26,7 @@ static bool equal(const void *a, const void *b) {
 /// The tensor of this name.
 static const nd_tensor *find(const nd_list *list, const char *name) {
     static char other[NAME_BYTES];
-    for (size_t i = 0; i < nd_list_size(list); i++)
+    for (size_t i = 0; i < nd_list_get_size(list); i++)
         if (strcmp(nd_get_name(nd_list_get(list, i), other, sizeof other), name) == 0)
             return (const nd_tensor *)nd_list_get(list, i);
     return NULL;
@@ -36,7 +36,7 @@ static void check_round_trip(const nd_list *list, const char *path) {
     static char names[TENSORS_MAX][NAME_BYTES];
     const char *name_pointers[TENSORS_MAX];
     const nd_tensor *tensors[TENSORS_MAX];
-    size_t count = nd_list_size(list);
+    size_t count = nd_list_get_size(list);
     if (count > TENSORS_MAX)
         return;
     for (size_t i = 0; i < count; i++) {
@@ -44,10 +44,10 @@ static void check_round_trip(const nd_list *list, const char *path) {
         name_pointers[i] = nd_get_name(tensors[i], names[i], NAME_BYTES);
     }
     if (nd_save_safetensors(path, count, name_pointers, tensors) != ND_OK)
-        fuzz_die("what was read cannot be written: %s", nd_error_message());
+        fuzz_die("what was read cannot be written: %s", nd_error_get_message());
     nd_auto nd_list *again = nd_load_safetensors(path);
-    if (!again || nd_list_size(again) != count)
-        fuzz_die("what was written cannot be read: %s", nd_error_message());
+    if (!again || nd_list_get_size(again) != count)
+        fuzz_die("what was written cannot be read: %s", nd_error_get_message());
     for (size_t i = 0; i < count; i++) {
         const nd_tensor *found = find(again, name_pointers[i]);
         if (!found || !fuzz_tensors_equal(found, tensors[i]))
@@ -61,8 +61,8 @@ static void check_parameters(const char *path) {
     if (nd_load_parameters(module, path) == ND_OK)
         return;
     for (size_t i = 0; i < 2; i++)
-        if (!fuzz_tensors_equal(nd_module_parameter_at(module, i, NULL),
-                                nd_module_parameter_at(as_before, i, NULL)))
+        if (!fuzz_tensors_equal(nd_module_get_parameter_at(module, i, NULL),
+                                nd_module_get_parameter_at(as_before, i, NULL)))
             fuzz_die("parameters that were refused have changed");
 }
 

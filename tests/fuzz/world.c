@@ -115,19 +115,19 @@ int64_t fuzz_cells_alive(void) {
 
 static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
     static const char *const labels[FUZZ_EDGES] = {"first", "second", "third", "fourth"};
-    const fuzz_cell *cell = nd_object_data(self);
+    const fuzz_cell *cell = nd_object_get_data(self);
     for (int i = 0; i < FUZZ_EDGES; i++)
         nd_visit(visitor, cell->edges[i], labels[i]);
 }
 
 static void cell_clear(nd_object *self) {
-    fuzz_cell *cell = nd_object_data(self);
+    fuzz_cell *cell = nd_object_get_data(self);
     for (int i = 0; i < FUZZ_EDGES; i++)
         nd_edge_clear(&cell->edges[i]);
 }
 
 static void cell_destroy(nd_object *self) {
-    fuzz_cell *cell = nd_object_data(self);
+    fuzz_cell *cell = nd_object_get_data(self);
     if (atomic_fetch_add(&cell->destroyed, 1) != 0)
         fuzz_die("an object was destroyed twice");
     if (atomic_load(&cell->held) != 0 && !nd_is_closed(self))
@@ -145,7 +145,7 @@ static void cell_destroy_busily(nd_object *self) {
 
 /// Revives every second one: whoever finalizes it keeps it in a slot.
 static void cell_finalize(nd_object *self) {
-    fuzz_cell *cell = nd_object_data(self);
+    fuzz_cell *cell = nd_object_get_data(self);
     if (cell->half)
         fuzz_die("an object was finalized that nobody has seen");
     if (atomic_fetch_add(&cell->finalized, 1) != 0)
@@ -204,7 +204,7 @@ typedef struct filling {
 
 static nd_status fill(nd_object *self, void *data) {
     const filling *how = data;
-    fuzz_cell *cell = nd_object_data(self);
+    fuzz_cell *cell = nd_object_get_data(self);
     atomic_fetch_add(&cells_alive, 1); // from here on it is destroyed, whatever happens
     cell->half = how->status != ND_OK;
     fuzz_nest();
@@ -221,18 +221,18 @@ nd_object *fuzz_cell_new_with(uint8_t which, void *const *objects, nd_status sta
 }
 
 static bool is_cell(const void *object) {
-    const nd_type *type = nd_object_type(object);
+    const nd_type *type = nd_object_get_type(object);
     return type >= cell_types && type < cell_types + CELL_TYPES;
 }
 
 /// The payload, or NULL for a closed cell, without an error.
 static fuzz_cell *cell_of(const void *object) {
-    return is_cell(object) && !nd_is_closed(object) ? nd_object_data(object) : NULL;
+    return is_cell(object) && !nd_is_closed(object) ? nd_object_get_data(object) : NULL;
 }
 
 void **fuzz_edge(fuzz_actor *me, nd_object *object, uint8_t number) {
     fuzz_cell *cell = cell_of(object);
-    if (!cell || nd_object_type(object)->flags & ND_TYPE_GREEN)
+    if (!cell || nd_object_get_type(object)->flags & ND_TYPE_GREEN)
         return NULL;
     return &cell->edges[fuzz_threaded ? me->number % FUZZ_EDGES : number % FUZZ_EDGES];
 }
@@ -254,7 +254,7 @@ fuzz_kind fuzz_kind_of(const void *object) {
     };
     if (is_cell(object))
         return FUZZ_OBJECT;
-    const char *name = nd_object_type(object)->name;
+    const char *name = nd_object_get_type(object)->name;
     for (int kind = 0; kind < FUZZ_KINDS; kind++)
         if (names[kind] && strcmp(names[kind], name) == 0)
             return (fuzz_kind)kind;
@@ -334,11 +334,11 @@ void fuzz_die(const char *format, ...) {
 void fuzz_expect(fuzz_actor *me, bool success) {
     if (me->disturbed)
         return;
-    nd_status status = nd_error_status();
+    nd_status status = nd_error_get_status();
     if (success && status != ND_OK)
-        fuzz_die("a call succeeded and left an error: %s", nd_error_message());
+        fuzz_die("a call succeeded and left an error: %s", nd_error_get_message());
     if (!success && status == ND_OK)
         fuzz_die("a call failed and set no error");
-    if (!success && !nd_error_message()[0])
+    if (!success && !nd_error_get_message()[0])
         fuzz_die("an error has no sentence");
 }

@@ -16,23 +16,23 @@ extern char **environ;
 /// 0 when there is no device and everything says so; else the number of what does not.
 static int absent(void) {
     const nd_device cuda = {ND_CUDA, 0};
-    if (nd_device_count(ND_CUDA) != 0)
+    if (nd_get_device_count(ND_CUDA) != 0)
         return 1;
     nd_tensor *x = nd_ones(ND_SHAPE(3), ND_F32);
-    if (nd_to(x, cuda) != NULL || nd_error_status() != ND_ERROR_DEVICE)
+    if (nd_to(x, cuda) != NULL || nd_error_get_status() != ND_ERROR_DEVICE)
         return 2;
-    if (strstr(nd_error_message(), "no CUDA device") == NULL)
+    if (strstr(nd_error_get_message(), "no CUDA device") == NULL)
         return 3;
     if (nd_set_default_device(cuda) != ND_ERROR_DEVICE || nd_synchronize(cuda) != ND_ERROR_DEVICE)
         return 4;
     pid_t child = fork();
     if (child == 0)
-        _exit(nd_device_count(ND_CUDA) == 0 ? 0 : 1);
+        _exit(nd_get_device_count(ND_CUDA) == 0 ? 0 : 1);
     int status;
     if (waitpid(child, &status, 0) != child || status != 0)
         return 5;
     nd_release(x);
-    return nd_manager_total_bytes(NULL) == 0 ? 0 : 6;
+    return nd_manager_get_total_bytes(NULL) == 0 ? 0 : 6;
 }
 
 static void make_temporary(char path[static 256]) {

@@ -30,7 +30,7 @@ static nd_tensor *full(int64_t n, double value) {
 
 static double sum_of(const nd_tensor *x) {
     nd_tensor *sum = nd_sum(x, 0, NULL, false);
-    double value = nd_item(sum);
+    double value = nd_get_item(sum);
     nd_release(sum);
     return value;
 }
@@ -107,7 +107,7 @@ static void test_F02_out_of_memory_is_an_answer(void **state) {
     (void)state;
     nd_tensor *x = full((int64_t)1 << 44, 1);
     assert_null(x);
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
     nd_error_clear();
     nd_tensor *small = full(1000, 1);
     assert_handle(small);
@@ -151,9 +151,9 @@ static void test_F22_a_forked_child_has_no_device(void **state) {
     assert_handle(x);
     pid_t child = fork();
     if (child == 0) {
-        bool right = nd_device_count(ND_CUDA) == 0 &&
+        bool right = nd_get_device_count(ND_CUDA) == 0 &&
                      nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE && full(10, 1) == NULL &&
-                     nd_error_status() == ND_ERROR_DEVICE;
+                     nd_error_get_status() == ND_ERROR_DEVICE;
         nd_release(x); // must do nothing to the driver
         _exit(right ? 0 : 1);
     }
@@ -171,7 +171,7 @@ static void test_F28_more_than_four_gigabytes(void **state) {
     assert_ok(nd_set_default_device(CUDA_DEVICE));
     nd_tensor *x = nd_full(ND_SHAPE(n), 3, ND_U8);
     assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
-    if (!x && nd_error_status() == ND_ERROR_OUT_OF_MEMORY) {
+    if (!x && nd_error_get_status() == ND_ERROR_OUT_OF_MEMORY) {
         printf("this device has no room for %lld bytes\n", (long long)n);
         nd_error_clear();
         return;
@@ -182,7 +182,7 @@ static void test_F28_more_than_four_gigabytes(void **state) {
         assert_ok(nd_fill_(end, 7));
         nd_release(end);
         const nd_tensor *largest = nd_tmp(nd_max(x, 0, NULL, false));
-        assert_true(nd_item(largest) == 7);
+        assert_true(nd_get_item(largest) == 7);
         int64_t position;
         assert_ok(nd_get_item_i64(nd_tmp(nd_argmax(x, 0, false)), &position));
         assert_true(position == n - 2);
@@ -209,7 +209,7 @@ static void release_on_the_drivers_thread(void *data) {
     seen_by_callback *seen = data;
     seen->thread = pthread_self();
     seen->refused = nd_add(seen->owned, seen->owned) == NULL &&
-                    nd_error_status() == ND_ERROR_STATE &&
+                    nd_error_get_status() == ND_ERROR_STATE &&
                     nd_synchronize(CUDA_DEVICE) == ND_ERROR_STATE;
     nd_release(seen->owned);
     __atomic_store_n(&seen->called, true, __ATOMIC_RELEASE);
@@ -287,7 +287,7 @@ static int multiply(void) {
     bool right = product && nd_copy_to_host(product, found, sizeof found) == ND_OK &&
                  memcmp(found, expected, sizeof found) == 0;
     if (!right)
-        fprintf(stderr, "multiply: %s\n", nd_error_message());
+        fprintf(stderr, "multiply: %s\n", nd_error_get_message());
     nd_release(product);
     nd_release(turned);
     nd_release(there);
@@ -316,7 +316,7 @@ static int fail_for_good(void) {
     bool right = x && nd_synchronize(CUDA_DEVICE) == ND_OK && cuda->launch(0, &call) == ND_OK;
     for (int again = 0; again < 3; again++)
         right = right && nd_synchronize(CUDA_DEVICE) == ND_ERROR_DEVICE;
-    right = right && nd_add(x, x) == NULL && nd_error_status() == ND_ERROR_DEVICE;
+    right = right && nd_add(x, x) == NULL && nd_error_get_status() == ND_ERROR_DEVICE;
     nd_release(x);
     cuda->memory->retire(0);
     right = right && !cuda->memory->wait(0, 1000000000);

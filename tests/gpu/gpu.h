@@ -8,7 +8,7 @@
 
 /// True when the tests can run. Else says so; ret_exit is what main returns then.
 static inline bool gpu_present(int *ret_exit) {
-    if (nd_device_count(ND_CUDA) > 0)
+    if (nd_get_device_count(ND_CUDA) > 0)
         return true;
     const char *required = getenv("ND_REQUIRE_GPU");
     bool failure = required && *required && strcmp(required, "0") != 0;

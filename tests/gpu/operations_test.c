@@ -296,7 +296,7 @@ static void assert_same(const char *name, const nd_tensor *cpu, const nd_tensor 
                     fabs(a[i] - b[i]) <= tolerance * fmax(1, fabs(a[i]));
         if (!same)
             fail_msg("%s, %s: element %zu is %.17g on the CPU, %.17g on CUDA", name,
-                     nd_dtype_name(nd_get_dtype(cpu)), i, a[i], b[i]);
+                     nd_dtype_get_name(nd_get_dtype(cpu)), i, a[i], b[i]);
     }
     free(a);
     free(b);
@@ -313,16 +313,16 @@ static size_t run_operations(const named_operation *operations, size_t count, nd
     for (size_t i = 0; i < count; i++)
         ND_SCOPE {
             nd_tensor *expected = operations[i].run(&cpu);
-            nd_status refused = nd_error_status();
+            nd_status refused = nd_error_get_status();
             nd_error_clear();
             nd_tensor *found = operations[i].run(&cuda);
             if (expected && !found)
-                fail_msg("%s, %s: %s", operations[i].name, nd_dtype_name(dtype),
-                         nd_error_message());
+                fail_msg("%s, %s: %s", operations[i].name, nd_dtype_get_name(dtype),
+                         nd_error_get_message());
             if (!expected) {
-                if (found || nd_error_status() != refused)
+                if (found || nd_error_get_status() != refused)
                     fail_msg("%s, %s: the CPU refuses it, CUDA does not", operations[i].name,
-                             nd_dtype_name(dtype));
+                             nd_dtype_get_name(dtype));
                 nd_error_clear();
             } else {
                 assert_same(operations[i].name, expected, found);
@@ -440,13 +440,13 @@ static void test_item_and_transfer(void **state) {
         assert_ok(nd_copy_to_host(there, back, sizeof back));
         const float transposed[] = {1, 4, 2, 5, 3, 6};
         assert_memory_equal(back, transposed, sizeof back);
-        assert_true(nd_item(nd_tmp(nd_sum(there, 0, NULL, false))) == 21);
+        assert_true(nd_get_item(nd_tmp(nd_sum(there, 0, NULL, false))) == 21);
         assert_null(nd_get_data(there));
-        assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
         nd_error_clear();
         // Devices do not mix.
         assert_null(nd_add(x, nd_tmp(nd_transpose(there, 0, 1))));
-        assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
         nd_error_clear();
     }
 }
@@ -460,13 +460,13 @@ static void test_index_out_of_range_is_reported_when_waiting(void **state) {
         const nd_tensor *x = nd_tmp(nd_to(nd_tmp(nd_ones(ND_SHAPE(5, 3), ND_F32)), CUDA_DEVICE));
         nd_tensor *taken = nd_take(x, index, 0);
         // It may be refused at once, or when the device is next waited for; never later.
-        nd_status status = taken ? nd_synchronize(CUDA_DEVICE) : nd_error_status();
+        nd_status status = taken ? nd_synchronize(CUDA_DEVICE) : nd_error_get_status();
         assert_int_equal(status, ND_ERROR_INVALID_ARGUMENT);
         nd_release(taken);
         nd_error_clear();
         // The device goes on.
         assert_ok(nd_synchronize(CUDA_DEVICE));
-        assert_true(nd_item(nd_tmp(nd_sum(x, 0, NULL, false))) == 15);
+        assert_true(nd_get_item(nd_tmp(nd_sum(x, 0, NULL, false))) == 15);
     }
 }
 
@@ -499,10 +499,10 @@ static void test_training_step(void **state) {
             }
         nd_release(optimizer);
     }
-    for (size_t i = 0; i < nd_module_parameter_count(modules[0]); i++) {
+    for (size_t i = 0; i < nd_module_get_parameter_count(modules[0]); i++) {
         const char *name;
-        const nd_tensor *cpu = nd_module_parameter_at(modules[0], i, &name);
-        assert_same(name, cpu, nd_module_parameter_at(modules[1], i, NULL));
+        const nd_tensor *cpu = nd_module_get_parameter_at(modules[0], i, &name);
+        assert_same(name, cpu, nd_module_get_parameter_at(modules[1], i, NULL));
     }
     nd_release(modules[0]);
     nd_release(modules[1]);

@@ -8,7 +8,7 @@ double loss_of_step(const nd_tensor *x) {
     double loss = 0;
     nd_with_manager(step) {
         nd_auto nd_tensor *squared = nd_mul(x, x);
-        loss = nd_item(squared);
+        loss = nd_get_item(squared);
     }
     return loss;
 }

@@ -5,7 +5,7 @@ nd_tensor *normalised(const nd_tensor *x);
 
 nd_tensor *normalised(const nd_tensor *x) {
     nd_tensor *total = nd_sum(x, 0, NULL, true);
-    if (nd_item(total) <= 0)
+    if (nd_get_item(total) <= 0)
         return NULL;
     nd_tensor *result = nd_div(x, total);
     nd_release(total);

@@ -5,5 +5,5 @@ double look_at(const nd_tensor *x);
 
 double look_at(const nd_tensor *x) {
     nd_tensor *kept = nd_retain(x);
-    return nd_item(kept);
+    return nd_get_item(kept);
 }

@@ -4,5 +4,5 @@
 void forget(const nd_module *module);
 
 void forget(const nd_module *module) {
-    nd_release(nd_module_parameter(module, "weight"));
+    nd_release(nd_module_get_parameter(module, "weight"));
 }

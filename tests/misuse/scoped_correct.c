@@ -9,7 +9,7 @@ double length(const nd_tensor *x) {
     double value = 0;
     ND_SCOPE {
         const nd_tensor *squared = nd_sum(nd_mul(x, x), 0, NULL, false);
-        value = nd_item(nd_sqrt(squared));
+        value = nd_get_item(nd_sqrt(squared));
     }
     return value;
 }

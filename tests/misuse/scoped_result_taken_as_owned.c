@@ -7,7 +7,7 @@ double sum_of_first(const nd_tensor *a, const nd_tensor *b) {
     double value = 0;
     ND_SCOPE {
         nd_tensor *sum = nd_add(a, b);
-        value = nd_item(sum);
+        value = nd_get_item(sum);
     }
     return value;
 }

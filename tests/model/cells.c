@@ -15,7 +15,7 @@ nd_object *found;
 nd_list *list;
 
 cell *cell_of(const nd_object *object) {
-    return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_data is no event either
+    return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_get_data is no event either
 }
 
 static void cell_traverse(const nd_object *self, nd_visitor *visitor) {
@@ -102,7 +102,7 @@ void make_managers(int count) {
         model_assert(managers[i]);
         model_name(managers[i], i ? "M1" : "M0");
     }
-    model_name(nd_manager_root(), "root");
+    model_name(nd_manager_get_root(), "root");
     model_name(deaths, "deaths");
     model_name(&deaths[CELLS], "static data");
     if (!threads_begin_late)
@@ -116,7 +116,7 @@ void must_live(const nd_object *object) {
 
 /// What lives on is where it can be found.
 static void must_be_placed(const void *object) {
-    model_assert(nd_manager_is_open(nd_manager_of(object)));
+    model_assert(nd_manager_is_open(nd_get_manager(object)));
 }
 
 void finish(void) {
@@ -145,8 +145,8 @@ void finish(void) {
         nd_release(managers[i]);
     }
     if (nd_debug_check() != ND_OK)
-        model_fail("%s", nd_error_message());
-    model_assert(nd_manager_total_objects(NULL) == 0);
+        model_fail("%s", nd_error_get_message());
+    model_assert(nd_manager_get_total_objects(NULL) == 0);
     // A manager's memory is kept for the next one.
     if (memory_live_blocks() > managers_made)
         model_fail("%zu blocks are left", memory_live_blocks() - managers_made);

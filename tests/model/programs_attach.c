@@ -116,13 +116,13 @@ static void release_picture(void) {
 }
 
 static void must_be_whole(void) {
-    const nd_manager *manager = nd_manager_of(picture);
+    const nd_manager *manager = nd_get_manager(picture);
     nd_object *storage = nd__object_storage(&picture->accounted.header);
     model_assert(nd_manager_is_open(manager));
     model_assert(nd__shard_total((nd_manager *)(uintptr_t)manager).own_bytes[ND_CPU] == BYTES);
     if (!storage)
         return;
-    model_assert(nd_manager_of(storage) == manager);
+    model_assert(nd_get_manager(storage) == manager);
     // Both have origins, or neither.
     model_assert(!nd__origin_peek(&picture->accounted.header) == !nd__origin_peek(storage));
 }
@@ -187,30 +187,30 @@ static void setup_full(void) {
 }
 
 static void attach_refused(void) {
-    model_assert(nd_attach(managers[1], picture) == ND_ERROR_QUOTA);
+    model_assert(nd_manager_attach(managers[1], picture) == ND_ERROR_QUOTA);
 }
 
 static void attach_second(void) {
-    nd_status status = nd_attach(managers[1], picture);
+    nd_status status = nd_manager_attach(managers[1], picture);
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
 static void attach_root(void) {
-    model_assert(nd_attach(nd_manager_root(), picture) == ND_OK);
+    model_assert(nd_manager_attach(nd_manager_get_root(), picture) == ND_OK);
 }
 
 static void lend_first(void) {
-    nd_status status = nd_temp_attach(managers[0], picture);
+    nd_status status = nd_manager_lend(managers[0], picture);
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
 static void lend_second(void) {
-    nd_status status = nd_temp_attach(managers[1], picture);
+    nd_status status = nd_manager_lend(managers[1], picture);
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
 static void lend_root(void) {
-    model_assert(nd_temp_attach(nd_manager_root(), picture) == ND_OK);
+    model_assert(nd_manager_lend(nd_manager_get_root(), picture) == ND_OK);
 }
 
 /// From the first to the second manager.
@@ -239,7 +239,7 @@ static void setup_nested(void) {
     managers[2] = nd_manager_new(NULL, "m");
     managers_made++;
     make_picture(managers[1]);
-    model_assert(nd_temp_attach(managers[2], picture) == ND_OK);
+    model_assert(nd_manager_lend(managers[2], picture) == ND_OK);
 }
 
 // ------------------------------------------------------------------------- the last release of a pair
@@ -253,7 +253,7 @@ static void finish_gone(void) {
         nd_manager_close(managers[i], NULL);
         model_assert(nd__account_bytes(managers[i], ND_CPU) == 0);
     }
-    model_assert(nd__account_bytes(nd_manager_root(), ND_CPU) == 0);
+    model_assert(nd__account_bytes(nd_manager_get_root(), ND_CPU) == 0);
     finish();
 }
 

@@ -48,7 +48,7 @@ static void close_second(void) {
 // --------------------------------------------------------------------- attach, close and dispose
 
 static void attach_and_release(void) {
-    model_assert(nd_attach(managers[1], cells[0]) == ND_OK);
+    model_assert(nd_manager_attach(managers[1], cells[0]) == ND_OK);
     nd_release(cells[0]);
 }
 
@@ -71,28 +71,28 @@ static void dispose_first(void) {
 static void setup_guests(void) {
     make_managers(2);
     make_ring(managers[1], 1, 0);
-    nd_temp_attach(managers[0], cells[0]);
+    nd_manager_lend(managers[0], cells[0]);
     give_up(cells[0]);
 }
 
 // ------------------------------------------------------------------------------ finalizer, closing
 
 static void attach_if_open(void) {
-    nd_status status = nd_attach(managers[1], cells[0]);
+    nd_status status = nd_manager_attach(managers[1], cells[0]);
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
 // ------------------------------------------------------------------------------ more than one writer
 
 static void visit_second(void) {
-    nd_status status = nd_temp_attach(managers[1], cells[0]);
+    nd_status status = nd_manager_lend(managers[1], cells[0]);
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
     must_live(cells[0]);
 }
 
 static void open_child(void) {
     nd_manager *child = nd_manager_new(managers[0], "child");
-    nd_attach(child, cells[0]);
+    nd_manager_attach(child, cells[0]);
     nd_manager_close(child, NULL);
     nd_release(child);
     must_live(cells[1]);

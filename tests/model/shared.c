@@ -115,7 +115,7 @@ void close_cell(void) {
 }
 
 void attach_first(void) {
-    model_assert(nd_attach(managers[1], cells[0]) == ND_OK);
+    model_assert(nd_manager_attach(managers[1], cells[0]) == ND_OK);
     must_live(cells[1]);
 }
 

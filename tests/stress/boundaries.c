@@ -26,7 +26,7 @@ static void drop_rings(const nd_manager *manager, const nd_manager *guest_of) {
         cell_ring(ring, LENGTH);
         for (uint32_t i = 0; i < LENGTH; i++) {
             if (guest_of && i % 2)
-                nd_temp_attach(guest_of, ring[i]);
+                nd_manager_lend(guest_of, ring[i]);
             nd_release(ring[i]);
         }
     }

@@ -97,9 +97,9 @@ static void write_edge(worker *w, nd_object *object, nd_object **other) {
 static void move(worker *w, nd_object *object) {
     nd_manager *manager = retain_shared(&managers[any(w, MANAGERS)]);
     if (any(w, 2))
-        nd_attach(manager, object); // may be closed
+        nd_manager_attach(manager, object); // may be closed
     else
-        nd_temp_attach(manager, object);
+        nd_manager_lend(manager, object);
     nd_release(manager);
 }
 
@@ -121,7 +121,7 @@ static void do_to_manager(worker *w) {
     switch (any(w, 32)) {
     case 0:
         nd_object_release(
-            exchange_shared(&managers[index], nd_manager_new(nd_manager_root(), "m")));
+            exchange_shared(&managers[index], nd_manager_new(nd_manager_get_root(), "m")));
         if (any(w, 4))
             nd_manager_close(manager, NULL);
         break;

@@ -33,10 +33,10 @@ static void step(nd_object **held, uint32_t i) {
     switch (i % 7) {
     case 0:
     case 1:
-        nd_attach(i % 2 ? crowd : beside, *mine); // may be refused
+        nd_manager_attach(i % 2 ? crowd : beside, *mine); // may be refused
         break;
     case 2:
-        nd_temp_attach(i % 2 ? beside : crowd, *mine);
+        nd_manager_lend(i % 2 ? beside : crowd, *mine);
         break;
     case 3:
         if (!disposed)

@@ -49,7 +49,7 @@ static const nd_manager *some_manager(worker *me) {
     uint32_t which = draw(me, MANAGERS + 2);
     if (which < MANAGERS)
         return me->w->managers[which];
-    return which == MANAGERS ? me->own : nd_manager_root();
+    return which == MANAGERS ? me->own : nd_manager_get_root();
 }
 
 static nd_object *make_cell(worker *me) {
@@ -138,10 +138,10 @@ static void step(worker *me) {
         break;
     }
     case 7: // may fail: another thread's manager may close at any time
-        nd_attach(some_manager(me), *mine);
+        nd_manager_attach(some_manager(me), *mine);
         break;
     case 8:
-        nd_temp_attach(some_manager(me), *mine);
+        nd_manager_lend(some_manager(me), *mine);
         break;
     case 9:
         if (draw(me, 16) == 0)

@@ -69,15 +69,15 @@ static void end_thing(const thing *t) {
 }
 
 static void thing_traverse(const nd_object *self, nd_visitor *visitor) {
-    traverse_thing(nd_object_data(self), visitor);
+    traverse_thing(nd_object_get_data(self), visitor);
 }
 
 static void thing_clear(nd_object *self) {
-    clear_thing(nd_object_data(self));
+    clear_thing(nd_object_get_data(self));
 }
 
 static void thing_destroy(nd_object *self) {
-    end_thing(nd_object_data(self));
+    end_thing(nd_object_get_data(self));
     act_now_and_then();
 }
 
@@ -90,7 +90,7 @@ static void thing_finalize(nd_object *self) {
         nd_release((nd_weak *)exchange_shared(&weaks[any(SLOTS)], nd_weak_new(self)));
         break;
     case 2:
-        clear_thing(nd_object_data(self));
+        clear_thing(nd_object_get_data(self));
         break;
     case 3:
         nd_close(self);
@@ -139,8 +139,8 @@ static const nd_resource_callbacks resource_callbacks = {
 static thing *thing_of(nd_object *object) {
     if (nd_is_closed(object))
         return NULL;
-    if (nd_object_type(object) == &plain_type || nd_object_type(object) == &finalized_type)
-        return nd_object_data(object);
+    if (nd_object_get_type(object) == &plain_type || nd_object_get_type(object) == &finalized_type)
+        return nd_object_get_data(object);
     return nd_resource_get((nd_resource *)object);
 }
 
@@ -163,7 +163,7 @@ static nd_object *make_resource(void) {
 static nd_object *make_plain(void) {
     nd_object *object = nd_object_new(any(2) ? &plain_type : &finalized_type, sizeof(thing));
     if (object)
-        atomic_store(&((thing *)nd_object_data(object))->count, EDGES);
+        atomic_store(&((thing *)nd_object_get_data(object))->count, EDGES);
     return object;
 }
 
@@ -262,7 +262,7 @@ static void end_manager(nd_manager *manager) {
 }
 
 static nd_manager *manager_again(void) {
-    nd_manager *manager = nd_manager_new(nd_manager_root(), "again");
+    nd_manager *manager = nd_manager_new(nd_manager_get_root(), "again");
     if (!manager)
         abort();
     return manager;
@@ -291,9 +291,9 @@ static void move_one(void) {
     nd_manager *m = retain_shared(&managers[any(MANAGERS)]);
     nd_object *x = pick();
     if (x && any(2))
-        nd_attach(m, x);
+        nd_manager_attach(m, x);
     else if (x)
-        nd_temp_attach(m, x);
+        nd_manager_lend(m, x);
     nd_object_release(x);
     nd_release(m);
 }

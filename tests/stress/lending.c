@@ -58,9 +58,9 @@ static void step(worker *me) {
     if (what == 0)
         replace(me);
     else if (what < 7)
-        nd_attach(manager, *x);
+        nd_manager_attach(manager, *x);
     else if (what < 14)
-        nd_temp_attach(manager, *x);
+        nd_manager_lend(manager, *x);
     else if (what > 15)
         nd_release(nd_detach(*x)); // a small one gets its storage
     nd_error_clear();
@@ -68,7 +68,7 @@ static void step(worker *me) {
         return;
     nd_release(*x);
     *x = NULL;
-    nd_with_manager(what == 14 ? manager : nd_manager_root()) {
+    nd_with_manager(what == 14 ? manager : nd_manager_get_root()) {
         *x = nd_empty(ND_SHAPE(1 + draw(me, 300)), ND_F32);
     }
     nd_error_clear();
@@ -87,7 +87,7 @@ static uint64_t bytes_said_to_be_in(const nd_manager *manager, const worker *wor
     uint64_t bytes = 0;
     for (int i = 0; i < THREADS; i++)
         for (int k = 0; k < TENSORS; k++)
-            if (nd_manager_of(workers[i].tensors[k]) == manager)
+            if (nd_get_manager(workers[i].tensors[k]) == manager)
                 bytes += (uint64_t)nd_get_numel(workers[i].tensors[k]) * sizeof(float);
     return bytes;
 }
@@ -105,7 +105,7 @@ static void one_round(worker *workers) {
         assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    must_be_together(nd_manager_root(), workers);
+    must_be_together(nd_manager_get_root(), workers);
     for (int i = 0; i < SHELF; i++)
         must_be_together(world.shelf[i], workers);
     assert_ok(nd_debug_check());
@@ -126,7 +126,7 @@ static void test_B34_tensors_stay_with_their_storages(void **state) {
     for (int i = 0; i < SHELF; i++)
         nd_release(world.shelf[i]);
     // What was lent has gone home, or above it.
-    must_be_together(nd_manager_root(), workers);
+    must_be_together(nd_manager_get_root(), workers);
     for (int i = 0; i < THREADS; i++)
         for (int k = 0; k < TENSORS; k++)
             nd_release(workers[i].tensors[k]);

@@ -24,7 +24,7 @@ static void work_once(void) {
         a = cell_new(0, 2);
     }
     cell_link(a, 0, a);
-    nd_attach(shared, a);
+    nd_manager_attach(shared, a);
     nd_weak *weak = nd_weak_new(a);
     nd_manager_close(m, NULL);
     nd_release(m);

@@ -23,23 +23,23 @@ typedef struct teller {
 } teller;
 
 static void teller_traverse(const nd_object *self, nd_visitor *visitor) {
-    const teller *t = nd_object_data(self);
+    const teller *t = nd_object_get_data(self);
     nd_visit(visitor, t->edge, t->label);
 }
 
 static void teller_clear(nd_object *self) {
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     nd_edge_clear(&t->edge);
 }
 
 static void teller_destroy(nd_object *self) {
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     free(t->text);
     free(t->label);
 }
 
 static const char *teller_describe(const nd_object *self) {
-    const teller *t = nd_object_data(self);
+    const teller *t = nd_object_get_data(self);
     return t->text ? t->text : "teller";
 }
 
@@ -63,7 +63,7 @@ static char *make_text(unsigned number) {
 
 static nd_status teller_init(nd_object *self, void *data) {
     const unsigned *number = data;
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     t->text = make_text(*number);
     t->label = make_text(*number + 1);
     t->edge = nd_retain(held);
@@ -116,7 +116,7 @@ static void *make(void *data) {
             if (i % 4 == 1)
                 nd_close(tellers[i]);
             if (i % 4 == 2) { // a ring, for the collector
-                teller *t = nd_object_data(tellers[i]);
+                teller *t = nd_object_get_data(tellers[i]);
                 nd_edge_set(&t->edge, tellers[i]);
             }
             nd_release(tellers[i]);
@@ -134,7 +134,7 @@ static void *make(void *data) {
 static void must(nd_status status) {
     if (status == ND_OK)
         return;
-    fprintf(stderr, "%s\n", nd_error_message());
+    fprintf(stderr, "%s\n", nd_error_get_message());
     abort();
 }
 

@@ -34,9 +34,10 @@ static void step(uint32_t number) {
     nd_tensor *mine = make(number);
     nd_tensor *view = mine ? view_of(mine, number / 3) : NULL;
     if (number % 5 == 0 && view)
-        nd_attach(some_manager(number / 5), view); // takes the storage along; may be refused
+        nd_manager_attach(some_manager(number / 5),
+                          view); // takes the storage along; may be refused
     if (number % 7 == 0 && mine)
-        nd_temp_attach(some_manager(number / 7), mine);
+        nd_manager_lend(some_manager(number / 7), mine);
     nd_tensor *given = number & 1 ? mine : view;
     nd_tensor *kept = number & 1 ? view : mine;
     nd_tensor *taken = atomic_exchange(&slots[number % SLOTS], given);

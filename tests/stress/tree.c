@@ -101,23 +101,23 @@ static void step(worker *me) {
     case 6:
     case 7:
         if (thing)
-            note(me, nd_attach(manager, thing) == ND_OK);
+            note(me, nd_manager_attach(manager, thing) == ND_OK);
         break;
     case 8:
     case 9:
         if (thing)
-            note(me, nd_temp_attach(manager, thing) == ND_OK);
+            note(me, nd_manager_lend(manager, thing) == ND_OK);
         break;
     case 10:
         read_statistics(manager);
-        nd_manager_total_bytes(manager);
+        nd_manager_get_total_bytes(manager);
         break;
     case 11:
-        nd_manager_total_objects(manager);
+        nd_manager_get_total_objects(manager);
         break;
     case 12:
-        if (thing && nd_object_data(thing)) {
-            cell *c = nd_object_type(thing) == &cell_type ? cell_of(thing) : NULL;
+        if (thing && nd_object_get_data(thing)) {
+            cell *c = nd_object_get_type(thing) == &cell_type ? cell_of(thing) : NULL;
             if (c)
                 cell_link(thing, draw(me, 2), me->things[draw(me, THINGS)]);
         }

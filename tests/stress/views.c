@@ -36,14 +36,14 @@ static void use(worker *me, int number) {
     uint32_t what = draw(me, 6);
     const nd_manager *manager = world.managers[draw(me, MANAGERS)];
     if (what == 0)
-        nd_attach(manager, x); // may be closed
+        nd_manager_attach(manager, x); // may be closed
     else if (what == 1)
-        nd_temp_attach(manager, x);
+        nd_manager_lend(manager, x);
     nd_error_clear();
     nd_tensor *view = draw(me, 2) ? nd_detach(x) : nd_reshape(x, ND_SHAPE(3, 4));
     assert_non_null(view);
     if (what == 2)
-        nd_attach(manager, view); // without the storage, or with it
+        nd_manager_attach(manager, view); // without the storage, or with it
     nd_error_clear();
     assert_true(nd_is_view_of(view, x));
     if (atomic_fetch_sub(&world.users[number], 1) == 1 && draw(me, 2))

@@ -59,7 +59,7 @@ void use(const nd_tensor *x, nd_tensor *y, const int64_t *shape, size_t size, sh
 {
     nd_release(nd_full(2, shape, ++size, ND_I64));
     nd_release(nd_full(ND_SHAPE(2, 3), nd_get_size(x, 0), ND_I64));
-    nd_release(nd_scalar(nd_item(nd_tmp(nd_scalar(nd_item(x), ND_F32))), ND_F32));
+    nd_release(nd_scalar(nd_get_item(nd_tmp(nd_scalar(nd_get_item(x), ND_F32))), ND_F32));
     nd_release(nd_arange(0, size--, little, ND_I64));
     nd_release(nd_add_scalar(nd_tmp(nd_mul_scalar(x, little)), truth));
     nd_release(nd_clip(nd_tmp(nd_pow_scalar(x, number)), -1, 0.5));

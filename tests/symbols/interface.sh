@@ -44,9 +44,9 @@ try() {
     cp -L "$scratch/before" "$scratch/include/nd/$2"
 }
 try 1 ops.h '/^ND_API nd_tensor \*nd_neg\(/d'
-try 1 error.h 's/^(ND_API nd_status nd_error_status)\(void\)/\1(int which)/'
+try 1 error.h 's/^(ND_API nd_status nd_error_get_status)\(void\)/\1(int which)/'
 try 1 manager.h 's/^(typedef struct nd_close_report \{)/\1 uint64_t first;/'
 try 1 base.h 's/ND_OK = 0,/ND_OK = 0, ND_NEW,/'
 try 1 tensor.h 's/nd_get_ndim\(const nd_tensor/nd_get_ndim(nd_tensor/'
-try 0 error.h 's/^(ND_API nd_status nd_error_status)/ND_API int nd_new(void);\n\1/'
+try 0 error.h 's/^(ND_API nd_status nd_error_get_status)/ND_API int nd_new(void);\n\1/'
 try 0 manager.h 's/^\} nd_close_report;/uint64_t last; } nd_close_report;/'

@@ -12,7 +12,7 @@
 // Without either switch nothing here is seen and a call is a plain call. Arguments are expanded
 // once, so nesting calls does not multiply the text. Never wrapped, because what they return was
 // there before: nd_object_retain (nd_retain), nd_edge_take, nd_weak_get, nd_weak_get_tensor,
-// nd_list_remove, nd_list_pop, nd_map_remove, nd_object_manager.
+// nd_list_remove, nd_list_pop, nd_map_remove, nd_get_manager_retained.
 #include <nd/nd.h>
 
 #ifndef ND_DETAIL_CALLS_H

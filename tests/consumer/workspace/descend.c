@@ -16,10 +16,11 @@ int main(void) {
             }
             nd_zero_grad(w);
         }
-        printf("w = %.3f, %s\n", nd_item(w), nd_error_status() ? nd_error_message() : "no error");
+        printf("w = %.3f, %s\n", nd_get_item(w),
+               nd_error_get_status() ? nd_error_get_message() : "no error");
     }
     nd_manager_close(run, NULL);
     nd_release(run);
-    printf("left: %d objects\n", (int)nd_manager_total_objects(nd_manager_root()));
+    printf("left: %d objects\n", (int)nd_manager_get_total_objects(nd_manager_get_root()));
     return 0;
 }

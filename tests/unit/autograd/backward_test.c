@@ -258,12 +258,12 @@ static void test_no_grad_and_detach(void **state) {
     nd_tensor *unrecorded = NULL;
     nd_tensor *recorded = NULL;
     nd_no_grad {
-        assert_false(nd_grad_enabled());
+        assert_false(nd_is_grad_enabled());
         unrecorded = nd_square(x);
         nd_enable_grad recorded = nd_square(x);
-        assert_false(nd_grad_enabled());
+        assert_false(nd_is_grad_enabled());
     }
-    assert_true(nd_grad_enabled());
+    assert_true(nd_is_grad_enabled());
     assert_false(nd_requires_grad(unrecorded));
     assert_true(nd_requires_grad(recorded));
     nd_auto nd_tensor *detached = nd_detach(recorded);
@@ -273,7 +273,7 @@ static void test_no_grad_and_detach(void **state) {
     nd_auto nd_tensor *loss = total(recorded);
     nd_no_grad {
         assert_ok(nd_backward(loss, NULL));
-        assert_false(nd_grad_enabled());
+        assert_false(nd_is_grad_enabled());
     }
     assert_values(nd_get_grad(x), VALUES(2, 4));
     nd_release(unrecorded);
@@ -290,11 +290,11 @@ static void test_B22_gradients_live_at_their_parameter(void **state) {
     nd_with_manager(step) {
         nd_auto nd_tensor *square = nd_square(p);
         nd_auto nd_tensor *loss = total(square);
-        assert_ptr_equal(nd_manager_of(loss), step);
+        assert_ptr_equal(nd_get_manager(loss), step);
         assert_ok(nd_backward(loss, NULL));
         assert_ok(nd_backward(loss, NULL));
     }
-    assert_ptr_equal(nd_manager_of(nd_get_grad(p)), model);
+    assert_ptr_equal(nd_get_manager(nd_get_grad(p)), model);
     assert_ok(nd_manager_close(step, &report));
     assert_int_equal(report.escaped_objects, 0);
     assert_values(nd_get_grad(p), VALUES(4, 8));

@@ -52,7 +52,7 @@ static void test_G15_parameter_and_gradient(void **state) {
     assert_int_equal(looking.found, 1);
     assert_string_equal(looking.label, "grad");
     // Held: nothing is collected, and the value is as it was.
-    assert_int_equal(collected(nd_manager_root()), 0);
+    assert_int_equal(collected(nd_manager_get_root()), 0);
     assert_values(nd_get_grad(p), VALUES(3, 12));
     nd_auto nd_weak *weak = nd_weak_new(p);
     nd_auto nd_weak *weak_grad = nd_weak_new(nd_get_grad(p));
@@ -60,7 +60,7 @@ static void test_G15_parameter_and_gradient(void **state) {
     nd_object *alive = nd_weak_get(weak);
     assert_non_null(alive);
     nd_release(alive);
-    assert_true(collected(nd_manager_root()) >= 3);
+    assert_true(collected(nd_manager_get_root()) >= 3);
     assert_null(nd_weak_get(weak));
     assert_null(nd_weak_get(weak_grad));
 }
@@ -116,7 +116,7 @@ static void test_G15_parameter_and_graph_in_different_managers(void **state) {
     nd_tensor *p = NULL;
     nd_with_manager(model) p = make_leaf(VALUES(1, 2));
     nd_with_manager(step) backward_with_graph(p);
-    assert_ptr_equal(nd_manager_of(nd_get_grad(p)), model);
+    assert_ptr_equal(nd_get_manager(nd_get_grad(p)), model);
     assert_ok(nd_manager_close(step, NULL));
     assert_values(nd_get_grad(p), VALUES(3, 12));
     nd_auto nd_weak *weak = nd_weak_new(p);
@@ -151,7 +151,7 @@ static void test_G16_in_place_operation_that_saves_the_tensor(void **state) {
     nd_release(nd_steal(&squares));
     nd_release(w);
     nd_release(y);
-    collected(nd_manager_root());
+    collected(nd_manager_get_root());
     assert_null(nd_weak_get(weak));
 }
 
@@ -186,7 +186,7 @@ static void test_G14_cycle_across_devices(void **state) {
     nd_release(nd_steal(&power));
     nd_release(far);
     nd_release(p);
-    assert_true(collected(nd_manager_root()) >= 3);
+    assert_true(collected(nd_manager_get_root()) >= 3);
 }
 
 enum { THREADS = 3, STEPS = 100 };
@@ -207,7 +207,7 @@ static void *train(void *argument) {
                 return argument;
             // A gradient that a collection broke would show here: 3 + 12.
             nd_auto nd_tensor *sum = nd_sum(nd_get_grad(p), 0, NULL, false);
-            if (!(fabs(nd_item(sum) - 15.0) < 1e-9))
+            if (!(fabs(nd_get_item(sum) - 15.0) < 1e-9))
                 return argument;
         }
         if (nd_manager_close(manager, NULL) != ND_OK)
@@ -224,13 +224,13 @@ static void test_G36_training_threads_beside_a_collecting_one(void **state) {
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, train, weight), 0);
     for (int i = 0; i < 200; i++)
-        collected(nd_manager_root());
+        collected(nd_manager_get_root());
     for (int i = 0; i < THREADS; i++) {
         void *failed = NULL;
         assert_int_equal(pthread_join(threads[i], &failed), 0);
         assert_null(failed);
     }
-    collected(nd_manager_root());
+    collected(nd_manager_get_root());
     assert_ok(nd_gc_set_mode(ND_GC_OFF));
 }
 

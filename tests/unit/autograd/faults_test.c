@@ -28,8 +28,8 @@ static void until_it_works(nd_status (*work)(void *data), void (*check)(void *da
             return;
         }
         if (status != ND_ERROR_OUT_OF_MEMORY)
-            fail_msg("%s: %s", nd_status_name(status), nd_error_message());
-        assert_true(strlen(nd_error_message()) > 10);
+            fail_msg("%s: %s", nd_status_get_name(status), nd_error_get_message());
+        assert_true(strlen(nd_error_get_message()) > 10);
         nd_error_clear();
         check(data);
     }
@@ -49,7 +49,7 @@ static nd_status identity_forward(const nd_object *context, size_t ninputs,
     (void)context, (void)ninputs, (void)noutputs;
     ret_outputs[0] = nd_clone(inputs[0]);
     ret_outputs[1] = nd_mul_scalar(inputs[0], 2.0);
-    return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_status();
+    return ret_outputs[0] && ret_outputs[1] ? ND_OK : nd_error_get_status();
 }
 
 static nd_status identity_backward(const nd_object *context, size_t noutputs,
@@ -58,7 +58,7 @@ static nd_status identity_backward(const nd_object *context, size_t noutputs,
     (void)context, (void)noutputs, (void)ninputs;
     nd_auto nd_tensor *second = nd_mul_scalar(grad_outputs[1], 2.0);
     ret_grad_inputs[0] = nd_add(grad_outputs[0], second);
-    return ret_grad_inputs[0] ? ND_OK : nd_error_status();
+    return ret_grad_inputs[0] ? ND_OK : nd_error_get_status();
 }
 
 static const nd_function identity = {sizeof(nd_function), 1, "identity", identity_forward,

@@ -10,13 +10,13 @@ typedef struct context_data {
 } context_data;
 
 static void context_traverse(const nd_object *self, nd_visitor *visitor) {
-    const context_data *data = nd_object_data(self);
+    const context_data *data = nd_object_get_data(self);
     if (data)
         nd_visit(visitor, data->saved, "saved");
 }
 
 static void context_clear(nd_object *self) {
-    context_data *data = nd_object_data(self);
+    context_data *data = nd_object_get_data(self);
     if (data)
         nd_edge_clear(&data->saved);
 }
@@ -42,7 +42,7 @@ static nd_status both_forward(const nd_object *context, size_t ninputs,
                               const nd_tensor *const *inputs, size_t noutputs,
                               nd_tensor **ret_outputs) {
     (void)context, (void)ninputs, (void)noutputs;
-    assert_false(nd_grad_enabled());
+    assert_false(nd_is_grad_enabled());
     ret_outputs[0] = nd_add(inputs[0], inputs[1]);
     ret_outputs[1] = nd_sub(inputs[0], inputs[1]);
     return ND_OK;
@@ -55,7 +55,7 @@ static nd_status both_backward(const nd_object *context, size_t noutputs,
     const nd_tensor *sum = grad_outputs[0];
     const nd_tensor *difference = grad_outputs[1];
     if (!sum || !difference) {
-        ((context_data *)nd_object_data(context))->saw_missing = true;
+        ((context_data *)nd_object_get_data(context))->saw_missing = true;
         ret_grad_inputs[0] = nd_retain(sum ? sum : difference);
         ret_grad_inputs[1] = sum ? nd_retain(sum) : nd_neg(difference);
     } else {
@@ -78,14 +78,14 @@ static void test_G17_sibling_outputs_of_one_node(void **state) {
     assert_values(outputs[0], VALUES(4, 7));
     assert_values(outputs[1], VALUES(-2, -3));
     assert_ptr_equal(nd_get_node(outputs[0]), nd_get_node(outputs[1]));
-    assert_string_equal(nd_node_name(nd_get_node(outputs[0])), "both");
+    assert_string_equal(nd_node_get_name(nd_get_node(outputs[0])), "both");
     // a^2 - b^2 by both outputs.
     nd_auto nd_tensor *product = nd_mul(outputs[0], outputs[1]);
     nd_auto nd_tensor *loss = total(product);
     assert_ok(nd_backward(loss, NULL));
     assert_values(nd_get_grad(a), VALUES(2, 4));
     assert_values(nd_get_grad(b), VALUES(-6, -10));
-    assert_false(((context_data *)nd_object_data(context))->saw_missing);
+    assert_false(((context_data *)nd_object_get_data(context))->saw_missing);
     // Only one of the siblings is used, the other one's gradient is missing; its handle is gone.
     nd_release(outputs[0]);
     nd_auto nd_tensor *half = total(outputs[1]);
@@ -93,7 +93,7 @@ static void test_G17_sibling_outputs_of_one_node(void **state) {
     assert_ok(nd_grad(half, 2, inputs, NULL, grads));
     assert_values(grads[0], VALUES(1, 1));
     assert_values(grads[1], VALUES(-1, -1));
-    assert_true(((context_data *)nd_object_data(context))->saw_missing);
+    assert_true(((context_data *)nd_object_get_data(context))->saw_missing);
     nd_release(grads[0]);
     nd_release(grads[1]);
     // A sibling as the input of nd_grad.
@@ -132,19 +132,19 @@ static nd_status exp_forward(const nd_object *context, size_t ninputs,
                              const nd_tensor *const *inputs, size_t noutputs,
                              nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
-    context_data *data = nd_object_data(context);
+    context_data *data = nd_object_get_data(context);
     ret_outputs[0] = nd_exp(inputs[0]);
     nd_edge_set(&data->saved, ret_outputs[0]);
-    return ret_outputs[0] ? ND_OK : nd_error_status();
+    return ret_outputs[0] ? ND_OK : nd_error_get_status();
 }
 
 static nd_status exp_backward(const nd_object *context, size_t noutputs,
                               const nd_tensor *const *grad_outputs, size_t ninputs,
                               nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
-    const context_data *data = nd_object_data(context);
+    const context_data *data = nd_object_get_data(context);
     ret_grad_inputs[0] = nd_mul(grad_outputs[0], data->saved);
-    return ret_grad_inputs[0] ? ND_OK : nd_error_status();
+    return ret_grad_inputs[0] ? ND_OK : nd_error_get_status();
 }
 
 static const nd_function own_exp = {sizeof(nd_function), 1, "own_exp", exp_forward, exp_backward};
@@ -157,7 +157,7 @@ static void test_G18_context_that_saves_its_own_output(void **state) {
     nd_object *context = new_context();
     assert_ok(nd_function_apply(&own_exp, context, 1, &input, 1, &y));
     // output -node-> node -context-> context -saved-> output
-    assert_ptr_equal(((context_data *)nd_object_data(context))->saved, y);
+    assert_ptr_equal(((context_data *)nd_object_get_data(context))->saved, y);
     nd_auto nd_weak *weak = nd_weak_new(y);
     nd_release(context);
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
@@ -179,7 +179,7 @@ static void test_G18_context_that_saves_its_own_output(void **state) {
     assert_non_null(alive);
     nd_release(alive);
     nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(nd_manager_root(), &report));
+    assert_ok(nd_gc_collect(nd_manager_get_root(), &report));
     assert_int_equal(report.broken_objects, 0);
     assert_true(report.collected_objects >= 3);
     assert_null(nd_weak_get(weak));
@@ -205,7 +205,7 @@ static nd_status hostile_forward(const nd_object *context, size_t ninputs,
                                  const nd_tensor *const *inputs, size_t noutputs,
                                  nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
-    const context_data *data = nd_object_data(context);
+    const context_data *data = nd_object_get_data(context);
     ret_outputs[0] =
         data->what == RETURNS_ITS_INPUT ? nd_retain(inputs[0]) : nd_mul_scalar(inputs[0], 2.0);
     switch (data->what) {
@@ -229,7 +229,7 @@ static nd_status hostile_backward(const nd_object *context, size_t noutputs,
                                   const nd_tensor *const *grad_outputs, size_t ninputs,
                                   nd_tensor **ret_grad_inputs) {
     (void)noutputs, (void)ninputs;
-    const context_data *data = nd_object_data(context);
+    const context_data *data = nd_object_get_data(context);
     nd_auto nd_tensor *sum = nd_add(grad_outputs[0], grad_outputs[1]);
     switch (data->what) {
     case BACKWARD_FAILS:
@@ -258,7 +258,7 @@ static nd_status apply_hostile(const nd_object *context, int what, const nd_tens
                                const nd_tensor *plain, nd_tensor **ret_loss) {
     const nd_tensor *inputs[] = {x, plain};
     nd_tensor *outputs[2] = {NULL};
-    ((context_data *)nd_object_data(context))->what = what;
+    ((context_data *)nd_object_get_data(context))->what = what;
     nd_status status = nd_function_apply(&hostile, context, 2, inputs, 2, outputs);
     if (status != ND_OK) {
         assert_null(outputs[0]);
@@ -286,7 +286,7 @@ static void test_failing_forward(void **state) {
                      ND_ERROR_INVALID_ARGUMENT);
     assert_error(ND_ERROR_INVALID_ARGUMENT, "output 1");
     assert_null(loss);
-    assert_true(nd_grad_enabled());
+    assert_true(nd_is_grad_enabled());
 }
 
 static void test_outputs_that_belong_to_somebody(void **state) {
@@ -327,7 +327,7 @@ static void test_failing_backward(void **state) {
     nd_release(loss);
     // A tensor that backward keeps for itself is copied, not taken.
     nd_auto nd_tensor *kept = make_vector(VALUES(8, 9));
-    nd_edge_set(&((context_data *)nd_object_data(context))->saved, kept);
+    nd_edge_set(&((context_data *)nd_object_get_data(context))->saved, kept);
     assert_ok(apply_hostile(context, BACKWARD_GIVES_ITS_OWN_TENSOR, x, plain, &loss));
     assert_ok(nd_backward(loss, NULL));
     assert_ok(nd_backward(loss, NULL));

@@ -19,11 +19,11 @@ static nd_object *new_log(void) {
 }
 
 static log_data *read_log(const nd_object *log) {
-    return nd_object_data(log);
+    return nd_object_get_data(log);
 }
 
 static nd_tensor *note(const nd_tensor *grad, const nd_object *context) {
-    log_data *log = nd_object_data(context);
+    log_data *log = nd_object_get_data(context);
     log->marks[log->calls++ % 8] = 1;
     size_t bytes = (size_t)nd_get_numel(grad) * sizeof(double);
     if (bytes <= sizeof log->last)
@@ -38,7 +38,7 @@ static nd_tensor *double_it(const nd_tensor *grad, const nd_object *context) {
 
 static nd_tensor *second_mark(const nd_tensor *grad, const nd_object *context) {
     (void)grad;
-    log_data *log = nd_object_data(context);
+    log_data *log = nd_object_get_data(context);
     log->marks[log->calls++ % 8] = 2;
     return NULL;
 }
@@ -213,7 +213,7 @@ static void test_a_gradient_that_a_hook_kept_is_not_written(void **state) {
     assert_ok(nd_register_hook(x, keep_gradient, kept));
     assert_ok(nd_backward(loss, NULL));
     assert_ok(nd_backward(loss, NULL));
-    assert_int_equal(nd_list_size(kept), 6);
+    assert_int_equal(nd_list_get_size(kept), 6);
     const double expected[] = {1, 1, 5, 1, 1, 5};
     for (size_t i = 0; i < 6; i++)
         assert_values((const nd_tensor *)nd_list_get(kept, i), VALUES(expected[i], expected[i]));
@@ -225,7 +225,7 @@ static void test_a_gradient_that_a_hook_kept_is_not_written(void **state) {
 
 static void collects(uint64_t at_least) {
     nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(nd_manager_root(), &report));
+    assert_ok(nd_gc_collect(nd_manager_get_root(), &report));
     assert_true(report.collected_objects >= at_least);
     assert_int_equal(report.broken_objects, 0);
 }
@@ -255,7 +255,7 @@ static void test_G12_result_hook_that_captured_its_result(void **state) {
     nd_auto nd_weak *weak = nd_weak_new(y);
     // Still held here: nothing may be freed.
     nd_gc_report report = ND_GC_REPORT_INIT;
-    assert_ok(nd_gc_collect(nd_manager_root(), &report));
+    assert_ok(nd_gc_collect(nd_manager_get_root(), &report));
     assert_int_equal(report.collected_objects, 0);
     nd_auto nd_tensor *loss = total(y);
     assert_ok(nd_backward(loss, NULL));
@@ -363,7 +363,7 @@ static void test_B28_hooks_run_in_the_order_of_their_registration(void **state) 
             continue;
         assert_ok(nd_list_clear(calls));
         assert_ok(nd_backward(y, NULL));
-        assert_int_equal(nd_list_size(calls), count);
+        assert_int_equal(nd_list_get_size(calls), count);
         for (int i = 0; i < count; i++)
             assert_ptr_equal(nd_list_get(calls, (size_t)i), nd_list_get(model[i].context, 1));
     }

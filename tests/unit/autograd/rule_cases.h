@@ -420,7 +420,7 @@ static nd_status cube_forward(const nd_object *context, size_t ninputs,
                               nd_tensor **ret_outputs) {
     (void)ninputs, (void)noutputs;
     ret_outputs[0] = nd_pow_scalar(inputs[0], 3.0);
-    return ret_outputs[0] ? nd_list_append((nd_list *)context, inputs[0]) : nd_error_status();
+    return ret_outputs[0] ? nd_list_append((nd_list *)context, inputs[0]) : nd_error_get_status();
 }
 
 static nd_status cube_backward(const nd_object *context, size_t noutputs,
@@ -431,7 +431,7 @@ static nd_status cube_backward(const nd_object *context, size_t noutputs,
     nd_auto nd_tensor *square = nd_square(x);
     nd_auto nd_tensor *slope = nd_mul_scalar(square, 3.0);
     ret_grad_inputs[0] = nd_mul(grad_outputs[0], slope);
-    return ret_grad_inputs[0] ? ND_OK : nd_error_status();
+    return ret_grad_inputs[0] ? ND_OK : nd_error_get_status();
 }
 
 static const nd_function cube = {

@@ -48,9 +48,9 @@ static inline void assert_values(const nd_tensor *x, int64_t count, const double
 
 /// Asserts that the thread's error has a status and that its sentence contains `part`.
 static inline void assert_error(nd_status status, const char *part) {
-    if (nd_error_status() != status || !strstr(nd_error_message(), part))
-        fail_msg("expected %s with '%s', got %s: %s", nd_status_name(status), part,
-                 nd_status_name(nd_error_status()), nd_error_message());
+    if (nd_error_get_status() != status || !strstr(nd_error_get_message(), part))
+        fail_msg("expected %s with '%s', got %s: %s", nd_status_get_name(status), part,
+                 nd_status_get_name(nd_error_get_status()), nd_error_get_message());
     nd_error_clear();
 }
 

@@ -8,11 +8,11 @@ static int runs; ///< of callbacks, each of which began without an error
 
 /// What every callback here does: fails, and clears what it finds, in turns.
 static void meddle(void) {
-    if (nd_error_status() == ND_OK)
+    if (nd_error_get_status() == ND_OK)
         runs++;
     nd_list *none = NULL;
     nd_list_append(none, none); // sets an error
-    if (nd_error_status() != ND_ERROR_INVALID_ARGUMENT)
+    if (nd_error_get_status() != ND_ERROR_INVALID_ARGUMENT)
         runs = -1000;
     if (runs % 2)
         nd_error_clear();
@@ -23,12 +23,12 @@ typedef struct meddler {
 } meddler;
 
 static void traverse(const nd_object *self, nd_visitor *visitor) {
-    const meddler *m = nd_object_data(self);
+    const meddler *m = nd_object_get_data(self);
     nd_visit(visitor, m->edge, "edge");
 }
 
 static void clear(nd_object *self) {
-    meddler *m = nd_object_data(self);
+    meddler *m = nd_object_get_data(self);
     nd_edge_clear(&m->edge);
 }
 
@@ -100,7 +100,7 @@ static void close_object(void) {
 static void collect(void) {
     nd_gc_set_cycle_callback(meddle_with_cycle, NULL);
     nd_object *object = meddler_new();
-    nd_edge_set(&((meddler *)nd_object_data(object))->edge, object);
+    nd_edge_set(&((meddler *)nd_object_get_data(object))->edge, object);
     nd_weak *weak = nd_weak_new(object);
     assert_ok(nd_weak_set_callback(weak, meddle_with_data, NULL));
     nd_release(object);
@@ -151,27 +151,27 @@ static void test_callbacks_leave_the_error_of_the_program_alone(void **state) {
         runs = 0;
         nd_error_clear();
         ways[i]();
-        assert_int_equal(nd_error_status(), ND_OK);
+        assert_int_equal(nd_error_get_status(), ND_OK);
         runs = 0;
         nd__error(ND_ERROR_SHAPE, "the program's own");
-        const char *message = nd_error_message();
+        const char *message = nd_error_get_message();
         ways[i]();
-        assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
-        assert_string_equal(nd_error_message(), "the program's own");
-        assert_ptr_equal(nd_error_message(), message);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+        assert_string_equal(nd_error_get_message(), "the program's own");
+        assert_ptr_equal(nd_error_get_message(), message);
     }
     nd_error_clear();
 }
 
 static void error_in_destroy(nd_object *self) {
-    nd_object *inner = *(nd_object **)nd_object_data(self);
+    nd_object *inner = *(nd_object **)nd_object_get_data(self);
     nd__error(ND_ERROR_IO, "of the outer one");
     if (inner) {
         nd_close(inner);
         nd_object_release(inner);
     }
-    runs += nd_error_status() == ND_ERROR_IO;
-    assert_string_equal(nd_error_message(), "of the outer one");
+    runs += nd_error_get_status() == ND_ERROR_IO;
+    assert_string_equal(nd_error_get_message(), "of the outer one");
 }
 
 static void test_callbacks_inside_callbacks_have_their_own(void **state) {
@@ -186,12 +186,13 @@ static void test_callbacks_inside_callbacks_have_their_own(void **state) {
     for (int depth = 0; depth < 3; depth++) {
         nd_object *object = nd_object_new(&type, sizeof(nd_object *));
         assert_handle(object);
-        *(nd_object **)nd_object_data(object) = above; // given away: destroy closes and releases it
+        *(nd_object **)nd_object_get_data(object) =
+            above; // given away: destroy closes and releases it
         above = object;
     }
     nd_release(above);
     assert_int_equal(runs, 3);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
 }
 
 int main(void) {

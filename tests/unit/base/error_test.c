@@ -6,34 +6,34 @@
 
 static void test_error_is_none_at_first(void **state) {
     (void)state;
-    assert_int_equal(nd_error_status(), ND_OK);
-    assert_non_null(nd_error_message());
-    assert_string_equal(nd_status_name(nd_error_status()), "ND_OK");
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    assert_non_null(nd_error_get_message());
+    assert_string_equal(nd_status_get_name(nd_error_get_status()), "ND_OK");
 }
 
 static void test_error_keeps_status_and_sentence_until_cleared(void **state) {
     (void)state;
     assert_int_equal(nd__error(ND_ERROR_SHAPE, "add: shapes [%d] and [%d] do not broadcast", 2, 3),
                      ND_ERROR_SHAPE);
-    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(), "add: shapes [2] and [3] do not broadcast");
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+    assert_string_equal(nd_error_get_message(), "add: shapes [2] and [3] do not broadcast");
     // A call that succeeds leaves it alone.
     nd_release(nd_list_new());
-    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
     nd__error(ND_ERROR_DTYPE, "later");
-    assert_string_equal(nd_error_message(), "later");
+    assert_string_equal(nd_error_get_message(), "later");
     nd_error_clear();
-    assert_int_equal(nd_error_status(), ND_OK);
-    assert_null(strstr(nd_error_message(), "later"));
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    assert_null(strstr(nd_error_get_message(), "later"));
 }
 
 static void test_error_null_keeps_the_first_error(void **state) {
     (void)state;
     assert_int_equal(nd__error_null("add", "a"), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "add: a is NULL"));
+    assert_non_null(strstr(nd_error_get_message(), "add: a is NULL"));
     nd__error(ND_ERROR_QUOTA, "the first");
     assert_int_equal(nd__error_null("mul", "b"), ND_ERROR_QUOTA);
-    assert_string_equal(nd_error_message(), "the first");
+    assert_string_equal(nd_error_get_message(), "the first");
 }
 
 static void test_error_longer_than_the_buffer_is_cut(void **state) {
@@ -42,16 +42,16 @@ static void test_error_longer_than_the_buffer_is_cut(void **state) {
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     nd__error(ND_ERROR_IO, "%s", text);
-    size_t length = strlen(nd_error_message());
+    size_t length = strlen(nd_error_get_message());
     assert_in_range(length, 500, sizeof text - 2);
-    assert_int_equal(nd_error_message()[length - 1], 'x');
+    assert_int_equal(nd_error_get_message()[length - 1], 'x');
 }
 
 static void test_error_may_quote_the_one_before(void **state) {
     (void)state;
     nd__error(ND_ERROR_IO, "no such file");
-    nd__error(ND_ERROR_FORMAT, "load: %s", nd_error_message());
-    assert_string_equal(nd_error_message(), "load: no such file");
+    nd__error(ND_ERROR_FORMAT, "load: %s", nd_error_get_message());
+    assert_string_equal(nd_error_get_message(), "load: no such file");
 }
 
 static bool refuse(size_t bytes) {
@@ -65,12 +65,12 @@ static void test_F06_composing_a_message_needs_no_memory(void **state) {
     nd_list *list = nd_list_new();
     nd__alloc_should_fail = NULL;
     assert_null(list);
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
-    assert_non_null(strstr(nd_error_message(), "list"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(nd_error_get_message(), "list"));
 }
 
 static void *look(void *data) {
-    *(nd_status *)data = nd_error_status();
+    *(nd_status *)data = nd_error_get_status();
     nd__error(ND_ERROR_DEVICE, "of the other thread");
     return NULL;
 }
@@ -83,7 +83,7 @@ static void test_error_belongs_to_its_thread(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, look, &there), 0);
     pthread_join(thread, NULL);
     assert_int_equal(there, ND_OK);
-    assert_string_equal(nd_error_message(), "of this thread");
+    assert_string_equal(nd_error_get_message(), "of this thread");
 }
 
 static void test_status_names_are_those_of_the_enumerators(void **state) {
@@ -108,9 +108,9 @@ static void test_status_names_are_those_of_the_enumerators(void **state) {
         NAME(ND_ERROR_UNSUPPORTED),
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        assert_string_equal(nd_status_name(names[i].status), names[i].name);
-    assert_non_null(nd_status_name((nd_status)-1));
-    assert_non_null(nd_status_name((nd_status)1000));
+        assert_string_equal(nd_status_get_name(names[i].status), names[i].name);
+    assert_non_null(nd_status_get_name((nd_status)-1));
+    assert_non_null(nd_status_get_name((nd_status)1000));
 }
 
 int main(void) {

@@ -147,7 +147,7 @@ static void test_F30_bad_numbers_of_threads_are_refused(void **state) {
     static const int bad[] = {0, -1, INT32_MIN, ND_MAX_THREADS + 1, INT32_MAX};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(nd_set_num_threads(bad[i]), ND_ERROR_INVALID_ARGUMENT);
-        assert_non_null(strstr(nd_error_message(), "set_num_threads"));
+        assert_non_null(strstr(nd_error_get_message(), "set_num_threads"));
         assert_int_equal(nd_get_num_threads(), before);
     }
     nd_error_clear();

@@ -49,7 +49,7 @@ static void test_what_cannot_be_read_changes_nothing(void **state) {
     assert_int_equal(read(&(later){sizeof(later), 1, 2, 3, 4}, &options), ND_ERROR_UNSUPPORTED);
     assert_true(options.rate == 0.5 && options.count == 7);
     assert_int_equal(read(&(known){0}, &options), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "KNOWN_INIT"));
+    assert_non_null(strstr(nd_error_get_message(), "KNOWN_INIT"));
     assert_int_equal(read(&(known){7, 1, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(read(&(known){sizeof(known), 2, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(read(&(known){UINT32_MAX, 1, 2, 3}, &options), ND_ERROR_INVALID_ARGUMENT);

@@ -172,7 +172,7 @@ static void test_a_stream_that_fails_is_an_error(void **state) {
     assert_non_null(full);
     setvbuf(full, NULL, _IONBF, 0);
     assert_int_equal(nd_debug_dump_json(NULL, full, 0), ND_ERROR_IO);
-    assert_contains(nd_error_message(), "debug_dump_json: ");
+    assert_contains(nd_error_get_message(), "debug_dump_json: ");
     assert_int_equal(nd_debug_dump(NULL, full), ND_ERROR_IO);
     fclose(full);
     nd_error_clear();

@@ -29,26 +29,26 @@ static void spoil(char *text) {
 }
 
 static void teller_traverse(const nd_object *self, nd_visitor *visitor) {
-    const teller *t = nd_object_data(self);
+    const teller *t = nd_object_get_data(self);
     if (t->on_traverse)
         t->on_traverse();
     nd_visit(visitor, t->edge, t->label);
 }
 
 static void teller_clear(nd_object *self) {
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     nd_edge_clear(&t->edge);
 }
 
 static void teller_destroy(nd_object *self) {
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     spoil(t->text);
     spoil(t->label);
     t->text = t->label = NULL;
 }
 
 static const char *teller_describe(const nd_object *self) {
-    const teller *t = nd_object_data(self);
+    const teller *t = nd_object_get_data(self);
     return t->text;
 }
 
@@ -65,7 +65,7 @@ static const nd_type teller_type = {
 static nd_object *teller_new(const char *text, const char *label, nd_object *edge) {
     nd_object *self = nd_object_new(&teller_type, sizeof(teller));
     assert_handle(self);
-    teller *t = nd_object_data(self);
+    teller *t = nd_object_get_data(self);
     t->text = copy_text(text);
     t->label = copy_text(label);
     nd_edge_set(&t->edge, edge);
@@ -106,7 +106,7 @@ static scene begin_scene(void) {
     nd_with_manager(s.later) {
         s.killer = teller_new("the killer", "unused", NULL);
     }
-    teller *t = nd_object_data(s.killer);
+    teller *t = nd_object_get_data(s.killer);
     t->on_traverse = kill_victim;
     return s;
 }
@@ -203,7 +203,7 @@ static void test_snapshots_outlive_the_sites_of_what_they_saw(void **state) {
     nd_object *object = (nd_object_new)(&teller_type, sizeof(teller));
     nd__site_leave(&usual);
     assert_handle(object);
-    teller *t = nd_object_data(object);
+    teller *t = nd_object_get_data(object);
     t->text = copy_text("made by a plugin");
     t->label = copy_text("unused");
     nd_snapshot *with = nd_snapshot_new(NULL);
@@ -239,7 +239,7 @@ static void test_closed_objects_are_not_asked_what_they_are(void **state) {
     nd_watch *watch = nd_debug_watch(object);
     assert_ok(nd_watch_write(watch, stream));
     nd_watch_end(watch);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     assert_contains(written_text(&out), "history of teller");
     assert_lacks(written_text(&out), "open");
     written_free(&out);

@@ -133,7 +133,7 @@ static void test_balance_finds_what_is_left(void **state) {
     written out = {0};
     assert_int_equal(nd_balance_end(balance, written_stream(&out), &difference), ND_ERROR_STATE);
     assert_string_equal(
-        nd_error_message(),
+        nd_error_get_message(),
         "expect_balanced: the block at step.c:12 left 1 object and 256 bytes behind "
         "below manager step, such as a buffer");
     assert_contains(written_text(&out),
@@ -163,8 +163,8 @@ static void test_one_kind_does_not_make_up_for_another(void **state) {
     nd_object *left = cell_new(0, 0);
     nd_release(before);
     assert_int_equal(nd_balance_end(balance, NULL, NULL), ND_ERROR_STATE);
-    assert_contains(nd_error_message(), "left 1 object and 0 bytes behind");
-    assert_contains(nd_error_message(), "such as a cell");
+    assert_contains(nd_error_get_message(), "left 1 object and 0 bytes behind");
+    assert_contains(nd_error_get_message(), "such as a cell");
     nd_release(left);
     cell_end();
 }
@@ -218,12 +218,12 @@ static void test_block_reports_at_its_end(void **state) {
         assert_contains(errors, "snapshot_test.c:");
         assert_contains(errors, "left something behind");
         assert_contains(errors, "+1 -0 x list");
-        assert_int_equal(nd_error_status(), ND_ERROR_STATE);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
         nd_release(left_behind);
     }
     nd_error_clear();
     assert_string_equal(errors_of(leave_nothing), "");
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
 }
 
 static int fail_after;

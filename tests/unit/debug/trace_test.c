@@ -114,13 +114,13 @@ static void test_one_trace_at_a_time(void **state) {
 static void test_files_that_do_not_work(void **state) {
     (void)state;
     assert_int_equal(nd_trace_begin("/nowhere/at/all"), ND_ERROR_IO);
-    assert_contains(nd_error_message(), "/nowhere/at/all");
+    assert_contains(nd_error_get_message(), "/nowhere/at/all");
     nd_error_clear();
     assert_int_equal(nd_trace_begin(NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_ok(nd_trace_begin("/dev/full"));
     nd_release(nd_list_new());
     assert_int_equal(nd_trace_end(), ND_ERROR_IO);
-    assert_contains(nd_error_message(), "not whole");
+    assert_contains(nd_error_get_message(), "not whole");
 }
 
 /// A file with a word in it.
@@ -133,7 +133,7 @@ static void write_word(const char *name) {
 
 static void assert_refused_untouched(const char *name, const char *word_file, const char *reason) {
     assert_int_equal(nd_trace_begin(name), ND_ERROR_IO);
-    assert_contains(nd_error_message(), reason);
+    assert_contains(nd_error_get_message(), reason);
     nd_error_clear();
     char *text = take_file(word_file);
     assert_string_equal(text, "word");
@@ -191,7 +191,7 @@ static void test_a_trace_through_pipes(void **state) {
     const char *name = trace_path();
     assert_int_equal(mkfifo(name, 0600), 0);
     assert_int_equal(nd_trace_begin(name), ND_ERROR_IO);
-    assert_contains(nd_error_message(), "nobody reads");
+    assert_contains(nd_error_get_message(), "nobody reads");
     nd_error_clear();
     int reader = open(name, O_RDONLY | O_NONBLOCK);
     assert_true(reader >= 0);

@@ -266,7 +266,7 @@ static void test_errors(void **state) {
     assert_null(nd_debug_watch(NULL));
     nd_watch *watch = nd_debug_watch(x);
     assert_null(nd_debug_watch(x));
-    assert_int_equal(nd_error_status(), ND_ERROR_STATE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
     nd_error_clear();
     assert_int_equal(nd_watch_write(watch, NULL), ND_ERROR_INVALID_ARGUMENT);
     nd__alloc_should_fail = refuse;
@@ -274,7 +274,7 @@ static void test_errors(void **state) {
     nd_watch_end(watch);
     assert_null(nd_debug_watch(x));
     nd__alloc_should_fail = NULL;
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
     nd_release(x);
     cell_end();
 }

@@ -73,7 +73,7 @@ static nd_object *payload_new(void) {
 
 /// Runs after the workers have stopped, and after what callbacks left was destroyed.
 static void expect_one_freed(void) {
-    if (payloads_freed != 1 || nd_manager_total_objects(NULL) != 0)
+    if (payloads_freed != 1 || nd_manager_get_total_objects(NULL) != 0)
         _exit(7);
 }
 

@@ -91,8 +91,8 @@ static void test_a_failing_kernel_shows_at_the_next_wait_and_once(void **state) 
     bad.op = ND_OP_reshape; // no kernel
     assert_ok(fake->launch(0, &bad));
     assert_int_equal(nd_synchronize((nd_device){ND_FAKE, 0}), ND_ERROR_UNSUPPORTED);
-    assert_string_equal(nd_error_message(), "synchronize: work queued earlier on fake:0 failed "
-                                            "with ND_ERROR_UNSUPPORTED");
+    assert_string_equal(nd_error_get_message(), "synchronize: work queued earlier on fake:0 failed "
+                                                "with ND_ERROR_UNSUPPORTED");
     assert_ok(fake->launch(0, &bad));
     assert_int_equal(fake->copy_to_host(0, back, block, sizeof back), ND_ERROR_UNSUPPORTED);
     assert_ok(fake->copy_to_host(0, back, block, sizeof back));

@@ -5,11 +5,11 @@
 
 static void test_counts(void **state) {
     (void)state;
-    assert_int_equal(nd_device_count(ND_CPU), 1);
-    assert_int_equal(nd_device_count(ND_FAKE), 2);
-    assert_true(nd_device_count(ND_CUDA) >= 0);
-    assert_int_equal(nd_device_count((nd_device_kind)77), 0);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_get_device_count(ND_CPU), 1);
+    assert_int_equal(nd_get_device_count(ND_FAKE), 2);
+    assert_true(nd_get_device_count(ND_CUDA) >= 0);
+    assert_int_equal(nd_get_device_count((nd_device_kind)77), 0);
+    assert_int_equal(nd_error_get_status(), ND_OK);
 }
 
 static void test_a_kind_that_is_not_there_refuses_everything(void **state) {
@@ -43,14 +43,14 @@ static void test_default_device_belongs_to_the_thread(void **state) {
 static void test_F13_a_missing_device_is_named(void **state) {
     (void)state;
     assert_int_equal(nd_set_default_device((nd_device){ND_CPU, 3}), ND_ERROR_DEVICE);
-    assert_string_equal(nd_error_message(), "set_default_device: cpu:3: there is 1 cpu device");
+    assert_string_equal(nd_error_get_message(), "set_default_device: cpu:3: there is 1 cpu device");
     assert_int_equal(nd_synchronize((nd_device){ND_FAKE, -1}), ND_ERROR_DEVICE);
-    assert_string_equal(nd_error_message(), "synchronize: fake:-1: there are 2 fake devices");
+    assert_string_equal(nd_error_get_message(), "synchronize: fake:-1: there are 2 fake devices");
     assert_int_equal(nd_synchronize((nd_device){(nd_device_kind)77, 0}), ND_ERROR_DEVICE);
-    assert_string_equal(nd_error_message(), "synchronize: there is no device kind 77");
-    if (nd_device_count(ND_CUDA) == 0) {
+    assert_string_equal(nd_error_get_message(), "synchronize: there is no device kind 77");
+    if (nd_get_device_count(ND_CUDA) == 0) {
         assert_int_equal(nd_synchronize((nd_device){ND_CUDA, 0}), ND_ERROR_DEVICE);
-        assert_string_equal(nd_error_message(), "synchronize: cuda:0: no CUDA device");
+        assert_string_equal(nd_error_get_message(), "synchronize: cuda:0: no CUDA device");
     }
     assert_int_equal(nd_get_default_device().kind, ND_CPU);
 }

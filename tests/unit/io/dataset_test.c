@@ -65,8 +65,8 @@ static int64_t run_epoch(nd_dataset *dataset, uint64_t epoch, int64_t *ret_order
         nd_release(images);
         nd_release(labels);
     }
-    assert_int_equal(nd_error_status(), ND_OK);
-    assert_int_equal(batches, nd_dataset_batches(dataset));
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    assert_int_equal(batches, nd_dataset_get_batches(dataset));
     return total;
 }
 
@@ -74,8 +74,8 @@ static void test_batches_in_order(void **state) {
     (void)state;
     for (int prefetch = 0; prefetch < 2; prefetch++) {
         nd_auto nd_dataset *dataset = make_dataset(10, batches_of(4, prefetch));
-        assert_int_equal(nd_dataset_size(dataset), 10);
-        assert_int_equal(nd_dataset_batches(dataset), 3);
+        assert_int_equal(nd_dataset_get_size(dataset), 10);
+        assert_int_equal(nd_dataset_get_batches(dataset), 3);
         int64_t order[10];
         assert_int_equal(run_epoch(dataset, 0, order), 10);
         for (int64_t i = 0; i < 10; i++)
@@ -118,7 +118,7 @@ static void test_short_last_batch_can_be_dropped(void **state) {
         assert_int_equal(run_epoch(none, 0, order), 0);
         options.drop_last = false;
         nd_auto nd_dataset *one = make_dataset(10, options);
-        assert_int_equal(nd_dataset_batches(one), 1);
+        assert_int_equal(nd_dataset_get_batches(one), 1);
         assert_int_equal(run_epoch(one, 0, order), 10);
     }
 }
@@ -207,9 +207,9 @@ static void test_batches_live_in_the_callers_manager(void **state) {
             nd_auto nd_tensor *images = NULL;
             nd_auto nd_tensor *labels = NULL;
             assert_true(next_batch(dataset, &images, &labels));
-            assert_ptr_equal(nd_manager_of(images), manager);
-            assert_ptr_equal(nd_manager_of(labels), manager);
-            assert_int_equal(nd_manager_total_bytes(manager), 5 * 2 * 4 + 5 * 8);
+            assert_ptr_equal(nd_get_manager(images), manager);
+            assert_ptr_equal(nd_get_manager(labels), manager);
+            assert_int_equal(nd_manager_get_total_bytes(manager), 5 * 2 * 4 + 5 * 8);
         }
         assert_ok(nd_manager_close(manager, &report));
         assert_int_equal(report.escaped_objects, 0);
@@ -220,7 +220,7 @@ static void test_batches_live_in_the_callers_manager(void **state) {
 static void test_batches_on_another_device(void **state) {
     (void)state;
     const nd_device fake = {ND_FAKE, 0};
-    if (nd_device_count(ND_FAKE) == 0)
+    if (nd_get_device_count(ND_FAKE) == 0)
         skip();
     for (int prefetch = 0; prefetch < 2; prefetch++) {
         nd_dataset_options options = batches_of(4, prefetch);
@@ -246,7 +246,7 @@ static void test_batches_on_another_device(void **state) {
             nd_release(images);
             nd_release(labels);
         }
-        assert_int_equal(nd_error_status(), ND_OK);
+        assert_int_equal(nd_error_get_status(), ND_OK);
         assert_int_equal(total, 10);
     }
 }
@@ -266,7 +266,7 @@ static void test_a_batch_that_was_refused_comes_again(void **state) {
         assert_null(images);
         assert_null(labels);
         assert_failed(ND_ERROR_QUOTA, "tight");
-        assert_int_equal(nd_manager_total_objects(manager), 0);
+        assert_int_equal(nd_manager_get_total_objects(manager), 0);
         nd_release(manager);
         assert_true(next_batch(dataset, &images, &labels));
         assert_int_equal(*(int64_t *)nd_get_data(labels), 0);
@@ -301,7 +301,7 @@ static void test_the_end_of_an_epoch_is_no_error_and_stays(void **state) {
     nd_tensor *labels = NULL;
     for (int i = 0; i < 3; i++)
         assert_false(next_batch(dataset, &images, &labels));
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     assert_null(images);
     assert_int_equal(run_epoch(dataset, 1, order), 4);
 }
@@ -311,7 +311,7 @@ static void test_an_empty_set_has_no_batches(void **state) {
     nd_dataset_options options = batches_of(4, true);
     options.shuffle = true;
     nd_auto nd_dataset *dataset = make_dataset(0, options);
-    assert_int_equal(nd_dataset_batches(dataset), 0);
+    assert_int_equal(nd_dataset_get_batches(dataset), 0);
     int64_t order[1];
     assert_int_equal(run_epoch(dataset, 0, order), 0);
 }
@@ -385,7 +385,7 @@ static void test_F01_every_allocation_fails_once(void **state) {
         nd_auto nd_tensor *y = NULL;
         done = dataset && nd_dataset_start(dataset, 0) == ND_OK && next_batch(dataset, &x, &y);
         nd__alloc_should_fail = NULL;
-        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
         nd_error_clear();
     }
     nd_release(images);
@@ -466,8 +466,8 @@ static void test_F30_bad_arguments(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "dataset is NULL");
     assert_int_not_equal(nd_dataset_start(NULL, 0), ND_OK);
     nd_error_clear();
-    assert_int_equal(nd_dataset_size(NULL), 0);
-    assert_int_equal(nd_dataset_batches(NULL), 0);
+    assert_int_equal(nd_dataset_get_size(NULL), 0);
+    assert_int_equal(nd_dataset_get_batches(NULL), 0);
     assert_null(nd_dataset_open_idx(NULL, "t10k", &options));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "directory is NULL");
     assert_null(nd_dataset_open_idx("data/mnist", NULL, &options));
@@ -488,8 +488,8 @@ static void test_the_digits_of_the_repository(void **state) {
     options.key = nd_key_new(3);
     nd_auto nd_dataset *dataset = nd_dataset_open_idx("data/mnist", "t10k", &options);
     assert_handle(dataset);
-    assert_int_equal(nd_dataset_size(dataset), 10000);
-    assert_int_equal(nd_dataset_batches(dataset), 79);
+    assert_int_equal(nd_dataset_get_size(dataset), 10000);
+    assert_int_equal(nd_dataset_get_batches(dataset), 79);
     int64_t of_digit[10] = {0};
     float darkest = 0;
     nd_tensor *images;
@@ -505,7 +505,7 @@ static void test_the_digits_of_the_repository(void **state) {
         nd_release(images);
         nd_release(labels);
     }
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     static const int64_t expected[10] = {980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009};
     assert_memory_equal(of_digit, expected, sizeof(expected));
     assert_true(darkest == 1.0f);

@@ -325,7 +325,7 @@ static void test_F39_a_write_that_fails_over_the_old_file_keeps_the_new_one(void
     assert_int_equal(save(target, 2, 500), ND_ERROR_IO);
     check_crash();
     disk.watched = false;
-    const char *in = strstr(nd_error_message(), "is in '");
+    const char *in = strstr(nd_error_get_message(), "is in '");
     assert_non_null(in);
     snprintf(copy, sizeof copy, "%s", in + 7);
     copy[strcspn(copy, "'")] = '\0';

@@ -12,7 +12,7 @@ static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     nd_auto nd_tensor *digits = list ? nd_load_idx(idx) : NULL;
     if (!digits)
         return false;
-    assert_int_equal(nd_list_size(list), 2);
+    assert_int_equal(nd_list_get_size(list), 2);
     assert_int_equal(nd_get_numel(digits), 3);
     return true;
 }
@@ -43,7 +43,7 @@ static void exhaust(bool callback) {
         failed = allocations_left < 0;
         nd__alloc_should_fail = NULL;
         assert_int_equal(done, callback || !failed);
-        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
         nd_error_clear();
     }
     assert_true(n > 10);

@@ -54,9 +54,9 @@ static inline int nd_test_count_files(const char *folder) {
 
 /// The last call failed with this status, and its sentence contains the fragment. Clears the error.
 static inline void assert_failed(nd_status status, const char *fragment) {
-    if (nd_error_status() != status || !strstr(nd_error_message(), fragment))
-        fail_msg("expected %s with '%s', got %s: %s", nd_status_name(status), fragment,
-                 nd_status_name(nd_error_status()), nd_error_message());
+    if (nd_error_get_status() != status || !strstr(nd_error_get_message(), fragment))
+        fail_msg("expected %s with '%s', got %s: %s", nd_status_get_name(status), fragment,
+                 nd_status_get_name(nd_error_get_status()), nd_error_get_message());
     nd_error_clear();
 }
 #endif

@@ -18,7 +18,7 @@ static nd_tensor *load(const void *content, size_t bytes) {
 
 static void refuse(const void *content, size_t bytes, nd_status status, const char *fragment) {
     assert_null(load(content, bytes));
-    assert_non_null(strstr(nd_error_message(), "test.idx"));
+    assert_non_null(strstr(nd_error_get_message(), "test.idx"));
     assert_failed(status, fragment);
 }
 
@@ -49,8 +49,8 @@ static void test_element_types(void **state) {
         nd_auto nd_tensor *flat = nd_reshape(x, ND_SHAPE(-1));
         nd_auto nd_tensor *first = nd_select(flat, 0, 0);
         nd_auto nd_tensor *last = nd_select(flat, -1, 0);
-        assert_true(nd_item(first) == cases[i].first);
-        assert_true(nd_item(last) == cases[i].last);
+        assert_true(nd_get_item(first) == cases[i].first);
+        assert_true(nd_get_item(last) == cases[i].last);
     }
 }
 
@@ -81,9 +81,9 @@ static void test_F24_truncated_anywhere(void **state) {
     (void)state;
     for (size_t length = 0; length < sizeof(small); length++) {
         assert_null(load(small, length));
-        nd_status status = nd_error_status();
+        nd_status status = nd_error_get_status();
         assert_true(status == ND_ERROR_IO || status == ND_ERROR_FORMAT);
-        assert_non_null(strstr(nd_error_message(), "test.idx"));
+        assert_non_null(strstr(nd_error_get_message(), "test.idx"));
         nd_error_clear();
     }
 }
@@ -163,14 +163,14 @@ static void test_F24_gzipped_truncated_or_damaged_anywhere(void **state) {
     unsigned char *packed = pack(small, sizeof(small), &bytes);
     for (size_t length = 0; length < bytes; length++) {
         assert_null(load(packed, length));
-        assert_non_null(strstr(nd_error_message(), "test.idx"));
+        assert_non_null(strstr(nd_error_get_message(), "test.idx"));
         nd_error_clear();
     }
     // A changed byte after the gzip header changes data, length or checksum.
     for (size_t i = 10; i < bytes; i++) {
         packed[i] ^= 0x5a;
         assert_null(load(packed, bytes));
-        assert_int_not_equal(nd_error_status(), ND_OK);
+        assert_int_not_equal(nd_error_get_status(), ND_OK);
         nd_error_clear();
         packed[i] ^= 0x5a;
     }

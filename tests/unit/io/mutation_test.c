@@ -44,7 +44,7 @@ static size_t mutate(unsigned char *content, size_t bytes) {
 /// Reads every byte of a tensor, so that a sanitizer sees memory that is not there.
 static void touch(const nd_tensor *x) {
     const unsigned char *byte = nd_get_data(x);
-    size_t bytes = (size_t)nd_get_numel(x) * nd_dtype_size(nd_get_dtype(x));
+    size_t bytes = (size_t)nd_get_numel(x) * nd_dtype_get_size(nd_get_dtype(x));
     uint64_t sum = 0;
     for (size_t i = 0; i < bytes; i++)
         sum += byte[i];
@@ -52,8 +52,8 @@ static void touch(const nd_tensor *x) {
 }
 
 static void assert_refused_with_a_sentence(const char *path) {
-    assert_int_not_equal(nd_error_status(), ND_OK);
-    assert_non_null(strstr(nd_error_message(), path));
+    assert_int_not_equal(nd_error_get_status(), ND_OK);
+    assert_non_null(strstr(nd_error_get_message(), path));
     nd_error_clear();
 }
 
@@ -86,7 +86,7 @@ static void load_safetensors(const char *path) {
         assert_refused_with_a_sentence(path);
         return;
     }
-    for (size_t i = 0; i < nd_list_size(list); i++)
+    for (size_t i = 0; i < nd_list_get_size(list); i++)
         touch((const nd_tensor *)nd_list_get(list, i));
 }
 

@@ -31,7 +31,7 @@ static void refuse(const char *header, size_t data_bytes, nd_status status, cons
     nd_list *list = nd_load_safetensors(path);
     if (list)
         fail_msg("accepted: %s", header);
-    assert_non_null(strstr(nd_error_message(), "hostile.safetensors"));
+    assert_non_null(strstr(nd_error_get_message(), "hostile.safetensors"));
     assert_failed(status, fragment);
 }
 
@@ -51,7 +51,7 @@ static void test_round_trip_of_every_dtype(void **state) {
     assert_ok(nd_save_safetensors(path, ND_DTYPE_COUNT, names, (const nd_tensor *const *)tensors));
     nd_auto nd_list *list = nd_load_safetensors(path);
     assert_handle(list);
-    assert_int_equal(nd_list_size(list), ND_DTYPE_COUNT);
+    assert_int_equal(nd_list_get_size(list), ND_DTYPE_COUNT);
     bool seen[ND_DTYPE_COUNT] = {false};
     for (size_t i = 0; i < ND_DTYPE_COUNT; i++) {
         const nd_tensor *read = (const nd_tensor *)nd_list_get(list, i);
@@ -61,7 +61,7 @@ static void test_round_trip_of_every_dtype(void **state) {
         assert_int_equal(nd_get_ndim(read), 1);
         assert_int_equal(nd_get_numel(read), 2);
         assert_memory_equal(nd_get_data(read), nd_get_data(tensors[dtype]),
-                            2 * nd_dtype_size(dtype));
+                            2 * nd_dtype_get_size(dtype));
         seen[dtype] = true;
     }
     for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
@@ -90,7 +90,7 @@ static void test_round_trip_of_shapes_and_views(void **state) {
         for (int axis = 0; axis < nd_get_ndim(read); axis++)
             assert_int_equal(nd_get_size(read, axis), nd_get_size(tensors[i], axis));
     }
-    assert_true(nd_item((const nd_tensor *)nd_list_get(list, 0)) == 2.5);
+    assert_true(nd_get_item((const nd_tensor *)nd_list_get(list, 0)) == 2.5);
     const float expected[] = {0, 3, 1, 4, 2, 5};
     assert_memory_equal(nd_get_data((const nd_tensor *)nd_list_get(list, 2)), expected,
                         sizeof(expected));
@@ -106,7 +106,7 @@ static void test_file_of_no_tensors_and_aligned_header(void **state) {
     assert_memory_equal(content + 8, "{}      ", 8);
     free(content);
     nd_auto nd_list *list = nd_load_safetensors(path);
-    assert_int_equal(nd_list_size(list), 0);
+    assert_int_equal(nd_list_get_size(list), 0);
 }
 
 static void test_tensors_go_to_the_current_manager(void **state) {
@@ -119,10 +119,10 @@ static void test_tensors_go_to_the_current_manager(void **state) {
     nd_with_manager(manager) {
         nd_auto nd_list *list = nd_load_safetensors(path);
         assert_handle(list);
-        assert_ptr_equal(nd_manager_of(list), manager);
-        assert_ptr_equal(nd_manager_of(nd_list_get(list, 0)), manager);
+        assert_ptr_equal(nd_get_manager(list), manager);
+        assert_ptr_equal(nd_get_manager(nd_list_get(list, 0)), manager);
     }
-    assert_int_equal(nd_manager_total_objects(manager), 0);
+    assert_int_equal(nd_manager_get_total_objects(manager), 0);
     nd_release(manager);
 }
 
@@ -136,8 +136,8 @@ static void test_metadata_and_order_of_fields_are_free(void **state) {
     nd_auto nd_list *list =
         nd_load_safetensors(write_raw(strlen(header), header, strlen(header), data, sizeof(data)));
     assert_handle(list);
-    assert_int_equal(nd_list_size(list), 2);
-    assert_true(nd_item((const nd_tensor *)nd_list_get(list, 0)) == 1.0);
+    assert_int_equal(nd_list_get_size(list), 2);
+    assert_true(nd_get_item((const nd_tensor *)nd_list_get(list, 0)) == 1.0);
     assert_memory_equal(nd_get_data((const nd_tensor *)nd_list_get(list, 1)), data, 4);
 }
 
@@ -394,7 +394,7 @@ static void test_F24_full_disk_leaves_the_old_file(void **state) {
     assert_int_equal(nd_test_count_files(folder), files);
     nd_auto nd_list *list = nd_load_safetensors(path);
     assert_handle(list);
-    assert_true(nd_item((const nd_tensor *)nd_list_get(list, 0)) == 1.0);
+    assert_true(nd_get_item((const nd_tensor *)nd_list_get(list, 0)) == 1.0);
 }
 
 static void test_F24_targets_that_cannot_be_written(void **state) {

@@ -15,7 +15,7 @@ static void test_lookups_stay_short_however_many_objects_are_lent(void **state) 
     uint64_t before = nd__origin_count();
     for (int i = 0; i < LENT; i++) {
         objects[i] = cell_in(shard, 0, 0);
-        assert_ok(nd_temp_attach(guest, objects[i]));
+        assert_ok(nd_manager_lend(guest, objects[i]));
     }
     assert_int_equal(nd__origin_count(), before + LENT);
     // With one bucket for each, at least, some have a few; with 256 for all they had 80.
@@ -29,7 +29,7 @@ static void test_lookups_stay_short_however_many_objects_are_lent(void **state) 
     assert_int_equal(report.returned_objects, LENT / 2);
     assert_int_equal(nd__origin_count(), before);
     for (int i = 0; i < LENT; i++) {
-        assert_true(!objects[i] || nd_manager_of(objects[i]) == shard);
+        assert_true(!objects[i] || nd_get_manager(objects[i]) == shard);
         nd_release(objects[i]);
     }
     free(objects);

@@ -208,8 +208,8 @@ static void test_what_was_counted_stays_when_shards_become_one(void **state) {
     run(drop_rings, made);
     run(fill, made);
     for (int i = 0; i < THREADS; i++) {
-        assert_ok(nd_attach(inner, made[i][0]));
-        assert_ok(nd_attach(manager, made[i][0]));
+        assert_ok(nd_manager_attach(inner, made[i][0]));
+        assert_ok(nd_manager_attach(manager, made[i][0]));
         nd_release(made[i][1]);
         made[i][1] = NULL;
     }
@@ -242,7 +242,7 @@ static void test_what_was_counted_stays_when_shards_become_one(void **state) {
 static void *lend_all(void *data) {
     nd_object **row = data;
     for (uint32_t i = 0; i < EACH; i++)
-        failures += nd_temp_attach(shared, row[i]) != ND_OK;
+        failures += nd_manager_lend(shared, row[i]) != ND_OK;
     return NULL;
 }
 
@@ -310,7 +310,7 @@ static nd_object *trio[3];
 static void *attach_trio(void *data) {
     (void)data;
     for (int i = 0; i < 3; i++)
-        failures += nd_attach(shared, trio[i]) != ND_OK;
+        failures += nd_manager_attach(shared, trio[i]) != ND_OK;
     return NULL;
 }
 

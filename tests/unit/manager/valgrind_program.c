@@ -45,6 +45,6 @@ int main(void) {
     nd_release(crowded);
     nd_manager *left_open = nd_manager_new(NULL, "left open"); // as a program may end
     nd__shard_spread(left_open);
-    printf("%llu objects\n", (unsigned long long)nd_manager_total_objects(NULL));
+    printf("%llu objects\n", (unsigned long long)nd_manager_get_total_objects(NULL));
     return left_open ? 0 : 1;
 }

@@ -88,11 +88,11 @@ static void test_nearest_first_and_then_up(void **state) {
 
     nd_resource *third = bytes_in(middle, 300); // inherits, and fails
     assert_null(third);
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
     assert_int_equal(at_bottom.order, 2);
     assert_int_equal(at_top.order, 5);
     assert_int_equal(at_root.order, 6);
-    assert_non_null(strstr(nd_error_message(), "2 callbacks asked (0 bytes)"));
+    assert_non_null(strstr(nd_error_get_message(), "2 callbacks asked (0 bytes)"));
     nd_release(first);
     nd_release(second);
     assert_ok(nd_memory_set_callback(NULL, NULL));
@@ -134,8 +134,8 @@ static bool allocate_inside(const nd_memory_pressure *pressure, void *data) {
     self->asked++;
     self->inside = bytes_in(pressure->manager, 2000); // too much, for it too; it is not asked again
     assert_null(self->inside);
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-    assert_non_null(strstr(nd_error_message(), "tried: nothing"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    assert_non_null(strstr(nd_error_get_message(), "tried: nothing"));
     nd_release(self->cache);
     self->cache = NULL;
     self->inside = bytes_in(pressure->manager, 100);
@@ -151,7 +151,7 @@ static void test_a_callback_that_allocates_is_not_called_inside_itself(void **st
     set(NULL, &above, give_up_cache);
     nd_resource *x = bytes_in(m, 900);
     assert_handle(x);
-    assert_int_equal(nd_error_status(), ND_OK); // what failed inside is forgotten
+    assert_int_equal(nd_error_get_status(), ND_OK); // what failed inside is forgotten
     assert_int_equal(self.asked, 1);
     assert_int_equal(above.asked, 0);
     assert_handle(self.inside);
@@ -184,7 +184,7 @@ static void test_a_callback_collects_and_closes_the_asking_manager(void **state)
     set(m, &self, collect_and_close);
     nd_resource *x = bytes_in(m, 200);
     assert_handle(x);
-    assert_ptr_equal(nd_manager_of(x), top); // the nearest that is open
+    assert_ptr_equal(nd_get_manager(x), top); // the nearest that is open
     assert_int_equal(stats_of(top).subtree_bytes[ND_CPU], 200);
     assert_int_equal(stats_of(m).subtree_bytes[ND_CPU], 0);
     assert_int_equal(self.asked, 1);
@@ -214,10 +214,10 @@ static void test_a_callback_releases_the_asking_managers_last_handle(void **stat
     nd_with_manager(self.manager) {
         x = nd_zeros(ND_SHAPE(100), ND_F32);
         assert_handle(x);
-        assert_string_equal(nd_manager_name(nd_manager_of(x)), "m");
+        assert_string_equal(nd_manager_get_name(nd_get_manager(x)), "m");
     }
     assert_int_equal(self.freed, 1);
-    assert_ptr_equal(nd_manager_of(x), top);
+    assert_ptr_equal(nd_get_manager(x), top);
     assert_int_equal(nd_get_numel(x), 100);
     nd_release(x);
 
@@ -231,7 +231,7 @@ static void test_a_callback_releases_the_asking_managers_last_handle(void **stat
     assert_handle(y);
     assert_int_equal(again.asked, 1);
     assert_int_equal(again.freed, 1);
-    assert_ptr_equal(nd_manager_of(y), top);
+    assert_ptr_equal(nd_get_manager(y), top);
     nd_release(x);
     nd_release(y);
     close_and_release(top);

@@ -152,7 +152,7 @@ static void assert_obtained(const nd_memory_request *request) {
     void *pointer = NULL;
     assert_ok(nd__ladder_alloc(request, &pointer));
     assert_ptr_equal(pointer, memory);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     assert_int_equal(charged(request->manager), 60);
     nd__charge_return(request->manager, ND_FAKE, 60);
 }
@@ -160,7 +160,7 @@ static void assert_obtained(const nd_memory_request *request) {
 static void assert_refused(const nd_memory_request *request, nd_status status) {
     void *pointer = NULL;
     assert_int_equal(nd__ladder_alloc(request, &pointer), status);
-    assert_int_equal(nd_error_status(), status);
+    assert_int_equal(nd_error_get_status(), status);
     assert_null(pointer);
     assert_int_equal(charged(request->manager), 0);
 }
@@ -241,7 +241,7 @@ static void test_rungs_that_do_not_apply_are_left_out(void **state) {
     request.functions = &none;
     assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
     assert_string_equal(events, "a");
-    assert_non_null(strstr(nd_error_message(), "tried: nothing"));
+    assert_non_null(strstr(nd_error_get_message(), "tried: nothing"));
     nd_memory_stats after = stats_now();
     assert_memory_equal(before.stages, after.stages, sizeof after.stages);
     assert_int_equal(after.failures, before.failures + 1);
@@ -283,7 +283,7 @@ static void test_the_collector_goes_up_as_long_as_it_is_not_enough(void **state)
     request = prepare(manager, 'f', ND_ERROR_OUT_OF_MEMORY);
     assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
     assert_int_equal(times('f'), 0);
-    assert_null(strstr(nd_error_message(), "cycles collected"));
+    assert_null(strstr(nd_error_get_message(), "cycles collected"));
     assert_ok(nd_gc_collect(manager, NULL));
     nd_release(manager);
     nd_release(sibling);
@@ -326,7 +326,7 @@ static void test_what_is_released_while_the_device_is_waited_for_is_waited_for(v
         released_in_wait = fake_buffer(manager);
         assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
         assert_string_equal(events, "aratawfwrarta");
-        assert_int_equal(strstr(nd_error_message(), "which is not done yet") != NULL, late < 3);
+        assert_int_equal(strstr(nd_error_get_message(), "which is not done yet") != NULL, late < 3);
     }
     nd_release(manager);
 }
@@ -338,7 +338,7 @@ static void test_a_broken_device_is_not_asked_twice(void **state) {
     nd_memory_request request = prepare(manager, 0, ND_ERROR_DEVICE);
     assert_refused(&request, ND_ERROR_DEVICE);
     assert_string_equal(events, "a");
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "empty: fake:1 could not allocate 64 bytes: the device failed");
     after = stats_now();
     assert_memory_equal(&before, &after, sizeof before);
@@ -370,8 +370,8 @@ static void test_success_leaves_the_error_that_was_there(void **state) {
     nd__error(ND_ERROR_SHAPE, "add: an earlier sentence");
     void *pointer = NULL;
     assert_ok(nd__ladder_alloc(&request, &pointer));
-    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(), "add: an earlier sentence");
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+    assert_string_equal(nd_error_get_message(), "add: an earlier sentence");
     nd__charge_return(manager, ND_FAKE, 60);
     nd_error_clear();
     nd_release(manager);
@@ -389,7 +389,7 @@ static void test_giving_up_says_what_there_is_and_what_was_tried(void **state) {
     nd_memory_request request = prepare(manager, 0, ND_ERROR_OUT_OF_MEMORY);
     assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
     assert_string_equal(
-        nd_error_message(),
+        nd_error_get_message(),
         "empty: no memory on fake:1 for 64 bytes; 0 fake bytes are live, 77 cached, the limit is "
         "4096; manager \"batches\" and those below it hold 0, of a quota of 1000; largest holders: "
         "none of its own, all in other managers; tried: finished frees taken back (10 bytes), "
@@ -399,7 +399,7 @@ static void test_giving_up_says_what_there_is_and_what_was_tried(void **state) {
     request = prepare(manager, 0, ND_ERROR_OUT_OF_MEMORY);
     wait_answer = false;
     assert_refused(&request, ND_ERROR_OUT_OF_MEMORY);
-    assert_non_null(strstr(nd_error_message(), "device waited for, which is not done yet"));
+    assert_non_null(strstr(nd_error_get_message(), "device waited for, which is not done yet"));
     assert_ok(nd_memory_set_callback(NULL, NULL));
     nd_release(manager);
 }
@@ -427,7 +427,7 @@ static void test_the_longest_sentence_fits(void **state) {
     request.operation = "an operation whose name is longer than that of any that there are, by far";
     void *pointer = NULL;
     assert_int_equal(nd__ladder_alloc(&request, &pointer), ND_ERROR_OUT_OF_MEMORY);
-    const char *message = nd_error_message();
+    const char *message = nd_error_get_message();
     assert_true(strlen(message) < 1000);
     static const char end[] = "device waited for (10 bytes)";
     assert_string_equal(message + strlen(message) - strlen(end), end);
@@ -439,9 +439,9 @@ static void test_the_longest_sentence_fits(void **state) {
         more = nd_resource_new(type, memory, SIZE_MAX, &callbacks);
     }
     assert_null(more);
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
-    assert_true(strlen(nd_error_message()) < 1000);
-    assert_non_null(strstr(nd_error_message(), "callbacks asked"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    assert_true(strlen(nd_error_get_message()) < 1000);
+    assert_non_null(strstr(nd_error_get_message(), "callbacks asked"));
     for (size_t i = 0; i < 4; i++)
         nd_release(held[i]);
     nd_release(manager);
@@ -457,7 +457,7 @@ static void test_a_quota_refuses_before_the_device_is_asked(void **state) {
     enough_times = 0;
     assert_refused(&request, ND_ERROR_QUOTA);
     assert_string_equal(events, "");
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "empty: 60 fake bytes do not fit into manager \"small\": quota 59, live "
                         "0; largest holders: none of its own, all in other managers; tried: "
                         "nothing, as the collector is off and no callback is set");
@@ -502,7 +502,7 @@ static void test_statistics_want_their_version(void **state) {
     nd_memory_stats stats = {0};
     assert_int_equal(nd_memory_get_stats(NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_memory_get_stats(&stats), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "ND_MEMORY_STATS_INIT"));
+    assert_non_null(strstr(nd_error_get_message(), "ND_MEMORY_STATS_INIT"));
 }
 
 int main(void) {

@@ -80,23 +80,23 @@ static void test_the_cache_is_enough(void **state) {
 static nd_status second_order_step(int64_t size) {
     nd_auto nd_tensor *w = nd_full(ND_SHAPE(size), 0.5, ND_F32);
     if (!w || nd_set_requires_grad(w, true) != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
     options.create_graph = true;
     nd_auto nd_tensor *cube = nd_pow_scalar(w, 3);
     nd_auto nd_tensor *loss = nd_sum(cube, 0, NULL, false);
     if (!loss || nd_backward(loss, &options) != ND_OK)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_auto nd_tensor *square = nd_square(nd_get_grad(w));
     nd_auto nd_tensor *penalty = nd_sum(square, 0, NULL, false);
-    return penalty ? nd_backward(penalty, &options) : nd_error_status();
+    return penalty ? nd_backward(penalty, &options) : nd_error_get_status();
 }
 
 static void test_the_collector_is_enough_for_training_on_a_small_device(void **state) {
     (void)state;
     begin(256 * KIB);
-    assert_ok(nd_gc_set_threshold(ND_FAKE, 0));
-    assert_ok(nd_gc_set_threshold(ND_CPU, 0));
+    assert_ok(nd_test_set_threshold(ND_FAKE, 0));
+    assert_ok(nd_test_set_threshold(ND_CPU, 0));
     nd_gc_set_mode(ND_GC_ON);
     nd_memory_stats before = stats_now();
     for (int i = 0; i < 200; i++)
@@ -112,12 +112,12 @@ static void test_the_collector_is_enough_for_training_on_a_small_device(void **s
     for (int i = 0; i < 200 && status == ND_OK; i++)
         status = second_order_step(1024);
     assert_int_equal(status, ND_ERROR_OUT_OF_MEMORY);
-    assert_non_null(strstr(nd_error_message(), "no memory on fake:0"));
+    assert_non_null(strstr(nd_error_get_message(), "no memory on fake:0"));
     assert_ok(nd_gc_collect(NULL, NULL));
     assert_ok(second_order_step(1024)); // nothing was lost
     assert_ok(nd_gc_collect(NULL, NULL));
-    assert_ok(nd_gc_set_threshold(ND_FAKE, ND_GC_ADAPTIVE));
-    assert_ok(nd_gc_set_threshold(ND_CPU, ND_GC_ADAPTIVE));
+    assert_ok(nd_test_set_threshold(ND_FAKE, ND_GC_ADAPTIVE));
+    assert_ok(nd_test_set_threshold(ND_CPU, ND_GC_ADAPTIVE));
     end();
 }
 
@@ -125,7 +125,7 @@ static void test_B17_the_collector_is_enough_for_training_under_a_quota(void **s
     (void)state;
     nd_manager *m = manager_new(NULL, "training");
     assert_ok(nd_manager_set_quota(m, ND_CPU, 256 * KIB));
-    assert_ok(nd_gc_set_threshold(ND_CPU, 0));
+    assert_ok(nd_test_set_threshold(ND_CPU, 0));
     nd_memory_stats before = stats_now();
     nd_with_manager(m) {
         assert_ok(nd_manager_set_gc_mode(m, ND_GC_ON));
@@ -137,12 +137,12 @@ static void test_B17_the_collector_is_enough_for_training_under_a_quota(void **s
         for (int i = 0; i < 200 && status == ND_OK; i++)
             status = second_order_step(1024);
         assert_int_equal(status, ND_ERROR_QUOTA);
-        assert_non_null(strstr(nd_error_message(), " x storage of "));
+        assert_non_null(strstr(nd_error_get_message(), " x storage of "));
         assert_ok(nd_gc_collect(m, NULL));
         assert_ok(second_order_step(1024));
         assert_ok(nd_gc_collect(m, NULL));
     }
-    assert_ok(nd_gc_set_threshold(ND_CPU, ND_GC_ADAPTIVE));
+    assert_ok(nd_test_set_threshold(ND_CPU, ND_GC_ADAPTIVE));
     close_and_release(m);
 }
 
@@ -233,10 +233,11 @@ static void test_waiting_is_bounded(void **state) {
     clock_gettime(CLOCK_MONOTONIC, &from);
     assert_null(block_of(8 * KIB));
     clock_gettime(CLOCK_MONOTONIC, &to);
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
-    assert_non_null(strstr(nd_error_message(), "full: no memory on fake:0 for 8192 bytes; 0 fake"));
-    assert_non_null(strstr(nd_error_message(), "the limit is 10240;"));
-    assert_non_null(strstr(nd_error_message(), "device waited for, which is not done yet"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_non_null(
+        strstr(nd_error_get_message(), "full: no memory on fake:0 for 8192 bytes; 0 fake"));
+    assert_non_null(strstr(nd_error_get_message(), "the limit is 10240;"));
+    assert_non_null(strstr(nd_error_get_message(), "device waited for, which is not done yet"));
     assert_in_range(to.tv_sec - from.tv_sec, 0,
                     300); // a second, on a machine that does nothing else
     nd__fake_resume(0);
@@ -250,21 +251,21 @@ static void test_what_fails_loses_nothing(void **state) {
     begin(64 * KIB);
     nd_manager *m = manager_new(NULL, "m");
     nd_with_manager(m) {
-        uint64_t objects = nd_manager_total_objects(m), bytes = nd_manager_total_bytes(m);
+        uint64_t objects = nd_manager_get_total_objects(m), bytes = nd_manager_get_total_bytes(m);
         for (int64_t size = 64 * KIB; size > KIB; size -= 3 * KIB) {
             nd_auto nd_tensor *x = block_of(size);
             nd_auto nd_tensor *y = nd_add(x, x); // fits for the smaller ones
             nd_auto nd_tensor *z = nd_mul(y, x);
             if (!z)
-                assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+                assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
             if (size > 32 * KIB)
                 assert_null(y);
             if (size < 10 * KIB) // a block from the cache may be twice as large as what is in it
                 assert_handle(z);
             nd_error_clear();
         }
-        assert_int_equal(nd_manager_total_objects(m), objects);
-        assert_int_equal(nd_manager_total_bytes(m), bytes);
+        assert_int_equal(nd_manager_get_total_objects(m), objects);
+        assert_int_equal(nd_manager_get_total_bytes(m), bytes);
     }
     close_and_release(m);
     end();
@@ -293,7 +294,7 @@ static void test_threads_on_every_rung_at_once(void **state) {
     begin(128 * KIB);
     cache self = {.lock = PTHREAD_MUTEX_INITIALIZER};
     set_cache(&self);
-    assert_ok(nd_gc_set_threshold(ND_FAKE, 0));
+    assert_ok(nd_test_set_threshold(ND_FAKE, 0));
     nd_gc_set_mode(ND_GC_ON);
     nd_memory_stats before = stats_now();
     pthread_t threads[4];
@@ -317,7 +318,7 @@ static void test_threads_on_every_rung_at_once(void **state) {
         nd_release(self.kept[i]);
     assert_ok(nd_memory_set_callback(NULL, NULL));
     assert_ok(nd_gc_collect(NULL, NULL));
-    assert_ok(nd_gc_set_threshold(ND_FAKE, ND_GC_ADAPTIVE));
+    assert_ok(nd_test_set_threshold(ND_FAKE, ND_GC_ADAPTIVE));
     end();
 }
 

@@ -19,8 +19,8 @@ typedef struct scale_data {
 
 /// y = times * scale * x + offset.
 static nd_tensor *scale_forward(const nd_module *self, const nd_tensor *x) {
-    const scale_data *data = nd_module_data(self);
-    nd_auto nd_tensor *scaled = nd_mul(x, nd_module_parameter(self, "scale"));
+    const scale_data *data = nd_module_get_data(self);
+    nd_auto nd_tensor *scaled = nd_mul(x, nd_module_get_parameter(self, "scale"));
     nd_auto nd_tensor *repeated = nd_mul_scalar(scaled, data->times);
     return nd_add_scalar(repeated, data->offset);
 }
@@ -58,27 +58,27 @@ static void test_full_names_in_order_of_addition(void **state) {
     assert_ok(nd_module_add_parameter(outer, "last", last));
     static const char *const names[] = {"0.weight", "0.bias", "inner.1.weight", "last"};
     static const int64_t sizes[] = {12, 4, 20, 7};
-    assert_int_equal(nd_module_parameter_count(outer), 4);
+    assert_int_equal(nd_module_get_parameter_count(outer), 4);
     for (size_t i = 0; i < 4; i++) {
         const char *name = NULL;
-        nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter_at(outer, i, &name));
+        nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter_at(outer, i, &name));
         assert_handle(parameter);
         assert_string_equal(name, names[i]);
         assert_int_equal(nd_get_numel(parameter), sizes[i]);
-        assert_ptr_equal(nd_module_parameter(outer, names[i]), parameter);
+        assert_ptr_equal(nd_module_get_parameter(outer, names[i]), parameter);
         assert_true(nd_requires_grad(parameter) && nd_is_leaf(parameter));
     }
-    assert_null(nd_module_parameter_at(outer, 4, NULL));
+    assert_null(nd_module_get_parameter_at(outer, 4, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "parameter 4 of a module that has 4");
     static const char *const missing[] = {
         "", ".", "0", "0.", "0.weight.x", "inner", "0..weight", "weight", "inner.0.bias"};
     for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++) {
-        assert_null(nd_module_parameter(outer, missing[i]));
+        assert_null(nd_module_get_parameter(outer, missing[i]));
         assert_failed(ND_ERROR_INVALID_ARGUMENT, "has no parameter");
     }
-    assert_int_equal(nd_module_child_count(outer), 2);
-    assert_ptr_equal(nd_module_child(outer, 1), inner);
-    assert_null(nd_module_child(outer, 2));
+    assert_int_equal(nd_module_get_child_count(outer), 2);
+    assert_ptr_equal(nd_module_get_child(outer, 1), inner);
+    assert_null(nd_module_get_child(outer, 2));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "child 2 of a module that has 2");
 }
 
@@ -109,7 +109,7 @@ static void test_many_members(void **state) {
     }
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof(name), "p%d", i);
-        assert_int_equal(nd_get_numel(nd_module_parameter(module, name)), i + 1);
+        assert_int_equal(nd_get_numel(nd_module_get_parameter(module, name)), i + 1);
     }
 }
 
@@ -123,14 +123,14 @@ static void test_layers_compute_their_operation(void **state) {
                       nd_linear_module(key, 36, 5, true), nd_tanh_module());
     nd_auto nd_tensor *y = nd_module_forward(net, image);
     assert_handle(y);
-    nd_auto nd_tensor *convolved = nd_conv2d(image, nd_module_parameter(net, "0.weight"),
-                                             nd_module_parameter(net, "0.bias"), CONV(1, 1));
+    nd_auto nd_tensor *convolved = nd_conv2d(image, nd_module_get_parameter(net, "0.weight"),
+                                             nd_module_get_parameter(net, "0.bias"), CONV(1, 1));
     nd_auto nd_tensor *positive = nd_relu(convolved);
     nd_auto nd_tensor *pooled = nd_max_pool2d(positive, POOL(2, 2));
     nd_auto nd_tensor *smooth = nd_gelu(pooled);
     nd_auto nd_tensor *flat = nd_reshape(smooth, ND_SHAPE(2, 36));
-    nd_auto nd_tensor *mapped =
-        nd_linear(flat, nd_module_parameter(net, "5.weight"), nd_module_parameter(net, "5.bias"));
+    nd_auto nd_tensor *mapped = nd_linear(flat, nd_module_get_parameter(net, "5.weight"),
+                                          nd_module_get_parameter(net, "5.bias"));
     nd_auto nd_tensor *expected = nd_tanh(mapped);
     assert_handle(expected);
     assert_int_equal(nd_get_numel(y), 10);
@@ -147,7 +147,7 @@ static void test_layers_keep_their_options(void **state) {
     nd_auto nd_module *net = ND_SEQUENTIAL(nd_conv2d_module(key, 4, 6, 3, 2, false, &windows),
                                            nd_max_pool2d_module(&pooling));
     assert_handle(net);
-    const nd_tensor *weight = nd_module_parameter(net, "0.weight");
+    const nd_tensor *weight = nd_module_get_parameter(net, "0.weight");
     assert_true(nd_get_size(weight, 0) == 6 && nd_get_size(weight, 1) == 2);
     assert_true(nd_get_size(weight, 2) == 3 && nd_get_size(weight, 3) == 2);
     nd_auto nd_tensor *convolved = nd_conv2d(image, weight, NULL, &windows);
@@ -165,7 +165,7 @@ static void test_initial_values_are_bounded_and_a_function_of_the_key(void **sta
     nd_auto nd_module *a = nd_linear_module(nd_key_new(1), 100, 50, true);
     nd_auto nd_module *b = nd_linear_module(nd_key_new(1), 100, 50, true);
     nd_auto nd_module *c = nd_linear_module(nd_key_new(2), 100, 50, true);
-    const float *weight = nd_get_data(nd_module_parameter(a, "weight"));
+    const float *weight = nd_get_data(nd_module_get_parameter(a, "weight"));
     double sum = 0;
     double largest = 0;
     for (int i = 0; i < 5000; i++) {
@@ -174,11 +174,11 @@ static void test_initial_values_are_bounded_and_a_function_of_the_key(void **sta
     }
     assert_true(largest <= 0.1 + 1e-6 && largest > 0.099);
     assert_true(fabs(sum / 5000) < 0.005);
-    assert_memory_equal(weight, nd_get_data(nd_module_parameter(b, "weight")), 5000 * 4);
-    assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(c, "weight")), 5000 * 4);
-    assert_memory_not_equal(weight, nd_get_data(nd_module_parameter(a, "bias")), 50 * 4);
+    assert_memory_equal(weight, nd_get_data(nd_module_get_parameter(b, "weight")), 5000 * 4);
+    assert_memory_not_equal(weight, nd_get_data(nd_module_get_parameter(c, "weight")), 5000 * 4);
+    assert_memory_not_equal(weight, nd_get_data(nd_module_get_parameter(a, "bias")), 50 * 4);
     nd_auto nd_module *convolution = nd_conv2d_module(nd_key_new(1), 4, 8, 5, 5, true, NULL);
-    const float *kernel = nd_get_data(nd_module_parameter(convolution, "weight"));
+    const float *kernel = nd_get_data(nd_module_get_parameter(convolution, "weight"));
     for (int i = 0; i < 8 * 4 * 25; i++)
         assert_true(fabsf(kernel[i]) <= 0.1f + 1e-6f);
 }
@@ -227,7 +227,7 @@ static void test_an_error_in_a_layer_releases_what_came_before(void **state) {
                                            nd_linear_module(key, 6, 2, true));
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3, 4), ND_F32);
     assert_null(nd_module_forward(net, x));
-    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
     nd_error_clear();
 }
 
@@ -237,16 +237,16 @@ static void test_zero_grad_drops_the_gradients(void **state) {
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 4), ND_F32);
     nd_auto nd_tensor *y = nd_module_forward(net, x);
     assert_ok(nd_backward(y, NULL));
-    assert_non_null(nd_get_grad(nd_module_parameter(net, "0.weight")));
-    assert_non_null(nd_get_grad(nd_module_parameter(net, "0.bias")));
+    assert_non_null(nd_get_grad(nd_module_get_parameter(net, "0.weight")));
+    assert_non_null(nd_get_grad(nd_module_get_parameter(net, "0.bias")));
     assert_ok(nd_module_zero_grad(net));
-    assert_null(nd_get_grad(nd_module_parameter(net, "0.weight")));
-    assert_null(nd_get_grad(nd_module_parameter(net, "0.bias")));
+    assert_null(nd_get_grad(nd_module_get_parameter(net, "0.weight")));
+    assert_null(nd_get_grad(nd_module_get_parameter(net, "0.bias")));
 }
 
 static void test_to_keeps_the_handles_and_their_gradients(void **state) {
     (void)state;
-    if (nd_device_count(ND_FAKE) == 0)
+    if (nd_get_device_count(ND_FAKE) == 0)
         skip();
     const nd_device fake = {ND_FAKE, 0};
     const nd_device cpu = {ND_CPU, 0};
@@ -256,13 +256,13 @@ static void test_to_keeps_the_handles_and_their_gradients(void **state) {
         net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 4, 3, true));
     }
     assert_handle(net);
-    nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "0.weight"));
     nd_auto nd_tensor *before = nd_clone(weight);
     nd_auto nd_tensor *grad = nd_full(ND_SHAPE(3, 4), 2, ND_F32);
     assert_ok(nd_set_grad(weight, grad));
     uint64_t version = nd_get_version(weight);
     assert_ok(nd_module_to(net, fake));
-    assert_ptr_equal(nd_module_parameter(net, "0.weight"), weight);
+    assert_ptr_equal(nd_module_get_parameter(net, "0.weight"), weight);
     assert_int_equal(nd_get_device(weight).kind, ND_FAKE);
     assert_int_equal(nd_get_device(nd_get_grad(weight)).kind, ND_FAKE);
     assert_true(nd_requires_grad(weight) && nd_is_leaf(weight));
@@ -309,7 +309,7 @@ static void test_members_that_are_refused(void **state) {
     assert_ok(nd_set_requires_grad(doubles, true));
     assert_int_not_equal(nd_module_add_parameter(module, "y", doubles), ND_OK);
     assert_failed(ND_ERROR_DTYPE, "float64");
-    assert_int_equal(nd_module_parameter_count(module), 1);
+    assert_int_equal(nd_module_get_parameter_count(module), 1);
 }
 
 static void test_a_module_cannot_contain_itself(void **state) {
@@ -335,7 +335,7 @@ static void test_nesting_is_bounded(void **state) {
         chain[i] = nd_module_new(&scale_type, NULL, 0);
     for (int i = 0; i + 1 < 40; i++)
         assert_ok(nd_module_add_child(chain[i], "next", chain[i + 1]));
-    assert_int_equal(nd_module_parameter_count(chain[0]), 0);
+    assert_int_equal(nd_module_get_parameter_count(chain[0]), 0);
     assert_failed(ND_ERROR_UNSUPPORTED, "more than 32 modules");
     assert_int_equal(nd_module_zero_grad(chain[0]), ND_ERROR_UNSUPPORTED);
     nd_error_clear();
@@ -348,11 +348,11 @@ static void test_F15_closed_module(void **state) {
     (void)state;
     nd_auto nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 2, true));
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 2), ND_F32);
-    nd_module *layer = nd_retain(nd_module_child(net, 0));
+    nd_module *layer = nd_retain(nd_module_get_child(net, 0));
     assert_ok(nd_close(layer));
     assert_null(nd_module_forward(net, x));
     assert_failed(ND_ERROR_CLOSED, "closed");
-    assert_null(nd_module_parameter(net, "0.weight"));
+    assert_null(nd_module_get_parameter(net, "0.weight"));
     nd_error_clear();
     assert_int_equal(nd_module_zero_grad(net), ND_ERROR_CLOSED);
     assert_failed(ND_ERROR_CLOSED, "linear");
@@ -370,14 +370,14 @@ static void test_G11_a_hook_that_captures_its_module_is_collected(void **state) 
     nd_manager *manager = nd_manager_new(NULL, "model");
     nd_with_manager(manager) {
         nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 2, true));
-        nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
+        nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "0.weight"));
         assert_ok(nd_register_hook(weight, keep_gradient, net));
         nd_release(net);
     }
-    assert_true(nd_manager_total_objects(manager) > 0);
+    assert_true(nd_manager_get_total_objects(manager) > 0);
     nd_gc_report report = ND_GC_REPORT_INIT;
     assert_ok(nd_gc_collect(manager, &report));
-    assert_int_equal(nd_manager_total_objects(manager), 0);
+    assert_int_equal(nd_manager_get_total_objects(manager), 0);
     assert_true(report.collected_objects >= 3);
     nd_release(manager);
 }
@@ -400,7 +400,7 @@ static void test_F01_every_allocation_fails_once(void **state) {
             ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 40, 40, true), nd_relu_module());
         done = net && nd_module_to(net, (nd_device){ND_CPU, 0}) == ND_OK;
         nd__alloc_should_fail = NULL;
-        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
         nd_error_clear();
     }
 }
@@ -424,9 +424,9 @@ static void test_F30_bad_arguments(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
     assert_int_not_equal(nd_module_add_child(module, NULL, module), ND_OK);
     nd_error_clear();
-    assert_null(nd_module_parameter(module, NULL));
+    assert_null(nd_module_get_parameter(module, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "name is NULL");
-    assert_null(nd_module_parameter(NULL, "x"));
+    assert_null(nd_module_get_parameter(NULL, "x"));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
     assert_null(nd_module_forward(module, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "x is NULL");
@@ -436,10 +436,10 @@ static void test_F30_bad_arguments(void **state) {
     nd_error_clear();
     assert_int_not_equal(nd_module_to(NULL, (nd_device){ND_CPU, 0}), ND_OK);
     nd_error_clear();
-    assert_int_equal(nd_module_parameter_count(NULL), 0);
-    assert_int_equal(nd_module_child_count(NULL), 0);
-    assert_null(nd_module_data(NULL));
-    assert_null(nd_module_child(NULL, 0));
+    assert_int_equal(nd_module_get_parameter_count(NULL), 0);
+    assert_int_equal(nd_module_get_child_count(NULL), 0);
+    assert_null(nd_module_get_data(NULL));
+    assert_null(nd_module_get_child(NULL, 0));
     nd_error_clear();
     assert_null(nd_max_pool2d_module(POOL(0, 1)));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "max_pool2d_module: kernel[0] is 0");

@@ -50,7 +50,7 @@ static void check_sgd(double rate, double momentum, double decay) {
     nd_auto nd_module *module = new_holder();
     nd_auto nd_optimizer *optimizer = sgd_of(module, rate, momentum, decay);
     assert_handle(optimizer);
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
     double p[SIZE], g[SIZE], v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 0; step < STEPS; step++) {
@@ -86,7 +86,7 @@ static void check_adam(bool decoupled, double decay) {
     nd_auto nd_optimizer *optimizer = decoupled ? adamw_of(module, rate, beta1, beta2, eps, decay)
                                                 : adam_of(module, rate, beta1, beta2, eps, decay);
     assert_handle(optimizer);
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
     double p[SIZE], g[SIZE], m[SIZE] = {0}, v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 1; step <= STEPS; step++) {
@@ -136,7 +136,7 @@ static void test_rate_can_change(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
     nd_auto nd_optimizer *optimizer = sgd_of(module, 0.5, 0, 0);
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
     double p[SIZE], g[SIZE];
     get_values(parameter, p);
     set_gradient(parameter, 0, g);
@@ -150,9 +150,9 @@ static void test_rate_can_change(void **state) {
 static void test_a_parameter_under_two_names_is_updated_once(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
     assert_ok(nd_module_add_parameter(module, "tied", parameter));
-    assert_int_equal(nd_module_parameter_count(module), 2);
+    assert_int_equal(nd_module_get_parameter_count(module), 2);
     nd_auto nd_optimizer *optimizer = sgd_of(module, 0.5, 0, 0);
     double p[SIZE], g[SIZE];
     get_values(parameter, p);
@@ -171,24 +171,25 @@ static void test_B22_state_lives_at_its_parameters_manager(void **state) {
     nd_with_manager(model) {
         module = new_holder();
     }
-    uint64_t bytes = nd_manager_total_bytes(model);
+    uint64_t bytes = nd_manager_get_total_bytes(model);
     assert_int_equal(bytes, SIZE * 4);
     nd_optimizer *optimizer = NULL;
     double g[SIZE];
     nd_with_manager(run) {
         optimizer = adam_of(module, 0.1, 0.9, 0.999, 1e-8, 0);
         assert_handle(optimizer);
-        assert_int_equal(nd_manager_total_bytes(model), bytes); // lazily: not before the first step
-        set_gradient(nd_module_parameter(module, "p"), 0, g);
-        uint64_t run_bytes = nd_manager_total_bytes(run);
+        assert_int_equal(nd_manager_get_total_bytes(model),
+                         bytes); // lazily: not before the first step
+        set_gradient(nd_module_get_parameter(module, "p"), 0, g);
+        uint64_t run_bytes = nd_manager_get_total_bytes(run);
         assert_ok(nd_optimizer_step(optimizer));
-        assert_int_equal(nd_manager_total_bytes(run), run_bytes);
+        assert_int_equal(nd_manager_get_total_bytes(run), run_bytes);
     }
-    assert_ptr_equal(nd_manager_of(optimizer), run);
-    assert_int_equal(nd_manager_total_bytes(model), 3 * bytes); // parameter and two moments
+    assert_ptr_equal(nd_get_manager(optimizer), run);
+    assert_int_equal(nd_manager_get_total_bytes(model), 3 * bytes); // parameter and two moments
     // They die with the manager, whoever holds them.
     assert_ok(nd_manager_dispose(model, NULL));
-    assert_int_equal(nd_manager_total_bytes(model), 0);
+    assert_int_equal(nd_manager_get_total_bytes(model), 0);
     assert_int_equal(nd_optimizer_step(optimizer), ND_ERROR_CLOSED);
     assert_failed(ND_ERROR_CLOSED, "a parameter");
     nd_release(optimizer);
@@ -201,13 +202,13 @@ static void test_state_goes_with_the_optimizer(void **state) {
     (void)state;
     nd_auto nd_module *module = new_holder();
     double g[SIZE];
-    set_gradient(nd_module_parameter(module, "p"), 0, g);
-    uint64_t objects = nd_manager_total_objects(NULL);
+    set_gradient(nd_module_get_parameter(module, "p"), 0, g);
+    uint64_t objects = nd_manager_get_total_objects(NULL);
     nd_optimizer *optimizer = adamw_of(module, 0.1, 0.9, 0.999, 1e-8, 0);
     assert_ok(nd_optimizer_step(optimizer));
-    assert_true(nd_manager_total_objects(NULL) > objects);
+    assert_true(nd_manager_get_total_objects(NULL) > objects);
     nd_release(optimizer);
-    assert_int_equal(nd_manager_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
 }
 
 static void test_a_step_that_is_refused_changes_nothing(void **state) {
@@ -216,7 +217,7 @@ static void test_a_step_that_is_refused_changes_nothing(void **state) {
     nd_auto nd_tensor *second = nd_ones(ND_SHAPE(2), ND_F32);
     assert_ok(nd_set_requires_grad(second, true));
     assert_ok(nd_module_add_parameter(module, "second", second));
-    nd_auto nd_tensor *first = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *first = nd_retain(nd_module_get_parameter(module, "p"));
     double before[SIZE], g[SIZE];
     get_values(first, before);
     set_gradient(first, 0, g);
@@ -241,7 +242,7 @@ static void test_F01_every_allocation_of_a_step_fails_once(void **state) {
         for (int n = 0; !done; n++) {
             assert_true(n < 1000);
             nd_auto nd_module *module = new_holder();
-            nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+            nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
             double before[SIZE], g[SIZE];
             get_values(parameter, before);
             set_gradient(parameter, 0, g);
@@ -253,7 +254,7 @@ static void test_F01_every_allocation_of_a_step_fails_once(void **state) {
                                                   : adamw_of(module, 0.1, 0.9, 0.99, 0, 0.1);
             done = optimizer && nd_optimizer_step(optimizer) == ND_OK;
             nd__alloc_should_fail = NULL;
-            assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+            assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
             nd_error_clear();
             if (!done)
                 assert_close(parameter, before);
@@ -263,11 +264,11 @@ static void test_F01_every_allocation_of_a_step_fails_once(void **state) {
 
 static void test_state_follows_to_another_device(void **state) {
     (void)state;
-    if (nd_device_count(ND_FAKE) == 0)
+    if (nd_get_device_count(ND_FAKE) == 0)
         skip();
     nd_auto nd_module *module = new_holder();
     nd_auto nd_optimizer *optimizer = sgd_of(module, 0.1, 0.9, 0);
-    nd_auto nd_tensor *parameter = nd_retain(nd_module_parameter(module, "p"));
+    nd_auto nd_tensor *parameter = nd_retain(nd_module_get_parameter(module, "p"));
     double p[SIZE], g[SIZE], v[SIZE] = {0};
     get_values(parameter, p);
     for (int step = 0; step < 4; step++) {

@@ -11,10 +11,10 @@ static nd_module *new_net(uint64_t seed, int64_t hidden) {
 }
 
 static bool same_parameters(const nd_module *a, const nd_module *b) {
-    bool same = nd_module_parameter_count(a) == nd_module_parameter_count(b);
-    for (size_t i = 0; same && i < nd_module_parameter_count(a); i++) {
-        const nd_tensor *x = nd_module_parameter_at(a, i, NULL);
-        const nd_tensor *y = nd_module_parameter_at(b, i, NULL);
+    bool same = nd_module_get_parameter_count(a) == nd_module_get_parameter_count(b);
+    for (size_t i = 0; same && i < nd_module_get_parameter_count(a); i++) {
+        const nd_tensor *x = nd_module_get_parameter_at(a, i, NULL);
+        const nd_tensor *y = nd_module_get_parameter_at(b, i, NULL);
         same = nd_get_numel(x) == nd_get_numel(y) &&
                memcmp(nd_get_data(x), nd_get_data(y), (size_t)nd_get_numel(x) * 4) == 0;
     }
@@ -28,16 +28,16 @@ static void test_round_trip(void **state) {
     nd_auto nd_module *loaded = new_net(2, 4);
     assert_ok(nd_save_parameters(saved, path));
     assert_false(same_parameters(saved, loaded));
-    nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(loaded, "0.weight"));
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(loaded, "0.weight"));
     uint64_t version = nd_get_version(weight);
     assert_ok(nd_load_parameters(loaded, path));
     assert_true(same_parameters(saved, loaded));
-    assert_ptr_equal(nd_module_parameter(loaded, "0.weight"), weight);
+    assert_ptr_equal(nd_module_get_parameter(loaded, "0.weight"), weight);
     assert_true(nd_get_version(weight) > version);
     assert_true(nd_requires_grad(weight) && nd_is_leaf(weight));
     nd_auto nd_list *list = nd_load_safetensors(path);
     static const char *const names[] = {"0.weight", "0.bias", "2.weight"};
-    assert_int_equal(nd_list_size(list), 3);
+    assert_int_equal(nd_list_get_size(list), 3);
     for (size_t i = 0; i < 3; i++) {
         char name[32];
         assert_string_equal(nd_get_name(nd_list_get(list, i), name, sizeof(name)), names[i]);

@@ -12,7 +12,7 @@ static double train_step(const nd_module *net, nd_optimizer *optimizer, const nd
         const nd_tensor *logits = nd_tmp(nd_module_forward(net, x));
         const nd_tensor *loss = nd_tmp(nd_cross_entropy(logits, targets));
         assert_handle(loss);
-        value = nd_item(loss);
+        value = nd_get_item(loss);
         assert_ok(nd_optimizer_zero_grad(optimizer));
         assert_ok(nd_backward(loss, NULL));
         assert_ok(nd_optimizer_step(optimizer));
@@ -43,17 +43,17 @@ static void test_xor_is_learnt_by_every_optimizer(void **state) {
             for (int step = 0; step < 1000; step++) {
                 loss = train_step(net, optimizer, x, targets);
                 if (step == 10)
-                    objects = nd_manager_total_objects(run);
+                    objects = nd_manager_get_total_objects(run);
             }
-            assert_int_equal(nd_manager_total_objects(run), objects);
+            assert_int_equal(nd_manager_get_total_objects(run), objects);
             if (!(loss < 0.05))
                 fail_msg("optimizer %d ends with the loss %g", kind, loss);
             nd_auto nd_tensor *logits = nd_module_forward(net, x);
             nd_auto nd_tensor *answer = nd_argmax(logits, 1, false);
             assert_memory_equal(nd_get_data(answer), classes, sizeof(classes));
         }
-        assert_int_equal(nd_manager_total_objects(run), 0);
-        assert_int_equal(nd_manager_total_bytes(run), 0);
+        assert_int_equal(nd_manager_get_total_objects(run), 0);
+        assert_int_equal(nd_manager_get_total_bytes(run), 0);
         nd_release(run);
     }
 }
@@ -97,7 +97,7 @@ static void test_digits_are_learnt_with_the_collector_off_and_on(void **state) {
             if (!(first > 1.5 && last < 0.6))
                 fail_msg("the loss goes from %g to %g", first, last);
         }
-        assert_int_equal(nd_manager_total_objects(run), 0);
+        assert_int_equal(nd_manager_get_total_objects(run), 0);
         nd_release(run);
     }
 }
@@ -116,7 +116,7 @@ static nd_status try_step(const nd_module *net, nd_optimizer *optimizer, const n
     nd_auto nd_tensor *logits = nd_module_forward(net, x);
     nd_auto nd_tensor *loss = nd_cross_entropy(logits, targets);
     if (!loss)
-        return nd_error_status();
+        return nd_error_get_status();
     nd_status status = nd_backward(loss, NULL);
     return status == ND_OK ? nd_optimizer_step(optimizer) : status;
 }
@@ -132,14 +132,14 @@ static void test_F01_every_allocation_of_a_training_step_fails_once(void **state
             ND_SEQUENTIAL(nd_linear_module(nd_key_new(5), 5, 16, true), nd_gelu_module(),
                           nd_linear_module(nd_key_new(6), 16, 3, true));
         nd_auto nd_optimizer *optimizer = adamw_of(net, 0.05, 0.9, 0.999, 1e-8, 0.01);
-        nd_auto nd_tensor *weight = nd_retain(nd_module_parameter(net, "0.weight"));
+        nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "0.weight"));
         nd_auto nd_tensor *before = nd_clone(weight);
         allocations_left = n;
         nd__alloc_should_fail = allocation_fails;
         nd_status status = try_step(net, optimizer, x, targets);
         nd__alloc_should_fail = NULL;
         done = status == ND_OK;
-        assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
         nd_error_clear();
         bool same = memcmp(nd_get_data(before), nd_get_data(weight), 80 * sizeof(float)) == 0;
         assert_true(same != done);

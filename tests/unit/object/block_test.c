@@ -102,7 +102,7 @@ static void test_every_size_is_aligned_and_its_own(void **state) {
                 objects[i][k] = nd_object_new(&type, size);
                 assert_handle(objects[i][k]);
                 assert_int_equal((uintptr_t)objects[i][k] % 64, 0);
-                unsigned char *data = nd_object_data(objects[i][k]);
+                unsigned char *data = nd_object_get_data(objects[i][k]);
                 for (size_t at = 0; at < size; at++)
                     assert_int_equal(data[at], 0);
                 memset(data, (int)(i * EACH + k) % 255 + 1, size);
@@ -110,7 +110,7 @@ static void test_every_size_is_aligned_and_its_own(void **state) {
         for (size_t i = 0; i < SIZES; i++)
             for (size_t k = 0; k < EACH; k++) {
                 size_t size = i < 30 ? i * 37 : (size_t)1 << (i - 20);
-                const unsigned char *data = nd_object_data(objects[i][k]);
+                const unsigned char *data = nd_object_get_data(objects[i][k]);
                 for (size_t at = 0; at < size; at += 13)
                     assert_int_equal(data[at], (i * EACH + k) % 255 + 1);
                 nd_release(objects[i][k]);
@@ -239,7 +239,7 @@ static void *take_large(void *data) {
     (void)data;
     nd_object *object = nd_object_new(&bytes_type, LARGE);
     if (object)
-        memset(nd_object_data(object), 0x5a, LARGE);
+        memset(nd_object_get_data(object), 0x5a, LARGE);
     taken = true;
     return object;
 }
@@ -268,7 +268,7 @@ static void test_a_block_that_is_swept_is_nobodys(void **state) {
     void *object = NULL;
     pthread_join(taker, &object);
     assert_handle(object);
-    const unsigned char *data = nd_object_data(object);
+    const unsigned char *data = nd_object_get_data(object);
     for (size_t i = 0; i < LARGE; i++)
         assert_int_equal(data[i], 0x5a);
     nd_release((nd_object *)object);

@@ -11,23 +11,23 @@ typedef struct box {
 static nd_status status_in_destroy;
 
 static void box_traverse(const nd_object *self, nd_visitor *visitor) {
-    const box *b = nd_object_data(self);
+    const box *b = nd_object_get_data(self);
     nd_visit(visitor, b->edge, "edge");
 }
 
 static void box_clear(nd_object *self) {
-    box *b = nd_object_data(self);
+    box *b = nd_object_get_data(self);
     nd_edge_clear(&b->edge);
 }
 
 static void box_destroy(nd_object *self) {
-    box *b = nd_object_data(self);
-    box *into = b->into ? nd_object_data(b->into) : b;
+    box *b = nd_object_get_data(self);
+    box *into = b->into ? nd_object_get_data(b->into) : b;
     if (!b->other)
         return;
     nd_error_clear();
     nd_edge_set(&into->edge, b->other);
-    status_in_destroy = nd_error_status();
+    status_in_destroy = nd_error_get_status();
     nd_error_clear();
 }
 
@@ -43,7 +43,7 @@ static const nd_type box_type = {
 static nd_object *box_new(nd_object *other, nd_object *into) {
     nd_object *self = nd_object_new(&box_type, sizeof(box));
     assert_handle(self);
-    box *b = nd_object_data(self);
+    box *b = nd_object_get_data(self);
     b->other = other;
     b->into = into;
     status_in_destroy = ND_OK;
@@ -53,7 +53,7 @@ static nd_object *box_new(nd_object *other, nd_object *into) {
 static void test_edge_of_its_own_is_refused_to_a_closing_object(void **state) {
     (void)state;
     nd_object *object = box_new(NULL, NULL);
-    ((box *)nd_object_data(object))->other = object;
+    ((box *)nd_object_get_data(object))->other = object;
     assert_ok(nd_close(object));
     assert_int_equal(status_in_destroy, ND_ERROR_CLOSED);
     assert_int_equal(nd_get_count(object), 1);
@@ -67,7 +67,8 @@ static void test_edge_of_its_own_is_refused_to_a_dying_object(void **state) {
     assert_int_equal(status_in_destroy, ND_ERROR_CLOSED);
     assert_int_equal(nd_get_count(other), 1);
     object = box_new(NULL, NULL);
-    ((box *)nd_object_data(object))->other = object; // dead already: not even a count may be taken
+    ((box *)nd_object_get_data(object))->other =
+        object; // dead already: not even a count may be taken
     nd_release(object);
     assert_int_equal(status_in_destroy, ND_ERROR_CLOSED);
     nd_release(other);
@@ -87,7 +88,7 @@ static void test_edges_of_others_may_be_set_in_destroy(void **state) {
 static void test_edge_set_by_garbage_in_destroy_is_refused(void **state) {
     (void)state;
     nd_object *other = box_new(NULL, NULL), *object = box_new(other, NULL);
-    nd_edge_set(&((box *)nd_object_data(object))->edge, object);
+    nd_edge_set(&((box *)nd_object_get_data(object))->edge, object);
     nd_release(object);
     assert_ok(nd_gc_collect(NULL, NULL));
     assert_int_equal(status_in_destroy, ND_ERROR_CLOSED);
@@ -140,7 +141,7 @@ static void test_list_that_is_closed_while_it_grows_takes_nothing(void **state) 
         end_shortage();
         assert_int_equal(status, ND_ERROR_CLOSED);
         assert_int_equal(nd_get_count(item), 1);
-        assert_int_equal(nd_list_size(list), 0);
+        assert_int_equal(nd_list_get_size(list), 0);
         nd_release(list);
     }
     nd_release(item);

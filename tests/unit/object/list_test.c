@@ -8,19 +8,19 @@ static void test_list_holds_its_items_in_order(void **state) {
     enum { ITEMS = 1000 };
     cell_begin(ITEMS);
     nd_list *list = nd_list_new();
-    assert_int_equal(nd_list_size(list), 0);
+    assert_int_equal(nd_list_get_size(list), 0);
     for (uint32_t i = 0; i < ITEMS; i++) {
         nd_object *item = cell_new(i, 0);
         assert_ok(nd_list_append(list, item));
         assert_int_equal(nd_get_count(item), 2);
         nd_release(item);
     }
-    assert_int_equal(nd_list_size(list), ITEMS);
+    assert_int_equal(nd_list_get_size(list), ITEMS);
     for (uint32_t i = 0; i < ITEMS; i++)
         assert_int_equal(cell_of(nd_list_get(list, i))->number, i);
     assert_int_equal(cell_total_deaths(), 0);
     assert_ok(nd_list_clear(list));
-    assert_int_equal(nd_list_size(list), 0);
+    assert_int_equal(nd_list_get_size(list), 0);
     assert_int_equal(cell_total_deaths(), ITEMS);
     assert_ok(nd_list_append(list, list));
     assert_ok(nd_list_clear(list));
@@ -49,14 +49,14 @@ static void test_list_refuses_bad_arguments(void **state) {
     assert_int_equal(nd_list_append(list, NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_list_append(NULL, list), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_list_clear(NULL), ND_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(nd_list_size(NULL), 0);
+    assert_int_equal(nd_list_get_size(NULL), 0);
     nd_error_clear();
     assert_null(nd_list_get(list, 0));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(nd_error_message(), "out of range"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(nd_error_get_message(), "out of range"));
     assert_null(nd_list_get(list, SIZE_MAX));
     assert_null(nd_list_get(NULL, 0));
-    assert_int_equal(nd_list_size(list), 0);
+    assert_int_equal(nd_list_get_size(list), 0);
     nd_release(list);
 }
 
@@ -65,8 +65,8 @@ static nd_list *cleared_list;
 // An item whose death looks at the list that is being cleared.
 static void look_at_the_list(nd_object *self) {
     uint32_t number = cell_of(self)->number;
-    assert_true(nd_list_size(cleared_list) <= number);
-    for (size_t i = 0; i < nd_list_size(cleared_list); i++)
+    assert_true(nd_list_get_size(cleared_list) <= number);
+    for (size_t i = 0; i < nd_list_get_size(cleared_list); i++)
         assert_int_equal(cell_of(nd_list_get(cleared_list, i))->number, i);
 }
 
@@ -104,12 +104,12 @@ static void test_resource_is_accounted_and_freed_once(void **state) {
     (void)state;
     static char memory[3000];
     memset(&freed, 0, sizeof freed);
-    uint64_t before = nd_manager_total_bytes(NULL);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
     nd_resource *resource = nd_resource_new("texture", memory, sizeof memory, &noting);
     assert_handle(resource);
     assert_string_equal(nd_get_type_name(resource), "texture");
     assert_ptr_equal(nd_resource_get(resource), memory);
-    assert_int_equal(nd_manager_total_bytes(NULL) - before, sizeof memory);
+    assert_int_equal(nd_manager_get_total_bytes(NULL) - before, sizeof memory);
     nd_resource *second = nd_retain(resource);
     nd_release(resource);
     assert_int_equal(freed.times, 0);
@@ -117,7 +117,7 @@ static void test_resource_is_accounted_and_freed_once(void **state) {
     assert_int_equal(freed.times, 1);
     assert_ptr_equal(freed.pointer, memory);
     assert_int_equal(freed.bytes, sizeof memory);
-    assert_int_equal(nd_manager_total_bytes(NULL), before);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), before);
 }
 
 static void test_resource_without_free_is_only_accounted(void **state) {
@@ -140,15 +140,15 @@ static void test_resource_that_is_refused_stays_the_callers(void **state) {
     assert_null(nd_resource_new("r", NULL, 10, &noting));
     assert_null(nd_resource_new("r", memory, 10, NULL));
     assert_null(nd_resource_new("r", memory, 10, &future));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     nd_manager *m = nd_manager_new(NULL, "m");
     assert_ok(nd_manager_set_quota(m, ND_CPU, 5));
     nd_with_manager(m) {
         nd_error_clear();
         assert_null(nd_resource_new("r", memory, 10, &noting));
-        assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
     }
-    assert_int_equal(nd_manager_total_bytes(m), 0);
+    assert_int_equal(nd_manager_get_total_bytes(m), 0);
     assert_int_equal(freed.times, 0);
     nd_release(m);
     assert_null(nd_resource_get(NULL));

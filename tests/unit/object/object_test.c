@@ -29,9 +29,9 @@ static void test_object_null_is_a_handle_of_nothing(void **state) {
     nd_release(nothing);
     assert_int_equal(nd_get_count(NULL), 0);
     assert_string_equal(nd_get_type_name(NULL), "NULL");
-    assert_null(nd_object_type(NULL));
-    assert_null(nd_object_data(NULL));
-    assert_null(nd_manager_of(NULL));
+    assert_null(nd_object_get_type(NULL));
+    assert_null(nd_object_get_data(NULL));
+    assert_null(nd_get_manager(NULL));
     assert_false(nd_is_closed(NULL));
     nd_object *slot = NULL;
     nd_edge_clear(&slot);
@@ -62,11 +62,11 @@ static void test_object_payload_is_zero_and_aligned(void **state) {
     for (size_t size = 0; size < 300; size += 7) {
         nd_object *x = nd_object_new(&plain, size);
         assert_handle(x);
-        const unsigned char *data = nd_object_data(x);
+        const unsigned char *data = nd_object_get_data(x);
         assert_int_equal((uintptr_t)data % _Alignof(max_align_t), 0);
         for (size_t i = 0; i < size; i++)
             assert_int_equal(data[i], 0);
-        assert_ptr_equal(nd_object_type(x), &plain);
+        assert_ptr_equal(nd_object_get_type(x), &plain);
         assert_string_equal(nd_get_type_name(x), "plain");
         nd_release(x);
     }
@@ -82,14 +82,14 @@ static void test_object_bad_types_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         nd_error_clear();
         assert_null(nd_object_new(&bad[i], 8));
-        assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     }
     nd_error_clear();
     assert_null(nd_object_new(NULL, 8));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     assert_null(nd_object_new(&cell_type, SIZE_MAX - 8));
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
 }
 
 static void test_object_edges(void **state) {
@@ -168,7 +168,7 @@ static void test_object_name_dies_with_the_object(void **state) {
 
 /// Holds a list, and lets go of it in `clear`, although it is no part of cycles.
 static void box_clear(nd_object *self) {
-    nd_edge_clear((nd_list **)nd_object_data(self));
+    nd_edge_clear((nd_list **)nd_object_get_data(self));
 }
 
 static const nd_type box_type = {.size = sizeof box_type,
@@ -180,7 +180,7 @@ static const nd_type box_type = {.size = sizeof box_type,
 static nd_object *box_new(const nd_list *list) {
     nd_object *box = nd_object_new(&box_type, sizeof list);
     assert_handle(box);
-    nd_edge_set((nd_list **)nd_object_data(box), list);
+    nd_edge_set((nd_list **)nd_object_get_data(box), list);
     return box;
 }
 
@@ -222,7 +222,7 @@ static nd_object *make_inner(void) {
 static void assert_made_at(const void *object, int line) {
     char site[128], expected[32];
     snprintf(expected, sizeof expected, "/object_test.c:%d", line);
-    nd_debug_site(object, site, sizeof site);
+    nd_debug_get_site(object, site, sizeof site);
     if (!strstr(site, expected))
         fail_msg("made at %s, should be %s", site, expected);
 }
@@ -245,20 +245,20 @@ static void test_object_without_creation_site(void **state) {
     (void)state;
     char site[16] = "?";
     nd_object *unknown = (nd_object_new)(&cell_type, sizeof(cell));
-    assert_string_equal(nd_debug_site(unknown, site, sizeof site), "");
+    assert_string_equal(nd_debug_get_site(unknown, site, sizeof site), "");
     nd_release(unknown);
     nd_debug_track_sites(false);
     nd_object *untracked = nd_object_new(&cell_type, sizeof(cell));
     nd_debug_track_sites(true);
-    assert_string_equal(nd_debug_site(untracked, site, sizeof site), "");
+    assert_string_equal(nd_debug_get_site(untracked, site, sizeof site), "");
     nd_release(untracked);
     nd_release(nd_manager_new(NULL, "tracked")); // whose memory the next one has
     nd_debug_track_sites(false);
     nd_manager *manager = nd_manager_new(NULL, "untracked");
     nd_debug_track_sites(true);
-    assert_string_equal(nd_debug_site(manager, site, sizeof site), "");
+    assert_string_equal(nd_debug_get_site(manager, site, sizeof site), "");
     nd_release(manager);
-    assert_string_equal(nd_debug_site(NULL, site, sizeof site), "");
+    assert_string_equal(nd_debug_get_site(NULL, site, sizeof site), "");
 }
 
 int main(void) {

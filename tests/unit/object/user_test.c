@@ -23,7 +23,7 @@ ND_TYPE_EDGES(part, PART_EDGES)
 static int destroyed, finalized;
 
 static void part_destroy(nd_object *self) {
-    part *p = nd_object_data(self);
+    part *p = nd_object_get_data(self);
     assert_null(p->list);
     assert_null(p->next);
     for (size_t i = 0; p->children && i < p->count; i++)
@@ -59,8 +59,8 @@ typedef struct plan {
 
 static nd_status part_init(nd_object *self, void *data) {
     plan *plan = data;
-    part *p = nd_object_data(self);
-    assert_null(nd_manager_of(self));
+    part *p = nd_object_get_data(self);
+    assert_null(nd_get_manager(self));
     assert_int_equal(nd_get_count(self), 1);
     p->list = nd_list_new();
     p->next = nd_retain(plan->next); // private: plain writes are fine
@@ -91,7 +91,7 @@ static void test_object_is_filled_before_anybody_sees_it(void **state) {
     plan plan = {.next = next, .children = 3, .collects = true};
     nd_object *object = part_new(&plan);
     assert_handle(object);
-    assert_ptr_equal(nd_manager_of(object), nd_manager_root());
+    assert_ptr_equal(nd_get_manager(object), nd_manager_get_root());
     assert_int_equal(nd_get_count(next), 6);
     nd_release(object);
     assert_int_equal(destroyed, 1);
@@ -107,15 +107,15 @@ static void test_init_that_fails_leaves_nothing(void **state) {
     nd_object *next = cell_new(0, 0);
     plan plan = {.next = next, .children = 2, .answer = ND_ERROR_IO};
     assert_null(part_new(&plan));
-    assert_int_equal(nd_error_status(), ND_ERROR_IO);
-    assert_string_equal(nd_error_message(),
+    assert_int_equal(nd_error_get_status(), ND_ERROR_IO);
+    assert_string_equal(nd_error_get_message(),
                         "object_new_with: the init of a part answered ND_ERROR_IO");
     assert_int_equal(destroyed, 1);
     assert_int_equal(finalized, 0);
     plan.sets_error = true;
     nd_error_clear();
     assert_null(part_new(&plan));
-    assert_string_equal(nd_error_message(), "init: no such part");
+    assert_string_equal(nd_error_get_message(), "init: no such part");
     assert_int_equal(destroyed, 1);
     assert_int_equal(nd_get_count(next), 1);
     nd_error_clear();
@@ -142,16 +142,16 @@ static void test_manager_that_refuses_a_filled_object_leaves_nothing(void **stat
     nd_with_manager(m) {
         assert_null(part_new(&plan)); // its list is the one that there is room for
     }
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
     assert_int_equal(destroyed, 1);
     assert_int_equal(finalized, 0);
     assert_int_equal(nd_get_count(next), 1);
     nd_error_clear();
     assert_null(nd_object_new_with(&part_type, sizeof(part), NULL, NULL));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     assert_null(nd_object_new_with(NULL, 1, part_init, &plan));
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
     nd_release(m);
     nd_release(next);
@@ -164,7 +164,7 @@ static void test_edges_from_a_list_of_fields_are_traversed_and_cleared(void **st
     nd_object *end = part_new(&nothing);
     plan plan = {.next = end, .children = 2};
     nd_object *object = part_new(&plan);
-    part *p = nd_object_data(object), *last = nd_object_data(end);
+    part *p = nd_object_get_data(object), *last = nd_object_get_data(end);
     nd_edge_set(&last->pair[1], object); // a cycle through every field
     assert_ok(nd_list_append(p->list, object));
     char *text = NULL;

@@ -470,7 +470,7 @@ static void test_operands_that_do_not_fit_are_refused(void **state) {
     nd_auto nd_tensor *sum = nd_add(a, b);
     nd_auto nd_tensor *chain = nd_exp(sum);
     assert_null(chain);
-    assert_int_equal(nd_error_status(), ND_ERROR_SHAPE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
     nd_error_clear();
     assert_refused(nd_add(NULL, a), ND_ERROR_INVALID_ARGUMENT, "add: a is NULL");
     nd_close(b);

@@ -126,7 +126,7 @@ static void test_F12_partial_overlap_is_refused_and_interleaving_is_not(void **s
         bool expect_refusal = share_elements(x, y) && !is_same_window(x, y);
         nd_status status = nd_add_(x, y);
         if ((status == ND_ERROR_INVALID_ARGUMENT) != expect_refusal)
-            fail_msg("round %d: %s", round, nd_error_message());
+            fail_msg("round %d: %s", round, nd_error_get_message());
         *(expect_refusal ? &refused : &done) += 1;
     }
     assert_true(refused > 1000 && done > 1000);
@@ -214,7 +214,7 @@ static void test_leaves_that_require_a_gradient_are_refused(void **state) {
     nd_auto nd_tensor *plain = nd_ones(ND_SHAPE(3), ND_F32);
     assert_ok(nd_mul_(plain, leaf));
     assert_true(nd_requires_grad(plain));
-    assert_string_equal(nd_node_name(nd_get_node(plain)), "mul");
+    assert_string_equal(nd_node_get_name(nd_get_node(plain)), "mul");
     assert_ok(nd_fill_(plain, 1.0));
     assert_false(nd_requires_grad(plain));
 }

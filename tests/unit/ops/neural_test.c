@@ -96,7 +96,7 @@ static void check_cross_entropy(int64_t n, int64_t classes, nd_dtype dtype, layo
             sum += exp(at_flat(logits, i * classes + c));
         expected += log(sum) - at_flat(logits, i * classes + (int64_t)at_flat(targets, i));
     }
-    assert_close("cross_entropy", nd_item(loss), expected / (double)n, 1e-6, 1e-6);
+    assert_close("cross_entropy", nd_get_item(loss), expected / (double)n, 1e-6, 1e-6);
 }
 
 static void test_cross_entropy(void **state) {
@@ -128,7 +128,7 @@ static void test_mse_loss(void **state) {
     double expected = 0;
     for (int64_t i = 0; i < 63; i++)
         expected += pow(at_flat(a, i) - at_flat(b, i), 2) / 63;
-    assert_close("mse_loss", nd_item(loss), expected, 1e-6, 0);
+    assert_close("mse_loss", nd_get_item(loss), expected, 1e-6, 0);
     assert_refused(nd_mse_loss(a, NULL), ND_ERROR_INVALID_ARGUMENT, "mse_loss: b is NULL");
 }
 

@@ -167,13 +167,13 @@ static void test_floats_take_the_nearest(void **state) {
     nd_auto nd_tensor *negative = nd_full(ND_SHAPE(1), -value, ND_F32);
     nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(1), ND_F32);
     nd_auto nd_tensor *sum = nd_add_scalar(zero, (uint64_t)value);
-    assert_true(nd_item(one) == nearest && nd_item(negative) == -nearest &&
-                nd_item(sum) == nearest);
+    assert_true(nd_get_item(one) == nearest && nd_get_item(negative) == -nearest &&
+                nd_get_item(sum) == nearest);
     nd_auto nd_tensor *most = nd_scalar(UINT64_MAX, ND_F64);
     nd_auto nd_tensor *exact = nd_scalar((int64_t)1 << 53, ND_F64);
-    assert_true(nd_item(most) == 0x1p64 && nd_item(exact) == 0x1p53);
+    assert_true(nd_get_item(most) == 0x1p64 && nd_get_item(exact) == 0x1p53);
     nd_auto nd_tensor *minus_zero = nd_full(ND_SHAPE(1), -0.0, ND_F64);
-    assert_true(signbit(nd_item(minus_zero)));
+    assert_true(signbit(nd_get_item(minus_zero)));
 }
 
 static void test_what_a_dtype_cannot_hold_is_refused(void **state) {

@@ -104,7 +104,7 @@ static void test_reductions_of_scalars_and_of_nothing(void **state) {
     (void)state;
     nd_auto nd_tensor *scalar = nd_scalar(3.5, ND_F32);
     nd_auto nd_tensor *sum = nd_sum(scalar, 0, NULL, true);
-    assert_true(nd_item(sum) == 3.5 && nd_get_ndim(sum) == 0);
+    assert_true(nd_get_item(sum) == 3.5 && nd_get_ndim(sum) == 0);
     nd_auto nd_tensor *empty = nd_zeros(ND_SHAPE(0, 3), ND_F32);
     int first = 0, second = 1;
     nd_auto nd_tensor *zeros = nd_sum(empty, 1, &first, false);
@@ -206,7 +206,7 @@ static void test_var(void **state) {
     nd_auto nd_tensor *whole = nd_ones(ND_SHAPE(4), ND_I32);
     nd_auto nd_tensor *none = nd_var(whole, 0, NULL, 4.0, false);
     assert_int_equal(nd_get_dtype(none), ND_F32);
-    assert_true(isnan(nd_item(none)));
+    assert_true(isnan(nd_get_item(none)));
     assert_refused(nd_var(whole, 2, (int[]){0, 0}, 0, false), ND_ERROR_INVALID_ARGUMENT, "var");
 }
 
@@ -246,13 +246,13 @@ static void test_long_sums_are_accurate(void **state) {
     int64_t n = 3000000;
     nd_auto nd_tensor *x = nd_full(ND_SHAPE(n), 0.1, ND_F32);
     nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
-    assert_close("sum", nd_item(sum), (double)0.1f * (double)n, 1e-7, 0);
+    assert_close("sum", nd_get_item(sum), (double)0.1f * (double)n, 1e-7, 0);
     nd_auto nd_tensor *wide = nd_full(ND_SHAPE(n), 0.1, ND_F64);
     nd_auto nd_tensor *columns = nd_reshape(wide, ND_SHAPE(n / 4, 4));
     int axis = 0;
     nd_auto nd_tensor *sums = nd_sum(columns, 1, &axis, false);
     nd_auto nd_tensor *total = nd_sum(wide, 0, NULL, false);
-    assert_close("sum of f64", nd_item(total), 0.1 * (double)n, 1e-14, 0);
+    assert_close("sum of f64", nd_get_item(total), 0.1 * (double)n, 1e-14, 0);
     for (int64_t i = 0; i < 4; i++)
         assert_close("column", at_flat(sums, i), 0.1 * (double)n / 4, 1e-14, 0);
 }

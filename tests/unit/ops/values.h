@@ -148,22 +148,24 @@ static inline void assert_shape(const nd_tensor *x, int ndim, const int64_t *sha
 }
 
 /// Asserts that an expression gives NULL with a status, and that the sentence begins with `name`.
-#define assert_refused(expression, status, name)                                              \
-    do {                                                                                      \
-        nd_error_clear();                                                                     \
-        nd_tensor *nd_refused_ = (expression);                                                \
-        assert_null(nd_refused_);                                                             \
-        if (nd_error_status() != (status) || strncmp(nd_error_message(), name, strlen(name))) \
-            fail_msg("%s: %s: %s", #expression, nd_status_name(nd_error_status()),            \
-                     nd_error_message());                                                     \
-        nd_error_clear();                                                                     \
+#define assert_refused(expression, status, name)                                           \
+    do {                                                                                   \
+        nd_error_clear();                                                                  \
+        nd_tensor *nd_refused_ = (expression);                                             \
+        assert_null(nd_refused_);                                                          \
+        if (nd_error_get_status() != (status) ||                                           \
+            strncmp(nd_error_get_message(), name, strlen(name)))                           \
+            fail_msg("%s: %s: %s", #expression, nd_status_get_name(nd_error_get_status()), \
+                     nd_error_get_message());                                              \
+        nd_error_clear();                                                                  \
     } while (0)
-#define assert_status(expression, status)                                                        \
-    do {                                                                                         \
-        nd_error_clear();                                                                        \
-        nd_status nd_status_ = (expression);                                                     \
-        if (nd_status_ != (status))                                                              \
-            fail_msg("%s: %s: %s", #expression, nd_status_name(nd_status_), nd_error_message()); \
-        nd_error_clear();                                                                        \
+#define assert_status(expression, status)                                       \
+    do {                                                                        \
+        nd_error_clear();                                                       \
+        nd_status nd_status_ = (expression);                                    \
+        if (nd_status_ != (status))                                             \
+            fail_msg("%s: %s: %s", #expression, nd_status_get_name(nd_status_), \
+                     nd_error_get_message());                                   \
+        nd_error_clear();                                                       \
     } while (0)
 #endif

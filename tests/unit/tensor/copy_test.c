@@ -56,7 +56,7 @@ static void test_data_crosses_devices(void **state) {
     nd_release(t);
     nd_release(back);
     assert_refused(nd_to(x, (nd_device){ND_FAKE, 2}), ND_ERROR_DEVICE);
-    assert_string_equal(nd_error_message(), "to: fake:2: there are 2 fake devices");
+    assert_string_equal(nd_error_get_message(), "to: fake:2: there are 2 fake devices");
     nd_release(x);
 }
 
@@ -104,7 +104,7 @@ static void test_reading_one_element(void **state) {
     for (int i = 0; i < 6; i++) {
         nd_tensor *x = nd_scalar(1, dtypes[i]), *y = nd_to(x, on_fake);
         int64_t value = 0;
-        assert_true(nd_item(x) == 1 && nd_item(y) == 1);
+        assert_true(nd_get_item(x) == 1 && nd_get_item(y) == 1);
         assert_ok(nd_get_item_i64(y, &value));
         assert_int_equal(value, 1);
         nd_release(x);
@@ -115,12 +115,12 @@ static void test_reading_one_element(void **state) {
     assert_int_equal(nd_get_item_i64(x, &value), ND_ERROR_DTYPE);
     assert_int_equal(nd_get_item_i64(x, NULL), ND_ERROR_DTYPE);
     assert_int_equal(nd_get_item_i64(two, &value), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "get_item_i64: a tensor of shape [2] has 2 elements, not one");
     assert_int_equal(value, 77);
-    assert_true(isnan(nd_item(two)) && isnan(nd_item(NULL)));
+    assert_true(isnan(nd_get_item(two)) && isnan(nd_get_item(NULL)));
     assert_ok(nd_close(x));
-    assert_true(isnan(nd_item(x)));
+    assert_true(isnan(nd_get_item(x)));
     nd_release(x);
     nd_release(two);
 }
@@ -130,8 +130,9 @@ static void test_copy_to_host_checks_the_size(void **state) {
     nd_tensor *x = counted(on_fake, ND_F32, ND_SHAPE(2, 2)), *t = nd_transpose(x, 0, 1);
     float data[5] = {0};
     assert_int_equal(nd_copy_to_host(x, data, 20), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(), "copy_to_host: a tensor of shape [2, 2] and float32 "
-                                            "has 16 bytes, the destination 20");
+    assert_string_equal(nd_error_get_message(),
+                        "copy_to_host: a tensor of shape [2, 2] and float32 "
+                        "has 16 bytes, the destination 20");
     nd_error_clear();
     assert_int_equal(nd_copy_to_host(x, NULL, 16), ND_ERROR_INVALID_ARGUMENT);
     nd_error_clear();
@@ -146,8 +147,8 @@ static void test_device_memory_is_not_handed_to_the_host(void **state) {
     (void)state;
     nd_tensor *x = counted(on_fake, ND_F32, ND_SHAPE(2));
     assert_null(nd_get_data(x));
-    assert_int_equal(nd_error_status(), ND_ERROR_DEVICE);
-    assert_non_null(strstr(nd_error_message(), "fake:1"));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
+    assert_non_null(strstr(nd_error_get_message(), "fake:1"));
     nd_release(x);
 }
 
@@ -162,7 +163,7 @@ static void test_F30_properties_of_nothing(void **state) {
     assert_false(nd_is_view_of(NULL, NULL));
     assert_int_equal(nd_get_storage_bytes(NULL), 0);
     assert_int_equal(nd_get_version(NULL), 0);
-    assert_int_equal(nd_error_status(), ND_OK);
+    assert_int_equal(nd_error_get_status(), ND_OK);
     assert_refused(nd_clone(NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_cast(NULL, ND_F32), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_to(NULL, on_cpu), ND_ERROR_INVALID_ARGUMENT);
@@ -170,7 +171,7 @@ static void test_F30_properties_of_nothing(void **state) {
     nd_tensor *x = nd_zeros(ND_SHAPE(4, 5), ND_F32);
     assert_int_equal(nd_get_size(x, -1), 5);
     assert_int_equal(nd_get_size(x, 2), -1);
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     nd_release(x);
 }
 
@@ -187,7 +188,7 @@ static void test_B10_a_closed_manager_leaves_nothing_on_any_device(void **state)
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     assert_ok(nd_manager_close(manager, &report));
     assert_int_equal(report.escaped_objects, 0);
-    assert_int_equal(nd_manager_total_bytes(manager), 0);
+    assert_int_equal(nd_manager_get_total_bytes(manager), 0);
     nd_release(manager);
 }
 

@@ -22,7 +22,7 @@ static void create_everything(nd_device device) {
     nd_release(x);
     x = nd_scalar(2.5, ND_F64);
     assert_int_equal(nd_get_ndim(x), 0);
-    assert_true(nd_item(x) == 2.5);
+    assert_true(nd_get_item(x) == 2.5);
     nd_release(x);
     x = nd_arange(1, 2, 0.25, ND_F32);
     assert_values(x, 1, 1.25, 1.5, 1.75);
@@ -79,7 +79,7 @@ static void test_storage_is_aligned_and_counted(void **state) {
             assert_int_equal(stats.live_bytes[ND_CPU], size * 4);
             nd_release(x);
         }
-        assert_int_equal(nd_manager_total_bytes(manager), 0);
+        assert_int_equal(nd_manager_get_total_bytes(manager), 0);
     }
     nd_release(manager);
 }
@@ -91,14 +91,14 @@ static void test_like_goes_where_the_other_is(void **state) {
     nd_with_manager(home) x = nd_zeros(ND_SHAPE(2), ND_F32);
     nd_with_manager(other) {
         nd_tensor *like = nd_empty_like(x);
-        assert_ptr_equal(nd_manager_of(like), home);
+        assert_ptr_equal(nd_get_manager(like), home);
         nd_release(like);
         nd_tensor *elsewhere = nd_zeros(ND_SHAPE(2), ND_F32);
-        assert_ptr_equal(nd_manager_of(elsewhere), other);
+        assert_ptr_equal(nd_get_manager(elsewhere), other);
         nd_release(elsewhere);
     }
     nd_tensor *view = nd_slice(x, 0, 1, 1, 0);
-    assert_ptr_equal(nd_manager_of(view), home);
+    assert_ptr_equal(nd_get_manager(view), home);
     nd_release(view);
     nd_release(x);
     nd_release(home);
@@ -145,7 +145,7 @@ static void test_wrap_that_fails_leaves_the_memory_with_the_caller(void **state)
     nd_with_manager(manager) {
         nd_tensor *x = nd_zeros(ND_SHAPE(1), ND_U8);
         assert_refused(nd_wrap(bytes, ND_SHAPE(1), ND_U8, count_free), ND_ERROR_QUOTA);
-        assert_int_equal(nd_manager_total_bytes(manager), 1);
+        assert_int_equal(nd_manager_get_total_bytes(manager), 1);
         nd_release(x);
     }
     nd_release(manager);
@@ -160,12 +160,12 @@ static void test_F07_quota_refuses_and_nothing_stays(void **state) {
         nd_tensor *x = nd_zeros(ND_SHAPE(200), ND_F32);
         assert_handle(x);
         assert_refused(nd_zeros(ND_SHAPE(51), ND_F32), ND_ERROR_QUOTA);
-        assert_non_null(strstr(nd_error_message(), "narrow"));
+        assert_non_null(strstr(nd_error_get_message(), "narrow"));
         nd_tensor *y = nd_zeros(ND_SHAPE(50), ND_F32);
         assert_handle(y);
         nd_release(x);
         nd_release(y);
-        assert_int_equal(nd_manager_total_objects(manager), 0);
+        assert_int_equal(nd_manager_get_total_objects(manager), 0);
     }
     nd_release(manager);
 }
@@ -178,7 +178,7 @@ static void test_bad_input_is_refused(void **state) {
     assert_refused(nd_empty(ND_SHAPE((int64_t)1 << 40, (int64_t)1 << 40), ND_F32), ND_ERROR_SHAPE);
     assert_refused(nd_ones(ND_SHAPE(1), (nd_dtype)42), ND_ERROR_DTYPE);
     assert_refused(nd_full(ND_SHAPE(1), 256, ND_U8), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(), "full: 256 is no uint8");
+    assert_string_equal(nd_error_get_message(), "full: 256 is no uint8");
     assert_refused(nd_scalar(nan_value, ND_I64), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_scalar(0x1p63, ND_I64), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_arange(0, 1, 0, ND_F32), ND_ERROR_INVALID_ARGUMENT);
@@ -190,13 +190,14 @@ static void test_bad_input_is_refused(void **state) {
     assert_refused(nd_eye(-1, ND_F32), ND_ERROR_SHAPE);
     assert_refused(nd_from_data(NULL, ND_SHAPE(1), ND_F32), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_zeros_like(NULL), ND_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(nd_error_message(), "zeros_like: x is NULL");
+    assert_string_equal(nd_error_get_message(), "zeros_like: x is NULL");
 }
 
 static void test_memory_the_machine_has_not(void **state) {
     (void)state;
     assert_refused(nd_empty(ND_SHAPE((int64_t)1 << 62), ND_U8), ND_ERROR_OUT_OF_MEMORY);
-    assert_non_null(strstr(nd_error_message(), "no memory on cpu:0 for 4611686018427387904 bytes"));
+    assert_non_null(
+        strstr(nd_error_get_message(), "no memory on cpu:0 for 4611686018427387904 bytes"));
 }
 
 static void test_random_keys(void **state) {
@@ -268,11 +269,11 @@ static void test_dispose_leaves_shared_storage_with_its_view(void **state) {
     nd_manager *manager = nd_manager_new(NULL, "m");
     nd_tensor *x = NULL, *view = NULL;
     nd_with_manager(manager) x = counted(on_cpu, ND_F32, ND_SHAPE(100));
-    nd_with_manager(nd_manager_root()) view = nd_slice(x, 10, 12, 1, 0);
+    nd_with_manager(nd_manager_get_root()) view = nd_slice(x, 10, 12, 1, 0);
     assert_ok(nd_manager_dispose(manager, NULL));
     assert_true(nd_is_closed(x));
     assert_null(nd_get_data(x));
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     nd_error_clear();
     assert_values(view, 10, 11);
     nd_release(view);

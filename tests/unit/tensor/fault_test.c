@@ -58,9 +58,9 @@ static void fail_each(nd_device device, bool (*hook)(size_t bytes)) {
             reached = atomic_load(&allocations_left) < 0;
             assert_true(done || reached);
             // The ladder gets over some failures; then there is no error either.
-            assert_int_equal(nd_error_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
-            assert_int_equal(nd_manager_total_objects(manager), 0);
-            assert_int_equal(nd_manager_total_bytes(manager), 0);
+            assert_int_equal(nd_error_get_status(), done ? ND_OK : ND_ERROR_OUT_OF_MEMORY);
+            assert_int_equal(nd_manager_get_total_objects(manager), 0);
+            assert_int_equal(nd_manager_get_total_bytes(manager), 0);
         }
         assert_in_range(n, 20, 999);
     }

@@ -49,13 +49,13 @@ static void test_joining_refuses(void **state) {
     nd_tensor *c = nd_zeros(ND_SHAPE(2, 3), ND_F64), *d = nd_to(a, on_fake);
     nd_tensor *scalar = nd_scalar(0, ND_F32), *flat = nd_zeros(ND_SHAPE(3), ND_F32);
     assert_refused(nd_concat(INPUTS(a, b), 0), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "concat: shapes [2, 3] and [2, 4] do not join along axis 0");
     assert_refused(nd_concat(INPUTS(a, flat), 0), ND_ERROR_SHAPE);
     assert_refused(nd_concat(INPUTS(a, c), 0), ND_ERROR_DTYPE);
-    assert_string_equal(nd_error_message(), "concat: inputs of float32 and float64");
+    assert_string_equal(nd_error_get_message(), "concat: inputs of float32 and float64");
     assert_refused(nd_concat(INPUTS(a, d), 0), ND_ERROR_DEVICE);
-    assert_string_equal(nd_error_message(), "concat: inputs on cpu:0 and fake:1");
+    assert_string_equal(nd_error_get_message(), "concat: inputs on cpu:0 and fake:1");
     assert_refused(nd_concat(INPUTS(a, a), 2), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_concat(INPUTS(scalar), 0), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_concat(INPUTS(a, NULL), 0), ND_ERROR_INVALID_ARGUMENT);
@@ -104,10 +104,10 @@ static void test_B19_concat_a_thousand_times_keeps_the_last(void **state) {
             x = longer;
         }
         assert_int_equal(nd_get_numel(x), 3003);
-        assert_int_equal(nd_manager_total_bytes(manager), 4 * 3003 + 12);
+        assert_int_equal(nd_manager_get_total_bytes(manager), 4 * 3003 + 12);
         nd_release(x);
         nd_release(piece);
-        assert_int_equal(nd_manager_total_objects(manager), 0);
+        assert_int_equal(nd_manager_get_total_objects(manager), 0);
     }
     nd_release(manager);
 }

@@ -80,11 +80,11 @@ static void test_a_short_buffer_is_cut_and_terminated(void **state) {
     assert_int_equal(nd_format(x, NULL, 5), -1);
     nd_error_clear();
     assert_int_equal(nd_format(NULL, NULL, 0), -1);
-    assert_int_equal(nd_error_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
     assert_ok(nd_close(x));
     char text[8] = "before";
     assert_int_equal(nd_format(x, text, sizeof text), -1);
-    assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
     nd_release(x);
 }
 

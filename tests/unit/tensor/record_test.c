@@ -28,7 +28,7 @@ static void test_leaves(void **state) {
     assert_false(nd_is_leaf(y));
     assert_true(nd_requires_grad(y));
     assert_int_equal(nd_set_requires_grad(y, false), ND_ERROR_STATE);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "set_requires_grad: x was computed by clone; only a leaf can be set");
     nd_error_clear();
     assert_int_equal(nd_set_requires_grad(NULL, true), ND_ERROR_INVALID_ARGUMENT);
@@ -36,7 +36,7 @@ static void test_leaves(void **state) {
     assert_int_equal(nd_set_requires_grad(x, true), ND_ERROR_CLOSED);
     assert_false(nd_requires_grad(NULL) || nd_is_leaf(NULL));
     assert_null(nd_get_node(NULL));
-    assert_null(nd_node_name(NULL));
+    assert_null(nd_node_get_name(NULL));
     nd_release(x);
     nd_release(y);
     nd_release(whole);
@@ -46,7 +46,7 @@ static void test_no_grad_records_nothing_on_this_thread(void **state) {
     (void)state;
     nd_tensor *x = leaf();
     nd_no_grad {
-        assert_false(nd_grad_enabled());
+        assert_false(nd_is_grad_enabled());
         nd_tensor *y = nd_clone(x);
         assert_true(nd_is_leaf(y) && !nd_requires_grad(y));
         nd_release(y);
@@ -55,9 +55,9 @@ static void test_no_grad_records_nothing_on_this_thread(void **state) {
             assert_false(nd_is_leaf(y));
             nd_release(y);
         }
-        assert_false(nd_grad_enabled());
+        assert_false(nd_is_grad_enabled());
     }
-    assert_true(nd_grad_enabled());
+    assert_true(nd_is_grad_enabled());
     nd_tensor *detached = nd_detach(x);
     assert_true(nd_is_view_of(detached, x));
     assert_false(nd_requires_grad(detached));
@@ -74,29 +74,29 @@ static void test_views_record_their_attributes(void **state) {
     nd_tensor *joined = nd_concat(2, (const nd_tensor *const[]){wide, wide}, -1);
     nd_tensor *back = nd__join_unslice(part, ND_SHAPE(2, 3), 1, 1, 2);
     const nd_node *node = nd_get_node(part);
-    assert_string_equal(nd_node_name(node), "slice");
+    assert_string_equal(nd_node_get_name(node), "slice");
     const int64_t slice_attrs[] = {1, 1, 3, 2};
     assert_memory_equal(node->attrs.i, slice_attrs, sizeof slice_attrs);
     assert_ptr_equal(node->inputs[0].source, x);
     assert_false(node->inputs[0].source_is_node);
     assert_int_equal(node->level, 1);
     node = nd_get_node(turned);
-    assert_string_equal(nd_node_name(node), "permute");
+    assert_string_equal(nd_node_get_name(node), "permute");
     assert_true(node->attrs.i[0] == 1 && node->attrs.i[1] == 0);
     assert_ptr_equal(node->inputs[0].source, nd_get_node(part));
     assert_true(node->inputs[0].source_is_node);
     node = nd_get_node(flat);
-    assert_string_equal(nd_node_name(node), "reshape");
+    assert_string_equal(nd_node_get_name(node), "reshape");
     assert_true(node->inputs[0].ndim == 2 && node->inputs[0].shape[0] == 1);
     node = nd_get_node(wide);
-    assert_string_equal(nd_node_name(node), "expand");
+    assert_string_equal(nd_node_get_name(node), "expand");
     assert_int_equal(node->level, 4);
     node = nd_get_node(joined);
-    assert_string_equal(nd_node_name(node), "concat");
+    assert_string_equal(nd_node_get_name(node), "concat");
     assert_int_equal(node->attrs.i[0], 1);
     assert_int_equal(node->ninputs, 2);
     node = nd_get_node(back);
-    assert_string_equal(nd_node_name(node), "unslice");
+    assert_string_equal(nd_node_get_name(node), "unslice");
     const int64_t unslice_attrs[] = {1, 1, 2, 2};
     assert_memory_equal(node->attrs.i, unslice_attrs, sizeof unslice_attrs);
     nd_tensor *all[] = {part, turned, flat, wide, joined, back, x};
@@ -117,7 +117,7 @@ static void test_every_view_of_a_leaf_has_history(void **state) {
     const char *names[] = {"reshape", "reshape", "reshape", "permute", "as_strided", "to", "cast"};
     for (int i = 0; i < 7; i++) {
         assert_handle(results[i]);
-        assert_string_equal(nd_node_name(nd_get_node(results[i])), names[i]);
+        assert_string_equal(nd_node_get_name(nd_get_node(results[i])), names[i]);
         nd_release(results[i]);
     }
     nd_tensor *whole = nd_cast(x, ND_I32); // integers have no gradient
@@ -168,8 +168,9 @@ static void test_saved_tensors_know_when_they_were_written(void **state) {
     nd__tensor_bump_version(x);
     assert_int_equal(nd_get_version(x), 1);
     assert_refused(nd__record_saved(nd_get_node(y), 0), ND_ERROR_STATE);
-    assert_string_equal(nd_error_message(), "square: a saved tensor of shape [2, 3] was changed in "
-                                            "place: version 1, saved at 0");
+    assert_string_equal(nd_error_get_message(),
+                        "square: a saved tensor of shape [2, 3] was changed in "
+                        "place: version 1, saved at 0");
     assert_ok(nd_close(x));
     assert_refused(nd__record_saved(nd_get_node(y), 0), ND_ERROR_CLOSED);
     nd_release(x);
@@ -183,9 +184,9 @@ static void test_in_place_rules(void **state) {
     assert_ok(nd__record_check_in_place("add_", plain));
     assert_ok(nd__record_check_in_place("add_", y));
     assert_int_equal(nd__record_check_in_place("add_", x), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "add_: x is a leaf"));
+    assert_non_null(strstr(nd_error_get_message(), "add_: x is a leaf"));
     assert_int_equal(nd__record_check_in_place("add_", view), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "view (permute)"));
+    assert_non_null(strstr(nd_error_get_message(), "view (permute)"));
     nd_no_grad {
         assert_ok(nd__record_check_in_place("add_", x));
         assert_ok(nd__record_check_in_place("add_", view));
@@ -209,7 +210,7 @@ static void test_in_place_operations_continue_the_history(void **state) {
     assert_ptr_equal(node->inputs[0].source, before);
     // The value that y had is gone; c's is there. Nothing holds y itself.
     assert_refused(nd__record_saved(node, 0), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "was not kept"));
+    assert_non_null(strstr(nd_error_get_message(), "was not kept"));
     nd_tensor *saved = nd__record_saved(node, 1);
     assert_ptr_equal(saved, c);
     assert_int_equal(nd_get_count(y), 1);
@@ -231,7 +232,7 @@ static void test_a_view_is_stale_after_its_base_was_written(void **state) {
     assert_handle(fine);
     nd__tensor_bump_version(y);
     assert_refused(nd_clone(view), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_message(), "make the view again"));
+    assert_non_null(strstr(nd_error_get_message(), "make the view again"));
     nd_no_grad {
         nd_tensor *value = nd_clone(view);
         assert_handle(value);
@@ -260,7 +261,7 @@ static void test_user_functions_share_one_node(void **state) {
     assert_ok(nd__record_function(&function, (const nd_object *)context, results, 3, inputs, 1));
     assert_ptr_equal(nd_get_node(a), nd_get_node(c));
     assert_null(nd_get_node(b)); // an integer
-    assert_string_equal(nd_node_name(nd_get_node(a)), "mine");
+    assert_string_equal(nd_node_get_name(nd_get_node(a)), "mine");
     assert_int_equal(c->output_index, 2);
     assert_int_equal(nd_get_node(a)->outputs[2].shape[0], 4);
     assert_int_equal(nd_get_count(context), 2);
@@ -283,12 +284,13 @@ static void test_G15_a_gradient_that_reaches_its_parameter_is_collected(void **s
         nd_release(x);
         nd_release(y);
     }
-    assert_int_equal(nd_manager_total_objects(manager), 4); // 2 tensors, the storage of x, 1 node
+    assert_int_equal(nd_manager_get_total_objects(manager),
+                     4); // 2 tensors, the storage of x, 1 node
     nd_gc_report report = ND_GC_REPORT_INIT;
     assert_ok(nd_gc_collect(manager, &report));
     assert_int_equal(report.collected_objects, 4);
     assert_int_equal(report.collected_bytes, 48);
-    assert_int_equal(nd_manager_total_objects(manager), 0);
+    assert_int_equal(nd_manager_get_total_objects(manager), 0);
     nd_release(manager);
 }
 

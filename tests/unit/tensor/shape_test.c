@@ -7,11 +7,11 @@ static void test_dtypes(void **state) {
     (void)state;
     static const size_t sizes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8};
     for (int i = 0; i < ND_DTYPE_COUNT; i++)
-        assert_int_equal(nd_dtype_size((nd_dtype)i), sizes[i]);
-    assert_string_equal(nd_dtype_name(ND_BOOL), "bool");
-    assert_string_equal(nd_dtype_name(ND_F32), "float32");
-    assert_string_equal(nd_dtype_name(ND_DTYPE_COUNT), "invalid");
-    assert_int_equal(nd_dtype_size((nd_dtype)-1), 0);
+        assert_int_equal(nd_dtype_get_size((nd_dtype)i), sizes[i]);
+    assert_string_equal(nd_dtype_get_name(ND_BOOL), "bool");
+    assert_string_equal(nd_dtype_get_name(ND_F32), "float32");
+    assert_string_equal(nd_dtype_get_name(ND_DTYPE_COUNT), "invalid");
+    assert_int_equal(nd_dtype_get_size((nd_dtype)-1), 0);
     assert_int_equal(nd_promote_dtypes(ND_BOOL, ND_U8), ND_U8);
     assert_int_equal(nd_promote_dtypes(ND_F32, ND_I64), ND_F32);
     assert_int_equal(nd_promote_dtypes(ND_F64, ND_F32), ND_F64);
@@ -29,8 +29,9 @@ static void test_F08_elements_overflow(void **state) {
     (void)state;
     assert_int_equal(check(ND_SHAPE(INT64_MAX, 2), ND_U8), ND_ERROR_SHAPE);
     assert_int_equal(check(ND_SHAPE((int64_t)1 << 32, (int64_t)1 << 32), ND_U8), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(), "empty: shape [4294967296, 4294967296] of uint8 has "
-                                            "too many elements or bytes");
+    assert_string_equal(nd_error_get_message(),
+                        "empty: shape [4294967296, 4294967296] of uint8 has "
+                        "too many elements or bytes");
     // Strides would overflow, although there are no elements.
     assert_int_equal(check(ND_SHAPE(0, INT64_MAX, INT64_MAX), ND_U8), ND_ERROR_SHAPE);
 }
@@ -46,11 +47,11 @@ static void test_F10_negative_zero_and_too_many(void **state) {
     (void)state;
     int64_t numel;
     assert_int_equal(check(ND_SHAPE(2, -1), ND_F32), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(), "empty: shape [2, -1] has a negative size");
+    assert_string_equal(nd_error_get_message(), "empty: shape [2, -1] has a negative size");
     assert_ok(nd__shape_check("empty", ND_SHAPE(3, 0, 5), ND_F32, &numel));
     assert_int_equal(numel, 0);
     assert_int_equal(check(ND_SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), ND_F32), ND_ERROR_SHAPE);
-    assert_string_equal(nd_error_message(),
+    assert_string_equal(nd_error_get_message(),
                         "empty: 9 dimensions were asked for; 0 to 8 are possible");
     assert_int_equal(check(-1, NULL, ND_F32), ND_ERROR_SHAPE);
     assert_int_equal(check(1, NULL, ND_F32), ND_ERROR_INVALID_ARGUMENT);
@@ -63,7 +64,7 @@ static void test_axes(void **state) {
     assert_int_equal(nd__shape_resolve_axis("sum", -1, 3), 2);
     assert_int_equal(nd__shape_resolve_axis("sum", 0, 3), 0);
     assert_int_equal(nd__shape_resolve_axis("sum", 3, 3), -1);
-    assert_string_equal(nd_error_message(), "sum: axis 3 is out of range for 3 dimensions");
+    assert_string_equal(nd_error_get_message(), "sum: axis 3 is out of range for 3 dimensions");
     assert_int_equal(nd__shape_resolve_axis("sum", 0, 0), -1);
     assert_int_equal(nd__shape_resolve_axis("sum", INT32_MIN, 8), -1);
 }
@@ -77,7 +78,7 @@ static void test_broadcasting(void **state) {
     assert_true(shape[0] == 0 && shape[1] == 7);
     assert_int_equal(nd__shape_broadcast("add", 0, NULL, ND_SHAPE(2), shape), 1);
     assert_int_equal(nd__shape_broadcast("add", ND_SHAPE(2, 3), ND_SHAPE(4), shape), -1);
-    assert_string_equal(nd_error_message(), "add: shapes [2, 3] and [4] do not broadcast");
+    assert_string_equal(nd_error_get_message(), "add: shapes [2, 3] and [4] do not broadcast");
 }
 
 static void test_shape_text_of_the_longest_shape_fits(void **state) {

@@ -15,10 +15,10 @@ static bool always_fails(size_t bytes) {
 }
 
 static uint64_t objects_in(const nd_manager *manager) {
-    return nd_manager_total_objects(manager);
+    return nd_manager_get_total_objects(manager);
 }
 static uint64_t bytes_in(const nd_manager *manager) {
-    return nd_manager_total_bytes(manager);
+    return nd_manager_get_total_bytes(manager);
 }
 
 /// In a manager of its own, which is returned by `ret_manager`.
@@ -95,7 +95,7 @@ static void test_close_leaves_the_data_to_views(void **state) {
         assert_ok(nd_close(x));
         assert_int_equal(bytes_in(manager), view ? BYTES : 0);
         assert_null(nd_detach(x));
-        assert_int_equal(nd_error_status(), ND_ERROR_CLOSED);
+        assert_int_equal(nd_error_get_status(), ND_ERROR_CLOSED);
         nd_error_clear();
         assert_int_equal(nd_get_version(x), 0);
         assert_int_equal(nd_get_storage_bytes(x), 0);
@@ -152,7 +152,7 @@ static void test_view_without_memory_changes_nothing(void **state) {
     nd_tensor *view = nd_detach(x);
     nd__alloc_should_fail = NULL;
     assert_null(view);
-    assert_int_equal(nd_error_status(), ND_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
     nd_error_clear();
     assert_null(nd__tensor_storage_now(x));
     assert_int_equal(objects_in(manager), 1);
@@ -185,7 +185,7 @@ static void test_capped_manager_counts_tensor_and_view(void **state) {
     nd_tensor *view = nd_detach(x);
     assert_non_null(view);
     assert_null(nd_detach(x));
-    assert_int_equal(nd_error_status(), ND_ERROR_QUOTA);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
     nd_error_clear();
     nd_release(view);
     nd_release(x);
@@ -197,10 +197,10 @@ static void test_storage_of_a_lent_tensor_goes_home_with_it(void **state) {
     nd_manager *home;
     nd_tensor *x = counted_in(&home);
     nd_manager *first = nd_manager_new(NULL, "first"), *second = nd_manager_new(NULL, "second");
-    assert_ok(nd_temp_attach(first, x));
-    assert_ok(nd_temp_attach(second, x));
+    assert_ok(nd_manager_lend(first, x));
+    assert_ok(nd_manager_lend(second, x));
     nd_tensor *view = NULL;
-    nd_with_manager(nd_manager_root()) view = nd_detach(x);
+    nd_with_manager(nd_manager_get_root()) view = nd_detach(x);
     assert_non_null(view);
     assert_int_equal(bytes_in(second), BYTES);
     nd_close_report report = ND_CLOSE_REPORT_INIT;
@@ -225,16 +225,16 @@ static void test_attach_takes_bytes_along_before_and_after_a_view(void **state) 
     (void)state;
     nd_manager *from, *to = nd_manager_new(NULL, "to");
     nd_tensor *x = counted_in(&from);
-    assert_ok(nd_attach(to, x));
+    assert_ok(nd_manager_attach(to, x));
     assert_int_equal(bytes_in(from), 0);
     assert_int_equal(bytes_in(to), BYTES);
     nd_tensor *view = NULL;
-    nd_with_manager(nd_manager_root()) view = nd_detach(x);
-    assert_ok(nd_attach(from, x));
+    nd_with_manager(nd_manager_get_root()) view = nd_detach(x);
+    assert_ok(nd_manager_attach(from, x));
     assert_int_equal(bytes_in(to), 0);
     assert_int_equal(bytes_in(from), BYTES);
     assert_ok(nd_manager_set_quota(to, ND_CPU, BYTES - 1));
-    assert_int_equal(nd_attach(to, x), ND_ERROR_QUOTA);
+    assert_int_equal(nd_manager_attach(to, x), ND_ERROR_QUOTA);
     nd_error_clear();
     assert_ok(nd_debug_check());
     nd_release(view);
@@ -247,7 +247,7 @@ static void test_dispose_of_the_tensors_manager_leaves_the_view(void **state) {
     (void)state;
     nd_manager *manager;
     nd_tensor *x = counted_in(&manager), *view = NULL;
-    nd_with_manager(nd_manager_root()) view = nd_detach(x);
+    nd_with_manager(nd_manager_get_root()) view = nd_detach(x);
     assert_ok(nd_manager_dispose(manager, NULL));
     assert_true(nd_is_closed(x));
     must_count_up(view);
@@ -274,7 +274,7 @@ static void test_fields_take_as_much_as_the_dimensions_need(void **state) {
             assert_int_equal(nd_get_strides(turned)[i], nd_get_strides(x)[ndim - 1 - i]);
         }
         nd_tensor *sum = nd_sum(turned, 0, NULL, false);
-        assert_true(nd_item(sum) == (double)nd_get_numel(x));
+        assert_true(nd_get_item(sum) == (double)nd_get_numel(x));
         nd_release(sum);
         nd_release(turned);
         nd_release(x);

@@ -33,11 +33,11 @@ static inline void assert_values_of(const nd_tensor *x, size_t count, const doub
         double alignment;
     } data;
     if (!x)
-        fail_msg("%s:%d: tensor is NULL: %s", file, line, nd_error_message());
+        fail_msg("%s:%d: tensor is NULL: %s", file, line, nd_error_get_message());
     if ((size_t)nd_get_numel(x) != count || count > VALUES_MAX)
         fail_msg("%s:%d: %lld elements, not %zu", file, line, (long long)nd_get_numel(x), count);
     nd_dtype dtype = nd_get_dtype(x);
-    assert_ok(nd_copy_to_host(x, data.bytes, count * nd_dtype_size(dtype)));
+    assert_ok(nd_copy_to_host(x, data.bytes, count * nd_dtype_get_size(dtype)));
     for (size_t i = 0; i < count; i++)
         if (value_at(data.bytes, dtype, i) != expected[i])
             fail_msg("%s:%d: element %zu is %g, not %g", file, line, i,
@@ -50,7 +50,7 @@ static inline void assert_values_of(const nd_tensor *x, size_t count, const doub
 static inline void assert_shape_of(const nd_tensor *x, int ndim, const int64_t *shape,
                                    const char *file, int line) {
     if (!x)
-        fail_msg("%s:%d: tensor is NULL: %s", file, line, nd_error_message());
+        fail_msg("%s:%d: tensor is NULL: %s", file, line, nd_error_get_message());
     if (nd_get_ndim(x) != ndim)
         fail_msg("%s:%d: %d dimensions, not %d", file, line, nd_get_ndim(x), ndim);
     for (int i = 0; i < ndim; i++)
@@ -60,17 +60,17 @@ static inline void assert_shape_of(const nd_tensor *x, int ndim, const int64_t *
 }
 
 /// Asserts that an expression answers NULL with this status, and clears the error.
-#define assert_refused(expression, expected)                                               \
-    do {                                                                                   \
-        nd_error_clear();                                                                  \
-        nd_tensor *refused_ = (expression);                                                \
-        if (refused_) {                                                                    \
-            nd_release(refused_);                                                          \
-            fail_msg("%s was not refused", #expression);                                   \
-        }                                                                                  \
-        if (nd_error_status() != (expected))                                               \
-            fail_msg("%s: %s, not %s: %s", #expression, nd_status_name(nd_error_status()), \
-                     nd_status_name(expected), nd_error_message());                        \
+#define assert_refused(expression, expected)                                                       \
+    do {                                                                                           \
+        nd_error_clear();                                                                          \
+        nd_tensor *refused_ = (expression);                                                        \
+        if (refused_) {                                                                            \
+            nd_release(refused_);                                                                  \
+            fail_msg("%s was not refused", #expression);                                           \
+        }                                                                                          \
+        if (nd_error_get_status() != (expected))                                                   \
+            fail_msg("%s: %s, not %s: %s", #expression, nd_status_get_name(nd_error_get_status()), \
+                     nd_status_get_name(expected), nd_error_get_message());                        \
     } while (0)
 
 /// 0, 1, 2, ... of a shape, on a device.
