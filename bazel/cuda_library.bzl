@@ -55,21 +55,26 @@ _cuda_objects_rule = rule(
     fragments = ["cpp"],
 )
 
-def when_cuda(values):
-    """`values` where the toolkit is installed and //bazel:cuda is on, else nothing."""
-    if not HAVE_CUDA:
-        return []
-    return select({
-        str(Label("//bazel:cuda_is_on")): values,
+def _select(on, fake):
+    values = {
+        str(Label("//bazel:cuda_is_fake")): fake,
         "//conditions:default": [],
-    })
+    }
+    if HAVE_CUDA:
+        values[str(Label("//bazel:cuda_is_on"))] = on
+    return select(values)
 
-def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs):
+def when_cuda(values):
+    """`values` where the toolkit is installed and //bazel:cuda is on, and where it is fake; else nothing."""
+    return _select(values, values)
+
+def cuda_library(name, srcs, on_fake_runtime, hdrs = [], deps = [], local_defines = [], **kwargs):
     """A C-callable library of .cu files.
 
     Args:
       name: of the library.
       srcs: the .cu files; each becomes one object.
+      on_fake_runtime: a library of the same functions for //tests/cudart, taken where //bazel:cuda is fake.
       hdrs: headers and .inc files that they share, and that dependants may include.
       deps: libraries whose headers they use.
       local_defines: preprocessor definitions for the .cu files.
@@ -85,12 +90,12 @@ def cuda_library(name, srcs, hdrs = [], deps = [], local_defines = [], **kwargs)
             local_defines = local_defines,
             tags = ["manual"],
         )
-        objects = when_cuda([":" + name + "_objects"])
+        objects = _select([":" + name + "_objects"], [])
     cc_library(
         name = name,
         srcs = objects,
         hdrs = hdrs,
         linkstatic = 1,
-        deps = deps + when_cuda(["@local_cuda//:cudart"]),
+        deps = deps + _select(["@local_cuda//:cudart"], [on_fake_runtime]),
         **kwargs
     )

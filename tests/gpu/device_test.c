@@ -13,6 +13,15 @@
 
 extern char **environ;
 
+// The fake runtime's GPU is one thread of the host, and has little memory.
+#ifdef ON_FAKE_RUNTIME
+enum { BUSY_SIZE = 8, BUSY_FEW = 50, POOL_ELEMENTS = 1 << 12 };
+enum { RELEASED_ELEMENTS = 1 << 14, SHARED_ROUNDS = 20, SHARED_ELEMENTS = 1000 };
+#else
+enum { BUSY_SIZE = 2048, BUSY_FEW = 400, POOL_ELEMENTS = 1 << 26 };
+enum { RELEASED_ELEMENTS = 1 << 20, SHARED_ROUNDS = 200, SHARED_ELEMENTS = 10000 };
+#endif
+
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -37,7 +46,8 @@ static double sum_of(const nd_tensor *x) {
 
 /// A queue of products that keeps the device busy for a while; returns its last result.
 static nd_tensor *busy(int products) {
-    nd_tensor *x = nd_reshape(nd_tmp(full(2048 * 2048, 1.0 / 2048)), ND_SHAPE(2048, 2048));
+    nd_tensor *x = nd_reshape(nd_tmp(full(BUSY_SIZE * BUSY_SIZE, 1.0 / BUSY_SIZE)),
+                              ND_SHAPE(BUSY_SIZE, BUSY_SIZE));
     for (int i = 0; x && i < products; i++) {
         nd_tensor *next = nd_matmul(x, x);
         nd_release(x);
@@ -51,7 +61,7 @@ static nd_tensor *busy(int products) {
 static void test_F17_release_is_ordered_behind_queued_work(void **state) {
     (void)state;
     enum { ROUNDS = 64 };
-    const int64_t n = 1 << 20;
+    const int64_t n = RELEASED_ELEMENTS;
     nd_tensor *results[ROUNDS];
     ND_SCOPE {
         nd_tensor *before = busy(20);
@@ -79,7 +89,7 @@ static void test_release_does_not_wait(void **state) {
         nd_release(busy(4)); // everything is loaded and warm
         assert_ok(nd_synchronize(CUDA_DEVICE));
         double queued = now();
-        nd_tensor *last = busy(400);
+        nd_tensor *last = busy(BUSY_FEW);
         double released = now();
         nd_release(last);
         double after = now();
@@ -87,8 +97,9 @@ static void test_release_does_not_wait(void **state) {
         double done = now();
         printf("queued in %.3f ms, released in %.3f ms, worked for %.3f ms\n",
                1e3 * (released - queued), 1e3 * (after - released), 1e3 * (done - queued));
-        // Only where the device was still at work does the figure say anything.
-        if (done - after > 0.005)
+        // Only where the device was still at work does the figure say anything; and nothing of a machine that
+        // does everything else beside.
+        if (BUSY_SIZE == 2048 && done - after > 0.005)
             assert_true(after - released < 0.25 * (done - after));
     }
 }
@@ -97,7 +108,7 @@ static void test_pool_memory_is_reused(void **state) {
     (void)state;
     // Far more in sum than any device has, never more than two blocks at once.
     for (int round = 0; round < 4000; round++) {
-        nd_tensor *x = full(1 << 26, round);
+        nd_tensor *x = full(POOL_ELEMENTS, round);
         assert_handle(x);
         nd_release(x);
     }
@@ -118,10 +129,10 @@ static void test_F02_out_of_memory_is_an_answer(void **state) {
 static void *add_many_times(void *argument) {
     double value = *(double *)argument;
     bool right = true;
-    for (int round = 0; round < 200 && right; round++) {
-        nd_tensor *a = full(10000, value), *b = full(10000, round);
+    for (int round = 0; round < SHARED_ROUNDS && right; round++) {
+        nd_tensor *a = full(SHARED_ELEMENTS, value), *b = full(SHARED_ELEMENTS, round);
         nd_tensor *c = nd_add(a, b);
-        right = c && sum_of(c) == (value + round) * 10000;
+        right = c && sum_of(c) == (value + round) * SHARED_ELEMENTS;
         nd_release(a);
         nd_release(b);
         nd_release(c);

@@ -6,11 +6,33 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER 1
+#endif
+#endif
+#ifdef ADDRESS_SANITIZER
+#include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+/// What the address sanitizer is told, which keeps some variables beside the stack.
+typedef struct told {
+    const void *bottom;
+    size_t size;
+    void *beside;
+    void (*function)(void *data);
+    void *data;
+} told;
+
 #if defined(__x86_64__)
 
 struct fiber {
     void *stack_pointer;
     char *stack;
+    told told;
 };
 
 void nd__model_switch(void **from, void *to);
@@ -29,7 +51,7 @@ __asm__(".text\n"
         "    callq *%rbx\n"
         "    ud2\n");
 
-void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
+static void prepare(fiber *target, void (*function)(void *data), void *data) {
     uint64_t *top = (uint64_t *)(void *)(target->stack + FIBER_STACK);
     *--top = 0;
     *--top = 0; // keeps the stack aligned at the call
@@ -43,7 +65,7 @@ void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
     target->stack_pointer = top;
 }
 
-void fiber_switch(fiber *from, fiber *to) {
+static void switch_to(fiber *from, fiber *to) {
     nd__model_switch(&from->stack_pointer, to->stack_pointer);
 }
 
@@ -53,6 +75,7 @@ void fiber_switch(fiber *from, fiber *to) {
 struct fiber {
     ucontext_t context;
     char *stack;
+    told told;
     void (*function)(void *data);
     void *data;
 };
@@ -62,7 +85,7 @@ static void enter(unsigned high, unsigned low) {
     self->function(self->data);
 }
 
-void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
+static void prepare(fiber *target, void (*function)(void *data), void *data) {
     target->function = function;
     target->data = data;
     getcontext(&target->context);
@@ -73,9 +96,57 @@ void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
                 (unsigned)address);
 }
 
-void fiber_switch(fiber *from, fiber *to) {
+static void switch_to(fiber *from, fiber *to) {
     swapcontext(&from->context, &to->context);
 }
+#endif
+
+#ifdef ADDRESS_SANITIZER
+
+static void arrive(void *data) {
+    fiber *self = data;
+    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+    self->told.function(self->told.data);
+}
+
+void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
+    target->told = (told){target->stack, FIBER_STACK, NULL, function, data};
+    prepare(target, arrive, target);
+}
+
+void fiber_switch(fiber *from, fiber *to) {
+    if (!from->stack) {
+        pthread_attr_t attributes;
+        void *bottom;
+        pthread_getattr_np(pthread_self(), &attributes);
+        pthread_attr_getstack(&attributes, &bottom, &from->told.size);
+        pthread_attr_destroy(&attributes);
+        from->told.bottom = bottom;
+    }
+    __sanitizer_start_switch_fiber(&from->told.beside, to->told.bottom, to->told.size);
+    switch_to(from, to);
+    __sanitizer_finish_switch_fiber(from->told.beside, NULL, NULL);
+}
+
+void fiber_leave(fiber *from, fiber *to) {
+    __sanitizer_start_switch_fiber(NULL, to->told.bottom, to->told.size);
+    switch_to(from, to);
+}
+
+#else
+
+void fiber_prepare(fiber *target, void (*function)(void *data), void *data) {
+    prepare(target, function, data);
+}
+
+void fiber_switch(fiber *from, fiber *to) {
+    switch_to(from, to);
+}
+
+void fiber_leave(fiber *from, fiber *to) {
+    switch_to(from, to);
+}
+
 #endif
 
 fiber *fiber_new(int own) {

@@ -12,4 +12,6 @@ fiber *fiber_new(int own);
 /// The next switch to it calls function(data), which must never return.
 void fiber_prepare(fiber *target, void (*function)(void *data), void *data);
 void fiber_switch(fiber *from, fiber *to);
+/// The same, never to come back unless it is prepared anew.
+void fiber_leave(fiber *from, fiber *to);
 #endif

@@ -1,0 +1,44 @@
+// What a test tells the fake runtime, and asks of it. The environment says the same for a whole program:
+//
+//   ND_CUDART_SEED=N           order of streams, when memory is reused, how early work happens; 0: never before
+//                              somebody waits for it
+//   ND_CUDART_DEVICES=90,75    compute capability of each device (90 for 9.0)
+//   ND_CUDART_MEMORY=BYTES     of each device
+//   ND_CUDART_FAIL=[NAME:]N:E  the N-th call (of NAME) answers error number E
+//   ND_CUDART_LOSE=N           the N-th step of work fails as a launch does, for good
+//   ND_CUDART_RACES=1          two streams that touch one allocation, one of them writing, with no order between
+//                              them end the program
+#ifndef ND_TESTS_CUDART_CONTROL_H
+#define ND_TESTS_CUDART_CONTROL_H
+#include "tests/cudart/include/cuda_runtime_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cudart_statistics {
+    uint64_t calls;       ///< that could fail
+    uint64_t refused;     ///< made inside a function that a stream called
+    uint64_t pending;     ///< steps that are queued and not done
+    uint64_t steps;       ///< that are done
+    uint64_t live_blocks; ///< not given back, in the order of calls
+    uint64_t live_bytes;  ///< theirs
+    uint64_t failures;    ///< asked for, that have happened
+} cudart_statistics;
+
+void cudart_get_statistics(cudart_statistics *ret_statistics);
+/// The n-th call from now (1: the next) of `name` (NULL: of any) answers `error` and does nothing. An error
+/// that is sticky takes the device with it. n = 0: none.
+void cudart_fail(const char *name, uint64_t n, cudaError_t error);
+/// The n-th step from now fails for good. n = 0: none.
+void cudart_lose(uint64_t n);
+void cudart_set_seed(uint64_t seed);
+/// Does `function` with a copy of `bytes` of data in order on a stream, as a library of kernels would.
+__attribute__((visibility("default"))) cudaError_t
+cudart_queue_library(cudaStream_t stream, const char *name, void (*function)(void *data),
+                     const void *data, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,17 @@
+// See test_kernels.cc.
+#ifndef ND_TESTS_CUDART_TEST_KERNELS_H
+#define ND_TESTS_CUDART_TEST_KERNELS_H
+#include "tests/cudart/include/cuda_runtime_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+cudaError_t test_fill(float *to, long count, float value, cudaStream_t stream);
+/// to += from
+cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stream);
+/// Each 64 elements the other way round; without `wait` it lacks a barrier.
+cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream);
+#ifdef __cplusplus
+}
+#endif
+#endif
