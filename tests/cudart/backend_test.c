@@ -299,7 +299,8 @@ static int child_after_use(void) {
     nd_tensor *x = full_on(cuda(0), 1000, 1);
     pid_t child = fork();
     if (child == 0) {
-        bool right = nd_get_device_count(ND_CUDA) == 0 && nd_synchronize(cuda(0)) == ND_ERROR_DEVICE;
+        bool right =
+            nd_get_device_count(ND_CUDA) == 0 && nd_synchronize(cuda(0)) == ND_ERROR_DEVICE;
         nd_release(x);
         _exit(right ? 0 : 1);
     }
