@@ -301,9 +301,7 @@ static nd_status add_list(nd_tensor *x, nd_object **slot, nd_hook_entry *entries
     hooks->capacity = capacity;
     hooks->first = hooks->last = hooks->unused = NONE;
     nd_object *unused = &hooks->header;
-    nd_place place = nd__place_of(owner);
-    nd_status status = nd__member_publish(&hooks->header, place.manager);
-    nd__place_end(place);
+    nd_status status = nd__place_publish(nd__place_of(owner), &hooks->header);
     if (status == ND_OK) {
         nd__member_track(owner);
         nd__gradient_lock();

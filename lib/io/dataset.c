@@ -12,7 +12,6 @@
 #include "lib/device/registry.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
-#include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
@@ -262,14 +261,7 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
     dataset->batches = samples / options->batch;
     if (!options->drop_last && samples % options->batch != 0)
         dataset->batches++;
-    nd_place place = nd__place_begin(NULL, 0);
-    nd_status status = nd__member_publish(&dataset->header, place.manager);
-    nd__place_end(place);
-    if (status != ND_OK) {
-        nd_release(dataset);
-        return NULL;
-    }
-    return dataset;
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &dataset->header);
 }
 
 static nd_status check_dataset(const char *operation, const nd_dataset *dataset) {

@@ -6,6 +6,7 @@
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/manager.h"
+#include "lib/manager/member.h"
 #include "lib/manager/shard.h"
 #include "lib/manager/trigger.h"
 #include "lib/object/object.h"
@@ -112,4 +113,17 @@ nd_place nd__place_of(const nd_object *object) {
 void nd__place_end(nd_place place) {
     if (place.pinned)
         nd_object_release(place.manager);
+}
+
+nd_status nd__place_publish(nd_place place, nd_object *object) {
+    nd_status status = nd__member_publish(object, place.manager);
+    nd__place_end(place);
+    return status;
+}
+
+void *nd__place_publish_or_release(nd_place place, nd_object *object) {
+    if (__builtin_expect(nd__place_publish(place, object) == ND_OK, 1))
+        return object;
+    nd_object_release(object);
+    return NULL;
 }

@@ -7,7 +7,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
-#include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
@@ -69,14 +68,7 @@ nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t d
         module->data = (char *)module + data_offset;
         memcpy(module->data, data, data_size);
     }
-    nd_place place = nd__place_begin(NULL, 0);
-    nd_status status = nd__member_publish(&module->header, place.manager);
-    nd__place_end(place);
-    if (status != ND_OK) {
-        nd_release(module);
-        return NULL;
-    }
-    return module;
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &module->header);
 }
 
 const void *nd_module_get_data(const nd_module *module) {

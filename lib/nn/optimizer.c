@@ -9,7 +9,6 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/device/registry.h"
-#include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/nn/module.h"
 #include "lib/nn/parameters.h"
@@ -205,13 +204,7 @@ static nd_optimizer *new_optimizer(const char *operation, const nd_module *modul
         optimizer->count = count;
         for (size_t i = 0; i < count; i++)
             optimizer->states[i].parameter = nd_retain(parameters[i]);
-        nd_place place = nd__place_begin(NULL, 0);
-        nd_status status = nd__member_publish(&optimizer->header, place.manager);
-        nd__place_end(place);
-        if (status != ND_OK) {
-            nd_release(optimizer);
-            optimizer = NULL;
-        }
+        optimizer = nd__place_publish_or_release(nd__place_begin(NULL, 0), &optimizer->header);
     }
     nd__alloc_free(parameters);
     return optimizer;

@@ -48,11 +48,7 @@ nd_list *nd_list_new(void) {
     nd_list *list = (nd_list *)nd__object_new(&list_type, sizeof *list);
     if (!list)
         return NULL;
-    if (nd__seam_publish("list_new", &list->header) != ND_OK) {
-        nd__object_discard(list);
-        return NULL;
-    }
-    return list;
+    return nd__object_publish_or_discard("list_new", list);
 }
 
 static nd_status check(const char *operation, const nd_list *list) {

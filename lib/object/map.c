@@ -82,11 +82,7 @@ nd_map *nd_map_new(void) {
     nd_map *map = (nd_map *)nd__object_new(&map_type, sizeof *map);
     if (!map)
         return NULL;
-    if (nd__seam_publish("map_new", &map->header) != ND_OK) {
-        nd__object_discard(map);
-        return NULL;
-    }
-    return map;
+    return nd__object_publish_or_discard("map_new", map);
 }
 
 // ------------------------------------------------------------------------------------------- hashes

@@ -126,6 +126,13 @@ nd_object *nd__object_new_bare(const nd_type *type, size_t size) {
     return memory ? nd__object_begin(type, memory) : NULL;
 }
 
+void *nd__object_publish_or_discard(const char *operation, void *object) {
+    if (nd__seam_publish(operation, object) == ND_OK)
+        return object;
+    nd__object_discard(object);
+    return NULL;
+}
+
 void nd__object_discard(void *handle) {
     nd_object *object = handle;
     atomic_init(&object->word, 0);

@@ -117,6 +117,10 @@ nd_object *nd__object_new_bare(const nd_type *type, size_t size);
 /// A release that found a count beyond those of ordinary objects. True when it was the last one.
 bool nd__object_released_beyond(nd_object *object, uint32_t count);
 
+/// The last step of a constructor: publishes in the current manager, with the object's bytes charged to it. The
+/// object, or NULL with an error (cap, quota), and then it is discarded.
+void *nd__object_publish_or_discard(const char *operation, void *object);
+
 /// Frees an object that was never published and holds nothing.
 void nd__object_discard(void *object);
 

@@ -1,7 +1,6 @@
 // nd_resource: a user's memory or handle under management.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/seam.h"
 #include "lib/base/versioned.h"
 #include "lib/object/object.h"
 
@@ -75,10 +74,7 @@ nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,
     resource->pointer = pointer;
     resource->bytes = bytes;
     resource->callbacks = chosen;
-    if (nd__seam_publish("resource_new", &resource->accounted.header) == ND_OK)
-        return resource;
-    nd__object_discard(resource);
-    return NULL;
+    return nd__object_publish_or_discard("resource_new", resource);
 }
 
 void *nd_resource_get(const nd_resource *resource) {

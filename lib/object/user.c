@@ -27,11 +27,7 @@ static nd_object *new_user(const char *operation, const nd_type *type, size_t si
 
 nd_object *nd_object_new(const nd_type *type, size_t size) {
     nd_object *object = new_user("object_new", type, size);
-    if (object && nd__seam_publish("object_new", object) != ND_OK) {
-        nd__object_discard(object);
-        return NULL;
-    }
-    return object;
+    return object ? nd__object_publish_or_discard("object_new", object) : NULL;
 }
 
 nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init init, void *data) {

@@ -12,7 +12,6 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
-#include "lib/base/seam.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 
@@ -70,10 +69,8 @@ nd_weak *nd_weak_new(const void *handle) {
     if (!weak)
         return NULL;
     weak->address = (uintptr_t)object;
-    if (nd__seam_publish("weak_new", &weak->header) != ND_OK) {
-        nd__object_discard(weak);
+    if (!nd__object_publish_or_discard("weak_new", weak))
         return NULL;
-    }
     nd_lock *lock = lock_of(weak->address);
     nd__lock_acquire(lock);
     nd__atomic_set_flags(&object->flags, ND__HAS_WEAK);

@@ -122,13 +122,6 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
     return ND_OK;
 }
 
-static nd_status publish_at(nd_node *node, const nd_tensor *result) {
-    nd_place place = nd__place_of(&result->header);
-    nd_status status = nd__member_publish(&node->header, place.manager);
-    nd__place_end(place);
-    return status;
-}
-
 /// Owned published node for `result`, or NULL with an error.
 static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
                       size_t count, const nd_op_attrs *attrs, bool in_place) {
@@ -143,7 +136,7 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
     describe(node->outputs, result);
     if (fill_inputs(node, inputs, count) == ND_OK &&
         fill_saved(node, inputs, count, result, in_place) == ND_OK &&
-        publish_at(node, result) == ND_OK)
+        nd__place_publish(nd__place_of(&result->header), &node->header) == ND_OK)
         return node;
     nd_object_release(node);
     return NULL;
@@ -260,7 +253,7 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
     }
     status = fill_inputs(node, inputs, count);
     if (status == ND_OK && first)
-        status = publish_at(node, first);
+        status = nd__place_publish(nd__place_of(&first->header), &node->header);
     if (status == ND_OK && first) {
         for (size_t i = 0; i < noutputs; i++) {
             if (!results[i] || !is_float(results[i]->dtype))

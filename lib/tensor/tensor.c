@@ -182,13 +182,7 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     }
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;
-    nd_place place = nd__place_begin(&operand, 1);
-    nd_status status = nd__member_publish(&view->header, place.manager);
-    nd__place_end(place);
-    if (__builtin_expect(status == ND_OK, 1))
-        return view;
-    nd_object_release(view);
-    return NULL;
+    return nd__place_publish_or_release(nd__place_begin(&operand, 1), &view->header);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,
