@@ -199,7 +199,8 @@ ND_API nd_balance *nd_balance_begin(const nd_manager *manager, const char *file,
 ND_API nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_difference);
 
 /// nd_expect_balanced(m) { ... }: what the block leaves behind below m is listed on stderr and sets
-/// the thread's error. `break` and `return` leave the block correctly.
+/// the thread's error. `break` and `return` leave the block correctly. The storage that a small tensor of before
+/// gets with its first view in the block counts.
 ///
 /// @param m the top; NULL: the root
 /// @errors those of nd_balance_begin() and nd_balance_end(); the block runs in any case

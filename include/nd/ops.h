@@ -184,7 +184,8 @@ typedef struct nd_max_pool2d_options {
         }                                                           \
     }
 /// Largest element of each window; NaN wins, and of equal elements the first gets the gradient. x:
-/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64.
+/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64. A window that reaches no element of x, as a
+/// dilation beyond its size allows, is ND_ERROR_SHAPE.
 ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- indexing
