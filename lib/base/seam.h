@@ -35,6 +35,8 @@ bool nd__seam_suspect_may_live(void);
 /// The name of a manager, perhaps a dead one.
 const char *nd__seam_manager_name(const nd_object *manager);
 
+// ------------------------------------------------- asked by lib/object, lib/manager and lib/gc
+
 /// Memory with the ladder behind it; NULL: the caller sets the error.
 void *nd__seam_alloc(size_t bytes);
 void *nd__seam_alloc_zeroed(size_t bytes);

@@ -29,6 +29,7 @@ uint64_t nd__gate_edge_age(void);
 bool nd__gate_edges_since(uint64_t age);
 /// Objects come to be where they were not made: a cycle may be closed there.
 void nd__gate_note_edge(void);
+
 // The side of the collector, and of what dies while it looks.
 
 /// Before it is closed again: gives those who waited the last time their chance. The caller holds the
@@ -41,7 +42,7 @@ void nd__gate_close(void);
 void nd__gate_open(void);
 
 /// Puts a dead object aside because the gate is closed. Lock-free. If the gate has opened
-/// meanwhile, buries it at once.
+/// meanwhile, destroys it at once.
 void nd__gate_park(nd_object *object);
 /// Destroys what has been parked.
 void nd__gate_destroy_parked(void);
