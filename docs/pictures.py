@@ -214,7 +214,7 @@ IN_STEPS = (
     (("4 extend", "(phase 2)"), "slices"),
     (("5 suspect: mark,", "close and open"), "instant"),
     (("6 verify:", "words again"), "open"),
-    (("7 condemn, if", "none was upgraded"), "instant"),
+    (("7 condemn, if no", "one was upgraded"), "instant"),
     (("weak refs, final-", "izers, cut, free"), "open"),
 )
 

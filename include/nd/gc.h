@@ -19,7 +19,7 @@ extern "C" {
 /// What the collector does with garbage cycles.
 typedef enum nd_gc_mode {
     ND_GC_INHERIT = -1, ///< for nd_manager_set_gc_mode(): as the parent
-    ND_GC_OFF = 0,      ///< looks only when asked
+    ND_GC_OFF = 0,      ///< collects only when asked
     ND_GC_ON = 1,       ///< finds and frees them
     ND_GC_WARN = 2,     ///< finds and reports them, frees nothing
 } nd_gc_mode;
@@ -54,7 +54,7 @@ ND_API nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode);
 typedef struct nd_gc_report {
     uint32_t size;              ///< sizeof(nd_gc_report)
     uint32_t version;           ///< 1
-    uint64_t examined_objects;  ///< tracked objects that it looked at
+    uint64_t examined_objects;  ///< tracked objects that it examined
     uint64_t collected_objects; ///< mode warn: would have been collected
     uint64_t collected_bytes;   ///< bytes of those
     uint64_t revived_objects;   ///< that a finalizer kept
@@ -62,9 +62,9 @@ typedef struct nd_gc_report {
     uint64_t broken_objects;    ///< their traverse reports more edges than there are; kept alive
     uint64_t gate_closed_ns;    ///< longest time the gate stayed closed
     uint64_t steps;             ///< of a collection that was done in steps; else 0
-    /// Objects that were looked at and could not be decided on, which the status says as well: looking
-    /// took longer than eight seconds beside other threads, three times. They are kept, and looked
-    /// at again by the next trigger of tracked objects, which is due at once.
+    /// Objects that were examined and could not be decided on, which the status says as well: it
+    /// took longer than eight seconds beside other threads, three times. They are kept, and
+    /// examined again by the next trigger of tracked objects, which is due at once.
     uint64_t postponed_objects;
 } nd_gc_report;
 
@@ -92,34 +92,34 @@ ND_API nd_status nd_gc_collect(const nd_manager *manager, nd_gc_report *ret_repo
 /// Value of a policy's field: a threshold that follows what is live and what was found.
 #define ND_GC_ADAPTIVE (UINT64_MAX - 1)
 
-/// When the collector looks at a manager and all that is below it, and how long it may hold others
+/// When the collector examines a manager and all that is below it, and how long it may hold others
 /// up. Applies where the mode is on or warn. Start from ND_GC_POLICY_INIT, where every field is
 /// ND_GC_INHERITED, and set what is to differ.
 ///
 /// The first three are triggers. The manager whose own policy has one counts for it what happens
-/// below it, since it last made the collector look there; when it is due, the next operation that
-/// places an object below it has that look first. 0 turns a trigger off, also for the managers
-/// above as far as they count what happens below this one.
+/// below it, since its last collection; when it is due, the next operation that places an object
+/// below it collects first. 0 turns a trigger off, also for the managers above as far as they count
+/// what happens below this one.
 typedef struct nd_gc_policy {
     uint32_t size;    ///< sizeof(nd_gc_policy)
     uint32_t version; ///< 1
-    /// Bytes of each device kind allocated since the last look. Default: ND_GC_ADAPTIVE, which is
-    /// half of to four times what was live after the last look (less where looks find much, more
-    /// where they find nothing), and at least 64 MiB.
+    /// Bytes of each device kind allocated since the last collection. Default: ND_GC_ADAPTIVE,
+    /// which is half of to four times what was live after the last collection (less where
+    /// collections find much, more where they find nothing), and at least 64 MiB.
     uint64_t allocated_bytes[ND_MAX_DEVICE_KINDS];
-    /// Objects that can be part of a cycle, made since the last look. Default: ND_GC_ADAPTIVE, the
-    /// same with at least 65,536 objects.
+    /// Objects that can be part of a cycle, made since the last collection. Default:
+    /// ND_GC_ADAPTIVE, the same with at least 65,536 objects.
     uint64_t tracked_objects;
-    /// Nanoseconds since the last look, as read (to a few milliseconds) when objects are placed.
-    /// Default: 0.
+    /// Nanoseconds since the last collection, as read (to a few milliseconds) when objects are
+    /// placed. Default: 0.
     uint64_t interval_ns;
     /// How long a collection may keep the gate closed at a time, in nanoseconds, while the process
-    /// has several threads. A larger set of objects is then looked at in steps, between which edges
+    /// has several threads. A larger set of objects is then examined in steps, between which edges
     /// may change; what changed meanwhile counts as live. One object's edges and the closing itself
     /// (some microseconds) are the least. 0: one step, however long. Default: ND_GC_ADAPTIVE, which
-    /// is 1 ms for boundaries, requests and the looks of triggers, and one step under pressure.
+    /// is 1 ms for boundaries, requests and triggers, and one step under pressure.
     uint64_t pause_ns;
-    /// 1: a closing manager's survivors are looked at (default). 0: not.
+    /// 1: a closing manager's survivors are examined (default). 0: not.
     uint64_t boundary;
     /// 1: an allocation below, when it fails or meets a quota, collects (default). 0: not.
     uint64_t pressure;
@@ -175,8 +175,8 @@ ND_API void nd_gc_set_cycle_callback(nd_gc_cycle_callback callback, void *data);
 typedef struct nd_gc_stats {
     uint32_t size;                 ///< sizeof(nd_gc_stats)
     uint32_t version;              ///< 1
-    uint64_t collections;          ///< how often the collector looked
-    uint64_t examined_objects;     ///< tracked objects that it looked at, each as often
+    uint64_t collections;          ///< how many there were
+    uint64_t examined_objects;     ///< tracked objects that were examined, each as often
     uint64_t collected_objects;    ///< freed as garbage
     uint64_t collected_bytes;      ///< bytes of those
     uint64_t cycles;               ///< groups of objects that kept each other alive

@@ -149,7 +149,7 @@ typedef struct nd_close_report {
     /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
     char escaped_sites[4][96];
     /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they escaped,
-    /// and are looked at again later.
+    /// and are examined again later.
     uint64_t postponed_objects;
 } nd_close_report;
 
@@ -216,7 +216,7 @@ typedef struct nd_manager_stats {
     uint32_t size;              ///< sizeof(nd_manager_stats)
     uint32_t version;           ///< 1
     uint64_t live_objects;      ///< attached here now, not counting children
-    uint64_t tracked_objects;   ///< of those: what the collector looks at
+    uint64_t tracked_objects;   ///< of those: what the collector examines
     uint64_t created_objects;   ///< first attached here
     uint64_t arrived_objects;   ///< moved here from another manager
     uint64_t departed_objects;  ///< moved away: attached elsewhere, returned, escaped

@@ -219,7 +219,7 @@ static inline void nd_visit(nd_visitor *visitor, const void *target, const char 
 }
 
 /// Flag of a type that is never part of a cycle: it has no edges, or only to objects of such types.
-/// The collector does not look at it.
+/// The collector does not examine it.
 #define ND_TYPE_GREEN 1u
 
 /// What the library must know about a type. Must outlive its objects.
@@ -298,7 +298,7 @@ typedef struct nd_type {
 ///
 /// @param type says what it is; must outlive it
 /// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
-///        a valid payload without edges: the collector may look before the caller has written any.
+///        a valid payload without edges: the collector may examine it before the caller has written any.
 ///        Where that is not so, use nd_object_new_with()
 /// @return owned; NULL on error
 /// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
@@ -341,7 +341,7 @@ ND_API void *nd_object_get_data(const nd_object *object);
 /// @threads any
 ND_API const nd_type *nd_object_get_type(const void *object);
 
-// Edges of a published object. Each passes the gate: it waits while the collector looks at edges
+// Edges of a published object. Each passes the gate: it waits while the collector reads edges
 // (microseconds). Two writers of one slot are the user's to keep apart.
 
 /// Makes a slot an edge to another object, and releases what it held.

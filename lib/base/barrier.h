@@ -1,4 +1,4 @@
-// The process-wide barrier (membarrier).
+// The process-wide barrier of memory order (membarrier). The write barrier is the gate: lib/object/gate.h.
 #ifndef ND_LIB_BASE_BARRIER_H
 #define ND_LIB_BASE_BARRIER_H
 #include "lib/base/atomics.h"
