@@ -250,9 +250,20 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
 // ------------------------------------------------------------------------------------------------
 // copies and waiting
 
+/// Waits for the stream. A wait that fails is tried again, because what is queued may be a copy from or to memory that
+/// the caller takes back as soon as this returns; of a device that is lost, which does nothing any more, the answer stays
+/// the same.
+static nd_status empty_stream(nd_cuda_device *device) {
+    nd_status status = nd__cuda_status(cudaStreamSynchronize(device->stream));
+    bool empty = status == ND_OK;
+    for (int again = 0; !empty && again < 3; again++)
+        empty = nd__cuda_status(cudaStreamSynchronize(device->stream)) == ND_OK;
+    return status;
+}
+
 /// Waits for the stream and says what its work made of its data.
 static nd_status wait_for(nd_cuda_device *device) {
-    nd_status status = nd__cuda_status(cudaStreamSynchronize(device->stream));
+    nd_status status = empty_stream(device);
     if (status != ND_OK)
         return status;
     if (__atomic_load_n(device->out_of_range, __ATOMIC_ACQUIRE) == 0)
@@ -279,7 +290,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
     if (status != ND_OK)
         return status;
     // The caller may change or free its memory as soon as this returns.
-    return nd__cuda_status(cudaStreamSynchronize(device->stream));
+    return empty_stream(device);
 }
 
 static nd_status cuda_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
