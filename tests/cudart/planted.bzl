@@ -1,0 +1,54 @@
+"""planted_backend: backend_test with a bug planted in one of lib/device/cuda's files."""
+
+load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
+
+_FILES = ["cublas.c", "cuda.c", "staging.c"]
+
+def planted_backend(name, planted_in):
+    """A binary NAME that must fail.
+
+    Args:
+      name: of the binary and of planted/NAME.txt.
+      planted_in: the file that the change applies to.
+    """
+    native.genrule(
+        name = name + "_source",
+        testonly = 1,
+        srcs = [
+            "planted/%s.txt" % name,
+            "//lib/device/cuda:" + planted_in,
+        ],
+        outs = ["planted/%s/%s" % (name, planted_in)],
+        cmd = "$(location //tests/model:plant.sh) $(SRCS) >$@",
+        tools = ["//tests/model:plant.sh"],
+    )
+    nd_cc_library(
+        name = name + "_planted",
+        testonly = 1,
+        srcs = ["planted/%s/%s" % (name, planted_in), "//lib/device/cuda:cuda_device.h"] +
+               ["//lib/device/cuda:" + file for file in _FILES if file != planted_in],
+        alwayslink = 1,
+        copts = ["-Wno-unused"],
+        deps = [
+            ":cudart",
+            "//kernels/cuda:on_fake_runtime",
+            "//lib/device:table",
+            "//lib/device/cuda:gemm",
+        ],
+    )
+    nd_cc_binary(
+        name = name,
+        testonly = 1,
+        srcs = [
+            "backend.h",
+            "backend_test.c",
+            "roles.h",
+        ],
+        linkstatic = 1,
+        deps = [
+            ":%s_planted" % name,
+            ":nd_without_backend",
+            "//tests:testing",
+            "@local_cmocka//:cmocka",
+        ],
+    )

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# planted_bugs_test.sh BUG...
+# Fails when backend_test passes with a planted bug.
+set -u
+folder=$TEST_SRCDIR/$TEST_WORKSPACE/tests/cudart
+export ND_CUBLAS=$folder/libcublas.so
+failures=0
+for name; do
+    said=$(CMOCKA_TEST_ABORT=1 timeout 60 "$folder/$name" 2>&1)
+    code=$?
+    if [ "$code" -eq 0 ]; then
+        failures=$((failures + 1))
+        echo "$name: unnoticed"
+    else
+        printf '%-26s %s\n' "$name" "$(grep -m 1 -E 'fake CUDA runtime|FAILED|RUN' <<<"$(grep -E 'fake CUDA runtime' <<<"$said"; grep FAILED <<<"$said")")"
+    fi
+done
+[ "$failures" -eq 0 ]
