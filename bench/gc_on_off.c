@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
 
 /// No device of that kind is a normal answer, given on standard output.
 static bool device_missing(const settings *settings) {
-    static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA", [ND_FAKE] = "fake"};
+    static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA"};
     if (nd_get_device_count(settings->device.kind) > 0)
         return false;
     printf("no %s device\n", names[settings->device.kind]);

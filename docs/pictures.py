@@ -63,7 +63,6 @@ BOXES = {
     "lib/tensor": (1, "tensors, storages, views, recording"),
     "lib/device": (1, "registry: which backend serves a device"),
     "lib/device/cpu": (1, "the CPU as a device"),
-    "lib/device/fake": (2, "a device for tests"),
     "lib/device/cuda": (3, "a GPU as a device; linked by //:nd"),
     "lib/device:table": (1, "what a backend fills in"),
     "kernels/cpu": (2, "loops for each instruction set"),

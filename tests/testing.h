@@ -66,7 +66,7 @@ static inline int nd_test_begin(void **state) {
 
 static inline int nd_test_end(void **state) {
     (void)state;
-    for (int kind = 0; nd_get_device_count && kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; nd_get_device_count && kind < ND_MAX_DEVICE_KINDS; kind++)
         for (int index = 0; index < nd_get_device_count((nd_device_kind)kind); index++)
             nd_synchronize((nd_device){(nd_device_kind)kind, index});
     uint64_t objects = nd_manager_get_total_objects(NULL);

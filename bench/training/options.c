@@ -103,14 +103,14 @@ static bool read_gc(const char *text, settings *settings) {
 }
 
 static bool read_device(const char *text, settings *settings) {
-    static const char *const names[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda", [ND_FAKE] = "fake"};
+    static const char *const names[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
         if (strcmp(text, names[kind]) == 0) {
             settings->device = (nd_device){(nd_device_kind)kind, 0};
             return true;
         }
     }
-    fprintf(stderr, "gc_on_off: --device is cpu, cuda or fake, not '%s'\n", text);
+    fprintf(stderr, "gc_on_off: --device is cpu or cuda, not '%s'\n", text);
     return false;
 }
 
@@ -135,7 +135,7 @@ static void print_help(void) {
            "                    busy machine it trains for fewer epochs, and says so\n"
            "  --batch N         batch size (default: the scenario's own)\n"
            "  --samples N       train on the first N digits only\n"
-           "  --device DEVICE   cpu (default), cuda or fake (the test device)\n"
+           "  --device DEVICE   cpu (default) or cuda\n"
            "  --data DIR        all 70,000 digits from DIR: train-images-idx3-ubyte,\n"
            "                    train-labels-idx1-ubyte, t10k-images-idx3-ubyte,\n"
            "                    t10k-labels-idx1-ubyte, each with or without .gz\n"

@@ -20,7 +20,7 @@ FILE *report_open(const char *path) {
 }
 
 bool report_json(const report *report, const claim *claims, size_t count, FILE *stream) {
-    static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda", [ND_FAKE] = "fake"};
+    static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "gc_on_off");

@@ -20,7 +20,7 @@ void table_begin(const settings *settings, const digits *digits) {
     char machine[512];
     char train[NUMBER_TEXT];
     char test[NUMBER_TEXT];
-    static const char *const devices[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA", [ND_FAKE] = "fake"};
+    static const char *const devices[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA"};
     printf("MLP 784-128-64-10 on MNIST: %s digits to train on, %s to test on\n",
            with_commas(train, (uint64_t)nd_get_size(digits->train_images, 0)),
            with_commas(test, (uint64_t)nd_get_size(digits->test_images, 0)));

@@ -57,9 +57,8 @@ typedef enum nd_dtype {
 
 /// Kinds of devices.
 typedef enum nd_device_kind {
-    ND_CPU = 0, ///< the host
-    ND_CUDA,    ///< an NVIDIA GPU
-    ND_FAKE,    ///< the test device: CPU memory behind a queue and poison, for tests of lifetimes
+    ND_CPU = 0,           ///< the host
+    ND_CUDA,              ///< an NVIDIA GPU
     ND_DEVICE_KIND_COUNT, ///< how many there are
 } nd_device_kind;
 

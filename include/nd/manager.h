@@ -198,7 +198,7 @@ ND_API nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects);
 /// collects first, where the collector is on, then fails with ND_ERROR_QUOTA and changes nothing.
 ///
 /// @param manager the manager
-/// @param kind CPU, CUDA or the test device
+/// @param kind CPU or CUDA
 /// @param bytes at most as many; 0: no quota. Fewer than are there now: no further ones
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_INVALID_ARGUMENT (no such kind)

@@ -10,13 +10,14 @@
 #define ND_LIB_BASE_THREAD_H
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
+#include "lib/base/kind.h"
 #include "lib/base/thread_local.h"
 #include <nd/object.h>
 #include <nd/scope.h>
 
 /// What a thread counts for the collector's triggers: bytes of each device kind, and objects that
 /// became tracked.
-enum { ND__MADE_TRACKED = ND_DEVICE_KIND_COUNT, ND__MADE_COUNT };
+enum { ND__MADE_TRACKED = ND__KIND_PLACES, ND__MADE_COUNT };
 
 typedef struct nd_thread nd_thread;
 struct nd_thread {

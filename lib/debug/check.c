@@ -11,7 +11,7 @@
 
 /// What is wrong with a shard; NULL: nothing.
 static const char *check_shard(nd_shard *shard) {
-    uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND_DEVICE_KIND_COUNT] = {0};
+    uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND__KIND_PLACES] = {0};
     const char *broken = NULL;
     nd__lock_acquire(&shard->lock);
     for (int list = 0; list < 2; list++) {
@@ -43,7 +43,7 @@ static const char *check_shard(nd_shard *shard) {
     if (count->created + count->arrived !=
         count->freed + count->collected + count->departed + count->live)
         broken = "created + arrived is not freed + collected + departed + live";
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         if (own[kind] != count->own_bytes[kind])
             broken = "the bytes of its objects are not its account";
     nd__lock_release(&shard->lock);
@@ -63,7 +63,7 @@ static nd_status check_manager(nd_manager *manager) {
 static nd_status check_accounts(const nd__manager_array *managers) {
     for (size_t i = 0; i < managers->count; i++) {
         const nd__counters count = nd__shard_total(managers->items[i]);
-        for (nd_device_kind kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        for (nd_device_kind kind = 0; kind < ND__KIND_PLACES; kind++) {
             uint64_t sum = count.own_bytes[kind];
             for (size_t k = 0; k < managers->count; k++)
                 if (managers->items[k]->parent == managers->items[i] &&

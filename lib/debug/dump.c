@@ -34,7 +34,7 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
     nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     nd_manager_get_stats(manager, &stats);
     uint64_t own = 0, below = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         own += stats.live_bytes[kind];
         below += stats.subtree_bytes[kind];
     }

@@ -36,7 +36,7 @@ static size_t manager_index(const census *result, const nd_manager *manager) {
 static uint64_t own_bytes(nd_manager *manager) {
     nd__counters count = nd__shard_total(manager);
     uint64_t bytes = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         bytes += count.own_bytes[kind];
     return bytes;
 }

@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/kind.h"
 #include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/debug/trace_file.h"
@@ -138,12 +139,11 @@ static void append_object(event *event, const nd_object *object, const nd_manage
 /// A counter of what is alive in the whole program, for the curve above the threads. `leaving`:
 /// bytes that are still charged but about to go.
 static void put_bytes(const nd_object *object, uint64_t leaving) {
-    static const char *const names[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
     if (!nd__object_shows_bytes(object))
         return;
     nd_device_kind kind = ((const nd_accounted *)object)->kind;
     event event;
-    begin_event(&event, "live bytes ", names[kind], "bytes", 'C', nd__clock_now_ns());
+    begin_event(&event, "live bytes ", nd__kind_name(kind), "bytes", 'C', nd__clock_now_ns());
     append(&event, "\"bytes\":%" PRIu64, nd__account_bytes(&nd__manager_root, kind) - leaving);
     end_event(&event);
 }

@@ -12,7 +12,7 @@
 #include <nd/tensor.h>
 
 typedef struct nd_backend {
-    const char *name;     ///< "cpu", "cuda", "fake"
+    const char *name;     ///< "cpu", "cuda"
     bool host_accessible; ///< memory can be read and written by the host directly, at any time
     int (*device_count)(void);
     /// 64-byte aligned (256 for devices), at least one byte. ND_ERROR_OUT_OF_MEMORY: none left.

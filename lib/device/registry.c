@@ -8,6 +8,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/kind.h"
 #include "lib/device/backends.h"
 #include "lib/manager/request.h"
 #include "lib/object/block.h"
@@ -16,12 +17,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static const char *const kind_names[ND_DEVICE_KIND_COUNT] = {
-    [ND_CPU] = "cpu",
-    [ND_CUDA] = "cuda",
-    [ND_FAKE] = "fake",
-};
 
 static nd_status refusal(void) {
     return nd__callback_running() ? ND_ERROR_STATE : ND_ERROR_DEVICE;
@@ -66,11 +61,18 @@ static const nd_backend absent_backend = {
     .call = absent_call,
 };
 
+static const nd_backend *extra_backend; // or NULL; written before main only
+
+void nd__registry_add(const nd_backend *backend) {
+    extra_backend = backend;
+    nd__kind_extra = backend->name;
+}
+
 static const nd_backend *backend_of(nd_device_kind kind) {
-    if (kind == ND_FAKE)
-        return &nd__fake_backend;
     if (kind == ND_CUDA && &nd__cuda_backend != NULL)
         return &nd__cuda_backend;
+    if (kind == ND_DEVICE_KIND_COUNT && extra_backend)
+        return extra_backend;
     return &absent_backend;
 }
 
@@ -87,15 +89,16 @@ const char *nd__registry_device_text(nd_device device) {
     if (device.kind == ND_CPU && device.index == 0)
         return "cpu:0";
     char *text = texts[next++ % 4];
-    if ((unsigned)device.kind < ND_DEVICE_KIND_COUNT)
-        snprintf(text, sizeof texts[0], "%s:%d", kind_names[device.kind], (int)device.index);
+    const char *name = nd__kind_name(device.kind);
+    if (name)
+        snprintf(text, sizeof texts[0], "%s:%d", name, (int)device.index);
     else
         snprintf(text, sizeof texts[0], "kind %d:%d", (int)device.kind, (int)device.index);
     return text;
 }
 
 nd_status nd__registry_device_check(const char *operation, nd_device device) {
-    if ((unsigned)device.kind >= ND_DEVICE_KIND_COUNT)
+    if (!nd__kind_exists(device.kind))
         return nd__error(ND_ERROR_DEVICE, "%s: there is no device kind %d", operation,
                          (int)device.kind);
     if (nd__callback_running())
@@ -109,7 +112,7 @@ nd_status nd__registry_device_check(const char *operation, nd_device device) {
             operation, nd__registry_device_text(device));
     if (device.index >= 0 && device.index < count)
         return ND_OK;
-    const char *name = device.kind == ND_CUDA ? "CUDA" : kind_names[device.kind];
+    const char *name = device.kind == ND_CUDA ? "CUDA" : nd__kind_name(device.kind);
     if (count == 0)
         return nd__error(ND_ERROR_DEVICE, "%s: %s: no %s device", operation,
                          nd__registry_device_text(device), name);
@@ -151,7 +154,7 @@ nd_status nd_synchronize(nd_device device) {
 // ------------------------------------------------------------------------------------------ memory
 
 uint64_t nd_memory_trim(nd_device_kind kind) {
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT || nd__callback_running())
+    if (!nd__kind_exists(kind) || nd__callback_running())
         return 0;
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
@@ -164,7 +167,7 @@ uint64_t nd_memory_trim(nd_device_kind kind) {
 }
 
 uint64_t nd_memory_get_cached(nd_device_kind kind) {
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+    if (!nd__kind_exists(kind))
         return 0;
     uint64_t bytes = 0;
     const nd_memory_functions *rows = nd__registry_backend(kind)->memory;

@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/kind.h"
 #include "lib/base/lock.h"
 #include "lib/base/seam.h"
 #include "lib/base/thread.h"
@@ -29,8 +30,6 @@ _Static_assert(sizeof(nd_gc_policy) ==
                    offsetof(nd_gc_policy, allocated_bytes) +
                        (ND_MAX_DEVICE_KINDS + FIELDS - INTERVAL + 1) * sizeof(uint64_t),
                "a policy is its fields");
-_Static_assert((int)ND_DEVICE_KIND_COUNT <= ND_MAX_DEVICE_KINDS,
-               "a place in structs for each kind");
 
 struct nd_gc_domain {
     _Atomic uint64_t asked[FIELDS];           ///< ND_GC_INHERITED where the manager has no say
@@ -51,7 +50,7 @@ static const uint64_t defaults[FIELDS] = {
     1,              // boundary
     1,              // pressure
 };
-_Static_assert(ND_DEVICE_KIND_COUNT == 3, "a default for each kind of bytes");
+_Static_assert(ND__KIND_PLACES == 3, "a default for each kind of bytes");
 
 #define BYTES_FLOOR (UINT64_C(64) << 20)
 #define TRACKED_FLOOR UINT64_C(65536)
@@ -271,12 +270,14 @@ static nd_status set_fields(nd_manager *manager, const char *operation, int firs
 /// The fields of a policy as an array. What it sets for kinds that do not exist is an error.
 static nd_status read_fields(const char *operation, const nd_gc_policy *policy,
                              uint64_t fields[FIELDS]) {
-    for (int kind = ND_DEVICE_KIND_COUNT; kind < ND_MAX_DEVICE_KINDS; kind++)
+    for (int kind = nd__kind_count(); kind < ND_MAX_DEVICE_KINDS; kind++)
         if (policy->allocated_bytes[kind] != ND_GC_INHERITED && policy->allocated_bytes[kind] != 0)
             return nd__error(ND_ERROR_UNSUPPORTED,
                              "%s: allocated_bytes[%d] is set, and there is no device kind %d",
                              operation, kind, kind);
-    memcpy(fields, policy->allocated_bytes, ND_DEVICE_KIND_COUNT * sizeof *fields);
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++)
+        fields[kind] =
+            nd__kind_exists((nd_device_kind)kind) ? policy->allocated_bytes[kind] : ND_GC_INHERITED;
     memcpy(fields + ND__MADE_TRACKED, &policy->tracked_objects,
            (FIELDS - ND__MADE_TRACKED) * sizeof *fields);
     return ND_OK;
@@ -285,7 +286,7 @@ static nd_status read_fields(const char *operation, const nd_gc_policy *policy,
 /// The reverse.
 static void write_fields(nd_gc_policy *policy, const uint64_t fields[FIELDS]) {
     memset(policy->allocated_bytes, 0, sizeof policy->allocated_bytes);
-    memcpy(policy->allocated_bytes, fields, ND_DEVICE_KIND_COUNT * sizeof *fields);
+    memcpy(policy->allocated_bytes, fields, (size_t)nd__kind_count() * sizeof *fields);
     memcpy(&policy->tracked_objects, fields + ND__MADE_TRACKED,
            (FIELDS - ND__MADE_TRACKED) * sizeof *fields);
 }

@@ -10,6 +10,7 @@
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/kind.h"
 #include "lib/base/lock.h"
 #include "lib/base/seam.h"
 #include "lib/manager/account.h"
@@ -102,7 +103,7 @@ void nd__charge_return(nd_manager *manager, nd_device_kind kind, uint64_t bytes)
 nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
     if (!manager)
         return nd__error_null("manager_set_quota", "manager");
-    if ((unsigned)kind >= ND_DEVICE_KIND_COUNT)
+    if (!nd__kind_exists(kind))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "manager_set_quota: device kind %d does not exist", (int)kind);
     nd__lock_acquire(&quota_lock);

@@ -58,7 +58,7 @@ static void move_shard(nd_shard *from, nd_manager *ancestor, bool past, bool rem
     }
     const nd_manager *stop = past ? from->manager->parent : target->manager;
     uint64_t moved = from->count.live;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         uint64_t own = from->count.own_bytes[kind];
         bytes[kind] += own;
         if (own)

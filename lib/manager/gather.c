@@ -10,7 +10,7 @@
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 
-typedef uint64_t bytes_of_kinds[ND_DEVICE_KIND_COUNT];
+typedef uint64_t bytes_of_kinds[ND__KIND_PLACES];
 
 /// Moves what is in one shard to the first one of `top`, off the account of its own manager alone. Nothing happens
 /// when the top is closed, and where there are guests, which return from where they are.
@@ -20,7 +20,7 @@ static void gather_shard(nd_shard *from, nd_manager *top, uint64_t *bytes) {
     nd_manager *manager = from->manager;
     uint64_t moved = from->count.live;
     if (moved && !from->count.temporary && nd__manager_open(top)) {
-        for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+        for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
             uint64_t own = from->count.own_bytes[kind];
             bytes[kind] += own;
             if (own)
@@ -42,7 +42,7 @@ bool nd__gather_objects(const nd__manager_array *managers) {
     for (size_t i = managers->count - 1; i > 0; i--) {
         nd_manager *manager = managers->items[i];
         // What went past it from below leaves its account; then what was in it does.
-        for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        for (int kind = 0; kind < ND__KIND_PLACES; kind++)
             if (passed[i][kind])
                 nd__charge_return_path(manager, manager->parent, (nd_device_kind)kind,
                                        passed[i][kind]);
@@ -50,7 +50,7 @@ bool nd__gather_objects(const nd__manager_array *managers) {
             gather_shard(from, top, passed[i]);
         while (managers->items[above] != manager->parent)
             above--;
-        for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+        for (int kind = 0; kind < ND__KIND_PLACES; kind++)
             passed[above][kind] += passed[i][kind];
     }
     nd__alloc_free(passed);

@@ -313,9 +313,9 @@ static void unlink_from_parent(nd_manager *manager) {
 /// enough for many managers, one below the other.
 static void move_past(nd_manager *manager, nd_manager *target) {
     nd_manager *parent = manager->parent;
-    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    uint64_t bytes[ND__KIND_PLACES] = {0};
     nd__escape_all(manager, target, true, false, bytes, NULL);
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         uint64_t carried = manager->carried[kind];
         if (carried)
             nd__charge_return_path(manager, parent, (nd_device_kind)kind, carried);
@@ -328,10 +328,10 @@ static void move_past(nd_manager *manager, nd_manager *target) {
 /// `remembered`: boundaries below that look at it again.
 static void let_escape(nd_manager *manager, nd_manager *outside, bool remembered,
                        nd_close_report *report) {
-    uint64_t bytes[ND_DEVICE_KIND_COUNT] = {0};
+    uint64_t bytes[ND__KIND_PLACES] = {0};
     report->escaped_objects += nd__escape_all(manager, nd__manager_nearest_open(outside), false,
                                               remembered, bytes, report);
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         report->escaped_bytes += bytes[kind];
 }
 
@@ -602,7 +602,7 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     stats.freed_objects = count.freed;
     stats.collected_objects = count.collected;
     stats.escaped_objects = count.escaped;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         stats.live_bytes[kind] = count.own_bytes[kind];
         stats.subtree_bytes[kind] = nd__account_bytes(manager, (nd_device_kind)kind);
         stats.peak_bytes[kind] = nd__account_peak(manager, (nd_device_kind)kind);
@@ -618,7 +618,7 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
 uint64_t nd_manager_get_total_bytes(const nd_manager *handle) {
     nd_manager *manager = writable(handle);
     uint64_t total = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         total += nd__account_bytes(manager, (nd_device_kind)kind);
     return total;
 }

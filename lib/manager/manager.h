@@ -26,6 +26,7 @@
 #ifndef ND_LIB_MANAGER_MANAGER_H
 #define ND_LIB_MANAGER_MANAGER_H
 #include "lib/base/atomics.h"
+#include "lib/base/kind.h"
 #include "lib/base/lock.h"
 #include "lib/object/object.h"
 #include <nd/gc.h>
@@ -45,7 +46,7 @@ typedef struct nd__counters {
         temporary; ///< attached objects: all, tracked, those a cap counts, temp-attached
     uint64_t created, arrived, departed, freed, collected, escaped;
     uint64_t freed_bytes;
-    uint64_t own_bytes[ND_DEVICE_KIND_COUNT];
+    uint64_t own_bytes[ND__KIND_PLACES];
 } nd__counters;
 
 #define ND__LINE 128 ///< what processors share: two lines, which some fetch together
@@ -62,11 +63,11 @@ struct nd_shard {
     nd__counters count;
     bool retired; ///< the manager has a cap: objects go to the first shard
     // The account. A part may be negative: bytes are discharged by whoever frees them.
-    _Atomic uint64_t bytes[ND_DEVICE_KIND_COUNT];
-    _Atomic uint64_t seen[ND_DEVICE_KIND_COUNT]; ///< `bytes` when the peak was looked at
+    _Atomic uint64_t bytes[ND__KIND_PLACES];
+    _Atomic uint64_t seen[ND__KIND_PLACES]; ///< `bytes` when the peak was looked at
     /// Of the first shard: what the manager's owner has charged, which it alone writes, so without a locked
     /// instruction. Part of the account as `bytes` is.
-    _Atomic uint64_t owned[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t owned[ND__KIND_PLACES];
 };
 _Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
 
@@ -98,9 +99,9 @@ struct nd_manager {
     _Atomic uint64_t inherited_mode;       ///< with its generation, as last found out (policy.c)
     _Atomic(struct nd_gc_domain *) domain; ///< its own collection policy (policy.c), or NULL
     uint64_t cap;                          ///< lock of the first shard
-    _Atomic uint64_t quota[ND_DEVICE_KIND_COUNT];
+    _Atomic uint64_t quota[ND__KIND_PLACES];
 
-    _Alignas(ND__LINE) _Atomic uint64_t peak_bytes[ND_DEVICE_KIND_COUNT];
+    _Alignas(ND__LINE) _Atomic uint64_t peak_bytes[ND__KIND_PLACES];
     uint32_t owner; ///< number of the thread that made it; of the root, that of the first thread
     _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
     _Atomic uint32_t turns;   ///< how often that was another one than before
@@ -113,8 +114,8 @@ struct nd_manager {
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
     // While it is closed as one of those below another one, by the thread that does that:
     bool collects_above; ///< one between the two collects, and has to see what survives here
-    uint64_t carried[ND_DEVICE_KIND_COUNT]; ///< bytes of what went from below it past it
-    nd__memory_callback *memory_callback;   ///< or NULL (its own lock, see pressure_callback.c)
+    uint64_t carried[ND__KIND_PLACES];    ///< bytes of what went from below it past it
+    nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
     char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;
     nd_shard escaped; ///< what outlived managers below while the collector was on, the latest first

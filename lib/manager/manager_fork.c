@@ -109,13 +109,13 @@ static void settle_accounts(nd_manager *newest) {
         return;
     for (nd_manager *at = newest; at; at = at->older)
         for (nd_shard *shard = &at->first; shard; shard = nd__shard_next(shard))
-            for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+            for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
                 nd__atomic_store(&shard->bytes[kind], 0, relaxed);
                 nd__atomic_store(&shard->owned[kind], 0, relaxed);
             }
     for (nd_manager *at = newest; at; at = at->older)
         for (nd_shard *shard = &at->first; shard; shard = nd__shard_next(shard))
-            for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+            for (int kind = 0; kind < ND__KIND_PLACES; kind++)
                 for (nd_manager *up = at; up && shard->count.own_bytes[kind]; up = up->parent)
                     nd__atomic_add_relaxed(&up->first.bytes[kind], shard->count.own_bytes[kind]);
 }

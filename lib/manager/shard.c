@@ -158,7 +158,7 @@ void nd__shard_move(nd_shard *from, nd_shard *target) {
     won->capped += lost->capped;
     won->temporary += lost->temporary;
     lost->live = lost->tracked = lost->capped = lost->temporary = 0;
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         won->own_bytes[kind] += lost->own_bytes[kind];
         lost->own_bytes[kind] = 0;
     }

@@ -6,6 +6,7 @@
 #include "lib/pressure/pressure_error.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
+#include "lib/base/kind.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/gc/policy.h"
@@ -20,8 +21,6 @@
 #include <string.h>
 
 #define LONGEST_FILE 48 ///< of a creation site's file name the end is shown
-
-static const char *const kinds[ND_DEVICE_KIND_COUNT] = {"cpu", "cuda", "fake"};
 
 typedef struct text {
     char buffer[320];
@@ -218,7 +217,7 @@ static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
     text device = {0};
     nd_device_kind kind = pressure->kind;
     append(&device, "%llu %s bytes are live",
-           (unsigned long long)nd__account_bytes(&nd__manager_root, kind), kinds[kind]);
+           (unsigned long long)nd__account_bytes(&nd__manager_root, kind), nd__kind_name(kind));
     if (usage.cached != ND__UNKNOWN_BYTES)
         append(&device, "%llu cached", (unsigned long long)usage.cached);
     if (usage.limit != ND__UNKNOWN_BYTES)
@@ -231,8 +230,8 @@ static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
         ND_ERROR_OUT_OF_MEMORY,
         "%.64s: no memory on %s:%d for %llu bytes; %s; manager \"%s\" and those below it hold "
         "%llu, %s; largest holders: %s; tried: %s",
-        pressure->operation, kinds[kind], pressure->index, (unsigned long long)pressure->bytes,
-        device.buffer, pressure->manager->name,
+        pressure->operation, nd__kind_name(kind), pressure->index,
+        (unsigned long long)pressure->bytes, device.buffer, pressure->manager->name,
         (unsigned long long)nd__account_bytes(pressure->manager, kind), limit, holders, tries);
 }
 
@@ -246,8 +245,8 @@ static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders
     return nd__error(ND_ERROR_QUOTA,
                      "%.64s: %llu %s bytes%s do not fit into manager \"%s\": quota %llu, live "
                      "%llu; largest holders: %s; tried: %s",
-                     pressure->operation, (unsigned long long)pressure->bytes, kinds[kind], asking,
-                     refused->name,
+                     pressure->operation, (unsigned long long)pressure->bytes, nd__kind_name(kind),
+                     asking, refused->name,
                      (unsigned long long)nd__atomic_load_relaxed(&refused->quota[kind]),
                      (unsigned long long)nd__account_bytes(refused, kind), holders, tries);
 }
@@ -255,7 +254,7 @@ static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders
 nd_status nd__pressure_error(const nd_pressure *pressure, nd_status status) {
     if (!nd__pressure_includes(status))
         return nd__error(status, "%.64s: %s:%d could not allocate %llu bytes: the device failed",
-                         pressure->operation, kinds[pressure->kind], pressure->index,
+                         pressure->operation, nd__kind_name(pressure->kind), pressure->index,
                          (unsigned long long)pressure->bytes);
     text holders = {0}, tries = {0};
     describe_holders(pressure, status == ND_ERROR_QUOTA ? pressure->refused : NULL, &holders);

@@ -2,6 +2,7 @@
 //
 // The child has one thread and whatever the other threads held. It must not wait for any of them: it makes, attaches, releases, closes,
 // names, takes weak references up, trains and collects, starts threads that do the same, and finds every list and count whole. ND_STRESS says how many times as many forks.
+#include "lib/device/fake/fake.h"
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"

@@ -2,6 +2,7 @@
 // or works; parameters and gradients change wholly or not at all; nothing is left behind; the next step works.
 #include "tests/training.h"
 #include "lib/base/alloc.h"
+#include "lib/device/fake/fake.h"
 #include "tests/testing.h"
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 // Calls about managers, the collector and memory under pressure.
+#include "lib/device/fake/fake.h"
 #include "tests/fuzz/program.h"
 #include <stdlib.h>
 
@@ -96,7 +97,7 @@ static void set_cap(fuzz_actor *me, const fuzz_step *s) {
 
 static void set_quota(fuzz_actor *me, const fuzz_step *s) {
     static const uint64_t quotas[] = {0, 1, 40, 200, 1000, 4096, 100000, UINT64_MAX};
-    nd_device_kind kind = (nd_device_kind)(s->b % (ND_DEVICE_KIND_COUNT + 1));
+    nd_device_kind kind = (nd_device_kind)(s->b % (ND_FAKE + 2));
     fuzz_expect(me, nd_manager_set_quota(fuzz_manager(me, s->a), kind, quotas[s->c % 8]) == ND_OK);
 }
 

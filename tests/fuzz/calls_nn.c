@@ -1,4 +1,5 @@
 // Calls about modules, optimizers and data sets, all of which belong to one thread.
+#include "lib/device/fake/fake.h"
 #include "tests/fuzz/program.h"
 #include "tests/training.h"
 

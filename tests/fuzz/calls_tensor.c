@@ -1,4 +1,5 @@
 // Calls that make tensors, look at them, view them and write them.
+#include "lib/device/fake/fake.h"
 #include "tests/fuzz/program.h"
 #include "tests/fuzz/tensors.h"
 #include <stdlib.h>

@@ -109,7 +109,7 @@ static void check_counters(const nd_manager *manager) {
         fuzz_die("a manager's objects do not add up");
     if (s.tracked_objects > s.live_objects || s.escaped_objects > s.departed_objects)
         fuzz_die("a manager counts more tracked or escaped objects than there are");
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind <= (int)ND_FAKE; kind++)
         if (s.peak_bytes[kind] < s.subtree_bytes[kind] ||
             s.live_bytes[kind] > s.subtree_bytes[kind])
             fuzz_die("a manager's bytes do not fit each other");
@@ -217,7 +217,7 @@ static void reset_root(void) {
     nd_gc_set_mode(ND_GC_OFF);
     nd_gc_set_cycle_callback(NULL, NULL);
     nd_memory_set_callback(NULL, NULL);
-    for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++)
+    for (int kind = 0; kind <= (int)ND_FAKE; kind++)
         nd_manager_set_quota((nd_manager *)(uintptr_t)nd_manager_get_root(), (nd_device_kind)kind,
                              0);
     nd_manager_set_cap((nd_manager *)(uintptr_t)nd_manager_get_root(), 0);

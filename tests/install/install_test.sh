@@ -66,6 +66,18 @@ grep -q '\.gnu_debuglink' <<<"$sections" || fail "libnd.so does not name its deb
 grep -q '\.debug_info' <<<"$sections" && fail "libnd.so has debug information in it"
 internal=$(nm --extern-only --defined-only "$moved/lib/libnd.a" | awk 'NF == 3 { print $3 }' | grep -v '^nd_')
 [ -z "$internal" ] || fail "libnd.a shows" "$(head -n 5 <<<"$internal")"
+# said WORD: the files that have that word, in names or text.
+said() {
+    local file
+    for file in "$moved/lib/libnd.a" "$moved/lib/libnd.so.$version" "$moved/lib/.debug/libnd.so.$version.debug"; do
+        { nm --debug-syms "$file" 2>/dev/null; strings "$file"; } | grep -cE "(^|[^a-z])$1([^a-z]|\$)" >/dev/null &&
+            echo "$file"
+    done
+    grep -Rli "$1" "$moved/include"
+}
+[ -n "$(said cuda)" ] || fail "the search for words finds none"
+tests_device=$(said fake)
+[ -z "$tests_device" ] || fail "the device of the tests is in" "$tests_device"
 
 # Some tools cannot cope with a space in a folder's name: they get the package, through another name.
 plain=$scratch/plain

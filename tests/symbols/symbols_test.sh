@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # libnd.so shows what the public headers declare: every symbol starts with nd_, none with nd__ unless a public header
-# names it (macros call those), and each declared function is there.
+# names it (macros call those), and each declared function is there. Of the device of the tests neither says a word.
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
 exported=$(nm --dynamic --defined-only --extern-only "$root/libnd.so" | awk '{ print $NF }' | sed 's/@.*//' | sort -u)
@@ -23,5 +23,14 @@ internal=$(comm -23 <(grep '^nd__' <<<"$exported") <(echo "$declared"))
 [ -z "$internal" ] || fail "Exported, but internal:" "$internal"
 missing=$(comm -13 <(echo "$exported") <(echo "$declared"))
 [ -z "$missing" ] || fail "Declared in a public header, and not in libnd.so:" "$missing"
+# said WORD: where the library and the public headers have that word, in names or text.
+said() {
+    { nm --dynamic "$root/libnd.so"; nm --debug-syms "$root/libnd.so" 2>/dev/null; strings "$root/libnd.so"; } |
+        grep -E "(^|[^a-z])$1([^a-z]|\$)"
+    grep -Ri "$1" "$root/include/nd"
+}
+[ -n "$(said cuda)" ] || fail "The search for words finds none." ""
+tests_device=$(said fake)
+[ -z "$tests_device" ] || fail "Of the tests' device:" "$(head -n 20 <<<"$tests_device")"
 echo "$(grep -c . <<<"$exported") symbols exported, $(grep -c . <<<"$declared") declared, $failures failures"
 [ "$failures" -eq 0 ]

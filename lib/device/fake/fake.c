@@ -22,6 +22,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/fork.h"
 #include "lib/device/backends.h"
+#include "lib/device/registry.h"
 #include "lib/manager/request.h"
 #include "lib/memory/host.h"
 #include "lib/object/callback.h"
@@ -338,7 +339,7 @@ static const nd_memory_functions fake_rows = {
     .usage = fake_usage,
 };
 
-const nd_backend nd__fake_backend = {
+static const nd_backend fake_backend = {
     .name = "fake",
     .host_accessible = false,
     .device_count = fake_device_count,
@@ -352,6 +353,10 @@ const nd_backend nd__fake_backend = {
     .memory = &fake_rows,
     .lost = fake_lost,
 };
+
+__attribute__((constructor)) static void add_backend(void) {
+    nd__registry_add(&fake_backend);
+}
 
 // ------------------------------------------------------------------------------------------------
 // for tests

@@ -1,11 +1,16 @@
-// What tests can do to the fake device, beyond using it.
+// The fake device of the tests: its kind, and what tests can do to it beyond using it.
 //
+// A program has it that depends on //lib/device/fake; the library has not.
 // With a paused device a test decides what is still in flight: work, copies and releases pile up in
 // the queue until it resumes. Waiting for a paused device waits until somebody resumes it.
 #ifndef ND_LIB_DEVICE_FAKE_FAKE_H
 #define ND_LIB_DEVICE_FAKE_FAKE_H
+#include <nd/base.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/// Its kind: the one that a program brings, behind those of <nd/base.h>.
+#define ND_FAKE ((nd_device_kind)ND_DEVICE_KIND_COUNT)
 
 /// What fresh and what released memory of the device is filled with.
 #define ND__FAKE_FRESH 0xCB

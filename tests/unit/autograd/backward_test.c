@@ -1,5 +1,6 @@
 // nd_backward and what becomes of gradients: accumulation, memory of their own, placement, and that
 // an error changes nothing.
+#include "lib/device/fake/fake.h"
 #include "tests/unit/autograd/support.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // The cycles that create_graph makes, and that every edge of them is one the collector sees.
 #include "tests/unit/autograd/support.h"
 
+#include "lib/device/fake/fake.h"
 #include "lib/tensor/node.h"
 
 #include <pthread.h>

@@ -5,6 +5,7 @@
 #ifndef ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #define ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #include "lib/autograd/autograd.h"
+#include "lib/device/fake/fake.h"
 #include "lib/ops/conv.h"
 #include "lib/ops/elementwise.h"
 #include "lib/tensor/join.h"

@@ -1,5 +1,6 @@
 // The registry: which devices there are, and what is said about those there are not.
 #include "lib/device/backends.h"
+#include "lib/device/fake/fake.h"
 #include "lib/device/registry.h"
 #include "tests/testing.h"
 

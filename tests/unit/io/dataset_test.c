@@ -1,5 +1,6 @@
 // Data sets: what batches hold, how they are shuffled, where they live, and how the thread behind
 // them ends.
+#include "lib/device/fake/fake.h"
 #include "tests/training.h"
 #include "tests/unit/io/exhausted.h"
 #include "tests/unit/io/files.h"
@@ -220,8 +221,6 @@ static void test_batches_live_in_the_callers_manager(void **state) {
 static void test_batches_on_another_device(void **state) {
     (void)state;
     const nd_device fake = {ND_FAKE, 0};
-    if (nd_get_device_count(ND_FAKE) == 0)
-        skip();
     for (int prefetch = 0; prefetch < 2; prefetch++) {
         nd_dataset_options options = batches_of(4, prefetch);
         options.device = fake;

@@ -4,6 +4,7 @@
 // many of them have been called as the test wants.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/error.h"
+#include "lib/device/fake/fake.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/request.h"
 #include "lib/memory/ladder.h"

@@ -1,4 +1,5 @@
 // Copies between layouts, dtypes and devices; reading elements.
+#include "lib/device/fake/fake.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"

@@ -2,6 +2,7 @@
 // is lost.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/alloc.h"
+#include "lib/device/fake/fake.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"

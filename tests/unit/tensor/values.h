@@ -1,6 +1,7 @@
 // Comparing the values of tensors, whatever their dtype, layout and device.
 #ifndef ND_TESTS_UNIT_TENSOR_VALUES_H
 #define ND_TESTS_UNIT_TENSOR_VALUES_H
+#include "lib/device/fake/fake.h"
 #include "tests/testing.h"
 
 #define VALUES_MAX 64
