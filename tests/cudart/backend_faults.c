@@ -115,7 +115,8 @@ static int work(void) {
     nd_memory_trim(ND_CUDA);
     (void)nd_memory_get_cached(ND_CUDA);
     right = add_small(0) && right;
-    if (nd_get_device_count(ND_CUDA) > 0 && !is_lost(0) && nd_manager_get_total_objects(NULL) != 0) {
+    if (nd_get_device_count(ND_CUDA) > 0 && !is_lost(0) &&
+        nd_manager_get_total_objects(NULL) != 0) {
         fputs("objects were left\n", stderr);
         right = false;
     }
