@@ -206,8 +206,8 @@ static double escapes_ratio(size_t operations) {
     return sides[1].ns / sides[0].ns;
 }
 
-/// Milliseconds for which the gate was closed at most while a manager closed with so many survivors: the
-/// median of a few closes.
+/// Milliseconds for which the gate was closed at most while a manager closed with so many
+/// survivors: the median of a few closes.
 static double pause_ms(size_t survivors) {
     double times[PAUSE_REPEATS];
     nd_gc_policy boundary_only = ND_GC_POLICY_INIT;

@@ -6,9 +6,9 @@
 //   T5  add, recorded
 //   T6  forward and backward of sum(p * y), 16 floats, gradient dropped
 //
-// Each with one thread in the process, and once more with a second one that sleeps: real programs have a
-// pool or a prefetcher, and a rival's locked instructions are there in either case, so the rival's figure
-// stands beside both.
+// Each with one thread in the process, and once more with a second one that sleeps: real programs
+// have a pool or a prefetcher, and a rival's locked instructions are there in either case, so the
+// rival's figure stands beside both.
 //
 // The rival runs between two halves of our measurement, so that a machine that speeds up or slows
 // down does not decide. The halves with a second thread come last: once it was there, a library may

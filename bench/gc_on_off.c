@@ -5,8 +5,9 @@
 // The epochs of `plain`, which leaks nothing, are interleaved off and on, so that a machine that
 // slows down slows both.
 //
-// The job keeps to its time: each part may take its share of what is left, and ends after fewer epochs
-// (never fewer than LEAST_EPOCHS, which the claims need) where the machine is slow. Off and on train for equally many.
+// The job keeps to its time: each part may take its share of what is left, and ends after fewer
+// epochs (never fewer than LEAST_EPOCHS, which the claims need) where the machine is slow. Off and
+// on train for equally many.
 #include "bench/support/measure.h"
 #include "bench/training/report.h"
 

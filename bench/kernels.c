@@ -5,8 +5,9 @@
 //       plain loop that reads and writes as much: r = a + b for add, r = 2a for what has one operand,
 //       s += a for sum
 //
-// Ours makes a new result each time; the loops and sgemm write to memory that was there before. Batch by
-// batch in turns: ours with the library's threads, the rivals with OpenMP's, which sleep before ours begins.
+// Ours makes a new result each time; the loops and sgemm write to memory that was there before.
+// Batch by batch in turns: ours with the library's threads, the rivals with OpenMP's, which sleep
+// before ours begins.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"

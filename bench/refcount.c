@@ -1,6 +1,6 @@
-// T1: what a handle costs: retain + release, beside the two locked instructions that no count shared
-// by threads can do without, the two calls that a library outside the program cannot do without, and
-// beside libtorch.
+// T1: what a handle costs: retain + release, beside the two locked instructions that no count
+// shared by threads can do without, the two calls that a library outside the program cannot do
+// without, and beside libtorch.
 //
 // A process with one thread and a process with two are measured one after the other: the second
 // thread sleeps, but it is there.

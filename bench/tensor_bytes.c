@@ -3,9 +3,9 @@
 //   16 floats     what header, shape, data and bookkeeping of a small one come to
 //   4,096 floats  whether 16,384 bytes of data fit the allocator's pages
 //
-// What the system says is resident in the process, with so many tensors alive, less what was before them, by
-// their number; the array of handles was there before. Each figure is of a process of its own, so that none reuses
-// what another one freed.
+// What the system says is resident in the process, with so many tensors alive, less what was before
+// them, by their number; the array of handles was there before. Each figure is of a process of its
+// own, so that none reuses what another one freed.
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
 

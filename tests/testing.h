@@ -104,7 +104,8 @@ static inline int nd_test_end(void **state) {
             fail_msg("%s is NULL: %s", #handle, nd_error_get_message()); \
     } while (0)
 
-/// Sets one field of the root's collection policy: after how many bytes of a device kind the collector is due.
+/// Sets one field of the root's collection policy: after how many bytes of a device kind the
+/// collector is due.
 static inline nd_status nd_test_set_threshold(nd_device_kind kind, uint64_t bytes) {
     static nd_gc_policy policy = ND_GC_POLICY_INIT; // with what was set before
     policy.allocated_bytes[kind] = bytes;

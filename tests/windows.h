@@ -1,4 +1,5 @@
-// Options of convolution and pooling from numbers, with the address of a literal that lives in the block around it.
+// Options of convolution and pooling from numbers, with the address of a literal that lives in the
+// block around it.
 #ifndef ND_TESTS_WINDOWS_H
 #define ND_TESTS_WINDOWS_H
 #include <nd/ops.h>

@@ -14,8 +14,8 @@ double bench_median(double *values, size_t count);
 /// Does the work `iterations` times. False stops the measurement (an operation failed).
 typedef bool (*bench_work)(void *data, uint64_t iterations);
 
-/// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more, or over fewer
-/// where they take longer than ten seconds. What
+/// Median nanoseconds of one iteration over `repeats` timed batches of 0.2 milliseconds or more, or
+/// over fewer where they take longer than ten seconds. What
 /// runs before them, to find out how many iterations that takes and to warm up, is not counted. NaN
 /// when the work failed or there was no memory.
 double bench_measure_ns(bench_work work, void *data, size_t repeats);
@@ -33,12 +33,13 @@ typedef struct bench_side {
     bool spins; ///< its threads spin on after it: give them time to go to sleep
 } bench_side;
 
-/// bench_measure_ns() of at most BENCH_SIDES works, a batch of each in turn: a machine that speeds up
-/// or slows down meanwhile does so for all of them. Where one of them spins, each batch begins with an
-/// iteration that is not counted, since threads that slept have to wake.
+/// bench_measure_ns() of at most BENCH_SIDES works, a batch of each in turn: a machine that speeds
+/// up or slows down meanwhile does so for all of them. Where one of them spins, each batch begins
+/// with an iteration that is not counted, since threads that slept have to wake.
 void bench_measure_sides(bench_side *sides, size_t count, size_t repeats);
 
-/// A thread that does nothing but be there: libraries are more careful then. NULL: it could not be begun.
+/// A thread that does nothing but be there: libraries are more careful then. NULL: it could not be
+/// begun.
 typedef struct bench_second_thread bench_second_thread;
 bench_second_thread *bench_second_thread_begin(void);
 /// Ends it. NULL is fine.

@@ -1,8 +1,8 @@
 // The table and the JSON file of a benchmark that measures single figures: ours beside its rivals'.
 //
-// Invariant: a key begins with the target's number ("T11_ring2_ns_per_object"), and a rival's is the
-// same with the rival's own part behind the number ("T11_rival_nim_ring2_ns_per_object"). Under that
-// key a rival that runs as another process prints its figure, too.
+// Invariant: a key begins with the target's number ("T11_ring2_ns_per_object"), and a rival's is
+// the same with the rival's own part behind the number ("T11_rival_nim_ring2_ns_per_object"). Under
+// that key a rival that runs as another process prints its figure, too.
 #ifndef ND_BENCH_METRICS_H
 #define ND_BENCH_METRICS_H
 #include "bench/support/peer.h"
@@ -40,16 +40,16 @@ typedef struct bench_table {
 /// Takes the figures of rivals that ran as processes into the table.
 void bench_table_ask_peers(bench_table *table);
 
-/// Prints the table, ours against the best of the rivals, met or not; below it each rival's library,
-/// or why it did not run.
+/// Prints the table, ours against the best of the rivals, met or not; below it each rival's
+/// library, or why it did not run.
 void bench_table_print(const bench_table *table);
 
 /// Writes {"bench", "machine", "metrics"} to `path` (NULL: nothing to do). On failure prints what
 /// went wrong and answers false.
 bool bench_table_write(const bench_table *table, const char *path);
 
-/// The three above, one after the other. Returns the exit status of the benchmark, which fails when a
-/// figure of ours is missing.
+/// The three above, one after the other. Returns the exit status of the benchmark, which fails when
+/// a figure of ours is missing.
 int bench_table_finish(bench_table *table, const char *json);
 
 /// Command line of such a benchmark: --json FILE, --help. Returns -1 to go on, else the exit

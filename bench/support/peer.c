@@ -88,7 +88,8 @@ const char *bench_peer_text(const bench_peer *peer, const char *name, char *buff
     return buffer;
 }
 
-/// A program that bench/peers/newest.sh has installed: in $ND_RIVALS, else where it puts them by default.
+/// A program that bench/peers/newest.sh has installed: in $ND_RIVALS, else where it puts them by
+/// default.
 static bool find_rival(const char *name, char *buffer, size_t size) {
     const char *folder = getenv("ND_RIVALS");
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

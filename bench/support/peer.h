@@ -16,10 +16,10 @@ typedef struct bench_peer {
 /// Runs `arguments` (NULL-terminated, the program first) and waits for it.
 void bench_peer_run(bench_peer *peer, const char *const *arguments);
 
-/// Runs a program of bench/peers with one argument (NULL: none): the one, and scripts (*.py) under the
-/// Python, that bench/peers/newest.sh has installed; without it the one that was built here and the
-/// system's Python, where Debian's packages are. A program that is in neither place, because what it
-/// needs was not installed, is skipped with `package` named.
+/// Runs a program of bench/peers with one argument (NULL: none): the one, and scripts (*.py) under
+/// the Python, that bench/peers/newest.sh has installed; without it the one that was built here and
+/// the system's Python, where Debian's packages are. A program that is in neither place, because
+/// what it needs was not installed, is skipped with `package` named.
 void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument,
                         const char *package);
 

@@ -80,9 +80,9 @@ ND_API nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *contex
 /// nd_register_hook() for a hook that nd_remove_hook() shall remove: writes what to remove it by to
 /// `ret_id`, which is never 0. With NULL in its place the hook stays until nd_remove_hooks().
 ND_API nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id);
-/// Removes one hook of x, and the edge to its context, in the same short time whichever it is. A pass
-/// that is running the hooks of x just then may still call it. Errors: ND_ERROR_INVALID_ARGUMENT (x
-/// has no such hook: it was removed, or is another tensor's).
+/// Removes one hook of x, and the edge to its context, in the same short time whichever it is. A
+/// pass that is running the hooks of x just then may still call it. Errors:
+/// ND_ERROR_INVALID_ARGUMENT (x has no such hook: it was removed, or is another tensor's).
 ND_API nd_status nd_remove_hook(nd_tensor *x, uint64_t id);
 /// Removes all hooks of x, and the edges to their contexts.
 ND_API nd_status nd_remove_hooks(nd_tensor *x);

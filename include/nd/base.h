@@ -62,8 +62,9 @@ typedef enum nd_device_kind {
     ND_DEVICE_KIND_COUNT, ///< how many there are
 } nd_device_kind;
 
-/// Places for kinds of devices in the arrays of structs. Fixed, and more than there are kinds, so that a new
-/// kind changes the size of no struct. A place whose kind does not exist is 0 in what a program reads.
+/// Places for kinds of devices in the arrays of structs. Fixed, and more than there are kinds, so
+/// that a new kind changes the size of no struct. A place whose kind does not exist is 0 in what a
+/// program reads.
 #define ND_MAX_DEVICE_KINDS 8
 
 /// One device. Small, passed by value.
@@ -87,8 +88,8 @@ typedef struct nd_optimizer nd_optimizer; ///< optimizer
 typedef struct nd_dataset nd_dataset;     ///< data set with shuffling batches
 typedef struct nd_scope nd_scope;         ///< scope; not counted
 
-/// A line of the program, for creation sites. Objects point to it: what was made by a library that is
-/// unloaded must be gone before.
+/// A line of the program, for creation sites. Objects point to it: what was made by a library that
+/// is unloaded must be gone before.
 typedef struct nd_site {
     const char *file; ///< as __FILE__ gives it; static storage
     uint32_t line;    ///< from 1
@@ -107,8 +108,8 @@ ND_API void nd_object_release(void *object);
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11 && !defined(__cplusplus)
 /// On every function that returns an owned handle: the compiler warns when it is ignored, leaked,
-/// or released twice. In C++ only when it is ignored: gcc's analyzer does not follow destructors, and
-/// would call every handle that one releases a leak.
+/// or released twice. In C++ only when it is ignored: gcc's analyzer does not follow destructors,
+/// and would call every handle that one releases a leak.
 #define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
 #elif defined(__GNUC__) && !defined(__clang__)
 #define ND_OWNED __attribute__((warn_unused_result))
@@ -118,12 +119,12 @@ ND_API void nd_object_release(void *object);
 #define ND_OWNED
 #endif
 
-// A block with something that begins before it and ends on every exit from it. To the compiler it is
-// a `for`, whose variable has a number in its name, so that nested blocks do not shadow each other.
-// clang-format off
+// A block with something that begins before it and ends on every exit from it. To the compiler it
+// is a `for`, whose variable has a number in its name, so that nested blocks do not shadow each
+// other. clang-format off
 #define ND__FOR_BLOCK(type, begin, end) ND__FOR_BLOCK_NUMBERED(__COUNTER__, type, begin, end)
 #define ND__FOR_BLOCK_NUMBERED(n, type, begin, end) ND__FOR_BLOCK_OF(n, type, begin, end)
-#define ND__FOR_BLOCK_OF(n, type, begin, end)                                                    \
+#define ND__FOR_BLOCK_OF(n, type, begin, end)                                        \
     for (type nd_block_##n __attribute__((cleanup(end))) = begin; nd_block_##n.once; \
          nd_block_##n.once = false)
 
@@ -131,7 +132,8 @@ ND_API void nd_object_release(void *object);
 #ifdef __cplusplus
 #define ND__SIZED(type) nd__sized<type>()
 #else
-#define ND__SIZED(type) { .size = sizeof(type), .version = 1 }
+#define ND__SIZED(type) \
+    { .size = sizeof(type), .version = 1 }
 #endif
 // clang-format on
 

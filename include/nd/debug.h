@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-// --------------------------------------------------------------------------------------------- dump
+// -------------------------------------------------------------------------------------------- dump
 
 /// Writes a tree of managers: name, counts and bytes of each, and its oldest objects with type,
 /// name, count, bytes and creation site.
@@ -59,9 +59,9 @@ ND_API nd_status nd_debug_dump_json(const nd_manager *manager, FILE *stream, uin
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
 ND_API nd_status nd_debug_dump_dot(const nd_manager *manager, FILE *stream, uint64_t limit);
 
-/// Writes which managers nobody has closed, by name and creation site, and what is alive, grouped by
-/// type and creation site, the most bytes first. With ND_LEAK_CHECK=1 in the environment it runs at
-/// exit, for the root, to stderr.
+/// Writes which managers nobody has closed, by name and creation site, and what is alive, grouped
+/// by type and creation site, the most bytes first. With ND_LEAK_CHECK=1 in the environment it runs
+/// at exit, for the root, to stderr.
 ///
 /// @param manager the top, which is not among the managers; NULL: the root
 /// @param stream written to when anything is open or alive; NULL: only the number
@@ -78,7 +78,7 @@ ND_API uint64_t nd_debug_report_leaks(const nd_manager *manager, FILE *stream, u
 /// @threads any; exact only while no other thread creates, moves or releases
 ND_API nd_status nd_debug_check(void);
 
-// ------------------------------------------------------------------------------------------ holders
+// ----------------------------------------------------------------------------------------- holders
 
 /// Why an object is alive. Begin with ND_HOLDERS_INIT.
 typedef struct nd_holders {
@@ -120,7 +120,7 @@ ND_API nd_status nd_debug_holders(const void *object, FILE *stream);
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
 ND_API nd_status nd_debug_get_holders(const void *object, FILE *stream, nd_holders *ret_holders);
 
-// ---------------------------------------------------------------------------------------- snapshots
+// --------------------------------------------------------------------------------------- snapshots
 
 /// What was alive below a manager at one moment. Keeps no object alive.
 typedef struct nd_snapshot nd_snapshot;
@@ -199,8 +199,8 @@ ND_API nd_balance *nd_balance_begin(const nd_manager *manager, const char *file,
 ND_API nd_status nd_balance_end(nd_balance *balance, FILE *stream, nd_difference *ret_difference);
 
 /// nd_expect_balanced(m) { ... }: what the block leaves behind below m is listed on stderr and sets
-/// the thread's error. `break` and `return` leave the block correctly. The storage that a small tensor of before
-/// gets with its first view in the block counts.
+/// the thread's error. `break` and `return` leave the block correctly. The storage that a small
+/// tensor of before gets with its first view in the block counts.
 ///
 /// @param m the top; NULL: the root
 /// @errors those of nd_balance_begin() and nd_balance_end(); the block runs in any case
@@ -218,7 +218,7 @@ ND_API nd_balance_block nd__balance_block_begin(const nd_manager *manager, const
                                                 int line);
 ND_API void nd__balance_block_end(nd_balance_block *block);
 
-// -------------------------------------------------------------------------------------------- trace
+// ------------------------------------------------------------------------------------------- trace
 
 /// Begins to write every birth and death of an object, every collection and every close of a
 /// manager to a file in the JSON format of chrome://tracing and ui.perfetto.dev, with a curve of
@@ -228,8 +228,8 @@ ND_API void nd__balance_block_end(nd_balance_block *block);
 /// begins one when the library is loaded (not in a setuid program, where no variable of the
 /// environment is read). A child of fork() does not go on with its parent's trace.
 ///
-/// @param path the file, which is written anew; neither a symbolic link nor a file with several names.
-///        A terminal or a named pipe that is being read is written as it is, /dev/stdout,
+/// @param path the file, which is written anew; neither a symbolic link nor a file with several
+///        names. A terminal or a named pipe that is being read is written as it is, /dev/stdout,
 ///        /dev/stderr and /dev/fd/N from where they stand
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (one is being written), ND_ERROR_IO
@@ -243,7 +243,7 @@ ND_API nd_status nd_trace_begin(const char *path);
 /// @threads any
 ND_API nd_status nd_trace_end(void);
 
-// ------------------------------------------------------------------------------------------ history
+// ----------------------------------------------------------------------------------------- history
 
 /// The retains and releases of one object. Keeps it not alive, and outlives it.
 typedef struct nd_watch nd_watch;
@@ -277,7 +277,7 @@ ND_API nd_status nd_watch_write(const nd_watch *watch, FILE *stream);
 /// @threads any, not beside nd_watch_write() of the same one
 ND_API void nd_watch_end(nd_watch *watch);
 
-// ------------------------------------------------------------------------------------ creation sites
+// ---------------------------------------------------------------------------------- creation sites
 
 /// Switches the recording of creation sites. They are recorded by calls in translation units
 /// compiled with ND_TRACK_SITES (Bazel: --//bazel:track_sites=on for everything), while this switch

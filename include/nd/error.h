@@ -6,9 +6,10 @@
 /// an operation given NULL returns NULL and keeps the error that is already there (without one it
 /// is ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
 ///
-/// Callbacks that run where the program does not expect them (finalizers and destructors, those of weak
-/// references, of memory that is freed or wanted, of a device's queue, of cycles that were found) have an
-/// error of their own, which begins empty and is forgotten with them: the program's stays as it was.
+/// Callbacks that run where the program does not expect them (finalizers and destructors, those of
+/// weak references, of memory that is freed or wanted, of a device's queue, of cycles that were
+/// found) have an error of their own, which begins empty and is forgotten with them: the program's
+/// stays as it was.
 #ifndef ND_ERROR_H
 #define ND_ERROR_H
 #include <nd/base.h>

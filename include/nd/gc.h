@@ -140,8 +140,8 @@ typedef struct nd_gc_policy {
 /// @param policy begun with ND_GC_POLICY_INIT; copied
 /// @return ND_OK, or the error; then the policy is as it was
 /// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, ND_GC_ADAPTIVE where no trigger of
-///         that kind is, a flag that is neither 0 nor 1), ND_ERROR_UNSUPPORTED (bytes of a device kind
-///         that does not exist), ND_ERROR_OUT_OF_MEMORY
+///         that kind is, a flag that is neither 0 nor 1), ND_ERROR_UNSUPPORTED (bytes of a device
+///         kind that does not exist), ND_ERROR_OUT_OF_MEMORY
 /// @threads any
 ND_API nd_status nd_manager_set_gc_policy(nd_manager *manager, const nd_gc_policy *policy);
 

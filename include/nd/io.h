@@ -16,10 +16,10 @@ ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
 /// Writes tensors of any device and layout under unique UTF-8 names as safetensors
 /// (https://github.com/huggingface/safetensors). Written beside the target and renamed, so a
 /// failure (full disk) leaves an old file as it was, and a crash at any moment leaves it or the new
-/// one; after ND_OK the new one is on the disk. A symbolic link is followed, also to where nothing is
-/// yet; owner, group and permissions stay. A file with several names, and one whose owner or group the
-/// caller may not give, is written over from a complete copy beside it; should that fail, the error
-/// names the copy. A target that is a device or a pipe is written directly.
+/// one; after ND_OK the new one is on the disk. A symbolic link is followed, also to where nothing
+/// is yet; owner, group and permissions stay. A file with several names, and one whose owner or
+/// group the caller may not give, is written over from a complete copy beside it; should that fail,
+/// the error names the copy. A target that is a device or a pipe is written directly.
 ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char *const *names,
                                      const nd_tensor *const *tensors);
 /// Reads one file: an owned list of CPU tensors in the order of the file's header, each named
@@ -62,9 +62,10 @@ ND_API nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix
 /// Starts (or restarts) an epoch; the shuffle is a function of key and epoch alone. On error no
 /// epoch runs.
 ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
-/// Next batch: two owned tensors, images [b, ...] and labels [b]. At the end of the epoch both are NULL,
-/// and the status is ND_OK as well: the end is no error. On error nothing is written, and the same batch
-/// can be asked for again. Batches are placed in the caller's current manager. One thread at a time.
+/// Next batch: two owned tensors, images [b, ...] and labels [b]. At the end of the epoch both are
+/// NULL, and the status is ND_OK as well: the end is no error. On error nothing is written, and the
+/// same batch can be asked for again. Batches are placed in the caller's current manager. One
+/// thread at a time.
 ///
 ///     while ((status = nd_dataset_next_batch(data, &images, &labels)) == ND_OK && images) {
 ND_API nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,

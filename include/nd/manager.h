@@ -43,8 +43,8 @@ ND_API const nd_manager *nd_manager_get_current(void);
 /// Manager an object is attached to.
 ///
 /// @param object any object; NULL is fine
-/// @return borrowed: valid until that manager closes, which only a program that closes it itself can
-///         know; else ask nd_get_manager_retained(). NULL for NULL and for a manager
+/// @return borrowed: valid until that manager closes, which only a program that closes it itself
+///         can know; else ask nd_get_manager_retained(). NULL for NULL and for a manager
 /// @errors none
 /// @threads any; another thread may move the object before this returns
 ND_API const nd_manager *nd_get_manager(const void *object);
@@ -52,8 +52,8 @@ ND_API const nd_manager *nd_get_manager(const void *object);
 /// The same as a handle of one's own, which stays valid whoever closes or releases that manager.
 ///
 /// @param object any object; NULL is fine
-/// @return owned. A manager of which all other handles are gone is about to close: then the one above,
-///         where the object goes. NULL for NULL and for a manager
+/// @return owned. A manager of which all other handles are gone is about to close: then the one
+///         above, where the object goes. NULL for NULL and for a manager
 /// @errors none
 /// @threads any; another thread may move the object, or close the manager, before this returns
 ND_API nd_manager *nd_get_manager_retained(const void *object) ND_OWNED;
@@ -113,8 +113,8 @@ ND_API void nd__manager_block_end(nd_manager_block *block);
 /// @threads any
 ND_API nd_status nd_manager_attach(const nd_manager *manager, const void *object);
 
-/// Moves an object to another manager for as long as that is open, and with a tensor its storage, as
-/// nd_manager_attach() does.
+/// Moves an object to another manager for as long as that is open, and with a tensor its storage,
+/// as nd_manager_attach() does.
 ///
 /// When it closes, the object returns to the nearest still-open manager in its chain of origins,
 /// else to the nearest open ancestor of its first origin. Neither cap nor quota refuses it, here or
@@ -148,8 +148,8 @@ typedef struct nd_close_report {
     uint64_t gate_closed_ns; ///< how long the collector's gate was closed
     /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
     char escaped_sites[4][96];
-    /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they escaped,
-    /// and are examined again later.
+    /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they
+    /// escaped, and are examined again later.
     uint64_t postponed_objects;
 } nd_close_report;
 
@@ -170,13 +170,13 @@ ND_API nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_repo
 #define ND_CLOSE_REPORT_INIT ND__SIZED(nd_close_report)
 
 /// Closes by force: every object attached to the manager and those below it (nd_close()), then the
-/// manager. Handles that somebody holds stay valid memory. Objects of managers below move to this manager
-/// before they are closed, past its cap; where a guest is, they are closed in their place.
+/// manager. Handles that somebody holds stay valid memory. Objects of managers below move to this
+/// manager before they are closed, past its cap; where a guest is, they are closed in their place.
 ///
 /// @param manager the manager; its handle must still be released
 /// @param ret_report as for nd_manager_close()
-/// @return ND_OK, or the error; then it is still open, and some of its objects may be closed, or have
-///         moved to it from below
+/// @return ND_OK, or the error; then it is still open, and some of its objects may be closed, or
+///         have moved to it from below
 /// @errors ND_ERROR_INVALID_ARGUMENT (the root, a report without size or version),
 ///         ND_ERROR_OUT_OF_MEMORY
 /// @threads any, but not at the same time as operations on its objects
@@ -208,9 +208,9 @@ ND_API nd_status nd_manager_set_quota(nd_manager *manager, nd_device_kind kind, 
 // -------------------------------------------------------------------------------------- statistics
 
 /// Statistics of one manager. Begin with ND_MANAGER_STATS_INIT.
-/// Objects are tensors and their storages, among others: a tensor is two, but for a small one on the host
-/// (256 bytes of data or less), which carries its data and is one object until the first view of it
-/// makes its storage.
+/// Objects are tensors and their storages, among others: a tensor is two, but for a small one on
+/// the host (256 bytes of data or less), which carries its data and is one object until the first
+/// view of it makes its storage.
 /// Invariant: created + arrived = freed + collected + departed + live.
 typedef struct nd_manager_stats {
     uint32_t size;              ///< sizeof(nd_manager_stats)
@@ -225,8 +225,8 @@ typedef struct nd_manager_stats {
     uint64_t escaped_objects;   ///< of departed: those that outlived a close of this manager
     uint64_t live_bytes[ND_MAX_DEVICE_KINDS];    ///< own bytes, each storage once
     uint64_t subtree_bytes[ND_MAX_DEVICE_KINDS]; ///< with children
-    /// Largest subtree_bytes so far. Where several threads charge at once, up to 32 KiB of what each
-    /// has charged last may have gone unnoticed; never less than subtree_bytes.
+    /// Largest subtree_bytes so far. Where several threads charge at once, up to 32 KiB of what
+    /// each has charged last may have gone unnoticed; never less than subtree_bytes.
     uint64_t peak_bytes[ND_MAX_DEVICE_KINDS];
     uint64_t quota_bytes[ND_MAX_DEVICE_KINDS]; ///< bound of subtree_bytes; 0: none
     uint64_t cap_objects;                      ///< bound of live_objects; 0: none

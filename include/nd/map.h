@@ -1,12 +1,12 @@
 /// @file
 /// Maps from names to objects.
 ///
-/// A map remembers the order in which its names came, keeps its objects alive, and shows them in reports
-/// under their names: `map -weights-> tensor`. Names are bytes that end with a zero; the map has copies
-/// of its own.
+/// A map remembers the order in which its names came, keeps its objects alive, and shows them in
+/// reports under their names: `map -weights-> tensor`. Names are bytes that end with a zero; the
+/// map has copies of its own.
 ///
-/// Beside a collection and reports on other threads a map may be used freely. Between threads of the
-/// program it is as a list is: one writer at a time, and no reader beside it.
+/// Beside a collection and reports on other threads a map may be used freely. Between threads of
+/// the program it is as a list is: one writer at a time, and no reader beside it.
 ///
 /// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
 /// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.
@@ -32,8 +32,8 @@ ND_API nd_map *nd_map_new(void) ND_OWNED;
 /// @param object of any type; retained
 /// @return ND_OK, or the error; then the map is as before
 /// @errors ND_ERROR_CLOSED, ND_ERROR_OUT_OF_MEMORY
-/// @threads one writer of a map at a time, and no reader beside it; waits for the gate. What dies by
-///          it dies here
+/// @threads one writer of a map at a time, and no reader beside it; waits for the gate. What dies
+///          by it dies here
 ND_API nd_status nd_map_set(nd_map *map, const char *name, const void *object);
 
 /// The object of a name. Ask nd_map_contains() first where it may be missing.

@@ -66,8 +66,8 @@ typedef struct nd_memory_callback {
 /// @param manager NULL: the root
 /// @param callback copied; NULL: only removes
 /// @return ND_OK, or the error; then nothing has changed, and `callback->free` is not called
-/// @errors ND_ERROR_INVALID_ARGUMENT (no size or version, no function), ND_ERROR_CLOSED (the manager),
-///         ND_ERROR_OUT_OF_MEMORY
+/// @errors ND_ERROR_INVALID_ARGUMENT (no size or version, no function), ND_ERROR_CLOSED (the
+///         manager), ND_ERROR_OUT_OF_MEMORY
 /// @threads any
 ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
@@ -104,19 +104,19 @@ typedef struct nd_memory_stats {
 /// @threads any
 ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 
-/// Gives what the library keeps for reuse back to the system: memory of dead objects, host blocks, a
-/// device's cached memory. Slow, and what is needed next has to be obtained anew; for a program that was
-/// large and will be small. What other threads keep for themselves stays, 32 KiB for each size of objects
-/// at most.
+/// Gives what the library keeps for reuse back to the system: memory of dead objects, host blocks,
+/// a device's cached memory. Slow, and what is needed next has to be obtained anew; for a program
+/// that was large and will be small. What other threads keep for themselves stays, 32 KiB for each
+/// size of objects at most.
 ///
 /// @return bytes given back, as far as that is known (glibc's malloc does not say it)
 /// @errors none. A kind without devices gives 0
 /// @threads any. Refused, with 0, inside a callback that a device runs
 ND_API uint64_t nd_memory_trim(nd_device_kind kind);
 
-/// Bytes that the library keeps for reuse, of a device kind: freed, and not given back to the system. For
-/// the CPU that is the memory of dead objects, of which more than 64 MiB goes back when it stays unused for
-/// a second, and what the allocator says that it keeps.
+/// Bytes that the library keeps for reuse, of a device kind: freed, and not given back to the
+/// system. For the CPU that is the memory of dead objects, of which more than 64 MiB goes back when
+/// it stays unused for a second, and what the allocator says that it keeps.
 ///
 /// @return bytes, as far as they are known; 0 for a kind without devices
 /// @errors none

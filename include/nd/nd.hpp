@@ -1,16 +1,16 @@
 /// @file
 /// Owners for C++17: a handle that releases itself.
 ///
-/// `nd::owned<T>` holds one strong count of an object, or nothing. It is made from an owned handle, which
-/// it takes over; a move passes the count on, a copy retains, the destructor releases. Two copies own the
-/// same object and not two. It converts to `const T *`, so that it can be handed to every function that
-/// borrows:
+/// `nd::owned<T>` holds one strong count of an object, or nothing. It is made from an owned handle,
+/// which it takes over; a move passes the count on, a copy retains, the destructor releases. Two
+/// copies own the same object and not two. It converts to `const T *`, so that it can be handed to
+/// every function that borrows:
 ///
 ///     nd::tensor a{nd_ones(ND_SHAPE(2, 3), ND_F32)};
 ///     nd::tensor b{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
 ///
-/// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in C: an
-/// owner of nothing is false, and nd_error_get_message() says why. Nothing here throws.
+/// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in
+/// C: an owner of nothing is false, and nd_error_get_message() says why. Nothing here throws.
 #ifndef ND_ND_HPP
 #define ND_ND_HPP
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace nd {
 
 /// One strong count of an object of handle type T, or nothing.
 ///
-/// Threads: the object's count is safe beside everything; one owner is used by one thread at a time.
+/// Threads: the object's count is safe beside everything; one owner is used by one thread at a
+/// time.
 template <typename T> class owned {
   public:
     /// Owns nothing.
@@ -52,11 +53,13 @@ template <typename T> class owned {
         return owned(static_cast<T *>(nd_object_retain(borrowed)));
     }
 
-    /// The handle, borrowed from this owner: valid while it holds it. Not to be kept from a temporary.
+    /// The handle, borrowed from this owner: valid while it holds it. Not to be kept from a
+    /// temporary.
     operator const T *() const noexcept {
         return handle_;
     }
-    /// The handle for functions that change the object. Still this owner's: not to be released or consumed.
+    /// The handle for functions that change the object. Still this owner's: not to be released or
+    /// consumed.
     T *get() const noexcept {
         return handle_;
     }

@@ -63,8 +63,8 @@ ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 /// from key.
 ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
 /// Module of nd_conv2d(): x: [n, ci, h, w] -> [n, co, oh, ow]. weight [co, ci / groups, kernel_h,
-/// kernel_w], bias [co]; both uniform in +-1/sqrt(ci / groups kernel_h kernel_w), drawn from key. Options
-/// NULL: as ND_CONV2D_OPTIONS_INIT.
+/// kernel_w], bias [co]; both uniform in +-1/sqrt(ci / groups kernel_h kernel_w), drawn from key.
+/// Options NULL: as ND_CONV2D_OPTIONS_INIT.
 ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
                                    int64_t kernel_h, int64_t kernel_w, bool bias,
                                    const nd_conv2d_options *options) ND_OWNED;
@@ -128,8 +128,8 @@ typedef struct nd_adam_options {
         weight_decay; ///< of nd_adam(): part of the parameter added to its gradient; of nd_adamw():
                       ///< part that the parameter loses at each step, times the rate
 } nd_adam_options;
-/// What an nd_adam_options must begin as for nd_adam(): rate 0.001, betas 0.9 and 0.999, eps 1e-8, no
-/// weight decay.
+/// What an nd_adam_options must begin as for nd_adam(): rate 0.001, betas 0.9 and 0.999, eps 1e-8,
+/// no weight decay.
 #define ND_ADAM_OPTIONS_INIT \
     { sizeof(nd_adam_options), 1, 1e-3, 0.9, 0.999, 1e-8, 0 }
 /// The same for nd_adamw(): weight decay 0.01.

@@ -1,19 +1,20 @@
 /// @file
 /// Numbers that keep their type: what an operation takes where it takes an element's value.
 ///
-/// A double has 53 bits, so that most int64 do not fit one. Functions that take an nd_number are called with
-/// any number of C, and each integer arrives as it is:
+/// A double has 53 bits, so that most int64 do not fit one. Functions that take an nd_number are
+/// called with any number of C, and each integer arrives as it is:
 ///
 ///     nd_tensor *x = nd_full(ND_SHAPE(2, 3), 1.5, ND_F32);
 ///     nd_tensor *y = nd_scalar(INT64_MAX, ND_I64);
 ///     nd_tensor *z = nd_add_scalar(y, -1);
 ///
-/// In C each such function is also a macro of the same name, which makes its argument an nd_number with
-/// ND_NUMBER(); the address of the function is taken as ever, and a call through a pointer says
-/// ND_NUMBER(). In C++ the numbers convert by themselves.
+/// In C each such function is also a macro of the same name, which makes its argument an nd_number
+/// with ND_NUMBER(); the address of the function is taken as ever, and a call through a pointer
+/// says ND_NUMBER(). In C++ the numbers convert by themselves.
 ///
-/// What a dtype holds: a float holds every number, rounded once to the nearest it has; an integer dtype the
-/// integers of its range, 1.0 as well as 1; bool 0 and 1. Where a function does otherwise it says so.
+/// What a dtype holds: a float holds every number, rounded once to the nearest it has; an integer
+/// dtype the integers of its range, 1.0 as well as 1; bool 0 and 1. Where a function does otherwise
+/// it says so.
 #ifndef ND_NUMBER_H
 #define ND_NUMBER_H
 #include <nd/base.h>
@@ -83,8 +84,8 @@ static_assert(std::is_trivially_copyable<nd_number>::value, "passed as the struc
 #define ND_NUMBER(number) nd_number(number)
 #else
 
-/// The nd_number of any number of C, or of an nd_number. The value is computed once. What has none of the
-/// types below, such as a bit-field, becomes a double, or does not compile.
+/// The nd_number of any number of C, or of an nd_number. The value is computed once. What has none
+/// of the types below, such as a bit-field, becomes a double, or does not compile.
 // clang-format off
 #define ND_NUMBER(value)                                                                      \
     ND__UNEVALUATED(_Generic((value),                                                         \
@@ -99,8 +100,8 @@ static_assert(std::is_trivially_copyable<nd_number>::value, "passed as the struc
         default: nd__number_f64))(value)
 // clang-format on
 
-// clang says of ++i in an argument that the type of it is asked without computing it, which is what is
-// meant.
+// clang says of ++i in an argument that the type of it is asked without computing it, which is what
+// is meant.
 #ifdef __clang__
 #define ND__UNEVALUATED(expression)                                                  \
     _Pragma("clang diagnostic push")                                                 \

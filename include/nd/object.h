@@ -113,7 +113,8 @@ static inline void nd__auto_release(void *variable) {
     }))
 
 #ifdef __cplusplus
-// What _Generic and __auto_type do in C. One function for each handle type: anything else is refused.
+// What _Generic and __auto_type do in C. One function for each handle type: anything else is
+// refused.
 extern "C++" {
 #define ND__RETAIN_HANDLE(T)                                                             \
     __attribute__((warn_unused_result)) inline T *nd__retain_handle(const T *borrowed) { \
@@ -208,8 +209,8 @@ struct nd_visitor {
 ///
 /// @param visitor what `traverse` was given
 /// @param target what the edge points to; NULL is skipped
-/// @param label names the edge in reports ("grad", "saved"), which copy it; valid while `self` is and
-///        holds the edge: free one of your own after nd_edge_clear() or nd_edge_take(), or in
+/// @param label names the edge in reports ("grad", "saved"), which copy it; valid while `self` is
+///        and holds the edge: free one of your own after nd_edge_clear() or nd_edge_take(), or in
 ///        `destroy`. NULL is fine
 /// @errors none
 /// @threads that of the `traverse` it is called from
@@ -249,16 +250,17 @@ typedef struct nd_type {
 } nd_type;
 
 /// ND_TYPE_EDGES(cell, CELL_EDGES) defines `cell_traverse` and `cell_clear` for a payload that is a
-/// `cell`, from a list of those fields that are edges. No edge can be forgotten in one of the two, or
-/// reported and not cleared; each is labelled with its field's name.
+/// `cell`, from a list of those fields that are edges. No edge can be forgotten in one of the two,
+/// or reported and not cleared; each is labelled with its field's name.
 ///
-///     typedef struct cell { nd_tensor *weight; nd_list *cells; size_t count; nd_object **parts; } cell;
-///     #define CELL_EDGES(ONE, MANY) ONE(weight) ONE(cells) MANY(parts, self->count)
+///     typedef struct cell { nd_tensor *weight; nd_list *cells; size_t count; nd_object **parts; }
+///     cell; #define CELL_EDGES(ONE, MANY) ONE(weight) ONE(cells) MANY(parts, self->count)
 ///     ND_TYPE_EDGES(cell, CELL_EDGES)
 ///
-/// ONE: a field that is an owned handle; in C anything else does not compile. MANY: an array of them and
-/// how many there are, in which `self` is the payload. Such an array must not move, nor its count change,
-/// once others see the object: what grows is for nd_list and nd_map. Not for objects of nd_resource_new().
+/// ONE: a field that is an owned handle; in C anything else does not compile. MANY: an array of
+/// them and how many there are, in which `self` is the payload. Such an array must not move, nor
+/// its count change, once others see the object: what grows is for nd_list and nd_map. Not for
+/// objects of nd_resource_new().
 #define ND_TYPE_EDGES(type, FIELDS)                                                     \
     static void type##_traverse(const nd_object *nd_object_, nd_visitor *nd_visitor_) { \
         const type *self = (const type *)nd_object_get_data(nd_object_);                \
@@ -298,18 +300,19 @@ typedef struct nd_type {
 ///
 /// @param type says what it is; must outlive it
 /// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
-///        a valid payload without edges: the collector may examine it before the caller has written any.
-///        Where that is not so, use nd_object_new_with()
+///        a valid payload without edges: the collector may examine it before the caller has written
+///        any. Where that is not so, use nd_object_new_with()
 /// @return owned; NULL on error
 /// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
 ///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
 /// @threads any
 ND_API nd_object *nd_object_new(const nd_type *type, size_t size) ND_OWNED;
 
-/// Fills the payload of a new object that nobody else has seen: neither managers nor the collector, nor
-/// reports. It begins zeroed; fields that are edges may be written plainly, with owned handles. What is
-/// not ND_OK is the answer of nd_object_new_with(): then `clear` and `destroy` run, and must cope with a
-/// payload that is half filled, and `finalize` does not. Must not hand `self` to anybody.
+/// Fills the payload of a new object that nobody else has seen: neither managers nor the collector,
+/// nor reports. It begins zeroed; fields that are edges may be written plainly, with owned handles.
+/// What is not ND_OK is the answer of nd_object_new_with(): then `clear` and `destroy` run, and
+/// must cope with a payload that is half filled, and `finalize` does not. Must not hand `self` to
+/// anybody.
 typedef nd_status (*nd_object_init)(nd_object *self, void *data);
 
 /// New object of a user's type, in the current manager, that is filled before anybody sees it.
@@ -319,7 +322,8 @@ typedef nd_status (*nd_object_init)(nd_object *self, void *data);
 /// @param init fills the payload; may run any code
 /// @param data handed to `init`
 /// @return owned; NULL on error, and then nothing is left of it
-/// @errors those of nd_object_new(), and that of `init`: its status, with its sentence where it set one
+/// @errors those of nd_object_new(), and that of `init`: its status, with its sentence where it set
+///        one
 /// @threads any
 ND_API nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init init,
                                      void *data) ND_OWNED;
@@ -348,8 +352,8 @@ ND_API const nd_type *nd_object_get_type(const void *object);
 ///
 /// @param slot address of a pointer field inside an object
 /// @param target retained; NULL empties the slot
-/// @errors ND_ERROR_CLOSED (the slot is in the payload of the object whose `destroy` calls this, which
-///         nobody clears any more); then nothing has changed
+/// @errors ND_ERROR_CLOSED (the slot is in the payload of the object whose `destroy` calls this,
+///         which nobody clears any more); then nothing has changed
 /// @threads any, one writer of a slot at a time; waits for the gate. What dies by it dies here
 ND_API void nd_edge_set(void *slot, const void *target);
 
@@ -444,8 +448,8 @@ ND_API nd_status nd_list_insert(nd_list *list, size_t index, const void *object)
 /// @param object retained
 /// @return ND_OK, or the error; then the list is as before
 /// @errors ND_ERROR_CLOSED, ND_ERROR_INVALID_ARGUMENT (out of range)
-/// @threads one writer of a list at a time, and no reader beside it; waits for the gate. What dies by
-///          it dies here
+/// @threads one writer of a list at a time, and no reader beside it; waits for the gate. What dies
+///          by it dies here
 ND_API nd_status nd_list_set(nd_list *list, size_t index, const void *object);
 
 /// Takes an item out: those behind it move down by one.

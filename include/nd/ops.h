@@ -56,9 +56,9 @@ ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
-// With a number of C instead of the second operand, exactly (<nd/number.h>). dtype is x's (integer x with
-// a fraction, an infinity or NaN: f32). Error: x is of integers, and its dtype cannot hold the number.
-// Integers wrap.
+// With a number of C instead of the second operand, exactly (<nd/number.h>). dtype is x's (integer
+// x with a fraction, an infinity or NaN: f32). Error: x is of integers, and its dtype cannot hold
+// the number. Integers wrap.
 /// x + value.
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
 /// x * value.
@@ -159,9 +159,9 @@ typedef struct nd_conv2d_options {
 /// What an nd_conv2d_options must begin as: stride 1, no padding, dilation 1, one group.
 #define ND_CONV2D_OPTIONS_INIT \
     { sizeof(nd_conv2d_options), 1, {1, 1}, {0, 0}, {1, 1}, 1 }
-/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow], where a
-/// size s becomes (s + 2 padding - dilation (k - 1) - 1) / stride + 1. All f32, or all f64. Options
-/// NULL: as ND_CONV2D_OPTIONS_INIT.
+/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow],
+/// where a size s becomes (s + 2 padding - dilation (k - 1) - 1) / stride + 1. All f32, or all f64.
+/// Options NULL: as ND_CONV2D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                             const nd_conv2d_options *options) ND_OWNED;
 
@@ -175,8 +175,8 @@ typedef struct nd_max_pool2d_options {
         [2]; ///< places on either side of x that are never chosen; at most half of the kernel
     int64_t dilation[2]; ///< from one element of a window to the next, at least 1
 } nd_max_pool2d_options;
-/// What an nd_max_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size, no
-/// padding, dilation 1.
+/// What an nd_max_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size,
+/// no padding, dilation 1.
 #define ND_MAX_POOL2D_OPTIONS_INIT                                  \
     {                                                               \
         sizeof(nd_max_pool2d_options), 1, {0, 0}, {0, 0}, {0, 0}, { \
@@ -184,8 +184,8 @@ typedef struct nd_max_pool2d_options {
         }                                                           \
     }
 /// Largest element of each window; NaN wins, and of equal elements the first gets the gradient. x:
-/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64. A window that reaches no element of x, as a
-/// dilation beyond its size allows, is ND_ERROR_SHAPE.
+/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64. A window that reaches no
+/// element of x, as a dilation beyond its size allows, is ND_ERROR_SHAPE.
 ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- indexing

@@ -2,10 +2,10 @@
 /// Tensors: creation, properties, views, transfer, printing.
 ///
 /// A tensor is a strided window (shape, strides in elements, offset) onto a storage; views share
-/// it. (A small tensor on the host carries its data itself, until a view shares them.) Indices that count from the end are written as negative numbers, for axes too. A shape
-/// argument is `int ndim, const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on
-/// different tensors from any threads; one tensor may be read by many threads at once, but not
-/// while one writes it.
+/// it. (A small tensor on the host carries its data itself, until a view shares them.) Indices that
+/// count from the end are written as negative numbers, for axes too. A shape argument is `int ndim,
+/// const int64_t *shape`; ND_SHAPE(3, 4) writes both. Operations are safe on different tensors from
+/// any threads; one tensor may be read by many threads at once, but not while one writes it.
 #ifndef ND_TENSOR_H
 #define ND_TENSOR_H
 #include <nd/number.h>
@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function. In C++ the shape lives to
-/// the end of the statement.
+/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function. In C++ the shape lives
+/// to the end of the statement.
 #ifdef __cplusplus
 #define ND_SHAPE(...) decltype(nd__shape(__VA_ARGS__))::count, nd__shape(__VA_ARGS__).get()
 #else
@@ -52,29 +52,32 @@ ND_API nd_device nd_get_default_device(void);
 /// @threads any. Destroys what callbacks of nd_queue_callback have released
 ND_API nd_status nd_synchronize(nd_device device);
 
-/// Queues a call of `callback(data)` behind all work queued so far on the device; what is queued later
-/// waits for it. It is called once, on some thread of the host (on the CPU, where nothing is queued, on
-/// this one, before the function returns). What a device that fails has not reached is not called, nor
-/// in a forked child; at the end of a process only what nd_synchronize waited for is sure to be.
+/// Queues a call of `callback(data)` behind all work queued so far on the device; what is queued
+/// later waits for it. It is called once, on some thread of the host (on the CPU, where nothing is
+/// queued, on this one, before the function returns). What a device that fails has not reached is
+/// not called, nor in a forked child; at the end of a process only what nd_synchronize waited for
+/// is sure to be.
 ///
 /// Inside it the program may retain and release objects of any kind, and read what they say of
-/// themselves (nd_get_shape, nd_get_data, nd_object_get_data, nd_get_count and the like); nd_weak_get may
-/// wait for the collector. Nothing may be made, closed, attached, collected or computed there, and no
-/// device be called: what would is refused with ND_ERROR_STATE, in the error of that thread. What the
-/// callback releases last counts as freed at once but is destroyed later, never inside a callback:
-/// by the next nd_synchronize or nd_queue_callback, object that dies elsewhere, closing manager,
-/// collection or trigger of one, allocation under pressure, or at exit, on the thread that does that.
+/// themselves (nd_get_shape, nd_get_data, nd_object_get_data, nd_get_count and the like);
+/// nd_weak_get may wait for the collector. Nothing may be made, closed, attached, collected or
+/// computed there, and no device be called: what would is refused with ND_ERROR_STATE, in the error
+/// of that thread. What the callback releases last counts as freed at once but is destroyed later,
+/// never inside a callback: by the next nd_synchronize or nd_queue_callback, object that dies
+/// elsewhere, closing manager, collection or trigger of one, allocation under pressure, or at exit,
+/// on the thread that does that.
 ///
 /// @param device whose queue
-/// @param callback brief; must not wait for whoever may be calling a device; NULL: nothing is called
+/// @param callback brief; must not wait for whoever may be calling a device; NULL: nothing is
+///        called
 /// @param data handed to the callback
 /// @param kept borrowed; kept alive until the callback has returned, and released like what the
 ///        callback releases; NULL: nothing
 /// @return ND_OK, or the error; then nothing is queued or kept
-/// @errors ND_ERROR_INVALID_ARGUMENT (neither callback nor object), ND_ERROR_DEVICE (no such device, or
-///         it failed), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_STATE (inside a callback)
-/// @threads any. Callbacks of one device other than the CPU run one after the other, on one thread at a
-///          time
+/// @errors ND_ERROR_INVALID_ARGUMENT (neither callback nor object), ND_ERROR_DEVICE (no such
+///         device, or it failed), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_STATE (inside a callback)
+/// @threads any. Callbacks of one device other than the CPU run one after the other, on one thread
+///          at a time
 ND_API nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,
                                    const void *kept);
 
@@ -93,8 +96,8 @@ ND_API nd_tensor *nd_ones(int ndim, const int64_t *shape, nd_dtype dtype) ND_OWN
 ND_API nd_tensor *nd_full(int ndim, const int64_t *shape, nd_number value, nd_dtype dtype) ND_OWNED;
 /// 0-d tensor; `value` as in nd_full().
 ND_API nd_tensor *nd_scalar(nd_number value, nd_dtype dtype) ND_OWNED;
-/// start, start+step, ... below stop: [ceil((stop-start)/step)]. Exact when all three and the dtype are
-/// integers, else computed in f64.
+/// start, start+step, ... below stop: [ceil((stop-start)/step)]. Exact when all three and the dtype
+/// are integers, else computed in f64.
 ND_API nd_tensor *nd_arange(nd_number start, nd_number stop, nd_number step,
                             nd_dtype dtype) ND_OWNED;
 /// `count` values from start to stop, both included, computed in f64: [count].
@@ -169,7 +172,8 @@ ND_API double nd_get_item(const nd_tensor *x);
 /// The value of a tensor with one element, exactly. Error: a float that is no int64; nothing is
 /// written.
 ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
-/// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_get_size bytes.
+/// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_get_size
+/// bytes.
 ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes);
 
 // ------------------------------------------------------------------------------------------- views

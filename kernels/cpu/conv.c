@@ -1,9 +1,10 @@
 // conv2d and its two gradients as matrix products over unfolded images, where oneDNN is not asked.
 //
-// For one group of channels of an image, x [ci, h, w] with ci those of the group, the unfolded matrix
-// U [ci kh kw, oh ow] holds in each column the window of one result. Then out = W U, grad of x =
-// fold(W^T grad), grad of W = sum over images of grad U^T. Groups of all images are shared between threads,
-// but for the weight gradient: there only groups are, and where there is one, each product.
+// For one group of channels of an image, x [ci, h, w] with ci those of the group, the unfolded
+// matrix U [ci kh kw, oh ow] holds in each column the window of one result. Then out = W U, grad of
+// x = fold(W^T grad), grad of W = sum over images of grad U^T. Groups of all images are shared
+// between threads, but for the weight gradient: there only groups are, and where there is one, each
+// product.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -23,7 +24,8 @@ typedef struct conv_work {
     atomic_bool failed;
 } conv_work;
 
-/// The range of output columns whose input column, `offset` behind the window's first, is inside the image.
+/// The range of output columns whose input column, `offset` behind the window's first, is inside
+/// the image.
 static void inside(const conv_work *c, int64_t offset, int64_t *ret_begin, int64_t *ret_end) {
     int64_t stride = c->stride[1];
     int64_t first = c->padding[1] - offset, last = c->w - 1 + first;
@@ -33,8 +35,8 @@ static void inside(const conv_work *c, int64_t offset, int64_t *ret_begin, int64
     *ret_begin = begin < *ret_end ? begin : *ret_end;
 }
 
-/// Where an element of the window stands: its channel's plane, and how far behind the window's first row and
-/// column.
+/// Where an element of the window stands: its channel's plane, and how far behind the window's
+/// first row and column.
 typedef struct conv_tap {
     int64_t plane, y, x;
 } conv_tap;
@@ -109,7 +111,8 @@ static nd__matrix matrix(void *data, int64_t row_stride, int64_t column_stride) 
     return m;
 }
 
-/// The `index`-th of an operand's blocks of so many elements: a group of an image, or of the weight.
+/// The `index`-th of an operand's blocks of so many elements: a group of an image, or of the
+/// weight.
 static void *block(const conv_work *c, int operand, int64_t index, int64_t elements) {
     return (char *)c->call->operand[operand].data + index * elements * c->bytes;
 }

@@ -1,12 +1,12 @@
-// Conversions between dtypes, defined for every value: where C leaves a conversion undefined (a float
-// that the integer type cannot hold) the nearest value is taken, and NaN becomes 0. Integers to
-// narrower integers keep the low bits; anything to bool is x != 0.
+// Conversions between dtypes, defined for every value: where C leaves a conversion undefined (a
+// float that the integer type cannot hold) the nearest value is taken, and NaN becomes 0. Integers
+// to narrower integers keep the low bits; anything to bool is x != 0.
 #ifndef ND_KERNELS_CPU_CONVERT_H
 #define ND_KERNELS_CPU_CONVERT_H
 #include <stdint.h>
 
-// Each limit is exact in the float type. What the integer cannot hold, NaN too, is converted as 0, so that
-// no conversion is undefined and all lanes of a vector can do the same.
+// Each limit is exact in the float type. What the integer cannot hold, NaN too, is converted as 0,
+// so that no conversion is undefined and all lanes of a vector can do the same.
 #define ND__FLOAT_TO_INTEGER(from, from_name, to, to_name, below, above, lowest, highest) \
     static inline to nd__##from_name##_to_##to_name(from x) {                             \
         from inside = x > (from)(below) && x < (from)(above) ? x : (from)0;               \

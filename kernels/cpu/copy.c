@@ -25,8 +25,8 @@ typedef struct tiled_copy {
     int64_t tiles_down, tiles_across;
 } tiled_copy;
 
-// Through a buffer, whose rows are not a power of two apart, so that every cache line of x and of out is
-// touched once, however their rows fall into the cache.
+// Through a buffer, whose rows are not a power of two apart, so that every cache line of x and of
+// out is touched once, however their rows fall into the cache.
 #define COPY_TILE(T)                                                                            \
     static void copy_tile_##T(char *out_, int64_t out_stride, const char *x_, int64_t x_stride, \
                               int64_t rows, int64_t columns) {                                  \

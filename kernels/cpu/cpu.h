@@ -6,8 +6,9 @@
 /// Runs one call on the calling thread and the pool's; done when it returns. Safe from any thread.
 nd_status nd__cpu_launch(const nd_kernel_call *call);
 
-/// Makes every later call use the loops of one instruction set ("baseline", "x86_64_v3", "x86_64_v4");
-/// NULL: the best this machine has. False when the machine cannot run it. For tests and benchmarks.
+/// Makes every later call use the loops of one instruction set ("baseline", "x86_64_v3",
+/// "x86_64_v4"); NULL: the best this machine has. False when the machine cannot run it. For tests
+/// and benchmarks.
 bool nd__cpu_use_isa(const char *name);
 /// Name of the instruction set in use.
 const char *nd__cpu_isa(void);

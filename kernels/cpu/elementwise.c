@@ -1,7 +1,8 @@
 // Walks the iteration space of an elementwise call row by row, on one thread or several.
 //
-// Invariant: a loop sees rows along the last axis only; a thread's share is a range of flat indices, so
-// long rows are cut too. Results too large for the caches are made in a buffer and written past them.
+// Invariant: a loop sees rows along the last axis only; a thread's share is a range of flat
+// indices, so long rows are cut too. Results too large for the caches are made in a buffer and
+// written past them.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 

@@ -1,7 +1,7 @@
 // Largest and smallest element of a contiguous row of n >= 1 elements; NaN when there is one.
 //
-// Float comparisons do not vectorise as a reduction without giving up NaN, so floats are compared as
-// the integers that order alike: sign and magnitude become two's complement.
+// Float comparisons do not vectorise as a reduction without giving up NaN, so floats are compared
+// as the integers that order alike: sign and magnitude become two's complement.
 #ifndef ND_KERNELS_CPU_EXTREMUM_H
 #define ND_KERNELS_CPU_EXTREMUM_H
 #include "kernels/cpu/rows.h"

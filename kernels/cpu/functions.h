@@ -1,7 +1,7 @@
 // The functions that kernels/expressions.inc names, for every dtype: nd__<function>_<dtype>.
 //
-// f32 has its own approximations (math_f32.h), f64 asks the math library. Integer functions wrap and
-// never trap.
+// f32 has its own approximations (math_f32.h), f64 asks the math library. Integer functions wrap
+// and never trap.
 #ifndef ND_KERNELS_CPU_FUNCTIONS_H
 #define ND_KERNELS_CPU_FUNCTIONS_H
 #include "kernels/cpu/convert.h"

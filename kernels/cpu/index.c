@@ -1,7 +1,7 @@
 // take, gather, scatter_add, one_hot and masked_select.
 //
-// Every index is checked where it is used; one out of range stops the call, which then has written part
-// of its fresh result and nothing else.
+// Every index is checked where it is used; one out of range stops the call, which then has written
+// part of its fresh result and nothing else.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <stdatomic.h>
@@ -110,8 +110,8 @@ static index_row row_of(const nd_kernel_call *call) {
 static void indexed_rows(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;
     const nd_kernel_call *call = work->call;
-    // The operand that the index value moves: gather's x, scatter_add's out. Its own stride along the
-    // indexed axis is not walked.
+    // The operand that the index value moves: gather's x, scatter_add's out. Its own stride along
+    // the indexed axis is not walked.
     int indexed = call->op == ND_OP_gather ? 1 : 0;
     int index_axis = (int)call->attrs.i[0], last = call->ndim - 1;
     int64_t strides[3][ND_MAX_DIMS], shape[ND_MAX_DIMS], position[ND_MAX_DIMS] = {0};

@@ -1,8 +1,8 @@
 // What one instruction set's copy of the loops offers, and how its symbols are named.
 //
-// The files listed as `loops` in BUILD.bazel are compiled once per instruction set with -DND_ISA=...;
-// every symbol they share carries that name (ND_ISA_NAME). cpu.c picks one table when the program
-// runs. Nothing in those files starts threads: they ask nd__cpu_parallel.
+// The files listed as `loops` in BUILD.bazel are compiled once per instruction set with
+// -DND_ISA=...; every symbol they share carries that name (ND_ISA_NAME). cpu.c picks one table when
+// the program runs. Nothing in those files starts threads: they ask nd__cpu_parallel.
 #ifndef ND_KERNELS_CPU_ISA_H
 #define ND_KERNELS_CPU_ISA_H
 #include "kernels/cpu/reduce.h"
@@ -16,8 +16,8 @@
 typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides,
                          const nd_op_attrs *attrs);
 
-/// Rows of n contiguous elements, `stride` elements apart: softmax and log_softmax into `out`, which may
-/// be `x`.
+/// Rows of n contiguous elements, `stride` elements apart: softmax and log_softmax into `out`,
+/// which may be `x`.
 typedef void (*nd__softmax_rows)(const void *x, int64_t x_stride, void *out, int64_t out_stride,
                                  int64_t rows, int64_t n);
 
@@ -39,13 +39,13 @@ typedef struct nd__product {
     int64_t m, n, k;
     nd__matrix a, b, out;
     bool accumulate;
-    // ----------------------------------------------------------------------------------------------
+    // ---------------------------------------------------------------------------------------------
     int64_t tile_rows, tile_columns, tiles_across;
 } nd__product;
 typedef void (*nd__matmul)(nd__product *product);
 
-/// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread tells
-/// another that the memory is written; it costs much more than one copy, so it follows many.
+/// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread
+/// tells another that the memory is written; it costs much more than one copy, so it follows many.
 typedef void (*nd__stream)(void *to, const void *from, int64_t bytes);
 static inline void nd__stream_end(void) {
 #if defined(__x86_64__)
@@ -53,7 +53,8 @@ static inline void nd__stream_end(void) {
 #endif
 }
 
-/// Everything one instruction set supplies. Entries are NULL where an op is not defined for a dtype.
+/// Everything one instruction set supplies. Entries are NULL where an op is not defined for a
+/// dtype.
 typedef struct nd__cpu_loops {
     const char *name;
     const nd__loop *const *unary;              ///< by dtype of the last operand, then op

@@ -1,11 +1,11 @@
-// Functions of f32 without branches or tables, so that loops over them vectorise on every instruction
-// set.
+// Functions of f32 without branches or tables, so that loops over them vectorise on every
+// instruction set.
 //
-// Polynomials are evaluated in pairs (Estrin's scheme), not term after term: what limits these loops is
-// the length of the chain. They are minimax fits (Remez) made for these files; the error named with each is the largest
-// seen against correctly rounded values. NaN goes through every function; infinities and zeros give
-// the limits. They must be compiled without -ffast-math: the additions of ND__ROUND_MAGIC mean
-// something.
+// Polynomials are evaluated in pairs (Estrin's scheme), not term after term: what limits these
+// loops is the length of the chain. They are minimax fits (Remez) made for these files; the error
+// named with each is the largest seen against correctly rounded values. NaN goes through every
+// function; infinities and zeros give the limits. They must be compiled without -ffast-math: the
+// additions of ND__ROUND_MAGIC mean something.
 #ifndef ND_KERNELS_CPU_MATH_F32_H
 #define ND_KERNELS_CPU_MATH_F32_H
 #include <math.h>
@@ -26,9 +26,9 @@ static inline float nd__from_bits_f32(uint32_t bits) {
 /// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum.
 #define ND__ROUND_MAGIC 12582912.0f
 
-// Comparisons of floats with NaN in mind become masks, which cost more than the arithmetic. So limits
-// are put on bits taken as integers, which order as the floats do; NaN, which that loses, is put back
-// at the end.
+// Comparisons of floats with NaN in mind become masks, which cost more than the arithmetic. So
+// limits are put on bits taken as integers, which order as the floats do; NaN, which that loses, is
+// put back at the end.
 
 /// |x| limited to `most`. NaN gives `most`.
 static inline float nd__limited_magnitude_f32(float x, float most) {
@@ -101,8 +101,9 @@ static inline float nd__sigmoid_f32(float x) {
     return x != x ? x : result;
 }
 
-// tanh and erf are odd: |x| P(x^2) / Q(x^2), limited to 1, with x's sign. One division costs less than
-// an exponential. Where the functions round to 1 the quotients pass it, by more than their rounding.
+// tanh and erf are odd: |x| P(x^2) / Q(x^2), limited to 1, with x's sign. One division costs less
+// than an exponential. Where the functions round to 1 the quotients pass it, by more than their
+// rounding.
 
 /// `ratio`, at most 1, with x's sign.
 static inline float nd__signed_ratio_f32(float ratio, float x) {
@@ -139,8 +140,8 @@ static inline float nd__erf_f32(float x) {
     return x != x ? x : result;
 }
 
-/// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative, because
-/// the sum cancels there.
+/// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative,
+/// because the sum cancels there.
 static inline float nd__gelu_f32(float x) {
     float half = 0.5f * x;
     float result = half + half * nd__erf_of_number_f32(x * 0.707106781f);

@@ -1,9 +1,9 @@
 // matmul and linear: a product per batch entry.
 //
-// f32 goes to oneDNN's sgemm unless it is so small that the call costs more than the work; the rest to
-// the portable product. Threads share the batch when there are many small products. Else each product is
-// shared: the portable one shares its tiles, and sgemm, which would start threads of its own, is given panels of
-// the result one by one.
+// f32 goes to oneDNN's sgemm unless it is so small that the call costs more than the work; the rest
+// to the portable product. Threads share the batch when there are many small products. Else each
+// product is shared: the portable one shares its tiles, and sgemm, which would start threads of its
+// own, is given panels of the result one by one.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/panels.h"

@@ -1,7 +1,7 @@
 // f32 products through oneDNN's sgemm.
 //
-// sgemm wants one of an operand's two strides to be 1 and the other at least the row's length; anything
-// else is declined.
+// sgemm wants one of an operand's two strides to be 1 and the other at least the row's length;
+// anything else is declined.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/cpu.h"
 #include <stdatomic.h>
@@ -10,8 +10,8 @@
 #include <dnnl.h>
 #include <sys/auxv.h>
 
-/// Its variables have oneDNN print, and write files into the folder a program was called in. Neither is for
-/// the caller of a setuid program to ask.
+/// Its variables have oneDNN print, and write files into the folder a program was called in.
+/// Neither is for the caller of a setuid program to ask.
 __attribute__((constructor)) static void read_no_environment(void) {
     if (!getauxval(AT_SECURE))
         return;

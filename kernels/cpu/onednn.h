@@ -20,18 +20,19 @@ typedef struct nd__onednn_before {
 /// Kinds of computations, for nd__onednn_enter().
 #define ND__ONEDNN_KINDS 65536
 
-/// Between these two oneDNN starts no threads on behalf of the calling one, and signals to it wait: the code that
-/// oneDNN generates for products of AVX-512 uses the stack pointer for data, and a handler would
-/// write its frame there, into the heap.
-/// `kind`: below ND__ONEDNN_KINDS; equal for computations that oneDNN does alike. False: the process ends, and
-/// oneDNN with it; compute without it, and do not leave.
+/// Between these two oneDNN starts no threads on behalf of the calling one, and signals to it wait:
+/// the code that oneDNN generates for products of AVX-512 uses the stack pointer for data, and a
+/// handler would write its frame there, into the heap.
+/// `kind`: below ND__ONEDNN_KINDS; equal for computations that oneDNN does alike. False: the
+/// process ends, and oneDNN with it; compute without it, and do not leave.
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);
 void nd__onednn_leave(const nd__onednn_before *before);
 
-/// One f32 product with sgemm, on this thread. False, and nothing is written, when the strides do not suit
-/// it, when it is switched off, or when it fails.
+/// One f32 product with sgemm, on this thread. False, and nothing is written, when the strides do
+/// not suit it, when it is switched off, or when it fails.
 bool nd__onednn_product(const nd__product *product);
 
-/// A conv2d call of f32, shared between threads. False as above, but some of the result may be written.
+/// A conv2d call of f32, shared between threads. False as above, but some of the result may be
+/// written.
 bool nd__onednn_conv(const nd_kernel_call *call);
 #endif

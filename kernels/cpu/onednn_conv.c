@@ -1,10 +1,11 @@
 // Convolutions of f32 through oneDNN, in parts that threads claim.
 //
-// A part is a range of images and, where there are few images, a range of channels: those of the output, or of
-// the input for its gradient; of both, by whole groups, where there are groups. oneDNN computes a part on one thread. Parts write to different places, but for
-// the gradient of the weight: there each range of images makes a sum of its own, and the sums are added in order.
-// How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the computing
-// thread's own.
+// A part is a range of images and, where there are few images, a range of channels: those of the
+// output, or of the input for its gradient; of both, by whole groups, where there are groups.
+// oneDNN computes a part on one thread. Parts write to different places, but for the gradient of
+// the weight: there each range of images makes a sum of its own, and the sums are added in order.
+// How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the
+// computing thread's own.
 #include "kernels/cpu/onednn_plan.h"
 
 #if ND_HAVE_ONEDNN
@@ -225,8 +226,8 @@ static void add_sums(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/// Brings the weight into the layout of the first part's plan, so that not every part does. Where that
-/// fails they do.
+/// Brings the weight into the layout of the first part's plan, so that not every part does. Where
+/// that fails they do.
 static void reorder_weight(conv_job *job) {
     int64_t sizes[ND__CONV_SIZES];
     sizes_of_part(job, 0, sizes);
@@ -272,7 +273,8 @@ static bool sizes_suit(const int64_t *sizes) {
     return true;
 }
 
-/// Divides the work into ranges of images and of channels. Returns how many multiplications there are.
+/// Divides the work into ranges of images and of channels. Returns how many multiplications there
+/// are.
 static int64_t divide(conv_job *job, const int64_t *s) {
     int64_t groups = s[ND__CONV_GROUPS];
     bool by_input = job->call->op == ND_OP_conv2d_grad_input;

@@ -1,18 +1,20 @@
 // Entering oneDNN and leaving it: its threads, signals, and the end of the process.
 //
-// oneDNN takes as many OpenMP threads as the calling thread may have, and they spin while they wait for each
-// other. So it is told that there is one, and the threads that share a computation are the pool's. OpenMP
-// keeps that number for each thread: it is put back, since the thread may be the user's. OpenMP's functions
-// are looked up, not linked: oneDNN may have been built without it.
+// oneDNN takes as many OpenMP threads as the calling thread may have, and they spin while they wait
+// for each other. So it is told that there is one, and the threads that share a computation are the
+// pool's. OpenMP keeps that number for each thread: it is put back, since the thread may be the
+// user's. OpenMP's functions are looked up, not linked: oneDNN may have been built without it.
 //
-// At exit() oneDNN's destructors give back the code that it has generated, which other threads may be running.
-// They are registered as oneDNN first needs what they destroy, in the middle of a computation, and the last one
-// registered runs first. Invariant: behind the first computation of each kind stands hold_off(), which runs before all
-// destructors that were registered earlier, lets nobody enter any more, and waits for those who are inside. While one of
-// a kind is computed for the first time, `beginning` is held for reading, and two who must not come in between wait for it:
-// exit(), by a destructor of its thread, which run before anything else; and fork(), whose child would wait for ever for
-// what another thread had begun to make. That destructor runs when a thread ends, too. From it on the thread is `ending`,
-// and no other one begins a kind, until the destructors of its keys run, which exit() does not call.
+// At exit() oneDNN's destructors give back the code that it has generated, which other threads may
+// be running. They are registered as oneDNN first needs what they destroy, in the middle of a
+// computation, and the last one registered runs first. Invariant: behind the first computation of
+// each kind stands hold_off(), which runs before all destructors that were registered earlier, lets
+// nobody enter any more, and waits for those who are inside. While one of a kind is computed for
+// the first time, `beginning` is held for reading, and two who must not come in between wait for
+// it: exit(), by a destructor of its thread, which run before anything else; and fork(), whose
+// child would wait for ever for what another thread had begun to make. That destructor runs when a
+// thread ends, too. From it on the thread is `ending`, and no other one begins a kind, until the
+// destructors of its keys run, which exit() does not call.
 #include "kernels/cpu/onednn.h"
 
 #if ND_HAVE_ONEDNN
@@ -23,11 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/// How long exit() waits for those who compute, at most: a computation for which that is too short ends with the
-/// process, as well as it can.
+/// How long exit() waits for those who compute, at most: a computation for which that is too short
+/// ends with the process, as well as it can.
 #define WAIT_NS UINT64_C(60000000000)
 #define NAP_NS 50000
-/// How long the first computation of a kind waits, in naps, for a thread that ends. Then the library's own loops do it.
+/// How long the first computation of a kind waits, in naps, for a thread that ends. Then the
+/// library's own loops do it.
 #define ENDING_ROUNDS 200
 
 static struct {
@@ -102,8 +105,8 @@ static void thread_has_ended(void *data) {
     ending_here = false;
 }
 
-// What C++ has for destructors of a thread's variables; C has no name for it. These run at exit(), too, unlike those
-// of pthread_key_create().
+// What C++ has for destructors of a thread's variables; C has no name for it. These run at exit(),
+// too, unlike those of pthread_key_create().
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *data, void *library)
     __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -131,7 +134,8 @@ static void in_child(void) {
     process = getpid();
 }
 
-/// After the lock of the plans (onednn_plan.c), so that this one is taken before it, and after all others.
+/// After the lock of the plans (onednn_plan.c), so that this one is taken before it, and after all
+/// others.
 __attribute__((constructor(102))) static void begin(void) {
     process = getpid();
     has_end_key = pthread_key_create(&end_key, thread_has_ended) == 0;
@@ -139,7 +143,7 @@ __attribute__((constructor(102))) static void begin(void) {
     watch_thread();
 }
 
-// ---------------------------------------------------------------------------------- enter and leave
+// --------------------------------------------------------------------------------- enter and leave
 
 static bool is_known(uint32_t kind) {
     return atomic_load_explicit(&known[kind / 64], memory_order_relaxed) >> kind % 64 & 1;
@@ -149,8 +153,9 @@ static bool another_is_ending(void) {
     return atomic_load(&ending) > ending_here;
 }
 
-/// The first computation of a kind is entered: what it makes may be registered for the end of the process. False when
-/// that has begun. A thread that ends is over in microseconds; one that is not is in exit().
+/// The first computation of a kind is entered: what it makes may be registered for the end of the
+/// process. False when that has begun. A thread that ends is over in microseconds; one that is not
+/// is in exit().
 static bool begin_kind(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     for (int round = 0; round < ENDING_ROUNDS; round++) {

@@ -1,9 +1,10 @@
 // Plans of convolutions, kept in a small cache.
 //
-// A plan is everything that depends on sizes alone: the primitive, the layouts it likes, and reorders
-// from and to ours. Making one takes far longer than running it. Plans are immutable once made, so any
-// number of threads may run one; `users` keeps a plan from being replaced while it runs. All of them are
-// made for one thread, and run between nd__onednn_enter() and nd__onednn_leave().
+// A plan is everything that depends on sizes alone: the primitive, the layouts it likes, and
+// reorders from and to ours. Making one takes far longer than running it. Plans are immutable once
+// made, so any number of threads may run one; `users` keeps a plan from being replaced while it
+// runs. All of them are made for one thread, and run between nd__onednn_enter() and
+// nd__onednn_leave().
 #include "kernels/cpu/onednn_plan.h"
 
 #if ND_HAVE_ONEDNN
@@ -68,7 +69,8 @@ __attribute__((constructor(101))) static void watch_forks(void) {
     pthread_atfork(lock_cache, unlock_cache, begin_child);
 }
 
-/// An operand of `ndim` dense axes, but for its first, whose stride is given; and the same in any layout.
+/// An operand of `ndim` dense axes, but for its first, whose stride is given; and the same in any
+/// layout.
 static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *dims,
                      int64_t stride, int argument, dnnl_memory_desc_t *ret_any) {
     dnnl_dims_t sizes, strides;

@@ -6,8 +6,8 @@
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
 
-/// Sizes of a part of a convolution: those of CONV, then the whole operands' strides between images (of x
-/// and y) and between output channels (of the weight).
+/// Sizes of a part of a convolution: those of CONV, then the whole operands' strides between images
+/// (of x and y) and between output channels (of the weight).
 enum {
     ND__CONV_N,
     ND__CONV_CI,

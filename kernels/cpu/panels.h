@@ -1,8 +1,9 @@
 // Into how many parts a product or a convolution is cut whose parts oneDNN computes.
 //
-// oneDNN chooses its way by a part's sizes, and with it the last bits of a result. To cut by sizes alone, also
-// for one thread, would keep the bits the same for every number of threads, but costs one thread 7 % of a
-// small network's step. So the cut depends on how many threads there may be: never on what they are doing.
+// oneDNN chooses its way by a part's sizes, and with it the last bits of a result. To cut by sizes
+// alone, also for one thread, would keep the bits the same for every number of threads, but costs
+// one thread 7 % of a small network's step. So the cut depends on how many threads there may be:
+// never on what they are doing.
 #ifndef ND_KERNELS_CPU_PANELS_H
 #define ND_KERNELS_CPU_PANELS_H
 #include "kernels/cpu/parallel.h"
@@ -10,7 +11,8 @@
 /// Multiplications up to which sharing costs more than it gives, and of which a part has no fewer.
 #define ND__SERIAL_PRODUCT ((int64_t)1 << 19)
 #define ND__LEAST_PART ((int64_t)1 << 18)
-/// From here on there are two parts for each thread, so that the last one is not waited for as long.
+/// From here on there are two parts for each thread, so that the last one is not waited for as
+/// long.
 #define ND__LARGE_PRODUCT ((int64_t)1 << 26)
 
 /// A power of two, for `size` multiplications.

@@ -1,7 +1,7 @@
 // Cuts a range into shares and hands them to the pool.
 //
-// Shares are claimed one by one, so there are several for each thread: what a thread that was taken off its
-// core has not begun, the others do.
+// Shares are claimed one by one, so there are several for each thread: what a thread that was taken
+// off its core has not begun, the others do.
 #include "kernels/cpu/parallel.h"
 #include "lib/base/pool.h"
 

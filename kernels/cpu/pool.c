@@ -1,5 +1,5 @@
-// max_pool2d: the largest element of each window and where in its plane it stands. NaN wins; of equal
-// elements the first.
+// max_pool2d: the largest element of each window and where in its plane it stands. NaN wins; of
+// equal elements the first.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <string.h>
@@ -38,9 +38,9 @@ static inline void windows_with(const pool_axis *axis, int64_t offset, int64_t *
                                     : 0;
 }
 
-// A row of results is made place by place of its windows. Each place is compared with all results of the row, and
-// what is kept is chosen by masks: a branch would be mispredicted, the numbers being anything. BITS is an
-// integer as wide as T.
+// A row of results is made place by place of its windows. Each place is compared with all results
+// of the row, and what is kept is chosen by masks: a branch would be mispredicted, the numbers
+// being anything. BITS is an integer as wide as T.
 #define POOL_PLANES(T, BITS)                                                                      \
     static void pool_place_##T(const T *restrict x, int64_t at, int64_t stride, int64_t count,    \
                                T *restrict out, int64_t *restrict positions) {                    \

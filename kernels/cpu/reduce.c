@@ -1,8 +1,8 @@
 // Plans reductions and shares them between threads.
 //
-// Invariant: where a sum is cut depends on sizes and strides alone, so that any number of threads gives
-// the same bits. Many results: threads take results. Few results of many elements: the elements are cut
-// into fixed pieces whose partial results are combined in order.
+// Invariant: where a sum is cut depends on sizes and strides alone, so that any number of threads
+// gives the same bits. Many results: threads take results. Few results of many elements: the
+// elements are cut into fixed pieces whose partial results are combined in order.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <math.h>

@@ -1,8 +1,8 @@
 // How a reduction is laid out before any loop runs, and what each instruction set supplies for it.
 //
-// The axes of x are split into kept ones and reduced ones, each sorted so that the last walks x most
-// tightly, and merged where they are contiguous. A result is named by its index in the kept axes
-// (row-major after sorting), an element of it by its index in the reduced axes.
+// The axes of x are split into kept ones and reduced ones, each sorted so that the last walks x
+// most tightly, and merged where they are contiguous. A result is named by its index in the kept
+// axes (row-major after sorting), an element of it by its index in the reduced axes.
 #ifndef ND_KERNELS_CPU_REDUCE_H
 #define ND_KERNELS_CPU_REDUCE_H
 #include "kernels/kernel.h"

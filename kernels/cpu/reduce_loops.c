@@ -15,12 +15,12 @@
 #endif
 typedef double wide __attribute__((vector_size(8 * ND__LANES)));
 
-/// How far ahead of the sum a long row is fetched: the processor's own fetching stops at each page, and
-/// begins anew too late for a row that memory must bring.
+/// How far ahead of the sum a long row is fetched: the processor's own fetching stops at each page,
+/// and begins anew too late for a row that memory must bring.
 #define ND__AHEAD_BYTES 4096
 
-// A long row is walked in one stream by four vectors of doubles; a short one by two, which costs it less
-// at its end. Both end in a tree of lanes.
+// A long row is walked in one stream by four vectors of doubles; a short one by two, which costs it
+// less at its end. Both end in a tree of lanes.
 #define ND__FLOAT_BLOCK_SUM(TYPE, T)                                                        \
     typedef T vector_##TYPE                                                                 \
         __attribute__((vector_size(sizeof(T) * ND__LANES), aligned(sizeof(T)), may_alias)); \

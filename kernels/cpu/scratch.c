@@ -1,7 +1,7 @@
 // One growing block of working memory per thread.
 //
-// A block above ND__KEEP_BYTES is given back by the next smaller request, so that one large call does
-// not pin its memory for good.
+// A block above ND__KEEP_BYTES is given back by the next smaller request, so that one large call
+// does not pin its memory for good.
 #include "kernels/cpu/scratch.h"
 #include <pthread.h>
 #include <stdbool.h>
@@ -29,7 +29,8 @@ static void make_key(void) {
     key_exists = pthread_key_create(&thread_end, free_at_end) == 0;
 }
 
-/// At load: later the program may have used up the keys. Without one a thread's block stays when it ends.
+/// At load: later the program may have used up the keys. Without one a thread's block stays when it
+/// ends.
 __attribute__((constructor)) static void make_key_early(void) {
     pthread_once(&once, make_key);
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// At least `bytes` bytes, 64-byte aligned, uninitialised, this thread's until its next call. NULL when
-/// there is no memory.
+/// At least `bytes` bytes, 64-byte aligned, uninitialised, this thread's until its next call. NULL
+/// when there is no memory.
 void *nd__cpu_scratch(size_t bytes);
 #endif

@@ -1,7 +1,7 @@
 // softmax, log_softmax and cross_entropy: hands contiguous rows to the loops, on several threads.
 //
-// Rows that are not contiguous (the axis is not the innermost in memory) go through scratch memory, a
-// group of neighbouring rows at a time so that cache lines are used whole.
+// Rows that are not contiguous (the axis is not the innermost in memory) go through scratch memory,
+// a group of neighbouring rows at a time so that cache lines are used whole.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -131,8 +131,8 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
 }
 
-// The loss is a sum over rows, cut into a fixed number of pieces so that any number of threads adds in
-// the same order.
+// The loss is a sum over rows, cut into a fixed number of pieces so that any number of threads adds
+// in the same order.
 #define PIECES 64
 #define PIECE_ROWS 64
 

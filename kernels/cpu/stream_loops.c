@@ -1,7 +1,7 @@
 // A copy that goes past the caches.
 //
-// An ordinary store first fetches the line it will overwrite. Results much larger than the caches are
-// better made in a small buffer and written from there: a third less traffic for an addition.
+// An ordinary store first fetches the line it will overwrite. Results much larger than the caches
+// are better made in a small buffer and written from there: a third less traffic for an addition.
 #include "kernels/cpu/isa.h"
 #include <string.h>
 

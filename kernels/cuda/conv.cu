@@ -6,8 +6,8 @@
 
 namespace nd_cuda {
 
-/// Sizes of a convolution. Of the channels, gi and go belong to one group. Where h and w have a number each,
-/// it ends in y and x.
+/// Sizes of a convolution. Of the channels, gi and go belong to one group. Where h and w have a
+/// number each, it ends in y and x.
 struct ConvSizes {
     int64_t n, ci, h, w, co, kh, kw, stride_y, stride_x, padding_y, padding_x, dilation_y,
         dilation_x, gi, go, oh, ow;

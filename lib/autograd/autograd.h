@@ -9,7 +9,7 @@
 #include <nd/autograd.h>
 #include <nd/ops.h>
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // rules
 
 /// One call of a gradient rule. A rule writes an owned gradient to ret_grads[i] for every input
@@ -40,7 +40,7 @@ nd_tensor *nd__rules_zero_unless(const nd_tensor *mask, const nd_tensor *x);
 /// Zeros of an input's shape, dtype and device. Owned.
 nd_tensor *nd__rules_zeros_of(const nd_tensor *like, const nd_node_input *input);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // gradients
 
 /// True when the holder of this one handle is the only one who can reach the memory under x, and x
@@ -69,9 +69,9 @@ nd_status nd__gradient_commit(const char *operation, nd_tensor *const *leaves,
 void nd__gradient_lock(void);
 void nd__gradient_unlock(void);
 
-/// Puts `value` (owned, may be NULL) into an edge slot of `owner`, which is published, and returns what
-/// was there, owned; `value` itself when the owner is closed. Counts do not change hands: safe while
-/// nd__gradient_lock is held.
+/// Puts `value` (owned, may be NULL) into an edge slot of `owner`, which is published, and returns
+/// what was there, owned; `value` itself when the owner is closed. Counts do not change hands: safe
+/// while nd__gradient_lock is held.
 void *nd__gradient_edge_exchange(nd_object *owner, void *slot, void *value);
 
 /// Whether an edge slot that another thread may be changing holds anything.
@@ -79,7 +79,7 @@ static inline bool nd__autograd_edge_is_set(nd_object *const *slot) {
     return __atomic_load_n(slot, __ATOMIC_RELAXED) != NULL;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // hooks
 
 /// Runs the hooks for output `output_index` on *gradient (owned), which they may replace. `hooks`
@@ -87,7 +87,7 @@ static inline bool nd__autograd_edge_is_set(nd_object *const *slot) {
 nd_status nd__hooks_run(const char *operation, nd_object *const *hooks, uint32_t output_index,
                         const nd_node_input *input, nd_tensor **gradient);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // options
 
 /// Checks and copies options (NULL: defaults) of nd_backward or nd_grad.

@@ -70,7 +70,7 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // shared
 
 static nd_status check_output(const char *operation, const nd_tensor *output) {
@@ -90,7 +90,7 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // backward
 
 static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad) {
@@ -143,7 +143,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // functional form
 
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,

@@ -86,7 +86,7 @@ nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor 
     return status == ND_OK ? finish_leaves(pass) : status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // roles
 
 static nd_status no_memory(const nd_pass *pass) {
@@ -177,7 +177,7 @@ static bool is_wanted(const nd_pass *pass, const nd_node_input *input) {
     return !pass->only_targets || (role_of(pass, input->source) & (ROLE_TARGET | ROLE_LEADS)) != 0;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // visiting
 
 /// All of the node's gradients are complete: hooks, capture, rule.
@@ -263,7 +263,7 @@ static nd_status finish_leaves(nd_pass *pass) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // sums
 
 /// Adds `gradient` (consumed) to what waits for `source`.

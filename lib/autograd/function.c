@@ -72,7 +72,7 @@ nd_status nd__rule_function(const nd_rule_call *call) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 static nd_status check_arguments(const nd_function *function, size_t ninputs,
                                  const nd_tensor *const *inputs, size_t noutputs,

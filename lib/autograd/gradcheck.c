@@ -70,7 +70,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 static nd_status check_arguments(const nd_check *check) {
     if (!check->f)

@@ -47,7 +47,7 @@ static nd_status recorded_totals(const char *operation, nd_tensor *const *leaves
                                  nd_tensor *const *gradients, size_t count, nd_tensor *const *seen,
                                  nd_tensor **totals);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // public
 
 const nd_tensor *nd_get_grad(const nd_tensor *x) {
@@ -88,7 +88,7 @@ nd_status nd_zero_grad(nd_tensor *x) {
     return status == ND_OK ? nd_set_grad(x, NULL) : status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // checks
 
 bool nd__gradient_exclusively_owned(const nd_tensor *x) {
@@ -164,7 +164,7 @@ nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output,
     return nd_steal(&seed);
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // settling and committing
 
 nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
@@ -239,7 +239,7 @@ void *nd__gradient_edge_exchange(nd_object *owner, void *slot, void *value) {
     return previous;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 static uint32_t count_of(const nd_object *object) {
     return (uint32_t)atomic_load_explicit(&((nd_object *)(uintptr_t)object)->word,

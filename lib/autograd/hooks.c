@@ -6,10 +6,10 @@
 //            registration, the others wait to be used again
 //   id       which entry, and of which registration: says at once whether a hook is still there
 //
-// Invariant: the list behind a slot, and what is in a list, change under the gradient lock, edges and
-// the array inside the gate as well. A pass copies the hooks it is about to run, so that these may
-// register and remove others. The context of a hook is an edge: a hook that captured its owner makes
-// a cycle that the collector can see.
+// Invariant: the list behind a slot, and what is in a list, change under the gradient lock, edges
+// and the array inside the gate as well. A pass copies the hooks it is about to run, so that these
+// may register and remove others. The context of a hook is an edge: a hook that captured its owner
+// makes a cycle that the collector can see.
 #include "lib/autograd/autograd.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -159,7 +159,7 @@ nd_status nd_remove_hooks(nd_tensor *x) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // running them
 
 typedef struct call {
@@ -228,7 +228,7 @@ nd_status nd__hooks_run(const char *operation, nd_object *const *slot, uint32_t 
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // lists
 
 static void hooks_traverse(const nd_object *self, nd_visitor *visitor) {

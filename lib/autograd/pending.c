@@ -13,7 +13,7 @@ static uint32_t position_of(const nd_pending *pending, const nd_object *key);
 static bool grow_entries(nd_pending *pending);
 static bool comes_before(const nd_order_item *a, const nd_order_item *b);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // map
 
 void nd__pending_map_free(nd_pointer_map *map) {
@@ -58,7 +58,7 @@ void nd__pending_map_remove(nd_pointer_map *map, const void *key) {
     map->count--;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // pending gradients
 
 void nd__pending_init(nd_pending *pending) {
@@ -123,7 +123,7 @@ void nd__pending_entry_free(nd_pending_entry *entry) {
     nd_release(entry->key);
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // order
 
 void nd__pending_order_init(nd_order *order) {
@@ -184,7 +184,7 @@ const nd_node *nd__pending_order_pop(nd_order *order) {
     return first;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// Objects are aligned, so the low bits say nothing: multiply, and take the high ones.
 static uint32_t hash_of(const nd_pointer_map *map, const void *key) {

@@ -99,7 +99,7 @@ nd_status nd__rule_where(const nd_rule_call *call) {
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b) {

@@ -10,7 +10,7 @@ static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int n
 static nd_tensor *row_index(const nd_tensor *indices, const int64_t *flat);
 static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input *x);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // indexing
 
 /// x: [outer, n, inner], indices: [count] -> [outer, count, inner]: g's rows added to the rows they
@@ -74,7 +74,7 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // copies
 
 /// nd__rule_give casts back.
@@ -104,7 +104,7 @@ nd_status nd__rule_concat(const nd_rule_call *call) {
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // views
 
 nd_status nd__rule_reshape(const nd_rule_call *call) {
@@ -141,7 +141,7 @@ nd_status nd__rule_unslice(const nd_rule_call *call) {
                          nd_slice(nd__rules_output_grad(call), i[1], stop, i[3], (int)i[0]));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// Zeros of a shape, with g added at index along axis.
 static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,

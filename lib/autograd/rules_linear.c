@@ -17,7 +17,7 @@ static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, cons
                               const nd_node_input *weight);
 static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight);
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // matrix products
 
 /// a: [..., m, k], b: [..., k, n]; g: [..., m, n]: g b^T, a^T g, summed over what was broadcast. A
@@ -55,7 +55,7 @@ nd_status nd__rule_linear(const nd_rule_call *call) {
     return status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // convolution: the three of them are the derivatives of one trilinear form
 
 /// out = conv2d(x, weight)
@@ -125,7 +125,7 @@ nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// x with an axis of size 1 where the operands of a product had one axis less: before the last
 /// (row), at the end (column).

@@ -68,7 +68,7 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     return status == ND_OK ? nd__rule_give(call, 0, nd_steal(&difference)) : status;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// y, which lost the reduced axes or has them with size 1, so that it broadcasts to x. Owned.
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y) {

@@ -1,9 +1,10 @@
-// The atomic operations that the core is made of: nothing in its rooms uses <stdatomic.h> operations on
-// shared words except through here, or spells out its memory order.
+// The atomic operations that the core is made of: nothing in its rooms uses <stdatomic.h>
+// operations on shared words except through here, or spells out its memory order.
 //
 // While the process has one thread (glibc's __libc_single_threaded) a read-modify-write is not
-// locked: an order of magnitude cheaper. The flag only ever changes in this thread, by creating another. One that adds is a
-// single instruction all the same, because signal handlers may retain and release (threading.md).
+// locked: an order of magnitude cheaper. The flag only ever changes in this thread, by creating
+// another. One that adds is a single instruction all the same, because signal handlers may retain
+// and release (threading.md).
 #ifndef ND_LIB_BASE_ATOMICS_H
 #define ND_LIB_BASE_ATOMICS_H
 #include <stdatomic.h>
@@ -45,8 +46,8 @@ static inline uint64_t nd__atomic_load_relaxed(const _Atomic uint64_t *word) {
     return nd__atomic_load(word, relaxed);
 }
 
-/// Adds and returns what was there before, in a process with one thread: nothing but a signal handler
-/// can come in between, and none does.
+/// Adds and returns what was there before, in a process with one thread: nothing but a signal
+/// handler can come in between, and none does.
 static inline uint64_t nd__atomic_add_alone(_Atomic uint64_t *word, uint64_t value) {
 #if defined(ND_MODEL)
     // A thread stands for the signal handler, of which its thread sees everything in order.

@@ -1,7 +1,7 @@
 // How many CPUs this process may use: the kernel's mask, and the quota of the control group.
 //
-// The mask is that of the process's first thread: a program that pins the thread which happens to compute
-// first has not said anything about the others.
+// The mask is that of the process's first thread: a program that pins the thread which happens to
+// compute first has not said anything about the others.
 #include "lib/base/cpus.h"
 #include <fcntl.h>
 #include <limits.h>

@@ -23,9 +23,9 @@ struct nd_error_state {
 void nd__error_save(nd_error_state *ret_state);
 void nd__error_restore(const nd_error_state *state);
 
-/// Around a callback of the program's that runs where it does not expect one, such as a finalizer. In
-/// between the thread's error is another one, which begins empty: what the callback sets and clears is
-/// its own, and the program's error is as it was. Costs no copy of a message. Nests.
+/// Around a callback of the program's that runs where it does not expect one, such as a finalizer.
+/// In between the thread's error is another one, which begins empty: what the callback sets and
+/// clears is its own, and the program's error is as it was. Costs no copy of a message. Nests.
 void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer);
 void nd__error_end(nd_error_state *outer);
 

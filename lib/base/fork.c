@@ -24,8 +24,9 @@ static nd_lock *lock_at(const nd__fork_part *part, size_t index) {
     return (nd_lock *)(void *)((char *)part->locks + index * part->stride);
 }
 
-/// With one thread everything is whole as it is. Inside `traverse` or `clear` this thread passes the gate, for which
-/// others may be waiting with locks held: the child may then do no more than exec.
+/// With one thread everything is whole as it is. Inside `traverse` or `clear` this thread passes
+/// the gate, for which others may be waiting with locks held: the child may then do no more than
+/// exec.
 static void prepare(void) {
     nd_thread *thread = &nd__thread_record;
     thread->forking =

@@ -1,15 +1,16 @@
 // What is done around fork(), and with it the order of all locks of the library.
 //
-// The child has one thread, the one that called fork(), and a copy of the memory. The copy is made page after page
-// while the other threads go on, so of what they wrote meanwhile it may have a part. Invariant: while it is
-// made, the forking thread holds every lock of the library and has the gate closed. So what a lock or
-// the gate guards is whole in the child, and there the locks are free. What is not guarded by either and
-// shared, lists that threads push onto without a lock, is taken off before and put back behind. What the
-// other threads held or were in the middle of destroying stays as it is: nobody will ever release it.
+// The child has one thread, the one that called fork(), and a copy of the memory. The copy is made
+// page after page while the other threads go on, so of what they wrote meanwhile it may have a
+// part. Invariant: while it is made, the forking thread holds every lock of the library and has the
+// gate closed. So what a lock or the gate guards is whole in the child, and there the locks are
+// free. What is not guarded by either and shared, lists that threads push onto without a lock, is
+// taken off before and put back behind. What the other threads held or were in the middle of
+// destroying stays as it is: nobody will ever release it.
 //
-// A file with a lock says so below it (ND__FORK_LOCKS), a file with more to do has functions for that. A thread
-// may wait for a lock only while it holds none of the same or a later rank. User code runs under none of
-// them, so a callback may fork; `traverse` and `clear` may not.
+// A file with a lock says so below it (ND__FORK_LOCKS), a file with more to do has functions for
+// that. A thread may wait for a lock only while it holds none of the same or a later rank. User
+// code runs under none of them, so a callback may fork; `traverse` and `clear` may not.
 #ifndef ND_LIB_BASE_FORK_H
 #define ND_LIB_BASE_FORK_H
 #include "lib/base/lock.h"
@@ -55,7 +56,7 @@ void nd__fork_add(nd__fork_part *part);
     ND__FORK_PART(fork_##name, rank, lock, count, stride, NULL, NULL, NULL)
 #define ND__FORK_LOCK(rank, lock) ND__FORK_LOCKS(lock, rank, &lock, 1, sizeof(nd_lock))
 
-/// How many forks there are between the first process and this one. What remembers a thread remembers this with
-/// it: another number, and the thread is not there.
+/// How many forks there are between the first process and this one. What remembers a thread
+/// remembers this with it: another number, and the thread is not there.
 extern uint32_t nd__fork_generation;
 #endif

@@ -1,8 +1,9 @@
 // The kinds of devices, as far as the core knows them: how many there are and what they are called.
 //
-// Behind the kinds of <nd/base.h> there is a place for one more, whose number is ND_DEVICE_KIND_COUNT: a program may
-// bring a backend of its own, as tests do (nd__registry_add in lib/device/registry.h). Arrays by kind have a place
-// for it either way; that kind exists for callers where a program has brought it, and only there.
+// Behind the kinds of <nd/base.h> there is a place for one more, whose number is
+// ND_DEVICE_KIND_COUNT: a program may bring a backend of its own, as tests do (nd__registry_add in
+// lib/device/registry.h). Arrays by kind have a place for it either way; that kind exists for
+// callers where a program has brought it, and only there.
 #ifndef ND_LIB_BASE_KIND_H
 #define ND_LIB_BASE_KIND_H
 #include <nd/base.h>

@@ -17,10 +17,10 @@ void nd__lock_wait(nd_lock *lock) {
             return;
         nd__pause_relax();
     }
-    // Who gives the lock up stores, and then looks for waiters, with nothing in between to make the store
-    // visible first: it may miss one that comes just then, and sees it the next time. So sleep is short
-    // until it has lasted its time: then that store has long been seen. One that another holder ended, or
-    // that did not begin, says nothing of that.
+    // Who gives the lock up stores, and then looks for waiters, with nothing in between to make the
+    // store visible first: it may miss one that comes just then, and sees it the next time. So
+    // sleep is short until it has lasted its time: then that store has long been seen. One that
+    // another holder ended, or that did not begin, says nothing of that.
     (void)nd__atomic_fetch_add(&lock->waiters, 1, seq_cst);
     struct timespec moment = {.tv_nsec = FIRST_SLEEP_NS}, *limit = &moment;
     while (!nd__lock_try(lock))

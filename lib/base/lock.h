@@ -3,8 +3,8 @@
 #define ND_LIB_BASE_LOCK_H
 #include "lib/base/atomics.h"
 
-/// A mutex: 0 free, 1 held. Static zero is free. Giving it up takes no locked instruction, and looks at
-/// `waiters` afterwards, so it lies in memory that stays a lock (nd__lock_wait).
+/// A mutex: 0 free, 1 held. Static zero is free. Giving it up takes no locked instruction, and
+/// looks at `waiters` afterwards, so it lies in memory that stays a lock (nd__lock_wait).
 typedef struct nd_lock {
     _Atomic uint32_t state;
     _Atomic uint32_t waiters; ///< threads that sleep, or are about to
@@ -13,7 +13,8 @@ typedef struct nd_lock {
 void nd__lock_wait(nd_lock *lock);
 void nd__lock_wake(nd_lock *lock);
 
-/// Free, with nobody waiting: what a lock is in a forked child, where those who held it or waited are not.
+/// Free, with nobody waiting: what a lock is in a forked child, where those who held it or waited
+/// are not.
 static inline void nd__lock_begin(nd_lock *lock) {
     nd__atomic_store(&lock->state, 0, relaxed);
     nd__atomic_store(&lock->waiters, 0, relaxed);

@@ -1,17 +1,19 @@
 // Jobs with shares that are claimed, and the workers that claim them.
 //
-// A job is a slot of static memory, so that a worker who comes late looks at something that is there. Its
-// word `open` holds the range of shares nobody has begun: the caller takes from the front, workers take
-// from the back, so that repeated work over the same memory stays with the core that has it in its cache.
-// body and context are read only after a share was claimed, which keeps the job open until that share is
-// done; so they cannot change meanwhile.
+// A job is a slot of static memory, so that a worker who comes late looks at something that is
+// there. Its word `open` holds the range of shares nobody has begun: the caller takes from the
+// front, workers take from the back, so that repeated work over the same memory stays with the core
+// that has it in its cache. body and context are read only after a share was claimed, which keeps
+// the job open until that share is done; so they cannot change meanwhile.
 //
-// Idle workers wait for `signal` to change, which every new job does. A new job sleeps on nothing: the
-// caller wakes as many sleepers as could help beyond those that are spinning, and none for a while where
-// waking has not helped (the machine is busy, or the jobs are over before a worker is there).
+// Idle workers wait for `signal` to change, which every new job does. A new job sleeps on nothing:
+// the caller wakes as many sleepers as could help beyond those that are spinning, and none for a
+// while where waking has not helped (the machine is busy, or the jobs are over before a worker is
+// there).
 //
-// Workers that have all slept for seconds end together, so that they keep no process alive whose own threads have
-// ended, with all signals blocked. A thread that ended so is joined when its number is wanted again, or at the end.
+// Workers that have all slept for seconds end together, so that they keep no process alive whose
+// own threads have ended, with all signals blocked. A thread that ended so is joined when its
+// number is wanted again, or at the end.
 #include "lib/base/pool.h"
 #include "lib/base/cpus.h"
 #include <errno.h>
@@ -31,7 +33,8 @@
 #define SPIN_NS 200000
 /// A clock that jumps as far between two looks while spinning: this thread was taken off its core.
 #define TAKEN_OFF_NS 200000
-/// Then spinning takes time away from somebody, perhaps from the caller, so for as long there is none.
+/// Then spinning takes time away from somebody, perhaps from the caller, so for as long there is
+/// none.
 #define BUSY_NS 10000000
 /// A caller that woke nobody does so after this long in one job.
 #define LATE_WAKE_NS 40000
@@ -166,8 +169,8 @@ static bool help(void) {
 
 // ----------------------------------------------------------------------------------------- workers
 
-/// All workers end if all of them sleep, this one counted, and no job has begun since. Who starts or ends some holds
-/// the lock, and may be waiting for this one.
+/// All workers end if all of them sleep, this one counted, and no job has begun since. Who starts
+/// or ends some holds the lock, and may be waiting for this one.
 static void end_if_idle(uint32_t seen) {
     if (pthread_mutex_trylock(&pool.lock) != 0)
         return;
@@ -207,8 +210,8 @@ static void *work(void *argument) {
     }
 }
 
-/// In a child the parent's workers do not exist: nobody is waited for, nothing is open. Also right where
-/// the child was made without its handlers.
+/// In a child the parent's workers do not exist: nobody is waited for, nothing is open. Also right
+/// where the child was made without its handlers.
 static void forget_workers(void) {
     atomic_store(&pool.workers, 0);
     atomic_store(&pool.sleeping, 0);
@@ -232,8 +235,8 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, begin_child);
 }
 
-/// The thread may run wherever the process may, though the caller may be pinned, and takes no signals: the
-/// program's handlers run on the program's threads.
+/// The thread may run wherever the process may, though the caller may be pinned, and takes no
+/// signals: the program's handlers run on the program's threads.
 static bool start_worker(int number) {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -257,8 +260,8 @@ static bool start_worker(int number) {
     return started;
 }
 
-/// Whether nobody has that number any more: the idle one that had it was told to end, but may not have run since.
-/// Below the lock.
+/// Whether nobody has that number any more: the idle one that had it was told to end, but may not
+/// have run since. Below the lock.
 static bool has_ended(int number) {
     if (pool.started[number] && pthread_tryjoin_np(pool.threads[number], NULL) == EBUSY)
         return false;
@@ -266,8 +269,8 @@ static bool has_ended(int number) {
     return true;
 }
 
-/// Starts workers until there are `wanted`, unless somebody else is doing so or the system refuses: the
-/// computation goes on with those that are there.
+/// Starts workers until there are `wanted`, unless somebody else is doing so or the system refuses:
+/// the computation goes on with those that are there.
 static void start_workers(int wanted) {
     if (atomic_load_explicit(&pool.refused, memory_order_relaxed) > 0) {
         atomic_fetch_sub_explicit(&pool.refused, 1, memory_order_relaxed);
@@ -296,8 +299,9 @@ static void start_workers(int wanted) {
     pthread_setcancelstate(state, NULL);
 }
 
-/// Ends all workers but `kept` and waits until they have. Below the lock. (The calling thread may be a worker that has
-/// ended as the last thread of the process, which makes it call exit(): it is not waited for.)
+/// Ends all workers but `kept` and waits until they have. Below the lock. (The calling thread may
+/// be a worker that has ended as the last thread of the process, which makes it call exit(): it is
+/// not waited for.)
 static void end_workers(int kept) {
     if (pool.process != getpid())
         forget_workers();
@@ -313,8 +317,8 @@ static void end_workers(int kept) {
     }
 }
 
-/// When the process ends, or the library is unloaded and its code with it. What is computed later runs on
-/// the thread that computes it.
+/// When the process ends, or the library is unloaded and its code with it. What is computed later
+/// runs on the thread that computes it.
 __attribute__((destructor)) static void end_pool(void) {
     atomic_store(&pool.ended, true);
     pthread_mutex_lock(&pool.lock);

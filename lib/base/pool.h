@@ -1,12 +1,14 @@
 // The pool of threads that share the work of one computation.
 //
-// Invariant: shares are claimed. The caller does every share that no worker has begun, and waits only
-// for shares that a worker is in the middle of; so a worker that the system does not run costs nothing,
-// and neither does one that could not be started. Which thread does a share never changes what it does.
+// Invariant: shares are claimed. The caller does every share that no worker has begun, and waits
+// only for shares that a worker is in the middle of; so a worker that the system does not run costs
+// nothing, and neither does one that could not be started. Which thread does a share never changes
+// what it does.
 //
 // A worker is started by the first computation that wants it. Between computations it spins for
-// microseconds and then sleeps; after seconds of that it ends. It blocks all signals and touches nothing but the shares it is given.
-// In a forked child there are no workers until the child's own computations want some.
+// microseconds and then sleeps; after seconds of that it ends. It blocks all signals and touches
+// nothing but the shares it is given. In a forked child there are no workers until the child's own
+// computations want some.
 #ifndef ND_LIB_BASE_POOL_H
 #define ND_LIB_BASE_POOL_H
 #include <stdbool.h>
@@ -17,9 +19,9 @@
 
 typedef void (*nd__pool_body)(void *context, int64_t share);
 
-/// Runs body(context, share) once for every share from 0 to shares - 1, on the calling thread and on
-/// workers that are free, and returns when all are done. Serial inside a body, and where other callers
-/// keep as many threads busy as there may be. From any thread.
+/// Runs body(context, share) once for every share from 0 to shares - 1, on the calling thread and
+/// on workers that are free, and returns when all are done. Serial inside a body, and where other
+/// callers keep as many threads busy as there may be. From any thread.
 void nd__pool_run(int64_t shares, nd__pool_body body, void *context);
 
 /// Threads that a call from here may use, with the calling one: 1 inside a body.

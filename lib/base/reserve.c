@@ -2,10 +2,10 @@
 //
 // Beside it, one large block that was given up and is kept (`kept`).
 //
-// Invariant: blocks lie one after the other from the beginning, each behind a header that knows where
-// it begins; what lies behind the last block that is in use is free. A block that is given up below
-// another is only marked, and goes with the last one above it. Untouched, the reserve costs address
-// space and no memory.
+// Invariant: blocks lie one after the other from the beginning, each behind a header that knows
+// where it begins; what lies behind the last block that is in use is free. A block that is given up
+// below another is only marked, and goes with the last one above it. Untouched, the reserve costs
+// address space and no memory.
 #include "lib/base/reserve.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fork.h"

@@ -1,8 +1,9 @@
-// The one way up between the core's rooms (docs/architecture.md): what a lower room asks of a higher one.
+// The one way up between the core's rooms (docs/architecture.md): what a lower room asks of a
+// higher one.
 //
-// A room includes headers of its own and of the rooms below. What it needs from above is a function here, named
-// after what is asked for, and lib/core/seam.c, which stands above all rooms, hands it on. Nothing else crosses
-// upwards.
+// A room includes headers of its own and of the rooms below. What it needs from above is a function
+// here, named after what is asked for, and lib/core/seam.c, which stands above all rooms, hands it
+// on. Nothing else crosses upwards.
 #ifndef ND_LIB_BASE_SEAM_H
 #define ND_LIB_BASE_SEAM_H
 #include <nd/gc.h>
@@ -23,14 +24,15 @@ void nd__seam_thread_ends(nd_thread *thread);
 void nd__seam_died(nd_object *object);
 /// The release of the only reference, without a locked decrement. False: nothing was done.
 bool nd__seam_release_alone(nd_object *object);
-/// Publishes a private object in the current manager, which is charged with its bytes. On failure it is still
-/// private. Errors: cap, quota.
+/// Publishes a private object in the current manager, which is charged with its bytes. On failure
+/// it is still private. Errors: cap, quota.
 nd_status nd__seam_publish(const char *operation, nd_object *object);
 /// Takes a dead object out of its manager.
 void nd__seam_unlink(nd_object *object);
 /// Destroys a list of dead objects that are in no manager.
 void nd__seam_destroy_list(nd_object *list);
-/// Inside the gate, of an object that a collection in steps is about to find garbage: false when it is.
+/// Inside the gate, of an object that a collection in steps is about to find garbage: false when it
+/// is.
 bool nd__seam_suspect_may_live(void);
 /// The name of a manager, perhaps a dead one.
 const char *nd__seam_manager_name(const nd_object *manager);
@@ -59,6 +61,4 @@ nd_status nd__seam_pressure_walk(nd_pressure *pressure, nd_status failure);
 nd_status nd__seam_pressure_error(const nd_pressure *pressure, nd_status status);
 /// A manager that closes gives up its callback for memory.
 void nd__seam_pressure_forget(nd_manager *manager);
-/// Collects the manager and those above it where the collector is on. True when anything was freed.
-bool nd__seam_relieve(nd_manager *manager);
 #endif

@@ -28,9 +28,9 @@ static void leave_registry(nd_thread *thread) {
     nd__lock_release(&registry_lock);
 }
 
-/// Runs when a thread ends: nothing it owned through the library is left behind. Destructors of other
-/// keys may use the library afterwards, in the last round, too, after which nobody would come back for
-/// the record.
+/// Runs when a thread ends: nothing it owned through the library is left behind. Destructors of
+/// other keys may use the library afterwards, in the last round, too, after which nobody would come
+/// back for the record.
 static void thread_exit(void *data) {
     nd_thread *thread = data;
     thread->end_awaited = false;

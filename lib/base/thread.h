@@ -3,9 +3,9 @@
 //
 // A record registers itself on first use, so that the collector can look at every thread's
 // `writing` flag, and leaves the registry when its thread ends (after ending the thread's open
-// scopes). A record is part of its thread's memory, so one that nobody would take out again must never
-// be put in: the record of a thread that is ending, or whose end the library will not hear of, stays
-// out for good (`unlisted`), and its thread passes the gate in another way (gate.c).
+// scopes). A record is part of its thread's memory, so one that nobody would take out again must
+// never be put in: the record of a thread that is ending, or whose end the library will not hear
+// of, stays out for good (`unlisted`), and its thread passes the gate in another way (gate.c).
 #ifndef ND_LIB_BASE_THREAD_H
 #define ND_LIB_BASE_THREAD_H
 #include "lib/base/atomics.h"

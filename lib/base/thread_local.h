@@ -2,8 +2,8 @@
 //
 // In a program: at a fixed distance from the thread's own address, one instruction. libnd.so asks
 // for the address instead (ND_SHARED), because variables at a fixed distance need static thread
-// storage, of which a library that dlopen() brings in late gets next to none. A variable is declared
-// and defined with the same word.
+// storage, of which a library that dlopen() brings in late gets next to none. A variable is
+// declared and defined with the same word.
 #ifndef ND_LIB_BASE_THREAD_LOCAL_H
 #define ND_LIB_BASE_THREAD_LOCAL_H
 

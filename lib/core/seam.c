@@ -101,7 +101,3 @@ nd_status nd__seam_pressure_error(const nd_pressure *pressure, nd_status status)
 void nd__seam_pressure_forget(nd_manager *manager) {
     nd__pressure_forget(manager);
 }
-
-bool nd__seam_relieve(nd_manager *manager) {
-    return nd__policy_relieve(manager);
-}

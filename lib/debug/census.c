@@ -2,10 +2,10 @@
 //
 // Two steps. With the gate closed each manager is locked in turn and its objects, their edges and
 // their texts are copied into memory reserved before; an object is valid memory under that lock,
-// and its edges stand still because their writers wait at the gate, and so do their labels, which are
-// freed only by who has taken the edge away or destroys the object. Garbage that a collection is
-// freeing (condemned, see steps.h) is left out: its edges are being cut. After the gate has opened, targets are
-// looked up by address.
+// and its edges stand still because their writers wait at the gate, and so do their labels, which
+// are freed only by who has taken the edge away or destroys the object. Garbage that a collection
+// is freeing (condemned, see steps.h) is left out: its edges are being cut. After the gate has
+// opened, targets are looked up by address.
 #include "lib/debug/census.h"
 #include "lib/base/alloc.h"
 #include "lib/base/lock.h"
@@ -56,8 +56,8 @@ static bool reserve(census *result, size_t objects, size_t edges, size_t text) {
 
 // --------------------------------------------------------------------------------- inside the gate
 
-/// The texts that were kept last, one per slot: most objects and edges share theirs with others. Equal
-/// texts are known by what they say: memory that one had may be another one's a moment later.
+/// The texts that were kept last, one per slot: most objects and edges share theirs with others.
+/// Equal texts are known by what they say: memory that one had may be another one's a moment later.
 enum { RECENT = 256 };
 typedef struct copy_visitor {
     nd_visitor visitor;
@@ -170,8 +170,8 @@ uint32_t nd__census_find(const census *result, const void *object) {
     }
 }
 
-/// An object that another thread moved meanwhile may have been met twice: the first entry is the one
-/// that edges lead to.
+/// An object that another thread moved meanwhile may have been met twice: the first entry is the
+/// one that edges lead to.
 static void connect_edges(census *result) {
     memset(result->index, 0, result->index_size * sizeof *result->index);
     for (size_t i = 0; i < result->count; i++) {

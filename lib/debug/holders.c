@@ -186,7 +186,7 @@ static void count_holders(const holders *self, nd_holders *result) {
     }
 }
 
-// ----------------------------------------------------------------------------------------- managers
+// ---------------------------------------------------------------------------------------- managers
 
 /// A manager is in no manager's list; its children hold it, and so does whoever made it current.
 static nd_status manager_holders(nd_manager *manager, FILE *stream, nd_holders *result) {

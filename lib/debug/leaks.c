@@ -1,5 +1,5 @@
-// The leak report: managers that are still open, and what is alive, by type and creation site, on request
-// and when the program ends.
+// The leak report: managers that are still open, and what is alive, by type and creation site, on
+// request and when the program ends.
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/lock.h"

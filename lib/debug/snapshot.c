@@ -1,8 +1,8 @@
 // Snapshots of what is alive, their difference, and blocks that must leave nothing behind.
 //
-// A snapshot keeps addresses, never references: it keeps nothing alive. An object is the same one in
-// both snapshots when address, type and creation site are; one that died and whose address went to
-// another of the same type and line counts as one that stayed, so sums are exact and "came" and
+// A snapshot keeps addresses, never references: it keeps nothing alive. An object is the same one
+// in both snapshots when address, type and creation site are; one that died and whose address went
+// to another of the same type and line counts as one that stayed, so sums are exact and "came" and
 // "went" are at least what is said.
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -31,7 +31,7 @@ struct nd_snapshot {
     char manager[ND__MANAGER_NAME_SIZE];
 };
 
-// ---------------------------------------------------------------------------------------- snapshots
+// --------------------------------------------------------------------------------------- snapshots
 
 static int by_address(const void *left, const void *right) {
     uintptr_t a = (uintptr_t)((const entry *)left)->object;
@@ -77,7 +77,7 @@ void nd_snapshot_free(nd_snapshot *snapshot) {
     nd__alloc_free(snapshot);
 }
 
-// --------------------------------------------------------------------------------------- difference
+// -------------------------------------------------------------------------------------- difference
 
 /// What changed of one type and creation site.
 typedef struct row {
@@ -241,7 +241,7 @@ nd_status nd_snapshot_difference(const nd_snapshot *before, const nd_snapshot *a
     return status;
 }
 
-// ------------------------------------------------------------------------------------------ balance
+// ----------------------------------------------------------------------------------------- balance
 
 struct nd_balance {
     nd_manager *manager; ///< owned

@@ -38,7 +38,7 @@ static struct {
     char buffer[BUFFER_SIZE];
 } trace = {.file = -1};
 
-// ------------------------------------------------------------------------------------------- events
+// ------------------------------------------------------------------------------------------ events
 
 typedef struct event {
     char text[EVENT_SIZE];
@@ -121,7 +121,7 @@ static void end_event(event *event) {
     nd__lock_release(&trace.lock);
 }
 
-// ----------------------------------------------------------------------------------------- listener
+// ---------------------------------------------------------------------------------------- listener
 
 static void append_object(event *event, const nd_object *object, const nd_manager *manager) {
     append(event, "\"object\":\"%p\",\"manager\":\"", (const void *)object);
@@ -198,7 +198,7 @@ static const nd__listener listener = {
     .closed = on_closed,
 };
 
-// ------------------------------------------------------------------------------------------- public
+// ------------------------------------------------------------------------------------------ public
 
 /// The file belongs to the parent: the child neither writes what was buffered nor goes on.
 static void after_fork(bool child) {

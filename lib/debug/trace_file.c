@@ -1,4 +1,5 @@
-// See trace_file.h. What may be written is decided by what was opened, not by what stood there before.
+// See trace_file.h. What may be written is decided by what was opened, not by what stood there
+// before.
 #include "lib/debug/trace_file.h"
 #include <errno.h>
 #include <fcntl.h>

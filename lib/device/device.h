@@ -24,8 +24,8 @@ typedef struct nd_backend {
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
     /// Calls function(data) on some thread of the host when all work queued before is done, once;
-    /// what is queued later waits for it to return. The function calls no backend. On an error it is
-    /// never called.
+    /// what is queued later waits for it to return. The function calls no backend. On an error it
+    /// is never called.
     nd_status (*call)(int index, void (*function)(void *data), void *data);
     /// What it can do when memory is short; NULL: nothing.
     const nd_memory_functions *memory;

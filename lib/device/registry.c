@@ -1,8 +1,8 @@
 // Which backend serves which kind of device, and the public functions about devices.
 //
 // A kind that is not built in is served by a table that has no device and refuses everything, so
-// that nobody above has to ask whether a backend exists. Inside a callback that a device runs, where
-// no device may be called, every kind but the CPU is.
+// that nobody above has to ask whether a backend exists. Inside a callback that a device runs,
+// where no device may be called, every kind but the CPU is.
 #include "lib/device/registry.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -197,12 +197,12 @@ static void run_queued(void *data) {
     nd__callback_run(queued.callback, queued.data, queued.kept);
 }
 
-static void bury_at_exit(void) {
+static void give_up_at_exit(void) {
     nd__callback_destroy_deferred();
 }
 
 static void register_exit(void) {
-    atexit(bury_at_exit);
+    atexit(give_up_at_exit);
 }
 
 nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,

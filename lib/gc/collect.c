@@ -98,7 +98,8 @@ static void report_gate_time(nd_collection *collection, uint64_t closed_at) {
         collection->report.gate_closed_ns = closed;
 }
 
-/// What one object of a look has cost inside the gate of late; at first, one of a graph that is cold.
+/// What one object of a look has cost inside the gate of late; at first, one of a graph that is
+/// cold.
 static _Atomic uint64_t object_ns = 200;
 
 void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds) {
@@ -258,8 +259,8 @@ static void let_revived_live(nd_collection *collection) {
     nd__gate_destroy_parked();
 }
 
-/// Gives up what the collection holds on garbage. A count that this brings to zero is freed with the
-/// rest.
+/// Gives up what the collection holds on garbage. A count that this brings to zero is freed with
+/// the rest.
 static void let_go(nd_collection *collection) {
     for (size_t i = 0; collection->held_here && i < collection->count; i++)
         nd_object_release(collection->objects[i]);
@@ -329,9 +330,9 @@ static bool reserve(nd_collection *collection, size_t tracked) {
                                                   ND__PHASE2_BUDGET);
 }
 
-/// Leaves the garbage of the managers in the collection, which is late, and has none, when that takes
-/// longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory for the
-/// passes (then nothing has happened).
+/// Leaves the garbage of the managers in the collection, which is late, and has none, when that
+/// takes longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory
+/// for the passes (then nothing has happened).
 static bool find_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
                          uint64_t budget_ns) {
     nd__lock_acquire(&collection_lock);
@@ -360,9 +361,9 @@ static bool find_in_steps(nd_collection *collection, nd_manager *const *managers
            nd__steps_find(collection, managers, count, pause);
 }
 
-/// Leaves the garbage of the managers in the collection: at once where that is quick enough, else in
-/// steps, or without memory for those at once all the same. False when there is no memory for the
-/// passes (then nothing has happened).
+/// Leaves the garbage of the managers in the collection: at once where that is quick enough, else
+/// in steps, or without memory for those at once all the same. False when there is no memory for
+/// the passes (then nothing has happened).
 static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
     size_t tracked = count_tracked(managers, count) + collection->recent;
     bool memory = true, steps = in_steps(collection, tracked);
@@ -441,8 +442,8 @@ static void defer(nd_manager **place, nd_manager *manager) {
 }
 
 /// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
-/// `recent`: so many of the objects in the shard for what escaped to another manager, `above`, which
-/// has this mode, are looked at as well.
+/// `recent`: so many of the objects in the shard for what escaped to another manager, `above`,
+/// which has this mode, are looked at as well.
 static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *above,
                          size_t recent, nd_gc_mode mode, uint64_t pause_ns, nd_gc_report *report) {
     ND__UNCANCELLED;
@@ -472,7 +473,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *
         return nd__error(
             ND_ERROR_STATE,
             "gc_collect: it took too long, beside other threads, to decide on %llu of the "
-            "objects of manager %s; they are kept, and looked at again later",
+            "objects of manager %s; they are kept, and examined again later",
             (unsigned long long)collection.report.postponed_objects, managers[0]->name);
     if (collection.report.broken_objects)
         return nd__error(

@@ -6,10 +6,10 @@
 #include <nd/gc.h>
 
 /// The boundary: collects the tracked survivors of a manager that is closing (its children's have
-/// moved to it), and what escaped to where they will go at the last closes below that, then looks across
-/// managers within the visit budget. The manager's effective mode
-/// must not be off. Costs a load when there are none. `cyclic`: those of the manager itself can be part
-/// of a cycle. `outside`: the nearest ancestor that was open when the close began.
+/// moved to it), and what escaped to where they will go at the last closes below that, then looks
+/// across managers within the visit budget. The manager's effective mode
+/// must not be off. Costs a load when there are none. `cyclic`: those of the manager itself can be
+/// part of a cycle. `outside`: the nearest ancestor that was open when the close began.
 void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
                           nd_close_report *report);
 
@@ -21,15 +21,17 @@ nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_rep
 /// What user code asked for on this thread while a collection ran there. Follows every collection.
 void nd__collect_deferred(void);
 
-/// Runs `look` where edges stand still: with the gate closed, under the collection lock. It may take
-/// one manager's lock at a time, under which an object of that manager's lists is valid memory and,
-/// unless it is condemned (steps.h), may be traversed. It must not allocate, retain, release or run user code
-/// but `traverse` and `describe`; memory it fills is reserved before. Not from inside the gate.
+/// Runs `look` where edges stand still: with the gate closed, under the collection lock. It may
+/// take one manager's lock at a time, under which an object of that manager's lists is valid memory
+/// and, unless it is condemned (steps.h), may be traversed. It must not allocate, retain, release
+/// or run user code but `traverse` and `describe`; memory it fills is reserved before. Not from
+/// inside the gate.
 void nd__collect_inspect(void (*look)(void *data), void *data);
-/// The same, but leaves what died meanwhile parked (nd__gate_destroy_parked), so that no user code runs.
-/// Returns for how many nanoseconds the gate was closed.
+/// The same, but leaves what died meanwhile parked (nd__gate_destroy_parked), so that no user code
+/// runs. Returns for how many nanoseconds the gate was closed.
 uint64_t nd__collect_step(void (*look)(void *data), void *data);
-/// What looking at so many objects has cost inside the gate: how much the next look may cost is guessed by it.
+/// What looking at so many objects has cost inside the gate: how much the next look may cost is
+/// guessed by it.
 void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds);
 /// For the `look` that is running: when the gate began to close.
 uint64_t nd__collect_step_began(void);

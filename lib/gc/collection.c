@@ -78,8 +78,8 @@ static void let_reached_live(nd_collection *collection) {
                                 &marker.visitor);
 }
 
-/// From `from` on, the first that is not known to be live and whose word is not what it was in pass 1;
-/// the count when there is none.
+/// From `from` on, the first that is not known to be live and whose word is not what it was in pass
+/// 1; the count when there is none.
 static size_t first_changed(const nd_collection *collection, size_t from) {
     size_t i = from;
     for (; i < collection->count; i++) {
@@ -126,8 +126,8 @@ void nd__collection_decide(nd_collection *collection, size_t from) {
     for (size_t i = from; i < collection->count; i++) {
         uint32_t held = nd__watch_held(collection->words[i]) - collection->held_here;
         uint32_t internal = collection->internal[i];
-        // What was published or moved meanwhile may have edges that the word was read too early for, but not without a
-        // trace.
+        // What was published or moved meanwhile may have edges that the word was read too early
+        // for, but not without a trace.
         if (__builtin_expect(internal > held, 0) &&
             nd__collection_word(collection, i) == collection->words[i])
             nd__collection_note_broken(collection, collection->objects[i]);
@@ -162,8 +162,8 @@ size_t nd__collection_examine(nd_collection *collection) {
     return decide(collection);
 }
 
-/// Whether an object may be a candidate: not another thread's garbage, nor what one holds that looks in
-/// steps, whose place that one changes.
+/// Whether an object may be a candidate: not another thread's garbage, nor what one holds that
+/// looks in steps, whose place that one changes.
 static inline bool may_join(const nd_object *object) {
     uint32_t flags = nd__object_flags_to_join(object);
     if (__builtin_expect((flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED, 1))
@@ -171,9 +171,9 @@ static inline bool may_join(const nd_object *object) {
     return (flags & ND__TRACKED) && !nd__steps_is_condemned(flags) && !nd__steps_holds(object);
 }
 
-/// What was made one after the other lies side by side as a rule: when an object is as far from the last
-/// one as that was from the one before, has the processor fetch what lies some steps further on. Returns
-/// how far that is.
+/// What was made one after the other lies side by side as a rule: when an object is as far from the
+/// last one as that was from the one before, has the processor fetch what lies some steps further
+/// on. Returns how far that is.
 static inline intptr_t fetch_next(const nd_object *last, const nd_object *object, intptr_t before) {
     intptr_t stride = (intptr_t)object - (intptr_t)last;
     if (stride == before) {
@@ -225,8 +225,8 @@ static void unmark(nd_collection *collection, size_t from, size_t to) {
         nd__atomic_clear_flags(&collection->objects[i]->flags, ND__DYING);
 }
 
-/// Whether edges from inside explain the count of candidate number `index`, and its word is the same as in
-/// pass 1.
+/// Whether edges from inside explain the count of candidate number `index`, and its word is the
+/// same as in pass 1.
 static inline bool stands(const nd_collection *collection, size_t index) {
     uint64_t word = collection->words[index];
     uint32_t unlike = ((uint32_t)word - collection->held_here) ^ collection->internal[index];
@@ -234,10 +234,11 @@ static inline bool stands(const nd_collection *collection, size_t index) {
            (uint32_t)word != 0;
 }
 
-/// Pass 2 over the candidates from `begin` on, and the marks of them, if all of them are garbage: every count is
-/// explained, and no word has changed. Marks are written plainly, so with several threads all words are
-/// looked at before. With one there is nobody but a signal handler, which changes words alone: each object
-/// is looked at and marked in one go, and the marks are taken back when one turns out not to be garbage.
+/// Pass 2 over the candidates from `begin` on, and the marks of them, if all of them are garbage:
+/// every count is explained, and no word has changed. Marks are written plainly, so with several
+/// threads all words are looked at before. With one there is nobody but a signal handler, which
+/// changes words alone: each object is looked at and marked in one go, and the marks are taken back
+/// when one turns out not to be garbage.
 static bool settle_all(nd_collection *collection, size_t begin) {
     size_t end = collection->count, i = begin;
     bool alone = collection->alone && nd__atomic_single_threaded();
@@ -269,9 +270,9 @@ static bool settle_all(nd_collection *collection, size_t begin) {
     return true;
 }
 
-/// Pass 2, early: when all that has been read since the last time is garbage, as it is closed under its
-/// edges, it is so whatever else is found, because a reference from there would be one that is not
-/// explained. With the first live object this ends: the rest is then decided as a whole.
+/// Pass 2, early: when all that has been read since the last time is garbage, as it is closed under
+/// its edges, it is so whatever else is found, because a reference from there would be one that is
+/// not explained. With the first live object this ends: the rest is then decided as a whole.
 static void settle(nd_collection *collection) {
     size_t begin = collection->settled, end = collection->count;
     if (end - begin < nd__collection_batch)
@@ -320,9 +321,9 @@ static nd_object *take_some(nd_collection *collection, nd_object *object) {
 }
 
 /// Reads the tracked objects of one shard, oldest first, each few followed by what they point to,
-/// while that is warm. No lock is held while edges are read, so a release beside it does not wait. What
-/// the walk misses counts as live. It rests on a candidate, because that cannot be freed while the gate is
-/// closed; garbage of another thread's collection can.
+/// while that is warm. No lock is held while edges are read, so a release beside it does not wait.
+/// What the walk misses counts as live. It rests on a candidate, because that cannot be freed while
+/// the gate is closed; garbage of another thread's collection can.
 static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
                            nd_visitor *visitor) {
     nd__walk walk = {.shard = shard};

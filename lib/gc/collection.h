@@ -52,23 +52,25 @@ typedef struct nd_collection {
     char broken_name[64]; ///< type of the first object whose traverse reports too many edges
 } nd_collection;
 
-/// So many objects at least are settled together: what the cache of a core holds. Tests make it smaller.
+/// So many objects at least are settled together: what the cache of a core holds. Tests make it
+/// smaller.
 extern size_t nd__collection_batch;
 
-/// How many objects phase 2 may visit beyond the set: enough for the graph of a step, flat in the size of
-/// a model that a survivor points into.
+/// How many objects phase 2 may visit beyond the set: enough for the graph of a step, flat in the
+/// size of a model that a survivor points into.
 enum { ND__PHASE2_BUDGET = 1024 };
 
-/// A walk over a shard whose place is lost, because the object it rests on has moved away, begins so often.
+/// A walk over a shard whose place is lost, because the object it rests on has moved away, begins
+/// so often.
 enum { ND__STARTS = 64 };
 
-/// Two looks at a word may not be farther apart, lest its version wrap around unseen: 2^32 retains of one
-/// object, each with its release, are as many pairs of locked instructions, and take more than three
-/// times that, from however many threads. Tests make it smaller.
+/// Two looks at a word may not be farther apart, lest its version wrap around unseen: 2^32 retains
+/// of one object, each with its release, are as many pairs of locked instructions, and take more
+/// than three times that, from however many threads. Tests make it smaller.
 extern uint64_t nd__collection_limit_ns;
 
-/// Whether a word that is what it was when the gate closed was so all the time. While the process has one
-/// thread nobody else writes it, however long this takes.
+/// Whether a word that is what it was when the gate closed was so all the time. While the process
+/// has one thread nobody else writes it, however long this takes.
 static inline bool nd__collection_in_time(const nd_collection *collection) {
     return (collection->alone && nd__atomic_single_threaded()) ||
            nd__clock_now_ns() - collection->began_ns < nd__collection_limit_ns;
@@ -134,11 +136,12 @@ static inline void nd__collection_let_live(nd_collection *collection, size_t ind
     collection->stack[collection->stacked++] = (uint32_t)index;
 }
 
-/// Lets live what has a count that the edges from inside and the collection itself do not explain, but not yet
-/// what that reaches. Not what comes before number `from`.
+/// Lets live what has a count that the edges from inside and the collection itself do not explain,
+/// but not yet what that reaches. Not what comes before number `from`.
 void nd__collection_decide(nd_collection *collection, size_t from);
 
-/// Lets live what lives not yet and whose word is not what it was, but not yet what that reaches. The same.
+/// Lets live what lives not yet and whose word is not what it was, but not yet what that reaches.
+/// The same.
 void nd__collection_verify(nd_collection *collection, size_t from);
 
 // All of the following run inside the closed gate.
@@ -155,7 +158,8 @@ static inline void nd__collection_add(nd_collection *collection, nd_object *obje
 /// Pass 1 of phase 1, which finds its candidates as it goes: the tracked objects of the managers
 /// (marked with nd_manager.collection = collection->id), oldest first, each followed by what it
 /// points to. Then decides which are live. Returns the number of garbage candidates; *ret_room is
-/// false, and nothing was decided, when the capacity did not suffice, or (collection->late) the time.
+/// false, and nothing was decided, when the capacity did not suffice, or (collection->late) the
+/// time.
 size_t nd__collection_discover(nd_collection *collection, nd_manager *const *managers, size_t count,
                                bool *ret_room);
 /// Nothing is settled any more.

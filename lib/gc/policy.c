@@ -1,9 +1,9 @@
 // When to collect: modes, policies, triggers, pressure.
 //
 // A thread counts what it makes and, every so often, tells each domain between the manager it makes
-// it in and the root (nd__policy_tell). A domain that has been told of as much as its threshold is due:
-// what is below it is looked at, by the thread that noticed, before it goes on. The argument of all
-// of this is only when; that looking is right at any of these points is collect.c's.
+// it in and the root (nd__policy_tell). A domain that has been told of as much as its threshold is
+// due: what is below it is looked at, by the thread that noticed, before it goes on. The argument
+// of all of this is only when; that looking is right at any of these points is collect.c's.
 #include "lib/gc/policy.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
@@ -337,8 +337,8 @@ nd_status nd_manager_get_gc_policy(const nd_manager *handle, nd_gc_policy *ret_p
 // ---------------------------------------------------------------------------------------- triggers
 
 /// Thresholds for the next look, where they are adaptive: what is live now, shifted by how eager
-/// the finds of past looks make us, from half of it (most of what was looked at was garbage) to four
-/// times (again and again nothing).
+/// the finds of past looks make us, from half of it (most of what was looked at was garbage) to
+/// four times (again and again nothing).
 /// `left`: tracked objects that are there after the look. (What was collected is more than what was
 /// looked at and died: it counts what garbage held, too.)
 static void adapt(nd_manager *manager, const nd_gc_report *report, uint64_t left) {

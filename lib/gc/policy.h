@@ -18,13 +18,13 @@ nd_gc_mode nd__policy_mode(const nd_manager *manager);
 
 /// How long the gate may be closed at a time where nothing else is said.
 #define ND__GC_PAUSE_NS UINT64_C(1000000)
-/// Fields of the policy in effect at a manager that are not triggers. Under memory pressure the pause is
-/// as long as it takes where nothing else is said: steps need memory.
+/// Fields of the policy in effect at a manager that are not triggers. Under memory pressure the
+/// pause is as long as it takes where nothing else is said: steps need memory.
 uint64_t nd__policy_pause_ns(const nd_manager *manager, bool pressed);
 bool nd__policy_at_boundary(const nd_manager *manager);
 
-/// A look at this manager was not completed: the next trigger of tracked objects above it is due, as soon
-/// as a thread tells of any.
+/// A look at this manager was not completed: the next trigger of tracked objects above it is due,
+/// as soon as a thread tells of any.
 void nd__policy_collect_soon(nd_manager *manager);
 
 /// Frees the domain of a manager that is being recycled.

@@ -16,12 +16,12 @@
 //             in the same way
 //
 // Invariant: all words are read before any edge, and an edge that is moved out of its owner changes
-// its target's word (nd__object_note_moved). So a reference that was seen in an edge, on a target whose
-// word is the same when it is verified, was in that edge all the time.
+// its target's word (nd__object_note_moved). So a reference that was seen in an edge, on a target
+// whose word is the same when it is verified, was in that edge all the time.
 //
-// Invariant: from the first one that is held until all is decided, a candidate's place is its own, so none is held
-// twice. It is announced before that others are to leave them alone; whoever writes another one's place has
-// closed the gate, or found it dying, and what is dying is not held.
+// Invariant: from the first one that is held until all is decided, a candidate's place is its own,
+// so none is held twice. It is announced before that others are to leave them alone; whoever writes
+// another one's place has closed the gate, or found it dying, and what is dying is not held.
 #include "lib/gc/steps.h"
 #include "lib/base/atomics.h"
 #include "lib/base/clock.h"
@@ -39,13 +39,13 @@
 #include "lib/object/object.h"
 #include <string.h>
 
-/// While edges are read, all words are looked at again this often: nd__collection_limit_ns is the longest
-/// time between two looks at a word, however long the whole takes.
+/// While edges are read, all words are looked at again this often: nd__collection_limit_ns is the
+/// longest time between two looks at a word, however long the whole takes.
 #define SWEEP_NS UINT64_C(1000000000)
 /// A set whose words were looked at too rarely all the same is looked at anew so often.
 enum { TRIES = 3 };
-/// So many upgrades in a row of what is about to be condemned, and all of it is let live. Each spares
-/// what it upgraded, so only a crowd of weak references to one set of garbage gets so far.
+/// So many upgrades in a row of what is about to be condemned, and all of it is let live. Each
+/// spares what it upgraded, so only a crowd of weak references to one set of garbage gets so far.
 /// ROUNDS: sets that are looked at, each what was changed during the look at the one before.
 #ifdef ND_MODEL
 enum { ATTEMPTS = 4, BATCH = 1 };
@@ -70,7 +70,8 @@ typedef struct steps {
     uint64_t pause_ns;
     uint64_t looked_ns; ///< when the last look at all words began
     bool lost;          ///< two looks at a word may have been too far apart
-    /// The snapshot: edges of candidate i, as places of candidates, are edges[begin_of(i) ... end_of(i)).
+    /// The snapshot: edges of candidate i, as places of candidates, are edges[begin_of(i) ...
+    /// end_of(i)).
     uint32_t *edges;
     size_t *ends;
     size_t ends_room;
@@ -86,8 +87,8 @@ typedef struct steps {
 
 static nd_lock steps_lock; ///< one at a time; no user code runs under it
 ND__FORK_LOCK(ND__FORK_STEPS, steps_lock);
-// These change inside the gate: `upgraded` by whoever upgrades, the rest while it is closed or by whoever
-// holds steps_lock.
+// These change inside the gate: `upgraded` by whoever upgrades, the rest while it is closed or by
+// whoever holds steps_lock.
 static _Atomic uint32_t upgraded; ///< a suspect was, since the gate was last closed
 static bool suspects_are_dying;
 const nd_collection *nd__steps_running;
@@ -111,8 +112,8 @@ static void step(steps *steps, void (*look)(void *data)) {
         steps->collection->report.gate_closed_ns = closed;
 }
 
-/// Whether a step that began to close the gate at `closed_at` has time for another batch like the last
-/// one; an eighth of the pause is for closing and opening.
+/// Whether a step that began to close the gate at `closed_at` has time for another batch like the
+/// last one; an eighth of the pause is for closing and opening.
 static bool time_is_left(const steps *steps, uint64_t closed_at, uint64_t *now) {
     uint64_t before = *now;
     *now = nd__clock_now_ns();
@@ -296,8 +297,8 @@ static void let_reached_live(steps *steps) {
     }
 }
 
-/// What has a count that edges of the snapshot do not explain lives, with all it reaches. What only the
-/// collection holds is garbage: it would die as soon as that gives it up.
+/// What has a count that edges of the snapshot do not explain lives, with all it reaches. What only
+/// the collection holds is garbage: it would die as soon as that gives it up.
 static void decide(steps *steps) {
     for (size_t e = 0; e < steps->used; e++)
         steps->collection->internal[steps->edges[e]]++;
@@ -392,8 +393,8 @@ static void condemn_unless_upgraded(void *data) {
     nd__atomic_store(&upgraded, 0, relaxed);
 }
 
-/// False, and all of it lives, when the words were looked at too rarely to tell, or there are upgrades
-/// without end.
+/// False, and all of it lives, when the words were looked at too rarely to tell, or there are
+/// upgrades without end.
 static bool condemn(steps *steps) {
     nd_collection *collection = steps->collection;
     steps->condemned = false;
@@ -415,8 +416,8 @@ static bool condemn(steps *steps) {
 
 // ------------------------------------------------------------------------------------------- again
 
-/// Marks what has changed since its word was read, with all it reaches: threads may have let go of it
-/// after the collection saw them hold it. Returns how many.
+/// Marks what has changed since its word was read, with all it reaches: threads may have let go of
+/// it after the collection saw them hold it. Returns how many.
 static size_t mark_changed(steps *steps) {
     nd_collection *collection = steps->collection;
     size_t marked = 0;
@@ -439,9 +440,9 @@ static size_t mark_changed(steps *steps) {
     return marked;
 }
 
-/// Puts the set into the order garbage, what is to be looked at again, the rest; each in the order it
-/// had. Garbage is marked: nobody else can reach it, so its flags are written plainly. Its places are
-/// counted from `base` on. Returns how much garbage.
+/// Puts the set into the order garbage, what is to be looked at again, the rest; each in the order
+/// it had. Garbage is marked: nobody else can reach it, so its flags are written plainly. Its
+/// places are counted from `base` on. Returns how much garbage.
 static size_t part(nd_collection *collection, size_t base) {
     size_t garbage = 0, living = 0;
     for (size_t i = 0; i < collection->count; i++) {
@@ -502,9 +503,9 @@ static void shift(nd_collection *collection, ptrdiff_t by) {
     collection->capacity -= (size_t)by;
 }
 
-/// Looks at the set, and again at what was changed meanwhile. Brings the garbage to the front; *ret_held
-/// says how many objects there are then in all. Returns how much garbage, or SIZE_MAX without memory,
-/// when nothing was found.
+/// Looks at the set, and again at what was changed meanwhile. Brings the garbage to the front;
+/// *ret_held says how many objects there are then in all. Returns how much garbage, or SIZE_MAX
+/// without memory, when nothing was found.
 static size_t look_in_rounds(steps *steps, size_t *ret_held) {
     nd_collection *collection = steps->collection;
     size_t garbage = 0, again = collection->count;

@@ -4,12 +4,13 @@
 #include "lib/gc/collection.h"
 #include "lib/object/object.h"
 
-/// Finds the garbage among the tracked objects of the managers, and of what survives there, in other
-/// managers, within ND__PHASE2_BUDGET; no step keeps the gate closed for longer than `pause_ns`, but for
-/// what one object's edges and the closing itself take. Leaves the garbage in objects[0 ... count),
-/// marked ND__DYING and held once each (held_here), and frees what died meanwhile (runs user code,
-/// holding no lock). False, and nothing has happened, without memory. The capacity that the collection
-/// has, less ND__PHASE2_BUDGET, bounds how many objects of the managers are looked at.
+/// Finds the garbage among the tracked objects of the managers, and of what survives there, in
+/// other managers, within ND__PHASE2_BUDGET; no step keeps the gate closed for longer than
+/// `pause_ns`, but for what one object's edges and the closing itself take. Leaves the garbage in
+/// objects[0 ... count), marked ND__DYING and held once each (held_here), and frees what died
+/// meanwhile (runs user code, holding no lock). False, and nothing has happened, without memory.
+/// The capacity that the collection has, less ND__PHASE2_BUDGET, bounds how many objects of the
+/// managers are looked at.
 bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size_t count,
                     uint64_t pause_ns);
 
@@ -23,8 +24,8 @@ extern int nd__steps_rounds;
 /// The collection in steps that runs, or NULL. Changes inside the gate.
 extern const nd_collection *nd__steps_running;
 
-/// With the gate closed: the object is held by a collection in steps on another thread. It lives for
-/// whoever looks, and its place is that collection's.
+/// With the gate closed: the object is held by a collection in steps on another thread. It lives
+/// for whoever looks, and its place is that collection's.
 static inline bool nd__steps_holds(const nd_object *object) {
     const nd_collection *running = nd__steps_running;
     return __builtin_expect(running != NULL, 0) && nd__collection_has(running, object);

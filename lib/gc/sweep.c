@@ -1,8 +1,8 @@
 // Garbage is cut, some at a time, and freed.
 //
-// Invariant: what is freed has a count of zero and its edges are cut. An edge that is still to be cut is
-// counted where it leads, so none leads to what is freed. User code (`destroy`) runs between the parts, and
-// meets garbage marked ND__DYING only.
+// Invariant: what is freed has a count of zero and its edges are cut. An edge that is still to be
+// cut is counted where it leads, so none leads to what is freed. User code (`destroy`) runs between
+// the parts, and meets garbage marked ND__DYING only.
 #include "lib/gc/sweep.h"
 #include "lib/base/atomics.h"
 #include "lib/base/thread.h"
@@ -16,10 +16,10 @@
 /// So many at a time: what the nearest cache holds. Others wait for their manager's lock meanwhile.
 enum { FREE_BATCH = 128 };
 
-/// Frees garbage [from ... to), whose edges are cut, but for what other garbage still refers to. That goes to
-/// the place `kept` and behind it; or, when the edges of all are cut, it stays, closed: an edge that was
-/// reported was not cleared, or reported twice. Users' destructors run oldest first, so behind one that is
-/// kept others are. Returns how much is kept.
+/// Frees garbage [from ... to), whose edges are cut, but for what other garbage still refers to.
+/// That goes to the place `kept` and behind it; or, when the edges of all are cut, it stays,
+/// closed: an edge that was reported was not cleared, or reported twice. Users' destructors run
+/// oldest first, so behind one that is kept others are. Returns how much is kept.
 static size_t free_some(nd_collection *collection, size_t from, size_t to, size_t kept,
                         bool all_cut, bool *destroys_kept) {
     nd_object *dead[FREE_BATCH] = {NULL};

@@ -5,8 +5,8 @@
 
 typedef struct nd_collection nd_collection;
 
-/// Cuts every edge of a collection's garbage and frees it: of more than nd__collection_batch objects what
-/// nothing refers to any more while it is in the cache, the rest when all edges are cut. Adds the groups
-/// that the edges connected to the report. Runs user code.
+/// Cuts every edge of a collection's garbage and frees it: of more than nd__collection_batch
+/// objects what nothing refers to any more while it is in the cache, the rest when all edges are
+/// cut. Adds the groups that the edges connected to the report. Runs user code.
 void nd__sweep(nd_thread *thread, nd_collection *collection);
 #endif

@@ -1,7 +1,8 @@
 // The walk over tracked objects (walk.h).
 //
-// Invariant: between two calls a walk rests on an object that is not freed. It may have left its shard, with the
-// links that led on; then the walk begins anew, and passes quickly over what it knows.
+// Invariant: between two calls a walk rests on an object that is not freed. It may have left its
+// shard, with the links that led on; then the walk begins anew, and passes quickly over what it
+// knows.
 #include "lib/gc/walk.h"
 #include "lib/base/atomics.h"
 #include "lib/base/lock.h"

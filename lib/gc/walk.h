@@ -1,5 +1,5 @@
-// The walk over the tracked objects that a collection looks at, at once or in steps: a few under the lock of their
-// shard at a time, oldest first.
+// The walk over the tracked objects that a collection looks at, at once or in steps: a few under
+// the lock of their shard at a time, oldest first.
 #ifndef ND_LIB_GC_WALK_H
 #define ND_LIB_GC_WALK_H
 #include "lib/gc/collection.h"
@@ -11,13 +11,13 @@ typedef struct nd__walk {
     int starts;        ///< how often it lost its place
 } nd__walk;
 
-/// Makes a few candidates of a list's tracked objects: `object` and newer ones (linked by `previous`), as far as
-/// they may be. Returns the last one taken, NULL when there was none.
+/// Makes a few candidates of a list's tracked objects: `object` and newer ones (linked by
+/// `previous`), as far as they may be. Returns the last one taken, NULL when there was none.
 typedef nd_object *nd__walk_take(nd_collection *collection, nd_object *object);
 
-/// Hands the next objects to `take`, under the lock of the shard. False: there were none, or the place was lost
-/// so often that the walk does without the rest (collection->missed). What was taken must not be freed before the
-/// next call: the gate stays closed, or it is held.
+/// Hands the next objects to `take`, under the lock of the shard. False: there were none, or the
+/// place was lost so often that the walk does without the rest (collection->missed). What was taken
+/// must not be freed before the next call: the gate stays closed, or it is held.
 bool nd__walk_on(nd__walk *walk, nd_collection *collection, nd__walk_take *take);
 
 /// Hands what escaped a short while ago to `take`, oldest first, under the lock of its shard.

@@ -2,8 +2,8 @@
 //
 // Invariant: every descriptor opened here is closed here, and every temporary file is renamed or
 // removed, but for one whose content is nowhere else, which the error names. At no moment would a
-// crash leave neither the old content nor the new one whole. Error texts are composed from the errno
-// of the call that failed, before anything else can change it.
+// crash leave neither the old content nor the new one whole. Error texts are composed from the
+// errno of the call that failed, before anything else can change it.
 #include "lib/io/file.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -184,7 +184,8 @@ static char *copied(const char *text) {
     return copy;
 }
 
-/// Where a symbolic link leads; `path` itself when it is none. Consumes `path`; NULL without memory.
+/// Where a symbolic link leads; `path` itself when it is none. Consumes `path`; NULL without
+/// memory.
 static char *follow_link(char *path) {
     char link[PATH_MAX + 1];
     ssize_t length = readlink(path, link, PATH_MAX);
@@ -252,8 +253,8 @@ static nd_status open_beside(nd_file_writer *writer, mode_t mode) {
 // ------------------------------------------------------------------------------------------------
 // putting the new file in the old one's place
 
-/// The new file becomes what the old one is: owner, group, permissions. What a rename would change all
-/// the same, a file of several names or of somebody else, is to be written over.
+/// The new file becomes what the old one is: owner, group, permissions. What a rename would change
+/// all the same, a file of several names or of somebody else, is to be written over.
 static nd_status keep_identity(nd_file_writer *writer, const struct stat *before) {
     struct stat now;
     if (fstat(writer->descriptor, &now) != 0)
@@ -306,8 +307,8 @@ static bool copy_over(const nd_file_writer *writer, off_t size) {
     return ftruncate(writer->over, size) == 0 && fsync(writer->over) == 0;
 }
 
-/// Writes the target itself, for what a rename would change. The copy beside it is durable under its
-/// name before, and the room is reserved: what can still fail leaves the new content there.
+/// Writes the target itself, for what a rename would change. The copy beside it is durable under
+/// its name before, and the room is reserved: what can still fail leaves the new content there.
 static nd_status write_over(nd_file_writer *writer) {
     struct stat stat;
     if (fstat(writer->descriptor, &stat) != 0)

@@ -3,10 +3,10 @@
 // Invariant: a reader knows the file's size before it reads, and a read either fills its buffer or
 // fails with a sentence that names the operation, the file and the reason. A writer writes beside
 // its target and renames at the end, so that whoever looks sees the old file or the new one, never
-// a part. A file that a rename would not leave as it was (it has several names, or an owner or group
-// that the writer may not give) is written over instead, from a complete copy beside it. Neither
-// must leave a descriptor or a temporary file behind, whatever fails, but for that copy when writing
-// over it fails.
+// a part. A file that a rename would not leave as it was (it has several names, or an owner or
+// group that the writer may not give) is written over instead, from a complete copy beside it.
+// Neither must leave a descriptor or a temporary file behind, whatever fails, but for that copy
+// when writing over it fails.
 #ifndef ND_LIB_IO_FILE_H
 #define ND_LIB_IO_FILE_H
 #include <nd/error.h>

@@ -79,7 +79,8 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
     status = nd__inflate_read(stream, sizes, (size_t)header.ndim * sizeof(*sizes));
     if (status != ND_OK)
         return status;
-    // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
+    // A size of zero makes the tensor empty, and the others no smaller: strides are counted with
+    // them.
     uint64_t bytes = nd_dtype_get_size(header.dtype);
     bool overflow = false, empty = false;
     for (int axis = 0; axis < header.ndim; axis++) {

@@ -293,7 +293,8 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
     bool overflow = false;
     bool empty = false;
     for (int axis = 0; axis < entry->ndim; axis++) {
-        // A size of zero makes the tensor empty, and the others no smaller: strides are counted with them.
+        // A size of zero makes the tensor empty, and the others no smaller: strides are counted
+        // with them.
         int64_t size = entry->shape[axis] ? entry->shape[axis] : 1;
         empty |= entry->shape[axis] == 0;
         overflow |= __builtin_mul_overflow(bytes, size, &bytes);

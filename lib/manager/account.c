@@ -12,8 +12,9 @@ uint64_t nd__account_bytes(const nd_manager *handle, nd_device_kind kind) {
         nd__atomic_load_relaxed(&shard->bytes[kind]) + nd__atomic_load_relaxed(&shard->owned[kind]);
     for (shard = nd__shard_next(shard); shard; shard = nd__shard_next(shard))
         sum += nd__atomic_load_relaxed(&shard->bytes[kind]);
-    // Below zero: charged in one part after it was looked at, discharged in another one before. (Resources may say
-    // that they have any number of bytes, so half of all numbers are too many for that.)
+    // Below zero: charged in one part after it was looked at, discharged in another one before.
+    // (Resources may say that they have any number of bytes, so half of all numbers are too many
+    // for that.)
     return sum >= UINT64_C(3) << 62 ? 0 : sum;
 }
 

@@ -8,8 +8,8 @@
 /// Bytes charged to the manager and below it: exact, but for what others charge and discharge
 /// meanwhile.
 uint64_t nd__account_bytes(const nd_manager *manager, nd_device_kind kind);
-/// The largest of these so far. Exact while one thread charges at a time and there is one shard; with
-/// more, each may have grown by 2 * ND__PEAK_GRAIN bytes unnoticed.
+/// The largest of these so far. Exact while one thread charges at a time and there is one shard;
+/// with more, each may have grown by 2 * ND__PEAK_GRAIN bytes unnoticed.
 uint64_t nd__account_peak(nd_manager *manager, nd_device_kind kind);
 enum { ND__PEAK_GRAIN = 16 << 10 };
 

@@ -1,8 +1,8 @@
 // Objects that get their storage late (adopt.h).
 //
-// The object's edge to it is set under the lock of the object's shard and not in the gate: it leads to a green object
-// that nobody else has, so the collector, which counts edges to tracked objects, misses nothing by not
-// seeing it. Reports see it with the lock held, or a moment later.
+// The object's edge to it is set under the lock of the object's shard and not in the gate: it leads
+// to a green object that nobody else has, so the collector, which counts edges to tracked objects,
+// misses nothing by not seeing it. Reports see it with the lock held, or a moment later.
 #include "lib/manager/adopt.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -36,8 +36,8 @@ static void enter(nd_shard *shard, nd_object *object, nd_accounted *storage) {
     nd__atomic_store(&((nd__stored *)object)->storage, &storage->header, release);
 }
 
-/// An object that has left its manager, as garbage that is being cut: only this thread has it, and its
-/// bytes are discharged already.
+/// An object that has left its manager, as garbage that is being cut: only this thread has it, and
+/// its bytes are discharged already.
 static void adopt_unattached(nd_object *object, nd_accounted *storage) {
     set_storage(object, storage);
     nd__member_reattach(&storage->header);

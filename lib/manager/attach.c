@@ -1,7 +1,7 @@
 // Attach and temp-attach: objects that go from one manager to another.
 //
-// Invariant: an object and its storage, when that lives where it does, move at once, under the locks of all
-// shards concerned; what a cap or quota refuses has not moved.
+// Invariant: an object and its storage, when that lives where it does, move at once, under the
+// locks of all shards concerned; what a cap or quota refuses has not moved.
 #include "lib/manager/attach.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -136,8 +136,8 @@ static bool charge(const relocation *all, nd_pressure *refusal) {
     return false;
 }
 
-/// Whether the target takes them. Afterwards nothing can fail. `refusal` NULL: neither cap nor quota
-/// may refuse. What a quota refuses is written to `refusal`, and no error is set.
+/// Whether the target takes them. Afterwards nothing can fail. `refusal` NULL: neither cap nor
+/// quota may refuse. What a quota refuses is written to `refusal`, and no error is set.
 static nd_status admit(const relocation *all, nd_pressure *refusal) {
     const nd_manager *target = all->target;
     if (!nd__manager_open(target))
@@ -285,8 +285,8 @@ bool nd__attach_return(nd_object *object, nd_manager *from) {
         nd_manager *target = nd__origin_get(object);
         if (!target)
             break;
-        // A tensor and its storage go back one after the other, each its own way: another thread may
-        // be closing the tensor, so the storage cannot be reached from here.
+        // A tensor and its storage go back one after the other, each its own way: another thread
+        // may be closing the tensor, so the storage cannot be reached from here.
         relocation all = {.operation = "return", .object = object, .alone = true, .target = target};
         here = relocation_lock(&all);
         if (here) {

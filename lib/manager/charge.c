@@ -2,10 +2,10 @@
 //
 // Invariant: the account of a manager with a quota never passes it. Where a path to the root has a
 // quota anywhere, charges are decided under one lock: every quota is looked at before anything is
-// added, so a request that fails never makes a neighbour that fits fail too. Beside a look there are
-// only discharges, so the sum over the shards of an account is at most what it was when the look
-// began, and at least what it is when it ends. Without a quota on the path a charge is one relaxed
-// addition per level.
+// added, so a request that fails never makes a neighbour that fits fail too. Beside a look there
+// are only discharges, so the sum over the shards of an account is at most what it was when the
+// look began, and at least what it is when it ends. Without a quota on the path a charge is one
+// relaxed addition per level.
 #include "lib/manager/charge.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"

@@ -1,8 +1,9 @@
 // The end of objects: out of their manager, weak references and edges cleared, destroyed, freed.
 //
-// Invariants: destruction is a loop over the thread's list of dead objects, never a recursion; edges of an
-// object that the collector may see are cleared inside the gate, so a dead tracked object that meets a closed
-// gate is parked; nothing is destroyed in a callback that a device runs (callback.h).
+// Invariants: destruction is a loop over the thread's list of dead objects, never a recursion;
+// edges of an object that the collector may see are cleared inside the gate, so a dead tracked
+// object that meets a closed gate is parked; nothing is destroyed in a callback that a device runs
+// (callback.h).
 #include "lib/manager/destroy.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
@@ -21,7 +22,8 @@
 #include "lib/object/weak.h"
 #include <nd/detail/counts.h>
 
-/// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's error.
+/// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's
+/// error.
 __attribute__((noinline)) static void run_destroy(nd_object *object) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
@@ -114,8 +116,8 @@ static void release_last(nd_object *object, uint32_t count) {
         nd__destroy_died(object);
 }
 
-/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one lock, which
-/// is `shard`'s, is held, and is given up. NULL: the tensor is in none.
+/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one
+/// lock, which is `shard`'s, is held, and is given up. NULL: the tensor is in none.
 /// Without the gate: who looks at edges of green objects does so under that lock.
 static inline __attribute__((always_inline)) void
 destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread) {
@@ -207,10 +209,11 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
     thread->is_destroying = false;
 }
 
-/// The release of a plain object of which this is the only reference: without a locked decrement, since
-/// the lock that its death takes anyway keeps everybody else from taking a count. Who has none gets one
-/// from a weak reference, which a plain object has not, or from a walk over its manager, under that lock.
-/// (The collector holds tracked objects alone.) False: nothing was done, because it is no such object.
+/// The release of a plain object of which this is the only reference: without a locked decrement,
+/// since the lock that its death takes anyway keeps everybody else from taking a count. Who has
+/// none gets one from a weak reference, which a plain object has not, or from a walk over its
+/// manager, under that lock. (The collector holds tracked objects alone.) False: nothing was done,
+/// because it is no such object.
 bool nd__destroy_alone(nd_object *object) {
     nd_thread *thread = nd__thread();
     if (thread->is_destroying || !is_plain(object))

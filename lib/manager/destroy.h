@@ -27,8 +27,8 @@ void nd__destroy_garbage(nd_object *const *objects, size_t count);
 /// device's callback leaves them to others.
 void nd__destroy_list(nd_object *list);
 
-/// True for the one who is to run the object's finalizer: there is one, it has not run, and it would not
-/// see an object that was closed.
+/// True for the one who is to run the object's finalizer: there is one, it has not run, and it
+/// would not see an object that was closed.
 static inline bool nd__destroy_claim_finalizer(nd_object *object) {
     return object->type->finalize && !nd__object_is_closed(object) &&
            !(nd__atomic_set_flags(&object->flags, ND__FINALIZED) & ND__FINALIZED);

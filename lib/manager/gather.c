@@ -1,9 +1,10 @@
 // What lies below a manager that is disposed of goes up to it, before it is closed.
 //
-// An object that gives up its bytes takes them off the account of its manager and of each one above. In a deep
-// nest that is a walk as long as the nest for every object; from the top of the nest it is as long as the top lies
-// deep. Invariant: the accounts of the managers between are exact whenever this thread runs user code; one pass over
-// the managers, the deepest first, is enough for them.
+// An object that gives up its bytes takes them off the account of its manager and of each one
+// above. In a deep nest that is a walk as long as the nest for every object; from the top of the
+// nest it is as long as the top lies deep. Invariant: the accounts of the managers between are
+// exact whenever this thread runs user code; one pass over the managers, the deepest first, is
+// enough for them.
 #include "lib/manager/gather.h"
 #include "lib/base/alloc.h"
 #include "lib/manager/charge.h"
@@ -12,8 +13,9 @@
 
 typedef uint64_t bytes_of_kinds[ND__KIND_PLACES];
 
-/// Moves what is in one shard to the first one of `top`, off the account of its own manager alone. Nothing happens
-/// when the top is closed, and where there are guests, which return from where they are.
+/// Moves what is in one shard to the first one of `top`, off the account of its own manager alone.
+/// Nothing happens when the top is closed, and where there are guests, which return from where they
+/// are.
 static void gather_shard(nd_shard *from, nd_manager *top, uint64_t *bytes) {
     nd_shard *target = &top->first;
     nd__shard_lock_pair(from, target);

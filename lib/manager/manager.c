@@ -229,8 +229,8 @@ nd_manager *nd__manager_nearest_open(nd_manager *manager) {
     return manager;
 }
 
-/// Open -> closing; false when somebody else has done that. Who puts something into a shard looks at
-/// the state under its lock: whoever takes that lock afterwards finds all there will ever be.
+/// Open -> closing; false when somebody else has done that. Who puts something into a shard looks
+/// at the state under its lock: whoever takes that lock afterwards finds all there will ever be.
 static bool begin_close(nd_manager *manager) {
     uint32_t expected = ND__MANAGER_OPEN;
     if (!nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed))
@@ -308,9 +308,9 @@ static void unlink_from_parent(nd_manager *manager) {
     nd__lock_release(&shard->lock);
 }
 
-/// What survives in one of the managers below a closing one goes to `target`, which is closed later.
-/// Accounts between the two get rid of it as each of their managers is finished: then one walk is
-/// enough for many managers, one below the other.
+/// What survives in one of the managers below a closing one goes to `target`, which is closed
+/// later. Accounts between the two get rid of it as each of their managers is finished: then one
+/// walk is enough for many managers, one below the other.
 static void move_past(nd_manager *manager, nd_manager *target) {
     nd_manager *parent = manager->parent;
     uint64_t bytes[ND__KIND_PLACES] = {0};
@@ -336,8 +336,8 @@ static void let_escape(nd_manager *manager, nd_manager *outside, bool remembered
 }
 
 /// Last steps of closing one manager whose children are closed: collect when asked, move the
-/// survivors to `target` (NULL: they escape), forget it. Adds to the report. `outside` is the nearest
-/// ancestor that was open when the close began.
+/// survivors to `target` (NULL: they escape), forget it. Adds to the report. `outside` is the
+/// nearest ancestor that was open when the close began.
 static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *outside, bool collect,
                          nd_close_report *report) {
     nd__origin_forward(manager, outside);
@@ -361,15 +361,15 @@ static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *ou
     nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
 }
 
-/// Whether the collector is on for a manager that is about to be finished. Where it holds nothing that
-/// the collector sees nobody has to find out.
+/// Whether the collector is on for a manager that is about to be finished. Where it holds nothing
+/// that the collector sees nobody has to find out.
 static bool is_collected(nd_manager *manager) {
     return nd__shard_total(manager).tracked > 0 && nd__seam_gc_mode(manager) != ND_GC_OFF;
 }
 
 /// Closes everything below `top`, deepest first, without recursion: the parent pointers are the
-/// stack. Where the collector is on for the top, survivors go there, so that it sees them all at once;
-/// else each goes to its parent if one further up collects.
+/// stack. Where the collector is on for the top, survivors go there, so that it sees them all at
+/// once; else each goes to its parent if one further up collects.
 static void close_children(nd_manager *top, nd_manager *outside, nd_close_report *report) {
     nd_manager *at = top, *child = begin_close_of_child(top);
     if (!child)

@@ -8,21 +8,22 @@
 //       account: a part of what was charged
 //
 // What a shard holds is guarded by its lock. An object names its shard (`shard`), and that its
-// manager. What escapes to a manager while the collector is on goes to a shard of its own, so that its
-// latest arrivals are the front of a list. A thread always fills the same shard of a manager, so a list is in the order in which
-// each thread made its objects; the first shard has the oldest ones. A manager that was ever capped
-// keeps all its objects in the first shard, under whose lock the cap is exact.
+// manager. What escapes to a manager while the collector is on goes to a shard of its own, so that
+// its latest arrivals are the front of a list. A thread always fills the same shard of a manager,
+// so a list is in the order in which each thread made its objects; the first shard has the oldest
+// ones. A manager that was ever capped keeps all its objects in the first shard, under whose lock
+// the cap is exact.
 //
 // Memory of managers and shards is type-stable: it is recycled, never returned, so that a thread
 // that read a stale object->shard may still take its lock, see under it that the object has moved,
 // and try again.
 //
-// Two shards are locked in the order of their addresses (nd__shard_lock_pair). Nobody waits for the gate
-// with a shard locked, releases an object there, or runs user code.
+// Two shards are locked in the order of their addresses (nd__shard_lock_pair). Nobody waits for the
+// gate with a shard locked, releases an object there, or runs user code.
 //
 // Accounts: own_bytes is what objects attached here hold (its lock); what was charged here and
-// below is the sum of the shards' `bytes` (atomic) and of `owned`, and is what a quota bounds. A charge
-// goes to a manager and all its ancestors.
+// below is the sum of the shards' `bytes` (atomic) and of `owned`, and is what a quota bounds. A
+// charge goes to a manager and all its ancestors.
 #ifndef ND_LIB_MANAGER_MANAGER_H
 #define ND_LIB_MANAGER_MANAGER_H
 #include "lib/base/atomics.h"
@@ -65,8 +66,8 @@ struct nd_shard {
     // The account. A part may be negative: bytes are discharged by whoever frees them.
     _Atomic uint64_t bytes[ND__KIND_PLACES];
     _Atomic uint64_t seen[ND__KIND_PLACES]; ///< `bytes` when the peak was looked at
-    /// Of the first shard: what the manager's owner has charged, which it alone writes, so without a locked
-    /// instruction. Part of the account as `bytes` is.
+    /// Of the first shard: what the manager's owner has charged, which it alone writes, so without
+    /// a locked instruction. Part of the account as `bytes` is.
     _Atomic uint64_t owned[ND__KIND_PLACES];
 };
 _Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");

@@ -1,8 +1,8 @@
-// Managers around fork(): every shard there is locked meanwhile, and in the child what threads that are not there
-// had begun is settled (fork.h).
+// Managers around fork(): every shard there is locked meanwhile, and in the child what threads that
+// are not there had begun is settled (fork.h).
 //
-// Memory of managers is never given back, so a list of all of it finds every shard: of managers in the tree, closed
-// ones, and those that wait to be recycled.
+// Memory of managers is never given back, so a list of all of it finds every shard: of managers in
+// the tree, closed ones, and those that wait to be recycled.
 #include "lib/manager/manager_fork.h"
 #include "lib/base/atomics.h"
 #include "lib/base/lock.h"
@@ -87,8 +87,8 @@ void nd__manager_fork_before(void) {
     }
 }
 
-/// A manager that a thread was closing which is not there is open again, held by nobody who will let go of it:
-/// its parent's close closes it. If it has left the tree already it is closed.
+/// A manager that a thread was closing which is not there is open again, held by nobody who will
+/// let go of it: its parent's close closes it. If it has left the tree already it is closed.
 static void settle_close(nd_manager *manager) {
     if (nd__atomic_load(&manager->state, relaxed) != ND__MANAGER_CLOSING ||
         manager->closer == &nd__thread_record)
@@ -101,9 +101,9 @@ static void settle_close(nd_manager *manager) {
         nd__atomic_store(&manager->header.word, word + ND__VERSION_STEP + 1, relaxed);
 }
 
-/// What was charged without a lock, by threads that are not there: the accounts become what is in the lists. This
-/// thread may itself have charged what is in no list yet, on its way through a callback for memory; then
-/// they stay.
+/// What was charged without a lock, by threads that are not there: the accounts become what is in
+/// the lists. This thread may itself have charged what is in no list yet, on its way through a
+/// callback for memory; then they stay.
 static void settle_accounts(nd_manager *newest) {
     if (nd__thread_record.walks)
         return;

@@ -1,8 +1,8 @@
 // Objects in managers: birth and death.
 //
 // Invariants: an object is in the list that its shard and its ND__TRACKED bit say, both changed
-// under that shard's lock; counters of a shard change with its lists, under the same lock; an accounted object's
-// bytes are charged to the path from its manager to the root.
+// under that shard's lock; counters of a shard change with its lists, under the same lock; an
+// accounted object's bytes are charged to the path from its manager to the root.
 #include "lib/manager/member.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -60,8 +60,8 @@ publish(nd_object *object, nd_object *storage, nd_manager *manager) {
         nd__member_enter(shard, storage, nd__object_flags(storage));
     nd__member_enter(shard, object, flags);
     shard->count.created += storage ? 2 : 1;
-    // Under the lock: as soon as it is given up, somebody may close the object, and the storage with
-    // it.
+    // Under the lock: as soon as it is given up, somebody may close the object, and the storage
+    // with it.
     if (__builtin_expect(target != manager, 0)) {
         charge_instead(object, manager, target);
         if (storage)
@@ -123,8 +123,8 @@ void nd__member_unlink(nd_object *object) {
         nd__origin_forget(object);
 }
 
-/// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters are
-/// written once. Returns how many that were; *ret_temporary says whether some have origins.
+/// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters
+/// are written once. Returns how many that were; *ret_temporary says whether some have origins.
 static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t count,
                          nd_thread *thread, bool *ret_temporary) {
     const nd__listener *listener = nd__trace_listener();

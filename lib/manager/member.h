@@ -1,10 +1,10 @@
-// Being a member of a shard: its lists and counters, entered at birth, left at death, both changed by
-// a move.
+// Being a member of a shard: its lists and counters, entered at birth, left at death, both changed
+// by a move.
 //
-// Invariant: an object is in the list of its shard that its ND__TRACKED bit says, and the counters say
-// what is in the lists; shard, lists, counters and that bit change under the shard's lock, which
-// everybody who calls this holds. Inline, because a small tensor's life is made of little else. Flags
-// are read once and handed on.
+// Invariant: an object is in the list of its shard that its ND__TRACKED bit says, and the counters
+// say what is in the lists; shard, lists, counters and that bit change under the shard's lock,
+// which everybody who calls this holds. Inline, because a small tensor's life is made of little
+// else. Flags are read once and handed on.
 #ifndef ND_LIB_MANAGER_MEMBER_H
 #define ND_LIB_MANAGER_MEMBER_H
 #include "lib/base/atomics.h"
@@ -103,14 +103,15 @@ nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_mana
 
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__member_track(nd_object *object);
-/// The same for a published green object that only this thread knows, which gets its first edge with
-/// it: `slot` takes over a count of `target`. Without the gate: under its manager's lock the object is
-/// seen without the edge by the reports alone, and with it by everybody.
+/// The same for a published green object that only this thread knows, which gets its first edge
+/// with it: `slot` takes over a count of `target`. Without the gate: under its manager's lock the
+/// object is seen without the edge by the reports alone, and with it by everybody.
 void nd__member_track_with(nd_object *object, void *slot, void *target);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__member_unlink(nd_object *object);
-/// The same for garbage that this thread frees; a lock is taken once for a run of it in one manager.
+/// The same for garbage that this thread frees; a lock is taken once for a run of it in one
+/// manager.
 void nd__member_unlink_garbage(nd_object *const *objects, size_t count);
 /// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
 /// manager.

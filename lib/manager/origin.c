@@ -1,11 +1,12 @@
 // Where temp-attached objects came from: a chain of records per object, the latest first.
 //
-// Invariants: a chain names no manager twice in a row, and nobody lends an object to a manager that its
-// chain names: the object goes back there, and the chain ends before it. So a chain is no longer than
-// there are open managers, however often an object is lent. A record names a manager without keeping it
-// alive. When that manager closes, the record goes, as the object would no longer be sent there; only
-// the oldest one is forwarded to the nearest open ancestor. One lock guards all of it: the operation is
-// rare. Order: locks of shards may be held when it is taken, and none is taken inside.
+// Invariants: a chain names no manager twice in a row, and nobody lends an object to a manager that
+// its chain names: the object goes back there, and the chain ends before it. So a chain is no
+// longer than there are open managers, however often an object is lent. A record names a manager
+// without keeping it alive. When that manager closes, the record goes, as the object would no
+// longer be sent there; only the oldest one is forwarded to the nearest open ancestor. One lock
+// guards all of it: the operation is rare. Order: locks of shards may be held when it is taken, and
+// none is taken inside.
 #include "lib/manager/origin.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
@@ -27,7 +28,8 @@ enum { FIRST_BITS = 8 };
 static nd_lock origin_lock;
 ND__FORK_LOCK(ND__FORK_ORIGINS, origin_lock);
 static nd_origin *first_buckets[1 << FIRST_BITS];
-// Newest record of each object, by address. The table doubles when there are more records than buckets, and stays.
+// Newest record of each object, by address. The table doubles when there are more records than
+// buckets, and stays.
 static nd_origin **buckets = first_buckets;
 static uint32_t bits = FIRST_BITS;
 static uint64_t in_use;         // records
@@ -63,7 +65,8 @@ static void bucket_remove(nd_origin *record) {
 }
 
 #ifndef ND_MODEL // where there are few, and it would be one more step
-/// Doubles the table, if it is time and there is memory: else lookups take longer. No lock may be held.
+/// Doubles the table, if it is time and there is memory: else lookups take longer. No lock may be
+/// held.
 static void grow(void) {
     if (!nd__atomic_load(&is_crowded, relaxed))
         return;
@@ -110,7 +113,7 @@ static void unname_manager(nd_origin *record) {
         record->next->previous = record->previous;
 }
 
-// ------------------------------------------------------------------------------------------- spares
+// ------------------------------------------------------------------------------------------ spares
 
 static void spare_one(nd_origin *record, nd_origin **spare) {
     record->older = *spare;
@@ -138,7 +141,7 @@ void nd__origin_discard(nd_origin *spare) {
     }
 }
 
-// ----------------------------------------------------------------------------- chains, lock is held
+// ---------------------------------------------------------------------------- chains, lock is held
 
 static void push(nd_object *object, nd_manager *manager, nd_origin **spare) {
     nd_origin *record = *spare, *older = newest(object);
@@ -185,8 +188,8 @@ static void cut(nd_origin *last, nd_origin **spare) {
     }
 }
 
-/// The record of the object that names the manager. Walks both lists that it is in, as either may be
-/// long.
+/// The record of the object that names the manager. Walks both lists that it is in, as either may
+/// be long.
 static nd_origin *find(const nd_object *object, const nd_manager *manager) {
     nd_origin *own = newest(object), *naming = manager->origins;
     for (; own && naming; own = own->older, naming = naming->next) {
@@ -219,7 +222,7 @@ static nd_manager *destination(const nd_origin *record) {
     return manager;
 }
 
-// ------------------------------------------------------------------------------------------ objects
+// ----------------------------------------------------------------------------------------- objects
 
 bool nd__origin_lend(nd_object *object, nd_manager *from, nd_manager *target, nd_origin **spare) {
     nd__lock_acquire(&origin_lock);

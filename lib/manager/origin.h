@@ -3,8 +3,9 @@
 #define ND_LIB_MANAGER_ORIGIN_H
 #include "lib/manager/manager.h"
 
-// Origins of temp-attached objects (origin.c). Records that are not in use are a list, `spare`. What
-// changes the origins of a living object, or asks for them to move it, holds the lock of its shard.
+// Origins of temp-attached objects (origin.c). Records that are not in use are a list, `spare`.
+// What changes the origins of a living object, or asks for them to move it, holds the lock of its
+// shard.
 
 /// Adds so many records to the list; walks the ladder, so no lock may be held. False: no memory.
 bool nd__origin_reserve(nd_origin **spare, int count);
@@ -21,8 +22,8 @@ nd_manager *nd__origin_get(const nd_object *object);
 /// origins afterwards.
 bool nd__origin_return(nd_object *object, const nd_manager *target, bool *ret_away,
                        nd_origin **spare);
-/// Gives `other`, which has none, the origins of an object, when there are no more than `count`, for which
-/// `spare` has the records. Returns how many there are: when more, nothing was done.
+/// Gives `other`, which has none, the origins of an object, when there are no more than `count`,
+/// for which `spare` has the records. Returns how many there are: when more, nothing was done.
 int nd__origin_copy(const nd_object *object, nd_object *other, int count, nd_origin **spare);
 /// It stays where it is from now on.
 void nd__origin_drop(nd_object *object, nd_origin **spare);

@@ -18,10 +18,11 @@ nd_place nd__place_begin(const nd_object *const *operands, size_t count);
 nd_place nd__place_of(const nd_object *object);
 void nd__place_end(nd_place place);
 
-/// Publishes a private object in a place, which ends with that. ND_OK, or the error of nd__member_publish; then
-/// the object is private as before.
+/// Publishes a private object in a place, which ends with that. ND_OK, or the error of
+/// nd__member_publish; then the object is private as before.
 nd_status nd__place_publish(nd_place place, nd_object *object);
-/// The same as the last step of a constructor: the object, or NULL with an error, and then it is released.
+/// The same as the last step of a constructor: the object, or NULL with an error, and then it is
+/// released.
 void *nd__place_publish_or_release(nd_place place, nd_object *object);
 
 /// The lowest manager that both are at or below.

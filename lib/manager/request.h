@@ -13,8 +13,9 @@ typedef struct nd_memory_usage {
     uint64_t cached, limit;
 } nd_memory_usage;
 
-/// What the backend of a device does about memory. A function that does not apply is NULL. None of them
-/// sets an error, and all of them answer, when the device is lost, that they brought nothing back.
+/// What the backend of a device does about memory. A function that does not apply is NULL. None of
+/// them sets an error, and all of them answer, when the device is lost, that they brought nothing
+/// back.
 typedef struct nd_memory_functions {
     /// Takes back what released memory the device has finished with, without waiting. Bytes.
     uint64_t (*retire)(int index);

@@ -1,9 +1,9 @@
 // Shards of managers: how a manager comes to have more than one, their locks, and sums over them.
 //
 // A manager begins with one shard, and that is all there is to it while its threads do not meet.
-// When one has to wait for the shard's lock, or finds that another one charged last, so and so often,
-// it gives the manager one shard for each few threads, once it holds no lock. They stay until the
-// manager ends, and their memory for whatever manager is recycled from it.
+// When one has to wait for the shard's lock, or finds that another one charged last, so and so
+// often, it gives the manager one shard for each few threads, once it holds no lock. They stay
+// until the manager ends, and their memory for whatever manager is recycled from it.
 #include "lib/manager/shard.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"

@@ -37,8 +37,8 @@ static inline nd_shard *nd__shard_next(const nd_shard *shard) {
 nd_shard *nd__shard_for_escapes(nd_manager *manager);
 /// Takes note that so many tracked objects escaped to a manager at a close below it.
 void nd__shard_escaped_note(nd_manager *manager, uint64_t tracked);
-/// How many tracked objects, the latest in the shard for what escaped, are to be looked at again at a close
-/// below the manager: those of the last two closes, within a bound.
+/// How many tracked objects, the latest in the shard for what escaped, are to be looked at again at
+/// a close below the manager: those of the last two closes, within a bound.
 size_t nd__shard_escaped_recently(nd_manager *manager);
 
 /// Sums over the shards; each is a moment's, one after the other.
@@ -84,9 +84,9 @@ static inline nd_shard *nd__shard_lock_to_fill(nd_manager *manager) {
 
 // ------------------------------------------------------------------------------------ more and one
 
-/// Memory of managers and shards lies on a line of its own in a block of ND__LINE_BLOCK(size) bytes, and
-/// is never given back. The blocks are linked by their beginnings, so that who looks for leaks by those
-/// (valgrind) finds them; managers are pointed to further inside.
+/// Memory of managers and shards lies on a line of its own in a block of ND__LINE_BLOCK(size)
+/// bytes, and is never given back. The blocks are linked by their beginnings, so that who looks for
+/// leaks by those (valgrind) finds them; managers are pointed to further inside.
 typedef struct nd__kept_block nd__kept_block;
 struct nd__kept_block {
     nd__kept_block *next;
@@ -98,7 +98,8 @@ static inline void *nd__shard_line_in(void *block) {
 }
 void nd__shard_keep_block(void *block);
 
-/// A new life of a shard; its lock, which a thread with a stale pointer may be about to take, stays.
+/// A new life of a shard; its lock, which a thread with a stale pointer may be about to take,
+/// stays.
 void nd__shard_begin(nd_shard *shard, nd_manager *manager);
 /// How many shards a manager gets that threads meet in.
 uint32_t nd__shard_limit(void);

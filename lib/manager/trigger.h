@@ -1,4 +1,5 @@
-// What is counted for the triggers of lib/gc/policy.c, and the points at which a collection may run.
+// What is counted for the triggers of lib/gc/policy.c, and the points at which a collection may
+// run.
 #ifndef ND_LIB_MANAGER_TRIGGER_H
 #define ND_LIB_MANAGER_TRIGGER_H
 #include "lib/base/atomics.h"

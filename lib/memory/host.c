@@ -4,9 +4,9 @@
 // returns its pages to the system at once) would fault in every large result anew. The arena keeps
 // them for its decay time instead. Very large blocks start on a huge page and ask for them.
 //
-// jemalloc puts a block of whole pages at a random line of the first of one page more, so that blocks do
-// not meet in the processor's caches. 4,096 floats would use five pages in place of four: blocks of pages
-// begin on a page here, and the one more is never touched.
+// jemalloc puts a block of whole pages at a random line of the first of one page more, so that
+// blocks do not meet in the processor's caches. 4,096 floats would use five pages in place of four:
+// blocks of pages begin on a page here, and the one more is never touched.
 #include "lib/memory/host.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"

@@ -1,8 +1,8 @@
-// An allocation of tensor data: charged to a manager, taken from a device, and when either is refused,
-// walked up the ladder (lib/pressure/pressure.h).
+// An allocation of tensor data: charged to a manager, taken from a device, and when either is
+// refused, walked up the ladder (lib/pressure/pressure.h).
 //
-// Holds no lock at any stage, and may run the collector and the program's callbacks: the caller must
-// own what it uses.
+// Holds no lock at any stage, and may run the collector and the program's callbacks: the caller
+// must own what it uses.
 #ifndef ND_LIB_MEMORY_LADDER_H
 #define ND_LIB_MEMORY_LADDER_H
 #include "lib/manager/request.h"

@@ -9,8 +9,8 @@ void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation,
 /// Next parameter, borrowed; NULL at the end. A parameter under two names comes twice.
 nd_tensor *nd__parameters_walk_next(nd_module_walk *walk);
 
-/// All parameters of a module, borrowed, in an array to be freed with nd__alloc_free; each once, also
-/// when it has two names. NULL with an error.
+/// All parameters of a module, borrowed, in an array to be freed with nd__alloc_free; each once,
+/// also when it has two names. NULL with an error.
 nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module,
                                    size_t *ret_count);
 

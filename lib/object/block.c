@@ -1,11 +1,13 @@
-// Blocks of objects: slabs and runs, the depot, and the slow paths of the threads' caches (block.h).
+// Blocks of objects: slabs and runs, the depot, and the slow paths of the threads' caches
+// (block.h).
 //
-// Invariant: a free block is in one place: a cache, a batch of the depot, or nowhere because its run is
-// blank (given back to the system, to be cut anew). `slab.runs` says of which class each run is; that never
-// changes. Blocks of a run that is not blank are cut from its beginning, in order, by one thread.
+// Invariant: a free block is in one place: a cache, a batch of the depot, or nowhere because its
+// run is blank (given back to the system, to be cut anew). `slab.runs` says of which class each run
+// is; that never changes. Blocks of a run that is not blank are cut from its beginning, in order,
+// by one thread.
 //
-// One lock guards the depot. It is held for a few instructions, or a mapping; whoever sweeps takes the
-// batches out first and looks at them without it.
+// One lock guards the depot. It is held for a few instructions, or a mapping; whoever sweeps takes
+// the batches out first and looks at them without it.
 #include "lib/object/block.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
@@ -102,14 +104,15 @@ static uint32_t blocks_in_run(run *of) {
     return (uint32_t)((size_t)(run_end(of) - run_begin(of)) / nd__block_bytes(of->class));
 }
 
-// ------------------------------------------------------------------------------------- the system's
+// ------------------------------------------------------------------------------------ the system's
 
 static void *map(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/// A slab at a multiple of its size. The system puts one beside the other, so most are there at once.
+/// A slab at a multiple of its size. The system puts one beside the other, so most are there at
+/// once.
 static slab *map_slab(void) {
     char *memory = map(SLAB_BYTES);
     size_t off = (uintptr_t)memory & (SLAB_BYTES - 1);
@@ -317,7 +320,7 @@ void nd__block_thread_end(void) {
             give_cache(&nd__block_caches[class], class);
 }
 
-// ------------------------------------------------------------------------------------- large blocks
+// ------------------------------------------------------------------------------------ large blocks
 
 /// Each a mapping of its own. Its `gc_index` is 1 while only the page of the header is resident.
 static void *new_large(size_t bytes) {

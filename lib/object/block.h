@@ -7,16 +7,17 @@
 //   run     16 KiB that blocks of a class are cut from; a thread cuts one at a time
 //   slab    256 KiB of runs, from the system; its beginning says what its runs are
 //
-// Invariant: a header that was ever handed out stays readable, and where it lies only headers ever lie.
-// So whoever retains or releases a dead object finds a count of zero, not somebody else's memory, and the
-// program stops with a sentence (nd__checked_tell_dead). Memory goes back to the system without its addresses:
-// it reads as zeros then, which is a count of zero as well.
+// Invariant: a header that was ever handed out stays readable, and where it lies only headers ever
+// lie. So whoever retains or releases a dead object finds a count of zero, not somebody else's
+// memory, and the program stops with a sentence (nd__checked_tell_dead). Memory goes back to the
+// system without its addresses: it reads as zeros then, which is a count of zero as well.
 //
 // The class is kept in the top bits of the header's flags. Blocks begin on cache lines.
 //
-// Where a tool watches memory (the address sanitizer, valgrind) blocks are allocated one by one, so that
-// it sees each; with ND_CHECK in the environment, and under the address sanitizer, what is freed waits in
-// a quarantine before it is used again. Caches are empty then, and everything takes the slow path.
+// Where a tool watches memory (the address sanitizer, valgrind) blocks are allocated one by one, so
+// that it sees each; with ND_CHECK in the environment, and under the address sanitizer, what is
+// freed waits in a quarantine before it is used again. Caches are empty then, and everything takes
+// the slow path.
 #ifndef ND_LIB_OBJECT_BLOCK_H
 #define ND_LIB_OBJECT_BLOCK_H
 #include "lib/base/alloc.h"

@@ -3,11 +3,11 @@
 //
 // Such a callback runs on a thread of the device's driver, which must not call the device and must
 // not wait for anybody who might be calling it; to destroy an object is to run user code and to do
-// both. So inside a callback an object whose count reaches zero leaves its manager and is pushed onto
-// one lock-free list, and that is all: no destructor, no finalizer, no weak callback, no device, and
-// of the locks only those that nobody holds while calling a device or user code (a shard's, the
-// origins', the weak references', the watch's). Other threads take the list where they destroy
-// objects anyway or wait for a device: see the callers of nd__callback_destroy_deferred.
+// both. So inside a callback an object whose count reaches zero leaves its manager and is pushed
+// onto one lock-free list, and that is all: no destructor, no finalizer, no weak callback, no
+// device, and of the locks only those that nobody holds while calling a device or user code (a
+// shard's, the origins', the weak references', the watch's). Other threads take the list where they
+// destroy objects anyway or wait for a device: see the callers of nd__callback_destroy_deferred.
 #ifndef ND_LIB_OBJECT_CALLBACK_H
 #define ND_LIB_OBJECT_CALLBACK_H
 #include "lib/base/atomics.h"

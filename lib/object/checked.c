@@ -1,7 +1,7 @@
 // Observed blocks: their allocation, the quarantine, and what is said of a dead object (checked.h).
 //
-// Invariant: a block in quarantine is linked there, its header as its death left it. `bytes` is the sum of
-// their classes' sizes. With places a block ends in a record, which begins empty.
+// Invariant: a block in quarantine is linked there, its header as its death left it. `bytes` is the
+// sum of their classes' sizes. With places a block ends in a record, which begins empty.
 #include "lib/object/checked.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -59,7 +59,7 @@ static struct {
     nd_object *reusable[CLASSES]; ///< came out, and stay blocks of their class
 } quarantine;
 
-// ------------------------------------------------------------------------------------------ the mode
+// ---------------------------------------------------------------------------------------- the mode
 
 /// Whether valgrind's memcheck runs the program: it has itself preloaded.
 static bool runs_in_memcheck(void) {
@@ -92,7 +92,7 @@ __attribute__((constructor)) static void decide_at_start(void) {
     nd__checked_is_on();
 }
 
-// ------------------------------------------------------------------------------------------- records
+// ----------------------------------------------------------------------------------------- records
 
 static uint32_t class_of(const nd_object *object) {
     return nd__object_flags(object) >> ND__CLASS_SHIFT;
@@ -117,7 +117,7 @@ void nd__checked_note_death(nd_object *object) {
         note_place(&record_of(object)->released);
 }
 
-// -------------------------------------------------------------------------------------------- blocks
+// ------------------------------------------------------------------------------------------ blocks
 
 static nd_object *take_reusable(uint32_t class) {
     nd__lock_acquire(&quarantine.lock);
@@ -224,7 +224,7 @@ uint64_t nd__checked_bytes(void) {
     return bytes;
 }
 
-// ---------------------------------------------------------------------------------------- the sentence
+// ------------------------------------------------------------------------------------ the sentence
 
 static void tell_place(const char *what, const place *place) {
     if (!place->count)

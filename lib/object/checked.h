@@ -1,5 +1,5 @@
-// Blocks under observation: one by one from the allocator, kept for a while when they are freed, with the
-// places where each object was made and released last.
+// Blocks under observation: one by one from the allocator, kept for a while when they are freed,
+// with the places where each object was made and released last.
 //
 //   ND_CHECK=1, or =MEGABYTES   what is freed is not used again before so much (256 MiB) was freed after
 //                               it, and both places are known, whatever was compiled in

@@ -1,5 +1,5 @@
-// The edges that a collection cuts between its garbage, and the groups that they connected: a forest
-// over the places of the garbage, whose roots are the smallest place of each group.
+// The edges that a collection cuts between its garbage, and the groups that they connected: a
+// forest over the places of the garbage, whose roots are the smallest place of each group.
 #ifndef ND_LIB_OBJECT_CUT_H
 #define ND_LIB_OBJECT_CUT_H
 #include <stdbool.h>
@@ -19,8 +19,8 @@ static inline uint32_t nd__cut_group_of(uint32_t *group, uint32_t index) {
     return index;
 }
 
-/// False when they are one already. The smaller index represents, so that groups come in the order of
-/// their oldest member.
+/// False when they are one already. The smaller index represents, so that groups come in the order
+/// of their oldest member.
 static inline bool nd__cut_group_join(uint32_t *group, uint32_t first, uint32_t second) {
     uint32_t a = nd__cut_group_of(group, first), b = nd__cut_group_of(group, second);
     if (a < b)

@@ -8,8 +8,8 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 
-/// Whether a slot lies in the payload that a `destroy` of this thread is about to free: an edge that
-/// it got now would be cleared by nobody.
+/// Whether a slot lies in the payload that a `destroy` of this thread is about to free: an edge
+/// that it got now would be cleared by nobody.
 __attribute__((cold, noinline)) static bool is_being_destroyed(const void *slot) {
     const nd_object *object = nd__thread_record.destroying;
     uintptr_t offset = (uintptr_t)slot - (uintptr_t)object;

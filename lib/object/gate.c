@@ -5,10 +5,10 @@
 // the collector issues a process-wide barrier (membarrier) between its two steps. Where the kernel
 // lacks it, writers use a full fence.
 //
-// A sandbox that begins while the program runs may forbid the barrier from then on. Then writers are
-// told to fence, once and for all. A thread that was not seen to do so yet (`fences`) may have looked
-// before it was told; while there is one, the collector uses the slow barrier, which needs no
-// permission (atomics.c).
+// A sandbox that begins while the program runs may forbid the barrier from then on. Then writers
+// are told to fence, once and for all. A thread that was not seen to do so yet (`fences`) may have
+// looked before it was told; while there is one, the collector uses the slow barrier, which needs
+// no permission (atomics.c).
 //
 // A thread whose record is in no registry (thread.h) is counted in while it writes: with locked
 // instructions, which order its store and its look as the barrier does for others.
@@ -169,7 +169,7 @@ static void order_writers(const nd_thread *self) {
 /// Whoever was woken when the gate opened gets this long to come in before it closes again. Without
 /// it a thread that collects again and again keeps writers out for good: they find it closed each
 /// time they have woken up.
-#define LET_IN_NS UINT64_C(100000)
+#define ADMIT_NS UINT64_C(100000)
 static uint64_t woken_at_ns; // 0: nobody was (collection lock)
 
 void nd__gate_admit_writers(void) {
@@ -177,8 +177,8 @@ void nd__gate_admit_writers(void) {
         return;
     uint64_t passed = nd__clock_now_ns() - woken_at_ns;
     woken_at_ns = 0;
-    if (passed < LET_IN_NS)
-        nd__pause_nap(LET_IN_NS - passed);
+    if (passed < ADMIT_NS)
+        nd__pause_nap(ADMIT_NS - passed);
 }
 
 void nd__gate_close(void) {
@@ -193,15 +193,16 @@ void nd__gate_close(void) {
 
 void nd__gate_open(void) {
     nd__thread()->owns_gate = false;
-    // Sequentially consistent with nd__gate_park: either it sees the gate open, or nd__gate_destroy_parked sees
-    // its object.
+    // Sequentially consistent with nd__gate_park: either it sees the gate open, or
+    // nd__gate_destroy_parked sees its object.
     nd__atomic_store(&gate_closed, 0, seq_cst);
     if (!nd__atomic_single_threaded() && nd__futex_wake_all(&gate_closed))
         woken_at_ns = nd__clock_now_ns();
 }
 
-/// Objects that die meanwhile are parked, without a lock: the child may see a part of that. What was parked before
-/// goes to both as what device callbacks leave does, since this is no place to run user code.
+/// Objects that die meanwhile are parked, without a lock: the child may see a part of that. What
+/// was parked before goes to both as what device callbacks leave does, since this is no place to
+/// run user code.
 static nd_object *parked_before;
 
 static void hand_over(nd_object *list) {

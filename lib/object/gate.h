@@ -9,8 +9,8 @@
 #define ND_LIB_OBJECT_GATE_H
 #include "lib/object/object.h"
 
-/// Waits while the gate is closed, then holds it open. Nests. Notes that edges are written, so it is right
-/// for whoever writes any.
+/// Waits while the gate is closed, then holds it open. Nests. Notes that edges are written, so it
+/// is right for whoever writes any.
 void nd__gate_enter(void);
 /// The same for who makes no edge lead anywhere: clears or takes edges, or upgrades.
 void nd__gate_enter_to_clear(void);
@@ -18,10 +18,11 @@ void nd__gate_enter_to_clear(void);
 bool nd__gate_try_enter(void);
 void nd__gate_leave(void);
 
-// Whether a cycle can have been closed. An object is made with edges to what is there already, so each
-// cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or the object
-// was moved (nd__gate_note_edge). Who asks must have been told of what it asks about, and may be answered
-// true in vain. A false answer in a race makes garbage wait for the next look, no more.
+// Whether a cycle can have been closed. An object is made with edges to what is there already, so
+// each cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or
+// the object was moved (nd__gate_note_edge). Who asks must have been told of what it asks about,
+// and may be answered true in vain. A false answer in a race makes garbage wait for the next look,
+// no more.
 
 /// What to ask nd__gate_edges_since with later.
 uint64_t nd__gate_edge_age(void);
@@ -32,8 +33,8 @@ void nd__gate_note_edge(void);
 
 // The side of the collector, and of what dies while it looks.
 
-/// Before it is closed again: gives those who waited the last time their chance. The caller holds the
-/// collection lock.
+/// Before it is closed again: gives those who waited the last time their chance. The caller holds
+/// the collection lock.
 void nd__gate_admit_writers(void);
 /// Closes the gate and waits until every writer has left. The caller holds the collection lock and
 /// is no writer.

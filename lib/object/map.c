@@ -5,9 +5,9 @@
 //   index    for each hash a place to look at first, then the next ones: 1 + the entry's number, or
 //            FREE. A removed entry's place stays taken until the index is made anew
 //
-// The collector reads `entries`, `used` and the objects in them: these change inside the gate. The name
-// of an entry is the label of its edge, so it is freed once the edge is gone. Whatever may run user
-// code, which may use the map or close it, comes before the first look at what is changed.
+// The collector reads `entries`, `used` and the objects in them: these change inside the gate. The
+// name of an entry is the label of its edge, so it is freed once the edge is gone. Whatever may run
+// user code, which may use the map or close it, comes before the first look at what is changed.
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -85,7 +85,7 @@ nd_map *nd_map_new(void) {
     return nd__object_publish_or_discard("map_new", map);
 }
 
-// ------------------------------------------------------------------------------------------- hashes
+// ------------------------------------------------------------------------------------------ hashes
 
 /// Both halves of a product: every bit of both factors has a say in it.
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -120,7 +120,7 @@ static uint64_t hash_of(const char *name, size_t length) {
     return mix(mix(hash ^ rest, odd) ^ other, other);
 }
 
-// -------------------------------------------------------------------------------------------- index
+// ------------------------------------------------------------------------------------------- index
 
 static size_t places_of(size_t capacity) {
     return 2 * capacity;
@@ -145,7 +145,7 @@ static map_entry *find(const nd_map *map, const char *name) {
     return map->index[place] == FREE ? NULL : &map->entries[map->index[place] - 1];
 }
 
-// ------------------------------------------------------------------------------------------- checks
+// ------------------------------------------------------------------------------------------ checks
 
 static nd_status check(const char *operation, const nd_map *map) {
     if (!map)
@@ -171,7 +171,7 @@ static map_entry *find_or_fail(const char *operation, const nd_map *map, const c
     return entry;
 }
 
-// ------------------------------------------------------------------------------------------- growing
+// ----------------------------------------------------------------------------------------- growing
 
 /// Room for half as many entries again as there are, and for one more at least.
 static size_t wanted_capacity(const nd_map *map) {
@@ -181,7 +181,8 @@ static size_t wanted_capacity(const nd_map *map) {
     return capacity;
 }
 
-/// Moves what is in use to other arrays, which have room, and gives the old ones back in their place.
+/// Moves what is in use to other arrays, which have room, and gives the old ones back in their
+/// place.
 static void move_to(nd_map *map, map_entry **entries, uint32_t **index, size_t capacity) {
     size_t mask = places_of(capacity) - 1, count = 0;
     memset(*index, 0, places_of(capacity) * sizeof **index);
@@ -265,7 +266,7 @@ static nd_object *take(nd_map *map, map_entry *entry, map_name **ret_name) {
     return object;
 }
 
-// -------------------------------------------------------------------------------------------- public
+// ------------------------------------------------------------------------------------------ public
 
 nd_status nd_map_set(nd_map *map, const char *name, const void *object) {
     nd_status status = check_name("map_set", map, name);

@@ -1,7 +1,7 @@
 // Counts of objects, and their memory.
 //
-// Invariant: a count that reached zero never rises again (except inside a finalizer, before anything was
-// cleared). What happens at zero is lib/manager/destroy.c's.
+// Invariant: a count that reached zero never rises again (except inside a finalizer, before
+// anything was cleared). What happens at zero is lib/manager/destroy.c's.
 #include "lib/object/object.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -49,8 +49,8 @@ __attribute__((noinline)) static void release_last(nd_object *object, uint32_t c
         nd__seam_died(object);
 }
 
-// While the process has one thread these two are an addition that is not locked and a look at the count, with
-// nothing to jump around: each jump taken costs as much as the rest.
+// While the process has one thread these two are an addition that is not locked and a look at the
+// count, with nothing to jump around: each jump taken costs as much as the rest.
 
 void *nd_object_retain(const void *handle) {
     if (__builtin_expect(!handle, 0))
@@ -110,7 +110,7 @@ const char *nd_get_type_name(const void *object) {
     return object ? ((const nd_object *)object)->type->name : "NULL";
 }
 
-// ------------------------------------------------------------------------------------------- memory
+// ------------------------------------------------------------------------------------------ memory
 
 nd_object *nd__object_new(const nd_type *type, size_t size) {
     nd_object *object = nd__object_new_bare(type, size);

@@ -7,7 +7,8 @@
 // Life: nd__object_new (count 1, private) -> fields and edges are filled freely ->
 // nd__member_publish (attached to a manager, seen by the collector when tracked; from here on edges
 // change only inside the gate, nd_edge_*) -> last release -> unlinked from its manager, weak
-// references cleared, `clear`, `destroy`, freed. Death is iterative. Objects lie in blocks (block.h).
+// references cleared, `clear`, `destroy`, freed. Death is iterative. Objects lie in blocks
+// (block.h).
 //
 // Nothing may touch an object after a release that was not its own last one.
 #ifndef ND_LIB_OBJECT_OBJECT_H
@@ -75,13 +76,13 @@ typedef struct nd_accounted {
     int32_t device_index;
 } nd_accounted;
 
-/// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own block, while
-/// it has no storage; else the storage has them.
+/// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own
+/// block, while it has no storage; else the storage has them.
 typedef struct nd__stored {
     nd_accounted accounted;
     /// Edge to a green nd_accounted without edges (the storage): made with it, or later
-    /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object is
-    /// green this is its only edge.
+    /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object
+    /// is green this is its only edge.
     _Atomic(nd_object *) storage;
 } nd__stored;
 
@@ -108,8 +109,8 @@ static inline nd_accounted *nd__object_accounted(nd_object *object) {
 }
 
 /// Memory of `size` bytes (>= sizeof(nd_object)) zeroed, with header filled, count 1, in no
-/// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the caller
-/// must own what it uses and hold no lock.
+/// manager. NULL with an error. Walks the ladder when there is no memory (pressure.h), so the
+/// caller must own what it uses and hold no lock.
 nd_object *nd__object_new(const nd_type *type, size_t size);
 /// The same for who writes every field behind the header: they are not zeroed.
 nd_object *nd__object_new_bare(const nd_type *type, size_t size);
@@ -117,8 +118,8 @@ nd_object *nd__object_new_bare(const nd_type *type, size_t size);
 /// A release that found a count beyond those of ordinary objects. True when it was the last one.
 bool nd__object_released_beyond(nd_object *object, uint32_t count);
 
-/// The last step of a constructor: publishes in the current manager, with the object's bytes charged to it. The
-/// object, or NULL with an error (cap, quota), and then it is discarded.
+/// The last step of a constructor: publishes in the current manager, with the object's bytes
+/// charged to it. The object, or NULL with an error (cap, quota), and then it is discarded.
 void *nd__object_publish_or_discard(const char *operation, void *object);
 
 /// Frees an object that was never published and holds nothing.
@@ -143,27 +144,28 @@ static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
 static inline uint32_t nd__object_flags(const nd_object *object) {
     return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, relaxed);
 }
-/// The same by a collection before it makes an object its candidate: one that was let live is no longer
-/// looked at by the collection that had found it to be garbage.
+/// The same by a collection before it makes an object its candidate: one that was let live is no
+/// longer looked at by the collection that had found it to be garbage.
 static inline uint32_t nd__object_flags_to_join(const nd_object *object) {
     return nd__atomic_load(&((nd_object *)(uintptr_t)object)->flags, acquire);
 }
 static inline bool nd__object_is_closed(const void *object) {
     return (nd__object_flags(object) & ND__CLOSED) != 0;
 }
-/// True from when nd_close has begun: whoever sets an edge now leaves it for ever, as nobody clears it
-/// any more. To be asked after the last call that may run user code, which may close what it finds.
+/// True from when nd_close has begun: whoever sets an edge now leaves it for ever, as nobody clears
+/// it any more. To be asked after the last call that may run user code, which may close what it
+/// finds.
 static inline bool nd__object_is_closing(const void *object) {
     return (nd__object_flags(object) & ND__CLOSING) != 0;
 }
-/// On a thread that cuts or explains garbage: whether an object that it meets there is some of it. What
-/// a finalizer of another thread's collection has handed out is not.
+/// On a thread that cuts or explains garbage: whether an object that it meets there is some of it.
+/// What a finalizer of another thread's collection has handed out is not.
 static inline bool nd__object_is_own_garbage(const nd_object *object) {
     return (nd__object_flags(object) & (ND__DYING | ND__REVIVABLE)) == ND__DYING;
 }
 
-/// What reports call an object, which must be held, or its manager locked. A closed one has given up
-/// what `describe` may tell.
+/// What reports call an object, which must be held, or its manager locked. A closed one has given
+/// up what `describe` may tell.
 static inline const char *nd__object_text(const nd_object *object) {
     const nd_type *type = object->type;
     return type->describe && !nd__object_is_closed(object) ? type->describe(object) : type->name;
@@ -184,7 +186,7 @@ static inline void nd__object_note_moved(nd_object *target) {
 }
 
 /// Takes a count of an object that may be dying; false when it is dead, or garbage of a collection
-/// on whatever thread. A CAS from a non-zero count that bumps the version. Only inside the gate (nd__gate_enter) and with something that keeps the memory valid (a
-/// manager's or weak lock).
+/// on whatever thread. A CAS from a non-zero count that bumps the version. Only inside the gate
+/// (nd__gate_enter) and with something that keeps the memory valid (a manager's or weak lock).
 bool nd__object_try_retain(nd_object *object);
 #endif

@@ -20,8 +20,8 @@ typedef enum nd__watch_kind {
 } nd__watch_kind;
 
 /// Takes note of what has happened to a watched object, which led to this count. The object is
-/// touched only when it belongs to the caller alone, after a last release and as garbage: then it is
-/// watched no more, and its bias is taken off. Set while anything is watched, and then for good.
+/// touched only when it belongs to the caller alone, after a last release and as garbage: then it
+/// is watched no more, and its bias is taken off. Set while anything is watched, and then for good.
 extern _Atomic(void (*)(const nd_object *object, nd__watch_kind kind,
                         uint32_t count)) nd__watch_note;
 

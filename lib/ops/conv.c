@@ -1,7 +1,7 @@
 // conv2d with the gradients that its rule asks for.
 //
-// The three convolutions are one family: x, weight and the result y, of which two are given. Attributes
-// recorded are those of the kernel; from them the rules make the options again.
+// The three convolutions are one family: x, weight and the result y, of which two are given.
+// Attributes recorded are those of the kernel; from them the rules make the options again.
 #include "lib/ops/conv.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"

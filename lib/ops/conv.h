@@ -1,13 +1,13 @@
-// Recorded operations that gradient rules need and users do not see. Ownership, NULL and errors as in
-// <nd/ops.h>.
+// Recorded operations that gradient rules need and users do not see. Ownership, NULL and errors as
+// in <nd/ops.h>.
 #ifndef ND_LIB_OPS_CONV_H
 #define ND_LIB_OPS_CONV_H
 #include "lib/tensor/tensor.h"
 #include <nd/ops.h>
 
-/// Reads the options that a program gave to conv2d or to what holds them; NULL: the defaults. Errors as in
-/// lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number that no convolution can have; then
-/// nothing is written.
+/// Reads the options that a program gave to conv2d or to what holds them; NULL: the defaults.
+/// Errors as in lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number that no
+/// convolution can have; then nothing is written.
 nd_status nd__conv_options_read(const char *name, const nd_conv2d_options *options,
                                 nd_conv2d_options *ret_options);
 

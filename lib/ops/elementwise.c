@@ -119,8 +119,8 @@ UNARY(logical_not, ND__BOOL)
 
 // ---------------------------------------------------------------------------------- with a number
 
-/// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer that
-/// x's dtype cannot hold is an error: wrapping it would be a silent surprise.
+/// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer
+/// that x's dtype cannot hold is an error: wrapping it would be a silent surprise.
 static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;

@@ -1,5 +1,5 @@
-// Recorded operations that gradient rules need and users do not see. Ownership, NULL and errors as in
-// <nd/ops.h>.
+// Recorded operations that gradient rules need and users do not see. Ownership, NULL and errors as
+// in <nd/ops.h>.
 #ifndef ND_LIB_OPS_ELEMENTWISE_H
 #define ND_LIB_OPS_ELEMENTWISE_H
 #include "lib/tensor/tensor.h"

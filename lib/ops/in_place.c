@@ -1,8 +1,8 @@
-// In-place operations: x is written where it lies, its version counter moves, and its history gets a new
-// node.
+// In-place operations: x is written where it lies, its version counter moves, and its history gets
+// a new node.
 //
-// Order: everything that can be refused is refused before the first byte is written. What history needs
-// of x's old value is cloned before, too.
+// Order: everything that can be refused is refused before the first byte is written. What history
+// needs of x's old value is cloned before, too.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/overlap.h"

@@ -1,7 +1,7 @@
 // take, gather, scatter_add, one_hot and masked_select.
 //
-// Indices become dense i64 without negatives before a kernel or the tape sees them. What is recorded is
-// i[0] = axis.
+// Indices become dense i64 without negatives before a kernel or the tape sees them. What is
+// recorded is i[0] = axis.
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/ops/operands.h"
@@ -18,8 +18,8 @@ static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
     return shifted ? nd_where(negative, shifted, indices) : NULL;
 }
 
-/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. What is out
-/// of range stays so for the kernel to find.
+/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. What
+/// is out of range stays so for the kernel to find.
 static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size) {
     nd_auto nd_tensor *dense = nd__operands_dense(name, indices, ND_I64);
     if (!dense)
@@ -33,8 +33,8 @@ static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, in
     return lowest < 0 ? wrap_on_device(dense, size) : nd_steal(&dense);
 }
 
-/// The same for indices that may repeat along axes (expanded): those axes are resolved once, and the
-/// result repeats along them too, which kernels use.
+/// The same for indices that may repeat along axes (expanded): those axes are resolved once, and
+/// the result repeats along them too, which kernels use.
 static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, int64_t size) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     bool repeats = false;

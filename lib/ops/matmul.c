@@ -1,7 +1,8 @@
 // Matrix products: matmul over broadcast batches, and linear with its bias.
 //
-// A product's operands go to the kernel as they lie in memory whenever one of their two strides is 1, so
-// transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one product.
+// A product's operands go to the kernel as they lie in memory whenever one of their two strides is
+// 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
+// product.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
@@ -206,8 +207,8 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
 
 // ------------------------------------------------------------------------------------------ linear
 
-/// Fills with all of x's leading axes as rows. False where no one stride walks these rows, or where a
-/// kernel could not read them. An axis of size 1 is not walked: its stride says nothing.
+/// Fills with all of x's leading axes as rows. False where no one stride walks these rows, or where
+/// a kernel could not read them. An axis of size 1 is not walked: its stride says nothing.
 static bool describe_rows(operand_matrix *m) {
     const nd_tensor *x = m->tensor;
     int last = x->ndim - 1;

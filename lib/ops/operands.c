@@ -1,7 +1,7 @@
 // Checks, dtype rules, and the path that every elementwise operation takes.
 //
-// The common case, operands of one dtype and shape in row-major order, goes to the kernel as one axis
-// and skips broadcasting.
+// The common case, operands of one dtype and shape in row-major order, goes to the kernel as one
+// axis and skips broadcasting.
 #include "lib/ops/operands.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"

@@ -1,8 +1,8 @@
 // What the operations of this package share: checks of operands, dtype rules, and the one way an
 // elementwise kernel is run.
 //
-// Every helper that can fail has set an error when it does. A helper that returns a tensor returns it
-// owned. `name` is the operation's name as errors begin with it.
+// Every helper that can fail has set an error when it does. A helper that returns a tensor returns
+// it owned. `name` is the operation's name as errors begin with it.
 #ifndef ND_LIB_OPS_OPERANDS_H
 #define ND_LIB_OPS_OPERANDS_H
 #include "lib/tensor/node.h"
@@ -46,8 +46,8 @@ static inline nd_status nd__operands_check_pair(const char *name, const char *a_
     return __builtin_expect(fine, 1) ? ND_OK : nd__operands_refuse_pair(name, a_name, a, b_name, b);
 }
 
-/// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's dtypes
-/// (b may be NULL).
+/// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's
+/// dtypes (b may be NULL).
 nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
                                   const nd_tensor *b, nd_dtype *ret_dtype);
 
@@ -56,8 +56,8 @@ static inline nd_tensor *nd__operands_as_dtype(const nd_tensor *x, nd_dtype dtyp
     return x->dtype == dtype ? nd_retain(x) : nd_cast(x, dtype);
 }
 
-/// x, retained, or an unrecorded contiguous copy in `dtype`: for kernels that want dense memory. What
-/// is recorded is x itself.
+/// x, retained, or an unrecorded contiguous copy in `dtype`: for kernels that want dense memory.
+/// What is recorded is x itself.
 nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype);
 
 /// An error unless nd__number_held.
@@ -67,8 +67,8 @@ nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number 
 nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
                                     nd_number value);
 
-/// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into a
-/// fresh result, and records it. attrs may be NULL.
+/// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into
+/// a fresh result, and records it. attrs may be NULL.
 nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,
                                     nd_dtype dtype, const nd_op_attrs *attrs);
 

@@ -1,8 +1,9 @@
 // Which windows onto a storage share elements: in-place operations must know before they write.
 //
 // Two windows share an element when the sum of stride * index terms of one equals that of the other
-// plus the distance between them: a bounded linear equation in integers. It is searched term by term,
-// the largest stride first, and a branch is cut as soon as the terms left cannot reach what is missing.
+// plus the distance between them: a bounded linear equation in integers. It is searched term by
+// term, the largest stride first, and a branch is cut as soon as the terms left cannot reach what
+// is missing.
 #include "lib/ops/overlap.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/shape.h"
@@ -59,8 +60,8 @@ bool nd__overlap_within(const nd_tensor *x) {
             nd__tensor_strides(x)[i] < 0 ? -nd__tensor_strides(x)[i] : nd__tensor_strides(x)[i];
         count = add_term(terms, count, stride, x->shape[i] - 1);
     }
-    // No overlap when each stride steps over all that the smaller ones reach. (Windows that interleave
-    // in another way do not come from slicing; they count as overlapping.)
+    // No overlap when each stride steps over all that the smaller ones reach. (Windows that
+    // interleave in another way do not come from slicing; they count as overlapping.)
     int64_t reach = 0;
     for (int k = count - 1; k >= 0; k--) {
         if (terms[k].stride <= reach)
@@ -74,8 +75,8 @@ nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y) {
     if (!nd__tensor_share_storage(x, y) || x->numel == 0 || y->numel == 0)
         return ND__APART;
     nd_operand seen = nd__shape_broadcast_operand(y, x->ndim, x->shape);
-    // x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term turned
-    // so that its stride is positive.
+    // x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term
+    // turned so that its stride is positive.
     int64_t missing = nd__tensor_offset(y) - nd__tensor_offset(x);
     term terms[2 * ND_MAX_DIMS];
     int count = 0;

@@ -49,8 +49,8 @@ static nd_status check_images(const nd_tensor *x) {
     return ND_OK;
 }
 
-/// How many windows stand along each axis. Every one of them holds an element: with padding at most half of the
-/// kernel, one that does not has two taps, one on either side of the whole axis.
+/// How many windows stand along each axis. Every one of them holds an element: with padding at most
+/// half of the kernel, one that does not has two taps, one on either side of the whole axis.
 static nd_status count_windows(const nd_tensor *x, const nd_max_pool2d_options *options,
                                int64_t *ret_counts) {
     char text[ND__SHAPE_TEXT];

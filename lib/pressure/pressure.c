@@ -1,7 +1,7 @@
 // The stages of lib/pressure/pressure.h, in their order, and how often each was reached and enough.
 //
-// Invariant: when no thread is on the ladder, walks = failures + the sum of `enough`. A walk may come
-// about inside another (what a finalizer or a callback allocates): then the collector and the
+// Invariant: when no thread is on the ladder, walks = failures + the sum of `enough`. A walk may
+// come about inside another (what a finalizer or a callback allocates): then the collector and the
 // callbacks that are already running on this thread are left out, so the nesting ends.
 #include "lib/pressure/pressure.h"
 #include "lib/base/atomics.h"
@@ -76,7 +76,7 @@ nd_status nd_memory_get_stats(nd_memory_stats *ret_stats) {
     return ND_OK;
 }
 
-// --------------------------------------------------------------------------------- what stages share
+// ------------------------------------------------------------------------------- what stages share
 
 void nd__pressure_reach(nd_pressure *pressure, nd_memory_stage stage) {
     if (pressure->tried[stage].reached)
@@ -115,7 +115,7 @@ nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage) {
     return attempt(pressure, stage);
 }
 
-// ----------------------------------------------------------------------------------------- the stages
+// -------------------------------------------------------------------------------------- the stages
 
 /// What was released in callbacks of a device, and what the device itself has finished with.
 static nd_status retire(nd_pressure *pressure, nd_status status) {
@@ -151,8 +151,8 @@ static bool collector_is_on(const nd_manager *manager) {
     return false;
 }
 
-/// The asking manager first; as long as that was not enough and something was freed, once more, which
-/// goes further up when nothing is left below.
+/// The asking manager first; as long as that was not enough and something was freed, once more,
+/// which goes further up when nothing is left below.
 static nd_status collect(nd_pressure *pressure, nd_status status) {
     if (!collector_is_on(pressure->manager))
         return status;

@@ -28,7 +28,7 @@ static inline bool nd__pressure_includes(nd_status status) {
     return status == ND_ERROR_OUT_OF_MEMORY || status == ND_ERROR_QUOTA;
 }
 
-/// What can be done about host memory. Defined where lib/memory is linked: the core alone has nothing
-/// to trim.
+/// What can be done about host memory. Defined where lib/memory is linked: the core alone has
+/// nothing to trim.
 extern const nd_memory_functions nd__ladder_functions __attribute__((weak));
 #endif

@@ -1,7 +1,7 @@
 // Memory for the library's own structures, with the ladder behind it.
 //
-// These requests are small and made in the middle of everything, so they name no manager: whoever is
-// current asks. The first try costs nothing beyond the allocation.
+// These requests are small and made in the middle of everything, so they name no manager: whoever
+// is current asks. The first try costs nothing beyond the allocation.
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/base/alloc.h"
 #include "lib/object/block.h"

@@ -4,7 +4,8 @@
 #include "lib/manager/request.h"
 
 // Host memory for the library's own structures, on behalf of the current manager: as nd__alloc,
-// nd__alloc_zeroed and nd__alloc_resize, but with the ladder behind them. NULL: the caller sets the error.
+// nd__alloc_zeroed and nd__alloc_resize, but with the ladder behind them. NULL: the caller sets the
+// error.
 void *nd__pressure_alloc(size_t bytes);
 void *nd__pressure_alloc_zeroed(size_t bytes);
 void *nd__pressure_alloc_resize(void *pointer, size_t bytes);

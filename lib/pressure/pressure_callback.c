@@ -1,9 +1,9 @@
 // The callbacks that a program sets for memory under pressure.
 //
-// Invariant: a callback's data stays valid while any thread runs it. Its record is counted, under one
-// lock that only this file takes: one for the manager that has it, one for each thread that runs it;
-// whoever gives up the last one frees it, with the lock released. A manager has a record only while
-// it is open.
+// Invariant: a callback's data stays valid while any thread runs it. Its record is counted, under
+// one lock that only this file takes: one for the manager that has it, one for each thread that
+// runs it; whoever gives up the last one frees it, with the lock released. A manager has a record
+// only while it is open.
 #include "lib/pressure/pressure_callback.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -91,7 +91,7 @@ void nd__pressure_forget(nd_manager *manager) {
     drop(before);
 }
 
-// ---------------------------------------------------------------------------------------- the stage
+// --------------------------------------------------------------------------------------- the stage
 
 static nd__memory_callback *take(nd_manager *manager) {
     nd__lock_acquire(&callback_lock);

@@ -1,8 +1,8 @@
 // The sentence at the end of the ladder: what was asked for and by whom, what there is, who holds
 // most of it, what was tried.
 //
-// Invariant: it is put together of pieces that fit whole or are left out, in buffers on the stack, so
-// it needs no memory and does not break off.
+// Invariant: it is put together of pieces that fit whole or are left out, in buffers on the stack,
+// so it needs no memory and does not break off.
 #include "lib/pressure/pressure_error.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -46,9 +46,9 @@ __attribute__((format(printf, 2, 3))) static void append(text *to, const char *f
 
 enum { SHOWN = 3, LINES = 32 };
 
-/// What one line of the program has made and is alive: objects of one type. Where lines are not known,
-/// objects of one type and size. Copied, as the objects may die as soon as their manager's lock is
-/// given up, and what their texts are in may be unloaded.
+/// What one line of the program has made and is alive: objects of one type. Where lines are not
+/// known, objects of one type and size. Copied, as the objects may die as soon as their manager's
+/// lock is given up, and what their texts are in may be unloaded.
 typedef struct holder {
     const nd_type *type; ///< to compare with
     const nd_site *site;
@@ -78,8 +78,8 @@ static holder *smallest(holders *all) {
     return least;
 }
 
-/// A place for a new line. Where there are too many, that of a smaller one, which is lost; NULL: there is
-/// none.
+/// A place for a new line. Where there are too many, that of a smaller one, which is lost; NULL:
+/// there is none.
 static holder *place_for(holders *all, uint64_t bytes) {
     if (all->count < LINES)
         return &all->lines[all->count++];
@@ -139,7 +139,8 @@ static void describe_holder(const holder *line, text *to) {
            together, made);
 }
 
-/// The lines that made most of what is attached to the asking manager and those above it, up to `last`.
+/// The lines that made most of what is attached to the asking manager and those above it, up to
+/// `last`.
 static void describe_holders(const nd_pressure *pressure, const nd_manager *last, text *to) {
     holders all = {.count = 0};
     for (nd_manager *at = pressure->manager; at; at = at == last ? NULL : at->parent)
@@ -158,7 +159,7 @@ static void describe_holders(const nd_pressure *pressure, const nd_manager *last
         append(to, "none of its own, all in other managers");
 }
 
-// -------------------------------------------------------------------------------------- the sentence
+// ------------------------------------------------------------------------------------ the sentence
 
 static void describe_stage(const nd_pressure *pressure, nd_memory_stage stage, text *to) {
     static const char *const names[ND_MEMORY_STAGE_COUNT] = {

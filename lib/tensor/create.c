@@ -143,7 +143,8 @@ static nd_tensor *refuse_range_for(const range *of, nd_dtype dtype) {
     return NULL;
 }
 
-/// How many of start, start + step, ... lie before stop. Unsigned, because a difference may need 64 bits.
+/// How many of start, start + step, ... lie before stop. Unsigned, because a difference may need 64
+/// bits.
 static uint64_t count_integers(int64_t start, int64_t stop, int64_t step) {
     if (step > 0 ? start >= stop : start <= stop)
         return 0;

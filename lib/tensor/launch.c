@@ -1,4 +1,5 @@
-// The dispatch: a kernel call goes to the backend of its device; what fails there becomes a sentence.
+// The dispatch: a kernel call goes to the backend of its device; what fails there becomes a
+// sentence.
 #include "lib/tensor/launch.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"

@@ -4,8 +4,8 @@
 // Edges of a node, all traversed: source of every input that wants a gradient (the node that made
 // it, or the leaf tensor itself), saved tensors, a user function's context, hook lists. A result's
 // node never saves the result itself: it saves an alias without history (is_output), which
-// nd__record_saved turns back into the result, so that saving makes no cycle. A node is filled while
-// private and published last; after that its edges only change by clear.
+// nd__record_saved turns back into the result, so that saving makes no cycle. A node is filled
+// while private and published last; after that its edges only change by clear.
 #ifndef ND_LIB_TENSOR_NODE_H
 #define ND_LIB_TENSOR_NODE_H
 #include "lib/base/thread_local.h"

@@ -1,5 +1,5 @@
-// What a number is to a dtype. Integers are compared as integers, so that nothing is rounded before it is
-// known to fit.
+// What a number is to a dtype. Integers are compared as integers, so that nothing is rounded before
+// it is known to fit.
 #include "lib/tensor/number.h"
 #include <math.h>
 #include <stdio.h>

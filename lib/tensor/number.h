@@ -4,8 +4,8 @@
 #include "kernels/kernel.h"
 #include <nd/number.h>
 
-/// True when `dtype` holds the number: a float always, an integer dtype when it is an integer in range, bool
-/// for 0 and 1. False for what is no number, a struct with another kind.
+/// True when `dtype` holds the number: a float always, an integer dtype when it is an integer in
+/// range, bool for 0 and 1. False for what is no number, a struct with another kind.
 bool nd__number_held(nd_dtype dtype, nd_number number);
 /// The same for a number whose fraction is cut off first; bool takes every number.
 bool nd__number_held_cut(nd_dtype dtype, nd_number number);
@@ -16,8 +16,8 @@ bool nd__number_is_integer(nd_number number);
 /// The number as a double, rounded to nearest.
 double nd__number_as_f64(nd_number number);
 
-/// Hands number `which` (0 or 1) to a kernel that computes in `dtype`, as kernels/kernel.h says: rounded
-/// once, beyond the range of an integer dtype its end.
+/// Hands number `which` (0 or 1) to a kernel that computes in `dtype`, as kernels/kernel.h says:
+/// rounded once, beyond the range of an integer dtype its end.
 void nd__number_pass(nd_op_attrs *attrs, int which, nd_dtype dtype, nd_number number);
 
 /// Long enough for every number.

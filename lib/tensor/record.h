@@ -34,10 +34,10 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
 /// changed in place: version 3, saved at 2"), ND_ERROR_CLOSED when closed.
 nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 
-/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__record_wants_history says so, with
-/// what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL (result
-/// released) when memory runs out. An op whose row says ZERO records nothing; one that says NO
-/// records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
+/// Gives `result` (owned by the caller, fresh) a node for `op` when nd__record_wants_history says
+/// so, with what the op's row saves. Inputs may be NULL (an absent bias). Returns result, or NULL
+/// (result released) when memory runs out. An op whose row says ZERO records nothing; one that says
+/// NO records a node whose rule answers ND_ERROR_NOT_DIFFERENTIABLE.
 ///
 /// What `attrs` must hold for the operations of lib/ops, because the rule reads it:
 ///   add_scalar, mul_scalar, pow_scalar, add_scaled   f[0] = the number

@@ -1,8 +1,9 @@
 // Storages: the memory under tensors, and what managers count the bytes of.
 //
 // A storage is made with its data in place and its bytes charged, and published together with its
-// first tensor; from then on the object's death gives both back. One whose data lie in a tensor's block is
-// made when that has been there for a while (tensor.h): it takes over the bytes, and keeps the block.
+// first tensor; from then on the object's death gives both back. One whose data lie in a tensor's
+// block is made when that has been there for a while (tensor.h): it takes over the bytes, and keeps
+// the block.
 #include "lib/tensor/storage.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"

@@ -28,8 +28,8 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
 void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
                         size_t data);
 
-/// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away sets
-/// `free` and clears `borrowed` once nothing can fail any more. Owned.
+/// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away
+/// sets `free` and clears `borrowed` once nothing can fail any more. Owned.
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
 
 /// A private storage that got no tensor: gives it and its charge back.

@@ -4,11 +4,11 @@
 // storage: history, gradient, hooks; whoever gives it one calls nd__member_track. A storage is
 // always green and is what managers account for.
 //
-// A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage, and is
-// accounted for itself, until something needs one that may outlive it, such as a view
-// (nd__tensor_storage). That storage has the bytes then; data and version stay in the tensor's block, which
-// the storage keeps (lib/manager/adopt.h). So `storage` of others may be NULL and may appear at any
-// time: everybody asks the functions below instead.
+// A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage,
+// and is accounted for itself, until something needs one that may outlive it, such as a view
+// (nd__tensor_storage). That storage has the bytes then; data and version stay in the tensor's
+// block, which the storage keeps (lib/manager/adopt.h). So `storage` of others may be NULL and may
+// appear at any time: everybody asks the functions below instead.
 #ifndef ND_LIB_TENSOR_TENSOR_H
 #define ND_LIB_TENSOR_TENSOR_H
 #include "lib/base/error.h"
@@ -54,7 +54,8 @@ static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
 
-/// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an error.
+/// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an
+/// error.
 static inline nd_storage *nd__tensor_storage(const nd_tensor *x) {
     nd_storage *storage = atomic_load_explicit(&x->storage, memory_order_acquire);
     return storage ? storage : nd__storage_make((nd_tensor *)(uintptr_t)x);

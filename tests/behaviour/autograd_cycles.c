@@ -1,4 +1,5 @@
-// Cycles that differentiation makes: G12, G15 to G18, and where gradients and optimizer state live (B22).
+// Cycles that differentiation makes: G12, G15 to G18, and where gradients and optimizer state live
+// (B22).
 #include "tests/behaviour/helpers.h"
 #include "tests/training.h"
 #include <math.h>

@@ -1,4 +1,5 @@
-// G37: what cannot be done inside a callback that a device's queue runs, and what happens when none can be queued.
+// G37: what cannot be done inside a callback that a device's queue runs, and what happens when none
+// can be queued.
 #include "lib/base/alloc.h"
 #include "tests/behaviour/callbacks.h"
 #include "tests/training.h"

@@ -1,8 +1,9 @@
-// G37: what a callback releases that a device's queue runs (nd_queue_callback). It is never destroyed there, whether a collection
-// has the gate closed at that moment or not, and wherever the program goes on it is destroyed soon, and nothing is lost.
+// G37: what a callback releases that a device's queue runs (nd_queue_callback). It is never
+// destroyed there, whether a collection has the gate closed at that moment or not, and wherever the
+// program goes on it is destroyed soon, and nothing is lost.
 #include "tests/behaviour/callbacks.h"
 
-// -------------------------------------------------------------------------------- never in a callback
+// ----------------------------------------------------------------------------- never in a callback
 
 static void test_G37_release_in_a_callback_with_the_gate_open(void **state) {
     (void)state;
@@ -31,7 +32,8 @@ static void test_G37_release_in_a_callback_while_the_gate_is_closed(void **state
     nd_test_collects_by_policy();
     for (int dead_ring = 0; dead_ring < 2; dead_ring++) {
         for (release_at = 0; release_at < 6; release_at++) {
-            // 2 points into the ring 0 <-> 1 and to 3; its last handle goes while the collector looks.
+            // 2 points into the ring 0 <-> 1 and to 3; its last handle goes while the collector
+            // looks.
             begin(4);
             nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
                                   cell_new_of(&cell_watched_type, 1, 1)};
@@ -159,7 +161,7 @@ static void test_G37_a_finalizer_may_revive(void **state) {
     assert_deaths(1);
 }
 
-// ---------------------------------------------------------------------------------- soon afterwards
+// --------------------------------------------------------------------------------- soon afterwards
 
 static void go_synchronize(void) {
     assert_ok(nd_synchronize(cpu)); // of any device
@@ -285,7 +287,7 @@ static void test_G37_last_handle_of_a_manager(void **state) {
     assert_deaths(1);
 }
 
-// ---------------------------------------------------------------------------------- order, and keeping
+// ------------------------------------------------------------------------------ order, and keeping
 
 static atomic_uint sequence;
 

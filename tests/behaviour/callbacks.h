@@ -1,6 +1,8 @@
-// What tests of nd_queue_callback share: callbacks that release, and a device that says when they run.
+// What tests of nd_queue_callback share: callbacks that release, and a device that says when they
+// run.
 //
-// The fake device runs callbacks on a thread of its own, in order with its other work; paused, it lets a test say when.
+// The fake device runs callbacks on a thread of its own, in order with its other work; paused, it
+// lets a test say when.
 #ifndef ND_TESTS_BEHAVIOUR_CALLBACKS_H
 #define ND_TESTS_BEHAVIOUR_CALLBACKS_H
 #include "lib/device/fake/fake.h"

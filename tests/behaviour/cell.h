@@ -47,8 +47,8 @@ void cell_link(nd_object *from, uint32_t edge, const void *to);
 void cell_unlink(nd_object *from, uint32_t edge);
 /// Links cells[i] to cells[i + 1] and the last to the first, all through edge 0.
 void cell_ring(nd_object *const *cells, uint32_t count);
-/// A ring of new cells with numbers from `first` on, with nobody but itself to hold it; of fewer when
-/// their manager takes no more.
+/// A ring of new cells with numbers from `first` on, with nobody but itself to hold it; of fewer
+/// when their manager takes no more.
 void cell_drop_ring(uint32_t first, uint32_t count);
 
 /// How often the cell with this number was destroyed, and all cells together.

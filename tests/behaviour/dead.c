@@ -1,8 +1,8 @@
-// What happens when a dead object is used: the program stops and says which one it was. Against the public
-// interface alone, so that it holds for the static library and for libnd.so.
+// What happens when a dead object is used: the program stops and says which one it was. Against the
+// public interface alone, so that it holds for the static library and for libnd.so.
 //
-// Each misuse runs in a child, which for the checked mode starts this program anew: the mode is decided when
-// a process starts.
+// Each misuse runs in a child, which for the checked mode starts this program anew: the mode is
+// decided when a process starts.
 #define ND_TRACK_SITES
 #include "tests/testing.h"
 
@@ -155,8 +155,8 @@ enum { CRIMES = sizeof crimes / sizeof crimes[0], ALWAYS_TOLD = CRIMES - 2 };
 
 static char confession[8192];
 
-/// Runs crime number `index` in a child, anew when `checked`. True when the child was stopped by SIGABRT;
-/// its last words are in `confession`.
+/// Runs crime number `index` in a child, anew when `checked`. True when the child was stopped by
+/// SIGABRT; its last words are in `confession`.
 static bool stops_the_program(size_t index, bool checked) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);

@@ -1,4 +1,5 @@
-// What escapes from a close, and dies a step later, is looked at again at the next boundaries (B31).
+// What escapes from a close, and dies a step later, is looked at again at the next boundaries
+// (B31).
 #include "lib/gc/policy.h"
 #include "lib/manager/manager.h"
 #include "tests/behaviour/helpers.h"
@@ -8,8 +9,8 @@ enum { STEPS = 20, RING = 6 };
 
 static nd_object *kept;
 
-/// One step: lets go of what the one before left behind, and leaves a ring behind. Returns how many objects
-/// the boundary collected.
+/// One step: lets go of what the one before left behind, and leaves a ring behind. Returns how many
+/// objects the boundary collected.
 static uint64_t run_step(const nd_manager *parent, uint32_t step) {
     nd_manager *m = manager_new(parent, "step");
     nd_object *ring[RING];

@@ -1,5 +1,6 @@
-// Lifetimes on the fake device, which queues work like a GPU and poisons what is given back: B1, B10, B11, B17, B23, G13, G14,
-// F17 on devices whose memory the host cannot see, and cycles that go through two kinds of memory.
+// Lifetimes on the fake device, which queues work like a GPU and poisons what is given back: B1,
+// B10, B11, B17, B23, G13, G14, F17 on devices whose memory the host cannot see, and cycles that go
+// through two kinds of memory.
 #include "lib/device/fake/fake.h"
 #include "tests/behaviour/helpers.h"
 #include <math.h>
@@ -218,7 +219,8 @@ static void test_F17_release_with_work_in_flight_neither_waits_nor_harms(void **
     nd_tensor *y = nd_add(x, x), *z = nd_mul(y, y);
     assert_handle(z);
     assert_true(nd__fake_pending(0) >= 2);
-    // Nothing of this has run, and its inputs are given up; a release that waited would wait for ever.
+    // Nothing of this has run, and its inputs are given up; a release that waited would wait for
+    // ever.
     nd_release(x);
     nd_release(y);
     assert_int_equal(bytes_on(NULL, ND_FAKE), 4000);

@@ -228,8 +228,8 @@ static void test_G08_dead_rings_beside_a_live_one(void **state) {
     assert_int_equal(collect(NULL).collected_objects, LIVE);
 }
 
-/// So many that the first of the dead rings are decided on before the live one is met; and then once more,
-/// with what the live one reaches elsewhere.
+/// So many that the first of the dead rings are decided on before the live one is met; and then
+/// once more, with what the live one reaches elsewhere.
 static void test_G08_live_ring_between_dead_ones(void **state) {
     (void)state;
     nd_test_collects_by_policy();

@@ -1,4 +1,5 @@
-// What most tests of lifetimes say again and again: make a manager or fail, put something into it, close it, ask it.
+// What most tests of lifetimes say again and again: make a manager or fail, put something into it,
+// close it, ask it.
 //
 // Include after "tests/testing.h". Creation sites of what is made here name this file.
 #ifndef ND_TESTS_BEHAVIOUR_HELPERS_H
@@ -44,7 +45,8 @@ static inline nd_object *cell_in(const nd_manager *manager, uint32_t number, uin
     return object;
 }
 
-/// A resource that accounts for bytes which nobody allocates. NULL with an error when they do not fit.
+/// A resource that accounts for bytes which nobody allocates. NULL with an error when they do not
+/// fit.
 static inline nd_resource *bytes_in(const nd_manager *manager, size_t bytes) {
     static char nowhere[1];
     static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};

@@ -1,5 +1,6 @@
-// Types that lie, counts that break, uses after close: G40 to G42, F4 and F14 to F16. Nothing that is alive may be freed; what
-// cannot be answered stops the program with a sentence that names the object.
+// Types that lie, counts that break, uses after close: G40 to G42, F4 and F14 to F16. Nothing that
+// is alive may be freed; what cannot be answered stops the program with a sentence that names the
+// object.
 #include "lib/base/alloc.h"
 #include "lib/gc/collection.h"
 #include "lib/object/object.h"
@@ -88,7 +89,8 @@ static void test_G40_the_first_of_several_broken_types_is_named(void **state) {
 
 static void test_G40_too_many_edges_never_free_what_is_held(void **state) {
     (void)state;
-    // The lie adds up: the victim's count is 2, an edge and a handle, and the liar reports the edge twice.
+    // The lie adds up: the victim's count is 2, an edge and a handle, and the liar reports the edge
+    // twice.
     cell_begin(3);
     nd_object *ring[2] = {liar_new(0, 1), cell_new(1, 2)};
     nd_object *behind = cell_new(2, 0);
@@ -264,7 +266,8 @@ static void test_F04_every_allocation_inside_a_collection_fails_once(void **stat
     nd_gc_set_cycle_callback(note_cycle, NULL);
     bool done = false;
     for (int64_t n = 0; !done; n++) {
-        // Paths to be explained, a weak reference with a callback, a finalizer that asks for another collection.
+        // Paths to be explained, a weak reference with a callback, a finalizer that asks for
+        // another collection.
         cell_begin(6);
         cell_on_finalize = collect_from_finalizer;
         cell_drop_ring(0, 3);
@@ -305,7 +308,8 @@ typedef void (*crime)(void);
 
 static char confession[512];
 
-/// Runs the crime in a child. True when the child was stopped by SIGABRT; its last words are in `confession`.
+/// Runs the crime in a child. True when the child was stopped by SIGABRT; its last words are in
+/// `confession`.
 static bool stops_the_program(crime commit) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -398,7 +402,7 @@ static void test_F14_largest_count_is_usable(void **state) {
     assert_int_equal(cell_deaths(0), 1);
 }
 
-// ----------------------------------------------------------------------------------- use after close
+// --------------------------------------------------------------------------------- use after close
 
 static void test_F15_closed_object(void **state) {
     (void)state;

@@ -1,8 +1,9 @@
 // The collector interrupted at every moment: G28 to G30, G32 and G33, without luck in scheduling.
 //
-// A watched cell's `traverse` is the moment between two looks of the collector, so what another thread would do there is done
-// there, at every such moment in turn. (A type must not do that; the collector cannot tell it from another thread.) Where no
-// traverse runs, a timer's signal interrupts.
+// A watched cell's `traverse` is the moment between two looks of the collector, so what another
+// thread would do there is done there, at every such moment in turn. (A type must not do that; the
+// collector cannot tell it from another thread.) Where no traverse runs, a timer's signal
+// interrupts.
 #include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
@@ -87,8 +88,9 @@ static void test_G29_hopping_thread_at_every_interleaving(void **state) {
     assert_true(checked >= 28);
 }
 
-// The same without luck in scheduling: a timer's signal interrupts the collector between any two of its instructions, and the
-// handler is the hopping thread. It hops many times between two reads of the same pass.
+// The same without luck in scheduling: a timer's signal interrupts the collector between any two of
+// its instructions, and the handler is the hopping thread. It hops many times between two reads of
+// the same pass.
 enum { SIGNAL_RING = 50000 / ND_TEST_SCALE, SMALL_SIGNAL_RING = 4000 / ND_TEST_SCALE };
 static nd_object *signal_pair[2];
 static volatile sig_atomic_t signal_holds;
@@ -147,7 +149,8 @@ static void test_G29_hops_between_any_two_reads(void **state) {
     check_hops_on_signal(SMALL_SIGNAL_RING);
 }
 
-// A handle of a member taken out of an edge by reading it, as a thread does that holds the owner, at each moment.
+// A handle of a member taken out of an edge by reading it, as a thread does that holds the owner,
+// at each moment.
 static nd_object *taken_from, *taken;
 static uint32_t take_at;
 
@@ -217,7 +220,8 @@ static void test_G32_last_release_while_the_gate_is_closed_loses_nothing(void **
     (void)state;
     for (int dead_ring = 0; dead_ring < 2; dead_ring++) {
         for (release_at = 0; release_at < 6; release_at++) {
-            // 2 points into the ring 0 <-> 1 and to 3; its last handle goes while the collector looks.
+            // 2 points into the ring 0 <-> 1 and to 3; its last handle goes while the collector
+            // looks.
             cell_begin(4);
             nd_object *ring[2] = {cell_new_of(&cell_watched_type, 0, 1),
                                   cell_new_of(&cell_watched_type, 1, 1)};
@@ -295,7 +299,8 @@ static void *ask(void *data) {
     return NULL;
 }
 
-/// Another thread asks for a member that the collector is looking at: it must not get an answer before the verdict.
+/// Another thread asks for a member that the collector is looking at: it must not get an answer
+/// before the verdict.
 static void ask_when_it_is_time(const nd_object *self) {
     (void)self;
     if (moment++ != release_at)

@@ -1,5 +1,5 @@
-// Managers: B8 to B11, B25, B29 and B30 with user objects, resources and lists. Creation sites are recorded here, so that a close can
-// name the line that made what escaped.
+// Managers: B8 to B11, B25, B29 and B30 with user objects, resources and lists. Creation sites are
+// recorded here, so that a close can name the line that made what escaped.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
@@ -473,8 +473,8 @@ static double processor_seconds(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/// Processor time of closing so many managers, each below the one before, with a survivor in each; every
-/// hundredth has bytes.
+/// Processor time of closing so many managers, each below the one before, with a survivor in each;
+/// every hundredth has bytes.
 static double seconds_to_close_nested(int count) {
     nd_manager **nest = calloc((size_t)count, sizeof(nd_manager *));
     void **held = calloc((size_t)count, sizeof(void *));

@@ -1,5 +1,5 @@
-// Maps: what they hold, in what order, under what names, and what they refuse; a long random program against a plain model; one
-// million names.
+// Maps: what they hold, in what order, under what names, and what they refuse; a long random
+// program against a plain model; one million names.
 #include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -177,7 +177,7 @@ static void test_B32_list_says_which_index_is_wrong(void **state) {
     cell_end();
 }
 
-// ---------------------------------------------------------------------------------------- random program
+// ---------------------------------------------------------------------------------- random program
 
 enum { NAMES = 300 };
 
@@ -338,7 +338,7 @@ static void test_B32_map_of_1000000_names(void **state) {
     nd_release(map);
 }
 
-// ------------------------------------------------------------------------------- cycles, reports, memory
+// ------------------------------------------------------------------------- cycles, reports, memory
 
 static void test_B32_cycles_through_maps_and_lists_are_found(void **state) {
     (void)state;
@@ -459,7 +459,7 @@ static void test_B32_name_that_is_set_while_the_map_grows_is_there_once(void **s
     }
 }
 
-// ---------------------------------------------------------------------------------- beside other threads
+// ---------------------------------------------------------------------------- beside other threads
 
 static _Atomic bool stop;
 

@@ -135,7 +135,8 @@ static uint32_t group_of(uint32_t *group, uint32_t place) {
     return place;
 }
 
-/// Garbage in which edges lead far ahead and far back: most of it is referred to by what is cut later.
+/// Garbage in which edges lead far ahead and far back: most of it is referred to by what is cut
+/// later.
 static void drop_tangle(uint32_t size, uint32_t *ret_groups) {
     nd_object **cells = calloc(size, sizeof(nd_object *));
     uint32_t *group = calloc(size, sizeof *group);

@@ -1,5 +1,5 @@
-// Where objects live and how they move: placement of results (B12), temp-attach (B13, B14, B27), caps (B15), closed managers
-// (B16, B20).
+// Where objects live and how they move: placement of results (B12), temp-attach (B13, B14, B27),
+// caps (B15), closed managers (B16, B20).
 #include "lib/manager/manager.h"
 #include "lib/manager/origin.h"
 #include "lib/manager/place.h"

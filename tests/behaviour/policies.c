@@ -1,5 +1,5 @@
-// When the collector looks: policies, their inheritance, triggers, pauses. B-numbers do not name them;
-// docs/collector.md promises them.
+// When the collector looks: policies, their inheritance, triggers, pauses. B-numbers do not name
+// them; docs/collector.md promises them.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/alloc.h"
 #include "tests/behaviour/helpers.h"

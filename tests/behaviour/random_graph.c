@@ -1,8 +1,8 @@
 // G19: random graphs under link, unlink, retain, release and collect, beside a model of them.
 //
 // The model knows the handles held and the edges, nothing of counts. After every step a cell that
-// can be reached from a held handle must be alive; after every collection with nothing beside it the
-// cells alive must be exactly those. Each cell dies once.
+// can be reached from a held handle must be alive; after every collection with nothing beside it
+// the cells alive must be exactly those. Each cell dies once.
 //
 // With threads, each has a graph of its own, changes it at random, and also links its cells to the
 // common ones, which the test holds; these point back into all graphs. Collections run beside.
@@ -214,7 +214,8 @@ static void *wait_for_stop(void *stop) {
     return NULL;
 }
 
-/// The same, each collection in steps of one batch of objects: only a second thread makes them worth it.
+/// The same, each collection in steps of one batch of objects: only a second thread makes them
+/// worth it.
 static void test_G19_random_graph_in_steps(void **state) {
     (void)state;
     nd_test_collects_by_policy();

@@ -1,4 +1,5 @@
-// <nd/scoped.h> at run time: results belong to the scope, what is retained outlives it, and sites still work.
+// <nd/scoped.h> at run time: results belong to the scope, what is retained outlives it, and sites
+// still work.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
@@ -69,7 +70,8 @@ static void assert_made_at(const void *object, int line) {
 static void test_scoped_sites_name_the_line_of_the_call(void **state) {
     (void)state;
     ND_SCOPE {
-        // What an operation makes on its way, such as a gradient, belongs to the line that asked for it.
+        // What an operation makes on its way, such as a gradient, belongs to the line that asked
+        // for it.
         nd_auto nd_tensor *leaf = nd_retain(nd_ones(ND_SHAPE(2), ND_F32));
         assert_ok(nd_set_requires_grad(leaf, true));
         const nd_tensor *sum = nd_sum(nd_mul(leaf, leaf), 0, NULL, false);

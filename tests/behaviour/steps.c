@@ -117,7 +117,7 @@ static void test_G43_slower_than_the_limit_says_so_and_is_completed_later(void *
     assert_int_equal(report.postponed_objects, 2);
     assert_int_equal(report.escaped_objects, 2);
     assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
-    assert_non_null(strstr(nd_error_get_message(), "looked at again later"));
+    assert_non_null(strstr(nd_error_get_message(), "examined again later"));
     nd_gc_report asked = ND_GC_REPORT_INIT;
     assert_int_equal(nd_gc_collect(NULL, &asked), ND_ERROR_STATE);
     assert_int_equal(asked.collected_objects, 0);
@@ -197,7 +197,7 @@ static void test_G43_reports_of_programs_built_before_are_filled(void **state) {
     assert_int_equal(nd_gc_collect(NULL, &report), ND_ERROR_INVALID_ARGUMENT);
 }
 
-// -------------------------------------------------------------------------------- the default pause
+// ------------------------------------------------------------------------------- the default pause
 
 static void test_G44_survivors_of_a_close_are_looked_at_in_steps(void **state) {
     (void)state;
@@ -341,8 +341,8 @@ static void test_G43_steps_find_what_threads_let_go_of_meanwhile(void **state) {
     end_second_thread();
 }
 
-/// What another thread's close looks at is held by the collection in steps, which gives it a home of its
-/// own: it must not keep either of them from finding the ring.
+/// What another thread's close looks at is held by the collection in steps, which gives it a home
+/// of its own: it must not keep either of them from finding the ring.
 static nd_manager *closed_meanwhile;
 
 static void *close_it(void *data) {
@@ -395,8 +395,8 @@ static void drop_a_ring(nd_object *self) {
         nd_with_manager(dropped_in) cell_drop_ring(1, 2);
 }
 
-/// A second round looks at what finalizers left behind; a third one has nothing to look for, whether in
-/// steps or not.
+/// A second round looks at what finalizers left behind; a third one has nothing to look for,
+/// whether in steps or not.
 static void test_G24_what_no_finalizer_ran_for_is_not_looked_at_again(void **state) {
     (void)state;
     nd_test_collects_by_policy();

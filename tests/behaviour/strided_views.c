@@ -1,9 +1,9 @@
-// Every operation on random views beside the same on compact copies of them: values, gradients, and what
-// in-place operations leave alone.
+// Every operation on random views beside the same on compact copies of them: values, gradients, and
+// what in-place operations leave alone.
 //
-// A view here has any strides that the library can make: odd ones on axes of size 1, 0 on expanded axes,
-// elements shared, steps, axes in any order, no axes, no elements. calls_listed_test asks for a case of
-// every operation of the headers. ND_VIEW_ROUNDS=n runs n rounds.
+// A view here has any strides that the library can make: odd ones on axes of size 1, 0 on expanded
+// axes, elements shared, steps, axes in any order, no axes, no elements. calls_listed_test asks for
+// a case of every operation of the headers. ND_VIEW_ROUNDS=n runs n rounds.
 #include "tests/behaviour/views.h"
 
 typedef struct operands {
@@ -38,7 +38,7 @@ static nd_tensor **slots(operands *in) {
     return (nd_tensor **)in;
 }
 
-// -------------------------------------------------------------------------------------------- shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 /// A shape that broadcasts to another.
 static int smaller_shape(int ndim, const int64_t *shape, int64_t *ret_shape) {
@@ -74,7 +74,7 @@ static nd_dtype index_dtype(void) {
     return views_chance(70) ? ND_I64 : ND_I32;
 }
 
-// ---------------------------------------------------------------------------------------- one round
+// --------------------------------------------------------------------------------------- one round
 
 static void choose_along_axis(operands *in) {
     int ndim = nd_get_ndim(in->a);
@@ -255,7 +255,7 @@ static void release_operands(operands *in) {
         nd_release(slots(in)[i]);
 }
 
-// --------------------------------------------------------------------------------------- operations
+// -------------------------------------------------------------------------------------- operations
 
 #define LISTED(...) ((const nd_tensor *[]){__VA_ARGS__})
 #define GIVEN_AXES given.naxes, given.axes, given.keepdims
@@ -383,7 +383,7 @@ static const struct {
 } writes[] = {WRITES(WRITE_ROW)};
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-// -------------------------------------------------------------------------------------------- tests
+// ------------------------------------------------------------------------------------------- tests
 
 /// Both sides of an operation, held against each other; NULL when both were refused alike.
 static void assert_alike(const char *name, int64_t round, nd_tensor *got, nd_status got_status,

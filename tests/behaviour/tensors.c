@@ -1,5 +1,6 @@
-// Lifetimes of tensors on the CPU: B3, B4, B9, B11, B12, B18, B19, B21, B23, B24, B27, B34 and F15 where a tensor is more than an object
-// with bytes. Cycles made of tensors are in autograd_cycles.c, other devices in fake_device.c.
+// Lifetimes of tensors on the CPU: B3, B4, B9, B11, B12, B18, B19, B21, B23, B24, B27, B34 and F15
+// where a tensor is more than an object with bytes. Cycles made of tensors are in
+// autograd_cycles.c, other devices in fake_device.c.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif

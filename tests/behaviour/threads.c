@@ -1,4 +1,5 @@
-// The core beside running threads, for real and in many rounds: G29, G31, G32, G34 to G36, G38 and G39.
+// The core beside running threads, for real and in many rounds: G29, G31, G32, G34 to G36, G38 and
+// G39.
 #include "lib/manager/member.h"
 #include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
@@ -9,8 +10,8 @@ static void start(pthread_t *thread, void *(*function)(void *), void *data) {
     assert_int_equal(pthread_create(thread, NULL, function, data), 0);
 }
 
-// The two objects of a hopping thread stand far apart in a ring, so that it hops many times between the moments at which the
-// collector reads their counts; only the versions tell that it did.
+// The two objects of a hopping thread stand far apart in a ring, so that it hops many times between
+// the moments at which the collector reads their counts; only the versions tell that it did.
 enum { HOPPERS = 2, HOP_RING = 400 };
 
 typedef struct hopper {
@@ -263,7 +264,8 @@ typedef struct builder {
     pthread_barrier_t barrier;
 } builder;
 
-/// Makes an object with a hand on its own first edge, as a layer above the core does: private until published.
+/// Makes an object with a hand on its own first edge, as a layer above the core does: private until
+/// published.
 static void *build_slowly(void *data) {
     builder *b = data;
     nd_object *target = cell_new(0, 1);

@@ -1,5 +1,5 @@
-// Random views where they leave the library (texts, host memory, files, batches), where they are what
-// training writes, and where a write must be refused.
+// Random views where they leave the library (texts, host memory, files, batches), where they are
+// what training writes, and where a write must be refused.
 #include "tests/behaviour/views.h"
 #include "tests/training.h"
 

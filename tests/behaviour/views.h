@@ -1,9 +1,9 @@
 // Random views for tests that hold an operation on a view against the same on a compact copy.
 //
-// Invariant: a view's storage ends (or begins) at a page that may not be touched, and what of it the
-// view does not show is poison; so a read that strays stops the program or changes a result. Copies are
-// made here element by element, from shape and strides alone, and the stride of an axis of size 1 is
-// never looked at.
+// Invariant: a view's storage ends (or begins) at a page that may not be touched, and what of it
+// the view does not show is poison; so a read that strays stops the program or changes a result.
+// Copies are made here element by element, from shape and strides alone, and the stride of an axis
+// of size 1 is never looked at.
 #ifndef ND_TESTS_BEHAVIOUR_VIEWS_H
 #define ND_TESTS_BEHAVIOUR_VIEWS_H
 #include "tests/testing.h"
@@ -26,7 +26,7 @@ static inline bool views_chance(int percent) {
     return views_below(100) < percent;
 }
 
-// ----------------------------------------------------------------------------------------- elements
+// ---------------------------------------------------------------------------------------- elements
 
 static inline double views_read(const void *data, nd_dtype dtype, int64_t offset) {
     switch (dtype) {
@@ -122,8 +122,8 @@ static inline int64_t views_size(void) {
     return views_chance(6) ? 16 + views_below(60) : sizes[views_below(10)];
 }
 
-/// A shape of some 4,000 elements at most, but once in a while enough for the paths of large operands;
-/// returns its number of axes.
+/// A shape of some 4,000 elements at most, but once in a while enough for the paths of large
+/// operands; returns its number of axes.
 static inline int views_shape(int least, int most, int64_t *ret_shape) {
     int ndim = least + (int)views_below(most - least + 1);
     bool large = views_chance(1);
@@ -137,7 +137,7 @@ static inline int views_shape(int least, int most, int64_t *ret_shape) {
     return ndim;
 }
 
-// ------------------------------------------------------------------------------------------ storage
+// ----------------------------------------------------------------------------------------- storage
 
 static inline void views_unmap(void *pointer, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -160,7 +160,7 @@ static inline nd_tensor *views_storage(int64_t count, nd_dtype dtype) {
     return x;
 }
 
-// ------------------------------------------------------------------------------------------ layouts
+// ----------------------------------------------------------------------------------------- layouts
 
 /// A stride that nobody may use.
 static inline int64_t views_odd_stride(void) {
@@ -244,7 +244,7 @@ static inline nd_tensor *views_compact(const nd_tensor *x) {
     return copy;
 }
 
-// ---------------------------------------------------------------------------------------- comparing
+// --------------------------------------------------------------------------------------- comparing
 
 static inline bool views_close(nd_dtype dtype, double got, double expected) {
     if (isnan(got) || isnan(expected))

@@ -1,4 +1,5 @@
-// Every macro of the public headers, in C++. cpp_test.sh compiles this with warnings as errors and runs it.
+// Every macro of the public headers, in C++. cpp_test.sh compiles this with warnings as errors and
+// runs it.
 #include <climits>
 #include <cstdio>
 #include <cstring>

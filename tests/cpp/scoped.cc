@@ -1,4 +1,5 @@
-// <nd/scoped.h> in C++: operations return borrowed handles. cpp_test.sh compiles this with warnings as errors and runs it.
+// <nd/scoped.h> in C++: operations return borrowed handles. cpp_test.sh compiles this with warnings
+// as errors and runs it.
 #include <nd/scoped.h>
 
 int main() {

@@ -1,5 +1,6 @@
-// Every CUDA call of a small program fails once, with every kind of error, and every piece of its work once, for
-// good: each time a result is right or an error was told, everything is released, and the process ends.
+// Every CUDA call of a small program fails once, with every kind of error, and every piece of its
+// work once, for good: each time a result is right or an error was told, everything is released,
+// and the process ends.
 #include "tests/cudart/backend.h"
 #include <math.h>
 

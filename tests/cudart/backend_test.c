@@ -139,7 +139,8 @@ static void test_trim_gives_back(void **state) {
     assert_nothing_left_on_devices();
 }
 
-/// Sizes of which no two fit beside each other: each must wait until the one before it is given back.
+/// Sizes of which no two fit beside each other: each must wait until the one before it is given
+/// back.
 static int little_memory(void) {
     for (uint64_t seed = 0; seed < 4; seed++)
         for (int i = 0; i < 30; i++) {

@@ -1,4 +1,5 @@
-// What a test tells the fake runtime, and asks of it. The environment says the same for a whole program:
+// What a test tells the fake runtime, and asks of it. The environment says the same for a whole
+// program:
 //
 //   ND_CUDART_SEED=N           order of streams, when memory is reused, how early work happens; 0: never before
 //                              somebody waits for it
@@ -27,13 +28,14 @@ typedef struct cudart_statistics {
 } cudart_statistics;
 
 void cudart_get_statistics(cudart_statistics *ret_statistics);
-/// The n-th call from now (1: the next) of `name` (NULL: of any) answers `error` and does nothing. An error
-/// that is sticky takes the device with it. n = 0: none.
+/// The n-th call from now (1: the next) of `name` (NULL: of any) answers `error` and does nothing.
+/// An error that is sticky takes the device with it. n = 0: none.
 void cudart_fail(const char *name, uint64_t n, cudaError_t error);
 /// The n-th step from now fails for good. n = 0: none.
 void cudart_lose(uint64_t n);
 void cudart_set_seed(uint64_t seed);
-/// Does `function` with a copy of `bytes` of data in order on a stream, as a library of kernels would.
+/// Does `function` with a copy of `bytes` of data in order on a stream, as a library of kernels
+/// would.
 __attribute__((visibility("default"))) cudaError_t
 cudart_queue_library(cudaStream_t stream, const char *name, void (*function)(void *data),
                      const void *data, size_t bytes);

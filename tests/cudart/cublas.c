@@ -1,5 +1,5 @@
-// A cuBLAS for the fake runtime: libcublas.so with the functions that lib/device/cuda opens at run time,
-// their work plain loops in order on the handle's stream.
+// A cuBLAS for the fake runtime: libcublas.so with the functions that lib/device/cuda opens at run
+// time, their work plain loops in order on the handle's stream.
 #include "tests/cudart/control.h"
 #include <dlfcn.h>
 #include <stdbool.h>

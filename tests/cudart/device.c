@@ -1,7 +1,7 @@
 // Devices, errors, and the way into every call.
 //
-// A call in a forked child, and one after exit() has begun, ends the program: both are promised not to be
-// made. One inside a function that a stream calls is refused, as CUDA does.
+// A call in a forked child, and one after exit() has begun, ends the program: both are promised not
+// to be made. One inside a function that a stream calls is refused, as CUDA does.
 #include "tests/cudart/control.h"
 #include "tests/cudart/runtime.h"
 #include <stdio.h>

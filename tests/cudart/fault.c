@@ -98,7 +98,8 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     sigaction(signal, &before[signal == SIGBUS], NULL); // it happens again, and is theirs
 }
 
-/// A test may have put a handler of its own in front meanwhile, which is then called for its own faults.
+/// A test may have put a handler of its own in front meanwhile, which is then called for its own
+/// faults.
 void cudart_watch_faults(void) {
     static const int signals[] = {SIGSEGV, SIGBUS};
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};

@@ -1,7 +1,7 @@
 // Kernels: what the stubs register, and launches.
 //
-// The threads of a block run one after the other, the blocks too, each in its turn. A kernel that meets no
-// barrier in its first block needs no stacks for the others.
+// The threads of a block run one after the other, the blocks too, each in its turn. A kernel that
+// meets no barrier in its first block needs no stacks for the others.
 #include "tests/cudart/runtime.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 // Blocks of device memory, and who may touch them when.
 //
-// Invariant: a block's pages have access rights only while a step that touched them is running. Its bytes are
-// poison when it comes to be; when it is gone its pages are empty and closed, until another block gets them,
-// which may be at once when the stream is the same. The bytes around a block are poison all its life.
+// Invariant: a block's pages have access rights only while a step that touched them is running. Its
+// bytes are poison when it comes to be; when it is gone its pages are empty and closed, until
+// another block gets them, which may be at once when the stream is the same. The bytes around a
+// block are poison all its life.
 #include "tests/cudart/runtime.h"
 #include <stdlib.h>
 #include <string.h>
@@ -308,7 +309,8 @@ static void note_touch(cudart_region *region, const cudart_step *step, bool writ
     *mine = (cudart_touch){step->point, write, step->issued_at};
 }
 
-/// Whether the running step may touch a region that it faulted at; ends the program when it must not.
+/// Whether the running step may touch a region that it faulted at; ends the program when it must
+/// not.
 static bool open_region(cudart_region *region, const char *address, bool write) {
     const cudart_step *step = cudart.running;
     cudart_block *block = alive_in(region);

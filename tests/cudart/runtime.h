@@ -1,12 +1,13 @@
 // The fake CUDA runtime from within: what its files share.
 //
-// A call does nothing but queue. One thread, the worker, stands for all devices and does the queued work, a
-// step at a time, as late as it may: when somebody waits for it. Which of the streams goes on is drawn from
-// ND_CUDART_SEED. One lock guards everything here; the worker does a step's work without it.
+// A call does nothing but queue. One thread, the worker, stands for all devices and does the queued
+// work, a step at a time, as late as it may: when somebody waits for it. Which of the streams goes
+// on is drawn from ND_CUDART_SEED. One lock guards everything here; the worker does a step's work
+// without it.
 //
-// Device memory rests without access rights. A step's first touch of a block faults, which tells the
-// runtime what it touches: a block that is there is opened until the step ends, one that is not ends the
-// program, and any other address is the illegal address that a GPU reports.
+// Device memory rests without access rights. A step's first touch of a block faults, which tells
+// the runtime what it touches: a block that is there is opened until the step ends, one that is not
+// ends the program, and any other address is the illegal address that a GPU reports.
 #ifndef ND_TESTS_CUDART_RUNTIME_H
 #define ND_TESTS_CUDART_RUNTIME_H
 #include "tests/cudart/include/cuda_runtime_api.h"
@@ -169,8 +170,8 @@ extern _Thread_local bool cudart_is_worker;
 
 // ------------------------------------------------------------------------------------ device.c
 
-/// Every call begins and ends here; locked in between, whatever the answer. `on_device`: fails once the
-/// current device has.
+/// Every call begins and ends here; locked in between, whatever the answer. `on_device`: fails once
+/// the current device has.
 cudaError_t cudart_begin(const char *name, bool on_device);
 cudaError_t cudart_end(cudaError_t error);
 cudart_device *cudart_device_now(void);
@@ -183,7 +184,8 @@ extern uint64_t cudart_steps_to_loss; ///< 0: none is to fail
 
 // ---------------------------------------------------------------------------------- schedule.c
 
-/// The stream behind a handle, or NULL with cudaErrorInvalidResourceHandle for one of another device.
+/// The stream behind a handle, or NULL with cudaErrorInvalidResourceHandle for one of another
+/// device.
 cudaError_t cudart_stream_of(cudaStream_t handle, cudart_stream **ret_stream);
 cudart_stream *cudart_stream_new(cudart_device *device, bool blocking);
 cudart_step *cudart_step_new(cudart_stream *stream, cudart_kind kind, const char *name);
@@ -242,8 +244,8 @@ extern dim3 threadIdx; ///< as kernels see it
 bool cudart_guarded(void (*function)(void *data), void *data);
 /// Ends what cudart_guarded runs, from the handler of a fault.
 _Noreturn void cudart_leave(void);
-/// Calls function(data, i) for all i below count, each on a stack of its own, in an order that follows from
-/// `order` and is another after each cudart_barrier(). False when they met no barrier.
+/// Calls function(data, i) for all i below count, each on a stack of its own, in an order that
+/// follows from `order` and is another after each cudart_barrier(). False when they met no barrier.
 bool cudart_run_block(unsigned count, void (*function)(void *data, unsigned i), void *data,
                       uint64_t order);
 /// The i-th of count numbers in that order.

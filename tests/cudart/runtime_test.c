@@ -1,5 +1,5 @@
-// What the fake CUDA runtime promises its users: that it does work late, in streams' order and no other, and that
-// it ends a program which relies on anything else.
+// What the fake CUDA runtime promises its users: that it does work late, in streams' order and no
+// other, and that it ends a program which relies on anything else.
 #include "tests/cudart/control.h"
 #include "tests/cudart/roles.h"
 #include "tests/cudart/test_kernels.h"

@@ -1,9 +1,10 @@
 // The adversary: what queued work is done, and when.
 //
-// Invariant: a stream's steps are done in order, each behind the points that it waits for, and otherwise as
-// late as possible. Nothing happens before a host thread waits for it; then only what it waits for needs to.
-// A seed other than 0 lets other streams, or work that nobody waits for, come in between. A program that
-// stops calling while work is queued is taken to wait by other means: after a while that work is done.
+// Invariant: a stream's steps are done in order, each behind the points that it waits for, and
+// otherwise as late as possible. Nothing happens before a host thread waits for it; then only what
+// it waits for needs to. A seed other than 0 lets other streams, or work that nobody waits for,
+// come in between. A program that stops calling while work is queued is taken to wait by other
+// means: after a while that work is done.
 #include "tests/cudart/runtime.h"
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // The threads of a block, one at a time on one thread of the host, and the guard around a step.
 //
-// Each thread has a stack of its own, and gives way only at a barrier, behind which the order is another: a
-// kernel that forgets a barrier reads what is not written yet.
+// Each thread has a stack of its own, and gives way only at a barrier, behind which the order is
+// another: a kernel that forgets a barrier reads what is not written yet.
 #include "tests/cudart/runtime.h"
 #include "tests/model/fiber.h"
 #include <stdlib.h>

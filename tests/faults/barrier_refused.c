@@ -1,5 +1,5 @@
-// A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38): no edge changes
-// under a collector that looks at it, and nothing is lost.
+// A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38):
+// no edge changes under a collector that looks at it, and nothing is lost.
 #include "lib/base/atomics.h"
 #include "lib/base/thread.h"
 #include "lib/object/gate.h"

@@ -1,7 +1,7 @@
 // A thread is cancelled inside every call that may wait, touch a file or run user code (F34).
 //
-// The request is there before the call: if there was a cancellation point anywhere in the call, the thread
-// would end in it. It must come back, and end at the thread's own next cancellation point.
+// The request is there before the call: if there was a cancellation point anywhere in the call, the
+// thread would end in it. It must come back, and end at the thread's own next cancellation point.
 #include "lib/device/fake/fake.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"

@@ -1,5 +1,6 @@
-// The core without memory, after a fork, during exit, and with NULL everywhere: F1, F3, F22, F23 and F30 as far as they
-// concern it. After every failure nothing is left behind and the next try works.
+// The core without memory, after a fork, during exit, and with NULL everywhere: F1, F3, F22, F23
+// and F30 as far as they concern it. After every failure nothing is left behind and the next try
+// works.
 #include "lib/base/alloc.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -19,7 +20,8 @@ static bool fail_the_nth(size_t bytes) {
 static char nowhere[1];
 static const nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
 
-/// Goes on only while everything works; what a step made is released whether or not the next one fails.
+/// Goes on only while everything works; what a step made is released whether or not the next one
+/// fails.
 #define STEP(condition)   \
     do {                  \
         if (!(condition)) \
@@ -133,7 +135,8 @@ done:
     return steps;
 }
 
-/// Runs an exercise of so many steps with failing allocations; afterwards the world must be as it was.
+/// Runs an exercise of so many steps with failing allocations; afterwards the world must be as it
+/// was.
 static int run_with(int64_t at, int (*run)(void), int all) {
     uint64_t objects = nd_manager_get_total_objects(NULL), bytes = nd_manager_get_total_bytes(NULL);
     nd_error_clear();

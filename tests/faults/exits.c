@@ -1,7 +1,9 @@
-// exit() and fork() beside threads that compute with oneDNN, whose destructors give back the code that they run.
+// exit() and fork() beside threads that compute with oneDNN, whose destructors give back the code
+// that they run.
 //
-// Each round is a child process that nothing has been computed in yet: the moment is everywhere from before the first
-// product to long after it, for oneDNN makes and registers its things during the first ones.
+// Each round is a child process that nothing has been computed in yet: the moment is everywhere
+// from before the first product to long after it, for oneDNN makes and registers its things during
+// the first ones.
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,10 @@
-// fork() while other threads sleep, make objects, collect, and prepare batches, and inside callbacks (F31).
+// fork() while other threads sleep, make objects, collect, and prepare batches, and inside
+// callbacks (F31).
 //
-// The child has one thread and whatever the other threads held. It must not wait for any of them: it makes, attaches, releases, closes,
-// names, takes weak references up, trains and collects, starts threads that do the same, and finds every list and count whole. ND_STRESS says how many times as many forks.
+// The child has one thread and whatever the other threads held. It must not wait for any of them:
+// it makes, attaches, releases, closes, names, takes weak references up, trains and collects,
+// starts threads that do the same, and finds every list and count whole. ND_STRESS says how many
+// times as many forks.
 #include "lib/device/fake/fake.h"
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
@@ -17,7 +20,7 @@ static nd_manager *shared_manager;
 static atomic_bool stop;
 static atomic_int running;
 
-// ------------------------------------------------------------------------------ what the child does
+// ----------------------------------------------------------------------------- what the child does
 
 #define NEED(condition)                 \
     do {                                \
@@ -122,7 +125,7 @@ static void fork_often(int times) {
     }
 }
 
-// ------------------------------------------------------------------------ what other threads are at
+// ----------------------------------------------------------------------- what other threads are at
 
 static void *sleep_outside(void *data) {
     cell_drop_ring(0, 2);
@@ -237,7 +240,7 @@ static void test_F31_threads_fork_at_once(void **state) {
     fork_beside((void *(*[])(void *)){fork_there, collect}, 2, 20);
 }
 
-// ---------------------------------------------------------------------- devices, prefetching threads
+// -------------------------------------------------------------------- devices, prefetching threads
 
 static nd_dataset *dataset;
 
@@ -422,7 +425,7 @@ static void test_F31_fork_inside_callbacks(void **state) {
     assert_ok(nd_gc_collect(NULL, NULL));
 }
 
-// ---------------------------------------------------------------------------------- inside the gate
+// --------------------------------------------------------------------------------- inside the gate
 
 static int forks_inside;
 

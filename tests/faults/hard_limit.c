@@ -1,10 +1,10 @@
 // A program whose address space is bounded (RLIMIT_AS), far below what it allocates in all.
 //
-// Every step of its training differentiates twice and leaves a cycle: parameter -> gradient -> graph ->
-// parameter. Nothing ever closes a manager, and the byte threshold is off, so that only the ladder
-// can call the collector. With the collector on it completes; with the collector off it gets an error
-// that it can go on from. It runs in a child of its own, since a limit cannot be raised again, and not
-// under sanitizers, which take more address space than there is memory.
+// Every step of its training differentiates twice and leaves a cycle: parameter -> gradient ->
+// graph -> parameter. Nothing ever closes a manager, and the byte threshold is off, so that only
+// the ladder can call the collector. With the collector on it completes; with the collector off it
+// gets an error that it can go on from. It runs in a child of its own, since a limit cannot be
+// raised again, and not under sanitizers, which take more address space than there is memory.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "tests/testing.h"
 #include <stdio.h>
@@ -32,8 +32,8 @@ static uint64_t address_space(void) {
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/// A step as a function of new parameters, so that each leaves a cycle of its own. Loss, a penalty on
-/// its gradient, and the gradient of both.
+/// A step as a function of new parameters, so that each leaves a cycle of its own. Loss, a penalty
+/// on its gradient, and the gradient of both.
 static nd_status train_a_step(uint64_t number, double *ret_loss) {
     nd_auto nd_tensor *w = nd_rand(nd_key_new(number), ND_SHAPE(FEATURES, CLASSES), ND_F32);
     nd_auto nd_tensor *x = nd_rand(nd_key_new(number + 1), ND_SHAPE(BATCH, FEATURES), ND_F32);
@@ -55,7 +55,8 @@ static nd_status train_a_step(uint64_t number, double *ret_loss) {
     return ND_OK;
 }
 
-/// Trains until all is done or something fails, under a limit that leaves ROOM beyond what is in use.
+/// Trains until all is done or something fails, under a limit that leaves ROOM beyond what is in
+/// use.
 static nd_status train_bounded(uint64_t *ret_steps) {
     double loss = 0, before;
     // Threads are started and their working memory taken before the limit comes.

@@ -1,5 +1,5 @@
-// A process in which the keys for thread-specific data are used up before the library begins (and one in which they
-// are not, KEYS_LEFT), and keys whose destructors use the library last of all.
+// A process in which the keys for thread-specific data are used up before the library begins (and
+// one in which they are not, KEYS_LEFT), and keys whose destructors use the library last of all.
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>
@@ -80,7 +80,7 @@ static void test_F33_edges_written_beside_collections_without_a_key(void **state
     assert_int_equal(cell_total_deaths(), 2 * TURNS * 4);
 }
 
-// --------------------------------------------------------- destructors of other keys that come last
+// -------------------------------------------------------- destructors of other keys that come last
 
 static pthread_key_t other;
 static _Thread_local int rounds;

@@ -1,8 +1,8 @@
-// Shows that gcc's AddressSanitizer, not the library, hangs a child that is forked beside threads: nothing of ndarc is in it
-// (docs/testing.md).
+// Shows that gcc's AddressSanitizer, not the library, hangs a child that is forked beside threads:
+// nothing of ndarc is in it (docs/testing.md).
 //
-// Threads allocate, free, start and end; the process forks beside them; the child allocates, starts a thread and ends. Prints how
-// many children of so many forks had to be ended by their alarm.
+// Threads allocate, free, start and end; the process forks beside them; the child allocates, starts
+// a thread and ends. Prints how many children of so many forks had to be ended by their alarm.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

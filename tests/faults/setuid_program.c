@@ -1,5 +1,5 @@
-// What a program with rights of its own does with its caller's environment: prints the collector's mode, and
-// leaves a trace and a leak report where the library was asked for them.
+// What a program with rights of its own does with its caller's environment: prints the collector's
+// mode, and leaves a trace and a leak report where the library was asked for them.
 #include <nd/nd.h>
 #include <stdio.h>
 #include <sys/auxv.h>

@@ -1,5 +1,5 @@
-// A signal handler retains and releases what the program keeps alive meanwhile, while the program does the same and changes
-// edges (F35).
+// A signal handler retains and releases what the program keeps alive meanwhile, while the program
+// does the same and changes edges (F35).
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>

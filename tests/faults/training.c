@@ -1,5 +1,6 @@
-// A whole training step in which the n-th allocation fails, for every n: F1, F2, F3 and F5. The step fails with a clear error
-// or works; parameters and gradients change wholly or not at all; nothing is left behind; the next step works.
+// A whole training step in which the n-th allocation fails, for every n: F1, F2, F3 and F5. The
+// step fails with a clear error or works; parameters and gradients change wholly or not at all;
+// nothing is left behind; the next step works.
 #include "tests/training.h"
 #include "lib/base/alloc.h"
 #include "lib/device/fake/fake.h"
@@ -13,8 +14,8 @@ static int64_t
 static int64_t allocations;
 static size_t refused; // bytes of what fails now; 0: nothing
 
-/// The n-th request fails for good: the ladder asks for as many bytes again behind each stage, and is
-/// refused as well.
+/// The n-th request fails for good: the ladder asks for as many bytes again behind each stage, and
+/// is refused as well.
 static bool fail_the_nth(size_t bytes) {
     allocations++;
     if (fail_at <= 0)
@@ -141,8 +142,9 @@ static nd_status only_optimize(const trainer *t) {
     return nd_optimizer_step(t->optimizer);
 }
 
-/// One part in which the n-th allocation fails. Where it fails, neither parameters nor gradients may have changed, and what
-/// is alive is what was, but for optimizer state that was made on the way. True when the allocation was asked for.
+/// One part in which the n-th allocation fails. Where it fails, neither parameters nor gradients
+/// may have changed, and what is alive is what was, but for optimizer state that was made on the
+/// way. True when the allocation was asked for.
 static bool fail_once(const trainer *t, part run, int64_t n, int64_t *failures) {
     snapshot before = snapshot_of(t);
     settle(t->device);
@@ -227,7 +229,8 @@ static void test_F03_memory_stays_exhausted_from_any_point_on(void **state) {
     trainer_free(&t);
 }
 
-/// Second order: the cycle parameter -> gradient -> graph. What a failed step leaves of it is garbage and no more.
+/// Second order: the cycle parameter -> gradient -> graph. What a failed step leaves of it is
+/// garbage and no more.
 static nd_status penalise(nd_tensor **ret_parameter) {
     nd_auto nd_tensor *w = nd_rand(nd_key_new(5), ND_SHAPE(4, 4), ND_F32);
     if (!w || nd_set_requires_grad(w, true) != ND_OK)

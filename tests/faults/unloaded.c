@@ -1,7 +1,7 @@
 // A program opens libnd.so, uses it on a thread, and closes it before the thread ends (F32).
 //
-// It stays mapped (-z nodelete): the thread's end runs its code. The program itself has nothing of the library in it, so not
-// ND_TEST either.
+// It stays mapped (-z nodelete): the thread's end runs its code. The program itself has nothing of
+// the library in it, so not ND_TEST either.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -95,7 +95,8 @@ static void remove_hooks(fuzz_actor *me, const fuzz_step *s) {
 
 // ------------------------------------------------------------------------------- user's functions
 
-/// Doubles each input, and now and then saves it in the context: a cycle when the context holds the output.
+/// Doubles each input, and now and then saves it in the context: a cycle when the context holds the
+/// output.
 static nd_status forward(const nd_object *context, size_t ninputs, const nd_tensor *const *inputs,
                          size_t noutputs, nd_tensor **ret_outputs) {
     fuzz_nest();

@@ -1,4 +1,5 @@
-// Calls about devices: where tensors are made, callbacks in their queues, a paused queue, little memory; and allocations that fail.
+// Calls about devices: where tensors are made, callbacks in their queues, a paused queue, little
+// memory; and allocations that fail.
 #include "lib/device/fake/fake.h"
 #include "tests/fuzz/program.h"
 

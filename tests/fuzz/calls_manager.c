@@ -82,7 +82,8 @@ static void manager_close(fuzz_actor *me, const fuzz_step *s) {
         fuzz_die("a closed manager is open");
 }
 
-/// Closes what is attached, operands of an operation further up included; so not from inside a callback.
+/// Closes what is attached, operands of an operation further up included; so not from inside a
+/// callback.
 static void manager_dispose(fuzz_actor *me, const fuzz_step *s) {
     nd_manager *manager = fuzz_manager(me, s->a);
     nd_close_report report = ND_CLOSE_REPORT_INIT;

@@ -1,4 +1,5 @@
-// Calls about maps, each held against a model: what a map shows before a call, and what the call must make of it.
+// Calls about maps, each held against a model: what a map shows before a call, and what the call
+// must make of it.
 #include "tests/fuzz/program.h"
 #include <string.h>
 
@@ -147,7 +148,8 @@ static void map_clear(fuzz_actor *me, const fuzz_step *s) {
         compare(map, &(content){0});
 }
 
-/// Every name that the number's bits say goes during a walk, which sees the others once, in their order.
+/// Every name that the number's bits say goes during a walk, which sees the others once, in their
+/// order.
 static void map_walk(fuzz_actor *me, const fuzz_step *s) {
     nd_map *map = fuzz_pick_to_write(me, FUZZ_MAP, s->a);
     if (!map)

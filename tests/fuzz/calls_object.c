@@ -1,5 +1,5 @@
-// Calls about objects of any kind: handles, edges, weak references, lists, resources, scopes, and the board through which threads
-// hand each other objects.
+// Calls about objects of any kind: handles, edges, weak references, lists, resources, scopes, and
+// the board through which threads hand each other objects.
 #include "tests/fuzz/program.h"
 #include <pthread.h>
 #include <stdlib.h>

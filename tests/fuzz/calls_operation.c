@@ -9,7 +9,7 @@ bool fuzz_is_large(const nd_tensor *x) {
     return nd_get_numel(x) > LARGE;
 }
 
-// ------------------------------------------------------------------------------------------- oracle
+// ------------------------------------------------------------------------------------------ oracle
 
 /// The elements as f64 in row-major order, to be freed; NULL when they cannot be had.
 static double *elements(const nd_tensor *x) {
@@ -98,7 +98,7 @@ void fuzz_operation(fuzz_actor *me, const fuzz_step *s, int count, fuzz_function
     fuzz_put(me, FUZZ_TENSOR, s->a, result);
 }
 
-// --------------------------------------------------------------------------------------- operations
+// -------------------------------------------------------------------------------------- operations
 
 #define CALL(name, operands)                                      \
     static void call_##name(fuzz_actor *me, const fuzz_step *s) { \

@@ -112,7 +112,7 @@ static void randoms(fuzz_actor *me, const fuzz_step *s) {
     fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
 }
 
-// --------------------------------------------------------------------------------------- properties
+// -------------------------------------------------------------------------------------- properties
 
 /// What a tensor says of itself must fit itself.
 static void tensor_look(fuzz_actor *me, const fuzz_step *s) {
@@ -171,7 +171,7 @@ static void get_data(fuzz_actor *me, const fuzz_step *s) {
         fuzz_expect(me, false);
 }
 
-// -------------------------------------------------------------------------------------------- views
+// ------------------------------------------------------------------------------------------- views
 
 static nd_tensor *f_reshape(const nd_tensor *const *in, const fuzz_step *s) {
     const int64_t *shape;
@@ -306,7 +306,7 @@ static void join(fuzz_actor *me, const fuzz_step *s) {
     fuzz_put(me, FUZZ_TENSOR, s->a, joined);
 }
 
-// ----------------------------------------------------------------------------------------- in place
+// ---------------------------------------------------------------------------------------- in place
 
 static void in_place(fuzz_actor *me, const fuzz_step *s) {
     const nd_tensor *y = fuzz_tensor(me, s->b);

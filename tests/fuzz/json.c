@@ -1,5 +1,5 @@
-// The harness of the JSON scanner and of the check of UTF-8: whole texts by a walk that takes whatever comes, and the answer on UTF-8
-// beside a second reading by code points.
+// The harness of the JSON scanner and of the check of UTF-8: whole texts by a walk that takes
+// whatever comes, and the answer on UTF-8 beside a second reading by code points.
 #include "lib/io/json.h"
 #include "tests/fuzz/reader.h"
 #include "tests/fuzz/text.h"

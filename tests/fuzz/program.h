@@ -1,11 +1,15 @@
-// Random programs over the public interface: what the calls, the actors that make them and the two harnesses share.
+// Random programs over the public interface: what the calls, the actors that make them and the two
+// harnesses share.
 //
-// Bytes are read as steps of five: a call and four numbers, which choose its operands among an actor's slots. Every string of bytes is
-// a program, and a valid one: what the documentation forbids (a close beside an operation on the same handle, a second writer of a
-// list) is left out by the call, never by the reader of the bytes. So whatever stops a program is a mistake of the library.
+// Bytes are read as steps of five: a call and four numbers, which choose its operands among an
+// actor's slots. Every string of bytes is a program, and a valid one: what the documentation
+// forbids (a close beside an operation on the same handle, a second writer of a list) is left out
+// by the call, never by the reader of the bytes. So whatever stops a program is a mistake of the
+// library.
 //
-// Invariant: a slot owns its handle. A step pins the slots it takes its operands from, so that the steps which callbacks run meanwhile
-// (nested ones) neither replace nor close nor write what an operation further up is using.
+// Invariant: a slot owns its handle. A step pins the slots it takes its operands from, so that the
+// steps which callbacks run meanwhile (nested ones) neither replace nor close nor write what an
+// operation further up is using.
 #ifndef ND_TESTS_FUZZ_PROGRAM_H
 #define ND_TESTS_FUZZ_PROGRAM_H
 #include <nd/nd.h>
@@ -41,8 +45,8 @@ enum {
 typedef struct fuzz_slot {
     void *handle; ///< owned, or NULL
     unsigned pins;
-    /// Nobody else can have the object or what it shares: made here, and used for nothing since. Beside other threads only such an
-    /// object may be written.
+    /// Nobody else can have the object or what it shares: made here, and used for nothing since.
+    /// Beside other threads only such an object may be written.
     bool fresh;
 } fuzz_slot;
 
@@ -126,7 +130,8 @@ void fuzz_disarm(fuzz_actor *me);
 
 // ------------------------------------------------------------------------------------------- slots
 
-/// The handle in the slot that a number means or in the next full one, pinned; NULL when there is none, or for numbers from 224 on.
+/// The handle in the slot that a number means or in the next full one, pinned; NULL when there is
+/// none, or for numbers from 224 on.
 void *fuzz_pick(fuzz_actor *me, fuzz_kind kind, uint8_t number);
 /// The same for what is to be written or closed. NULL also when somebody else may be using it.
 void *fuzz_pick_to_write(fuzz_actor *me, fuzz_kind kind, uint8_t number);
@@ -150,10 +155,11 @@ static inline nd_manager *fuzz_manager(fuzz_actor *me, uint8_t number) {
 
 // ------------------------------------------------------------------------------------ user's types
 
-/// New owned object of one of the user's types: plain, with a finalizer, with a destructor that runs steps, green.
+/// New owned object of one of the user's types: plain, with a finalizer, with a destructor that
+/// runs steps, green.
 nd_object *fuzz_cell_new(uint8_t which);
-/// The same, filled before anybody sees it: with handles of up to FUZZ_EDGES objects, after the program's next step. It fails with
-/// `status` when half of them are in.
+/// The same, filled before anybody sees it: with handles of up to FUZZ_EDGES objects, after the
+/// program's next step. It fails with `status` when half of them are in.
 nd_object *fuzz_cell_new_with(uint8_t which, void *const *objects, nd_status status);
 /// The edge of a cell that this actor may write; NULL when it is closed or has none.
 void **fuzz_edge(fuzz_actor *me, nd_object *cell, uint8_t number);

@@ -1,4 +1,5 @@
-// What the harnesses of readers share: an input as a file in memory, read as it is and in pieces, and the verdict on what came.
+// What the harnesses of readers share: an input as a file in memory, read as it is and in pieces,
+// and the verdict on what came.
 #ifndef ND_TESTS_FUZZ_READER_H
 #define ND_TESTS_FUZZ_READER_H
 #include <nd/nd.h>
@@ -9,8 +10,9 @@ __attribute__((format(printf, 1, 2), noreturn)) void fuzz_die(const char *format
 /// Path of a file with this content, good until the next call.
 const char *fuzz_file(const uint8_t *data, size_t size);
 
-/// Loads the same content twice: read at once, and in pieces of one to eight bytes. Both must answer alike, a refusal must have a sentence
-/// that names the file, and afterwards nothing may be left. The first result, or NULL with its error.
+/// Loads the same content twice: read at once, and in pieces of one to eight bytes. Both must
+/// answer alike, a refusal must have a sentence that names the file, and afterwards nothing may be
+/// left. The first result, or NULL with its error.
 void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path),
                 bool (*equal)(const void *a, const void *b));
 

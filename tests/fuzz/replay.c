@@ -1,5 +1,5 @@
-// Runs a harness without libFuzzer: the corpus and changes of it as ordinary tests, one input for a debugger, and the corpus's texts
-// as the bytes that libFuzzer begins with.
+// Runs a harness without libFuzzer: the corpus and changes of it as ordinary tests, one input for a
+// debugger, and the corpus's texts as the bytes that libFuzzer begins with.
 //
 //   replay FILE...               every file, as tests; ND_FUZZ_CHANGES says how many changes of each run, too
 //   replay --run FILE            that input alone, so that what stops it is what a debugger sees
@@ -71,7 +71,8 @@ static void keep(const uint8_t *data, size_t size) {
     }
 }
 
-/// Changes of changes: each input is the one before it, changed a little, and begins anew now and then.
+/// Changes of changes: each input is the one before it, changed a little, and begins anew now and
+/// then.
 static void test_changes_of_the_corpus(void **state) {
     (void)state;
     const char *wanted = getenv("ND_FUZZ_CHANGES");

@@ -1,5 +1,5 @@
-// The harness of nd_load_safetensors and nd_load_parameters. What is accepted is written and read again, and must be the same; a
-// module whose parameters are refused must keep those it has.
+// The harness of nd_load_safetensors and nd_load_parameters. What is accepted is written and read
+// again, and must be the same; a module whose parameters are refused must keep those it has.
 #include "tests/fuzz/reader.h"
 #include "tests/fuzz/text.h"
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// The harness of programs on one thread: after every call nd_debug_check and the counters of all managers, at the end nothing left.
+// The harness of programs on one thread: after every call nd_debug_check and the counters of all
+// managers, at the end nothing left.
 #include "tests/fuzz/program.h"
 #include "tests/fuzz/text.h"
 #include <string.h>

@@ -1,8 +1,9 @@
-// The harness of programs on three threads, with a board through which they hand each other objects, and the calling thread beside
-// them, which reports and collects. Two bits of a step's last number say which thread it is of; 3: of all.
+// The harness of programs on three threads, with a board through which they hand each other
+// objects, and the calling thread beside them, which reports and collects. Two bits of a step's
+// last number say which thread it is of; 3: of all.
 //
-// What must hold here is what holds when everybody has stopped: nothing is left, every check agrees. In between the thread
-// sanitizer watches.
+// What must hold here is what holds when everybody has stopped: nothing is left, every check
+// agrees. In between the thread sanitizer watches.
 #include "tests/fuzz/program.h"
 #include "tests/fuzz/text.h"
 #include <pthread.h>

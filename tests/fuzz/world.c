@@ -319,7 +319,7 @@ double fuzz_value(uint8_t number) {
     return values[number % 16];
 }
 
-// ------------------------------------------------------------------------------------------ verdicts
+// ---------------------------------------------------------------------------------------- verdicts
 
 void fuzz_die(const char *format, ...) {
     va_list arguments;

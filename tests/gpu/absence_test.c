@@ -1,4 +1,5 @@
-// A machine without a usable GPU: a normal answer, in silence, and sentences that say what is missing.
+// A machine without a usable GPU: a normal answer, in silence, and sentences that say what is
+// missing.
 //
 // Runs everywhere. The program starts itself again in surroundings in which CUDA finds no device,
 // with all that it prints going to a file, which must stay empty.

@@ -97,8 +97,8 @@ static void test_release_does_not_wait(void **state) {
         double done = now();
         printf("queued in %.3f ms, released in %.3f ms, worked for %.3f ms\n",
                1e3 * (released - queued), 1e3 * (after - released), 1e3 * (done - queued));
-        // Only where the device was still at work does the figure say anything; and nothing of a machine that
-        // does everything else beside.
+        // Only where the device was still at work does the figure say anything; and nothing of a
+        // machine that does everything else beside.
         if (BUSY_SIZE == 2048 && done - after > 0.005)
             assert_true(after - released < 0.25 * (done - after));
     }
@@ -226,8 +226,8 @@ static void release_on_the_drivers_thread(void *data) {
     __atomic_store_n(&seen->called, true, __ATOMIC_RELEASE);
 }
 
-/// A callback behind much work runs when that is done, on a thread of the driver; what it releases is
-/// destroyed by others, and the device goes on.
+/// A callback behind much work runs when that is done, on a thread of the driver; what it releases
+/// is destroyed by others, and the device goes on.
 static void test_G37_release_in_a_callback(void **state) {
     (void)state;
     ND_SCOPE {

@@ -1,8 +1,8 @@
 // Every operation of the public API on ND_CUDA beside the same on ND_CPU.
 //
 // An operation is a function of a set of inputs that exists once on each device. The results must
-// agree in dtype, shape and, within rounding, in every value; where the CPU refuses a dtype, so must
-// the device.
+// agree in dtype, shape and, within rounding, in every value; where the CPU refuses a dtype, so
+// must the device.
 #include "tests/gpu/gpu.h"
 #include "tests/training.h"
 #include "tests/windows.h"

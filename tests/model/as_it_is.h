@@ -1,5 +1,5 @@
-// The core's lock as it is outside the model, where nd__lock_acquire is one step: as_it_is.sh takes its functions out of the
-// sources, and the kernel's part is the scheduler's.
+// The core's lock as it is outside the model, where nd__lock_acquire is one step: as_it_is.sh takes
+// its functions out of the sources, and the kernel's part is the scheduler's.
 //
 // Taking it spins once: what a longer spin sees, one does that comes later.
 #ifndef ND_TESTS_MODEL_AS_IT_IS_H

@@ -1,7 +1,7 @@
 // The primitives of lib/base/atomics.h for the checker: each is a call into the scheduler, which
 // decides who runs next and what a load sees. Included by lib/base/atomics.h under ND_MODEL, in
-// place of the processor's; nothing else of the core is compiled differently, but for nd__lock_acquire
-// (one step) and the thread record (one per simulated thread).
+// place of the processor's; nothing else of the core is compiled differently, but for
+// nd__lock_acquire (one step) and the thread record (one per simulated thread).
 #ifndef ND_TESTS_MODEL_ATOMICS_H
 #define ND_TESTS_MODEL_ATOMICS_H
 #include "lib/base/atomics.h"
@@ -50,7 +50,8 @@ void nd__model_fence(void);
 #define nd__atomic_full_fence() nd__model_fence()
 #define nd__atomic_compiler_fence() ((void)0)
 
-/// A program says that its second thread is a signal handler of the first one, which retains and releases.
+/// A program says that its second thread is a signal handler of the first one, which retains and
+/// releases.
 extern bool nd__model_alone;
 static inline bool nd__atomic_single_threaded(void) {
     return nd__model_alone;

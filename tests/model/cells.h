@@ -1,5 +1,5 @@
-// The objects of the programs: cells with two edges, their managers, and what must be true of them in
-// the end.
+// The objects of the programs: cells with two edges, their managers, and what must be true of them
+// in the end.
 #ifndef ND_TESTS_MODEL_CELLS_H
 #define ND_TESTS_MODEL_CELLS_H
 #include "lib/object/object.h"

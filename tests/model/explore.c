@@ -1,16 +1,16 @@
 // Which schedule comes next, and what its loads read: source-DPOR with sleep sets, depth first, by
 // running anew.
 //
-// A load is ordered with the store that it reads from, and with no other: that it reads an older value
-// than it could is the same as having run before the later store. So all entries that it may read are
-// tried where it stands, and a store that comes behind it without being its consequence is a race: the
-// search runs that store first, too, and then only needs what the load can read anew.
+// A load is ordered with the store that it reads from, and with no other: that it reads an older
+// value than it could is the same as having run before the later store. So all entries that it may
+// read are tried where it stands, and a store that comes behind it without being its consequence is
+// a race: the search runs that store first, too, and then only needs what the load can read anew.
 //
 // Invariant: when a state leaves the stack, every continuation of it that differs from an explored
-// one in the order of dependent events, or in what a load reads, has been explored from it. A process
-// that is asleep need not be run: whatever it leads to has been seen from a state above, and nothing
-// dependent has happened since. A load is asleep for the entries that there were, and not for those
-// stored since.
+// one in the order of dependent events, or in what a load reads, has been explored from it. A
+// process that is asleep need not be run: whatever it leads to has been seen from a state above,
+// and nothing dependent has happened since. A load is asleep for the entries that there were, and
+// not for those stored since.
 #include "tests/model/scheduler_internal.h"
 #include "tests/model/words.h"
 #include <stdio.h>
@@ -106,8 +106,8 @@ static bool is_load(const operation *step) {
     return step->kind == EVENT_LOAD;
 }
 
-/// Oldest entry that a process' load may read and that is not asleep; how many are left to be read is
-/// said by choices.count.
+/// Oldest entry that a process' load may read and that is not asleep; how many are left to be read
+/// is said by choices.count.
 static uint32_t bottom(const step *state, int process) {
     uint32_t lowest = state->choices[process].lowest, slept = state->slept[process];
     return slept > lowest ? slept : lowest;
@@ -174,8 +174,8 @@ static bool was_possible_before(const step *early, const step *late) {
     }
 }
 
-/// The newest event could have come before an earlier one that is no cause of it. `own` is its clock
-/// without what it is ordered with.
+/// The newest event could have come before an earlier one that is no cause of it. `own` is its
+/// clock without what it is ordered with.
 static void meet(int32_t early, uint32_t newest, const uint16_t *clock) {
     step *late = &now->steps[newest];
     if (now->steps[early].process == late->process || newest + 1 < now->known || now->random ||
@@ -252,8 +252,8 @@ static void look_at_state(step *state, const uint32_t *slept) {
     state->backtrack = state->done = 0;
 }
 
-/// What is asleep when a state's event has happened: what has been explored from the state, and is not
-/// dependent on the event.
+/// What is asleep when a state's event has happened: what has been explored from the state, and is
+/// not dependent on the event.
 static void put_to_sleep(const step *state, uint32_t *ret_slept) {
     for (int i = 0; i < PROCESSES; i++) {
         uint32_t slept = state->slept[i];
@@ -468,8 +468,8 @@ static bool find_explored(uint64_t hash, bool add) {
     }
 }
 
-/// Runs random schedules. What the exploration took for complete must contain each; where it came to
-/// its bound they are what looks at the rest. False when one has discovered a shared word.
+/// Runs random schedules. What the exploration took for complete must contain each; where it came
+/// to its bound they are what looks at the rest. False when one has discovered a shared word.
 static bool sample(const model_program *program, uint64_t samples, model_result *result) {
     now->random = UINT64_C(0x2545F4914F6CDD1D);
     outcome last = OUTCOME_DONE;

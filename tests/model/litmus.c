@@ -1,8 +1,8 @@
-// Programs of the memory model itself: each says exactly which outcomes there are, so that a model that
-// is too weak or too strong, and a search that leaves something out, both show.
+// Programs of the memory model itself: each says exactly which outcomes there are, so that a model
+// that is too weak or too strong, and a search that leaves something out, both show.
 //
-// x, y and z begin with 0. What threads read is in r; an outcome is r[0] + 2 r[1] + 4 r[2] + 8 r[3],
-// unless a program says otherwise.
+// x, y and z begin with 0. What threads read is in r; an outcome is r[0] + 2 r[1] + 4 r[2] + 8
+// r[3], unless a program says otherwise.
 #include "lib/base/atomics.h"
 #include "lib/base/barrier.h"
 #include "lib/base/futex.h"

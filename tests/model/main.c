@@ -3,9 +3,9 @@
 //   core [--limit N] [--samples N] [--no-races] [--no-trace] [--expect-error] [PROGRAM...]
 //
 // Each program runs in a process of its own, two at a time. Without --expect-error the first error
-// fails; with it, the run ends with the first error and fails when there is none. N is of executions (by default
-// each program's own bound, if it has one), and of random schedules behind them (20 times as many where
-// the limit came first), for each program.
+// fails; with it, the run ends with the first error and fails when there is none. N is of
+// executions (by default each program's own bound, if it has one), and of random schedules behind
+// them (20 times as many where the limit came first), for each program.
 #include "tests/model/memory.h"
 #include "tests/model/programs.h"
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // Arena, shadow and snapshot (memory.h); takes the place of lib/base/alloc.c.
 //
 // What must survive from one execution to the next lives outside the program's static data, which
-// the snapshot puts back. Of the static data that is the reserve of lib/base/reserve.c: two megabytes of zeros, which
-// are only put back when a program has been there.
+// the snapshot puts back. Of the static data that is the reserve of lib/base/reserve.c: two
+// megabytes of zeros, which are only put back when a program has been there.
 #include "tests/model/memory.h"
 #include "lib/base/alloc.h"
 #include "tests/model/scheduler.h"

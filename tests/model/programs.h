@@ -1,12 +1,13 @@
-// The small programs that the checker explores: two or three threads, two to four objects, one thing
-// that could go wrong.
+// The small programs that the checker explores: two or three threads, two to four objects, one
+// thing that could go wrong.
 //
 // Each program's setup builds its cells and managers (cells.h) and says in `handles` which handles
-// finish has to release: those of which no thread gets rid. A program of a collection in steps is in
-// programs_steps.c, of one that decides early in programs_settled.c, of an object with a storage in
-// programs_attach.c, of the lock in programs_lock.c, of an account in programs_accounts.c; of the others, one in which a manager closes, moves or counts its objects is in
-// programs_managers.c, and any other in programs_core.c. What two of them need is in shared.c.
-// litmus.c has programs of the memory model.
+// finish has to release: those of which no thread gets rid. A program of a collection in steps is
+// in programs_steps.c, of one that decides early in programs_settled.c, of an object with a storage
+// in programs_attach.c, of the lock in programs_lock.c, of an account in programs_accounts.c; of
+// the others, one in which a manager closes, moves or counts its objects is in programs_managers.c,
+// and any other in programs_core.c. What two of them need is in shared.c. litmus.c has programs of
+// the memory model.
 #ifndef ND_TESTS_MODEL_PROGRAMS_H
 #define ND_TESTS_MODEL_PROGRAMS_H
 #include "tests/model/scheduler.h"

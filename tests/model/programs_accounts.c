@@ -1,5 +1,5 @@
-// Programs of a manager's byte account: the thread that owns the manager writes its part of it plainly, others add
-// to theirs, and anybody sums up.
+// Programs of a manager's byte account: the thread that owns the manager writes its part of it
+// plainly, others add to theirs, and anybody sums up.
 #include "lib/base/atomics.h"
 #include "lib/manager/account.h"
 #include "lib/manager/charge.h"
@@ -54,7 +54,8 @@ static void spread(void) {
     nd__shard_spread(managers[0]);
 }
 
-/// What is left is there once, and the peak is at least what each thread has seen, and no more than all there was.
+/// What is left is there once, and the peak is at least what each thread has seen, and no more than
+/// all there was.
 static void finish_account(void) {
     model_assert(nd__account_bytes(managers[0], ND_CPU) == OWNERS);
     uint64_t peak = nd__atomic_load_relaxed(&managers[0]->peak_bytes[ND_CPU]);

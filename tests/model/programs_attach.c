@@ -242,7 +242,7 @@ static void setup_nested(void) {
     model_assert(nd_manager_lend(managers[2], picture) == ND_OK);
 }
 
-// ------------------------------------------------------------------------- the last release of a pair
+// ---------------------------------------------------------------------- the last release of a pair
 
 static void dispose_first(void) {
     model_assert(nd_manager_dispose(managers[0], NULL) == ND_OK);

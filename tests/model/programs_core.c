@@ -133,7 +133,7 @@ static void upgrade_second(void) {
     nd_release(got);
 }
 
-// ------------------------------------------------------------------------------ more than one writer
+// ---------------------------------------------------------------------------- more than one writer
 
 static void setup_writers(void) {
     make_managers(1);
@@ -209,7 +209,7 @@ static void finish_warned(void) {
     finish();
 }
 
-// --------------------------------------------------------------- threads that the gate does not know
+// ------------------------------------------------------------- threads that the gate does not know
 
 static void setup_unlisted(void) {
     threads_begin_late = true;
@@ -224,7 +224,7 @@ static void setup_unlisted_writers(void) {
     model_unlist_thread(1);
 }
 
-// ---------------------------------------------------------- a barrier that is forbidden from now on
+// --------------------------------------------------------- a barrier that is forbidden from now on
 
 /// The main thread, which is over, is none on whose account the slow barrier is taken.
 static void refuse_barrier(void) {

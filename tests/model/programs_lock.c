@@ -1,5 +1,6 @@
-// Programs of the lock as it is (as_it_is.h): who gives it up stores, and looks for those who wait without an
-// order between the two. Nobody sleeps for ever, and what is done under it is done by one at a time.
+// Programs of the lock as it is (as_it_is.h): who gives it up stores, and looks for those who wait
+// without an order between the two. Nobody sleeps for ever, and what is done under it is done by
+// one at a time.
 #include "lib/base/atomics.h"
 #include "lib/base/lock.h"
 #include "tests/model/as_it_is.h"

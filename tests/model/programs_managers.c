@@ -1,5 +1,5 @@
-// Programs of managers: they close, are disposed of, exchange objects, have guests, shards and caps,
-// beside releases, collections and each other.
+// Programs of managers: they close, are disposed of, exchange objects, have guests, shards and
+// caps, beside releases, collections and each other.
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 #include "tests/model/cells.h"
@@ -82,7 +82,7 @@ static void attach_if_open(void) {
     model_assert(status == ND_OK || status == ND_ERROR_CLOSED);
 }
 
-// ------------------------------------------------------------------------------ more than one writer
+// ---------------------------------------------------------------------------- more than one writer
 
 static void visit_second(void) {
     nd_status status = nd_manager_lend(managers[1], cells[0]);

@@ -1,5 +1,5 @@
-// Programs of a collection at once that decides over a few objects before it looks at the rest, and frees
-// a few before it cuts the edges of the rest.
+// Programs of a collection at once that decides over a few objects before it looks at the rest, and
+// frees a few before it cuts the edges of the rest.
 #include "lib/gc/collection.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"

@@ -119,8 +119,8 @@ static void move_around(void) {
     must_live(taken);
 }
 
-/// A ring of one cell in each of two managers; only the first one's is collected, so the other cell joins
-/// by phase 2. The thread has a handle on that one, and hops to the first.
+/// A ring of one cell in each of two managers; only the first one's is collected, so the other cell
+/// joins by phase 2. The thread has a handle on that one, and hops to the first.
 static void setup_ring_across(void) {
     make_managers(2);
     nd_object *first = make(managers[0], 1), *second = make(managers[1], 1);

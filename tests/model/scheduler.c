@@ -1,11 +1,12 @@
 // What an event does: the simulated threads, and the kernel's part in what they share.
 //
-// An event is an access of a word that threads contend for (words.h), or a call of the kernel. What a
-// word holds, and what a load of it may read, is said by its history. The process-wide barrier is three
-// kinds of event: it begins, the kernel fences each of the other threads somewhere between two of
-// their events, and it ends when that is done. A fenced thread has seen what the caller had seen when
-// it began, and the caller in the end what the thread had seen when it was fenced. That orders atomic
-// accesses only; plain ones must be ordered by what the memory orders promise (memory.h).
+// An event is an access of a word that threads contend for (words.h), or a call of the kernel. What
+// a word holds, and what a load of it may read, is said by its history. The process-wide barrier is
+// three kinds of event: it begins, the kernel fences each of the other threads somewhere between
+// two of their events, and it ends when that is done. A fenced thread has seen what the caller had
+// seen when it began, and the caller in the end what the thread had seen when it was fenced. That
+// orders atomic accesses only; plain ones must be ordered by what the memory orders promise
+// (memory.h).
 //
 // Everything that outlives an execution is reached through `engine`, outside the snapshot.
 #include "tests/model/scheduler.h"
@@ -253,9 +254,9 @@ static word_use use_of(const operation *step) {
     return WORD_TOUCHED;
 }
 
-/// Whether it matters if the kernel fences the thread before or after the access. It tells the thread
-/// what others have stored, of which it hears in a load, and others what the thread has stored, of
-/// which they hear in a load; with a third thread also what the two had heard from that.
+/// Whether it matters if the kernel fences the thread before or after the access. It tells the
+/// thread what others have stored, of which it hears in a load, and others what the thread has
+/// stored, of which they hear in a load; with a third thread also what the two had heard from that.
 static bool meets_fences(const operation *step, int thread) {
     if (step->order == memory_order_seq_cst)
         return true;
@@ -288,7 +289,8 @@ static bool is_event(simulated *self, operation *step) {
         bool waits = step->kind == EVENT_LOCK && words_raw(step->word, step->size) != 0;
         return spins || waits;
     }
-    // Who retains first is told nothing by the count it gets, nor is anybody else where no one looks.
+    // Who retains first is told nothing by the count it gets, nor is anybody else where no one
+    // looks.
     if (use_of(step) == WORD_ADDED && !words_shared_with(step->word, MODEL_MAIN, WORD_LOADED))
         step->accesses[0].type = ACCESS_SHARE;
     if (meets_fences(step, thread))

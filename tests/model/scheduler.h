@@ -1,6 +1,6 @@
-// The checker's engine: runs a small program of two or three threads again and again, each time with
-// another schedule, or with other values read by its loads, until every execution that can matter has
-// been run.
+// The checker's engine: runs a small program of two or three threads again and again, each time
+// with another schedule, or with other values read by its loads, until every execution that can
+// matter has been run.
 //
 //   event      one step of a process on shared memory: a load, a read-modify-write, a lock ...
 //   process    a thread of the program, or the kernel that fences it for another thread
@@ -43,8 +43,8 @@ typedef struct model_result {
 } model_result;
 
 /// Explores a program until done, or an error, or `limit` executions, and then runs so many random
-/// schedules (20 times as many when the limit came first); when it was done, each of these must be equivalent to an explored one. A counterexample is
-/// printed when `verbose`.
+/// schedules (20 times as many when the limit came first); when it was done, each of these must be
+/// equivalent to an explored one. A counterexample is printed when `verbose`.
 model_result model_explore(const model_program *program, uint64_t limit, uint64_t samples,
                            bool verbose);
 
@@ -62,8 +62,9 @@ void model_register_threads(void);
 void model_unlist_thread(int thread);
 /// The kernel refuses the process-wide barrier.
 extern bool nd__model_barrier_refused;
-/// The kernel's futex, with its answers. Sleeps while *word == value, for ever or `bounded`. One that is over because its time is has
-/// lasted so long that what others had stored before is seen, as behind a process-wide barrier.
+/// The kernel's futex, with its answers. Sleeps while *word == value, for ever or `bounded`. One
+/// that is over because its time is has lasted so long that what others had stored before is seen,
+/// as behind a process-wide barrier.
 int model_futex_wait(_Atomic uint32_t *word, uint32_t value, bool bounded);
 /// Wakes so many of those who sleep on the word, who slept first.
 int model_futex_wake(_Atomic uint32_t *word, uint32_t most);

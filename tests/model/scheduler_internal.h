@@ -94,16 +94,16 @@ const operation *model_pending(int process);
 /// Whether it can be executed. *ret_choices is {0, 0} for what is no load.
 bool model_enabled(int process, load_choices *ret_choices);
 /// Numbers of the events without which the next one of a process could not be, besides those of the
-/// same thread: the store that its load would read, the barrier that asks for a fence, the fences that
-/// a barrier waits for.
+/// same thread: the store that its load would read, the barrier that asks for a fence, the fences
+/// that a barrier waits for.
 int model_causes(int process, uint32_t reads, uint32_t ret_events[PROCESSES]);
-/// Executes the next operation of a process, and runs its thread up to the one after. A load reads the
-/// entry `reads`. `number` is the event's.
+/// Executes the next operation of a process, and runs its thread up to the one after. A load reads
+/// the entry `reads`. `number` is the event's.
 bool model_step(int process, uint32_t number, uint32_t reads, event_result *ret_result);
 /// Whether a thread of the program has not ended.
 bool model_unfinished(void);
-/// Whether the execution was left because a word turned out to be shared: everything must be explored
-/// again, with its accesses as scheduling points.
+/// Whether the execution was left because a word turned out to be shared: everything must be
+/// explored again, with its accesses as scheduling points.
 bool model_discovered(void);
 const char *model_message(void);
 /// Set of the outcomes since it was last asked.

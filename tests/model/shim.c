@@ -1,5 +1,5 @@
-// The functions behind tests/model/atomics.h, and the kernel's part of lib/base/atomics.h: each says
-// what the event is and which accesses of shared words it consists of.
+// The functions behind tests/model/atomics.h, and the kernel's part of lib/base/atomics.h: each
+// says what the event is and which accesses of shared words it consists of.
 #include "lib/base/atomics.h"
 #include "lib/base/barrier.h"
 #include "lib/base/futex.h"

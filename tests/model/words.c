@@ -1,9 +1,9 @@
 // Histories of atomic words (words.h).
 //
 // Order of seq_cst events: an order of them must exist that agrees with happens-before, with the
-// order of stores, and with who reads what. `before` keeps what is known of it: a seq_cst load of an
-// older entry comes before the seq_cst stores behind that entry, and may not be when one of those is
-// known to come before the load.
+// order of stores, and with who reads what. `before` keeps what is known of it: a seq_cst load of
+// an older entry comes before the seq_cst stores behind that entry, and may not be when one of
+// those is known to come before the load.
 #include "tests/model/words.h"
 #include "tests/model/scheduler_internal.h"
 #include <stdatomic.h>

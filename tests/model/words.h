@@ -1,13 +1,13 @@
-// What atomic words hold: every value that a word had in this execution, and which of them a thread may
-// still read.
+// What atomic words hold: every value that a word had in this execution, and which of them a thread
+// may still read.
 //
-// Stores are appended to their word's history when they are executed (modification order). A load may
-// read any entry but those that are older than one which its thread has seen: by an access of its
-// own, or through what happened before, or through a fence. Read-modify-writes read the newest one. A
-// load of an entry that was published learns what its writer knew.
+// Stores are appended to their word's history when they are executed (modification order). A load
+// may read any entry but those that are older than one which its thread has seen: by an access of
+// its own, or through what happened before, or through a fence. Read-modify-writes read the newest
+// one. A load of an entry that was published learns what its writer knew.
 //
-// Words that only one thread uses, that nobody changes, or that are only added to and never read, need
-// none of that, and no scheduling point either. Which those are is learned while programs run.
+// Words that only one thread uses, that nobody changes, or that are only added to and never read,
+// need none of that, and no scheduling point either. Which those are is learned while programs run.
 #ifndef ND_TESTS_MODEL_WORDS_H
 #define ND_TESTS_MODEL_WORDS_H
 #include "tests/model/memory.h"
@@ -49,9 +49,9 @@ uint64_t words_load(model_knowledge *knows, int thread, const volatile void *wor
                     int order, uint32_t index);
 void words_store(model_knowledge *knows, int thread, volatile void *word, size_t size, int order,
                  uint64_t value, int32_t event);
-/// How many stores there were, in all executions, that nothing orders behind an earlier one of another
-/// thread. In C11 such stores could also be the other way round in their word's history, against the
-/// order in which they were executed; which is not tried.
+/// How many stores there were, in all executions, that nothing orders behind an earlier one of
+/// another thread. In C11 such stores could also be the other way round in their word's history,
+/// against the order in which they were executed; which is not tried.
 uint64_t words_unordered_stores(void);
 /// Both halves of a read-modify-write.
 uint64_t words_load_newest(model_knowledge *knows, int thread, const volatile void *word,

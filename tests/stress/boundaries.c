@@ -1,6 +1,8 @@
-// Collections and boundaries that meet in the same manager: one thread finds garbage that another one walks over.
+// Collections and boundaries that meet in the same manager: one thread finds garbage that another
+// one walks over.
 //
-// What dies is counted: every round makes a known number of cells, and all of them die once, whoever collects them.
+// What dies is counted: every round makes a known number of cells, and all of them die once,
+// whoever collects them.
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"

@@ -1,6 +1,6 @@
-// A load of 20 on two cores: a training step, products, convolutions and the pool beside twenty threads that
-// compute without pause. What is promised is not a time but a ratio: nobody waits for a thread that the system
-// does not run, so with the pool a step takes about as long as without.
+// A load of 20 on two cores: a training step, products, convolutions and the pool beside twenty
+// threads that compute without pause. What is promised is not a time but a ratio: nobody waits for
+// a thread that the system does not run, so with the pool a step takes about as long as without.
 #include "tests/testing.h"
 #include "tests/training.h"
 #include <nd/threads.h>
@@ -75,7 +75,8 @@ static void train(network *n, int steps) {
     }
 }
 
-/// Seconds of so many steps, the least of some tries: what a neighbour takes away in one is not in all.
+/// Seconds of so many steps, the least of some tries: what a neighbour takes away in one is not in
+/// all.
 static double seconds_of_steps(network *n, int threads) {
     enum { TRIES = 5, STEPS = 20 };
     assert_int_equal(nd_set_num_threads(threads), ND_OK);

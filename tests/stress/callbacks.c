@@ -1,4 +1,5 @@
-// Callbacks on two devices that release members of rings, and tensors, beside a collector that never pauses.
+// Callbacks on two devices that release members of rings, and tensors, beside a collector that
+// never pauses.
 //
 // Whatever the interleaving, every cell dies once, and none of them in a callback.
 #include "tests/behaviour/callbacks.h"

@@ -1,9 +1,10 @@
-// Collections of every kind beside each other and beside threads that do with objects what can be done.
+// Collections of every kind beside each other and beside threads that do with objects what can be
+// done.
 //
-// What a thread holds lives; whatever happens meanwhile, every cell that was made dies once. References
-// hop between threads, go into edges and out of them with and without a change of count, come out
-// of weak references and out of finalizers; managers close, get shards, policies and modes; and two
-// collections of three are in steps, one object's edges at a time.
+// What a thread holds lives; whatever happens meanwhile, every cell that was made dies once.
+// References hop between threads, go into edges and out of them with and without a change of count,
+// come out of weak references and out of finalizers; managers close, get shards, policies and
+// modes; and two collections of three are in steps, one object's edges at a time.
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 #include "lib/object/gate.h"

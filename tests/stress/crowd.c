@@ -1,7 +1,7 @@
 // Many threads that make, attach, lend and release objects in one manager, which closes meanwhile.
 //
-// Each round has a new manager, so managers and their shards are recycled all the time, and whatever
-// is done to the manager at the round's end, every cell that was made dies once.
+// Each round has a new manager, so managers and their shards are recycled all the time, and
+// whatever is done to the manager at the round's end, every cell that was made dies once.
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/times.h"
 #include <pthread.h>

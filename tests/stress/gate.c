@@ -1,8 +1,10 @@
-// Threads that link, unlink, retain, release, look up weakly, attach and close managers, while others collect without pause.
+// Threads that link, unlink, retain, release, look up weakly, attach and close managers, while
+// others collect without pause.
 //
-// Every thread owns a private part of a shared world and reaches into the others' through weak references, which is how
-// programs meet each other's objects. Nothing is asserted while it runs but what must hold at every instant: an object that
-// is held is alive. At the end all is released, one collection takes the rest, and every cell has died once.
+// Every thread owns a private part of a shared world and reaches into the others' through weak
+// references, which is how programs meet each other's objects. Nothing is asserted while it runs
+// but what must hold at every instant: an object that is held is alive. At the end all is released,
+// one collection takes the rest, and every cell has died once.
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"
@@ -12,7 +14,8 @@
 
 enum { WORKERS = 4, COLLECTORS = 2, CELLS = 48, EDGES = 3, SHELF = 64, MANAGERS = 3, SECONDS = 3 };
 
-// A shelf of weak references, exchanged under a lock, through which workers find each other's cells.
+// A shelf of weak references, exchanged under a lock, through which workers find each other's
+// cells.
 typedef struct world {
     pthread_mutex_t shelf_lock;
     nd_weak *shelf[SHELF];

@@ -1,9 +1,11 @@
-// Callbacks that do whatever they may, in the middle of collections that decide and free a few objects at a time.
+// Callbacks that do whatever they may, in the middle of collections that decide and free a few
+// objects at a time.
 //
-// Destructors, finalizers, weak callbacks, callbacks for cycles and the `free` of resources collect, close and end managers, attach,
-// make, name and link objects, take weak references up, look at everything, watch, and hand out what they run for; with one
-// thread they also close objects and dispose of managers. Whatever that leads to, every object that was made dies once, and accounts
-// and counters add up.
+// Destructors, finalizers, weak callbacks, callbacks for cycles and the `free` of resources
+// collect, close and end managers, attach, make, name and link objects, take weak references up,
+// look at everything, watch, and hand out what they run for; with one thread they also close
+// objects and dispose of managers. Whatever that leads to, every object that was made dies once,
+// and accounts and counters add up.
 #include "lib/gc/collection.h"
 #include "lib/manager/shard.h"
 #include "lib/object/callback.h"
@@ -42,7 +44,7 @@ static void act_now_and_then(void) {
     depth--;
 }
 
-// ------------------------------------------------------------------------------------------- things
+// ------------------------------------------------------------------------------------------ things
 
 typedef struct thing {
     _Atomic uint32_t count; ///< of edges that may be looked at: 0 until it is made
@@ -192,7 +194,8 @@ static nd_object *pick(void) {
     return object;
 }
 
-/// Sets some edge, or cuts it (NULL), unless another thread is at that object. Nothing dies under the lock.
+/// Sets some edge, or cuts it (NULL), unless another thread is at that object. Nothing dies under
+/// the lock.
 static void set_edge(nd_object *from, const nd_object *to) {
     pthread_mutex_t *lock = &writer_locks[((uintptr_t)from >> 6) % LOCKS];
     if (!from || pthread_mutex_trylock(lock) != 0)
@@ -206,7 +209,7 @@ static void set_edge(nd_object *from, const nd_object *to) {
     nd_object_release(before);
 }
 
-// ------------------------------------------------------------------------------------------- actions
+// ----------------------------------------------------------------------------------------- actions
 
 static void make_ring(void) {
     nd_object *ring[4] = {0};

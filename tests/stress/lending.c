@@ -1,8 +1,8 @@
 // Tensors that threads attach and lend to managers which others close, cap and bound meanwhile.
 //
 // Each thread has tensors of its own, and all have the managers in common. Whoever refuses what and
-// closes when: a tensor and its storage stay together. When all stand still, each manager's own bytes
-// are those of the tensors that say they are in it.
+// closes when: a tensor and its storage stay together. When all stand still, each manager's own
+// bytes are those of the tensors that say they are in it.
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/times.h"
 #include <pthread.h>
@@ -31,7 +31,8 @@ static nd_manager *take_handle(uint32_t place) {
     return manager;
 }
 
-/// Closes one of the managers, from which tensors go home or escape, and puts another one in its place.
+/// Closes one of the managers, from which tensors go home or escape, and puts another one in its
+/// place.
 static void replace(worker *me) {
     uint32_t place = draw(me, SHELF);
     nd_auto nd_manager *parent = draw(me, 2) ? take_handle(draw(me, SHELF)) : NULL;

@@ -1,8 +1,10 @@
-// Threads that are cancelled, threads that end, processes that fork and exit, all in the middle of everything (G46).
+// Threads that are cancelled, threads that end, processes that fork and exit, all in the middle of
+// everything (G46).
 //
-// Workers make, link, attach, close and collect, on records that come and go; some are cancelled, some end with scopes open
-// and with a destructor that goes on. Beside them the process forks: a child uses everything and exits, at
-// once, with its own threads busy. Nothing hangs, and what no cancelled thread held is freed.
+// Workers make, link, attach, close and collect, on records that come and go; some are cancelled,
+// some end with scopes open and with a destructor that goes on. Beside them the process forks: a
+// child uses everything and exits, at once, with its own threads busy. Nothing hangs, and what no
+// cancelled thread held is freed.
 #include "tests/behaviour/cell.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"
@@ -35,7 +37,8 @@ static void work_once(void) {
     nd_gc_collect(shared, NULL);
 }
 
-/// Between calls of the library, where it holds nothing, a cancelled worker ends: in nd_gc_collect or here.
+/// Between calls of the library, where it holds nothing, a cancelled worker ends: in nd_gc_collect
+/// or here.
 static void *work(void *data) {
     pthread_setspecific(at_end, &at_end);
     nd_scope_begin();

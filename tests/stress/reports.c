@@ -1,8 +1,9 @@
 // Reports beside threads that destroy what is reported.
 //
-// Some threads make and drop, close, or leave to the collector objects whose labels, names, sites and descriptions are memory of
-// their own; others write every kind of report meanwhile. What this is for shows under the sanitizers: a report that looks at a text
-// after its owner is gone. Beyond that, every report must come out whole, and nothing may be left.
+// Some threads make and drop, close, or leave to the collector objects whose labels, names, sites
+// and descriptions are memory of their own; others write every kind of report meanwhile. What this
+// is for shows under the sanitizers: a report that looks at a text after its owner is gone. Beyond
+// that, every report must come out whole, and nothing may be left.
 #include "tests/stress/times.h"
 #include "tests/testing.h"
 #include <nd/detail/calls.h>

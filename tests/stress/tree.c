@@ -1,7 +1,9 @@
-// A tree of managers that several threads grow, fill, read and tear down at once, each through handles of any of them.
+// A tree of managers that several threads grow, fill, read and tear down at once, each through
+// handles of any of them.
 //
-// Nobody agrees with anybody: a manager may be closed or disposed of while another thread makes a child of it, attaches to
-// it or reads its statistics. Calls may be refused; what must hold is that counters and bytes add up when all is released.
+// Nobody agrees with anybody: a manager may be closed or disposed of while another thread makes a
+// child of it, attaches to it or reads its statistics. Calls may be refused; what must hold is that
+// counters and bytes add up when all is released.
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/times.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
-// Small tensors that all threads make views of at once, the first of which makes the storage, while some attach and
-// lend them, the managers close, and everybody lets go of them: views that are left have the right
-// numbers, and each manager's bytes are those of what it holds.
+// Small tensors that all threads make views of at once, the first of which makes the storage, while
+// some attach and lend them, the managers close, and everybody lets go of them: views that are left
+// have the right numbers, and each manager's bytes are those of what it holds.
 #include "tests/behaviour/helpers.h"
 #include "tests/stress/times.h"
 #include <pthread.h>

@@ -1,13 +1,13 @@
 /// @file
 /// Retain and release without a call, for translation units that define ND_INLINE_COUNTS.
 ///
-/// While the process has one thread, a count that neither dies nor overflows is changed in place, by one
-/// instruction, so that a signal handler may do the same; everything else is nd_object_retain() and
-/// nd_object_release(). What this builds into a program is
-/// part of the library's binary interface: the first eight bytes of every object are its count word,
-/// whose low half is the strong count and whose high half is a version; a retain adds ND__RETAIN_STEP
-/// and a release subtracts 1, and what this does to a count beyond 1 and ND__COUNT_LIMIT it undoes before it
-/// calls.
+/// While the process has one thread, a count that neither dies nor overflows is changed in place,
+/// by one instruction, so that a signal handler may do the same; everything else is
+/// nd_object_retain() and nd_object_release(). What this builds into a program is
+/// part of the library's binary interface: the first eight bytes of every object are its count
+/// word, whose low half is the strong count and whose high half is a version; a retain adds
+/// ND__RETAIN_STEP and a release subtracts 1, and what this does to a count beyond 1 and
+/// ND__COUNT_LIMIT it undoes before it calls.
 ///
 /// gcc does not attach an owner to what an inline function returns: leave the macro undefined where
 /// -fanalyzer shall find leaked and doubly released handles.
@@ -32,7 +32,8 @@ extern "C" {
 
 void *nd_object_retain(const void *object);
 
-/// Adds, and returns what was there before: one instruction, so that no signal handler comes in between.
+/// Adds, and returns what was there before: one instruction, so that no signal handler comes in
+/// between.
 static inline uint64_t nd__add_to_count(uint64_t *word, uint64_t value) {
 #ifdef __x86_64__
     __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(*word) : : "cc", "memory");

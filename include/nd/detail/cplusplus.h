@@ -1,6 +1,6 @@
 /// @file
-/// What the macros of the public headers need in C++, which has no compound literals, and where designated
-/// initialisers must name every field to be free of warnings.
+/// What the macros of the public headers need in C++, which has no compound literals, and where
+/// designated initialisers must name every field to be free of warnings.
 #ifndef ND_DETAIL_CPLUSPLUS_H
 #define ND_DETAIL_CPLUSPLUS_H
 #include <initializer_list>

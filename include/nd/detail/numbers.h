@@ -1,7 +1,7 @@
 /// @file
-/// Argument lists in which some places are numbers: ND__NUMBER_<WHERE>(arguments) gives the list with those
-/// places made an nd_number, for the macros that stand for functions in C. In C++, where numbers convert by
-/// themselves, a list stays as it is.
+/// Argument lists in which some places are numbers: ND__NUMBER_<WHERE>(arguments) gives the list
+/// with those places made an nd_number, for the macros that stand for functions in C. In C++, where
+/// numbers convert by themselves, a list stays as it is.
 #ifndef ND_DETAIL_NUMBERS_H
 #define ND_DETAIL_NUMBERS_H
 
@@ -19,8 +19,8 @@
 #define ND__NUMBER_SECOND_AND_THIRD(a, value, other) a, ND_NUMBER(value), ND_NUMBER(other)
 #define ND__NUMBERS_BEFORE_LAST(a, b, c, d) ND_NUMBER(a), ND_NUMBER(b), ND_NUMBER(c), d
 
-// Of 4 to 12 arguments: to the preprocessor the commas of a compound literal, such as the shape that
-// ND_SHAPE() writes, are those of the list.
+// Of 4 to 12 arguments: to the preprocessor the commas of a compound literal, such as the shape
+// that ND_SHAPE() writes, are those of the list.
 #define ND__NUMBER_BEFORE_LAST(...)                                                               \
     ND__THIRTEENTH(__VA_ARGS__, ND__BEFORE_12, ND__BEFORE_11, ND__BEFORE_10, ND__BEFORE_9,        \
                    ND__BEFORE_8, ND__BEFORE_7, ND__BEFORE_6, ND__BEFORE_5, ND__BEFORE_4, ND__few, \

@@ -1,6 +1,6 @@
 /// @file
-/// Names that functions had before 0.1.0, for programs that were written with them. They go with 0.2.0; where
-/// ND_NO_OLD_NAMES is defined they are gone already.
+/// Names that functions had before 0.1.0, for programs that were written with them. They go with
+/// 0.2.0; where ND_NO_OLD_NAMES is defined they are gone already.
 #ifndef ND_DETAIL_OLD_NAMES_H
 #define ND_DETAIL_OLD_NAMES_H
 

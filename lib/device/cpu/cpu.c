@@ -1,7 +1,7 @@
 // The CPU as a device: host memory, and kernels that have run when launch returns.
 //
-// Nothing is queued, so release is ordered after all work by itself, and there is nothing to wait for
-// or to take back later.
+// Nothing is queued, so release is ordered after all work by itself, and there is nothing to wait
+// for or to take back later.
 #include "kernels/cpu/cpu.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"

@@ -1,9 +1,9 @@
 // The CUDA backend: which devices there are, their memory, and the way into the kernels.
 //
-// The driver is first touched when somebody asks for a device, and a machine without one is a normal
-// answer. No CUDA call is made in a child of a process that had touched it, nor once exit has begun:
-// every function asks enter() first. A sticky error makes CUDA refuse everything afterwards, which
-// every function passes on as ND_ERROR_DEVICE.
+// The driver is first touched when somebody asks for a device, and a machine without one is a
+// normal answer. No CUDA call is made in a child of a process that had touched it, nor once exit
+// has begun: every function asks enter() first. A sticky error makes CUDA refuse everything
+// afterwards, which every function passes on as ND_ERROR_DEVICE.
 #include "kernels/cuda/cuda.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -185,8 +185,8 @@ static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name
                                                                                          : 0;
 }
 
-/// What was released becomes free for good when the stream has passed it; asking the stream how far it
-/// is lets the driver notice. The pool says nothing of how much that was.
+/// What was released becomes free for good when the stream has passed it; asking the stream how far
+/// it is lets the driver notice. The pool says nothing of how much that was.
 static uint64_t cuda_retire(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
@@ -250,9 +250,9 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
 // ------------------------------------------------------------------------------------------------
 // copies and waiting
 
-/// Waits for the stream. A wait that fails is tried again, because what is queued may be a copy from or to memory that
-/// the caller takes back as soon as this returns; of a device that is lost, which does nothing any more, the answer stays
-/// the same.
+/// Waits for the stream. A wait that fails is tried again, because what is queued may be a copy
+/// from or to memory that the caller takes back as soon as this returns; of a device that is lost,
+/// which does nothing any more, the answer stays the same.
 static nd_status empty_stream(nd_cuda_device *device) {
     nd_status status = nd__cuda_status(cudaStreamSynchronize(device->stream));
     bool empty = status == ND_OK;
@@ -352,8 +352,8 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     return nd__cuda_launch(&queue, call);
 }
 
-/// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may never
-/// get there: CUDA runs no such function behind a sticky error.
+/// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may
+/// never get there: CUDA runs no such function behind a sticky error.
 static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
     ND__UNCANCELLED;
     nd_cuda_device *device;

@@ -1,8 +1,9 @@
 // One CUDA device as the backend holds it: a stream, a pool, a ring of pinned memory, cuBLAS.
 //
 // Invariant: everything on a device happens on its one stream, so memory may be given back to the
-// pool while kernels that use it are still queued. Nothing here is ever destroyed: at exit and after
-// a fork the driver's state must not be touched, and until then the device may be needed again.
+// pool while kernels that use it are still queued. Nothing here is ever destroyed: at exit and
+// after a fork the driver's state must not be touched, and until then the device may be needed
+// again.
 #ifndef ND_LIB_DEVICE_CUDA_CUDA_DEVICE_H
 #define ND_LIB_DEVICE_CUDA_CUDA_DEVICE_H
 #include "lib/device/device.h"

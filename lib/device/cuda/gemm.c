@@ -79,7 +79,8 @@ nd_status nd__gemm_matmul(const nd_kernel_call *call, nd_gemm_function run, void
         plan.b = (const char *)call->operand[1].data + offset[1] * size;
         plan.a = (const char *)call->operand[2].data + offset[2] * size;
         nd_status status = run(context, &plan);
-        // A caller takes ND_ERROR_UNSUPPORTED for leave to begin anew, which a sum half written is not.
+        // A caller takes ND_ERROR_UNSUPPORTED for leave to begin anew, which a sum half written is
+        // not.
         if (status == ND_ERROR_UNSUPPORTED && outer > 0)
             return ND_ERROR_DEVICE;
         if (status != ND_OK)

@@ -1,5 +1,5 @@
-// A row-major product as calls of a column-major BLAS with strided batches. Knows nothing of CUDA, so
-// that the tests can check the plan against a BLAS of their own.
+// A row-major product as calls of a column-major BLAS with strided batches. Knows nothing of CUDA,
+// so that the tests can check the plan against a BLAS of their own.
 //
 // A row-major matrix is a column-major one transposed, and (a b)^T = b^T a^T: the BLAS is given b
 // first, and writes out without any copy.

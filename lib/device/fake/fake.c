@@ -8,14 +8,15 @@
 // reported by the next synchronize or copy_to_host.
 //
 // Tests can give a device little memory, and let it keep released blocks as a GPU's pool does: a
-// release that was reached leaves its block among the finished ones, which `retire` moves to a cache
-// that allocations are served from and that `trim` empties.
+// release that was reached leaves its block among the finished ones, which `retire` moves to a
+// cache that allocations are served from and that `trim` empties.
 //
-// A worker without commands for seconds ends, so that it keeps no process alive whose own threads have ended; the next
-// command starts another one.
+// A worker without commands for seconds ends, so that it keeps no process alive whose own threads
+// have ended; the next command starts another one.
 //
-// After a fork the child has no worker, or, when a callback has forked, one that ends with that callback: its devices answer ND_ERROR_DEVICE, as a GPU would, unless
-// they were never used. From exit on commands run on the thread that queues them.
+// After a fork the child has no worker, or, when a callback has forked, one that ends with that
+// callback: its devices answer ND_ERROR_DEVICE, as a GPU would, unless they were never used. From
+// exit on commands run on the thread that queues them.
 #include "lib/device/fake/fake.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/base/alloc.h"
@@ -131,7 +132,8 @@ static void push_block(block **list, block *pushed) {
     *list = pushed;
 }
 
-/// A cached block that is large enough and not too large, or room for a new one. With the lock held. False: neither.
+/// A cached block that is large enough and not too large, or room for a new one. With the lock
+/// held. False: neither.
 static bool reserve(fake_device *device, size_t bytes, block **ret_cached) {
     block *found = device->cached, *before = NULL;
     for (; found && (found->capacity < bytes || found->capacity / 2 > bytes);
@@ -198,8 +200,8 @@ static void fake_release(int index, void *pointer, size_t bytes) {
         enqueue(&devices[index], &((block *)pointer - 1)->release);
 }
 
-/// Without room for one more command the caller waits, as with a GPU whose queue is full: a launch does
-/// not fail for lack of host memory, so that what is done in several launches is done wholly.
+/// Without room for one more command the caller waits, as with a GPU whose queue is full: a launch
+/// does not fail for lack of host memory, so that what is done in several launches is done wholly.
 static nd_status launch_now(fake_device *device, const nd_kernel_call *call) {
     nd_status status = wait_for_queue(device);
     if (status != ND_OK)
@@ -443,7 +445,8 @@ static nd_status poison(block *released) {
     return status;
 }
 
-/// Accounts for a command that has run, and for its block when it was a release. With the lock held.
+/// Accounts for a command that has run, and for its block when it was a release. With the lock
+/// held.
 static void finish(fake_device *device, command_kind kind, block *released, nd_status status) {
     device->finished_commands++;
     if (kind == COMMAND_RELEASE) {
@@ -459,7 +462,8 @@ static void finish(fake_device *device, command_kind kind, block *released, nd_s
     pthread_cond_broadcast(&device->done);
 }
 
-/// Waits until there is a command to run, which it takes. NULL: the worker is to end. With the lock held.
+/// Waits until there is a command to run, which it takes. NULL: the worker is to end. With the lock
+/// held.
 static command *next_command(fake_device *device) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

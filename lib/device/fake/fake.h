@@ -21,8 +21,8 @@
 void nd__fake_pause(int index);
 void nd__fake_resume(int index);
 /// The device has so many bytes (0: as many as the host), blocks whose release is queued included.
-/// keeps: released blocks stay with it until they are retired, then in its cache until it is trimmed.
-/// What it had kept is freed.
+/// keeps: released blocks stay with it until they are retired, then in its cache until it is
+/// trimmed. What it had kept is freed.
 void nd__fake_set_memory(int index, uint64_t bytes, bool keeps);
 /// Commands that are queued or running now.
 uint64_t nd__fake_pending(int index);

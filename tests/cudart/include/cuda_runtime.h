@@ -1,5 +1,6 @@
-// CUDA C++ for a host compiler: a .cu file compiled with -D__CUDACC__ and this header becomes functions for
-// the host, and its launches go to the fake runtime, which calls them once for every thread.
+// CUDA C++ for a host compiler: a .cu file compiled with -D__CUDACC__ and this header becomes
+// functions for the host, and its launches go to the fake runtime, which calls them once for every
+// thread.
 //
 // Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, __syncthreads().
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_H

@@ -1,7 +1,8 @@
 // The part of the CUDA runtime's C interface that the fake runtime serves.
 //
-// Written from NVIDIA's documentation; names, numbers and layouts are those of CUDA 12 and 13, so that a
-// source compiles with either header. abi_test.c compares them with a toolkit's, where there is one.
+// Written from NVIDIA's documentation; names, numbers and layouts are those of CUDA 12 and 13, so
+// that a source compiles with either header. abi_test.c compares them with a toolkit's, where there
+// is one.
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_API_H
 #define ND_TESTS_CUDART_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -201,8 +202,8 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
                                 void **arguments);
 
-// What the stubs of a compiler call. A fat binary of this runtime is a cudart_fat_binary (cuda_runtime.h);
-// the functions of any other are known, and cannot be launched.
+// What the stubs of a compiler call. A fat binary of this runtime is a cudart_fat_binary
+// (cuda_runtime.h); the functions of any other are known, and cannot be launched.
 void **__cudaRegisterFatBinary(void *fat_binary);
 void __cudaRegisterFatBinaryEnd(void **module);
 void __cudaUnregisterFatBinary(void **module);

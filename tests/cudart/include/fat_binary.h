@@ -1,5 +1,5 @@
-// What a compiler's stub hands to the fake runtime in the place of machine code for a GPU: how a kernel's
-// function, compiled for the host, is called with the arguments that a launch copied.
+// What a compiler's stub hands to the fake runtime in the place of machine code for a GPU: how a
+// kernel's function, compiled for the host, is called with the arguments that a launch copied.
 #ifndef ND_TESTS_CUDART_FAT_BINARY_H
 #define ND_TESTS_CUDART_FAT_BINARY_H
 #include <stddef.h>

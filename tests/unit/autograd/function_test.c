@@ -35,7 +35,7 @@ static nd_object *new_context(void) {
     return context;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // sum and difference: two outputs
 
 static nd_status both_forward(const nd_object *context, size_t ninputs,
@@ -125,7 +125,7 @@ static void test_two_outputs_pass_gradcheck(void **state) {
     assert_ok(nd_gradcheck(both_product, NULL, 2, inputs, 2, 1e-6, 1e-4));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // exponential that keeps its own output
 
 static nd_status exp_forward(const nd_object *context, size_t ninputs,
@@ -185,7 +185,7 @@ static void test_G18_context_that_saves_its_own_output(void **state) {
     assert_null(nd_weak_get(weak));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // user code that does what it should not
 
 enum {

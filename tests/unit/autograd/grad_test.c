@@ -240,7 +240,7 @@ static void test_ties_share_the_gradient(void **state) {
     assert_values(nd_get_grad(b), VALUES(5.5, 10, 1, 5.5));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // gradcheck
 
 static nd_tensor *cube(size_t count, const nd_tensor *const *inputs, void *data) {

@@ -150,7 +150,7 @@ static void test_hook_errors(void **state) {
     assert_null(nd_get_grad(x));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // hooks that act on the graph while it runs
 
 static nd_tensor *remove_own_hooks(const nd_tensor *grad, const nd_object *context) {
@@ -220,7 +220,7 @@ static void test_a_gradient_that_a_hook_kept_is_not_written(void **state) {
     assert_values(nd_get_grad(x), VALUES(10, 10));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // G12: a hook that captured its owner
 
 static void collects(uint64_t at_least) {
@@ -286,10 +286,10 @@ static void test_G12_freed_at_the_boundary_when_on(void **state) {
     assert_ok(nd_gc_set_mode(ND_GC_OFF));
 }
 
-// -------------------------------------------------------------------------------------- one at a time
+// ----------------------------------------------------------------------------------- one at a time
 
-/// Every other one of 100,000 is removed, in an order of no order. Were either quadratic, this would
-/// take minutes.
+/// Every other one of 100,000 is removed, in an order of no order. Were either quadratic, this
+/// would take minutes.
 static void test_B28_hooks_are_registered_and_removed_in_constant_time(void **state) {
     (void)state;
     enum { HOOKS = 100000, STRIDE = 7919 };

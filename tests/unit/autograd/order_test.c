@@ -1,5 +1,5 @@
-// The order in which a backward pass visits nodes: by level, and in the order they came among equals, also
-// when the list has moved to the heap.
+// The order in which a backward pass visits nodes: by level, and in the order they came among
+// equals, also when the list has moved to the heap.
 #include "lib/autograd/pending.h"
 #include "tests/testing.h"
 

@@ -1,7 +1,7 @@
 // The functions by which rules_test.c checks each row of ops.inc, and the inputs they are tried on.
 //
-// A case belongs to a row: its graph must contain a node of it. Inputs keep away from where a function
-// has no derivative.
+// A case belongs to a row: its graph must contain a node of it. Inputs keep away from where a
+// function has no derivative.
 #ifndef ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #define ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #include "lib/autograd/autograd.h"
@@ -33,7 +33,7 @@ typedef struct rule_case {
 #define F(name) static nd_tensor *name(size_t count, const nd_tensor *const *x, void *data)
 #define UNUSED ((void)count, (void)data)
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // elementwise
 
 #define UNARY(name)             \
@@ -182,7 +182,7 @@ F(f_masked_fill_) {
     return nd_masked_fill_(y, mask, 3.0) == ND_OK ? nd_steal(&y) : NULL;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // reductions
 
 #define REDUCTION(name, call)       \
@@ -220,7 +220,7 @@ F(f_mse_loss) {
     return nd_mse_loss(x[0], x[1]);
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // linear algebra
 
 F(f_matmul_transposed) {
@@ -283,7 +283,7 @@ F(f_max_pool2d_padded) {
     return nd_max_pool2d(x[0], POOL_WITH(2, 3, 1, 2, 1, 1, 2, 1));
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // indexing
 
 F(f_take) {
@@ -334,7 +334,7 @@ F(f_masked_fill) {
     return nd_masked_fill(x[0], mask, 7.0);
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // copies and views
 
 F(f_cast) {
@@ -413,7 +413,7 @@ F(f_select) {
     return nd_square(narrow);
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // a user function: the cube, with its input kept in a list as context
 
 static nd_status cube_forward(const nd_object *context, size_t ninputs,
@@ -446,7 +446,7 @@ F(f_function) {
     return nd_function_apply(&cube, context, 1, x, 1, &y) == ND_OK ? y : NULL;
 }
 
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // the table
 
 #define V(low, high) 1, {5}, (low), (high)

@@ -77,8 +77,8 @@ static void test_quota_of_a_control_group(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/// The limit that a new process of this program finds, with those two variables (NULL: not set), on one CPU
-/// or on all.
+/// The limit that a new process of this program finds, with those two variables (NULL: not set), on
+/// one CPU or on all.
 static int limit_of_process(const char *ours, const char *openmp, bool one_cpu) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);

@@ -1,5 +1,5 @@
-// Callbacks that run where the program does not expect them have an error of their own: whatever they do with it, the program's
-// stays as it was.
+// Callbacks that run where the program does not expect them have an error of their own: whatever
+// they do with it, the program's stays as it was.
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "tests/testing.h"

@@ -1,6 +1,7 @@
 // The pool of threads: every share once, whoever computes beside it, and manners in the process.
 //
-// A worker may come late or not at all, so a test that wants one to take part gives it shares to wait for.
+// A worker may come late or not at all, so a test that wants one to take part gives it shares to
+// wait for.
 #include "lib/base/pool.h"
 #include "tests/testing.h"
 #include <dirent.h>
@@ -93,8 +94,8 @@ static void meet(void *context, int64_t share) {
         nap(100000);
 }
 
-/// Comes back when so many different threads, the calling one included, have taken part in one job. How many
-/// of the others `look` liked.
+/// Comes back when so many different threads, the calling one included, have taken part in one job.
+/// How many of the others `look` liked.
 static int gather(int threads, bool (*look)(void)) {
     for (;;) {
         meeting m = {.wanted = threads, .look = look};
@@ -384,8 +385,8 @@ static int status_in_time(pid_t child) {
     return -1;
 }
 
-/// Nothing but workers is left in the child, and they take no signals. (What the thread that is gone had on its stack is a
-/// leak to the address sanitizer.)
+/// Nothing but workers is left in the child, and they take no signals. (What the thread that is
+/// gone had on its stack is a leak to the address sanitizer.)
 static void test_a_process_without_threads_of_its_own_ends(void **state) {
     (void)state;
     nd__pool_set_limit(1);

@@ -1,9 +1,10 @@
-// Runs one kernel call twice, by the CPU's kernels and by the CUDA kernels compiled for the host, and
-// compares everything they wrote.
+// Runs one kernel call twice, by the CPU's kernels and by the CUDA kernels compiled for the host,
+// and compares everything they wrote.
 //
-// Each run gets its own copy of the output's memory, exactly as long as the call says, filled alike;
-// the whole of both is compared, so a write outside the call's window shows as well as a wrong value.
-// Inputs live in an arena that both_end() frees, where it also asserts that no scratch memory is left.
+// Each run gets its own copy of the output's memory, exactly as long as the call says, filled
+// alike; the whole of both is compared, so a write outside the call's window shows as well as a
+// wrong value. Inputs live in an arena that both_end() frees, where it also asserts that no scratch
+// memory is left.
 #ifndef ND_TESTS_UNIT_CUDA_HOST_HARNESS_H
 #define ND_TESTS_UNIT_CUDA_HOST_HARNESS_H
 #include <setjmp.h>
@@ -17,8 +18,8 @@
 
 #include "kernels/kernel.h"
 
-/// Number of multiprocessors that the kernels are told of: few, so that moderate sizes already cut a
-/// reduction into parts.
+/// Number of multiprocessors that the kernels are told of: few, so that moderate sizes already cut
+/// a reduction into parts.
 #define MULTIPROCESSORS 4
 
 int both_begin(void **state);

@@ -1,4 +1,5 @@
-// ND_LEAK_CHECK=1: what is said when a program ends. Each program is this one, started anew with the variable set.
+// ND_LEAK_CHECK=1: what is said when a program ends. Each program is this one, started anew with
+// the variable set.
 #define ND_TRACK_SITES
 #include "tests/testing.h"
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-// What reports show of objects that die while a report is being made: a copy, taken while they were there.
+// What reports show of objects that die while a report is being made: a copy, taken while they were
+// there.
 //
-// Nothing here waits for luck. Texts belong to objects, which overwrite them when they are destroyed; and objects die where the
-// report is between looking and writing: with the collector's gate closed (then they are destroyed as soon as it opens), or in
-// the stream that it writes to.
+// Nothing here waits for luck. Texts belong to objects, which overwrite them when they are
+// destroyed; and objects die where the report is between looking and writing: with the collector's
+// gate closed (then they are destroyed as soon as it opens), or in the stream that it writes to.
 #include "tests/unit/debug/written.h"
 #include <nd/detail/calls.h>
 #include <pthread.h>
@@ -72,7 +73,7 @@ static nd_object *teller_new(const char *text, const char *label, nd_object *edg
     return self;
 }
 
-// ------------------------------------------------------------------------- dying while the gate is closed
+// ------------------------------------------------------------------ dying while the gate is closed
 
 static nd_object *victim; ///< owned
 
@@ -149,7 +150,7 @@ static void test_holders_copy_the_texts_of_objects_that_die_meanwhile(void **sta
     end_scene(&s);
 }
 
-// ----------------------------------------------------------------------------- dying while it is written
+// ----------------------------------------------------------------------- dying while it is written
 
 static ssize_t release_and_write(void *cookie, const char *bytes, size_t size) {
     nd_release(victim);
@@ -190,7 +191,7 @@ static void test_leak_report_of_more_groups_than_it_first_has_room_for(void **st
     free(all);
 }
 
-// ----------------------------------------------------------------------------------------- sites, closed
+// ----------------------------------------------------------------------------------- sites, closed
 
 static void test_snapshots_outlive_the_sites_of_what_they_saw(void **state) {
     (void)state;

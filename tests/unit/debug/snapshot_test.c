@@ -120,7 +120,7 @@ static void test_closing_gives_back_bytes(void **state) {
     nd_release(buffer);
 }
 
-// ------------------------------------------------------------------------------------------ balance
+// ----------------------------------------------------------------------------------------- balance
 
 static void test_balance_finds_what_is_left(void **state) {
     (void)state;

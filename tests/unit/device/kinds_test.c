@@ -1,4 +1,5 @@
-// The kinds of devices in a program that brings none of its own, as every user's is: those of <nd/base.h> and no other.
+// The kinds of devices in a program that brings none of its own, as every user's is: those of
+// <nd/base.h> and no other.
 #include "tests/testing.h"
 #include <nd/nd.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // Saving on a disk that forgets what was not synced, and what of the old file stays.
 //
-// The calls that change files go through here (linked with --wrap). The disk remembers a file's content as
-// of its last fsync and a folder's names as of the folder's; before and after every call the test asks what
-// a crash would leave: the old file whole, the new one whole, or the new one whole under another name while
-// the old one is being written over.
+// The calls that change files go through here (linked with --wrap). The disk remembers a file's
+// content as of its last fsync and a folder's names as of the folder's; before and after every call
+// the test asks what a crash would leave: the old file whole, the new one whole, or the new one
+// whole under another name while the old one is being written over.
 #include "tests/unit/io/files.h"
 #include <dirent.h>
 #include <errno.h>
@@ -112,7 +112,8 @@ static ino_t present_inode(const char *name) {
     return lstat(path, &stat) == 0 ? stat.st_ino : 0;
 }
 
-/// Whether the new content would be found under a name that is on the disk and was not taken away since.
+/// Whether the new content would be found under a name that is on the disk and was not taken away
+/// since.
 static bool copy_is_durable(void) {
     for (int i = 0; i < disk.nnames; i++) {
         int at = file_of(disk.names[i].inode);
@@ -136,8 +137,8 @@ static void check_inode(ino_t inode) {
         fail_msg("after %d syncs a crash would leave a part of the file", disk.syncs);
 }
 
-/// What a crash now would leave under the target's name: the disk may know of a rename that was not synced,
-/// or not.
+/// What a crash now would leave under the target's name: the disk may know of a rename that was not
+/// synced, or not.
 static void check_crash(void) {
     if (!disk.watched)
         return;
@@ -215,7 +216,7 @@ int __wrap_unlink(const char *path) {
     return result;
 }
 
-// -------------------------------------------------------------------------------------------- tests
+// ------------------------------------------------------------------------------------------- tests
 
 static nd_status save(const char *path, double value, int64_t count) {
     nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), value, ND_F32);
@@ -272,8 +273,8 @@ static void end_disk(void) {
     disk.before.data = disk.after.data = NULL; // a test that watches nothing ends here, too
 }
 
-/// After ND_OK nothing is left to chance: the name leads to the new content on the disk, and to nothing else
-/// in the folder but `names` names.
+/// After ND_OK nothing is left to chance: the name leads to the new content on the disk, and to
+/// nothing else in the folder but `names` names.
 static void assert_saved_for_good(int names) {
     ino_t inode = present_inode("model");
     assert_true(inode != 0 && durable_inode("model") == inode);
@@ -406,7 +407,8 @@ static void test_F39_owner_group_and_permissions_stay(void **state) {
     assert_int_equal(now.st_mode, before.st_mode);
     assert_int_equal(now.st_uid, before.st_uid);
     assert_int_equal(now.st_gid, before.st_gid);
-    // Somebody who may write the file and not give it away: it is written over, and stays its owner's.
+    // Somebody who may write the file and not give it away: it is written over, and stays its
+    // owner's.
     if (given) {
         assert_int_equal(chmod(target, 0666), 0);
         assert_int_equal(chmod(disk.folder, 0777), 0);

@@ -1,4 +1,5 @@
-// Memory that ends after so many allocations, until the callback for memory under pressure was asked.
+// Memory that ends after so many allocations, until the callback for memory under pressure was
+// asked.
 #ifndef ND_TESTS_UNIT_IO_EXHAUSTED_H
 #define ND_TESTS_UNIT_IO_EXHAUSTED_H
 #include "lib/base/alloc.h"

@@ -1,5 +1,5 @@
-// The f32 functions against the math library in double: errors in units of the last place, over every
-// exponent.
+// The f32 functions against the math library in double: errors in units of the last place, over
+// every exponent.
 #include "kernels/cpu/math_f32.h"
 #include "tests/testing.h"
 
@@ -10,8 +10,8 @@ static double last_place(float x) {
                : (double)nextafterf(magnitude, INFINITY) - (double)magnitude;
 }
 
-/// Largest error over every `step`-th float in [low, high], in units of the last place of the result, or
-/// of x when `relative_to_x`.
+/// Largest error over every `step`-th float in [low, high], in units of the last place of the
+/// result, or of x when `relative_to_x`.
 static double worst(float (*function)(float), double (*reference)(double), float low, float high,
                     bool relative_to_x) {
     double most = 0;

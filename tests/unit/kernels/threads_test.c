@@ -262,8 +262,8 @@ static float number_at(int64_t i) {
     return (float)((i * 7919) % 13 - 6); // sums of products stay exact in f32
 }
 
-/// A convolution and its gradients, in small integers: every way to cut gives the same. a: images, stride,
-/// padding, dilation, groups; ci and co are those of a group.
+/// A convolution and its gradients, in small integers: every way to cut gives the same. a: images,
+/// stride, padding, dilation, groups; ci and co are those of a group.
 static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int64_t size,
                                    int threads) {
     int64_t n = a[0], out = (size + 2 * a[2] - 2 * a[3] - 1) / a[1] + 1, groups = a[4];

@@ -1,4 +1,5 @@
-// Looking up where lent objects came from takes the same time however many are lent: it is counted, not measured.
+// Looking up where lent objects came from takes the same time however many are lent: it is counted,
+// not measured.
 #include "lib/manager/manager.h"
 #include "lib/manager/origin.h"
 #include "tests/behaviour/cell.h"

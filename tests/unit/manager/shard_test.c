@@ -375,7 +375,7 @@ static void test_threads_that_meet_spread_a_manager(void **state) {
     close_and_release(manager);
 }
 
-// -------------------------------------------------------------------------------------------- locks
+// ------------------------------------------------------------------------------------------- locks
 
 static atomic_bool spread;
 

@@ -1,5 +1,6 @@
-// What valgrind_test.sh looks at: managers that were made, recycled, given more shards and left open, and objects of each kind that
-// the core keeps. At its end all that is left is the library's own, and valgrind must find the way to it.
+// What valgrind_test.sh looks at: managers that were made, recycled, given more shards and left
+// open, and objects of each kind that the core keeps. At its end all that is left is the library's
+// own, and valgrind must find the way to it.
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 #include <nd/debug.h>

@@ -1,5 +1,5 @@
-// The program's callbacks: who is asked, what they may do in the middle of an allocation, and how long
-// their data lives. Memory is a quota here, which every callback could make room under.
+// The program's callbacks: who is asked, what they may do in the middle of an allocation, and how
+// long their data lives. Memory is a quota here, which every callback could make room under.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/alloc.h"
 #include "tests/behaviour/helpers.h"
@@ -52,7 +52,7 @@ static nd_rung_stats callback_stats(void) {
     return stats.stages[ND_MEMORY_STAGE_CALLBACK];
 }
 
-// ------------------------------------------------------------------------------------- who is asked
+// ------------------------------------------------------------------------------------ who is asked
 
 static void test_nearest_first_and_then_up(void **state) {
     (void)state;
@@ -127,7 +127,7 @@ static void test_a_callback_is_told_who_wants_how_much(void **state) {
     close_and_release(top);
 }
 
-// ------------------------------------------------------------------------------------------ re-entry
+// ---------------------------------------------------------------------------------------- re-entry
 
 static bool allocate_inside(const nd_memory_pressure *pressure, void *data) {
     party *self = data;
@@ -357,7 +357,7 @@ static void test_what_cannot_be_set_changes_nothing(void **state) {
     nd_release(m);
 }
 
-// ------------------------------------------------------------------------------------------- threads
+// ----------------------------------------------------------------------------------------- threads
 
 typedef struct shared {
     nd_manager *manager;

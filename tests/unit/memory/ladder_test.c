@@ -1,4 +1,5 @@
-// The ladder: which stages are walked, in which order, what is left when it ends, and what it says then.
+// The ladder: which stages are walked, in which order, what is left when it ends, and what it says
+// then.
 //
 // The device is a row of functions here that write down that they were called; memory comes when as
 // many of them have been called as the test wants.
@@ -166,7 +167,7 @@ static void assert_refused(const nd_memory_request *request, nd_status status) {
     assert_int_equal(charged(request->manager), 0);
 }
 
-// ---------------------------------------------------------------------------------------- the stages
+// -------------------------------------------------------------------------------------- the stages
 
 static void test_plain_success_walks_nothing(void **state) {
     (void)state;
@@ -181,8 +182,8 @@ static void test_plain_success_walks_nothing(void **state) {
     nd_release(manager);
 }
 
-/// Every stage, when it alone is enough: the stages before it are walked, those behind it are not, and
-/// the statistics name it.
+/// Every stage, when it alone is enough: the stages before it are walked, those behind it are not,
+/// and the statistics name it.
 static void test_each_rung_alone_is_enough(void **state) {
     (void)state;
     static const struct {
@@ -378,7 +379,7 @@ static void test_success_leaves_the_error_that_was_there(void **state) {
     nd_release(manager);
 }
 
-// -------------------------------------------------------------------------------------- the sentence
+// ------------------------------------------------------------------------------------ the sentence
 
 static void test_giving_up_says_what_there_is_and_what_was_tried(void **state) {
     (void)state;
@@ -448,7 +449,7 @@ static void test_the_longest_sentence_fits(void **state) {
     nd_release(manager);
 }
 
-// -------------------------------------------------------------------------------------------- quotas
+// ------------------------------------------------------------------------------------------ quotas
 
 static void test_a_quota_refuses_before_the_device_is_asked(void **state) {
     (void)state;

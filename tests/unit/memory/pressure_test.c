@@ -44,7 +44,7 @@ static void assert_enough(const nd_memory_stats *before, nd_memory_stage stage) 
                      (int)(after.stages[i].enough - before->stages[i].enough));
 }
 
-// ---------------------------------------------------------------------------------------- the stages
+// -------------------------------------------------------------------------------------- the stages
 
 static void test_finished_frees_are_enough(void **state) {
     (void)state;
@@ -337,8 +337,8 @@ static bool disturb(const nd_memory_pressure *pressure, void *data) {
     return true;
 }
 
-/// The callback closes the manager that the step works in, and its last handle goes, at every moment
-/// at which the step asks for memory.
+/// The callback closes the manager that the step works in, and its last handle goes, at every
+/// moment at which the step asks for memory.
 static void test_a_callback_closes_the_manager_under_a_training_step(void **state) {
     (void)state;
     int closed = 0;

@@ -1,5 +1,5 @@
-// Blocks: what the library keeps of the memory of objects, what it gives back, and what it says when a dead
-// object is used.
+// Blocks: what the library keeps of the memory of objects, what it gives back, and what it says
+// when a dead object is used.
 #include "lib/object/block.h"
 #include "lib/object/checked.h"
 #include "tests/behaviour/cell.h"
@@ -119,7 +119,7 @@ static void test_every_size_is_aligned_and_its_own(void **state) {
     }
 }
 
-// ------------------------------------------------------------------------------------------- threads
+// ----------------------------------------------------------------------------------------- threads
 
 enum { SLOTS = 512, THREADS = 4 };
 static _Atomic(nd_object *) slots[SLOTS];
@@ -244,8 +244,8 @@ static void *take_large(void *data) {
     return object;
 }
 
-/// In the place of the system's. It lets another thread run when the pages of a large block are about to go;
-/// a tenth of a second is time enough for one that does not wait for the sweep.
+/// In the place of the system's. It lets another thread run when the pages of a large block are
+/// about to go; a tenth of a second is time enough for one that does not wait for the sweep.
 int madvise(void *address, size_t bytes, int advice) {
     if (bytes > LARGE && atomic_exchange(&taker_is_awaited, false)) {
         if (pthread_create(&taker, NULL, take_large, NULL) != 0)

@@ -1,4 +1,5 @@
-// Edges of what is being closed or destroyed: whoever would set one is refused, because nobody clears it any more.
+// Edges of what is being closed or destroyed: whoever would set one is refused, because nobody
+// clears it any more.
 #include "lib/base/alloc.h"
 #include "tests/testing.h"
 
@@ -96,7 +97,7 @@ static void test_edge_set_by_garbage_in_destroy_is_refused(void **state) {
     nd_release(other);
 }
 
-// ------------------------------------------------------------------------- closed by a callback for memory
+// ----------------------------------------------------------------- closed by a callback for memory
 
 static void *victim;
 static int refusals;

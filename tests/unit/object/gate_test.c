@@ -1,4 +1,5 @@
-// The gate by itself: who enters, who waits, and what becomes of an object that dies while it is closed.
+// The gate by itself: who enters, who waits, and what becomes of an object that dies while it is
+// closed.
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "tests/behaviour/cell.h"

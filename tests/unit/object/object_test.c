@@ -231,7 +231,8 @@ static void test_object_creation_sites(void **state) {
     (void)state;
     nd_list *list = nd_list_new();
     assert_made_at(list, __LINE__ - 1);
-    // The object of a call among the arguments belongs to that call, what the outer call makes to the outer one.
+    // The object of a call among the arguments belongs to that call, what the outer call makes to
+    // the outer one.
     nd_object *inner = NULL;
     nd_weak *weak = nd_weak_new(inner = make_inner());
     assert_made_at(weak, __LINE__ - 1);

@@ -1,4 +1,5 @@
-// Writing types: objects that are filled before anybody sees them, and `traverse` and `clear` made from a list of fields.
+// Writing types: objects that are filled before anybody sees them, and `traverse` and `clear` made
+// from a list of fields.
 #include "lib/base/error.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -197,8 +198,8 @@ static void *collect(void *data) {
     return data;
 }
 
-/// A constructor that needs what it fills at once, beside a collector that never pauses: with nd_object_new
-/// it would be traversed while `children` is not there yet.
+/// A constructor that needs what it fills at once, beside a collector that never pauses: with
+/// nd_object_new it would be traversed while `children` is not there yet.
 static void test_objects_are_made_beside_collections(void **state) {
     (void)state;
     pthread_t thread;

@@ -7,7 +7,7 @@
 #define P 2.0
 #define Q 5.0
 
-// ------------------------------------------------------------------------------- reference: one operand
+// -------------------------------------------------------------------------- reference: one operand
 
 static double reference_neg(double x) {
     return -x;
@@ -140,7 +140,7 @@ static void every_unary(void) {
                 }
 }
 
-// ------------------------------------------------------------------------------ reference: two operands
+// ------------------------------------------------------------------------- reference: two operands
 
 static double reference_add(double a, double b) {
     return a + b;
@@ -251,7 +251,7 @@ static void every_binary(void) {
                 }
 }
 
-// -------------------------------------------------------------------------------------------- the tests
+// --------------------------------------------------------------------------------------- the tests
 
 static void on_every_isa(void (*test)(void)) {
     static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};

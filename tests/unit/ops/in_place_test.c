@@ -1,5 +1,5 @@
-// In-place operations: results, version counters, history, and every overlap of what is written with what
-// is read.
+// In-place operations: results, version counters, history, and every overlap of what is written
+// with what is read.
 #include "tests/unit/ops/values.h"
 
 typedef nd_status (*in_place)(nd_tensor *x, const nd_tensor *y);
@@ -80,7 +80,7 @@ static void test_empty_tensors(void **state) {
     assert_ok(nd_mul_scalar_(x, 1.0));
 }
 
-// ------------------------------------------------------------------------------------------ overlaps
+// ---------------------------------------------------------------------------------------- overlaps
 
 /// A window of 1 or 2 axes onto a line of elements.
 static nd_tensor *window(const nd_tensor *line, int64_t rows, int64_t columns, int64_t row_stride,
@@ -149,7 +149,8 @@ static void test_F12_a_tensor_that_overlaps_itself_is_refused(void **state) {
     assert_true(at_flat(row, 0) == 1.0);
 }
 
-/// Rows that begin where the one before them ends: the last element of one is the first of the next.
+/// Rows that begin where the one before them ends: the last element of one is the first of the
+/// next.
 static void test_F12_rows_that_meet_in_one_element_overlap(void **state) {
     (void)state;
     nd_auto nd_tensor *line = nd_ones(ND_SHAPE(10), ND_F32);
@@ -160,8 +161,8 @@ static void test_F12_rows_that_meet_in_one_element_overlap(void **state) {
     assert_ok(nd_fill_(apart, 2.0));
 }
 
-/// Even places beside odd ones, in so many ways that the search ends before it has seen all: what is not
-/// known to be apart is refused. In fewer ways it is known.
+/// Even places beside odd ones, in so many ways that the search ends before it has seen all: what
+/// is not known to be apart is refused. In fewer ways it is known.
 static void test_F12_a_search_that_takes_too_long_counts_as_overlap(void **state) {
     (void)state;
     for (int axes = 3; axes <= ND_MAX_DIMS; axes += ND_MAX_DIMS - 3) {

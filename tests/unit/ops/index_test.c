@@ -1,5 +1,5 @@
-// take, gather, scatter_add, one_hot and masked_select against plain loops; indices that count from the
-// end, repeat, or are out of range.
+// take, gather, scatter_add, one_hot and masked_select against plain loops; indices that count from
+// the end, repeat, or are out of range.
 #include "tests/unit/ops/values.h"
 
 static const nd_dtype all[] = {ND_BOOL, ND_U8, ND_I32, ND_I64, ND_F32, ND_F64};

@@ -1,4 +1,5 @@
-// Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and without.
+// Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and
+// without.
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/ops/values.h"
 #include <pthread.h>
@@ -166,8 +167,8 @@ static void test_linear(void **state) {
     nd__cpu_use_onednn(true);
 }
 
-/// A token of each sequence, cut from queries, keys and values that were computed together; and one of all
-/// of them, seen by every sequence.
+/// A token of each sequence, cut from queries, keys and values that were computed together; and one
+/// of all of them, seen by every sequence.
 static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
     (void)state;
     nd_auto nd_tensor *fused = random_tensor(DENSE, ND_SHAPE(4, 1, 3 * 48), ND_F32, -1, 1);

@@ -162,8 +162,8 @@ typedef struct conv_sums {
     double *out, *grad_x, *grad_weight;
 } conv_sums;
 
-/// The three convolutions at once, from their definition: out = sum x w, grad_x = sum g w, grad_weight =
-/// sum g x.
+/// The three convolutions at once, from their definition: out = sum x w, grad_x = sum g w,
+/// grad_weight = sum g x.
 static void reference_conv(const conv_case *c, const nd_tensor *x, const nd_tensor *weight,
                            const nd_tensor *g, conv_sums *sums) {
     int64_t oh = nd_get_size(g, 2), ow = nd_get_size(g, 3), at_out = 0;

@@ -1,5 +1,5 @@
-// Numbers of C arrive as they are: every type, every integer of 64 bits, exact through every operation that
-// takes one. What is expected is computed here with 128 bits, or stands here.
+// Numbers of C arrive as they are: every type, every integer of 64 bits, exact through every
+// operation that takes one. What is expected is computed here with 128 bits, or stands here.
 #include "tests/unit/ops/values.h"
 #include <limits.h>
 #include <nd/autograd.h>
@@ -81,7 +81,8 @@ static int64_t power(int64_t base, unsigned exponent) {
 
 enum { LENGTH = 37 };
 
-/// x with the same random elements in one of two layouts: dense, or every second of a longer tensor.
+/// x with the same random elements in one of two layouts: dense, or every second of a longer
+/// tensor.
 static nd_tensor *random_integers(bool stepped) {
     int64_t data[2 * LENGTH];
     for (int k = 0; k < 2 * LENGTH; k++)
@@ -269,7 +270,8 @@ static void test_every_type_of_C_is_a_number(void **state) {
     assert_true(nothing.kind == ND_NUMBER_F64 && nothing.value.f64 == 0.0);
 }
 
-/// A macro of the function's name: arguments once, commas of a shape, and the address of the function.
+/// A macro of the function's name: arguments once, commas of a shape, and the address of the
+/// function.
 static void test_calls_are_calls(void **state) {
     (void)state;
     int64_t times = 4;

@@ -1,5 +1,5 @@
-// Values of tensors for the tests of operations: random tensors in several layouts, and an element of any
-// tensor as a double, read by its shape and strides alone.
+// Values of tensors for the tests of operations: random tensors in several layouts, and an element
+// of any tensor as a double, read by its shape and strides alone.
 #ifndef ND_TESTS_UNIT_OPS_VALUES_H
 #define ND_TESTS_UNIT_OPS_VALUES_H
 #include "tests/testing.h"
@@ -56,8 +56,8 @@ static inline void coordinates_of(int ndim, const int64_t *shape, int64_t flat,
     }
 }
 
-/// Element of x at coordinates; coordinates before x's first axis and along axes of size 1 are ignored,
-/// as broadcasting does.
+/// Element of x at coordinates; coordinates before x's first axis and along axes of size 1 are
+/// ignored, as broadcasting does.
 static inline double at(const nd_tensor *x, int ndim, const int64_t *index) {
     int64_t offset = 0;
     int missing = ndim - nd_get_ndim(x);
@@ -77,8 +77,8 @@ static inline double random_unit(void) {
     return (double)rand() / ((double)RAND_MAX + 1.0);
 }
 
-/// Random values that every operation takes: floats in (low, high), integers of both signs (u8: 0 to 15),
-/// bools.
+/// Random values that every operation takes: floats in (low, high), integers of both signs (u8: 0
+/// to 15), bools.
 static inline double random_value(nd_dtype dtype, double low, double high) {
     switch (dtype) {
     case ND_BOOL:
@@ -126,7 +126,8 @@ static inline nd_tensor *random_tensor(layout how, int ndim, const int64_t *shap
     return nd_expand(x, ndim, shape);
 }
 
-/// NaN equals NaN, infinities are equal by sign, else within `relative` of the larger, or `absolute`.
+/// NaN equals NaN, infinities are equal by sign, else within `relative` of the larger, or
+/// `absolute`.
 static inline bool close_to(double got, double expected, double relative, double absolute) {
     if (isnan(expected) || isnan(got))
         return isnan(expected) && isnan(got);

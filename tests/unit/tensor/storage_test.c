@@ -1,7 +1,7 @@
 // Small tensors carry their data; what outlives them gets a storage that is made for it.
 //
-// One that is viewed is a tensor, its storage and the view, and the bytes are the storage's; before, it is
-// one object, and the bytes are its own. Nobody may see a difference in between.
+// One that is viewed is a tensor, its storage and the view, and the bytes are the storage's;
+// before, it is one object, and the bytes are its own. Nobody may see a difference in between.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/alloc.h"
 #include "lib/tensor/tensor.h"
