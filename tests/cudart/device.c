@@ -53,7 +53,7 @@ static void at_process_exit(void) {
 }
 
 static const char *setting(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value ? value : NULL;
 }
 
@@ -101,7 +101,7 @@ static void start(void) {
     plan_from_environment();
     // The second one is too old for the kernels, so that numbers of devices are not CUDA's.
     const char *list = setting("ND_CUDART_DEVICES");
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
     if (visible && !*visible)
         list = "";
     for (const char *at = list ? list : "90,75,90"; *at && cudart.devices < CUDART_DEVICES;) {
