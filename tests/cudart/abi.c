@@ -1,5 +1,5 @@
-// That the fake runtime's header says what a toolkit's says: this file is compiled with each, where both are. Numbers,
-// layouts and the types of the functions that lib/device/cuda calls.
+// That the fake runtime's header says what a toolkit's says: this file is compiled with each, where
+// both are. Numbers, layouts and the types of the functions that lib/device/cuda calls.
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // The part of the CUDA runtime's C interface that the fake runtime serves.
 //
-// Names, numbers and layouts are those of CUDA 13, so that a source compiles with either header; abi.c
-// compares them with a toolkit's, where there is one.
+// Names, numbers and layouts are those of CUDA 13, so that a source compiles with either header;
+// abi.c compares them with a toolkit's, where there is one.
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_API_H
 #define ND_TESTS_CUDART_CUDA_RUNTIME_API_H
 #include <stddef.h>
