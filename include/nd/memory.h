@@ -6,7 +6,7 @@
 /// stage whether it goes now: frees that the device has finished are taken back, caches go back to
 /// the system, the collector runs (where it is on) at the asking manager and then at its ancestors,
 /// the program's callbacks are asked, and the device is waited for once, at most a second. A quota
-/// walks the two stages that help it: the collector and the callbacks. Only then comes
+/// walks the stages that help it: the first, the collector and the callbacks. Only then comes
 /// ND_ERROR_OUT_OF_MEMORY or ND_ERROR_QUOTA, which says what was tried; nothing has changed then.
 /// docs/memory.md says more.
 #ifndef ND_MEMORY_H
@@ -73,24 +73,24 @@ ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
 
 /// What one stage did since the program started.
-typedef struct nd_rung_stats {
+typedef struct nd_memory_stage_stats {
     uint64_t reached; ///< walks that came to it and for which it could do something
     uint64_t enough;  ///< of these, those that ended there with the memory
     /// What it brought back, where that is known: what the backend says of retiring, trimming and
     /// waiting, what the collector freed (of all device kinds), and by how much the program's live
     /// bytes of the kind fell during callbacks (other threads' doings included).
     uint64_t bytes;
-} nd_rung_stats;
+} nd_memory_stage_stats;
 
 /// The ladder since the program started. walks = failures + the sum of `enough` over the stages,
 /// when no thread is on the ladder.
 typedef struct nd_memory_stats {
-    uint32_t size;                               ///< sizeof(nd_memory_stats)
-    uint32_t version;                            ///< 1
-    uint64_t walks;                              ///< requests that did not go at first
-    uint64_t quota_walks;                        ///< of these, those that a quota refused
-    uint64_t failures;                           ///< of walks, those that ended in an error
-    nd_rung_stats stages[ND_MEMORY_STAGE_COUNT]; ///< by nd_memory_stage
+    uint32_t size;                                       ///< sizeof(nd_memory_stats)
+    uint32_t version;                                    ///< 1
+    uint64_t walks;                                      ///< requests that did not go at first
+    uint64_t quota_walks;                                ///< of these, those that a quota refused
+    uint64_t failures;                                   ///< of walks, those that ended in an error
+    nd_memory_stage_stats stages[ND_MEMORY_STAGE_COUNT]; ///< by nd_memory_stage
 } nd_memory_stats;
 /// What an nd_memory_stats must begin as.
 #define ND_MEMORY_STATS_INIT ND__SIZED(nd_memory_stats)

@@ -1,4 +1,4 @@
-// The gate: a word that says closed, a flag per thread that says writing.
+// The gate, the write barrier: a word that says closed, a flag per thread that says writing.
 //
 // Writer: set own flag, then look at the word. Collector: set the word, then look at all flags.
 // Each side must see the other's store (store-load order); the writer pays nothing for that because
@@ -8,7 +8,7 @@
 // A sandbox that begins while the program runs may forbid the barrier from then on. Then writers
 // are told to fence, once and for all. A thread that was not seen to do so yet (`fences`) may have
 // looked before it was told; while there is one, the collector uses the slow barrier, which needs
-// no permission (atomics.c).
+// no permission (barrier.c).
 //
 // A thread whose record is in no registry (thread.h) is counted in while it writes: with locked
 // instructions, which order its store and its look as the barrier does for others.

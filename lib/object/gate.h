@@ -1,4 +1,5 @@
-// The gate: edge writers pass through it, the collector closes it while it looks at edges.
+// The gate, the write barrier: who writes edges passes through it, the collector closes it while it
+// looks at edges.
 //
 // A writer between nd__gate_enter and nd__gate_leave may write edges of published objects. It must
 // be short: no lock that a collecting thread could hold, no allocation, no user code, no release (a

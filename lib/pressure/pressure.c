@@ -67,7 +67,7 @@ nd_status nd_memory_get_stats(nd_memory_stats *ret_stats) {
     stats.quota_walks = nd__atomic_load_relaxed(&totals.quota_walks);
     stats.failures = nd__atomic_load_relaxed(&totals.failures);
     for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
-        stats.stages[stage] = (nd_rung_stats){
+        stats.stages[stage] = (nd_memory_stage_stats){
             .reached = nd__atomic_load_relaxed(&totals.stages[stage].reached),
             .enough = nd__atomic_load_relaxed(&totals.stages[stage].enough),
             .bytes = nd__atomic_load_relaxed(&totals.stages[stage].bytes),

@@ -8,7 +8,7 @@
 //   pressure.c            the stages and their statistics
 //   pressure_callback.c   who is asked, and what keeps a callback valid while it runs
 //   pressure_error.c      the sentence at the end
-//   pressure_alloc.c              the library's own structures
+//   pressure_alloc.c      the library's own structures
 #ifndef ND_LIB_PRESSURE_PRESSURE_H
 #define ND_LIB_PRESSURE_PRESSURE_H
 #include "lib/manager/request.h"

@@ -31,13 +31,13 @@ for number in $(sed -n 's/^| \([BGF][0-9]*\) |.*/\1/p' "$table"); do row "$numbe
 sed -n 's/^| [BGF][0-9]* | [^|]* | \(.*\) |$/\1/p' "$table" | sed 's/<br>/\n/g' |
     awk -F': ' '{ file = $1; for (n = split($2, tests, /[`, ]+/); n > 0; n--) if (tests[n] ~ /^test_/) print file, tests[n] }' |
     sort >"$TEST_TMPDIR/listed"
-for folder in behaviour faults unit/base unit/manager unit/object; do
+for folder in behaviour faults unit/base unit/manager unit/object unit/pressure; do
     for file in "$root/tests/$folder"/*.c; do
         [ -e "$file" ] || complain "no sources of $folder"
         sed -n 's/^static void \(test_[BGF][0-9]*_[A-Za-z0-9_]*\)(.*/\1/p' "$file" | sed "s|^|$folder/$(basename "$file") |"
     done
 done | sort >"$TEST_TMPDIR/written"
-grep -E '^(behaviour|faults|unit/(base|manager|object))/' "$TEST_TMPDIR/listed" >"$TEST_TMPDIR/listed_here"
+grep -E '^(behaviour|faults|unit/(base|manager|object|pressure))/' "$TEST_TMPDIR/listed" >"$TEST_TMPDIR/listed_here"
 if ! difference=$(diff "$TEST_TMPDIR/listed_here" "$TEST_TMPDIR/written"); then
     complain "only in the table (<), only in the sources (>):"
     grep '^[<>]' <<<"$difference" | head -20

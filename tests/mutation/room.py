@@ -65,10 +65,10 @@ CORE_TESTS = (
 )
 WHOLE_TESTS = (
     "tests/unit/debug/tensors_test.c",
-    "tests/unit/memory/callback_test.c",
+    "tests/unit/pressure/pressure_callback_test.c",
     "tests/unit/memory/host_test.c",
     "tests/unit/memory/ladder_test.c",
-    "tests/unit/memory/pressure_test.c",
+    "tests/unit/pressure/pressure_test.c",
     "tests/unit/device/fake_test.c",
     "tests/unit/device/registry_test.c",
     "tests/unit/tensor/copy_test.c",

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = ("base", "object", "manager")  # those that have unit tests of their own
+ROOMS = ("base", "object", "manager", "pressure")  # those that have unit tests of their own
 # Made by macros from the table of operations: nd__rule_NAME is the gradient rule of the operation NAME, in rules_FAMILY.c.
 FAMILIES = {"nd__rule_": re.compile(r"rules(_\w+)?|function")}
 # Headers of several files that stand for one thing.

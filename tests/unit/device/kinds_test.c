@@ -37,7 +37,6 @@ static void test_no_bounds_for_a_kind_beyond(void **state) {
     (void)state;
     nd_auto nd_manager *m = nd_manager_new(NULL, "m");
     assert_no_kind(nd_manager_set_quota(m, ND_DEVICE_KIND_COUNT, 1), ND_ERROR_INVALID_ARGUMENT);
-    assert_no_kind(nd_gc_set_threshold(ND_DEVICE_KIND_COUNT, 1), ND_ERROR_INVALID_ARGUMENT);
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.allocated_bytes[ND_DEVICE_KIND_COUNT] = 1000;
     assert_no_kind(nd_manager_set_gc_policy(m, &policy), ND_ERROR_UNSUPPORTED);

@@ -46,7 +46,7 @@ static nd_manager *bounded(const nd_manager *parent, const char *name, uint64_t 
     return manager;
 }
 
-static nd_rung_stats callback_stats(void) {
+static nd_memory_stage_stats callback_stats(void) {
     nd_memory_stats stats = ND_MEMORY_STATS_INIT;
     assert_ok(nd_memory_get_stats(&stats));
     return stats.stages[ND_MEMORY_STAGE_CALLBACK];
@@ -68,7 +68,7 @@ static void test_nearest_first_and_then_up(void **state) {
     set(bottom, &at_bottom, give_up_cache);
     set(beside, &at_side, give_up_cache);
     order = 0;
-    nd_rung_stats before = callback_stats();
+    nd_memory_stage_stats before = callback_stats();
 
     nd_resource *first = bytes_in(bottom, 200); // the nearest suffices
     assert_handle(first);
@@ -81,7 +81,7 @@ static void test_nearest_first_and_then_up(void **state) {
     assert_int_equal(at_top.order, 3);
     assert_int_equal(at_root.order, 4);
     assert_int_equal(at_side.asked, 0);
-    nd_rung_stats after = callback_stats();
+    nd_memory_stage_stats after = callback_stats();
     assert_int_equal(after.reached - before.reached, 2);
     assert_int_equal(after.enough - before.enough, 2);
     assert_int_equal(after.bytes - before.bytes, 900);
