@@ -1,10 +1,11 @@
 /// @file
 /// The last error of the calling thread.
 ///
-/// A function that fails returns NULL or a status other than ND_OK, sets the thread's error, and
-/// has changed nothing. A function that succeeds leaves the error alone. NULL operands propagate:
-/// an operation given NULL returns NULL and keeps the error that is already there (without one it
-/// is ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
+/// A function that fails returns NULL or a status other than ND_OK (one that returns a number, what
+/// its description says), sets the thread's error, and has changed nothing unless that says what. A
+/// function that succeeds leaves the error alone. NULL operands propagate: an operation given NULL
+/// returns NULL and keeps the error that is already there (without one it is
+/// ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
 ///
 /// Callbacks that run where the program does not expect them (finalizers and destructors, those of
 /// weak references, of memory that is freed or wanted, of a device's queue, of cycles that were

@@ -158,7 +158,7 @@ ND_API nd_status nd_manager_get_gc_policy(const nd_manager *manager, nd_gc_polic
 // ----------------------------------------------------------------------------------------- reports
 
 /// Called for each cycle found, with its path, such as `tensor(w1) -grad-> tensor -node->
-/// mul_backward -saved-> tensor(w1)  12.0 MiB  train.c:88`, valid during the call. It runs on the
+/// mul -saved-> tensor(w1)  12.0 MiB  train.c:88`, valid during the call. It runs on the
 /// collecting thread, outside the gate, before anything is freed.
 typedef void (*nd_gc_cycle_callback)(const char *path, uint64_t objects, uint64_t bytes,
                                      void *data);

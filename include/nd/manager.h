@@ -143,9 +143,8 @@ typedef struct nd_close_report {
     uint64_t collected_bytes;   ///< bytes of those
     uint64_t escaped_objects;   ///< held by somebody: moved to the nearest open ancestor
     uint64_t escaped_bytes;     ///< bytes of those
-    uint64_t
-        returned_objects; ///< temp-attached objects that went back; a tensor with its storage: one
-    uint64_t gate_closed_ns; ///< how long the collector's gate was closed
+    uint64_t returned_objects;  ///< lent objects that went back; a tensor with its storage: one
+    uint64_t gate_closed_ns;    ///< how long the collector's gate was closed
     /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
     char escaped_sites[4][96];
     /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they

@@ -72,6 +72,10 @@ typedef struct nd_memory_callback {
 ND_API nd_status nd_memory_set_callback(const nd_manager *manager,
                                         const nd_memory_callback *callback);
 
+/// Places for stages in nd_memory_stats. Fixed, and more than there are stages, so that a new one
+/// changes the size of no struct; a place without a stage is 0.
+#define ND_MAX_MEMORY_STAGES 8
+
 /// What one stage did since the program started.
 typedef struct nd_memory_stage_stats {
     uint64_t reached; ///< walks that came to it and for which it could do something
@@ -85,12 +89,12 @@ typedef struct nd_memory_stage_stats {
 /// The ladder since the program started. walks = failures + the sum of `enough` over the stages,
 /// when no thread is on the ladder.
 typedef struct nd_memory_stats {
-    uint32_t size;                                       ///< sizeof(nd_memory_stats)
-    uint32_t version;                                    ///< 1
-    uint64_t walks;                                      ///< requests that did not go at first
-    uint64_t quota_walks;                                ///< of these, those that a quota refused
-    uint64_t failures;                                   ///< of walks, those that ended in an error
-    nd_memory_stage_stats stages[ND_MEMORY_STAGE_COUNT]; ///< by nd_memory_stage
+    uint32_t size;                                      ///< sizeof(nd_memory_stats)
+    uint32_t version;                                   ///< 1
+    uint64_t walks;                                     ///< requests that did not go at first
+    uint64_t quota_walks;                               ///< of these, those that a quota refused
+    uint64_t failures;                                  ///< of walks, those that ended in an error
+    nd_memory_stage_stats stages[ND_MAX_MEMORY_STAGES]; ///< by nd_memory_stage
 } nd_memory_stats;
 /// What an nd_memory_stats must begin as.
 #define ND_MEMORY_STATS_INIT ND__SIZED(nd_memory_stats)

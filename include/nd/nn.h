@@ -1,5 +1,5 @@
 /// @file
-/// Modules, losses and optimizers.
+/// Modules and optimizers (losses are in <nd/ops.h>).
 #ifndef ND_NN_H
 #define ND_NN_H
 #include <nd/ops.h>

@@ -2,7 +2,8 @@
 /// Numbers that keep their type: what an operation takes where it takes an element's value.
 ///
 /// A double has 53 bits, so that most int64 do not fit one. Functions that take an nd_number are
-/// called with any number of C, and each integer arrives as it is:
+/// called with any number of C, and each integer of up to 64 bits arrives as it is (gcc hands over
+/// a bit-field as a double: cast it):
 ///
 ///     nd_tensor *x = nd_full(ND_SHAPE(2, 3), 1.5, ND_F32);
 ///     nd_tensor *y = nd_scalar(INT64_MAX, ND_I64);

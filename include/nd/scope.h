@@ -76,11 +76,11 @@ template <typename T> inline const T *nd__tmp_handle(T *owned) {
 
 /// Hands an object to a certain scope.
 ///
-/// @param scope one of this thread, or a detached one
+/// @param scope one of this thread, or one that no thread is in
 /// @param object owned; consumed always: on error it is released
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (the scope belongs to another thread), ND_ERROR_OUT_OF_MEMORY
-/// @threads the one the scope belongs to; of a detached scope any, one at a time
+/// @threads the one the scope belongs to; of one that no thread is in any, one at a time
 ND_API nd_status nd_scope_adopt(nd_scope *scope, void *object);
 
 /// Moves an object from the innermost scope that owns it to the enclosing one. Members of a list or
@@ -107,11 +107,11 @@ ND_API size_t nd_scope_get_size(const nd_scope *scope);
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (it is not)
 /// @threads the one it belongs to
-ND_API nd_status nd_scope_take(nd_scope *scope);
+ND_API nd_status nd_scope_leave(nd_scope *scope);
 
-/// Makes a detached scope the innermost one of the calling thread.
+/// Makes a scope that was left the innermost one of the calling thread.
 ///
-/// @param scope a detached scope
+/// @param scope one that no thread is in
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_STATE (a thread has it)
 /// @threads any; handing the scope from one to another is the user's to order

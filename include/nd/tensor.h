@@ -218,7 +218,7 @@ ND_API nd_tensor *nd_clone(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) ND_OWNED;
 /// Another device; x itself (retained) when there.
 ND_API nd_tensor *nd_to(const nd_tensor *x, nd_device device) ND_OWNED;
-/// Joined along an existing axis. All inputs of one dtype and device; n >= 1.
+/// Joined along an existing axis. All inputs of one dtype and device; count >= 1.
 ND_API nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) ND_OWNED;
 /// Joined along a new axis.
 ND_API nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) ND_OWNED;

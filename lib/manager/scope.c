@@ -1,6 +1,6 @@
 // Scopes: per-thread stack of owners of temporaries.
 //
-// Invariant: a scope is in exactly one thread's stack, or detached (owner NULL). Only its owner
+// Invariant: a scope is in exactly one thread's stack, or in none (owner NULL). Only its owner
 // touches its array.
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -12,7 +12,7 @@ enum { INLINE_ITEMS = 24 };
 
 struct nd_scope {
     nd_scope *outer;
-    nd_thread *owner; ///< NULL while detached
+    nd_thread *owner; ///< NULL while no thread is in it
     nd_object **items;
     size_t size, capacity;
     nd_object *inline_items[INLINE_ITEMS];
@@ -147,13 +147,13 @@ size_t nd_scope_get_size(const nd_scope *scope) {
     return scope ? scope->size : 0;
 }
 
-nd_status nd_scope_take(nd_scope *scope) {
+nd_status nd_scope_leave(nd_scope *scope) {
     if (!scope)
-        return nd__error_null("scope_take", "scope");
+        return nd__error_null("scope_leave", "scope");
     nd_thread *thread = nd__thread();
     if (thread->scope != scope)
         return nd__error(ND_ERROR_STATE,
-                         "scope_take: the scope is not the innermost one of this thread");
+                         "scope_leave: the scope is not the innermost one of this thread");
     thread->scope = scope->outer;
     scope->outer = NULL;
     scope->owner = NULL;

@@ -381,7 +381,7 @@ static void test_B07_handed_over_scope_ends_on_its_new_thread(void **state) {
     nd_scope *stays = nd_scope_begin();
     nd_scope *leaves = nd_scope_begin();
     assert_handle(nd_tmp(cell_new(0, 0)));
-    assert_ok(nd_scope_take(leaves));
+    assert_ok(nd_scope_leave(leaves));
     assert_ptr_equal(nd_scope_get_current(), stays);
     assert_ok(nd_scope_adopt(leaves, cell_new(1, 0)));
     on_another_thread(enter_and_end_there, leaves);
@@ -394,10 +394,10 @@ static void test_B07_only_the_innermost_scope_can_be_detached(void **state) {
     (void)state;
     nd_scope *outer = nd_scope_begin();
     nd_scope *inner = nd_scope_begin();
-    assert_int_equal(nd_scope_take(outer), ND_ERROR_STATE);
+    assert_int_equal(nd_scope_leave(outer), ND_ERROR_STATE);
     assert_ptr_equal(nd_scope_get_current(), inner);
-    assert_ok(nd_scope_take(inner));
-    assert_int_equal(nd_scope_take(inner), ND_ERROR_STATE);
+    assert_ok(nd_scope_leave(inner));
+    assert_int_equal(nd_scope_leave(inner), ND_ERROR_STATE);
     assert_ok(nd_scope_enter(inner));
     assert_ok(nd_scope_end(outer));
 }
@@ -430,7 +430,7 @@ static void *produce(void *data) {
     h->borrowed = nd_tmp(cell_new(0, 1));
     h->handle = cell_new(1, 0);
     cell_link((nd_object *)(uintptr_t)h->borrowed, 0, h->handle);
-    nd_scope_take(h->scope);
+    nd_scope_leave(h->scope);
     return NULL;
 }
 

@@ -329,7 +329,7 @@ static void test_F30_null_to_every_function_of_the_core(void **state) {
     assert_refused(nd_scope_adopt(NULL, NULL));
     assert_refused(nd_scope_move_out(NULL));
     assert_int_equal(nd_scope_get_size(NULL), 0);
-    assert_refused(nd_scope_take(NULL));
+    assert_refused(nd_scope_leave(NULL));
     assert_refused(nd_scope_enter(NULL));
 
     assert_null(nd_get_manager(NULL));
@@ -395,7 +395,7 @@ static void test_F30_what_is_no_argument_is_refused(void **state) {
     assert_int_equal(nd_get_count(cell), 1);
 
     nd_scope *scope = nd_scope_begin();
-    assert_ok(nd_scope_take(scope));
+    assert_ok(nd_scope_leave(scope));
     assert_int_equal(nd_scope_end(scope), ND_ERROR_STATE);
     assert_ok(nd_scope_enter(scope));
     assert_ok(nd_scope_end(scope));

@@ -318,7 +318,7 @@ static void scope_hand_over(fuzz_actor *me, const fuzz_step *s) {
     if (!scope)
         return;
     size_t size = nd_scope_get_size(scope);
-    if (nd_scope_take(scope) != ND_OK || nd_scope_get_current() == scope ||
+    if (nd_scope_leave(scope) != ND_OK || nd_scope_get_current() == scope ||
         nd_scope_enter(scope) != ND_OK || nd_scope_get_current() != scope ||
         nd_scope_get_size(scope) != size)
         fuzz_die("a scope changed on its way: %s", nd_error_get_message());

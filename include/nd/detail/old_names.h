@@ -36,7 +36,7 @@
 #define nd_object_manager         nd_get_manager_retained
 #define nd_object_type            nd_object_get_type
 #define nd_scope_current          nd_scope_get_current
-#define nd_scope_detach           nd_scope_take
+#define nd_scope_detach           nd_scope_leave
 #define nd_scope_size             nd_scope_get_size
 #define nd_status_name            nd_status_get_name
 #define nd_temp_attach            nd_manager_lend
