@@ -52,6 +52,13 @@ typedef enum nd_dtype {
     ND_I64,         ///< signed, 64 bits
     ND_F32,         ///< IEEE 754 binary32
     ND_F64,         ///< IEEE 754 binary64
+    ND_I8,          ///< signed, 8 bits
+    ND_I16,         ///< signed, 16 bits
+    ND_U16,         ///< unsigned, 16 bits
+    ND_U32,         ///< unsigned, 32 bits
+    ND_U64,         ///< unsigned, 64 bits
+    ND_F16,         ///< IEEE 754 binary16: 11 bits of significand, up to 65504
+    ND_BF16,        ///< the upper half of a binary32: 8 bits of significand, f32's range
     ND_DTYPE_COUNT, ///< how many there are
 } nd_dtype;
 

@@ -30,8 +30,10 @@ extern "C" {
 ND_API size_t nd_dtype_get_size(nd_dtype dtype);
 /// "float32" and so on (names of the Array API); "invalid" otherwise.
 ND_API const char *nd_dtype_get_name(nd_dtype dtype);
-/// dtype of a result of two operands: bool < u8 < i32 < i64 < f32 < f64 (integers with f32 give
-/// f32).
+/// dtype of a result of two operands, as in the Array API: the wider of one kind; the least signed
+/// integer that holds a signed and an unsigned one; the float of a float and an integer; f32 of f16
+/// and bf16; bool gives way. ND_DTYPE_COUNT for u64 and a signed integer, which no dtype holds (an
+/// operation on the two is ND_ERROR_DTYPE), and for an invalid dtype.
 ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
 
 // ----------------------------------------------------------------------------------------- devices

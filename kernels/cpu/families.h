@@ -21,7 +21,11 @@ nd_status nd__cpu_create(const nd_kernel_call *call);
 
 /// Bytes of an element.
 static inline int64_t nd__dtype_bytes(nd_dtype dtype) {
-    static const int8_t bytes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8};
+    static const int8_t bytes[ND_DTYPE_COUNT] = {
+#define ND_DTYPE(ENUMERATOR, name, text, T, kind) [ND_##ENUMERATOR] = sizeof(T),
+#include "kernels/dtypes.inc"
+#undef ND_DTYPE
+    };
     return bytes[dtype];
 }
 /// 0 for f32, 1 for f64, -1 for the others: index of the tables that only floats have.

@@ -27,12 +27,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 // Names of the format by our dtype, and the ones it has beyond ours.
 static const char *const dtype_names[ND_DTYPE_COUNT] = {
-    [ND_BOOL] = "BOOL", [ND_U8] = "U8",   [ND_I32] = "I32",
-    [ND_I64] = "I64",   [ND_F32] = "F32", [ND_F64] = "F64",
+    [ND_BOOL] = "BOOL", [ND_U8] = "U8",   [ND_I32] = "I32",   [ND_I64] = "I64", [ND_F32] = "F32",
+    [ND_F64] = "F64",   [ND_I8] = "I8",   [ND_I16] = "I16",   [ND_U16] = "U16", [ND_U32] = "U32",
+    [ND_U64] = "U64",   [ND_F16] = "F16", [ND_BF16] = "BF16",
 };
-static const char *const foreign_dtype_names[] = {"I8",  "I16",  "U16",     "U32",     "U64",
-                                                  "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0",
-                                                  "C64", "F4",   "F6_E2M3", "F6_E3M2"};
+static const char *const foreign_dtype_names[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "C64",
+                                                  "F4",      "F6_E2M3", "F6_E3M2"};
 
 static nd_status read_header(nd_safetensors *table, size_t *ret_bytes);
 static nd_status parse_header(nd_safetensors *table, nd_json *json);

@@ -113,7 +113,7 @@ static nd_status check_4d(const char *name, const char *a_name, const nd_tensor 
                          "%s: %s has shape %s and %s %s; both must have 4 dimensions", name, a_name,
                          nd__shape_text(a_text, a->ndim, a->shape), b_name,
                          nd__shape_text(b_text, b->ndim, b->shape));
-    if (a->dtype != b->dtype || !nd__operands_is_float(a->dtype))
+    if (a->dtype != b->dtype || !nd__dtype_is_float(a->dtype))
         return nd__error(ND_ERROR_DTYPE,
                          "%s: %s is %s and %s %s; both must be float32, or both float64", name,
                          a_name, nd_dtype_get_name(a->dtype), b_name, nd_dtype_get_name(b->dtype));

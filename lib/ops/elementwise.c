@@ -127,7 +127,7 @@ static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value) {
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
         nd__operands_apply_rule(name, ND__NUMBER, x, NULL, &dtype) != ND_OK)
         return NULL;
-    if (!nd__operands_is_float(dtype) && !nd__number_is_integer(value))
+    if (!nd__dtype_is_float(dtype) && !nd__number_is_integer(value))
         dtype = ND_F32;
     if (nd__operands_check_number(name, dtype, value) != ND_OK)
         return NULL;
@@ -171,7 +171,7 @@ nd_tensor *(nd_clip)(const nd_tensor *x, nd_number low, nd_number high) {
         return NULL;
     }
     // Infinite limits, and those beyond an integer's range, cut nothing.
-    if (!nd__operands_is_float(dtype) && (is_fraction(low) || is_fraction(high)))
+    if (!nd__dtype_is_float(dtype) && (is_fraction(low) || is_fraction(high)))
         dtype = ND_F32;
     nd_op_attrs attrs = {.f = {0.0}};
     nd__number_pass(&attrs, 0, dtype, low);

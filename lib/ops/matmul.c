@@ -168,10 +168,10 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
 
 nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     nd_dtype dtype;
-    if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK)
+    if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK ||
+        nd__operands_promote("matmul", a, b, &dtype) != ND_OK)
         return NULL;
-    dtype = nd_promote_dtypes(a->dtype, b->dtype);
-    if (!nd__operands_is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
+    if (!nd__dtype_is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE,
                   "matmul: it takes float32 and float64, and the operands are %s and %s",
                   nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
@@ -328,12 +328,14 @@ static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const
 }
 
 nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
-    if (check_linear(x, weight, bias) != ND_OK)
+    nd_dtype dtype;
+    if (check_linear(x, weight, bias) != ND_OK ||
+        nd__operands_promote("linear", x, weight, &dtype) != ND_OK)
         return NULL;
-    nd_dtype dtype = nd_promote_dtypes(x->dtype, weight->dtype);
     if (bias)
         dtype = nd_promote_dtypes(dtype, bias->dtype);
-    if (!nd__operands_is_float(dtype) || x->dtype == ND_BOOL || weight->dtype == ND_BOOL) {
+    if (dtype == ND_DTYPE_COUNT || !nd__dtype_is_float(dtype) || x->dtype == ND_BOOL ||
+        weight->dtype == ND_BOOL) {
         nd__error(ND_ERROR_DTYPE, "linear: it takes float32 and float64, and x is %s, weight %s",
                   nd_dtype_get_name(x->dtype), nd_dtype_get_name(weight->dtype));
         return NULL;

@@ -41,7 +41,7 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
         nd__operands_check_pair("cross_entropy", "logits", logits, "targets", targets);
     if (status != ND_OK)
         return status;
-    if (!nd__operands_is_float(logits->dtype) ||
+    if (!nd__dtype_is_float(logits->dtype) ||
         (targets->dtype != ND_I64 && targets->dtype != ND_I32))
         return nd__error(ND_ERROR_DTYPE,
                          "cross_entropy: logits are %s and must be float32 or float64, targets are "

@@ -34,14 +34,25 @@ static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_te
                      nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
 }
 
+nd_status nd__operands_promote(const char *name, const nd_tensor *a, const nd_tensor *b,
+                               nd_dtype *ret_dtype) {
+    *ret_dtype = nd_promote_dtypes(a->dtype, b->dtype);
+    if (__builtin_expect(*ret_dtype != ND_DTYPE_COUNT, 1))
+        return ND_OK;
+    return nd__error(ND_ERROR_DTYPE, "%s: no dtype holds all numbers of %s and of %s; cast one",
+                     name, nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
+}
+
 nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
                                   const nd_tensor *b, nd_dtype *ret_dtype) {
     bool any_bool = a->dtype == ND_BOOL || (b && b->dtype == ND_BOOL);
     bool all_bool = a->dtype == ND_BOOL && (!b || b->dtype == ND_BOOL);
     if (rule == ND__BOOL ? !all_bool : any_bool && rule != ND__ANY)
         return refuse_dtypes(name, rule, a, b);
-    nd_dtype dtype = b ? nd_promote_dtypes(a->dtype, b->dtype) : a->dtype;
-    *ret_dtype = rule == ND__FLOAT && !nd__operands_is_float(dtype) ? ND_F32 : dtype;
+    nd_dtype dtype = a->dtype;
+    if (b && nd__operands_promote(name, a, b, &dtype) != ND_OK)
+        return nd_error_get_status();
+    *ret_dtype = rule == ND__FLOAT && !nd__dtype_is_float(dtype) ? ND_F32 : dtype;
     return ND_OK;
 }
 

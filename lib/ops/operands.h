@@ -18,9 +18,6 @@ typedef enum nd_dtype_rule {
     ND__BOOL,   ///< bool only
 } nd_dtype_rule;
 
-static inline bool nd__operands_is_float(nd_dtype dtype) {
-    return dtype == ND_F32 || dtype == ND_F64;
-}
 static inline bool nd__operands_same_device(const nd_tensor *a, const nd_tensor *b) {
     return a->device.kind == b->device.kind && a->device.index == b->device.index;
 }
@@ -45,6 +42,10 @@ static inline nd_status nd__operands_check_pair(const char *name, const char *a_
         nd__tensor_is_usable(a) && nd__tensor_is_usable(b) && nd__operands_same_device(a, b);
     return __builtin_expect(fine, 1) ? ND_OK : nd__operands_refuse_pair(name, a_name, a, b_name, b);
 }
+
+/// nd_promote_dtypes, or an error.
+nd_status nd__operands_promote(const char *name, const nd_tensor *a, const nd_tensor *b,
+                               nd_dtype *ret_dtype);
 
 /// dtype that a rule computes in for operands promoted to `dtype`. An error names a's and b's
 /// dtypes (b may be NULL).

@@ -39,7 +39,7 @@ static nd_status check_images(const nd_tensor *x) {
     nd_status status = nd__tensor_check_operand("max_pool2d", "x", x);
     if (status != ND_OK)
         return status;
-    if (!nd__operands_is_float(x->dtype))
+    if (!nd__dtype_is_float(x->dtype))
         return nd__error(ND_ERROR_DTYPE, "max_pool2d: x is %s and must be float32 or float64",
                          nd_dtype_get_name(x->dtype));
     char text[ND__SHAPE_TEXT];

@@ -110,9 +110,9 @@ static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axe
     if (mask < 0)
         return NULL;
     nd_dtype dtype = x->dtype;
-    if (op == ND_OP_mean && !nd__operands_is_float(dtype))
+    if (op == ND_OP_mean && !nd__dtype_is_float(dtype))
         dtype = ND_F32;
-    if (op == ND_OP_sum && !nd__operands_is_float(dtype))
+    if (op == ND_OP_sum && !nd__dtype_is_float(dtype))
         dtype = ND_I64;
     if (__builtin_expect(dtype == x->dtype, 1))
         return reduce_as(op, x, mask, keepdims);

@@ -74,10 +74,6 @@ static double float_at(const printer *printer, const char *element) {
     return value;
 }
 
-static bool is_float(nd_dtype dtype) {
-    return dtype == ND_F32 || dtype == ND_F64;
-}
-
 static void element_text(const printer *printer, const char *element, char *text) {
     int64_t i64;
     int32_t i32;
@@ -208,7 +204,7 @@ static void choose_layout(printer *printer) {
     layout *layout = &printer->layout;
     layout->summarised = printer->x->numel > SUMMARISED_ABOVE;
     layout->smallest = INFINITY;
-    if (is_float(printer->x->dtype)) {
+    if (nd__dtype_is_float(printer->x->dtype)) {
         printer->visit = measure_value;
         measure(printer, 0, printer->x->data);
         bool whole = layout->decimals == 0 && layout->smallest >= 1.0;

@@ -15,10 +15,6 @@
 /// The slot of nd_op_attrs.i where a view keeps its storage's version.
 #define VERSION_SLOT 11
 
-static bool is_float(nd_dtype dtype) {
-    return dtype == ND_F32 || dtype == ND_F64;
-}
-
 bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count) {
     return !nd__node_recording_off && nd__node_any_requires_grad(inputs, count);
 }
@@ -145,7 +141,7 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs) {
     if (!result || nd__node_recording_off || nd__op_infos[op].is_constant ||
-        !is_float(result->dtype))
+        !nd__dtype_is_float(result->dtype))
         return result;
     nd_node *node = build(op, result, inputs, count, attrs, false);
     if (!node) {
@@ -205,7 +201,7 @@ nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *in
     if (nd__node_recording_off)
         return ND_OK;
     if (!nd__record_wants_history(inputs, count) || nd__op_infos[op].is_constant ||
-        !is_float(x->dtype)) {
+        !nd__dtype_is_float(x->dtype)) {
         if (x->node)
             replace_node(x, NULL);
         return ND_OK;
@@ -256,7 +252,7 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
         status = nd__place_publish(nd__place_of(&first->header), &node->header);
     if (status == ND_OK && first) {
         for (size_t i = 0; i < noutputs; i++) {
-            if (!results[i] || !is_float(results[i]->dtype))
+            if (!results[i] || !nd__dtype_is_float(results[i]->dtype))
                 continue;
             replace_node(results[i], nd_object_retain(node));
             results[i]->output_index = (uint32_t)i;

@@ -16,14 +16,12 @@
 #include "lib/device/registry.h"
 #include "lib/manager/manager.h"
 #include "lib/object/object.h"
+#include "lib/tensor/dtype.h"
 #include "lib/tensor/storage.h"
 #include <nd/tensor.h>
 
 extern const nd_type nd__tensor_type;
 extern const nd_type nd__storage_type;
-
-/// Bytes of one element of a valid dtype: nd_dtype_get_size without the check.
-extern const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT];
 
 struct nd_tensor {
     nd_object header;

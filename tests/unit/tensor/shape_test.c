@@ -5,7 +5,7 @@
 
 static void test_dtypes(void **state) {
     (void)state;
-    static const size_t sizes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8};
+    static const size_t sizes[ND_DTYPE_COUNT] = {1, 1, 4, 8, 4, 8, 1, 2, 2, 4, 8, 2, 2};
     for (int i = 0; i < ND_DTYPE_COUNT; i++)
         assert_int_equal(nd_dtype_get_size((nd_dtype)i), sizes[i]);
     assert_string_equal(nd_dtype_get_name(ND_BOOL), "bool");
