@@ -69,7 +69,7 @@ BOXES = {
     "kernels/cuda": (3, ".cu files"),
     "lib/memory": (1, "host memory"),
     "lib/base:pool": (2, "threads that share one computation"),
-    "kernels": (3, "table of operations, expressions"),
+    "kernels": (3, "table of operations"),
     "lib/debug": (0, "dumps, leaks, traces"),
     "lib/core": (1, "seam.c: the way up between the rooms"),
     "lib/pressure": (1, "memory runs out: stages, callbacks"),

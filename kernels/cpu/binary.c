@@ -1,9 +1,11 @@
 // Elementwise operations of two and three operands: a loop per op and dtype, made from
-// kernels/expressions.inc.
+// kernels/ops.inc.
 #include "kernels/cpu/rows.h"
 
-// Bytes that are 0 or 1; of one operand when `inputs` is 1.
-#define ND_LOGICAL(name, inputs, expression)                                                \
+// Bytes that are 0 or 1.
+#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
+    ND__LOGICAL_LOOP(name, ND__INPUTS_##form, expression)
+#define ND__LOGICAL_LOOP(name, inputs, expression)                                          \
     static void name(int64_t n, char *const *data, const int64_t *strides,                  \
                      const nd_op_attrs *attrs) {                                            \
         (void)attrs;                                                                        \
@@ -25,7 +27,7 @@
             }                                                                               \
         }                                                                                   \
     }
-#include "kernels/expressions.inc"
+#include "kernels/ops.inc"
 
 // The order of these includes is what they mean; it must not be sorted.
 // clang-format off

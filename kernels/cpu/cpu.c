@@ -74,24 +74,14 @@ const char *nd__cpu_isa(void) {
     return nd__cpu_loops_now()->name;
 }
 
-/// Work of one element, in additions of floats.
+/// Work of one element, in additions of floats; f64 has no functions of its own.
 static int64_t cost_of(nd_op op, nd_dtype dtype) {
-    switch (op) {
-    case ND_OP_exp:
-    case ND_OP_log:
-    case ND_OP_tanh:
-    case ND_OP_sigmoid:
-    case ND_OP_gelu:
-    case ND_OP_erf:
-        return dtype == ND_F32 ? 4 : 32;
-    case ND_OP_sin:
-    case ND_OP_cos:
-    case ND_OP_pow:
-    case ND_OP_pow_scalar:
-        return 32;
-    default:
-        return 1;
-    }
+    static const uint8_t costs[ND_OP_COUNT] = {
+#define ND_UNARY(name, types, expression, cost, ...) [ND_OP_##name] = cost,
+#define ND_BINARY(name, types, expression, cost, ...) [ND_OP_##name] = cost,
+#include "kernels/ops.inc"
+    };
+    return costs[op] <= 1 ? 1 : dtype == ND_F32 ? costs[op] : 32;
 }
 
 static nd_status launch_elementwise(const nd_kernel_call *call, const nd__loop *const *table) {

@@ -1,4 +1,4 @@
-// The functions that kernels/expressions.inc names, for every dtype: nd__<function>_<dtype>.
+// The functions that kernels/ops.inc names, for every dtype: nd__<function>_<dtype>.
 //
 // f32 has its own approximations (math_f32.h), f64 asks the math library. Integer functions wrap
 // and never trap.

@@ -1,4 +1,4 @@
-// Reads the rows of kernels/expressions.inc for the element type that a type_<dtype>.inc named.
+// Reads the rows of kernels/ops.inc for the element type that a type_<dtype>.inc named.
 //
 // ND__ROW_<types>(text) expands to text where the current dtype belongs to `types`; it has to be
 // chosen anew for each dtype (rows_for_type.inc). The ND_<FUNCTION> names are the same for all.

@@ -1,5 +1,5 @@
 // Elementwise operations of one operand: a loop per op and dtype, made from
-// kernels/expressions.inc.
+// kernels/ops.inc.
 #include "kernels/cpu/rows.h"
 
 // The order of these includes is what they mean; it must not be sorted.

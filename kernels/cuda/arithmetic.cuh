@@ -1,4 +1,4 @@
-// Arithmetic of one element for every dtype: what kernels/expressions.inc asks of a backend, and
+// Arithmetic of one element for every dtype: what kernels/ops.inc asks of a backend, and
 // conversion between dtypes.
 //
 // Invariant: nothing here is undefined for any operand. Integers wrap; a float outside an integer's

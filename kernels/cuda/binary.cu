@@ -1,9 +1,9 @@
-// BINARY: out = f(a, b), one dtype, from the rows of kernels/expressions.inc.
+// BINARY: out = f(a, b), one dtype, from the rows of kernels/ops.inc.
 #include "kernels/cuda/elementwise.cuh"
 
 namespace nd_cuda {
 
-#define ND_BINARY(name, types, expression)                     \
+#define ND_BINARY(name, types, expression, ...)                     \
     template <class T> struct binary_##name {                  \
         T p;                                                   \
         ND_BOTH T operator()(const T &a, const T &b) const {   \
@@ -11,7 +11,7 @@ namespace nd_cuda {
             return expression;                                 \
         }                                                      \
     };
-#include "kernels/expressions.inc"
+#include "kernels/ops.inc"
 
 template <class T>
 static nd_status run_binary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
@@ -26,8 +26,8 @@ static nd_status run_binary(const nd_cuda_queue *queue, const nd_kernel_call *ca
             return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p}); \
         else                                                                   \
             return ND_ERROR_UNSUPPORTED;
-#define ND_BINARY(name, types, expression) ND_ROW_##types(name)
-#include "kernels/expressions.inc"
+#define ND_BINARY(name, types, expression, ...) ND_ROW_##types(name)
+#include "kernels/ops.inc"
     default:
         return ND_ERROR_UNSUPPORTED;
     }

@@ -6,21 +6,21 @@
 
 namespace nd_cuda {
 
-#define ND_COMPARE(name, types, expression)                        \
+#define ND_COMPARE(name, types, expression, ...)                        \
     template <class T> struct compare_##name {                     \
         ND_BOTH uint8_t operator()(const T &a, const T &b) const { \
             return (uint8_t)(expression);                          \
         }                                                          \
     };
-#define ND_LOGICAL_1 ND_BOTH uint8_t operator()(const uint8_t &a) const {
-#define ND_LOGICAL_2 ND_BOTH uint8_t operator()(const uint8_t &a, const uint8_t &b) const {
-#define ND_LOGICAL(name, inputs, expression)              \
+#define ND_LOGICAL_X ND_BOTH uint8_t operator()(const uint8_t &a) const {
+#define ND_LOGICAL_AB ND_BOTH uint8_t operator()(const uint8_t &a, const uint8_t &b) const {
+#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...)              \
     struct name##_bytes {                                 \
-        ND_LOGICAL_##inputs return (uint8_t)(expression); \
+        ND_LOGICAL_##form return (uint8_t)(expression); \
     }                                                     \
     }                                                     \
     ;
-#include "kernels/expressions.inc"
+#include "kernels/ops.inc"
 
 template <class T> struct Where {
     ND_BOTH T operator()(const uint8_t &condition, const T &a, const T &b) const {
@@ -31,10 +31,10 @@ template <class T> struct Where {
 template <class T>
 static nd_status run_compare(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->op) {
-#define ND_COMPARE(name, types, expression) \
+#define ND_COMPARE(name, types, expression, ...) \
     case ND_OP_##name:                      \
         return run_elementwise<uint8_t, T, T>(queue, call, compare_##name<T>{});
-#include "kernels/expressions.inc"
+#include "kernels/ops.inc"
     default:
         return ND_ERROR_UNSUPPORTED;
     }
@@ -68,12 +68,12 @@ nd_status nd__cuda_compare(const nd_cuda_queue *queue, const nd_kernel_call *cal
 nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using nd_cuda::run_elementwise;
     switch (call->op) {
-#define ND_RUN_1 run_elementwise<uint8_t, uint8_t>
-#define ND_RUN_2 run_elementwise<uint8_t, uint8_t, uint8_t>
-#define ND_LOGICAL(name, inputs, expression) \
+#define ND_RUN_X run_elementwise<uint8_t, uint8_t>
+#define ND_RUN_AB run_elementwise<uint8_t, uint8_t, uint8_t>
+#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
     case ND_OP_##name:                       \
-        return ND_RUN_##inputs(queue, call, nd_cuda::name##_bytes{});
-#include "kernels/expressions.inc"
+        return ND_RUN_##form(queue, call, nd_cuda::name##_bytes{});
+#include "kernels/ops.inc"
     default:
         return ND_ERROR_UNSUPPORTED;
     }

@@ -1,9 +1,9 @@
-// UNARY: out = f(x), one dtype, from the rows of kernels/expressions.inc.
+// UNARY: out = f(x), one dtype, from the rows of kernels/ops.inc.
 #include "kernels/cuda/elementwise.cuh"
 
 namespace nd_cuda {
 
-#define ND_UNARY(name, types, expression)                      \
+#define ND_UNARY(name, types, expression, ...)                      \
     template <class T> struct unary_##name {                   \
         T p, q;                                                \
         ND_BOTH T operator()(const T &x) const {               \
@@ -11,7 +11,7 @@ namespace nd_cuda {
             return expression;                                 \
         }                                                      \
     };
-#include "kernels/expressions.inc"
+#include "kernels/ops.inc"
 
 template <class T>
 static nd_status run_unary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
@@ -26,8 +26,8 @@ static nd_status run_unary(const nd_cuda_queue *queue, const nd_kernel_call *cal
             return run_elementwise<T, T>(queue, call, unary_##name<T>{p, q}); \
         else                                                                  \
             return ND_ERROR_UNSUPPORTED;
-#define ND_UNARY(name, types, expression) ND_ROW_##types(name)
-#include "kernels/expressions.inc"
+#define ND_UNARY(name, types, expression, ...) ND_ROW_##types(name)
+#include "kernels/ops.inc"
     default:
         return ND_ERROR_UNSUPPORTED;
     }

@@ -1,4 +1,5 @@
-// Elementwise operations: one path for each number of operands, and a line per public function.
+// Elementwise operations: one path for each form that a row of kernels/ops.inc names, and the public
+// functions, which are made from the rows.
 #include "lib/ops/elementwise.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
@@ -29,52 +30,8 @@ static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dt
     return nd__operands_elementwise(op, inputs, 2, result_dtype, NULL);
 }
 
-#define BINARY(name, rule)                                         \
-    nd_tensor *nd_##name(const nd_tensor *a, const nd_tensor *b) { \
-        return binary(ND_OP_##name, a, b, rule, ND_DTYPE_COUNT);   \
-    }
-BINARY(add, ND__NUMBER)
-BINARY(sub, ND__NUMBER)
-BINARY(mul, ND__NUMBER)
-BINARY(div, ND__FLOAT)
-BINARY(pow, ND__NUMBER)
-BINARY(maximum, ND__NUMBER)
-BINARY(minimum, ND__NUMBER)
-
-#define COMPARISON(name, rule)                                     \
-    nd_tensor *nd_##name(const nd_tensor *a, const nd_tensor *b) { \
-        return binary(ND_OP_##name, a, b, rule, ND_BOOL);          \
-    }
-COMPARISON(equal, ND__ANY)
-COMPARISON(not_equal, ND__ANY)
-COMPARISON(less, ND__ANY)
-COMPARISON(less_equal, ND__ANY)
-COMPARISON(greater, ND__ANY)
-COMPARISON(greater_equal, ND__ANY)
-COMPARISON(logical_and, ND__BOOL)
-COMPARISON(logical_or, ND__BOOL)
-
 nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out) {
     return binary(ND_OP_relu_grad, grad, out, ND__FLOAT, ND_DTYPE_COUNT);
-}
-
-nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b) {
-    nd_dtype dtype;
-    if (nd__operands_check_pair("where", "condition", condition, "a", a) != ND_OK ||
-        nd__operands_check_pair("where", "a", a, "b", b) != ND_OK ||
-        nd__operands_apply_rule("where", ND__ANY, a, b, &dtype) != ND_OK)
-        return NULL;
-    if (condition->dtype != ND_BOOL) {
-        nd__error(ND_ERROR_DTYPE, "where: the condition is %s and must be bool",
-                  nd_dtype_get_name(condition->dtype));
-        return NULL;
-    }
-    nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
-    nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
-    if (!b_cast)
-        return NULL;
-    const nd_tensor *inputs[] = {condition, a_cast, b_cast};
-    return nd__operands_elementwise(ND_OP_where, inputs, 3, dtype, NULL);
 }
 
 // ------------------------------------------------------------------------------------- one operand
@@ -96,36 +53,15 @@ static nd_tensor *unary(nd_op op, const nd_tensor *x, nd_dtype_rule rule) {
     return unary_as(op, x, dtype, NULL);
 }
 
-#define UNARY(name, rule)                      \
-    nd_tensor *nd_##name(const nd_tensor *x) { \
-        return unary(ND_OP_##name, x, rule);   \
-    }
-UNARY(neg, ND__NUMBER)
-UNARY(abs, ND__NUMBER)
-UNARY(sign, ND__NUMBER)
-UNARY(square, ND__NUMBER)
-UNARY(exp, ND__FLOAT)
-UNARY(log, ND__FLOAT)
-UNARY(sqrt, ND__FLOAT)
-UNARY(sin, ND__FLOAT)
-UNARY(cos, ND__FLOAT)
-UNARY(tanh, ND__FLOAT)
-UNARY(sigmoid, ND__FLOAT)
-UNARY(relu, ND__FLOAT)
-UNARY(gelu, ND__FLOAT)
-UNARY(erf, ND__FLOAT)
-UNARY(reciprocal, ND__FLOAT)
-UNARY(logical_not, ND__BOOL)
-
 // ---------------------------------------------------------------------------------- with a number
 
 /// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer
 /// that x's dtype cannot hold is an error: wrapping it would be a silent surprise.
-static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value) {
+static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value, nd_dtype_rule rule) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
-        nd__operands_apply_rule(name, ND__NUMBER, x, NULL, &dtype) != ND_OK)
+        nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (!nd__dtype_is_float(dtype) && !nd__number_is_integer(value))
         dtype = ND_F32;
@@ -134,18 +70,6 @@ static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value) {
     nd_op_attrs attrs = {.f = {0.0}};
     nd__number_pass(&attrs, 0, dtype, value);
     return unary_as(op, x, dtype, &attrs);
-}
-
-nd_tensor *(nd_add_scalar)(const nd_tensor *x, nd_number value) {
-    return with_number(ND_OP_add_scalar, x, value);
-}
-
-nd_tensor *(nd_mul_scalar)(const nd_tensor *x, nd_number value) {
-    return with_number(ND_OP_mul_scalar, x, value);
-}
-
-nd_tensor *(nd_pow_scalar)(const nd_tensor *x, nd_number exponent) {
-    return with_number(ND_OP_pow_scalar, x, exponent);
 }
 
 /// Any number but NaN.
@@ -159,14 +83,17 @@ static bool is_fraction(nd_number limit) {
            limit.value.f64 != trunc(limit.value.f64);
 }
 
-nd_tensor *(nd_clip)(const nd_tensor *x, nd_number low, nd_number high) {
+/// x's dtype, or f32 when x is an integer and a limit has a fraction.
+static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_number high,
+                              nd_dtype_rule rule) {
+    const char *name = nd__node_op_name(op);
     nd_dtype dtype;
-    if (nd__tensor_check_operand("clip", "x", x) != ND_OK ||
-        nd__operands_apply_rule("clip", ND__NUMBER, x, NULL, &dtype) != ND_OK)
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (!is_limit(low) || !is_limit(high)) {
         char low_text[ND__NUMBER_TEXT], high_text[ND__NUMBER_TEXT];
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "clip: the limits are %s and %s",
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limits are %s and %s", name,
                   nd__number_text(low_text, low), nd__number_text(high_text, high));
         return NULL;
     }
@@ -176,7 +103,79 @@ nd_tensor *(nd_clip)(const nd_tensor *x, nd_number low, nd_number high) {
     nd_op_attrs attrs = {.f = {0.0}};
     nd__number_pass(&attrs, 0, dtype, low);
     nd__number_pass(&attrs, 1, dtype, high);
-    return unary_as(ND_OP_clip, x, dtype, &attrs);
+    return unary_as(op, x, dtype, &attrs);
+}
+
+// ---------------------------------------------------------------------------- the public functions
+//
+// Made from the table of operations. That <nd/ops.h> declares each, and in this form, is asserted:
+// without the declaration its name is unknown here.
+
+#define RESULT_UNARY ND_DTYPE_COUNT
+#define RESULT_BINARY ND_DTYPE_COUNT
+#define RESULT_COMPARE ND_BOOL
+#define RESULT_LOGICAL ND_BOOL
+
+#define SIGNATURE_X nd_tensor *(const nd_tensor *)
+#define SIGNATURE_XP nd_tensor *(const nd_tensor *, nd_number)
+#define SIGNATURE_XPQ nd_tensor *(const nd_tensor *, nd_number, nd_number)
+#define SIGNATURE_AB nd_tensor *(const nd_tensor *, const nd_tensor *)
+#define DECLARED(name, form)                                                              \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(nd_##name), SIGNATURE_##form), \
+                   "<nd/ops.h> declares nd_" #name " in another form than ops.inc says");
+
+#define FUNCTION_NONE(name, rule, result)
+#define FUNCTION_X(name, rule, result)         \
+    DECLARED(name, X)                          \
+    nd_tensor *nd_##name(const nd_tensor *x) { \
+        return unary(ND_OP_##name, x, rule);   \
+    }
+#define FUNCTION_XP(name, rule, result)                           \
+    DECLARED(name, XP)                                            \
+    nd_tensor *(nd_##name)(const nd_tensor *x, nd_number value) { \
+        return with_number(ND_OP_##name, x, value, rule);         \
+    }
+#define FUNCTION_XPQ(name, rule, result)                                        \
+    DECLARED(name, XPQ)                                                         \
+    nd_tensor *(nd_##name)(const nd_tensor *x, nd_number low, nd_number high) { \
+        return with_limits(ND_OP_##name, x, low, high, rule);                   \
+    }
+#define FUNCTION_AB(name, rule, result)                            \
+    DECLARED(name, AB)                                             \
+    nd_tensor *nd_##name(const nd_tensor *a, const nd_tensor *b) { \
+        return binary(ND_OP_##name, a, b, rule, result);           \
+    }
+
+#define ROW(name, types, form, family) FUNCTION_##form(name, ND__##types, RESULT_##family)
+#define ND_UNARY(name, types, expression, cost, differentiable, saves, form, ...) \
+    ROW(name, types, form, UNARY)
+#define ND_BINARY(name, types, expression, cost, differentiable, saves, form, ...) \
+    ROW(name, types, form, BINARY)
+#define ND_COMPARE(name, types, expression, cost, differentiable, saves, form, ...) \
+    ROW(name, types, form, COMPARE)
+#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
+    ROW(name, types, form, LOGICAL)
+#include "kernels/ops.inc"
+
+// -------------------------------------------------------------------------------- chosen elements
+
+nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b) {
+    nd_dtype dtype;
+    if (nd__operands_check_pair("where", "condition", condition, "a", a) != ND_OK ||
+        nd__operands_check_pair("where", "a", a, "b", b) != ND_OK ||
+        nd__operands_apply_rule("where", ND__ANY, a, b, &dtype) != ND_OK)
+        return NULL;
+    if (condition->dtype != ND_BOOL) {
+        nd__error(ND_ERROR_DTYPE, "where: the condition is %s and must be bool",
+                  nd_dtype_get_name(condition->dtype));
+        return NULL;
+    }
+    nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
+    nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
+    if (!b_cast)
+        return NULL;
+    const nd_tensor *inputs[] = {condition, a_cast, b_cast};
+    return nd__operands_elementwise(ND_OP_where, inputs, 3, dtype, NULL);
 }
 
 nd_tensor *(nd_masked_fill)(const nd_tensor *x, const nd_tensor *mask, nd_number value) {

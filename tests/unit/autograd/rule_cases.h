@@ -1,7 +1,7 @@
 // The functions by which rules_test.c checks each row of ops.inc, and the inputs they are tried on.
 //
-// A case belongs to a row: its graph must contain a node of it. Inputs keep away from where a
-// function has no derivative.
+// A case belongs to a row: its graph must contain a node of it. Elementwise rows make theirs
+// themselves. Inputs keep away from where a function has no derivative.
 #ifndef ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #define ND_TESTS_UNIT_AUTOGRAD_RULE_CASES_H
 #include "lib/autograd/autograd.h"
@@ -9,6 +9,7 @@
 #include "lib/ops/conv.h"
 #include "lib/ops/elementwise.h"
 #include "lib/tensor/join.h"
+#include "tests/elementwise.h"
 #include "tests/windows.h"
 
 #include <math.h>
@@ -36,54 +37,41 @@ typedef struct rule_case {
 // -------------------------------------------------------------------------------------------------
 // elementwise
 
-#define UNARY(name)             \
+// The public ones are those of the table: f_<name>, on its row's domain.
+#define DEFINE_NONE(name)
+#define DEFINE_X(name)          \
     F(f_##name) {               \
         UNUSED;                 \
         return nd_##name(x[0]); \
     }
-#define BINARY(name)                  \
+#define DEFINE_XP(name)              \
+    F(f_##name) {                    \
+        UNUSED;                      \
+        return nd_##name(x[0], 1.5); \
+    }
+#define DEFINE_XPQ(name)                    \
+    F(f_##name) {                           \
+        UNUSED;                             \
+        return nd_##name(x[0], -0.5, 0.75); \
+    }
+#define DEFINE_AB(name)               \
     F(f_##name) {                     \
         UNUSED;                       \
         return nd_##name(x[0], x[1]); \
     }
-
-UNARY(neg)
-UNARY(abs)
-UNARY(square)
-UNARY(exp)
-UNARY(log)
-UNARY(sqrt)
-UNARY(sin)
-UNARY(cos)
-UNARY(tanh)
-UNARY(sigmoid)
-UNARY(relu)
-UNARY(gelu)
-UNARY(erf)
-UNARY(reciprocal)
-UNARY(clone)
-BINARY(add)
-BINARY(sub)
-BINARY(mul)
-BINARY(div)
-BINARY(pow)
-BINARY(maximum)
-BINARY(minimum)
-BINARY(matmul)
+#define DEFINE_YES(name, form) DEFINE_##form(name)
+#define DEFINE_NO(name, form)
+#define DEFINE_ZERO(name, form)
+#define ND_UNARY(name, types, expression, cost, differentiable, saves, form, ...) \
+    DEFINE_##differentiable(name, form)
+#define ND_BINARY ND_UNARY
+#include "kernels/ops.inc"
+DEFINE_X(clone)
+DEFINE_AB(matmul)
 
 F(f_mul_same) {
     UNUSED;
     return nd_mul(x[0], x[0]);
-}
-
-F(f_add_scalar) {
-    UNUSED;
-    return nd_add_scalar(x[0], 1.5);
-}
-
-F(f_mul_scalar) {
-    UNUSED;
-    return nd_mul_scalar(x[0], -2.5);
 }
 
 F(f_pow_scalar_3) {
@@ -104,11 +92,6 @@ F(f_pow_scalar_2) {
 F(f_pow_scalar_0) {
     UNUSED;
     return nd_pow_scalar(x[0], 0.0);
-}
-
-F(f_clip) {
-    UNUSED;
-    return nd_clip(x[0], -0.5, 0.75);
 }
 
 F(f_clip_below) {
@@ -453,29 +436,31 @@ F(f_function) {
 #define M(rows, columns) 2, {(rows), (columns)}, -2.0, 2.0
 #define POSITIVE(rows, columns) 2, {(rows), (columns)}, 0.5, 2.0
 
+#define CASE_NONE(name, domain)
+#define UNARY_CASE(name, domain) {ND_OP_##name, f_##name, 1, {{V domain}}, 0, 0, 0},
+#define CASE_X UNARY_CASE
+#define CASE_XP UNARY_CASE
+#define CASE_XPQ UNARY_CASE
+#define PAIR(low, high, other_low, other_high) \
+    {2, {3, 4}, (low), (high)}, {              \
+        2, {1, 4}, (other_low), (other_high)   \
+    }
+#define CASE_AB(name, domain) {ND_OP_##name, f_##name, 2, {PAIR domain}, 0, 0, 0},
+#define CASE_YES(name, form, domain) CASE_##form(name, domain)
+#define CASE_NO(name, form, domain)
+#define CASE_ZERO(name, form, domain)
+
 static const rule_case cases[] = {
-    {ND_OP_neg, f_neg, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_abs, f_abs, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_square, f_square, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_exp, f_exp, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_log, f_log, 1, {{V(0.5, 2)}}, 0, 0, 0},
-    {ND_OP_sqrt, f_sqrt, 1, {{V(0.5, 2)}}, 0, 0, 0},
-    {ND_OP_sin, f_sin, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_cos, f_cos, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_tanh, f_tanh, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_sigmoid, f_sigmoid, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_relu, f_relu, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_gelu, f_gelu, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_erf, f_erf, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_reciprocal, f_reciprocal, 1, {{V(0.5, 2)}}, 0, 0, 0},
-    {ND_OP_add_scalar, f_add_scalar, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_mul_scalar, f_mul_scalar, 1, {{V(-2, 2)}}, 0, 0, 0},
+#define ND_UNARY(name, types, expression, cost, differentiable, saves, form, domain, ...) \
+    CASE_##differentiable(name, form, domain)
+#define ND_BINARY ND_UNARY
+#include "kernels/ops.inc"
+
     {ND_OP_mul_scalar, f_mul_scalar_, 1, {{V(-2, 2)}}, 0, 0, 0},
     {ND_OP_pow_scalar, f_pow_scalar_3, 1, {{V(-2, 2)}}, 0, 0, 0},
     {ND_OP_pow_scalar, f_pow_scalar_half, 1, {{V(0.5, 2)}}, 0, 0, 0},
     {ND_OP_pow_scalar, f_pow_scalar_2, 1, {{V(-2, 2)}}, 0, 0, 0},
     {ND_OP_pow_scalar, f_pow_scalar_0, 1, {{V(-2, 2)}}, 0, 0, 0},
-    {ND_OP_clip, f_clip, 1, {{V(-2, 2)}}, 0, 0, 0},
     {ND_OP_clip, f_clip_below, 1, {{V(-2, 2)}}, 0, 0, 0},
 
     {ND_OP_add, f_add, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},

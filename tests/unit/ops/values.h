@@ -9,7 +9,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /// How a tensor lies in memory.
-typedef enum layout { DENSE, TRANSPOSED, STEPPED, EXPANDED, LAYOUTS } layout;
+typedef enum layout { DENSE, TRANSPOSED, STEPPED, EXPANDED, ODD, LAYOUTS } layout;
 
 static inline double element_as_double(const void *data, nd_dtype dtype, int64_t offset) {
     switch (dtype) {
@@ -120,6 +120,13 @@ static inline nd_tensor *random_tensor(layout how, int ndim, const int64_t *shap
         base[ndim - 1] = 2 * shape[ndim - 1] + 1;
         nd_auto nd_tensor *x = random_dense(ndim, base, dtype, low, high);
         return nd_slice(x, 1, INT64_MAX, 2, ndim - 1);
+    }
+    if (how == ODD) { // axes of size 1 have strides that lead nowhere
+        nd_auto nd_tensor *x = random_dense(ndim, shape, dtype, low, high);
+        int64_t strides[ND_MAX_DIMS];
+        for (int i = 0; i < ndim; i++)
+            strides[i] = shape[i] == 1 ? 1000003 : nd_get_strides(x)[i];
+        return nd_as_strided(x, ndim, shape, strides, 0);
     }
     base[0] = 1;
     nd_auto nd_tensor *x = random_dense(ndim, base, dtype, low, high);
