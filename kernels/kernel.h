@@ -78,7 +78,8 @@ typedef struct nd_kernel_call {
 //            randint: any number dtype. kernels/philox.h says which words of the generator make
 //            element e (row-major), so that all backends agree.
 // COPY       out, x. Any two dtypes, any strides. Floats become the nearest integer towards zero that
-//            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0.
+//            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0. What
+//            becomes a float is rounded once, to nearest, ties to even; NaN stays NaN.
 // CONV       Contiguous NCHW; ndim is 0 and shape[0..6] = n, ci, h, w, co, kh, kw; i[0..8] = strides,
 //            paddings and dilations (of h, then w), groups, oh, ow. weight: [co, ci / groups, kh, kw].
 //            conv2d: out, x, weight (bias is added by lib/ops).

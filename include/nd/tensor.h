@@ -215,8 +215,10 @@ ND_API nd_tensor *nd_detach(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_contiguous(const nd_tensor *x) ND_OWNED;
 /// A copy, contiguous and differentiable.
 ND_API nd_tensor *nd_clone(const nd_tensor *x) ND_OWNED;
-/// Another dtype; x itself (retained) when it has it. Floats to integers truncate; anything to bool
-/// is != 0.
+/// Another dtype; x itself (retained) when it has it. A float becomes the nearest integer towards
+/// zero that the dtype holds, NaN becomes 0; an integer that becomes narrower keeps its low bits;
+/// anything to bool is != 0. What becomes a float is rounded once, to the nearest, ties to even,
+/// from every dtype.
 ND_API nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) ND_OWNED;
 /// Another device; x itself (retained) when there.
 ND_API nd_tensor *nd_to(const nd_tensor *x, nd_device device) ND_OWNED;

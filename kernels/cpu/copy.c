@@ -40,6 +40,7 @@ typedef struct tiled_copy {
             memcpy((T *)out_ + row * out_stride, buffer[row], sizeof(T) * (size_t)columns);     \
     }
 COPY_TILE(uint8_t)
+COPY_TILE(uint16_t)
 COPY_TILE(uint32_t)
 COPY_TILE(uint64_t)
 
@@ -68,6 +69,8 @@ static void copy_tiles(void *context, int64_t begin, int64_t end) {
         const char *x_at = (const char *)x->data + from * copy->bytes;
         if (copy->bytes == 4)
             copy_tile_uint32_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
+        else if (copy->bytes == 2)
+            copy_tile_uint16_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
         else if (copy->bytes == 8)
             copy_tile_uint64_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
         else

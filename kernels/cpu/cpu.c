@@ -3,6 +3,9 @@
 #include "kernels/cpu/families.h"
 #include <stdatomic.h>
 #include <string.h>
+#if ND_ISA_X86
+#include <cpuid.h>
+#endif
 
 enum {
     UNARY = 1,
@@ -30,6 +33,14 @@ static const uint8_t family_of[ND_OP_COUNT] = {
 
 static _Atomic(const nd__cpu_loops *) loops_now;
 
+#if ND_ISA_X86
+/// Which not every compiler's __builtin_cpu_supports() knows.
+static bool has_f16c(void) {
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 static bool machine_has(const nd__cpu_loops *loops) {
 #if ND_ISA_X86
     if (loops == &nd__cpu_loops_x86_64_v4)
@@ -38,7 +49,7 @@ static bool machine_has(const nd__cpu_loops *loops) {
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi2");
     if (loops == &nd__cpu_loops_x86_64_v3)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        return has_f16c() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #endif
     return loops == &nd__cpu_loops_baseline;

@@ -117,6 +117,7 @@ static void test_permuted_copies(void **state) {
     for (size_t s = 0; s < 4; s++)
         for (size_t a = 0; a < 6; a++) {
             check_permuted(shapes[s], axes[a], ND_U8, 1);
+            check_permuted(shapes[s], axes[a], ND_BF16, 2);
             check_permuted(shapes[s], axes[a], ND_F32, 4);
             check_permuted(shapes[s], axes[a], ND_I64, 8);
         }
