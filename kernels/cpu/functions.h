@@ -117,7 +117,8 @@ static inline double nd__tanh_f64(double x) {
     return tanh(x);
 }
 static inline double nd__sigmoid_f64(double x) {
-    return 1.0 / (1.0 + exp(-x));
+    double e = exp(-fabs(x)); // of the magnitude, so that nothing overflows
+    return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 static inline double nd__erf_f64(double x) {
     return erf(x);

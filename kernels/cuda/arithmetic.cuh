@@ -104,7 +104,9 @@ ND_FLOAT_FUNCTION(fabs, fabsf, fabs)
 #undef ND_FLOAT_FUNCTION
 
 template <class T> ND_BOTH T sigmoid_of(T x) {
-    return (T)1 / ((T)1 + exp_of(-x));
+    // For negative x as e^x / (1 + e^x), so that nothing overflows.
+    T e = exp_of(-fabs_of(x));
+    return (x < (T)0 ? e : (T)1) / ((T)1 + e);
 }
 
 template <class T> ND_BOTH T gelu_of(T x) {

@@ -290,6 +290,19 @@ static void test_operands_that_do_not_fit_are_refused(void **state) {
     assert_refused(nd_add(a, b), ND_ERROR_CLOSED, "add: b");
 }
 
+/// e^x is its own sigmoid down to the smallest number, where e^-x is infinite long before.
+static void test_sigmoid_of_f64_reaches_the_smallest_numbers(void **state) {
+    (void)state;
+    static const double numbers[] = {-1, -36, -700, -709, -710, -744, -746, 36, 800};
+    for (size_t i = 0; i < COUNT_OF(numbers); i++) {
+        nd_auto nd_tensor *x = nd_scalar(numbers[i], ND_F64);
+        nd_auto nd_tensor *y = nd_sigmoid(x);
+        double e = exp(-fabs(numbers[i]));
+        double expected = numbers[i] < 0 ? e / (1 + e) : 1 / (1 + e);
+        assert_close("sigmoid", nd_get_item(y), expected, 1e-15, 0);
+    }
+}
+
 static void test_long_rows_on_several_threads(void **state) {
     (void)state;
     nd_auto nd_tensor *a = random_tensor(DENSE, ND_SHAPE(300001), ND_F32, -3, 3);
@@ -311,6 +324,7 @@ int main(void) {
         ND_TEST(test_numbers_keep_or_change_the_dtype),
         ND_TEST(test_F29_integers_wrap_and_never_trap),
         ND_TEST(test_operands_that_do_not_fit_are_refused),
+        ND_TEST(test_sigmoid_of_f64_reaches_the_smallest_numbers),
         ND_TEST(test_long_rows_on_several_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
