@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/// Marks a leaf (f32 or f64). Error: x has history.
+/// Marks a leaf of a float dtype. Error: x has history.
 ND_API nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad);
 /// True for such a leaf and for everything computed from one.
 ND_API bool nd_requires_grad(const nd_tensor *x);

@@ -28,10 +28,10 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes such as
 /// F16 and more than 8 dimensions.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
-/// Writes all parameters of a module under their full names ("0.weight") with nd_save_safetensors.
+/// Writes all parameters and buffers of a module under their full names ("0.weight") with nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
-/// Reads parameters back. The file must hold exactly the module's names, each with its parameter's
-/// shape and dtype; all of it is checked and read before anything changes.
+/// Reads parameters and buffers back. The file must hold exactly the module's names, each with its
+/// tensor's shape and dtype; all of it is checked and read before anything changes.
 ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 
 /// What a data set is made of: two CPU tensors with the same first size: images [n, ...] and

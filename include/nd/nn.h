@@ -10,9 +10,10 @@ extern "C" {
 
 // ----------------------------------------------------------------------------------------- modules
 //
-// A module holds named parameters and child modules as edges. Parameters are contiguous f32 leaves
-// that require a gradient. Members are added before a module is used; after that any threads may
-// read it.
+// A module holds named parameters, buffers and child modules as edges. Parameters are contiguous
+// leaves of a float dtype that require a gradient; buffers are contiguous tensors of any dtype that
+// do not, such as running means. Members are added before a module is used; after that any threads
+// may read it.
 
 /// A kind of module. Set size = sizeof(nd_module_type), version = 1. `forward` returns an owned
 /// tensor.
@@ -34,12 +35,17 @@ ND_API const void *nd_module_get_data(const nd_module *module);
 /// module.
 ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
                                          const nd_tensor *parameter);
+/// Adds a buffer (retained) under such a name: a tensor that belongs to the module's state, is moved
+/// and saved with it, and is no parameter. Errors: it requires a gradient, or is not contiguous.
+ND_API nd_status nd_module_add_buffer(nd_module *module, const char *name, const nd_tensor *buffer);
 /// Adds a child (retained) under such a name. Error: the child contains the module, or more than 32
 /// modules would stand inside each other.
 ND_API nd_status nd_module_add_child(nd_module *module, const char *name, const nd_module *child);
 /// Parameter of this module by name, borrowed; dots walk into children ("0.weight"). NULL with an
 /// error if missing.
 ND_API const nd_tensor *nd_module_get_parameter(const nd_module *module, const char *name);
+/// Buffer of this module by name, borrowed, as nd_module_get_parameter().
+ND_API const nd_tensor *nd_module_get_buffer(const nd_module *module, const char *name);
 /// Child by index, borrowed.
 ND_API const nd_module *nd_module_get_child(const nd_module *module, size_t index);
 /// Number of children; 0 for NULL.
@@ -50,14 +56,28 @@ ND_API size_t nd_module_get_parameter_count(const nd_module *module);
 /// addition. The name (ret_name may be NULL) is borrowed until this thread's next call.
 ND_API const nd_tensor *nd_module_get_parameter_at(const nd_module *module, size_t index,
                                                    const char **ret_name);
+/// Number of buffers of the module and everything below; one under two names counts twice.
+ND_API size_t nd_module_get_buffer_count(const nd_module *module);
+/// The index-th of them, borrowed, as nd_module_get_parameter_at().
+ND_API const nd_tensor *nd_module_get_buffer_at(const nd_module *module, size_t index,
+                                                const char **ret_name);
+/// Puts the module and everything below into training mode, in which modules are made, or out of it:
+/// what dropout and batch normalisation do depends on it. Not beside other uses of the module. On
+/// error no mode has changed.
+ND_API nd_status nd_module_set_training(const nd_module *module, bool training);
+/// Whether this module (not what is below) is in training mode; false for NULL.
+ND_API bool nd_module_is_training(const nd_module *module);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 /// Drops the gradients of all its parameters.
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
-/// Moves all parameters, and the gradients they have, to a device. A parameter stays the same
+/// Moves all parameters, the gradients they have, and all buffers to a device. Each stays the same
 /// tensor to all who hold it; its views and what graphs saved of it do not follow. On error nothing
 /// has moved. Not beside other uses of the module.
 ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
+/// Makes all parameters, the gradients they have, and all buffers of a float dtype that dtype (f64,
+/// f32, f16 or bf16), as nd_module_to() moves them.
+ND_API nd_status nd_module_cast(const nd_module *module, nd_dtype dtype);
 
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
 /// from key.

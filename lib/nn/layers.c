@@ -173,7 +173,7 @@ static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x) {
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x) {
     nd_tensor *y = nd_retain(x);
     for (size_t i = 0; y && i < self->count; i++) {
-        if (self->members[i].is_parameter)
+        if (nd__module_is_tensor(&self->members[i]))
             continue; // a user added it
         nd_tensor *next = nd_module_forward((const nd_module *)self->members[i].object, y);
         nd_release(y);

@@ -1,4 +1,4 @@
-// Modules: objects with named parameters and children.
+// Modules: objects with named parameters, buffers and children, and a mode.
 //
 // Invariant: the member array is only exchanged, and its count only changed, inside the gate,
 // because the collector may be reading it. A module never reaches itself through its children, so
@@ -27,9 +27,13 @@ static const nd_type module_object_type = {.size = sizeof(nd_type),
                                            .destroy = destroy};
 
 static nd_status add_member(const char *operation, nd_module *module, const char *name,
-                            const void *object, bool is_parameter);
+                            const void *object, nd_member_kind kind);
 static nd_status check_name(const char *operation, const nd_module *module, const char *name);
 static nd_status check_parameter(const nd_tensor *parameter);
+static nd_status check_buffer(const nd_tensor *buffer);
+static const nd_tensor *get_tensor(const char *operation, const nd_module *module, const char *name,
+                                   nd_member_kind kind);
+static nd_status set_training(const nd_module *module, bool training, bool write, int depth);
 static nd_status grow(const char *operation, nd_module *module);
 static const nd_member *find(const nd_module *module, const char *name, size_t length);
 static bool reaches(const nd_module *from, const nd_module *target, int depth);
@@ -64,6 +68,7 @@ nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t d
     if (!module)
         return NULL;
     module->type = type;
+    atomic_store_explicit(&module->training, true, memory_order_relaxed);
     if (data_size > 0) {
         module->data = (char *)module + data_offset;
         memcpy(module->data, data, data_size);
@@ -80,7 +85,16 @@ nd_status nd_module_add_parameter(nd_module *module, const char *name, const nd_
     if (status == ND_OK)
         status = check_parameter(parameter);
     if (status == ND_OK)
-        status = add_member("module_add_parameter", module, name, parameter, true);
+        status = add_member("module_add_parameter", module, name, parameter, ND__MEMBER_PARAMETER);
+    return status;
+}
+
+nd_status nd_module_add_buffer(nd_module *module, const char *name, const nd_tensor *buffer) {
+    nd_status status = nd__module_check("module_add_buffer", module);
+    if (status == ND_OK)
+        status = check_buffer(buffer);
+    if (status == ND_OK)
+        status = add_member("module_add_buffer", module, name, buffer, ND__MEMBER_BUFFER);
     return status;
 }
 
@@ -95,35 +109,25 @@ nd_status nd_module_add_child(nd_module *module, const char *name, const nd_modu
                            "other",
                            operation, ND__MODULE_DEPTH_MAX - 1);
     if (status == ND_OK)
-        status = add_member(operation, module, name, child, false);
+        status = add_member(operation, module, name, child, ND__MEMBER_CHILD);
     return status;
 }
 
 const nd_tensor *nd_module_get_parameter(const nd_module *module, const char *name) {
-    static const char operation[] = "module_get_parameter";
-    if (nd__module_check(operation, module) != ND_OK)
-        return NULL;
-    if (!name) {
-        nd__error_null(operation, "name");
-        return NULL;
-    }
-    const char *part = name;
-    for (;;) {
-        size_t length = strcspn(part, ".");
-        bool last = part[length] == 0;
-        const nd_member *member = find(module, part, length);
-        if (!member || member->is_parameter != last) {
-            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no parameter '%.200s'",
-                      operation, name);
-            return NULL;
-        }
-        if (last)
-            return (nd_tensor *)member->object;
-        module = (const nd_module *)member->object;
-        if (nd__module_check(operation, module) != ND_OK)
-            return NULL;
-        part += length + 1;
-    }
+    return get_tensor("module_get_parameter", module, name, ND__MEMBER_PARAMETER);
+}
+
+const nd_tensor *nd_module_get_buffer(const nd_module *module, const char *name) {
+    return get_tensor("module_get_buffer", module, name, ND__MEMBER_BUFFER);
+}
+
+nd_status nd_module_set_training(const nd_module *module, bool training) {
+    nd_status status = set_training(module, training, false, 1); // a closed child leaves all as is
+    return status == ND_OK ? set_training(module, training, true, 1) : status;
+}
+
+bool nd_module_is_training(const nd_module *module) {
+    return module && atomic_load_explicit(&module->training, memory_order_relaxed);
 }
 
 const nd_module *nd_module_get_child(const nd_module *module, size_t index) {
@@ -131,7 +135,7 @@ const nd_module *nd_module_get_child(const nd_module *module, size_t index) {
         return NULL;
     size_t children = 0;
     for (size_t i = 0; i < module->count; i++)
-        if (!module->members[i].is_parameter && children++ == index)
+        if (!nd__module_is_tensor(&module->members[i]) && children++ == index)
             return (const nd_module *)module->members[i].object;
     nd__error(ND_ERROR_INVALID_ARGUMENT, "module_get_child: child %zu of a module that has %zu",
               index, children);
@@ -141,7 +145,7 @@ const nd_module *nd_module_get_child(const nd_module *module, size_t index) {
 size_t nd_module_get_child_count(const nd_module *module) {
     size_t children = 0;
     for (size_t i = 0; module && i < module->count; i++)
-        children += !module->members[i].is_parameter;
+        children += !nd__module_is_tensor(&module->members[i]);
     return children;
 }
 
@@ -185,14 +189,14 @@ static void destroy(nd_object *self) {
 }
 
 static nd_status add_member(const char *operation, nd_module *module, const char *name,
-                            const void *object, bool is_parameter) {
+                            const void *object, nd_member_kind kind) {
     nd_status status = check_name(operation, module, name);
     while (status == ND_OK && module->count == module->capacity)
         status = grow(operation, module);
     if (status != ND_OK)
         return status;
     nd_member *member = &module->members[module->count];
-    member->is_parameter = is_parameter;
+    member->kind = kind;
     strcpy(member->name, name);
     nd_object *retained = nd_object_retain(object);
     nd__gate_enter();
@@ -221,8 +225,8 @@ static nd_status check_parameter(const nd_tensor *parameter) {
     nd_status status = nd__tensor_check_operand(operation, "parameter", parameter);
     if (status != ND_OK)
         return status;
-    if (parameter->dtype != ND_F32)
-        return nd__error(ND_ERROR_DTYPE, "%s: the parameter is %s, parameters are float32",
+    if (!nd__dtype_is_float(parameter->dtype))
+        return nd__error(ND_ERROR_DTYPE, "%s: the parameter is %s, parameters are floats",
                          operation, nd_dtype_get_name(parameter->dtype));
     if (!parameter->contiguous)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
@@ -234,6 +238,69 @@ static nd_status check_parameter(const nd_tensor *parameter) {
             operation,
             parameter->node ? "was computed from others" : "does not require a gradient");
     return ND_OK;
+}
+
+static nd_status check_buffer(const nd_tensor *buffer) {
+    static const char operation[] = "module_add_buffer";
+    nd_status status = nd__tensor_check_operand(operation, "buffer", buffer);
+    if (status != ND_OK)
+        return status;
+    if (!buffer->contiguous)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: the tensor is no contiguous one; buffers are (nd_contiguous)",
+                         operation);
+    if (buffer->requires_grad)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: the tensor requires a gradient, which a buffer does not; add it as a "
+                         "parameter, or detach it",
+                         operation);
+    return ND_OK;
+}
+
+/// A parameter or buffer by name, borrowed; dots walk into children.
+static const nd_tensor *get_tensor(const char *operation, const nd_module *module, const char *name,
+                                   nd_member_kind kind) {
+    if (nd__module_check(operation, module) != ND_OK)
+        return NULL;
+    if (!name) {
+        nd__error_null(operation, "name");
+        return NULL;
+    }
+    const char *part = name;
+    for (;;) {
+        size_t length = strcspn(part, ".");
+        bool last = part[length] == 0;
+        const nd_member *member = find(module, part, length);
+        if (!member || member->kind != (last ? kind : ND__MEMBER_CHILD)) {
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no %s '%.200s'", operation,
+                      kind == ND__MEMBER_PARAMETER ? "parameter" : "buffer", name);
+            return NULL;
+        }
+        if (last)
+            return (nd_tensor *)member->object;
+        module = (const nd_module *)member->object;
+        if (nd__module_check(operation, module) != ND_OK)
+            return NULL;
+        part += length + 1;
+    }
+}
+
+/// Checks the module and everything below, and sets the mode when `write` says so.
+static nd_status set_training(const nd_module *module, bool training, bool write, int depth) {
+    nd_status status = nd__module_check("module_set_training", module);
+    if (status == ND_OK && depth > ND__MODULE_DEPTH_MAX)
+        status = nd__error(ND_ERROR_UNSUPPORTED,
+                           "module_set_training: more than %d modules stand inside each other",
+                           ND__MODULE_DEPTH_MAX);
+    for (size_t i = 0; status == ND_OK && i < module->count; i++) {
+        const nd_member *member = &module->members[i];
+        if (member->kind == ND__MEMBER_CHILD)
+            status = set_training((const nd_module *)member->object, training, write, depth + 1);
+    }
+    if (status == ND_OK && write)
+        atomic_store_explicit(&((nd_module *)(uintptr_t)module)->training, training,
+                              memory_order_relaxed);
+    return status;
 }
 
 static nd_status grow(const char *operation, nd_module *module) {
@@ -275,7 +342,7 @@ static bool reaches(const nd_module *from, const nd_module *target, int depth) {
         return true;
     for (size_t i = 0; i < from->count; i++) {
         const nd_member *member = &from->members[i];
-        if (!member->is_parameter && member->object &&
+        if (!nd__module_is_tensor(member) && member->object &&
             reaches((const nd_module *)member->object, target, depth + 1))
             return true;
     }

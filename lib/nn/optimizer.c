@@ -190,10 +190,18 @@ static nd_optimizer *new_optimizer(const char *operation, const nd_module *modul
         check_number(operation, "weight_decay", numbers->weight_decay, INFINITY) != ND_OK)
         return NULL;
     size_t count = 0;
-    nd_tensor **parameters = nd__parameters_collect(operation, module, &count);
+    nd_tensor **parameters =
+        nd__parameters_collect(operation, module, ND__MEMBER_PARAMETER, &count);
     if (!parameters)
         return NULL;
     nd_optimizer *optimizer = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (parameters[i]->dtype != ND_F32) {
+            nd__error(ND_ERROR_DTYPE, "%s: a parameter is %s; optimizers take float32", operation,
+                      nd_dtype_get_name(parameters[i]->dtype));
+            nd__alloc_free(parameters);
+            return NULL;
+        }
     if (count == 0)
         nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no parameters", operation);
     else
@@ -288,9 +296,9 @@ static nd_status prepare_state(nd_optimizer *optimizer, nd_tensor **slot,
         return nd_error_get_status();
     if (state && nd__module_same_device(state->device, parameter->device))
         return ND_OK;
-    nd_tensor *made =
-        state ? nd__parameters_copy_to_device(step_operation, state, parameter, parameter->device)
-              : nd_zeros_like(parameter);
+    nd_tensor *made = state ? nd__parameters_copy_to(step_operation, state, parameter,
+                                                     parameter->device, state->dtype)
+                            : nd_zeros_like(parameter);
     if (!made)
         return nd_error_get_status();
     nd__edge_set_in(&optimizer->header, slot, made);

@@ -1,4 +1,5 @@
-// Everything that concerns all parameters of a module: walking, gradients, devices, files.
+// Everything that concerns all parameters and buffers of a module: walking, gradients, devices,
+// files.
 //
 // Invariant: functions that change several parameters check and prepare everything first; what
 // follows cannot fail for lack of memory.
@@ -23,15 +24,21 @@
 
 #include <string.h>
 
-// A parameter on its way to another device.
+// A tensor on its way to another device or dtype.
 typedef struct nd_move {
     nd_tensor *parameter;
     nd_tensor *copy; ///< owned
     nd_tensor *grad; ///< owned, or NULL
 } nd_move;
 
-static nd_status count_parameters(const char *operation, const nd_module *module,
-                                  size_t *ret_count);
+static nd_status count_tensors(const char *operation, const nd_module *module, unsigned kinds,
+                               size_t *ret_count);
+static const nd_tensor *get_at(const char *operation, const nd_module *module, unsigned kind,
+                               size_t index, const char **ret_name);
+static nd_status replace_tensors(const char *operation, const nd_module *module,
+                                 const nd_device *device, const nd_dtype *dtype);
+static nd_status prepare_move(const char *operation, nd_move *move, nd_tensor *x,
+                              const nd_device *device, const nd_dtype *dtype);
 static void commit_move(const nd_move *move);
 static nd_status check_file(const nd_safetensors *table, const nd_module *module);
 static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_entry *entry,
@@ -39,9 +46,10 @@ static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_e
 static nd_list *read_parameters(nd_safetensors *table, const nd_module *module);
 static nd_status assign_parameters(const nd_list *list, const nd_module *module);
 
-void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation,
-                               const nd_module *module) {
+void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module,
+                               unsigned kinds) {
     walk->operation = operation;
+    walk->kinds = kinds;
     walk->status = nd__module_check(operation, module);
     walk->depth = walk->status == ND_OK ? 1 : 0;
     walk->level[0].module = module;
@@ -61,8 +69,11 @@ nd_tensor *nd__parameters_walk_next(nd_module_walk *walk) {
         const nd_member *member = &module->members[walk->level[walk->depth - 1].next++];
         size_t length = strlen(member->name);
         memcpy(walk->name + prefix, member->name, length + 1);
-        if (member->is_parameter)
-            return (nd_tensor *)member->object;
+        if (nd__module_is_tensor(member)) {
+            if (walk->kinds & member->kind)
+                return (nd_tensor *)member->object;
+            continue;
+        }
         const nd_module *child = (const nd_module *)member->object;
         walk->status = nd__module_check(walk->operation, child);
         if (walk->status == ND_OK && walk->depth == ND__MODULE_DEPTH_MAX)
@@ -82,20 +93,20 @@ nd_tensor *nd__parameters_walk_next(nd_module_walk *walk) {
     return NULL;
 }
 
-nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module,
+nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module, unsigned kinds,
                                    size_t *ret_count) {
     size_t names = 0;
-    nd_status status = count_parameters(operation, module, &names);
+    nd_status status = count_tensors(operation, module, kinds, &names);
     nd_tensor **parameters =
         status == ND_OK ? nd__pressure_alloc((names + 1) * sizeof(*parameters)) : NULL;
     if (!parameters) {
         if (status == ND_OK)
-            nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
-                      operation, names);
+            nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
+                      names);
         return NULL;
     }
     nd_module_walk walk;
-    nd__parameters_walk_begin(&walk, operation, module);
+    nd__parameters_walk_begin(&walk, operation, module, kinds);
     size_t count = 0;
     nd_tensor *parameter;
     while ((parameter = nd__parameters_walk_next(&walk))) {
@@ -116,33 +127,31 @@ nd_tensor **nd__parameters_collect(const char *operation, const nd_module *modul
 size_t nd_module_get_parameter_count(const nd_module *module) {
     size_t count = 0;
     if (module)
-        count_parameters("module_get_parameter_count", module, &count);
+        count_tensors("module_get_parameter_count", module, ND__MEMBER_PARAMETER, &count);
+    return count;
+}
+
+size_t nd_module_get_buffer_count(const nd_module *module) {
+    size_t count = 0;
+    if (module)
+        count_tensors("module_get_buffer_count", module, ND__MEMBER_BUFFER, &count);
     return count;
 }
 
 const nd_tensor *nd_module_get_parameter_at(const nd_module *module, size_t index,
                                             const char **ret_name) {
-    static _Thread_local char name[ND__FULL_NAME_BYTES];
-    nd_module_walk walk;
-    size_t count = 0;
-    nd_tensor *parameter;
-    nd__parameters_walk_begin(&walk, "module_get_parameter_at", module);
-    while ((parameter = nd__parameters_walk_next(&walk)))
-        if (count++ == index) {
-            if (ret_name)
-                *ret_name = strcpy(name, walk.name);
-            return parameter;
-        }
-    if (walk.status == ND_OK)
-        nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "module_get_parameter_at: parameter %zu of a module that has %zu", index, count);
-    return NULL;
+    return get_at("module_get_parameter_at", module, ND__MEMBER_PARAMETER, index, ret_name);
+}
+
+const nd_tensor *nd_module_get_buffer_at(const nd_module *module, size_t index,
+                                         const char **ret_name) {
+    return get_at("module_get_buffer_at", module, ND__MEMBER_BUFFER, index, ret_name);
 }
 
 nd_status nd_module_zero_grad(const nd_module *module) {
     nd_module_walk walk;
     nd_tensor *parameter;
-    nd__parameters_walk_begin(&walk, "module_zero_grad", module);
+    nd__parameters_walk_begin(&walk, "module_zero_grad", module, ND__MEMBER_PARAMETER);
     while ((parameter = nd__parameters_walk_next(&walk))) {
         nd_status status = nd_zero_grad(parameter);
         if (status != ND_OK)
@@ -154,48 +163,23 @@ nd_status nd_module_zero_grad(const nd_module *module) {
 nd_status nd_module_to(const nd_module *module, nd_device device) {
     static const char operation[] = "module_to";
     nd_status status = nd__registry_device_check(operation, device);
-    size_t count = 0;
-    nd_tensor **parameters =
-        status == ND_OK ? nd__parameters_collect(operation, module, &count) : NULL;
-    nd_move *moves = parameters ? nd__pressure_alloc_zeroed((count + 1) * sizeof(*moves)) : NULL;
-    if (parameters && !moves)
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters", operation,
-                  count);
-    if (!moves) {
-        nd__alloc_free(parameters);
-        return nd_error_get_status();
-    }
-    for (size_t i = 0; status == ND_OK && i < count; i++) {
-        nd_tensor *parameter = parameters[i];
-        status = nd__tensor_check_operand(operation, "a parameter", parameter);
-        if (status != ND_OK || nd__module_same_device(parameter->device, device))
-            continue;
-        moves[i].parameter = parameter;
-        moves[i].copy = nd__parameters_copy_to_device(operation, parameter, parameter, device);
-        if (parameter->grad)
-            moves[i].grad =
-                nd__parameters_copy_to_device(operation, parameter->grad, parameter, device);
-        if (!moves[i].copy || !nd__tensor_storage(moves[i].copy) ||
-            (parameter->grad && !moves[i].grad))
-            status = nd_error_get_status();
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (status == ND_OK && moves[i].parameter)
-            commit_move(&moves[i]);
-        nd_release(moves[i].copy);
-        nd_release(moves[i].grad);
-    }
-    nd__alloc_free(moves);
-    nd__alloc_free(parameters);
-    return status;
+    return status == ND_OK ? replace_tensors(operation, module, &device, NULL) : status;
 }
 
-nd_tensor *nd__parameters_copy_to_device(const char *operation, const nd_tensor *x,
-                                         const nd_tensor *owner, nd_device device) {
+nd_status nd_module_cast(const nd_module *module, nd_dtype dtype) {
+    static const char operation[] = "module_cast";
+    if ((unsigned)dtype >= ND_DTYPE_COUNT || !nd__dtype_is_float(dtype))
+        return nd__error(ND_ERROR_DTYPE, "%s: the dtype is %s; parameters are floats", operation,
+                         nd_dtype_get_name(dtype));
+    return replace_tensors(operation, module, NULL, &dtype);
+}
+
+nd_tensor *nd__parameters_copy_to(const char *operation, const nd_tensor *x, const nd_tensor *owner,
+                                  nd_device device, nd_dtype dtype) {
     if (nd__tensor_check_operand(operation, "a tensor", x) != ND_OK)
         return NULL;
     nd_place place = nd__place_of(&owner->header);
-    nd_tensor *copy = nd__tensor_new(operation, place.manager, device, x->dtype, x->ndim, x->shape);
+    nd_tensor *copy = nd__tensor_new(operation, place.manager, device, dtype, x->ndim, x->shape);
     nd__place_end(place);
     if (copy && nd__copy_into(operation, copy, x) != ND_OK) {
         nd_release(copy);
@@ -208,17 +192,17 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
     ND__UNCANCELLED;
     static const char operation[] = "save_parameters";
     size_t count = 0;
-    nd_status status = count_parameters(operation, module, &count);
+    nd_status status = count_tensors(operation, module, ND__MEMBER_TENSOR, &count);
     if (status != ND_OK)
         return status;
     char *names = nd__pressure_alloc(count * ND__FULL_NAME_BYTES + 1);
     const char **name_list = nd__pressure_alloc((count + 1) * sizeof(*name_list));
     const nd_tensor **tensors = nd__pressure_alloc((count + 1) * sizeof(*tensors));
     if (!names || !name_list || !tensors)
-        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu parameters",
+        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu tensors",
                            operation, count);
     nd_module_walk walk;
-    nd__parameters_walk_begin(&walk, operation, module);
+    nd__parameters_walk_begin(&walk, operation, module, ND__MEMBER_TENSOR);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
         tensors[i] = nd__parameters_walk_next(&walk);
         name_list[i] = strcpy(names + i * ND__FULL_NAME_BYTES, walk.name);
@@ -248,17 +232,83 @@ nd_status nd_load_parameters(const nd_module *module, const char *path) {
     return assign_parameters(list, module);
 }
 
-/// Names of parameters; one under two names counts twice. On error *ret_count stays.
-static nd_status count_parameters(const char *operation, const nd_module *module,
-                                  size_t *ret_count) {
+/// Names of tensors; one under two names counts twice. On error *ret_count stays.
+static nd_status count_tensors(const char *operation, const nd_module *module, unsigned kinds,
+                               size_t *ret_count) {
     nd_module_walk walk;
     size_t count = 0;
-    nd__parameters_walk_begin(&walk, operation, module);
+    nd__parameters_walk_begin(&walk, operation, module, kinds);
     while (nd__parameters_walk_next(&walk))
         count++;
     if (walk.status == ND_OK)
         *ret_count = count;
     return walk.status;
+}
+
+static const nd_tensor *get_at(const char *operation, const nd_module *module, unsigned kind,
+                               size_t index, const char **ret_name) {
+    static _Thread_local char name[ND__FULL_NAME_BYTES];
+    nd_module_walk walk;
+    size_t count = 0;
+    nd_tensor *tensor;
+    nd__parameters_walk_begin(&walk, operation, module, kind);
+    while ((tensor = nd__parameters_walk_next(&walk)))
+        if (count++ == index) {
+            if (ret_name)
+                *ret_name = strcpy(name, walk.name);
+            return tensor;
+        }
+    if (walk.status == ND_OK)
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s %zu of a module that has %zu", operation,
+                  kind == ND__MEMBER_PARAMETER ? "parameter" : "buffer", index, count);
+    return NULL;
+}
+
+/// Gives every tensor of the module, and its gradient, another device or (the floats among them)
+/// another dtype; NULL: that stays.
+static nd_status replace_tensors(const char *operation, const nd_module *module,
+                                 const nd_device *device, const nd_dtype *dtype) {
+    size_t count = 0;
+    nd_tensor **tensors = nd__parameters_collect(operation, module, ND__MEMBER_TENSOR, &count);
+    nd_move *moves = tensors ? nd__pressure_alloc_zeroed((count + 1) * sizeof(*moves)) : NULL;
+    if (tensors && !moves)
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
+                  count);
+    if (!moves) {
+        nd__alloc_free(tensors);
+        return nd_error_get_status();
+    }
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        status = prepare_move(operation, &moves[i], tensors[i], device, dtype);
+    for (size_t i = 0; i < count; i++) {
+        if (status == ND_OK && moves[i].parameter)
+            commit_move(&moves[i]);
+        nd_release(moves[i].copy);
+        nd_release(moves[i].grad);
+    }
+    nd__alloc_free(moves);
+    nd__alloc_free(tensors);
+    return status;
+}
+
+/// Makes the copies of one tensor and its gradient; none when it is there already.
+static nd_status prepare_move(const char *operation, nd_move *move, nd_tensor *x,
+                              const nd_device *device, const nd_dtype *dtype) {
+    nd_status status = nd__tensor_check_operand(operation, "a tensor of the module", x);
+    if (status != ND_OK)
+        return status;
+    const nd_device there = device ? *device : x->device;
+    const nd_dtype then = dtype && nd__dtype_is_float(x->dtype) ? *dtype : x->dtype;
+    if (nd__module_same_device(x->device, there) && x->dtype == then)
+        return ND_OK;
+    move->parameter = x;
+    move->copy = nd__parameters_copy_to(operation, x, x, there, then);
+    if (x->grad)
+        move->grad = nd__parameters_copy_to(operation, x->grad, x, there, then);
+    if (!move->copy || !nd__tensor_storage(move->copy) || (x->grad && !move->grad))
+        return nd_error_get_status();
+    return ND_OK;
 }
 
 /// Puts the copy's storage under the parameter, which stays the same object to all who hold it.
@@ -274,6 +324,7 @@ static void commit_move(const nd_move *move) {
     nd_edge_set(&parameter->storage, nd__tensor_storage_now(copy));
     parameter->data = copy->data;
     parameter->device = copy->device;
+    parameter->dtype = copy->dtype;
     parameter->contiguous = copy->contiguous;
     size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;
     memcpy(parameter->shape + copy->ndim, nd__tensor_strides(copy), sizes);
@@ -285,21 +336,21 @@ static nd_status check_file(const nd_safetensors *table, const nd_module *module
     nd_module_walk walk;
     nd_tensor *parameter;
     size_t count = 0;
-    nd__parameters_walk_begin(&walk, table->file.operation, module);
+    nd__parameters_walk_begin(&walk, table->file.operation, module, ND__MEMBER_TENSOR);
     while ((parameter = nd__parameters_walk_next(&walk))) {
         const nd_safetensors_entry *entry = nd__safetensors_find(table, walk.name);
         if (!entry)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                             "%s: '%s' has no tensor for the parameter '%.200s'",
-                             table->file.operation, table->file.path, walk.name);
+                             "%s: '%s' has no tensor for the %s '%.200s'", table->file.operation,
+                             table->file.path, parameter->requires_grad ? "parameter" : "buffer",
+                             walk.name);
         nd_status status = check_entry(table, entry, parameter, walk.name);
         if (status != ND_OK)
             return status;
         count++;
     }
     if (walk.status == ND_OK && count != table->count)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: '%s' has %zu tensors, the module has %zu parameters",
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: '%s' has %zu tensors, the module has %zu",
                          table->file.operation, table->file.path, table->count, count);
     return walk.status;
 }
@@ -330,7 +381,7 @@ static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_e
 static nd_list *read_parameters(nd_safetensors *table, const nd_module *module) {
     nd_list *list = nd_list_new();
     nd_module_walk walk;
-    nd__parameters_walk_begin(&walk, table->file.operation, module);
+    nd__parameters_walk_begin(&walk, table->file.operation, module, ND__MEMBER_TENSOR);
     while (list && nd__parameters_walk_next(&walk)) {
         nd_tensor *tensor = nd__safetensors_read(table, nd__safetensors_find(table, walk.name));
         if (!tensor || nd_list_append(list, tensor) != ND_OK) {
@@ -346,7 +397,7 @@ static nd_status assign_parameters(const nd_list *list, const nd_module *module)
     nd_module_walk walk;
     nd_tensor *parameter;
     size_t index = 0;
-    nd__parameters_walk_begin(&walk, "load_parameters", module);
+    nd__parameters_walk_begin(&walk, "load_parameters", module, ND__MEMBER_TENSOR);
     while ((parameter = nd__parameters_walk_next(&walk))) {
         const nd_tensor *source = (const nd_tensor *)nd_list_get(list, index++);
         nd_status status = nd__copy_into("load_parameters", parameter, source);

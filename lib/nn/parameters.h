@@ -1,20 +1,21 @@
-// Everything that concerns all parameters of a module: walking, gradients, devices, files.
+// Everything that concerns all parameters and buffers of a module: walking, gradients, devices, files.
 #ifndef ND_LIB_NN_PARAMETERS_H
 #define ND_LIB_NN_PARAMETERS_H
 #include "lib/nn/module.h"
 
-void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation,
-                               const nd_module *module);
+/// A walk over the members of some kinds, bits of nd_member_kind.
+void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation, const nd_module *module,
+                               unsigned kinds);
 
-/// Next parameter, borrowed; NULL at the end. A parameter under two names comes twice.
+/// Next tensor, borrowed; NULL at the end. A tensor under two names comes twice.
 nd_tensor *nd__parameters_walk_next(nd_module_walk *walk);
 
-/// All parameters of a module, borrowed, in an array to be freed with nd__alloc_free; each once,
+/// All tensors of some kinds of a module, borrowed, in an array to be freed with nd__alloc_free; each once,
 /// also when it has two names. NULL with an error.
-nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module,
+nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module, unsigned kinds,
                                    size_t *ret_count);
 
-/// Contiguous copy of x on a device, without history, at the manager of `owner`.
-nd_tensor *nd__parameters_copy_to_device(const char *operation, const nd_tensor *x,
-                                         const nd_tensor *owner, nd_device device);
+/// Contiguous copy of x on a device and in a dtype, without history, at the manager of `owner`.
+nd_tensor *nd__parameters_copy_to(const char *operation, const nd_tensor *x, const nd_tensor *owner,
+                                  nd_device device, nd_dtype dtype);
 #endif

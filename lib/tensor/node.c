@@ -121,11 +121,10 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
         return nd__error(ND_ERROR_STATE,
                          "set_requires_grad: x was computed by %s; only a leaf can be set",
                          nd_node_get_name(x->node));
-    if (requires_grad && x->dtype != ND_F32 && x->dtype != ND_F64)
-        return nd__error(
-            ND_ERROR_DTYPE,
-            "set_requires_grad: a tensor of %s has no gradient; float32 and float64 do",
-            nd_dtype_get_name(x->dtype));
+    if (requires_grad && !nd__dtype_is_float(x->dtype))
+        return nd__error(ND_ERROR_DTYPE,
+                         "set_requires_grad: a tensor of %s has no gradient; floats do",
+                         nd_dtype_get_name(x->dtype));
     x->requires_grad = requires_grad;
     return ND_OK;
 }

@@ -232,6 +232,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_adam(...) ND__NEW_OBJECT(nd_optimizer *, nd_adam, __VA_ARGS__)
 #define nd_adamw(...) ND__NEW_OBJECT(nd_optimizer *, nd_adamw, __VA_ARGS__)
 #define nd_module_to(...) ND__CALL(nd_module_to, __VA_ARGS__)
+#define nd_module_cast(...) ND__CALL(nd_module_cast, __VA_ARGS__)
 #define nd_optimizer_step(...) ND__CALL(nd_optimizer_step, __VA_ARGS__)
 
 // <nd/io.h>

@@ -304,10 +304,9 @@ static void test_members_that_are_refused(void **state) {
     nd_auto nd_tensor *computed = nd_mul_scalar(parameter, 2);
     assert_int_not_equal(nd_module_add_parameter(module, "y", computed), ND_OK);
     assert_failed(ND_ERROR_STATE, "was computed from others");
-    nd_auto nd_tensor *doubles = nd_ones(ND_SHAPE(2), ND_F64);
-    assert_ok(nd_set_requires_grad(doubles, true));
-    assert_int_not_equal(nd_module_add_parameter(module, "y", doubles), ND_OK);
-    assert_failed(ND_ERROR_DTYPE, "float64");
+    nd_auto nd_tensor *integers = nd_ones(ND_SHAPE(2), ND_I64);
+    assert_int_not_equal(nd_module_add_parameter(module, "y", integers), ND_OK);
+    assert_failed(ND_ERROR_DTYPE, "int64");
     assert_int_equal(nd_module_get_parameter_count(module), 1);
 }
 
@@ -457,6 +456,107 @@ static void test_F30_bad_arguments(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "below 2^63");
 }
 
+static nd_tensor *mode_forward(const nd_module *self, const nd_tensor *x) {
+    return nd_mul_scalar(x, nd_module_is_training(self) ? 2 : 3);
+}
+
+static const nd_module_type mode_type = {
+    .size = sizeof(nd_module_type), .version = 1, .name = "mode", .forward = mode_forward};
+
+static void test_modes_reach_everything_below(void **state) {
+    (void)state;
+    nd_auto nd_module *inner = nd_module_new(&mode_type, NULL, 0);
+    nd_auto nd_module *outer = ND_SEQUENTIAL(nd_retain(inner), nd_relu_module());
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
+    assert_true(nd_module_is_training(outer) && nd_module_is_training(inner));
+    nd_auto nd_tensor *training = nd_module_forward(outer, x);
+    assert_true(nd_get_item(training) == 2);
+    assert_ok(nd_module_set_training(outer, false));
+    assert_false(nd_module_is_training(outer));
+    assert_false(nd_module_is_training(inner));
+    assert_false(nd_module_is_training(nd_module_get_child(outer, 1)));
+    nd_auto nd_tensor *evaluating = nd_module_forward(outer, x);
+    assert_true(nd_get_item(evaluating) == 3);
+    // What is inside can be in another mode; a closed child leaves every mode as it was.
+    assert_ok(nd_module_set_training(inner, true));
+    assert_false(nd_module_is_training(outer));
+    nd_auto nd_module *last = nd_retain(nd_module_get_child(outer, 1));
+    assert_ok(nd_close(last));
+    assert_int_equal(nd_module_set_training(outer, false), ND_ERROR_CLOSED);
+    assert_failed(ND_ERROR_CLOSED, "module_set_training");
+    assert_true(nd_module_is_training(inner));
+    assert_false(nd_module_is_training(NULL));
+    assert_int_equal(nd_module_set_training(NULL, true), ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
+}
+
+static void test_buffers_are_listed_apart_from_parameters(void **state) {
+    (void)state;
+    nd_auto nd_module *inner = nd_linear_module(nd_key_new(1), 2, 3, false);
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(3), ND_F32);
+    nd_auto nd_tensor *count = nd_zeros(ND_SHAPE(1), ND_I64);
+    assert_ok(nd_module_add_buffer(inner, "mean", mean));
+    nd_auto nd_module *outer = ND_SEQUENTIAL(nd_retain(inner));
+    assert_ok(nd_module_add_buffer(outer, "count", count));
+    assert_int_equal(nd_module_get_parameter_count(outer), 1);
+    assert_int_equal(nd_module_get_buffer_count(outer), 2);
+    assert_int_equal(nd_module_get_buffer_count(NULL), 0);
+    const char *name = NULL;
+    assert_ptr_equal(nd_module_get_buffer_at(outer, 0, &name), mean);
+    assert_string_equal(name, "0.mean");
+    assert_ptr_equal(nd_module_get_buffer_at(outer, 1, &name), count);
+    assert_string_equal(name, "count");
+    assert_null(nd_module_get_buffer_at(outer, 2, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "buffer 2 of a module that has 2");
+    assert_ptr_equal(nd_module_get_buffer(outer, "0.mean"), mean);
+    assert_null(nd_module_get_parameter(outer, "0.mean"));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no parameter '0.mean'");
+    assert_null(nd_module_get_buffer(outer, "0.weight"));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no buffer '0.weight'");
+    nd_auto nd_tensor *wanting = new_parameter(2);
+    assert_int_equal(nd_module_add_buffer(outer, "w", wanting), ND_ERROR_STATE);
+    assert_failed(ND_ERROR_STATE, "requires a gradient");
+    nd_auto nd_tensor *wide = nd_zeros(ND_SHAPE(2, 3), ND_F32);
+    nd_auto nd_tensor *turned = nd_transpose(wide, 0, 1);
+    assert_int_equal(nd_module_add_buffer(outer, "t", turned), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "contiguous");
+    assert_int_equal(nd_module_add_buffer(outer, "count", mean), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has a member 'count' already");
+    // They follow the module to another device, and stay the same tensors.
+    assert_ok(nd_module_to(outer, (nd_device){ND_FAKE, 0}));
+    assert_int_equal(nd_get_device(mean).kind, ND_FAKE);
+    assert_int_equal(nd_get_device(count).kind, ND_FAKE);
+    assert_ptr_equal(nd_module_get_buffer(outer, "count"), count);
+}
+
+static void test_a_module_in_another_float_dtype(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 2, 3, true);
+    nd_auto nd_tensor *count = nd_zeros(ND_SHAPE(1), ND_I64);
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(3), ND_F32);
+    assert_ok(nd_module_add_buffer(net, "count", count));
+    assert_ok(nd_module_add_buffer(net, "mean", mean));
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+    nd_auto nd_tensor *before = nd_clone(weight);
+    nd_auto nd_tensor *grad = nd_ones(ND_SHAPE(3, 2), ND_F32);
+    assert_ok(nd_set_grad(weight, grad));
+    assert_ok(nd_module_cast(net, ND_F64));
+    assert_int_equal(nd_get_dtype(weight), ND_F64);
+    assert_int_equal(nd_get_dtype(nd_get_grad(weight)), ND_F64);
+    assert_int_equal(nd_get_dtype(mean), ND_F64);
+    assert_int_equal(nd_get_dtype(count), ND_I64);
+    assert_true(nd_is_leaf(weight) && nd_requires_grad(weight));
+    for (int i = 0; i < 6; i++)
+        assert_true(((double *)nd_get_data(weight))[i] == ((float *)nd_get_data(before))[i]);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4, 2), ND_F64);
+    nd_auto nd_tensor *y = nd_module_forward(net, x);
+    assert_handle(y);
+    assert_int_equal(nd_get_dtype(y), ND_F64);
+    assert_int_equal(nd_module_cast(net, ND_I64), ND_ERROR_DTYPE);
+    assert_failed(ND_ERROR_DTYPE, "module_cast");
+    assert_int_equal(nd_get_dtype(weight), ND_F64);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_user_defined_module),
@@ -478,6 +578,9 @@ int main(void) {
         ND_TEST(test_G11_a_hook_that_captures_its_module_is_collected),
         ND_TEST(test_F01_every_allocation_fails_once),
         ND_TEST(test_F30_bad_arguments),
+        ND_TEST(test_modes_reach_everything_below),
+        ND_TEST(test_buffers_are_listed_apart_from_parameters),
+        ND_TEST(test_a_module_in_another_float_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

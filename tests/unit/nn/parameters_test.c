@@ -44,6 +44,26 @@ static void test_round_trip(void **state) {
     }
 }
 
+static void test_buffers_are_saved_and_loaded(void **state) {
+    (void)state;
+    const char *path = nd_test_path("buffers.safetensors");
+    nd_auto nd_module *saved = new_net(1, 4);
+    nd_auto nd_module *loaded = new_net(2, 4);
+    nd_auto nd_tensor *count = nd_full(ND_SHAPE(2), 7, ND_I64);
+    nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(2), ND_I64);
+    assert_ok(nd_module_add_buffer(saved, "count", count));
+    assert_ok(nd_save_parameters(saved, path));
+    assert_int_equal(nd_load_parameters(loaded, path), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has 4 tensors, the module has 3");
+    assert_ok(nd_module_add_buffer(loaded, "count", zero));
+    assert_ok(nd_load_parameters(loaded, path));
+    assert_true(same_parameters(saved, loaded));
+    assert_memory_equal(nd_get_data(zero), nd_get_data(count), 16);
+    assert_ok(nd_module_add_buffer(loaded, "more", count));
+    assert_int_equal(nd_load_parameters(loaded, path), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no tensor for the buffer 'more'");
+}
+
 /// Loading `names` and `tensors` into a net must fail with this fragment and change nothing.
 static void refuse(const char *const *names, const nd_tensor *const *tensors, size_t count,
                    nd_status status, const char *fragment) {
@@ -117,6 +137,7 @@ static void test_F30_bad_arguments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_round_trip),
+        ND_TEST(test_buffers_are_saved_and_loaded),
         ND_TEST(test_what_does_not_fit_is_refused_whole),
         ND_TEST(test_F24_damaged_file_changes_nothing),
         ND_TEST(test_F30_bad_arguments),
