@@ -15,6 +15,7 @@
 #include <nd/manager.h>
 #include <nd/map.h>
 #include <nd/memory.h>
+#include <nd/neural.h>
 #include <nd/nn.h>
 #include <nd/number.h>
 #include <nd/object.h>

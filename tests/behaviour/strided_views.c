@@ -284,6 +284,13 @@ static void release_operands(operands *in) {
     CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, &given.windows))                 \
     CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, &given.windows))               \
     CASE(max_pool2d, nd_max_pool2d(in->image, &given.pooling))                               \
+    CASE(layer_norm, nd_layer_norm(in->a, in->a, in->a, 0.1, nd_get_ndim(in->a)))            \
+    CASE(rms_norm, nd_rms_norm(in->a, NULL, 0.1, 1))                                         \
+    CASE(group_norm, nd_group_norm(in->image, NULL, NULL, given.windows.groups, 0.1))        \
+    CASE(batch_norm, nd_batch_norm(in->image, NULL, NULL, NULL, NULL, NULL))                 \
+    CASE(instance_norm, nd_instance_norm(in->image, NULL, NULL, NULL, NULL, NULL))           \
+    CASE(embedding, nd_embedding(in->a, in->rows, ND_NO_PADDING))                            \
+    CASE(dropout, nd_dropout(in->a, nd_key_new(3), 0.5, true))                               \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

@@ -152,6 +152,13 @@ static void release_inputs(inputs *in) {
     CASE(linear, nd_linear(in->a, in->b, NULL))                                      \
     CASE(linear_bias, nd_linear(in->a, nd_tmp(nd_slice(in->b, 0, 5, 1, 0)),          \
                                 nd_tmp(nd_slice(in->row, 0, 5, 1, 0))))              \
+    CASE(layer_norm, nd_layer_norm(in->a, in->row, in->row, 1e-5, 1))                \
+    CASE(rms_norm, nd_rms_norm(in->a, NULL, 1e-5, 1))                                \
+    CASE(group_norm, nd_group_norm(in->image, NULL, NULL, 3, 1e-5))                  \
+    CASE(batch_norm, nd_batch_norm(in->a, in->row, in->row, NULL, NULL, NULL))       \
+    CASE(instance_norm, nd_instance_norm(in->image, NULL, NULL, NULL, NULL, NULL))   \
+    CASE(embedding, nd_embedding(in->a, in->labels, 3))                              \
+    CASE(dropout, nd_dropout(in->a, nd_key_new(4), 0.3, true))                       \
     CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, CONV(1, 1)))                 \
     CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, CONV(2, 0)))      \
     CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \

@@ -208,6 +208,15 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_copy_(...) ND__CALL(nd_copy_, __VA_ARGS__)
 #define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, ND__NUMBER_THIRD(__VA_ARGS__))
 
+// <nd/neural.h>
+#define nd_layer_norm(...) ND__NEW_TENSOR(nd_layer_norm, __VA_ARGS__)
+#define nd_rms_norm(...) ND__NEW_TENSOR(nd_rms_norm, __VA_ARGS__)
+#define nd_group_norm(...) ND__NEW_TENSOR(nd_group_norm, __VA_ARGS__)
+#define nd_batch_norm(...) ND__NEW_TENSOR(nd_batch_norm, __VA_ARGS__)
+#define nd_instance_norm(...) ND__NEW_TENSOR(nd_instance_norm, __VA_ARGS__)
+#define nd_embedding(...) ND__NEW_TENSOR(nd_embedding, __VA_ARGS__)
+#define nd_dropout(...) ND__NEW_TENSOR(nd_dropout, __VA_ARGS__)
+
 // <nd/autograd.h>
 #define nd_set_grad(...) ND__CALL(nd_set_grad, __VA_ARGS__)
 #define nd_backward(...) ND__CALL(nd_backward, __VA_ARGS__)

@@ -1,0 +1,80 @@
+/// @file
+/// Functions that neural networks are made of, beside those in <nd/ops.h>: normalisation, embedding,
+/// dropout. They keep nothing themselves; <nd/nn.h> has modules that do.
+///
+/// As in <nd/ops.h>, all return a new owned tensor on the operands' device, placed at the operands'
+/// manager, or NULL with an error, and all are differentiable to any order. Definitions and defaults
+/// are those of torch.nn.functional. x is of floats; f16 and bf16 are computed in f32, and the result
+/// has x's dtype. Weights have x's dtype, or are f32 beside an x of f16 or bf16.
+#ifndef ND_NEURAL_H
+#define ND_NEURAL_H
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ----------------------------------------------------------------------------------- normalisation
+//
+// Each takes away the mean of a group of elements and divides by the root of (variance + epsilon),
+// the variance being that of the group itself (not divided by one less). Then it multiplies with
+// weight and adds bias; NULL: with one, nothing. epsilon is not negative; 1e-5 is usual.
+
+/// Over the last `naxes` axes (Ba, Kiros, Hinton 2016): x: [..., s...], weight and bias: [s...] or
+/// NULL.
+ND_API nd_tensor *nd_layer_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                                double epsilon, int naxes) ND_OWNED;
+/// x over the root of (mean of x^2 + epsilon), without taking the mean away (Zhang, Sennrich 2019);
+/// over the last `naxes` axes: x: [..., s...], weight: [s...] or NULL.
+ND_API nd_tensor *nd_rms_norm(const nd_tensor *x, const nd_tensor *weight, double epsilon,
+                              int naxes) ND_OWNED;
+/// Over each of `groups` runs of channels and all places (Wu, He 2018): x: [n, c, ...], weight and
+/// bias: [c] or NULL. groups divides c.
+ND_API nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                                int64_t groups, double epsilon) ND_OWNED;
+
+/// Options of nd_batch_norm() and nd_instance_norm().
+typedef struct nd_batch_norm_options {
+    uint32_t size;    ///< sizeof(nd_batch_norm_options)
+    uint32_t version; ///< 1
+    double momentum;  ///< part of the new in the running statistics, 0 to 1
+    double epsilon;   ///< added to the variance, not negative
+    bool training;    ///< normalise by x's own statistics, and update the running ones
+} nd_batch_norm_options;
+/// What an nd_batch_norm_options must begin as: momentum 0.1, epsilon 1e-5, not training.
+#define ND_BATCH_NORM_OPTIONS_INIT \
+    { sizeof(nd_batch_norm_options), 1, 0.1, 1e-5, false }
+/// Each channel over the batch and all places (Ioffe, Szegedy 2015): x: [n, c, ...], weight and bias:
+/// [c] or NULL. running_mean and running_var: [c], both or neither. While training they become
+/// (1 - momentum) of themselves + momentum of x's mean and variance (over one less than the number
+/// of elements), unrecorded; when not training, they are what x is normalised by, and are only read.
+/// Without them x's own statistics are used always. Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
+/// Error: statistics of one element per channel.
+ND_API nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                                nd_tensor *running_mean, nd_tensor *running_var,
+                                const nd_batch_norm_options *options) ND_OWNED;
+/// As nd_batch_norm(), each channel of each sample by itself (Ulyanov, Vedaldi, Lempitsky 2016): x:
+/// [n, c, ...] with at least one axis of places. Running statistics get the mean over the samples.
+ND_API nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight,
+                                   const nd_tensor *bias, nd_tensor *running_mean,
+                                   nd_tensor *running_var,
+                                   const nd_batch_norm_options *options) ND_OWNED;
+
+// -------------------------------------------------------------------------- embedding and dropout
+
+/// What nd_embedding() takes for "there is no padding".
+#define ND_NO_PADDING INT64_MIN
+/// Rows of a table: weight: [rows, size] of any dtype, indices: [...] i64 or i32 -> [..., size]. Row
+/// `padding` gets no gradient; negative counts from the end, ND_NO_PADDING: every row gets one. Out
+/// of range is an error.
+ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices,
+                               int64_t padding) ND_OWNED;
+/// x with each element zeroed with probability p and the others divided by 1 - p (Srivastava et al.
+/// 2014), when training; x itself (retained) otherwise, and when p is 0. The same key drops the
+/// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error: p
+/// is outside 0 ... 1.
+ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

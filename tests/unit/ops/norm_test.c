@@ -1,0 +1,227 @@
+// Normalisation against PyTorch and against differences; running statistics; what is refused.
+#include "tests/unit/ops/torch_case.h"
+
+TORCH_FUNCTION(layer_norm) {
+    (void)count, (void)data;
+    return nd_layer_norm(x[0], x[1], x[2], 1e-3, 2);
+}
+TORCH_FUNCTION(layer_norm_plain) {
+    (void)count, (void)data;
+    return nd_layer_norm(x[0], NULL, NULL, 1e-5, 1);
+}
+TORCH_FUNCTION(rms_norm) {
+    (void)count, (void)data;
+    return nd_rms_norm(x[0], x[1], 1e-3, 1);
+}
+TORCH_FUNCTION(group_norm) {
+    (void)count, (void)data;
+    return nd_group_norm(x[0], x[1], x[2], 2, 1e-3);
+}
+
+/// Momentum, epsilon, training.
+static const nd_batch_norm_options *options_of(double momentum, double epsilon, bool training) {
+    static nd_batch_norm_options options;
+    options = (nd_batch_norm_options)ND_BATCH_NORM_OPTIONS_INIT;
+    options.momentum = momentum;
+    options.epsilon = epsilon;
+    options.training = training;
+    return &options;
+}
+
+/// wave(6)^2 + 0.5: [2]
+static nd_tensor *running_variance(void) {
+    nd_auto nd_tensor *root = wave(6, ND_SHAPE(2));
+    nd_auto nd_tensor *square = nd_square(root);
+    return nd_add_scalar(square, 0.5);
+}
+
+TORCH_FUNCTION(batch_norm_training) {
+    (void)count, (void)data;
+    return nd_batch_norm(x[0], x[1], x[2], NULL, NULL, options_of(0.1, 1e-3, true));
+}
+TORCH_FUNCTION(batch_norm_eval) {
+    (void)count, (void)data;
+    nd_auto nd_tensor *mean = wave(5, ND_SHAPE(2));
+    nd_auto nd_tensor *variance = running_variance();
+    return nd_batch_norm(x[0], x[1], x[2], mean, variance, options_of(0.1, 1e-3, false));
+}
+TORCH_FUNCTION(instance_norm) {
+    (void)count, (void)data;
+    return nd_instance_norm(x[0], x[1], x[2], NULL, NULL, options_of(0.1, 1e-3, true));
+}
+
+typedef nd_tensor *norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                        nd_tensor *running_mean, nd_tensor *running_var,
+                        const nd_batch_norm_options *options);
+
+/// [mean, variance] after one batch.
+static nd_tensor *after_batch(norm *function, const nd_tensor *x) {
+    nd_auto nd_tensor *mean = wave(5, ND_SHAPE(2));
+    nd_auto nd_tensor *variance = running_variance();
+    nd_auto nd_tensor *y = function(x, NULL, NULL, mean, variance, options_of(0.3, 1e-5, true));
+    assert_handle(y);
+    assert_false(nd_requires_grad(mean));
+    const nd_tensor *both[] = {mean, variance};
+    return nd_concat(2, both, 0);
+}
+TORCH_FUNCTION(batch_norm_running) {
+    (void)count, (void)data;
+    return after_batch(nd_batch_norm, x[0]);
+}
+TORCH_FUNCTION(instance_norm_running) {
+    (void)count, (void)data;
+    return after_batch(nd_instance_norm, x[0]);
+}
+
+static void test_norms_as_in_pytorch(void **state) {
+    (void)state;
+    const torch_case cases[] = {
+        TORCH_CASE(layer_norm, 3, {3, {3, 2, 4}}, {2, {2, 4}}, {2, {2, 4}}),
+        TORCH_CASE(layer_norm_plain, 1, {2, {2, 5}}),
+        TORCH_CASE(rms_norm, 2, {2, {3, 4}}, {1, {4}}),
+        TORCH_CASE(group_norm, 3, {3, {2, 4, 3}}, {1, {4}}, {1, {4}}),
+        TORCH_CASE(batch_norm_training, 3, {4, {3, 2, 2, 2}}, {1, {2}}, {1, {2}}),
+        TORCH_CASE(batch_norm_eval, 3, {3, {3, 2, 2}}, {1, {2}}, {1, {2}}),
+        TORCH_CASE(instance_norm, 3, {3, {2, 3, 4}}, {1, {3}}, {1, {3}}),
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        check_torch_case(&cases[i], false);
+}
+
+static void test_running_statistics_as_in_pytorch(void **state) {
+    (void)state;
+    const torch_case cases[] = {
+        TORCH_CASE(batch_norm_running, 1, {3, {4, 2, 3}}),
+        TORCH_CASE(instance_norm_running, 1, {3, {3, 2, 4}}),
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        check_torch_case(&cases[i], true);
+}
+
+/// Outside training running statistics are read only, and x's own are used where there are none.
+static void test_batch_norm_modes(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = wave(0, ND_SHAPE(4, 2, 3));
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(2), ND_F64);
+    nd_auto nd_tensor *variance = nd_ones(ND_SHAPE(2), ND_F64);
+    nd_auto nd_tensor *same = nd_batch_norm(x, NULL, NULL, mean, variance, options_of(0.5, 0, 0));
+    assert_handle(same);
+    for (int64_t i = 0; i < 24; i++)
+        assert_true(at_flat(same, i) == at_flat(x, i));
+    assert_true(nd_get_version(mean) == 0 && nd_get_version(variance) == 0);
+    nd_auto nd_tensor *own = nd_batch_norm(x, NULL, NULL, NULL, NULL, NULL);
+    nd_auto nd_tensor *trained = nd_batch_norm(x, NULL, NULL, NULL, NULL, options_of(1, 1e-5, 1));
+    for (int64_t i = 0; i < 24; i++)
+        assert_true(at_flat(own, i) == at_flat(trained, i));
+    // Momentum 1 forgets; momentum 0 learns nothing.
+    nd_auto nd_tensor *learned = nd_batch_norm(x, NULL, NULL, mean, variance, options_of(0, 0, 1));
+    assert_handle(learned);
+    assert_true(at_flat(mean, 1) == 0 && at_flat(variance, 1) == 1);
+    nd_auto nd_tensor *next = nd_batch_norm(x, NULL, NULL, mean, variance, options_of(1, 0, 1));
+    nd_auto nd_tensor *true_mean = nd_mean(x, 2, (const int[]){0, 2}, false);
+    nd_auto nd_tensor *true_var = nd_var(x, 2, (const int[]){0, 2}, 1.0, false);
+    assert_handle(next);
+    for (int64_t i = 0; i < 2; i++) {
+        assert_close("mean", at_flat(mean, i), at_flat(true_mean, i), 1e-14, 0);
+        assert_close("variance", at_flat(variance, i), at_flat(true_var, i), 1e-14, 0);
+    }
+}
+
+static void test_norms_of_nothing(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(0, 2, 3), ND_F32);
+    nd_auto nd_tensor *weight = nd_ones(ND_SHAPE(2), ND_F32);
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(2), ND_F32);
+    nd_auto nd_tensor *variance = nd_ones(ND_SHAPE(2), ND_F32);
+    assert_ok(nd_set_requires_grad(weight, true));
+    nd_tensor *results[] = {
+        nd_layer_norm(x, NULL, NULL, 1e-5, 2),
+        nd_rms_norm(x, NULL, 1e-5, 1),
+        nd_group_norm(x, weight, NULL, 2, 1e-5),
+        nd_instance_norm(x, weight, NULL, NULL, NULL, NULL),
+        nd_batch_norm(x, weight, NULL, mean, variance, options_of(0.1, 1e-5, true)),
+    };
+    for (size_t i = 0; i < COUNT_OF(results); i++) {
+        assert_handle(results[i]);
+        assert_shape(results[i], ND_SHAPE(0, 2, 3));
+    }
+    assert_true(at_flat(mean, 0) == 0 && at_flat(variance, 1) == 1);
+    nd_auto nd_tensor *sum = nd_sum(results[4], 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    assert_true(at_flat(nd_get_grad(weight), 0) == 0);
+    for (size_t i = 0; i < COUNT_OF(results); i++)
+        nd_release(results[i]);
+}
+
+/// An expanded x, whose rows are one row in memory, and axes of size 1 with odd strides.
+static void test_norms_of_expanded(void **state) {
+    (void)state;
+    nd_auto nd_tensor *row = wave(0, ND_SHAPE(1, 2, 4));
+    nd_auto nd_tensor *x = nd_expand(row, ND_SHAPE(3, 2, 4));
+    nd_auto nd_tensor *dense = nd_clone(x);
+    nd_auto nd_tensor *odd =
+        nd_as_strided(row, 3, (const int64_t[]){1, 2, 4}, (const int64_t[]){7, 4, 1}, 0);
+    nd_auto nd_tensor *of_view = nd_batch_norm(x, NULL, NULL, NULL, NULL, NULL);
+    nd_auto nd_tensor *of_dense = nd_batch_norm(dense, NULL, NULL, NULL, NULL, NULL);
+    nd_auto nd_tensor *grouped = nd_group_norm(x, NULL, NULL, 2, 1e-5);
+    nd_auto nd_tensor *of_odd = nd_group_norm(odd, NULL, NULL, 2, 1e-5);
+    nd_auto nd_tensor *by_instance = nd_instance_norm(dense, NULL, NULL, NULL, NULL, NULL);
+    for (int64_t i = 0; i < 24; i++) {
+        assert_close("expanded", at_flat(of_view, i), at_flat(of_dense, i), 1e-13, 1e-13);
+        assert_close("groups of one channel", at_flat(grouped, i), at_flat(by_instance, i), 1e-13,
+                     1e-13);
+        assert_close("odd strides", at_flat(of_odd, i % 8), at_flat(grouped, i), 1e-13, 1e-13);
+    }
+}
+
+static void test_norms_refuse(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 4, 3), ND_F32);
+    nd_auto nd_tensor *pair = nd_ones(ND_SHAPE(2, 4), ND_F32);
+    nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1, 4), ND_F32);
+    nd_auto nd_tensor *whole = nd_ones(ND_SHAPE(2, 4), ND_I64);
+    nd_auto nd_tensor *four = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_auto nd_tensor *other = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_auto nd_tensor *wide = nd_ones(ND_SHAPE(4), ND_F64);
+    assert_refused(nd_layer_norm(NULL, NULL, NULL, 0, 1), ND_ERROR_INVALID_ARGUMENT,
+                   "layer_norm: x is NULL");
+    assert_refused(nd_layer_norm(whole, NULL, NULL, 0, 1), ND_ERROR_DTYPE,
+                   "layer_norm: x is int64 and must be of floats");
+    assert_refused(nd_layer_norm(x, NULL, NULL, 0, 4), ND_ERROR_INVALID_ARGUMENT,
+                   "layer_norm: naxes is 4 and must be 1 ... 3");
+    assert_refused(nd_layer_norm(x, NULL, NULL, -1, 1), ND_ERROR_INVALID_ARGUMENT,
+                   "layer_norm: epsilon is -1");
+    assert_refused(nd_layer_norm(x, four, NULL, 0, 1), ND_ERROR_SHAPE,
+                   "layer_norm: weight has shape [4] and must have [3]");
+    assert_refused(nd_rms_norm(pair, wide, 0, 1), ND_ERROR_DTYPE,
+                   "rms_norm: weight is float64 and x float32");
+    assert_refused(nd_group_norm(x, NULL, NULL, 3, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "group_norm: groups is 3 and must divide the 4 channels of x");
+    assert_refused(nd_group_norm(four, NULL, NULL, 1, 0), ND_ERROR_SHAPE,
+                   "group_norm: x has shape [4] and must be [n, c, ...]");
+    assert_refused(nd_instance_norm(pair, NULL, NULL, NULL, NULL, NULL), ND_ERROR_SHAPE,
+                   "instance_norm: x has shape [2, 4] and must be [n, c, ...] with an axis");
+    assert_refused(nd_batch_norm(one, NULL, NULL, NULL, NULL, NULL), ND_ERROR_SHAPE,
+                   "batch_norm: x has shape [1, 4], so that each mean is of one element");
+    assert_refused(nd_batch_norm(x, NULL, NULL, four, NULL, NULL), ND_ERROR_INVALID_ARGUMENT,
+                   "batch_norm: running_var is NULL and running_mean is not");
+    assert_refused(nd_batch_norm(x, NULL, NULL, four, four, NULL), ND_ERROR_INVALID_ARGUMENT,
+                   "batch_norm: running_mean and running_var are one tensor");
+    assert_refused(nd_batch_norm(x, NULL, NULL, four, wide, NULL), ND_ERROR_DTYPE,
+                   "batch_norm: running_var is float64");
+    assert_refused(nd_batch_norm(x, NULL, NULL, four, other, options_of(1.5, 0, true)),
+                   ND_ERROR_INVALID_ARGUMENT, "batch_norm: momentum is 1.5");
+    nd_batch_norm_options unversioned = {0};
+    assert_refused(nd_batch_norm(x, NULL, NULL, four, other, &unversioned),
+                   ND_ERROR_INVALID_ARGUMENT, "batch_norm: a struct of size 0");
+    assert_true(at_flat(four, 0) == 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_norms_as_in_pytorch), ND_TEST(test_running_statistics_as_in_pytorch),
+        ND_TEST(test_batch_norm_modes),    ND_TEST(test_norms_of_nothing),
+        ND_TEST(test_norms_of_expanded),   ND_TEST(test_norms_refuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
