@@ -120,20 +120,24 @@ __attribute__((warn_unused_result)) inline nd_module *nd_sequential(nd__children
 //
 // An optimizer holds the parameters that the module has when it is made, each once, and its state
 // as edges. The state of a parameter is made at the first step that needs it, and lives at the
-// parameter's manager.
+// parameter's manager: f64 for a parameter of f64, else f32. A parameter of f16 or bf16 is the
+// rounded copy of a master in f32, which is part of the state and is what steps change; when the
+// program has written such a parameter itself since the last step, the master follows it.
 
-/// Options of nd_sgd(). All are finite and at least 0.
+/// Options of nd_sgd(). Numbers are finite and at least 0.
 typedef struct nd_sgd_options {
     uint32_t size;       ///< sizeof(nd_sgd_options)
     uint32_t version;    ///< 1
     double rate;         ///< learning rate
     double momentum;     ///< part of the last update that is kept
     double weight_decay; ///< part of the parameter that is added to its gradient
+    bool nesterov;       ///< Nesterov's momentum; needs a momentum
 } nd_sgd_options;
 /// What an nd_sgd_options must begin as: rate 0.001, no momentum, no weight decay.
 #define ND_SGD_OPTIONS_INIT \
-    { sizeof(nd_sgd_options), 1, 1e-3, 0, 0 }
-/// v = momentum v + (g + weight_decay p); p -= rate v. Options NULL: as ND_SGD_OPTIONS_INIT.
+    { sizeof(nd_sgd_options), 1, 1e-3, 0, 0, false }
+/// v = momentum v + (g + weight_decay p); p -= rate v, or, with nesterov, p -= rate (g +
+/// weight_decay p + momentum v). Options NULL: as ND_SGD_OPTIONS_INIT.
 ND_API nd_optimizer *nd_sgd(const nd_module *module, const nd_sgd_options *options) ND_OWNED;
 
 /// Options of nd_adam() and nd_adamw(). All are finite and at least 0, the betas below 1.
@@ -159,6 +163,61 @@ typedef struct nd_adam_options {
 ND_API nd_optimizer *nd_adam(const nd_module *module, const nd_adam_options *options) ND_OWNED;
 /// Loshchilov and Hutter 2019: decoupled weight decay. Options NULL: as ND_ADAMW_OPTIONS_INIT.
 ND_API nd_optimizer *nd_adamw(const nd_module *module, const nd_adam_options *options) ND_OWNED;
+
+/// Options of nd_rmsprop(). Numbers are finite and at least 0, alpha below 1.
+typedef struct nd_rmsprop_options {
+    uint32_t size;       ///< sizeof(nd_rmsprop_options)
+    uint32_t version;    ///< 1
+    double rate;         ///< learning rate
+    double alpha;        ///< decay of the mean of squared gradients
+    double eps;          ///< added to the root of that
+    double momentum;     ///< part of the last update that is kept
+    double weight_decay; ///< part of the parameter that is added to its gradient
+    bool centered;       ///< take the square of the mean gradient from the mean of squares
+} nd_rmsprop_options;
+/// What an nd_rmsprop_options must begin as: rate 0.01, alpha 0.99, eps 1e-8, no momentum, no weight
+/// decay, not centered.
+#define ND_RMSPROP_OPTIONS_INIT \
+    { sizeof(nd_rmsprop_options), 1, 1e-2, 0.99, 1e-8, 0, 0, false }
+/// Hinton 2012; centered: Graves 2013. v = alpha v + (1 - alpha) g^2; b = momentum b + g / (sqrt(v)
+/// + eps); p -= rate b. Options NULL: as ND_RMSPROP_OPTIONS_INIT.
+ND_API nd_optimizer *nd_rmsprop(const nd_module *module,
+                                const nd_rmsprop_options *options) ND_OWNED;
+
+/// Options of nd_adagrad(). All are finite and at least 0.
+typedef struct nd_adagrad_options {
+    uint32_t size;       ///< sizeof(nd_adagrad_options)
+    uint32_t version;    ///< 1
+    double rate;         ///< learning rate
+    double rate_decay;   ///< at step t, from 1, the rate is divided by 1 + (t - 1) rate_decay
+    double weight_decay; ///< part of the parameter that is added to its gradient
+    double initial;      ///< what the sum of squares begins with
+    double eps;          ///< added to the root of the sum
+} nd_adagrad_options;
+/// What an nd_adagrad_options must begin as: rate 0.01, no decay, sums from 0, eps 1e-10.
+#define ND_ADAGRAD_OPTIONS_INIT \
+    { sizeof(nd_adagrad_options), 1, 1e-2, 0, 0, 0, 1e-10 }
+/// Duchi, Hazan and Singer 2011. v += g^2; p -= rate g / (sqrt(v) + eps). Options NULL: as
+/// ND_ADAGRAD_OPTIONS_INIT.
+ND_API nd_optimizer *nd_adagrad(const nd_module *module,
+                                const nd_adagrad_options *options) ND_OWNED;
+
+/// Options of nd_lion(). All are finite and at least 0, the betas below 1.
+typedef struct nd_lion_options {
+    uint32_t size;       ///< sizeof(nd_lion_options)
+    uint32_t version;    ///< 1
+    double rate;         ///< learning rate, about a tenth of Adam's
+    double beta1;        ///< part of the momentum in the direction of a step
+    double beta2;        ///< decay of the momentum
+    double weight_decay; ///< part that the parameter loses at each step, times the rate
+} nd_lion_options;
+/// What an nd_lion_options must begin as: rate 1e-4, betas 0.9 and 0.99, no weight decay.
+#define ND_LION_OPTIONS_INIT \
+    { sizeof(nd_lion_options), 1, 1e-4, 0.9, 0.99, 0 }
+/// Chen et al. 2023. p -= rate (sign(beta1 m + (1 - beta1) g) + weight_decay p); m = beta2 m + (1 -
+/// beta2) g. Options NULL: as ND_LION_OPTIONS_INIT.
+ND_API nd_optimizer *nd_lion(const nd_module *module, const nd_lion_options *options) ND_OWNED;
+
 /// One update, in place and unrecorded, of every parameter that has a gradient. All parameters,
 /// gradients and state are checked, and all memory is taken, before the first parameter changes;
 /// only a device that fails can stop a step midway, and then the parameters before the failing one,
@@ -166,8 +225,39 @@ ND_API nd_optimizer *nd_adamw(const nd_module *module, const nd_adam_options *op
 ND_API nd_status nd_optimizer_step(nd_optimizer *optimizer);
 /// Drops the gradients of all its parameters.
 ND_API nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer);
-/// Another learning rate from the next step on.
+/// Another learning rate from the next step on, for all groups.
 ND_API nd_status nd_optimizer_set_rate(nd_optimizer *optimizer, double rate);
+
+/// The options that the parameters of a group share; each kind of optimizer has those that its
+/// options struct names. Switches (nesterov, centered) are 0 or 1.
+typedef enum nd_optimizer_option {
+    ND_OPTIMIZER_RATE,         ///< rate
+    ND_OPTIMIZER_WEIGHT_DECAY, ///< weight_decay
+    ND_OPTIMIZER_MOMENTUM,     ///< momentum
+    ND_OPTIMIZER_NESTEROV,     ///< nesterov
+    ND_OPTIMIZER_BETA1,        ///< beta1
+    ND_OPTIMIZER_BETA2,        ///< beta2
+    ND_OPTIMIZER_EPS,          ///< eps
+    ND_OPTIMIZER_ALPHA,        ///< alpha
+    ND_OPTIMIZER_CENTERED,     ///< centered
+    ND_OPTIMIZER_RATE_DECAY,   ///< rate_decay
+    ND_OPTIMIZER_INITIAL,      ///< initial
+    ND_OPTIMIZER_OPTION_COUNT  ///< how many there are; grows
+} nd_optimizer_option;
+/// Takes parameters of the optimizer out of their groups into a new one, which begins with the
+/// options of group 0, the group that all parameters are in at first. Writes the new group's number
+/// to `ret_group` (may be NULL). On error nothing has changed.
+ND_API nd_status nd_optimizer_add_group(nd_optimizer *optimizer, size_t count,
+                                        const nd_tensor *const *parameters, size_t *ret_group);
+/// Number of groups; 0 for NULL.
+ND_API size_t nd_optimizer_get_group_count(const nd_optimizer *optimizer);
+/// Sets an option of a group from the next step on. Errors: the optimizer has no such group or
+/// option, or the option cannot have the value.
+ND_API nd_status nd_optimizer_set_option(nd_optimizer *optimizer, size_t group,
+                                         nd_optimizer_option option, double value);
+/// An option of a group; NaN with an error when there is none.
+ND_API double nd_optimizer_get_option(const nd_optimizer *optimizer, size_t group,
+                                      nd_optimizer_option option);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,31 @@
+// The formulas of the optimizers.
+#ifndef ND_LIB_NN_OPTIMIZER_UPDATE_H
+#define ND_LIB_NN_OPTIMIZER_UPDATE_H
+#include "lib/nn/optimizer.h"
+
+/// Devices that the parameters of one optimizer may be spread over.
+#define ND__OPTIMIZER_DEVICES_MAX 16
+
+// Memory that a step needs for a while: up to two tensors per device, each as large as the largest
+// parameter there; NULL: no formula wants it.
+typedef struct nd_scratch {
+    struct {
+        nd_device device;
+        nd_tensor *gradient; ///< owned: a gradient in the dtype of the state, or with its decay
+        nd_tensor *number;   ///< owned: what a formula has in between
+    } on[ND__OPTIMIZER_DEVICES_MAX];
+    size_t count;
+} nd_scratch;
+
+/// Scratch on the device of a parameter, for every parameter of the optimizer there.
+nd_status nd__optimizer_update_reserve(const nd_optimizer *optimizer, nd_scratch *scratch,
+                                       nd_device device);
+void nd__optimizer_update_release(nd_scratch *scratch);
+
+/// The slots that an update of this parameter uses: bits 1 << nd_slot.
+unsigned nd__optimizer_update_slots(const nd_optimizer *optimizer, const nd_parameter_state *state);
+
+/// One update of a parameter that has a gradient: slots and scratch are there, steps is counted.
+nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
+                               const nd_scratch *scratch);
+#endif
