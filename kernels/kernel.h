@@ -43,7 +43,8 @@ typedef struct nd_kernel_call {
 
 // Families (second column of ops.inc): operands and attributes.
 //
-// A number is f[k], and i[k] for operands of ND_I64, which a double cannot hold: "number k".
+// A number is f[k], and i[k] for operands of ND_I64 and (its bits) ND_U64, which a double cannot
+// hold: "number k". For 16-bit floats it has more bits than they do: what is written rounds it once.
 //
 // UNARY      out, x. One dtype; scalar parameters are numbers 0 and 1.
 // BINARY     out, a, b. One dtype (cast before); add_scaled: number 0 = alpha. out may be exactly a or b.
@@ -72,7 +73,7 @@ typedef struct nd_kernel_call {
 //            the CPU.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x.
-// CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64
+// CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64 and ND_U64
 //            i[0] and i[1] when i[2] is not 0; eye i[0] = n;
 //            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.
 //            randint: any number dtype. kernels/philox.h says which words of the generator make

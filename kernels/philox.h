@@ -5,7 +5,7 @@
 // any number of threads give the same tensor. The 128-bit counter is (block, stream), the key is
 // seed.
 //
-//   u32 words    block e / 4, word e % 4                     rand, randn of f32
+//   u32 words    block e / 4, word e % 4                     rand, randn of f32, f16, bf16
 //   u64 words    block e / 2, words 2 (e % 2) (high half) and 2 (e % 2) + 1    the others, randint
 //
 // A normal pair (elements 2i, 2i + 1) comes from one pair of uniforms by Box and Muller, computed
@@ -57,7 +57,14 @@ ND_PHILOX_FUNCTION uint64_t nd__philox_u64(nd__philox_block block, int index) {
     return (uint64_t)block.word[2 * index] << 32 | block.word[2 * index + 1];
 }
 
-/// [0, 1), multiples of 2^-24 / 2^-53.
+/// [0, 1), multiples of 2^-11, 2^-8, 2^-24 and 2^-53: what the dtype holds below 1, so that nothing
+/// rounds up to 1. Normals of 16-bit floats are those of f32, rounded.
+ND_PHILOX_FUNCTION float nd__uniform_f16(uint32_t word) {
+    return (float)(word >> 21) * 0x1p-11f;
+}
+ND_PHILOX_FUNCTION float nd__uniform_bf16(uint32_t word) {
+    return (float)(word >> 24) * 0x1p-8f;
+}
 ND_PHILOX_FUNCTION float nd__uniform_f32(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }

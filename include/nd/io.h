@@ -25,8 +25,8 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// Reads one file: an owned list of CPU tensors in the order of the file's header, each named
 /// (nd_get_name), all placed in the current manager. The whole header is checked before anything is
 /// read by it: ND_ERROR_FORMAT for what the format refuses (ranges that overlap, leave holes or do
-/// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes such as
-/// F16 and more than 8 dimensions.
+/// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes beyond
+/// ours, such as F8_E4M3, and more than 8 dimensions.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
 /// Writes all parameters and buffers of a module under their full names ("0.weight") with nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);

@@ -195,7 +195,8 @@ ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options 
 ND_API nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) ND_OWNED;
 /// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's.
 ND_API nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) ND_OWNED;
-/// Copy of x with source added at index along axis; repeated indices accumulate.
+/// Copy of x with source added at index along axis; repeated indices accumulate (16-bit floats in
+/// f32). Numbers of every dtype; x and source have the same.
 ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index,
                                  const nd_tensor *source, int axis) ND_OWNED;
 /// indices: [...] i64 -> [..., classes] of `dtype`.

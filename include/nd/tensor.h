@@ -131,11 +131,11 @@ typedef struct nd_key {
 ND_API nd_key nd_key_new(uint64_t seed);
 /// Independent key derived from `key` and a number, such as a step or layer index.
 ND_API nd_key nd_key_fold(nd_key key, uint64_t data);
-/// Uniform in [0, 1); dtype f32 or f64.
+/// Uniform in [0, 1); of a float dtype. Multiples of 2^-24, of f64 2^-53, f16 2^-11, bf16 2^-8.
 ND_API nd_tensor *nd_rand(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
-/// Standard normal; dtype f32 or f64.
+/// Standard normal; of a float dtype.
 ND_API nd_tensor *nd_randn(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) ND_OWNED;
-/// Integers in [low, high).
+/// Integers in [low, high). Error: the dtype does not hold every integer of the range.
 ND_API nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int64_t *shape,
                              nd_dtype dtype) ND_OWNED;
 /// Random permutation of 0 ... n-1: [n], i64, on the CPU.
@@ -169,10 +169,10 @@ ND_API size_t nd_get_storage_bytes(const nd_tensor *x);
 /// tensor. Valid while x is. Writing through it does not bump the version counter.
 ND_API void *nd_get_data(const nd_tensor *x);
 /// The value of a tensor with one element, of any dtype and device. NaN with an error otherwise. An
-/// int64 beyond 2^53 is rounded: nd_get_item_i64() does not.
+/// int64 or uint64 beyond 2^53 is rounded: nd_get_item_i64() does not.
 ND_API double nd_get_item(const nd_tensor *x);
-/// The value of a tensor with one element, exactly. Error: a float that is no int64; nothing is
-/// written.
+/// The value of a tensor with one element, exactly. Error: a float that is no int64, a uint64
+/// beyond; nothing is written.
 ND_API nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value);
 /// Copies x, in row-major order, to host memory of exactly nd_get_numel(x) * nd_dtype_get_size
 /// bytes.

@@ -6,6 +6,7 @@
 #ifndef ND_KERNELS_CPU_CONVERT_H
 #define ND_KERNELS_CPU_CONVERT_H
 #include "kernels/half.h"
+#include "kernels/kernel.h"
 #include <stdint.h>
 
 // Each limit is exact in the float type. What the integer cannot hold, NaN too, is converted as 0,
@@ -37,5 +38,34 @@ static inline float nd__f64_to_f32(double x) {
 }
 static inline double nd__f64_to_f64(double x) {
     return x;
+}
+
+/// Writes `value` in the dtype's own bytes; `integer` for the integers of 64 bits, which a double
+/// cannot hold.
+static inline void nd__encode(nd_dtype dtype, double value, int64_t integer, void *ret_element) {
+    switch (dtype) {
+#define ND__ENCODE_CASE(ENUMERATOR, name, T)          \
+    case ENUMERATOR:                                  \
+        *(T *)ret_element = nd__f64_to_##name(value); \
+        break;
+        ND__ENCODE_CASE(ND_BOOL, b8, uint8_t)
+        ND__ENCODE_CASE(ND_U8, u8, uint8_t)
+        ND__ENCODE_CASE(ND_U16, u16, uint16_t)
+        ND__ENCODE_CASE(ND_U32, u32, uint32_t)
+        ND__ENCODE_CASE(ND_I8, i8, int8_t)
+        ND__ENCODE_CASE(ND_I16, i16, int16_t)
+        ND__ENCODE_CASE(ND_I32, i32, int32_t)
+        ND__ENCODE_CASE(ND_F16, f16, uint16_t)
+        ND__ENCODE_CASE(ND_BF16, bf16, uint16_t)
+        ND__ENCODE_CASE(ND_F32, f32, float)
+        ND__ENCODE_CASE(ND_F64, f64, double)
+#undef ND__ENCODE_CASE
+    case ND_I64:
+    case ND_U64:
+        *(int64_t *)ret_element = integer;
+        break;
+    case ND_DTYPE_COUNT:
+        break;
+    }
 }
 #endif

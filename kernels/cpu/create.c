@@ -5,29 +5,6 @@
 #include "kernels/philox.h"
 #include <string.h>
 
-/// `value` in the dtype's own bytes.
-static void encode(nd_dtype dtype, double value, int64_t integer, void *ret_element) {
-    switch (dtype) {
-    case ND_BOOL:
-        *(uint8_t *)ret_element = nd__f64_to_b8(value);
-        break;
-    case ND_U8:
-        *(uint8_t *)ret_element = nd__f64_to_u8(value);
-        break;
-    case ND_I32:
-        *(int32_t *)ret_element = nd__f64_to_i32(value);
-        break;
-    case ND_I64:
-        *(int64_t *)ret_element = integer;
-        break;
-    case ND_F32:
-        *(float *)ret_element = (float)value;
-        break;
-    default:
-        *(double *)ret_element = value;
-    }
-}
-
 #define FILL_ROW(T)                                                                \
     static void fill_row_##T(int64_t n, char *const *data, const int64_t *strides, \
                              const nd_op_attrs *attrs) {                           \
@@ -41,6 +18,7 @@ static void encode(nd_dtype dtype, double value, int64_t integer, void *ret_elem
                 out[i * strides[0]] = value;                                       \
     }
 FILL_ROW(uint8_t)
+FILL_ROW(uint16_t)
 FILL_ROW(uint32_t)
 FILL_ROW(uint64_t)
 
@@ -48,8 +26,11 @@ static nd_status fill(const nd_kernel_call *call) {
     // The scalars that the loop is handed carry the element's bytes.
     nd_kernel_call filled = *call;
     nd_dtype dtype = call->operand[0].dtype;
-    encode(dtype, call->attrs.f[0], call->attrs.i[0], filled.attrs.f);
-    nd__loop rows[9] = {[1] = fill_row_uint8_t, [4] = fill_row_uint32_t, [8] = fill_row_uint64_t};
+    nd__encode(dtype, call->attrs.f[0], call->attrs.i[0], filled.attrs.f);
+    static const nd__loop rows[9] = {[1] = fill_row_uint8_t,
+                                     [2] = fill_row_uint16_t,
+                                     [4] = fill_row_uint32_t,
+                                     [8] = fill_row_uint64_t};
     return nd__cpu_elementwise(&filled, rows[nd__dtype_bytes(dtype)], 1);
 }
 
@@ -69,8 +50,10 @@ static void arange_range(void *context, int64_t begin, int64_t end) {
     int64_t bytes = nd__dtype_bytes(work->dtype);
     for (int64_t i = begin; i < end; i++) {
         double value = start + (double)i * step;
-        int64_t integer = exact ? (int64_t)(first + (uint64_t)i * stride) : nd__f64_to_i64(value);
-        encode(work->dtype, value, integer, work->out + i * bytes);
+        int64_t integer = exact                   ? (int64_t)(first + (uint64_t)i * stride)
+                          : work->dtype == ND_U64 ? (int64_t)nd__f64_to_u64(value)
+                                                  : nd__f64_to_i64(value);
+        nd__encode(work->dtype, value, integer, work->out + i * bytes);
     }
 }
 
@@ -81,25 +64,41 @@ static nd_status eye(const nd_kernel_call *call) {
     if (n > 0)
         memset(out, 0, (size_t)(n * n * bytes));
     for (int64_t i = 0; i < n; i++)
-        encode(dtype, 1.0, 1, out + i * (n + 1) * bytes);
+        nd__encode(dtype, 1.0, 1, out + i * (n + 1) * bytes);
     return ND_OK;
 }
 
-/// Elements of blocks [begin, end); the tensor's last block may be cut.
+/// Element `word` of a block of uniform f32, bits of a 16-bit float in the lowest.
+static uint32_t uniform_bits(nd_dtype dtype, uint32_t word) {
+    if (dtype == ND_F16)
+        return nd__f32_to_f16(nd__uniform_f16(word));
+    if (dtype == ND_BF16)
+        return nd__f32_to_bf16(nd__uniform_bf16(word));
+    return nd__f32_bits(nd__uniform_f32(word));
+}
+static uint32_t normal_bits(nd_dtype dtype, float value) {
+    return dtype == ND_F16    ? nd__f32_to_f16(value)
+           : dtype == ND_BF16 ? nd__f32_to_bf16(value)
+                              : nd__f32_bits(value);
+}
+
+/// Elements of f32 and 16-bit floats of blocks [begin, end); the tensor's last block may be cut.
 static void random_blocks_of_4(void *context, int64_t begin, int64_t end) {
     const create_work *work = (const create_work *)context;
     uint64_t seed = (uint64_t)work->attrs->i[0], stream = (uint64_t)work->attrs->i[1];
-    float *out = (float *)work->out;
+    int64_t bytes = nd__dtype_bytes(work->dtype);
     for (int64_t i = begin; i < end; i++) {
         nd__philox_block block = nd__philox_at(seed, stream, (uint64_t)i);
-        float value[4];
-        if (work->op == ND_OP_rand)
-            for (int word = 0; word < 4; word++)
-                value[word] = nd__uniform_f32(block.word[word]);
-        else
-            nd__normal_f32(block, value);
+        float normal[4] = {0};
+        if (work->op == ND_OP_randn)
+            nd__normal_f32(block, normal);
         int64_t left = work->total - 4 * i;
-        memcpy(out + 4 * i, value, sizeof(float) * (size_t)(left < 4 ? left : 4));
+        for (int word = 0; word < 4 && word < left; word++) {
+            uint32_t value = work->op == ND_OP_rand ? uniform_bits(work->dtype, block.word[word])
+                                                    : normal_bits(work->dtype, normal[word]);
+            // little-endian: a 16-bit float's bits are the first two bytes
+            memcpy(work->out + (4 * i + word) * bytes, &value, (size_t)bytes);
+        }
     }
 }
 
@@ -117,7 +116,7 @@ static void random_blocks_of_2(void *context, int64_t begin, int64_t end) {
             uint64_t word = nd__philox_u64(block, half);
             if (work->op == ND_OP_randint) {
                 int64_t value = nd__uniform_i64(word, attrs[2], attrs[3]);
-                encode(work->dtype, (double)value, value, element);
+                nd__encode(work->dtype, (double)value, value, element);
             } else {
                 *(double *)element = work->op == ND_OP_rand ? nd__uniform_f64(word) : normal[half];
             }
@@ -139,12 +138,12 @@ nd_status nd__cpu_create(const nd_kernel_call *call) {
         return ND_OK;
     case ND_OP_rand:
     case ND_OP_randn:
-        if (nd__float_index(out->dtype) < 0)
-            return ND_ERROR_UNSUPPORTED;
-        if (out->dtype == ND_F32) {
+        if (out->dtype == ND_F32 || out->dtype == ND_F16 || out->dtype == ND_BF16) {
             nd__cpu_parallel((work.total + 3) / 4, 32, 16, random_blocks_of_4, &work);
             return ND_OK;
         }
+        if (out->dtype != ND_F64)
+            return ND_ERROR_UNSUPPORTED;
         // fall through
     case ND_OP_randint:
         nd__cpu_parallel((work.total + 1) / 2, 32, 16, random_blocks_of_2, &work);

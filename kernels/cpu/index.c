@@ -2,6 +2,7 @@
 //
 // Every index is checked where it is used; one out of range stops the call, which then has written
 // part of its fresh result and nothing else.
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <stdatomic.h>
@@ -58,6 +59,7 @@ static nd_status take(const nd_kernel_call *call) {
         return true;                                                                               \
     }
 GATHER_ROW(uint8_t)
+GATHER_ROW(uint16_t)
 GATHER_ROW(uint32_t)
 GATHER_ROW(uint64_t)
 
@@ -85,9 +87,11 @@ GATHER_ROW(uint64_t)
         }                                                                                      \
         return true;                                                                           \
     }
+// An addition that wraps has the same bits with a sign and without.
 SCATTER_ROW(uint8_t, uint32_t)
-SCATTER_ROW(int32_t, uint32_t)
-SCATTER_ROW(int64_t, uint64_t)
+SCATTER_ROW(uint16_t, uint32_t)
+SCATTER_ROW(uint32_t, uint32_t)
+SCATTER_ROW(uint64_t, uint64_t)
 SCATTER_ROW(float, float)
 SCATTER_ROW(double, double)
 
@@ -95,12 +99,16 @@ typedef bool (*index_row)(int64_t n, char *const *data, const int64_t *strides, 
                           int64_t stride);
 
 static index_row row_of(const nd_kernel_call *call) {
-    static const index_row gather[9] = {
-        [1] = gather_row_uint8_t, [4] = gather_row_uint32_t, [8] = gather_row_uint64_t};
+    static const index_row gather[9] = {[1] = gather_row_uint8_t,
+                                        [2] = gather_row_uint16_t,
+                                        [4] = gather_row_uint32_t,
+                                        [8] = gather_row_uint64_t};
     static const index_row scatter[ND_DTYPE_COUNT] = {
-        [ND_U8] = scatter_row_uint8_t,  [ND_I32] = scatter_row_int32_t,
-        [ND_I64] = scatter_row_int64_t, [ND_F32] = scatter_row_float,
-        [ND_F64] = scatter_row_double,
+        [ND_U8] = scatter_row_uint8_t,   [ND_I8] = scatter_row_uint8_t,
+        [ND_U16] = scatter_row_uint16_t, [ND_I16] = scatter_row_uint16_t,
+        [ND_U32] = scatter_row_uint32_t, [ND_I32] = scatter_row_uint32_t,
+        [ND_U64] = scatter_row_uint64_t, [ND_I64] = scatter_row_uint64_t,
+        [ND_F32] = scatter_row_float,    [ND_F64] = scatter_row_double,
     };
     nd_dtype dtype = call->operand[0].dtype;
     return call->op == ND_OP_gather ? gather[nd__dtype_bytes(dtype)] : scatter[dtype];
@@ -178,17 +186,13 @@ static nd_status one_hot(const nd_kernel_call *call) {
     int64_t bytes = nd__dtype_bytes(dtype);
     char *out = (char *)call->operand[0].data;
     const int64_t *indices = (const int64_t *)call->operand[1].data;
-    float one_f32 = 1.0f;
-    double one_f64 = 1.0;
-    int64_t one_integer = 1; // little-endian: its first bytes are 1 in every integer dtype
-    const void *one = dtype == ND_F32   ? (const void *)&one_f32
-                      : dtype == ND_F64 ? (const void *)&one_f64
-                                        : (const void *)&one_integer;
+    uint64_t one; // the first bytes are the element
+    nd__encode(dtype, 1.0, 1, &one);
     memset(out, 0, (size_t)(count * classes * bytes));
     for (int64_t i = 0; i < count; i++) {
         if (indices[i] < 0 || indices[i] >= classes)
             return ND_ERROR_INVALID_ARGUMENT;
-        memcpy(out + (i * classes + indices[i]) * bytes, one, (size_t)bytes);
+        memcpy(out + (i * classes + indices[i]) * bytes, &one, (size_t)bytes);
     }
     return ND_OK;
 }

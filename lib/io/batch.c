@@ -5,6 +5,7 @@
 #include "lib/io/batch.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/tensor.h"
 
 #include <string.h>
@@ -75,14 +76,12 @@ void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_i
 void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {
     const int64_t begin = batch * plan->batch;
     const int64_t count = nd__batch_count(plan, batch);
+    const size_t bytes = nd_dtype_get_size(plan->label_dtype);
     for (int64_t i = 0; i < count; i++) {
         int64_t sample = sample_at(plan, begin + i);
-        if (plan->label_dtype == ND_I64)
-            ret_labels[i] = ((const int64_t *)(const void *)plan->labels)[sample];
-        else if (plan->label_dtype == ND_I32)
-            ret_labels[i] = ((const int32_t *)(const void *)plan->labels)[sample];
-        else
-            ret_labels[i] = plan->labels[sample]; // u8 and bool
+        // Integers; a uint64 beyond int64 keeps its bits.
+        ret_labels[i] =
+            nd__number_at(plan->label_dtype, plan->labels + (size_t)sample * bytes).value.i64;
     }
 }
 

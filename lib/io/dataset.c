@@ -211,7 +211,7 @@ static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels)
                          "can go elsewhere",
                          nd__registry_device_text(images->device.kind != ND_CPU ? images->device
                                                                                 : labels->device));
-    if (labels->dtype == ND_F32 || labels->dtype == ND_F64)
+    if (nd__dtype_is_float(labels->dtype))
         return nd__error(ND_ERROR_DTYPE, "dataset: labels are %s, they must be integers",
                          nd_dtype_get_name(labels->dtype));
     if (images->ndim < 1 || labels->ndim != 1 || images->shape[0] != labels->shape[0]) {

@@ -202,10 +202,8 @@ static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
     return ND_OK;
 }
 
-nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
-                          int axis) {
-    if (check_scatter(x, index, source) != ND_OK)
-        return NULL;
+static nd_tensor *scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
+                              int axis) {
     axis = nd__shape_resolve_axis("scatter_add", axis, x->ndim);
     if (axis < 0 || check_index_shape("scatter_add", x, index, axis) != ND_OK)
         return NULL;
@@ -227,6 +225,19 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
     call.operand[1] = plain_operand(resolved);
     call.operand[2] = plain_operand(source);
     return run_indexed("scatter_add", nd_steal(&result), &call, inputs, 3, axis, x->shape[axis]);
+}
+
+nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
+                          int axis) {
+    if (check_scatter(x, index, source) != ND_OK)
+        return NULL;
+    if (!nd__dtype_is_half(x->dtype))
+        return scatter_add(x, index, source, axis);
+    // In f32: rounded once, however many are added.
+    nd_auto nd_tensor *wide = nd_cast(x, ND_F32);
+    nd_auto nd_tensor *added = wide ? nd_cast(source, ND_F32) : NULL;
+    nd_auto nd_tensor *sum = added ? scatter_add(wide, index, added, axis) : NULL;
+    return sum ? nd_cast(sum, x->dtype) : NULL;
 }
 
 nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) {

@@ -143,27 +143,41 @@ static nd_tensor *refuse_range_for(const range *of, nd_dtype dtype) {
     return NULL;
 }
 
-/// How many of start, start + step, ... lie before stop. Unsigned, because a difference may need 64
-/// bits.
-static uint64_t count_integers(int64_t start, int64_t stop, int64_t step) {
+/// Every int64 and uint64, and sums of them.
+__extension__ typedef __int128 wide;
+
+static bool is_wide(nd_number number, wide *ret_value) {
+    int64_t value;
+    uint64_t magnitude;
+    if (nd__number_is_i64(number, &value))
+        *ret_value = value;
+    else if (nd__number_is_u64(number, &magnitude))
+        *ret_value = magnitude;
+    else
+        return false;
+    return true;
+}
+
+/// How many of start, start + step, ... lie before stop.
+static wide count_integers(wide start, wide stop, wide step) {
     if (step > 0 ? start >= stop : start <= stop)
         return 0;
-    uint64_t low = (uint64_t)(step > 0 ? start : stop), high = (uint64_t)(step > 0 ? stop : start);
-    uint64_t stride = step > 0 ? (uint64_t)step : UINT64_C(0) - (uint64_t)step;
-    return (high - low - 1) / stride + 1;
+    return step > 0 ? (stop - start - 1) / step + 1 : (start - stop - 1) / -step + 1;
 }
 
 /// Of integers, into an integer dtype: nothing is rounded.
-static nd_tensor *arange_integers(const range *of, int64_t start, int64_t stop, int64_t step,
+static nd_tensor *arange_integers(const range *of, wide start, wide stop, wide step,
                                   nd_dtype dtype) {
-    uint64_t count = step != 0 ? count_integers(start, stop, step) : UINT64_MAX;
-    if (count >= UINT64_C(1) << 62)
+    wide count = step != 0 ? count_integers(start, stop, step) : (wide)1 << 62;
+    if (count >= (wide)1 << 62)
         return refuse_range(of);
     int64_t size = (int64_t)count;
-    int64_t last = (int64_t)((uint64_t)start + (count > 0 ? count - 1 : 0) * (uint64_t)step);
-    if (!nd__number_held(dtype, of->start) || !nd__number_held(dtype, ND_NUMBER(last)))
+    wide last = count > 0 ? start + (count - 1) * step : start;
+    nd_number end = last < 0 ? ND_NUMBER((int64_t)last) : ND_NUMBER((uint64_t)last);
+    if (!nd__number_held(dtype, of->start) || !nd__number_held(dtype, end))
         return refuse_range_for(of, dtype);
-    nd_op_attrs attrs = {.f = {(double)start, (double)step}, .i = {start, step, true}};
+    nd_op_attrs attrs = {.f = {(double)start, (double)step},
+                         .i = {(int64_t)start, (int64_t)step, true}};
     return nd__create_with("arange", ND_OP_arange, nd__create("arange", 1, &size, dtype), &attrs);
 }
 
@@ -171,9 +185,9 @@ nd_tensor *(nd_arange)(nd_number start, nd_number stop, nd_number step, nd_dtype
     if (!countable("arange", dtype))
         return NULL;
     const range of = {start, stop, step};
-    int64_t first, end, stride;
-    if (nd__number_is_i64(start, &first) && nd__number_is_i64(stop, &end) &&
-        nd__number_is_i64(step, &stride) && dtype < ND_F32)
+    wide first, end, stride;
+    if (is_wide(start, &first) && is_wide(stop, &end) && is_wide(step, &stride) &&
+        (unsigned)dtype < ND_DTYPE_COUNT && nd__dtype_is_integer(dtype))
         return arange_integers(&of, first, end, stride, dtype);
     // What is no number has no float either.
     if (!nd__number_held(ND_F64, start) || !nd__number_held(ND_F64, stop) ||

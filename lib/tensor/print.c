@@ -7,9 +7,9 @@
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,36 +64,18 @@ static void put_spaces(sink *to, int count) {
 // elements
 
 static double float_at(const printer *printer, const char *element) {
-    if (printer->x->dtype == ND_F32) {
-        float value;
-        memcpy(&value, element, sizeof value);
-        return (double)value;
-    }
-    double value;
-    memcpy(&value, element, sizeof value);
-    return value;
+    return nd__number_as_f64(nd__number_at(printer->x->dtype, element));
 }
 
 static void element_text(const printer *printer, const char *element, char *text) {
-    int64_t i64;
-    int32_t i32;
-    switch (printer->x->dtype) {
-    case ND_BOOL:
+    nd_dtype dtype = printer->x->dtype;
+    if (dtype == ND_BOOL) {
         snprintf(text, ELEMENT_TEXT, "%s", *element ? "true" : "false");
         return;
-    case ND_U8:
-        snprintf(text, ELEMENT_TEXT, "%u", (unsigned)*(const unsigned char *)element);
+    }
+    if (!nd__dtype_is_float(dtype)) {
+        nd__number_text(text, nd__number_at(dtype, element));
         return;
-    case ND_I32:
-        memcpy(&i32, element, sizeof i32);
-        snprintf(text, ELEMENT_TEXT, "%" PRId32, i32);
-        return;
-    case ND_I64:
-        memcpy(&i64, element, sizeof i64);
-        snprintf(text, ELEMENT_TEXT, "%" PRId64, i64);
-        return;
-    default:
-        break;
     }
     const layout *layout = &printer->layout;
     double value = float_at(printer, element);

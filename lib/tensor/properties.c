@@ -4,6 +4,7 @@
 #include "lib/object/object.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/number.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include <math.h>
@@ -73,16 +74,8 @@ void *nd_get_data(const nd_tensor *x) {
 // ------------------------------------------------------------------------------------------------
 // single elements
 
-typedef union element {
-    uint8_t u8;
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
-} element;
-
-/// The only element of x, on the host.
-static nd_status read_element(const char *operation, const nd_tensor *x, element *ret_value) {
+/// The only element of x.
+static nd_status read_element(const char *operation, const nd_tensor *x, nd_number *ret_value) {
     nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status != ND_OK)
         return status;
@@ -94,61 +87,37 @@ static nd_status read_element(const char *operation, const nd_tensor *x, element
     size_t bytes = nd__dtype_bytes[x->dtype];
     const nd_backend *backend = nd__registry_backend(x->device.kind);
     if (backend->host_accessible) {
-        memcpy(ret_value, x->data, bytes);
+        *ret_value = nd__number_at(x->dtype, x->data);
         return ND_OK;
     }
-    status = backend->copy_to_host(x->device.index, ret_value, x->data, bytes);
+    uint64_t element;
+    status = backend->copy_to_host(x->device.index, &element, x->data, bytes);
     if (status != ND_OK)
         return nd__error(status, "%s: copying from %s failed with %s", operation,
                          nd__registry_device_text(x->device), nd_status_get_name(status));
+    *ret_value = nd__number_at(x->dtype, &element);
     return ND_OK;
 }
 
 double nd_get_item(const nd_tensor *x) {
-    element value;
-    if (read_element("get_item", x, &value) != ND_OK)
-        return NAN;
-    switch (x->dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return value.u8;
-    case ND_I32:
-        return value.i32;
-    case ND_I64:
-        return (double)value.i64;
-    case ND_F32:
-        return (double)value.f32;
-    default:
-        return value.f64;
-    }
+    nd_number value;
+    return read_element("get_item", x, &value) == ND_OK ? nd__number_as_f64(value) : (double)NAN;
 }
 
 nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
     if (!ret_value)
         return nd__error_null("get_item_i64", "ret_value");
-    element value;
+    nd_number value;
     nd_status status = read_element("get_item_i64", x, &value);
     if (status != ND_OK)
         return status;
-    switch (x->dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        *ret_value = value.u8;
-        return ND_OK;
-    case ND_I32:
-        *ret_value = value.i32;
-        return ND_OK;
-    case ND_I64:
-        *ret_value = value.i64;
-        return ND_OK;
-    default:
-        break;
+    int64_t integer;
+    if (!nd__number_is_i64(value, &integer)) {
+        char text[ND__NUMBER_TEXT];
+        return nd__error(ND_ERROR_DTYPE, "get_item_i64: %s, a %s, is no int64",
+                         nd__number_text(text, value), nd_dtype_get_name(x->dtype));
     }
-    double number = x->dtype == ND_F32 ? (double)value.f32 : value.f64;
-    if (!(number >= -0x1p63 && number < 0x1p63) || number != trunc(number))
-        return nd__error(ND_ERROR_DTYPE, "get_item_i64: %g, a %s, is no int64", number,
-                         nd_dtype_get_name(x->dtype));
-    *ret_value = (int64_t)number;
+    *ret_value = integer;
     return ND_OK;
 }
 

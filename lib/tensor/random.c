@@ -15,9 +15,9 @@ nd_key nd_key_fold(nd_key key, uint64_t data) {
 }
 
 static bool check_float(const char *operation, nd_dtype dtype) {
-    if (dtype == ND_F32 || dtype == ND_F64)
+    if (nd_dtype_get_size(dtype) != 0 && nd__dtype_is_float(dtype))
         return true;
-    nd__error(ND_ERROR_DTYPE, "%s: dtype %s; float32 and float64 are possible", operation,
+    nd__error(ND_ERROR_DTYPE, "%s: dtype %s; it must be a float", operation,
               nd_dtype_get_name(dtype));
     return false;
 }
@@ -49,8 +49,16 @@ nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int
         [ND_U8] = {0, UINT8_MAX},
         [ND_I32] = {INT32_MIN, INT32_MAX},
         [ND_I64] = {INT64_MIN, INT64_MAX},
-        [ND_F32] = {-(1 << 24), 1 << 24}, // every integer in between has a float
+        [ND_I8] = {INT8_MIN, INT8_MAX},
+        [ND_I16] = {INT16_MIN, INT16_MAX},
+        [ND_U16] = {0, UINT16_MAX},
+        [ND_U32] = {0, UINT32_MAX},
+        [ND_U64] = {0, INT64_MAX}, // the numbers given are int64
+        // Every integer in between has a float.
+        [ND_F32] = {-(1 << 24), 1 << 24},
         [ND_F64] = {-((int64_t)1 << 53), (int64_t)1 << 53},
+        [ND_F16] = {-(1 << 11), 1 << 11},
+        [ND_BF16] = {-(1 << 8), 1 << 8},
     };
     if (nd_dtype_get_size(dtype) == 0) {
         nd__error(ND_ERROR_DTYPE, "randint: there is no dtype %d", (int)dtype);

@@ -2,6 +2,7 @@
 #include "tests/unit/io/files.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -141,6 +142,33 @@ static void test_metadata_and_order_of_fields_are_free(void **state) {
     assert_memory_equal(nd_get_data((const nd_tensor *)nd_list_get(list, 1)), data, 4);
 }
 
+static void test_a_checkpoint_of_16_bit_floats(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"w\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
+        "\"b\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[12,20]}}";
+    const uint16_t data[] = {0x3F80, 0xC000, 0x4049, 0x0001, 0x7F80, 0x0000, // bf16
+                             0x3C00, 0xC100, 0x0001, 0xFBFF};                // f16
+    const double w[] = {1, -2, 3.140625, 0x1p-133, (double)INFINITY, 0};
+    const double b[] = {1, -2.5, 0x1p-24, -65504};
+    const char *path = write_raw(strlen(header), header, strlen(header), data, sizeof data);
+    nd_auto nd_list *list = nd_load_safetensors(path);
+    assert_handle(list);
+    const nd_tensor *weight = (const nd_tensor *)nd_list_get(list, 0);
+    const nd_tensor *bias = (const nd_tensor *)nd_list_get(list, 1);
+    assert_int_equal(nd_get_dtype(weight), ND_BF16);
+    assert_int_equal(nd_get_dtype(bias), ND_F16);
+    nd_auto nd_tensor *wide_weight = nd_cast(weight, ND_F64);
+    nd_auto nd_tensor *wide_bias = nd_cast(bias, ND_F64);
+    assert_memory_equal(nd_get_data(wide_weight), w, sizeof w);
+    assert_memory_equal(nd_get_data(wide_bias), b, sizeof b);
+    // As training in f32 would read them, and written back without a change.
+    nd_auto nd_tensor *trained = nd_cast(weight, ND_F32);
+    nd_auto nd_tensor *back = nd_cast(trained, ND_BF16);
+    assert_memory_equal(nd_get_data(back), data, 12);
+}
+
 static void test_F25_header_length_beyond_the_file(void **state) {
     (void)state;
     const uint64_t lengths[] = {3, 100, 100000001, UINT64_C(1) << 62, UINT64_MAX};
@@ -262,8 +290,8 @@ static void test_F25_shape_that_is_not_its_bytes(void **state) {
            ND_ERROR_FORMAT, "more bytes than 64 bits count");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1,
            ND_ERROR_UNSUPPORTED, "more than 8 dimensions");
-    refuse("{\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 2,
-           ND_ERROR_UNSUPPORTED, "F16, which ndarc does not have");
+    refuse("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+           ND_ERROR_UNSUPPORTED, "F8_E4M3, which ndarc does not have");
     refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, ND_ERROR_FORMAT,
            "unknown dtype 'f32'");
 }
@@ -473,6 +501,7 @@ int main(void) {
         ND_TEST(test_file_of_no_tensors_and_aligned_header),
         ND_TEST(test_tensors_go_to_the_current_manager),
         ND_TEST(test_metadata_and_order_of_fields_are_free),
+        ND_TEST(test_a_checkpoint_of_16_bit_floats),
         ND_TEST(test_F25_header_length_beyond_the_file),
         ND_TEST(test_F25_header_that_is_no_json),
         ND_TEST(test_F25_bad_utf8_and_deep_nesting),

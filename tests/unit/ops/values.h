@@ -2,6 +2,7 @@
 // of any tensor as a double, read by its shape and strides alone.
 #ifndef ND_TESTS_UNIT_OPS_VALUES_H
 #define ND_TESTS_UNIT_OPS_VALUES_H
+#include "kernels/half.h"
 #include "tests/testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,39 +12,53 @@
 /// How a tensor lies in memory.
 typedef enum layout { DENSE, TRANSPOSED, STEPPED, EXPANDED, ODD, LAYOUTS } layout;
 
+#define EACH_PLAIN_DTYPE(CASE) \
+    CASE(ND_BOOL, uint8_t)     \
+    CASE(ND_U8, uint8_t)       \
+    CASE(ND_U16, uint16_t)     \
+    CASE(ND_U32, uint32_t)     \
+    CASE(ND_U64, uint64_t)     \
+    CASE(ND_I8, int8_t)        \
+    CASE(ND_I16, int16_t)      \
+    CASE(ND_I32, int32_t)      \
+    CASE(ND_I64, int64_t)      \
+    CASE(ND_F32, float)        \
+    CASE(ND_F64, double)
+
+static inline bool is_float(nd_dtype dtype) {
+    return dtype == ND_F16 || dtype == ND_BF16 || dtype == ND_F32 || dtype == ND_F64;
+}
+static inline bool is_unsigned(nd_dtype dtype) {
+    return dtype == ND_U8 || dtype == ND_U16 || dtype == ND_U32 || dtype == ND_U64;
+}
+
 static inline double element_as_double(const void *data, nd_dtype dtype, int64_t offset) {
     switch (dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return ((const uint8_t *)data)[offset];
-    case ND_I32:
-        return ((const int32_t *)data)[offset];
-    case ND_I64:
-        return (double)((const int64_t *)data)[offset];
-    case ND_F32:
-        return (double)((const float *)data)[offset];
+#define READ(DTYPE, T) \
+    case DTYPE:        \
+        return (double)((const T *)data)[offset];
+        EACH_PLAIN_DTYPE(READ)
+#undef READ
+    case ND_F16:
+        return nd__f16_to_f64(((const uint16_t *)data)[offset]);
     default:
-        return ((const double *)data)[offset];
+        return nd__bf16_to_f64(((const uint16_t *)data)[offset]);
     }
 }
 
 static inline void set_element(void *data, nd_dtype dtype, int64_t offset, double value) {
     switch (dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        ((uint8_t *)data)[offset] = (uint8_t)value;
+#define WRITE(DTYPE, T)                   \
+    case DTYPE:                           \
+        ((T *)data)[offset] = (T)(value); \
         break;
-    case ND_I32:
-        ((int32_t *)data)[offset] = (int32_t)value;
-        break;
-    case ND_I64:
-        ((int64_t *)data)[offset] = (int64_t)value;
-        break;
-    case ND_F32:
-        ((float *)data)[offset] = (float)value;
+        EACH_PLAIN_DTYPE(WRITE)
+#undef WRITE
+    case ND_F16:
+        ((uint16_t *)data)[offset] = nd__f64_to_f16(value);
         break;
     default:
-        ((double *)data)[offset] = value;
+        ((uint16_t *)data)[offset] = nd__f64_to_bf16(value);
     }
 }
 
@@ -77,20 +92,12 @@ static inline double random_unit(void) {
     return (double)rand() / ((double)RAND_MAX + 1.0);
 }
 
-/// Random values that every operation takes: floats in (low, high), integers of both signs (u8: 0
-/// to 15), bools.
+/// Random values that every operation takes: floats in (low, high), integers of both signs (without
+/// one 0 to 15), bools.
 static inline double random_value(nd_dtype dtype, double low, double high) {
-    switch (dtype) {
-    case ND_BOOL:
-        return rand() % 2;
-    case ND_U8:
-        return rand() % 16;
-    case ND_I32:
-    case ND_I64:
-        return rand() % 25 - 12;
-    default:
+    if (is_float(dtype))
         return low + (high - low) * random_unit();
-    }
+    return dtype == ND_BOOL ? rand() % 2 : is_unsigned(dtype) ? rand() % 16 : rand() % 25 - 12;
 }
 
 static inline nd_tensor *random_dense(int ndim, const int64_t *shape, nd_dtype dtype, double low,
