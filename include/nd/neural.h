@@ -1,6 +1,6 @@
 /// @file
 /// Functions that neural networks are made of, beside those in <nd/ops.h>: normalisation, embedding,
-/// dropout. They keep nothing themselves; <nd/nn.h> has modules that do.
+/// dropout, losses. They keep nothing themselves; <nd/nn.h> has modules that do.
 ///
 /// As in <nd/ops.h>, all return a new owned tensor on the operands' device, placed at the operands'
 /// manager, or NULL with an error, and all are differentiable to any order. Definitions and defaults
@@ -8,7 +8,7 @@
 /// has x's dtype. Weights have x's dtype, or are f32 beside an x of f16 or bf16.
 #ifndef ND_NEURAL_H
 #define ND_NEURAL_H
-#include <nd/tensor.h>
+#include <nd/ops.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -73,6 +73,48 @@ ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices
 /// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error: p
 /// is outside 0 ... 1.
 ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
+
+// ------------------------------------------------------------------------------------------ losses
+//
+// Operands broadcast. nd_mse_loss() and nd_cross_entropy() are in <nd/ops.h>.
+
+/// |a - b|.
+ND_API nd_tensor *nd_l1_loss(const nd_tensor *a, const nd_tensor *b,
+                             nd_reduction reduction) ND_OWNED;
+/// With d = |a - b|: d^2 / (2 beta) below beta, d - beta / 2 from there on (Girshick 2015). beta 0:
+/// nd_l1_loss().
+ND_API nd_tensor *nd_smooth_l1_loss(const nd_tensor *a, const nd_tensor *b, double beta,
+                                    nd_reduction reduction) ND_OWNED;
+/// With d = |a - b|: d^2 / 2 below delta, delta (d - delta / 2) from there on (Huber 1964). delta is
+/// above 0.
+ND_API nd_tensor *nd_huber_loss(const nd_tensor *a, const nd_tensor *b, double delta,
+                                nd_reduction reduction) ND_OWNED;
+/// targets (log targets - log_probabilities), 0 where a target is 0: the divergence of Kullback and
+/// Leibler. With log_targets these are logarithms too. What is called so divides by the batch:
+/// ND_REDUCTION_BATCH_MEAN.
+ND_API nd_tensor *nd_kl_div(const nd_tensor *log_probabilities, const nd_tensor *targets,
+                            bool log_targets, nd_reduction reduction) ND_OWNED;
+/// weight (targets positive_weight log(1 + e^-x) + (1 - targets) log(1 + e^x)) of logits x, without
+/// overflow. targets: 0 to 1. weight and positive_weight: of floats, or NULL for 1.
+ND_API nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
+                                     const nd_tensor *weight, const nd_tensor *positive_weight,
+                                     nd_reduction reduction) ND_OWNED;
+/// -weight[target] log_probabilities[target], and 0 where a target is `ignored` (-100 is usual).
+/// log_probabilities: [n, classes, ...] or [classes], targets: [n, ...] or [], i64 or i32, weight:
+/// [classes] or NULL. The mean is the sum over the sum of the weights that counted. Error: another
+/// target outside 0 ... classes - 1.
+ND_API nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targets,
+                              const nd_tensor *weight, int64_t ignored,
+                              nd_reduction reduction) ND_OWNED;
+/// a b / (|a| |b|) along an axis, with no length below epsilon (1e-8 is usual): the broadcast shape
+/// without the axis.
+ND_API nd_tensor *nd_cosine_similarity(const nd_tensor *a, const nd_tensor *b, double epsilon,
+                                       int axis) ND_OWNED;
+/// With c the cosine of two rows: 1 - c where the target is 1, c - margin if above 0 where it is -1.
+/// a, b: [n, size] or [size], targets: [n] or [].
+ND_API nd_tensor *nd_cosine_embedding_loss(const nd_tensor *a, const nd_tensor *b,
+                                           const nd_tensor *targets, double margin,
+                                           nd_reduction reduction) ND_OWNED;
 
 #ifdef __cplusplus
 }

@@ -142,6 +142,13 @@ ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
 /// x - log(sum(exp(x))) along one axis, without overflow.
 ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
+/// What becomes of the elements of a loss.
+typedef enum nd_reduction {
+    ND_REDUCTION_MEAN = 0,   ///< their mean
+    ND_REDUCTION_SUM,        ///< their sum
+    ND_REDUCTION_NONE,       ///< they are the result
+    ND_REDUCTION_BATCH_MEAN, ///< their sum over the first size: nd_kl_div() alone
+} nd_reduction;
 /// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] f32/f64, targets: [n]
 /// i64 -> [].
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;

@@ -291,6 +291,15 @@ static void release_operands(operands *in) {
     CASE(instance_norm, nd_instance_norm(in->image, NULL, NULL, NULL, NULL, NULL))           \
     CASE(embedding, nd_embedding(in->a, in->rows, ND_NO_PADDING))                            \
     CASE(dropout, nd_dropout(in->a, nd_key_new(3), 0.5, true))                               \
+    CASE(l1_loss, nd_l1_loss(in->a, in->b, ND_REDUCTION_MEAN))                               \
+    CASE(smooth_l1_loss, nd_smooth_l1_loss(in->a, in->b, 1, ND_REDUCTION_NONE))              \
+    CASE(huber_loss, nd_huber_loss(in->b, in->a, 1, ND_REDUCTION_NONE))                      \
+    CASE(kl_div, nd_kl_div(in->a, in->b, true, ND_REDUCTION_NONE))                           \
+    CASE(bce, nd_bce_with_logits(in->a, in->b, NULL, in->b, ND_REDUCTION_NONE))              \
+    CASE(nll_loss, nd_nll_loss(in->logits, in->targets, NULL, 0, ND_REDUCTION_NONE))         \
+    CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1, given.axis))               \
+    CASE(cosine_embedding_loss, nd_cosine_embedding_loss(in->logits, in->logits, in->targets, \
+                                                          0, ND_REDUCTION_SUM))\
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

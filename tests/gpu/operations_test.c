@@ -159,6 +159,12 @@ static void release_inputs(inputs *in) {
     CASE(instance_norm, nd_instance_norm(in->image, NULL, NULL, NULL, NULL, NULL))   \
     CASE(embedding, nd_embedding(in->a, in->labels, 3))                              \
     CASE(dropout, nd_dropout(in->a, nd_key_new(4), 0.3, true))                       \
+    CASE(l1_loss, nd_l1_loss(in->a, in->b, ND_REDUCTION_MEAN))                       \
+    CASE(huber_loss, nd_huber_loss(in->a, in->row, 0.5, ND_REDUCTION_NONE))          \
+    CASE(kl_div, nd_kl_div(in->a, in->positive, false, ND_REDUCTION_BATCH_MEAN))     \
+    CASE(bce, nd_bce_with_logits(in->a, in->b, in->row, in->row, ND_REDUCTION_NONE)) \
+    CASE(nll_loss, nd_nll_loss(in->a, in->labels, in->row, 3, ND_REDUCTION_NONE))    \
+    CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1e-8, 1))             \
     CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, CONV(1, 1)))                 \
     CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, CONV(2, 0)))      \
     CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \

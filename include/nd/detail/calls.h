@@ -216,6 +216,14 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_instance_norm(...) ND__NEW_TENSOR(nd_instance_norm, __VA_ARGS__)
 #define nd_embedding(...) ND__NEW_TENSOR(nd_embedding, __VA_ARGS__)
 #define nd_dropout(...) ND__NEW_TENSOR(nd_dropout, __VA_ARGS__)
+#define nd_l1_loss(...) ND__NEW_TENSOR(nd_l1_loss, __VA_ARGS__)
+#define nd_smooth_l1_loss(...) ND__NEW_TENSOR(nd_smooth_l1_loss, __VA_ARGS__)
+#define nd_huber_loss(...) ND__NEW_TENSOR(nd_huber_loss, __VA_ARGS__)
+#define nd_kl_div(...) ND__NEW_TENSOR(nd_kl_div, __VA_ARGS__)
+#define nd_bce_with_logits(...) ND__NEW_TENSOR(nd_bce_with_logits, __VA_ARGS__)
+#define nd_nll_loss(...) ND__NEW_TENSOR(nd_nll_loss, __VA_ARGS__)
+#define nd_cosine_similarity(...) ND__NEW_TENSOR(nd_cosine_similarity, __VA_ARGS__)
+#define nd_cosine_embedding_loss(...) ND__NEW_TENSOR(nd_cosine_embedding_loss, __VA_ARGS__)
 
 // <nd/autograd.h>
 #define nd_set_grad(...) ND__CALL(nd_set_grad, __VA_ARGS__)

@@ -5,10 +5,13 @@ A case is a function of f64 tensors, which wave() makes of a formula that torch_
 input by input, the gradient of the sum of result * wave(9), in row-major order.
 """
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 
 CASES = {}
+warnings.simplefilter("ignore")
 
 
 def wave(k, *shape):
@@ -87,6 +90,81 @@ def embedding(weight):
 @case((4, 3))
 def embedding_padding(weight):
     return F.embedding(torch.tensor([3, 0, 3, 1]), weight, padding_idx=-1)
+
+
+# -------------------------------------------------------------------------------------------------------------------- losses
+
+
+@case((3, 4), (3, 4))
+def l1_loss(a, b):
+    return F.l1_loss(a, b)
+
+
+@case((3, 4), (4,))
+def smooth_l1_loss(a, b):
+    return F.smooth_l1_loss(a, b.expand(3, 4), reduction="sum", beta=0.7)
+
+
+@case((3, 4), (3, 4))
+def smooth_l1_loss_sharp(a, b):
+    return F.smooth_l1_loss(a, b, reduction="none", beta=0)
+
+
+@case((3, 4), (3, 4))
+def huber_loss(a, b):
+    return F.huber_loss(a, b, reduction="none", delta=0.7)
+
+
+@case((3, 4), (3, 4))
+def kl_div(a, b):
+    return F.kl_div(F.log_softmax(a, 1), F.softmax(b, 1), reduction="batchmean")
+
+
+@case((3, 4), (3, 4))
+def kl_div_of_logarithms(a, b):
+    return F.kl_div(F.log_softmax(a, 1), F.log_softmax(b, 1), reduction="none", log_target=True)
+
+
+@case((3, 4))
+def kl_div_of_zeros(a):
+    return F.kl_div(a, torch.eye(4, dtype=torch.float64)[:3], reduction="mean")
+
+
+@case((3, 4), (3, 4))
+def bce_with_logits(x, t):
+    return F.binary_cross_entropy_with_logits(5 * x, t, wave(2, 4), pos_weight=wave(3, 4))
+
+
+@case((2, 3))
+def bce_with_logits_extreme(x):
+    big = torch.tensor([[0.0, 300.0, -300.0], [1000.0, -1000.0, 0.0]], dtype=torch.float64)
+    t = torch.tensor([[0.25, 0, 1], [1, 0, 1]], dtype=torch.float64)
+    return F.binary_cross_entropy_with_logits(big + 0 * x, t, reduction="none") + 0 * x
+
+
+@case((4, 3), (3,))
+def nll_loss(x, weight):
+    return F.nll_loss(x, torch.tensor([2, -100, 0, 2]), weight.detach() + 2) + 0 * weight.sum()
+
+
+@case((2, 3, 2))
+def nll_loss_of_places(x):
+    return F.nll_loss(x, torch.tensor([[0, 2], [1, 1]]), reduction="none", ignore_index=2)
+
+
+@case((3,))
+def nll_loss_of_one(x):
+    return F.nll_loss(x, torch.tensor(1), reduction="sum")
+
+
+@case((2, 3, 4), (3, 1))
+def cosine_similarity(a, b):
+    return F.cosine_similarity(a, b, dim=1)
+
+
+@case((4, 3), (4, 3))
+def cosine_embedding_loss(a, b):
+    return F.cosine_embedding_loss(a, b, torch.tensor([1, -1, -1, 1]), margin=0.1, reduction="none")
 
 
 # ------------------------------------------------------------------------------------------------------------------------
