@@ -52,8 +52,10 @@ typedef struct nd_kernel_call {
 // LOGICAL    out (bool), a[, b]. All bool.
 // TERNARY    out, condition, a, b. condition bool, the others one dtype.
 // REDUCE     out, x. Iteration space = x's axes; out has stride 0 on reduced axes; i[0] = elements
-//            per result. The kernel writes every result, whatever was in out. One dtype: sum i64,
-//            f32, f64; mean f32, f64; max and min all, NaN wins. Never called for no elements.
+//            per result. The kernel writes every result, whatever was in out. x of any dtype. out:
+//            sum x's own for floats, else the 64-bit integer of its signedness; mean and var (f[0] =
+//            correction) x's own for floats, else f32; max and min x's own, NaN wins. Never called
+//            for no elements.
 // ARGREDUCE  out (i64), x. The reduced axis is the last of the iteration space, out's stride there
 //            is 0.
 // MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column

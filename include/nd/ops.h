@@ -106,8 +106,10 @@ ND_API nd_tensor *nd_clip(const nd_tensor *x, nd_number low, nd_number high) ND_
 
 // -------------------------------------------------------------------------------------- reductions
 //
-// Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. sum of bool/u8/i32
-// gives i64; mean and var of integers give f32. max/min of nothing is an error; NaN propagates.
+// Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. Any dtype. A sum of
+// integers or bool is of i64, of unsigned ones u64, and wraps; mean and var of them are of f32,
+// computed in f64. Floats keep their dtype; f16, bf16 and f32 are added up in f64. max/min of
+// nothing is an error; NaN propagates.
 
 /// Sum; 0 of nothing.
 ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
@@ -117,7 +119,8 @@ ND_API nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool k
 ND_API nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
 /// Smallest; the gradient as for nd_max().
 ND_API nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
-/// Sum of squared deviations over (n - correction).
+/// Sum of squared deviations from the mean over (n - correction); the mean is found first, so that a
+/// large one costs no digits.
 ND_API nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                          bool keepdims) ND_OWNED;
 /// Index of the first extremum along one axis: i64.
@@ -150,7 +153,7 @@ typedef enum nd_reduction {
     ND_REDUCTION_BATCH_MEAN, ///< their sum over the first size: nd_kl_div() alone
 } nd_reduction;
 /// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] f32/f64, targets: [n]
-/// i64 -> [].
+/// of any integer dtype -> [].
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].
 ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

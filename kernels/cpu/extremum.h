@@ -45,4 +45,6 @@ ND__INTEGER_EXTREMUM(max, i32, int32_t)
 ND__INTEGER_EXTREMUM(min, i32, int32_t)
 ND__INTEGER_EXTREMUM(max, i64, int64_t)
 ND__INTEGER_EXTREMUM(min, i64, int64_t)
+ND__INTEGER_EXTREMUM(max, u64, uint64_t)
+ND__INTEGER_EXTREMUM(min, u64, uint64_t)
 #endif

@@ -60,10 +60,10 @@ typedef struct nd__cpu_loops {
     const nd__loop *const *unary;              ///< by dtype of the last operand, then op
     const nd__loop *const *binary;             ///< likewise: BINARY, COMPARE, LOGICAL and TERNARY
     const nd__loop (*convert)[ND_DTYPE_COUNT]; ///< by dtype from, then to
-    const nd__reducer *const (*reducers)[3];   ///< by dtype, then sum, max, min
-    const nd__argreducer (*argreducers)[2];    ///< by dtype, then argmax, argmin
-    const nd__softmax_loops *softmax;          ///< f32, f64
-    const nd__matmul *matmul;                  ///< f32, f64
+    const nd__reducer *const (*reducers)[ND_DTYPE_COUNT]; ///< by nd__fold, then dtype
+    const nd__argreducer (*argreducers)[2];               ///< by dtype, then argmax, argmin
+    const nd__softmax_loops *softmax;                     ///< f32, f64
+    const nd__matmul *matmul;                             ///< f32, f64
     nd__stream stream;
 } nd__cpu_loops;
 

@@ -1,17 +1,23 @@
 // Plans reductions and shares them between threads.
 //
+// An operation is one fold over x or two, of which the first gives each result the parameter of the
+// second: its mean, or its largest element. Then each result is finished as a double (divided, a
+// root taken) and converted to out's dtype.
+//
 // Invariant: where a sum is cut depends on sizes and strides alone, so that any number of threads
 // gives the same bits. Many results: threads take results. Few results of many elements: the
 // elements are cut into fixed pieces whose partial results are combined in order.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
-#include <math.h>
+#include <string.h>
 
 /// Below this many results the elements are cut, when there are enough of them.
 #define FEW_RESULTS 128
 #define PIECE_ELEMENTS 16384
 /// Partial results of all pieces together.
 #define MOST_PARTIALS 2048
+/// Elements that a batch of results walks at most when it walks them twice, if it can be helped.
+#define BATCH_ELEMENTS 32768
 
 static void add_axis(nd__axes *axes, int64_t size, int64_t x_stride, int64_t out_stride) {
     if (size == 1)
@@ -62,10 +68,14 @@ static int64_t axes_total(const nd__axes *axes) {
 static void make_plan(nd__reduction *plan, const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     plan->kept.count = plan->reduced.count = 0;
+    plan->repeats = 1;
     for (int axis = 0; axis < call->ndim; axis++) {
         // An axis of out without a stride is reduced; of size 1 it does not matter.
-        nd__axes *axes = out->strides[axis] == 0 ? &plan->reduced : &plan->kept;
-        add_axis(axes, call->shape[axis], x->strides[axis], out->strides[axis]);
+        if (out->strides[axis] == 0 && x->strides[axis] == 0)
+            plan->repeats *= call->shape[axis];
+        else
+            add_axis(out->strides[axis] == 0 ? &plan->reduced : &plan->kept, call->shape[axis],
+                     x->strides[axis], out->strides[axis]);
     }
     merge_axes(&plan->kept);
     merge_axes(&plan->reduced);
@@ -74,43 +84,175 @@ static void make_plan(nd__reduction *plan, const nd_kernel_call *call) {
     int64_t kept = nd__last_stride(&plan->kept), reduced = nd__last_stride(&plan->reduced);
     plan->by_columns = plan->kept.count > 0 && plan->reduced.count > 0 &&
                        (kept < 0 ? -kept : kept) < (reduced < 0 ? -reduced : reduced);
-    plan->divisor = 0.0;
-    plan->x = x->data;
-    plan->out = out->data;
+    plan->x = (const char *)x->data;
+    plan->x_bytes = nd__dtype_bytes(x->dtype);
 }
 
 typedef struct reduction_work {
-    const nd__reduction *plan;
-    const nd__reducer *reducer;
-    char *partials;
-    int64_t piece; ///< elements in one
+    nd__reduction plan;
+    const nd_kernel_call *call;
+    const nd__reducer *first;  ///< gives the second its parameters; NULL: there is one fold
+    const nd__reducer *second; ///< gives the results
+    const nd__reducer *now;    ///< of a reduction in pieces
+    const double *parameters;  ///< likewise
+    char *partials;            ///< likewise
+    int64_t piece;             ///< elements in one
 } reduction_work;
+
+// ----------------------------------------------------------------------------- what is computed
+
+/// Which folds an operation is. False for an operation that is none.
+static bool folds_of(const nd_kernel_call *call, int *ret_first, int *ret_second) {
+    *ret_first = -1;
+    switch (call->op) {
+    case ND_OP_sum:
+    case ND_OP_mean:
+        *ret_second = ND__FOLD_SUM;
+        return true;
+    case ND_OP_max:
+        *ret_second = ND__FOLD_MAX;
+        return true;
+    case ND_OP_min:
+        *ret_second = ND__FOLD_MIN;
+        return true;
+    case ND_OP_var:
+        *ret_first = ND__FOLD_SUM;
+        *ret_second = ND__FOLD_DEVIATION;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/// For each dtype that may lack loops the next one that holds all of its numbers; ND_BOOL: none.
+/// Sums of u64 are those of i64, since both wrap; its extrema have loops.
+static const nd_dtype wider[ND_DTYPE_COUNT] = {
+    [ND_BOOL] = ND_I32, [ND_U8] = ND_I32,  [ND_I8] = ND_I32,  [ND_I16] = ND_I32,
+    [ND_U16] = ND_I32,  [ND_I32] = ND_I64, [ND_U32] = ND_I64, [ND_U64] = ND_I64,
+    [ND_F16] = ND_F32,  [ND_BF16] = ND_F32};
+
+/// The dtype that x has for the loops: its own or a wider one; for what is real, that of a float.
+static nd_dtype loops_dtype(const nd__cpu_loops *loops, nd_op op, nd__fold fold, nd_dtype x) {
+    bool is_float = x == ND_F32 || x == ND_F64 || x == ND_F16 || x == ND_BF16;
+    if (!is_float && (op == ND_OP_mean || op == ND_OP_var))
+        x = ND_F64;
+    while (!loops->reducers[fold][x])
+        x = wider[x];
+    return x;
+}
+
+/// Chooses the loops, and how x comes to their dtype.
+static nd_status choose_loops(reduction_work *work) {
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
+    int first, second;
+    if (!folds_of(work->call, &first, &second))
+        return ND_ERROR_UNSUPPORTED;
+    nd_dtype x = work->call->operand[1].dtype;
+    nd_dtype dtype = loops_dtype(loops, work->call->op, (nd__fold)second, x);
+    work->second = loops->reducers[second][dtype];
+    work->first = first >= 0 ? loops->reducers[first][dtype] : NULL;
+    work->plan.load = dtype == x ? NULL : loops->convert[x][dtype];
+    return dtype == x || work->plan.load ? ND_OK : ND_ERROR_UNSUPPORTED;
+}
+
+/// What the elements that are repeated make of a partial result.
+static void repeat(const reduction_work *work, const nd__reducer *reducer, void *partials,
+                   int64_t count) {
+    int64_t repeats = work->plan.repeats;
+    bool ordered = reducer->partial != ND_F64 && reducer->partial != ND_I64;
+    if (repeats == 1 || ordered || work->call->op == ND_OP_max || work->call->op == ND_OP_min)
+        return;
+    if (reducer->partial == ND_F64)
+        for (int64_t i = 0; i < count; i++)
+            ((double *)partials)[i] *= (double)repeats;
+    else
+        for (int64_t i = 0; i < count; i++)
+            ((uint64_t *)partials)[i] *= (uint64_t)repeats;
+}
+
+/// Partial results of the first fold as parameters of the second.
+static void make_parameters(const reduction_work *work, const void *partials, int64_t count,
+                            double *ret_parameters) {
+    double elements = (double)work->call->attrs.i[0];
+    for (int64_t i = 0; i < count; i++)
+        ret_parameters[i] = ((const double *)partials)[i] / elements;
+}
+
+/// From a sum to the result.
+static void finish(const reduction_work *work, double *partials, int64_t count) {
+    double elements = (double)work->call->attrs.i[0];
+    // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
+    double divisor = elements;
+    if (work->call->op == ND_OP_var) {
+        divisor = elements - work->call->attrs.f[0];
+        divisor = divisor > 0.0 ? divisor : 0.0;
+    }
+    if (work->call->op == ND_OP_mean || work->call->op == ND_OP_var)
+        for (int64_t i = 0; i < count; i++)
+            partials[i] /= divisor;
+}
+
+/// Finishes results [begin, end) and writes them, converted.
+static void store(const reduction_work *work, int64_t begin, int64_t end, void *partials) {
+    const nd__reduction *plan = &work->plan;
+    nd_dtype from = work->second->partial, to = work->call->operand[0].dtype;
+    repeat(work, work->second, partials, end - begin);
+    if (from == ND_F64)
+        finish(work, (double *)partials, end - begin);
+    // Sums of integers have the bits of either dtype of 64.
+    nd__loop convert = nd__cpu_loops_now()->convert[from][to == ND_U64 ? ND_I64 : to];
+    int64_t bytes = nd__dtype_bytes(from), out_bytes = nd__dtype_bytes(to);
+    int last = plan->kept.count - 1;
+    int64_t strides[2] = {last < 0 ? 1 : plan->kept.out_strides[last], 1};
+    nd__position position = nd__position_at(&plan->kept, begin);
+    char *out = (char *)work->call->operand[0].data, *value = (char *)partials;
+    while (begin < end) {
+        int64_t run = nd__position_run(&position, &plan->kept, end - begin);
+        convert(run, (char *[]){out + position.out_offset * out_bytes, value}, strides, NULL);
+        nd__position_advance(&position, &plan->kept, run);
+        value += run * bytes;
+        begin += run;
+    }
+}
+
+// ------------------------------------------------------------------------------------ how it runs
 
 static void reduce_results(void *context, int64_t begin, int64_t end) {
     const reduction_work *work = (const reduction_work *)context;
-    double partials[ND__REDUCE_BATCH];
+    const nd__reduction *plan = &work->plan;
+    double partials[ND__REDUCE_BATCH], parameters[ND__REDUCE_BATCH];
+    int64_t batch = ND__REDUCE_BATCH;
+    // What is walked twice should still be in the cache the second time.
+    while (work->first && batch > 16 && batch * plan->elements > BATCH_ELEMENTS)
+        batch /= 2;
     while (begin < end) {
-        int64_t stop = begin + ND__REDUCE_BATCH < end ? begin + ND__REDUCE_BATCH : end;
-        work->reducer->range(work->plan, begin, stop, 0, work->plan->elements, partials);
-        work->reducer->store(work->plan, begin, stop, partials);
+        int64_t stop = begin + batch < end ? begin + batch : end;
+        if (work->first) {
+            work->first->range(plan, begin, stop, 0, plan->elements, NULL, partials);
+            repeat(work, work->first, partials, stop - begin);
+            make_parameters(work, partials, stop - begin, parameters);
+        }
+        work->second->range(plan, begin, stop, 0, plan->elements, parameters, partials);
+        store(work, begin, stop, partials);
         begin = stop;
     }
 }
 
 static void reduce_pieces(void *context, int64_t begin, int64_t end) {
     const reduction_work *work = (const reduction_work *)context;
-    const nd__reduction *plan = work->plan;
+    const nd__reduction *plan = &work->plan;
+    int64_t row = plan->results * nd__dtype_bytes(work->now->partial);
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t from = piece * work->piece, to = from + work->piece;
-        work->reducer->range(
-            plan, 0, plan->results, from, to < plan->elements ? to : plan->elements,
-            work->partials + piece * plan->results * (int64_t)work->reducer->partial_size);
+        work->now->range(plan, 0, plan->results, from, to < plan->elements ? to : plan->elements,
+                         work->parameters, work->partials + piece * row);
     }
 }
 
-static void reduce_few(reduction_work *work) {
-    const nd__reduction *plan = work->plan;
-    double partials[MOST_PARTIALS];
+/// One fold in pieces; `partials` has room for MOST_PARTIALS, the first ones are the results.
+static void fold_few(reduction_work *work, const nd__reducer *reducer, const double *parameters,
+                     double *partials) {
+    const nd__reduction *plan = &work->plan;
     int64_t most = MOST_PARTIALS / plan->results;
     int64_t pieces = plan->elements / PIECE_ELEMENTS;
     pieces = pieces < 64 ? pieces : 64;
@@ -119,60 +261,101 @@ static void reduce_few(reduction_work *work) {
     work->piece = (work->piece + 4095) / 4096 * 4096;
     pieces = (plan->elements + work->piece - 1) / work->piece;
     work->partials = (char *)partials;
+    work->now = reducer;
+    work->parameters = parameters;
     nd__cpu_parallel(pieces, work->piece * plan->results / 4, 1, reduce_pieces, work);
-    size_t row = (size_t)plan->results * work->reducer->partial_size;
+    int64_t row = plan->results * nd__dtype_bytes(reducer->partial);
     for (int64_t piece = 1; piece < pieces; piece++)
-        work->reducer->combine(partials, work->partials + (size_t)piece * row, plan->results);
-    work->reducer->store(plan, 0, plan->results, partials);
+        reducer->combine(partials, work->partials + piece * row, plan->results);
+}
+
+static void reduce_few(reduction_work *work) {
+    double partials[MOST_PARTIALS], parameters[FEW_RESULTS];
+    int64_t results = work->plan.results;
+    if (work->first) {
+        fold_few(work, work->first, NULL, partials);
+        repeat(work, work->first, partials, results);
+        make_parameters(work, partials, results, parameters);
+    }
+    fold_few(work, work->second, parameters, partials);
+    store(work, 0, results, partials);
 }
 
 nd_status nd__cpu_reduce(const nd_kernel_call *call) {
-    static const int8_t column[ND_OP_COUNT] = {
-        [ND_OP_sum] = 0, [ND_OP_mean] = 0, [ND_OP_max] = 1, [ND_OP_min] = 2};
-    const nd__reducer *reducer =
-        nd__cpu_loops_now()->reducers[call->operand[1].dtype][column[call->op]];
-    if (!reducer)
-        return ND_ERROR_UNSUPPORTED;
-    nd__reduction plan;
-    make_plan(&plan, call);
-    if (call->op == ND_OP_mean) {
-        if (nd__float_index(call->operand[1].dtype) < 0)
-            return ND_ERROR_UNSUPPORTED;
-        // The mean of nothing is 0 / 0: NaN.
-        plan.divisor = call->attrs.i[0] ? (double)call->attrs.i[0] : (double)NAN;
-    }
-    reduction_work work = {&plan, reducer, NULL, 0};
-    if (plan.results > 0 && plan.results < FEW_RESULTS && plan.elements >= 2 * PIECE_ELEMENTS)
+    reduction_work work = {.call = call};
+    make_plan(&work.plan, call);
+    nd_status status = choose_loops(&work);
+    if (status != ND_OK)
+        return status;
+    const nd__reduction *plan = &work.plan;
+    if (plan->results > 0 && plan->results < FEW_RESULTS && plan->elements >= 2 * PIECE_ELEMENTS)
         reduce_few(&work);
     else
-        nd__cpu_parallel(plan.results, plan.elements / 4 + 1, plan.by_columns ? 64 : 1,
+        nd__cpu_parallel(plan->results, plan->elements / 4 + 1, plan->by_columns ? 64 : 1,
                          reduce_results, &work);
     return ND_OK;
 }
 
+// ------------------------------------------------------------------------------- arg-reductions
+
+#define ARG_BLOCK 2048
+#define ARG_CANDIDATES 256
+
 typedef struct argreduction {
     nd__axes kept;
     nd__argreducer reducer;
+    nd__load load;  ///< to the dtype of the loops; NULL: x has that dtype
+    int64_t loaded; ///< bytes of an element there
     const char *x;
     int64_t *out;
     int64_t bytes, size, stride;
 } argreduction;
 
+/// Of a row that must be converted: the first extremum of each block is a candidate, and the first
+/// extremum of the candidates is that of the row.
+static int64_t argreduce_converted(const argreduction *a, const char *row) {
+    double room[ARG_BLOCK], values[ARG_CANDIDATES];
+    int64_t positions[ARG_CANDIDATES], count = 0;
+    size_t bytes = (size_t)a->loaded;
+    for (int64_t begin = 0; begin < a->size; begin += ARG_BLOCK) {
+        int64_t run = a->size - begin < ARG_BLOCK ? a->size - begin : ARG_BLOCK;
+        const char *block = row + begin * a->stride * a->bytes;
+        a->load(run, (char *[]){(char *)room, (char *)(uintptr_t)block}, (int64_t[]){1, a->stride},
+                NULL);
+        int64_t found = a->reducer(room, run, 1);
+        memcpy((char *)values + (size_t)count * bytes, (char *)room + (size_t)found * bytes, bytes);
+        positions[count++] = begin + found;
+        if (count < ARG_CANDIDATES && begin + run < a->size)
+            continue;
+        int64_t best = a->reducer(values, count, 1);
+        memmove(values, (char *)values + (size_t)best * bytes, bytes);
+        positions[0] = positions[best];
+        count = 1;
+    }
+    return positions[0];
+}
+
 static void argreduce_results(void *context, int64_t begin, int64_t end) {
     const argreduction *a = (const argreduction *)context;
     nd__position position = nd__position_at(&a->kept, begin);
     for (; begin < end; begin++) {
+        const char *row = a->x + position.x_offset * a->bytes;
         a->out[position.out_offset] =
-            a->reducer(a->x + position.x_offset * a->bytes, a->size, a->stride);
+            a->load ? argreduce_converted(a, row) : a->reducer(row, a->size, a->stride);
         nd__position_advance(&position, &a->kept, 1);
     }
 }
 
 nd_status nd__cpu_argreduce(const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
-    int last = call->ndim - 1;
-    argreduction a = {.reducer =
-                          nd__cpu_loops_now()->argreducers[x->dtype][call->op == ND_OP_argmin],
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
+    int last = call->ndim - 1, which = call->op == ND_OP_argmin;
+    nd_dtype dtype = x->dtype;
+    while (!loops->argreducers[dtype][which])
+        dtype = wider[dtype];
+    argreduction a = {.reducer = loops->argreducers[dtype][which],
+                      .load = dtype == x->dtype ? NULL : loops->convert[x->dtype][dtype],
+                      .loaded = nd__dtype_bytes(dtype),
                       .x = (const char *)x->data,
                       .out = (int64_t *)out->data,
                       .bytes = nd__dtype_bytes(x->dtype),

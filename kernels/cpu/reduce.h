@@ -2,7 +2,11 @@
 //
 // The axes of x are split into kept ones and reduced ones, each sorted so that the last walks x
 // most tightly, and merged where they are contiguous. A result is named by its index in the kept
-// axes (row-major after sorting), an element of it by its index in the reduced axes.
+// axes (row-major after sorting), an element of it by its index in the reduced axes. Reduced axes
+// that repeat one element (stride 0) are left out and counted in `repeats`.
+//
+// A few dtypes have loops of their own. Elements of the others are converted to one of them block
+// by block, in memory that stays in the first cache; so every dtype needs a conversion and no loop.
 #ifndef ND_KERNELS_CPU_REDUCE_H
 #define ND_KERNELS_CPU_REDUCE_H
 #include "kernels/kernel.h"
@@ -17,27 +21,45 @@ typedef struct nd__axes {
     int64_t out_strides[ND_MAX_DIMS]; ///< of kept axes
 } nd__axes;
 
+/// Converts n elements: data[0] is written and data[1] read, strides count elements. As nd__loop.
+typedef void (*nd__load)(int64_t n, char *const *data, const int64_t *strides,
+                         const nd_op_attrs *attrs);
+
 typedef struct nd__reduction {
     nd__axes kept;
     nd__axes reduced;
     int64_t results;
-    int64_t elements; ///< of x per result
+    int64_t elements; ///< of x per result, repeated ones once
+    int64_t repeats;  ///< how often each of them counts
     bool by_columns;  ///< a kept axis walks x more tightly than every reduced one
-    double divisor;   ///< sums are divided by it when they are stored; 0: not divided
-    const void *x;
-    void *out;
+    const char *x;
+    int64_t x_bytes; ///< of an element
+    nd__load load;   ///< to the dtype of the loops; NULL: x has that dtype
 } nd__reduction;
 
-/// Loops for one operation and dtype. Partial results are doubles for sums of floats, uint64_t for
-/// sums of i64, else elements.
+/// What is combined, and with what. A parameter is a number for each result.
+typedef enum nd__fold {
+    ND__FOLD_SUM,
+    ND__FOLD_MAX,
+    ND__FOLD_MIN,
+    ND__FOLD_PRODUCT,
+    ND__FOLD_DEVIATION,   ///< sum of (x - parameter)^2
+    ND__FOLD_EXPONENTIAL, ///< sum of exp(x - parameter), which is finite and no x is above
+    ND__FOLD_MAGNITUDE,   ///< sum of |x|
+    ND__FOLD_SQUARE,      ///< sum of x^2
+    ND__FOLD_POWER,       ///< sum of |x|^parameter
+    ND__FOLDS,
+} nd__fold;
+
+/// Loops for one fold and dtype.
 typedef struct nd__reducer {
-    size_t partial_size;
-    /// Reduces elements [from, to) of results [begin, end) into partials, end - begin of them.
+    nd_dtype partial; ///< of partial results: f64 for sums of floats, i64 for those of integers
+    /// Reduces elements [from, to) of results [begin, end) into partials, end - begin of them, with
+    /// as many parameters.
     void (*range)(const nd__reduction *plan, int64_t begin, int64_t end, int64_t from, int64_t to,
-                  void *partials);
+                  const double *parameters, void *partials);
     /// into[i] = into[i] combined with more[i].
     void (*combine)(void *into, const void *more, int64_t count);
-    void (*store)(const nd__reduction *plan, int64_t begin, int64_t end, const void *partials);
 } nd__reducer;
 
 /// Index of the first extremum of a row of n >= 1 elements.

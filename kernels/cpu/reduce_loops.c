@@ -1,10 +1,15 @@
-// The loops of sum, mean, max and min for every dtype, and of argmax and argmin.
+// The loops of every fold (reduce.h) for the dtypes that have their own, and of argmax and argmin.
 //
-// Sums of f32 are accumulated in double, which costs nothing at memory speed. max and min keep NaN.
+// Sums of f32 are accumulated in double, which costs nothing at memory speed; those of integers in
+// 64 bits, which wrap. max and min keep NaN.
 #include "kernels/cpu/extremum.h"
 #include "kernels/cpu/reduce.h"
 
 #define ND__BLOCK 2048
+/// Of sums in the dtype's own precision: elements that two accumulators add up, and rows that one
+/// does, before what is rounded away counts.
+#define ND__STRIDED_BLOCK 128
+#define ND__COMPENSATED_ROWS 64
 
 #if defined(__AVX512F__)
 #define ND__LANES 8
@@ -63,136 +68,121 @@ typedef double wide __attribute__((vector_size(8 * ND__LANES)));
 ND__FLOAT_BLOCK_SUM(f32, float)
 ND__FLOAT_BLOCK_SUM(f64, double)
 
-static inline uint64_t block_sum_of_i64(const int64_t *x, int64_t n) {
-    uint64_t sum = 0;
+// Sums of integers, in 64 bits.
+#define ND__INTEGER_BLOCK_SUM(TYPE, T)                                  \
+    static inline uint64_t block_sum_of_##TYPE(const T *x, int64_t n) { \
+        uint64_t sum = 0;                                               \
+        ND__PRAGMA(omp simd reduction(+ : sum))                         \
+        for (int64_t i = 0; i < n; i++)                                 \
+            sum += (uint64_t)x[i];                                      \
+        return sum;                                                     \
+    }
+ND__INTEGER_BLOCK_SUM(i64, int64_t)
+ND__INTEGER_BLOCK_SUM(i32, int32_t)
+ND__INTEGER_BLOCK_SUM(u64, uint64_t)
+
+/// Bytes are added in 32 bits, which ND__BLOCK of them cannot pass.
+static inline uint64_t block_sum_of_u8(const uint8_t *x, int64_t n) {
+    uint32_t sum = 0;
+    ND__PRAGMA(omp simd reduction(+ : sum))
     for (int64_t i = 0; i < n; i++)
-        sum += (uint64_t)x[i];
+        sum += x[i];
     return sum;
 }
 
 #define ND__SUM(a, b) ((a) + (b))
+#define ND__PRODUCT(a, b) ((a) * (b))
 // Either may be NaN, which wins.
 #define ND__LARGER(a, b) ((a) > (b) || ND_ISNAN(a) ? (a) : (b))
 #define ND__SMALLER(a, b) ((a) < (b) || ND_ISNAN(a) ? (a) : (b))
 
 // The order of these includes is what they mean; it must not be sorted.
 // clang-format off
+#define EXACT_IN_F64 1
+#define OWN_DTYPE ND_F32
 #include "kernels/cpu/type_f32.inc"
 #include "kernels/cpu/rows_for_type.inc"
-#define REDUCTION sum
-#define PARTIAL double
-#define START 0.0
-#define COMBINE ND__SUM
-#define BLOCK block_sum_of_f32
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION max
-#define PARTIAL T
-#define START (-INFINITY)
-#define COMBINE ND__LARGER
-#define BLOCK nd__row_max_f32
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION min
-#define PARTIAL T
-#define START INFINITY
-#define COMBINE ND__SMALLER
-#define BLOCK nd__row_min_f32
-#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/reduce_floats.inc"
 #include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
+#define EXACT_IN_F64 0
+#define OWN_DTYPE ND_F64
 #include "kernels/cpu/type_f64.inc"
 #include "kernels/cpu/rows_for_type.inc"
-#define REDUCTION sum
-#define PARTIAL double
-#define START 0.0
-#define COMBINE ND__SUM
-#define BLOCK block_sum_of_f64
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION max
-#define PARTIAL T
-#define START (-(double)INFINITY)
-#define COMBINE ND__LARGER
-#define BLOCK nd__row_max_f64
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION min
-#define PARTIAL T
-#define START ((double)INFINITY)
-#define COMBINE ND__SMALLER
-#define BLOCK nd__row_min_f64
-#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/reduce_floats.inc"
 #include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
 #include "kernels/cpu/type_i64.inc"
 #include "kernels/cpu/rows_for_type.inc"
-#define REDUCTION sum
+#define OWN_DTYPE ND_I64
+#define LOWEST INT64_MIN
+#define HIGHEST INT64_MAX
+#include "kernels/cpu/reduce_integers.inc"
+#define REDUCTION product
 #define PARTIAL uint64_t
-#define START 0
-#define COMBINE ND__SUM
-#define BLOCK block_sum_of_i64
+#define PARTIAL_DTYPE ND_I64
+#define START 1
+#define LIFT(x, p) ((uint64_t)(x))
+#define COMBINE ND__PRODUCT
+#define BLOCK(x, n, p) strided_product_i64(x, n, 1, p)
+#define COMPENSATED 0
 #include "kernels/cpu/reduce.inc"
-#define REDUCTION max
-#define PARTIAL T
-#define START INT64_MIN
-#define COMBINE ND__LARGER
-#define BLOCK nd__row_max_i64
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION min
-#define PARTIAL T
-#define START INT64_MAX
-#define COMBINE ND__SMALLER
-#define BLOCK nd__row_min_i64
-#include "kernels/cpu/reduce.inc"
+#include "kernels/cpu/argreduce.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/type_u64.inc"
+#include "kernels/cpu/rows_for_type.inc"
+#define OWN_DTYPE ND_U64
+#define LOWEST 0
+#define HIGHEST UINT64_MAX
+#include "kernels/cpu/reduce_integers.inc"
 #include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
 #include "kernels/cpu/type_i32.inc"
 #include "kernels/cpu/rows_for_type.inc"
-#define REDUCTION max
-#define PARTIAL T
-#define START INT32_MIN
-#define COMBINE ND__LARGER
-#define BLOCK nd__row_max_i32
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION min
-#define PARTIAL T
-#define START INT32_MAX
-#define COMBINE ND__SMALLER
-#define BLOCK nd__row_min_i32
-#include "kernels/cpu/reduce.inc"
+#define OWN_DTYPE ND_I32
+#define LOWEST INT32_MIN
+#define HIGHEST INT32_MAX
+#include "kernels/cpu/reduce_integers.inc"
 #include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 
 // Also bool: 0 and 1 order as false and true.
 #include "kernels/cpu/type_u8.inc"
 #include "kernels/cpu/rows_for_type.inc"
-#define REDUCTION max
-#define PARTIAL T
-#define START 0
-#define COMBINE ND__LARGER
-#define BLOCK nd__row_max_u8
-#include "kernels/cpu/reduce.inc"
-#define REDUCTION min
-#define PARTIAL T
-#define START UINT8_MAX
-#define COMBINE ND__SMALLER
-#define BLOCK nd__row_min_u8
-#include "kernels/cpu/reduce.inc"
+#define OWN_DTYPE ND_U8
+#define LOWEST 0
+#define HIGHEST UINT8_MAX
+#include "kernels/cpu/reduce_integers.inc"
 #include "kernels/cpu/argreduce.inc"
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
-const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND_DTYPE_COUNT][3] = {
-    [ND_BOOL] = {NULL, &reducer_max_u8, &reducer_min_u8},
-    [ND_U8] = {NULL, &reducer_max_u8, &reducer_min_u8},
-    [ND_I32] = {NULL, &reducer_max_i32, &reducer_min_i32},
-    [ND_I64] = {&reducer_sum_i64, &reducer_max_i64, &reducer_min_i64},
-    [ND_F32] = {&reducer_sum_f32, &reducer_max_f32, &reducer_min_f32},
-    [ND_F64] = {&reducer_sum_f64, &reducer_max_f64, &reducer_min_f64},
+#define ND__FLOAT_FOLDS(dtype, TYPE)                                                          \
+    [ND__FOLD_SUM][dtype] = &reducer_sum_##TYPE, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
+    [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE,                                              \
+    [ND__FOLD_PRODUCT][dtype] = &reducer_product_##TYPE,                                      \
+    [ND__FOLD_DEVIATION][dtype] = &reducer_deviation_##TYPE,                                  \
+    [ND__FOLD_EXPONENTIAL][dtype] = &reducer_exponential_##TYPE,                              \
+    [ND__FOLD_MAGNITUDE][dtype] = &reducer_magnitude_##TYPE,                                  \
+    [ND__FOLD_SQUARE][dtype] = &reducer_square_##TYPE,                                        \
+    [ND__FOLD_POWER][dtype] = &reducer_power_##TYPE
+#define ND__INTEGER_FOLDS(dtype, TYPE)                                                        \
+    [ND__FOLD_SUM][dtype] = &reducer_sum_##TYPE, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
+    [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE
+const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT] = {
+    ND__FLOAT_FOLDS(ND_F32, f32),   ND__FLOAT_FOLDS(ND_F64, f64),
+    ND__INTEGER_FOLDS(ND_BOOL, u8), ND__INTEGER_FOLDS(ND_U8, u8),
+    ND__INTEGER_FOLDS(ND_I32, i32), ND__INTEGER_FOLDS(ND_I64, i64),
+    ND__INTEGER_FOLDS(ND_U64, u64), [ND__FOLD_PRODUCT][ND_I64] = &reducer_product_i64,
 };
 
 const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2] = {
     [ND_BOOL] = {argmax_u8, argmin_u8},  [ND_U8] = {argmax_u8, argmin_u8},
     [ND_I32] = {argmax_i32, argmin_i32}, [ND_I64] = {argmax_i64, argmin_i64},
-    [ND_F32] = {argmax_f32, argmin_f32}, [ND_F64] = {argmax_f64, argmin_f64},
+    [ND_U64] = {argmax_u64, argmin_u64}, [ND_F32] = {argmax_f32, argmin_f32},
+    [ND_F64] = {argmax_f64, argmin_f64},
 };

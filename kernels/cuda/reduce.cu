@@ -6,18 +6,18 @@
 // and the device alone, so the same call gives the same bits.
 #include "kernels/cuda/arithmetic.cuh"
 #include "kernels/cuda/walk.cuh"
+#include <type_traits>
 
 namespace nd_cuda {
 
 // A Kind is what is computed: State of a share, start(), add(state, x, position), join(state,
 // state), result(state).
 
-template <class T> struct SumType { typedef typename Wide<T>::type type; };
-template <> struct SumType<float> { typedef double type; };
-
+/// Sums of floats are kept in f64, those of integers in 64 bits, which wrap; the result is of the
+/// element's dtype, or of the integer of 64 bits that has its sign.
 template <class T> struct Sum {
-    typedef typename SumType<T>::type State;
-    typedef T Result;
+    typedef std::conditional_t<is_float<T>, double, uint64_t> State;
+    typedef std::conditional_t<is_float<T>, T, int64_t> Result;
 
     ND_BOTH State start() const {
         return 0;
@@ -28,19 +28,61 @@ template <class T> struct Sum {
     ND_BOTH State join(State a, State b) const {
         return a + b;
     }
-    ND_BOTH T result(State state) const {
-        return (T)state;
+    ND_BOTH Result result(State state) const {
+        return (Result)state;
     }
 };
 
-template <class T> struct Mean : Sum<T> {
-    typedef typename Sum<T>::State State;
-    int64_t count;
+/// What means and the like of T are given as.
+template <class T> using Real = std::conditional_t<is_float<T>, T, float>;
 
-    explicit Mean(int64_t elements) : count(elements) {
+template <class T> struct Mean {
+    typedef double State;
+    typedef Real<T> Result;
+    double count;
+
+    ND_BOTH State start() const {
+        return 0;
     }
-    ND_BOTH T result(State state) const {
-        return (T)(state / (State)count);
+    ND_BOTH State add(State state, T x, int64_t) const {
+        return state + (double)x;
+    }
+    ND_BOTH State join(State a, State b) const {
+        return a + b;
+    }
+    ND_BOTH Result result(State state) const {
+        return (Result)(state / count);
+    }
+};
+
+/// How many elements, their mean, and the sum of squared differences from it.
+struct Moments {
+    double count, mean, squares;
+};
+
+/// Variance in one pass (Welford 1962; joined as by Chan, Golub and LeVeque 1979).
+template <class T> struct Variance {
+    typedef Moments State;
+    typedef Real<T> Result;
+    double divisor;
+
+    ND_BOTH State start() const {
+        return State{0, 0, 0};
+    }
+    ND_BOTH State add(State state, T x, int64_t) const {
+        double count = state.count + 1, difference = (double)x - state.mean;
+        double mean = state.mean + difference / count;
+        return State{count, mean, state.squares + difference * ((double)x - mean)};
+    }
+    ND_BOTH State join(State a, State b) const {
+        if (a.count == 0 || b.count == 0)
+            return a.count == 0 ? b : a;
+        double count = a.count + b.count, difference = b.mean - a.mean, part = b.count / count;
+        return State{count, a.mean + difference * part,
+                     a.squares + b.squares + difference * difference * a.count * part};
+    }
+    ND_BOTH Result result(State state) const {
+        return (Result)(state.squares / divisor);
     }
 };
 
@@ -237,16 +279,13 @@ template <class T>
 static nd_status run_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->op) {
     case ND_OP_sum:
-        // Sums of smaller integers are of i64: lib/ops casts before it sums.
-        if constexpr (sizeof(T) == 8 || is_float<T>)
-            return run_kind<T>(queue, call, Sum<T>());
-        else
-            return ND_ERROR_UNSUPPORTED;
+        return run_kind<T>(queue, call, Sum<T>());
     case ND_OP_mean:
-        if constexpr (is_float<T>)
-            return run_kind<T>(queue, call, Mean<T>(call->attrs.i[0]));
-        else
-            return ND_ERROR_UNSUPPORTED;
+        return run_kind<T>(queue, call, Mean<T>{(double)call->attrs.i[0]});
+    case ND_OP_var: {
+        double divisor = (double)call->attrs.i[0] - call->attrs.f[0];
+        return run_kind<T>(queue, call, Variance<T>{divisor > 0 ? divisor : 0});
+    }
     case ND_OP_max:
         return run_kind<T>(queue, call, Extremum<T, true>());
     case ND_OP_min:

@@ -3,6 +3,10 @@
 #include "lib/autograd/rules.h"
 #include "lib/tensor/record.h"
 
+static double reduced_elements(const nd_rule_call *call);
+static int reduced_axes(const nd_rule_call *call, int *ret_axes);
+static nd_tensor *wide_half(const nd_tensor *x);
+static nd_tensor *deviation_of(const nd_rule_call *call);
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
 static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);
 static nd_status give_extremum_gradient(const nd_rule_call *call);
@@ -16,13 +20,19 @@ nd_status nd__rule_sum(const nd_rule_call *call) {
 
 /// g / n, repeated, where n elements became one.
 nd_status nd__rule_mean(const nd_rule_call *call) {
-    const nd_node_input *x = &call->node->inputs[0];
-    double count = 1.0;
-    for (int i = 0; i < x->ndim; i++)
-        if (call->node->attrs.i[0] & (INT64_C(1) << i))
-            count *= (double)x->shape[i];
+    double count = reduced_elements(call);
     nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / count);
     return give_repeated(call, scaled);
+}
+
+/// 2 g (x - mean) / (n - correction)
+nd_status nd__rule_var(const nd_rule_call *call) {
+    nd_auto nd_tensor *deviation = deviation_of(call);
+    double divisor = reduced_elements(call) - call->node->attrs.f[0];
+    nd_auto nd_tensor *g = wide_half(nd__rules_output_grad(call));
+    nd_auto nd_tensor *scaled = nd_mul_scalar(g, 2.0 / (divisor > 0.0 ? divisor : 0.0));
+    nd_auto nd_tensor *kept = with_reduced_axes(call, scaled);
+    return nd__rule_give(call, 0, nd_mul(deviation, kept));
 }
 
 nd_status nd__rule_max(const nd_rule_call *call) {
@@ -70,6 +80,42 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
 
 // -------------------------------------------------------------------------------------------------
 
+/// How many elements became one.
+static double reduced_elements(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0];
+    double count = 1.0;
+    for (int i = 0; i < x->ndim; i++)
+        if (call->node->attrs.i[0] & (INT64_C(1) << i))
+            count *= (double)x->shape[i];
+    return count;
+}
+
+/// The axes that were reduced; returns how many.
+static int reduced_axes(const nd_rule_call *call, int *ret_axes) {
+    int naxes = 0;
+    for (int i = 0; i < call->node->inputs[0].ndim; i++)
+        if (call->node->attrs.i[0] & (INT64_C(1) << i))
+            ret_axes[naxes++] = i;
+    return naxes;
+}
+
+/// x as f32 where it is a float of 16 bits, in which a chain of operations would round each time;
+/// else x. Owned.
+static nd_tensor *wide_half(const nd_tensor *x) {
+    return x && nd__dtype_is_half(x->dtype) ? nd_cast(x, ND_F32) : nd_retain(x);
+}
+
+/// x - mean of what is reduced. Owned.
+static nd_tensor *deviation_of(const nd_rule_call *call) {
+    int axes[ND_MAX_DIMS];
+    int naxes = reduced_axes(call, axes);
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *x = wide_half(saved);
+    // No axes means all of them to nd_mean; here it means that x has none.
+    nd_auto nd_tensor *mean = nd_mean(x, naxes, axes, true);
+    return nd_sub(x, mean);
+}
+
 /// y, which lost the reduced axes or has them with size 1, so that it broadcasts to x. Owned.
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y) {
     const nd_node_input *x = &call->node->inputs[0];
@@ -97,10 +143,7 @@ static nd_status give_extremum_gradient(const nd_rule_call *call) {
 /// 1 / count where x equals its extremum, else 0. A constant: nothing to record.
 static nd_tensor *extremum_share(const nd_rule_call *call) {
     int axes[ND_MAX_DIMS];
-    int naxes = 0;
-    for (int i = 0; i < call->node->inputs[0].ndim; i++)
-        if (call->node->attrs.i[0] & (INT64_C(1) << i))
-            axes[naxes++] = i;
+    int naxes = reduced_axes(call, axes);
     nd_tensor *share = NULL;
     nd_no_grad {
         nd_auto nd_tensor *x = nd__record_saved(call->node, 0);

@@ -41,11 +41,10 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
         nd__operands_check_pair("cross_entropy", "logits", logits, "targets", targets);
     if (status != ND_OK)
         return status;
-    if (!nd__dtype_is_float(logits->dtype) ||
-        (targets->dtype != ND_I64 && targets->dtype != ND_I32))
+    if (!nd__dtype_is_float(logits->dtype) || !nd__dtype_is_integer(targets->dtype))
         return nd__error(ND_ERROR_DTYPE,
-                         "cross_entropy: logits are %s and must be float32 or float64, targets are "
-                         "%s and must be int64",
+                         "cross_entropy: logits are %s and must be floats, targets are %s and must "
+                         "be integers",
                          nd_dtype_get_name(logits->dtype), nd_dtype_get_name(targets->dtype));
     if (logits->ndim != 2 || targets->ndim != 1 || logits->shape[0] != targets->shape[0]) {
         char logits_text[ND__SHAPE_TEXT], targets_text[ND__SHAPE_TEXT];

@@ -1,7 +1,9 @@
-// Reductions: axes are resolved once into a mask; sum, mean, max and min share one path, argmax and
-// argmin another. var and sum_to are made of them.
+// Reductions: axes are resolved once into a mask; those of the family REDUCE share one path, argmax
+// and argmin another. The kernels read every dtype and accumulate in a wide one, so nothing is cast
+// before.
 //
-// What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims.
+// What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims, f[0] = the operation's
+// number (var: the correction).
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
@@ -71,22 +73,48 @@ static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, in
     return operand;
 }
 
-/// x has the dtype that the kernel wants.
-static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdims) {
+/// dtype of a reduction's result.
+static nd_dtype result_dtype(nd_op op, nd_dtype x) {
+    if (nd__dtype_is_float(x))
+        return x;
+    switch (op) {
+    case ND_OP_sum:
+        return nd__dtype_kinds[x] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
+    case ND_OP_mean:
+    case ND_OP_var:
+        return ND_F32;
+    default:
+        return x;
+    }
+}
+
+/// Whether nothing has the reduction's result; if not, that is an error.
+static bool takes_nothing(nd_op op) {
+    return op != ND_OP_max && op != ND_OP_min;
+}
+
+/// The result for results of no elements.
+static nd_number result_of_nothing(nd_op op) {
+    return ND_NUMBER(op == ND_OP_mean || op == ND_OP_var ? (double)NAN : 0.0);
+}
+
+/// `number`: what f[0] means to the kernel and the gradient rule.
+static nd_tensor *reduce_axes(nd_op op, const nd_tensor *x, int mask, double number,
+                              bool keepdims) {
     const char *name = nd__node_op_name(op);
     int64_t elements = elements_of(x, mask);
-    if (elements == 0 && (op == ND_OP_max || op == ND_OP_min)) {
+    if (elements == 0 && !takes_nothing(op)) {
         char text[ND__SHAPE_TEXT];
         nd__error(ND_ERROR_SHAPE, "%s: shape %s has no elements along the reduced axes", name,
                   nd__shape_text(text, x->ndim, x->shape));
         return NULL;
     }
-    nd_op_attrs attrs = {.i = {mask, keepdims}};
-    nd_tensor *result = reduced_result(name, x, mask, keepdims, x->dtype);
+    nd_op_attrs attrs = {.f = {number}, .i = {mask, keepdims}};
+    nd_tensor *result = reduced_result(name, x, mask, keepdims, result_dtype(op, x->dtype));
     if (!result)
         return NULL;
     if (elements == 0)
-        result = nd__create_filled(name, result, ND_NUMBER(op == ND_OP_mean ? (double)NAN : 0.0));
+        result = nd__create_filled(name, result, result_of_nothing(op));
     if (!result || result->numel == 0 || elements == 0)
         return nd__record(op, result, &x, 1, &attrs);
     nd_kernel_call call;
@@ -97,59 +125,40 @@ static nd_tensor *reduce_as(nd_op op, const nd_tensor *x, int mask, bool keepdim
         call.shape[i] = x->shape[i];
     call.operand[0] = spread_operand(result, x, mask, keepdims);
     call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    call.attrs.f[0] = number;
     call.attrs.i[0] = elements;
     nd__shape_collapse(&call);
     return nd__operands_run(name, result, &call, &x, 1, &attrs);
 }
 
-static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, double number,
+                         bool keepdims) {
     const char *name = nd__node_op_name(op);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
     int mask = resolve_axes(name, x, naxes, axes);
-    if (mask < 0)
-        return NULL;
-    nd_dtype dtype = x->dtype;
-    if (op == ND_OP_mean && !nd__dtype_is_float(dtype))
-        dtype = ND_F32;
-    if (op == ND_OP_sum && !nd__dtype_is_float(dtype))
-        dtype = ND_I64;
-    if (__builtin_expect(dtype == x->dtype, 1))
-        return reduce_as(op, x, mask, keepdims);
-    nd_auto nd_tensor *cast = nd_cast(x, dtype);
-    return cast ? reduce_as(op, cast, mask, keepdims) : NULL;
+    return mask < 0 ? NULL : reduce_axes(op, x, mask, number, keepdims);
 }
 
 nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_sum, x, naxes, axes, keepdims);
+    return reduce(ND_OP_sum, x, naxes, axes, 0.0, keepdims);
 }
 
 nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_mean, x, naxes, axes, keepdims);
+    return reduce(ND_OP_mean, x, naxes, axes, 0.0, keepdims);
 }
 
 nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_max, x, naxes, axes, keepdims);
+    return reduce(ND_OP_max, x, naxes, axes, 0.0, keepdims);
 }
 
 nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_min, x, naxes, axes, keepdims);
+    return reduce(ND_OP_min, x, naxes, axes, 0.0, keepdims);
 }
 
 nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                   bool keepdims) {
-    if (nd__tensor_check_operand("var", "x", x) != ND_OK)
-        return NULL;
-    int mask = resolve_axes("var", x, naxes, axes);
-    if (mask < 0)
-        return NULL;
-    double divisor = (double)elements_of(x, mask) - correction;
-    nd_auto nd_tensor *center = reduce(ND_OP_mean, x, naxes, axes, true);
-    nd_auto nd_tensor *deviation = nd_sub(x, center);
-    nd_auto nd_tensor *square = nd_square(deviation);
-    nd_auto nd_tensor *sum = reduce(ND_OP_sum, square, naxes, axes, keepdims);
-    // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
-    return sum ? nd_mul_scalar(sum, 1.0 / (divisor > 0.0 ? divisor : 0.0)) : NULL;
+    return reduce(ND_OP_var, x, naxes, axes, correction, keepdims);
 }
 
 static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keepdims) {
@@ -203,7 +212,7 @@ nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
     }
     if (naxes == 0)
         return nd_retain(x);
-    nd_auto nd_tensor *sum = reduce(ND_OP_sum, x, naxes, axes, true);
+    nd_auto nd_tensor *sum = reduce(ND_OP_sum, x, naxes, axes, 0.0, true);
     if (extra == 0)
         return nd_steal(&sum);
     return sum ? nd_reshape(sum, ndim, shape) : NULL;

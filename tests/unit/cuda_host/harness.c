@@ -53,7 +53,9 @@ static void *arena_allocate(size_t bytes) {
 
 size_t dtype_bytes(nd_dtype dtype) {
     static const size_t bytes[ND_DTYPE_COUNT] = {
-        [ND_BOOL] = 1, [ND_U8] = 1, [ND_I32] = 4, [ND_I64] = 8, [ND_F32] = 4, [ND_F64] = 8};
+        [ND_BOOL] = 1, [ND_U8] = 1,  [ND_I32] = 4, [ND_I64] = 8, [ND_F32] = 4,
+        [ND_F64] = 8,  [ND_I8] = 1,  [ND_I16] = 2, [ND_U16] = 2, [ND_U32] = 4,
+        [ND_U64] = 8,  [ND_F16] = 2, [ND_BF16] = 2};
     return bytes[dtype];
 }
 

@@ -5,7 +5,16 @@
 #define SUM_TOLERANCE 2000
 #define TOLERANCE 64
 
-static const nd_op reductions[] = {ND_OP_sum, ND_OP_mean, ND_OP_max, ND_OP_min};
+static const nd_op reductions[] = {ND_OP_max, ND_OP_min, ND_OP_sum, ND_OP_mean, ND_OP_var};
+enum { ORDERED = 2 }; ///< how many of them have no rounding
+
+static nd_dtype result_dtype(nd_op op, nd_dtype x) {
+    if (x == ND_F32 || x == ND_F64 || op == ND_OP_max || op == ND_OP_min)
+        return x;
+    if (op == ND_OP_sum)
+        return x == ND_U8 ? ND_U64 : ND_I64;
+    return ND_F32;
+}
 
 /// Reduces the axes of `mask`, for one dtype, x with given strides.
 static void reduce(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
@@ -19,7 +28,9 @@ static void reduce(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, con
         *(reduced ? &each : &results) *= shape[axis];
     }
     call.attrs.i[0] = each;
-    call.operand[0] = strided(&call, values(dtype, results), dtype, out_strides);
+    call.attrs.f[0] = 1; // var's correction
+    nd_dtype out = result_dtype(op, dtype);
+    call.operand[0] = strided(&call, values(out, results), out, out_strides);
     call.operand[1] = strides ? strided(&call, fill(dtype, extent(&call, strides)), dtype, strides)
                               : contiguous(&call, fill(dtype, results * each), dtype);
     both(&call, 1, &results, SUM_TOLERANCE);
@@ -30,7 +41,7 @@ static void reduce_all_kinds(int ndim, const int64_t *shape, const int64_t *stri
     for (size_t kind = 0; kind < sizeof reductions / sizeof *reductions; kind++)
         for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
             reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask, values);
-            if (kind >= 2 && dtype >= ND_F32)
+            if (kind < ORDERED && dtype >= ND_F32)
                 reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask,
                        special_values);
         }

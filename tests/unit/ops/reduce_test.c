@@ -47,10 +47,14 @@ static int64_t expected_results(kind what, const nd_tensor *x, int mask, double 
 }
 
 static nd_dtype dtype_of(kind what, nd_dtype dtype) {
-    bool is_float = dtype == ND_F32 || dtype == ND_F64;
-    if (what == SUM && !is_float)
-        return ND_I64;
-    return what == MEAN && !is_float ? ND_F32 : dtype;
+    if (is_float(dtype) || what == MAX || what == MIN)
+        return dtype;
+    return what == MEAN ? ND_F32 : is_unsigned(dtype) ? ND_U64 : ND_I64;
+}
+
+/// What rounding a result to its dtype costs.
+static double rounding_of(nd_dtype dtype) {
+    return dtype == ND_BF16 ? 0x1p-8 : dtype == ND_F16 ? 0x1p-11 : 2e-7;
 }
 
 static void check_reduction(kind what, const nd_tensor *x, int mask, bool keepdims) {
@@ -66,14 +70,14 @@ static void check_reduction(kind what, const nd_tensor *x, int mask, bool keepdi
     int64_t results = expected_results(what, x, mask, expected, COUNT_OF(expected));
     assert_int_equal(nd_get_numel(y), results);
     for (int64_t r = 0; r < results; r++)
-        assert_close("reduction", at_flat(y, r), expected[r], 2e-7, 1e-7);
+        assert_close("reduction", at_flat(y, r), expected[r], rounding_of(nd_get_dtype(y)), 1e-7);
 }
 
 static const struct {
     int ndim;
     int64_t shape[4];
-} shapes[] = {{1, {1}},       {1, {9000}},     {2, {3, 5000}},   {2, {5000, 3}},
-              {2, {70, 600}}, {3, {7, 1, 33}}, {3, {6, 50, 40}}, {4, {3, 4, 5, 6}}};
+} shapes[] = {{1, {1}},       {1, {5000}},     {2, {3, 2500}},   {2, {2500, 3}},
+              {2, {12, 600}}, {3, {7, 1, 33}}, {3, {6, 20, 15}}, {4, {3, 4, 5, 6}}};
 
 static void every_reduction(void) {
     for (size_t s = 0; s < COUNT_OF(shapes); s++)
@@ -175,7 +179,7 @@ static void every_arg(void) {
             for (int how = 0; how < LAYOUTS; how++) {
                 nd_auto nd_tensor *x = random_tensor((layout)how, shapes[s].ndim, shapes[s].shape,
                                                      (nd_dtype)dtype, -1, 1);
-                if (dtype >= ND_F32 && how == DENSE && nd_get_numel(x) > 30)
+                if (is_float((nd_dtype)dtype) && how == DENSE && nd_get_numel(x) > 30)
                     set_element(nd_get_data(x), (nd_dtype)dtype, 17, (double)NAN);
                 for (int axis = 0; axis < shapes[s].ndim; axis++) {
                     check_arg(x, axis, true);
@@ -208,6 +212,111 @@ static void test_var(void **state) {
     assert_int_equal(nd_get_dtype(none), ND_F32);
     assert_true(isnan(nd_get_item(none)));
     assert_refused(nd_var(whole, 2, (int[]){0, 0}, 0, false), ND_ERROR_INVALID_ARGUMENT, "var");
+}
+
+/// In f32 the numbers below are all the same, or their mean is none of its numbers.
+static void test_var_of_integers_subtracts_before_it_rounds(void **state) {
+    (void)state;
+    static const int32_t small[] = {16777217, 16777219, 16777221, 16777223};
+    static const int64_t large[] = {1000000000001, 1000000000002, 1000000000003, 1000000000006};
+    nd_auto nd_tensor *x = nd_from_data(small, ND_SHAPE(2, 2), ND_I32);
+    nd_auto nd_tensor *y = nd_from_data(large, ND_SHAPE(4), ND_I64);
+    nd_auto nd_tensor *var_x = nd_var(x, 0, NULL, 0.0, false);
+    nd_auto nd_tensor *var_y = nd_var(y, 0, NULL, 1.0, false);
+    nd_auto nd_tensor *mean = nd_mean(x, 0, NULL, false);
+    assert_int_equal(nd_get_dtype(var_x), ND_F32);
+    assert_true(nd_get_item(var_x) == 5.0);
+    assert_close("var of i64", nd_get_item(var_y), 14.0 / 3, 1e-7, 0);
+    assert_true(nd_get_item(mean) == 16777220.0);
+}
+
+static double var_of(const double *numbers, int64_t n) {
+    double mean = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += (numbers[i] - numbers[0]) / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        sum += (numbers[i] - numbers[0] - mean) * (numbers[i] - numbers[0] - mean);
+    return sum / (double)n;
+}
+
+/// Along rows, along columns and over everything, in pieces too.
+static void check_var_around(double center, nd_dtype dtype, int64_t rows, int64_t columns) {
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(rows, columns), dtype, center, center + 10);
+    double *numbers = malloc((size_t)(rows * columns) * sizeof *numbers);
+    assert_non_null(numbers);
+    for (int mask = 1; mask < 4; mask++) {
+        int axes[2], naxes = 0;
+        for (int axis = 0; axis < 2; axis++)
+            if (mask & 1 << axis)
+                axes[naxes++] = axis;
+        nd_auto nd_tensor *y = nd_var(x, naxes, axes, 0.0, false);
+        assert_handle(y);
+        int64_t results = nd_get_numel(y), step = mask == 1 ? columns : 1;
+        int64_t n = mask == 3 ? rows * columns : mask == 1 ? rows : columns;
+        for (int64_t r = 0; r < results; r += results / 3 + 1) {
+            for (int64_t i = 0; i < n; i++) {
+                int64_t flat = (mask == 2 ? r * columns : r) + i * step;
+                numbers[i] = element_as_double(nd_get_data(x), dtype, flat);
+            }
+            double tolerance = dtype == ND_F32 ? 1e-6 : 1e-9;
+            assert_close("var", at_flat(y, r), var_of(numbers, n), tolerance, 0);
+        }
+    }
+    free(numbers);
+}
+
+static void var_of_large_means(void) {
+    static const double centers[] = {0, 1e5, -1e6};
+    for (size_t c = 0; c < COUNT_OF(centers); c++)
+        for (int dtype = ND_F32; dtype <= ND_F64; dtype++) {
+            check_var_around(centers[c], (nd_dtype)dtype, 40, 50);
+            check_var_around(centers[c], (nd_dtype)dtype, 3, 20000);
+            check_var_around(centers[c], (nd_dtype)dtype, 20000, 3);
+        }
+}
+
+static void test_var_of_large_means_keeps_its_digits(void **state) {
+    (void)state;
+    on_every_isa(var_of_large_means);
+}
+
+/// A sum reads what it sums; it does not make a wider copy first.
+static void test_sums_of_narrow_dtypes_make_no_copy(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_BOOL, ND_U8, ND_I32};
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
+        nd_auto nd_manager *manager = nd_manager_new(NULL, "sum");
+        nd_with_manager(manager) {
+            nd_auto nd_tensor *x = nd_full(ND_SHAPE(100000), 1, dtypes[d]);
+            uint64_t bytes = nd_dtype_get_size(dtypes[d]) * 100000;
+            nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
+            assert_true(at_flat(sum, 0) == 100000.0);
+            nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+            assert_ok(nd_manager_get_stats(manager, &stats));
+            assert_in_range(stats.peak_bytes[ND_CPU], bytes, bytes + 1000);
+        }
+        assert_ok(nd_manager_close(manager, NULL));
+    }
+}
+
+/// Every partial sum of equal numbers is rounded the same way, so that plain summation drifts.
+static void test_means_of_repeated_numbers_do_not_drift(void **state) {
+    (void)state;
+    nd_auto nd_tensor *tenth = nd_full(ND_SHAPE(1, 3), 0.1, ND_F64);
+    nd_auto nd_tensor *rows = nd_expand(tenth, ND_SHAPE(1000003, 3));
+    nd_auto nd_tensor *dense = nd_contiguous(rows);
+    nd_auto nd_tensor *stepped = nd_slice(dense, 0, INT64_MAX, 2, 1);
+    int first = 0;
+    const nd_tensor *views[] = {rows, dense, stepped};
+    for (size_t v = 0; v < COUNT_OF(views); v++) {
+        nd_auto nd_tensor *mean = nd_mean(views[v], 0, NULL, false);
+        nd_auto nd_tensor *columns = nd_mean(views[v], 1, &first, false);
+        nd_auto nd_tensor *var = nd_var(views[v], 0, NULL, 1.0, false);
+        assert_close("mean", nd_get_item(mean), 0.1, 5e-15, 0);
+        for (int64_t i = 0; i < nd_get_numel(columns); i++)
+            assert_close("mean of a column", at_flat(columns, i), 0.1, 5e-15, 0);
+        assert_close("var", nd_get_item(var), 0, 0, 1e-30);
+    }
 }
 
 static void test_sum_to(void **state) {
@@ -289,6 +398,10 @@ int main(void) {
         ND_TEST(test_F27_special_values_through_every_reduction),
         ND_TEST(test_argmax_and_argmin),
         ND_TEST(test_var),
+        ND_TEST(test_var_of_integers_subtracts_before_it_rounds),
+        ND_TEST(test_var_of_large_means_keeps_its_digits),
+        ND_TEST(test_sums_of_narrow_dtypes_make_no_copy),
+        ND_TEST(test_means_of_repeated_numbers_do_not_drift),
         ND_TEST(test_sum_to),
         ND_TEST(test_bad_axes_are_refused),
         ND_TEST(test_long_sums_are_accurate),
