@@ -82,18 +82,22 @@ typedef struct nd_device {
 
 // Handle types. All are counted objects and can be passed to nd_retain, nd_release, nd_close,
 // nd_weak_new, nd_manager_attach.
-typedef struct nd_object nd_object;       ///< any object
-typedef struct nd_tensor nd_tensor;       ///< n-dimensional array
-typedef struct nd_manager nd_manager;     ///< node of the manager tree
-typedef struct nd_weak nd_weak;           ///< weak reference
-typedef struct nd_list nd_list;           ///< growable list of objects
-typedef struct nd_map nd_map;             ///< objects by name, in the order in which they came
-typedef struct nd_resource nd_resource;   ///< user memory or handle under management
-typedef struct nd_node nd_node;           ///< node of the autograd graph
-typedef struct nd_module nd_module;       ///< neural network module
-typedef struct nd_optimizer nd_optimizer; ///< optimizer
-typedef struct nd_dataset nd_dataset;     ///< data set with shuffling batches
-typedef struct nd_scope nd_scope;         ///< scope; not counted
+typedef struct nd_object nd_object;           ///< any object
+typedef struct nd_tensor nd_tensor;           ///< n-dimensional array
+typedef struct nd_manager nd_manager;         ///< node of the manager tree
+typedef struct nd_weak nd_weak;               ///< weak reference
+typedef struct nd_list nd_list;               ///< growable list of objects
+typedef struct nd_map nd_map;                 ///< objects by name, in the order in which they came
+typedef struct nd_resource nd_resource;       ///< user memory or handle under management
+typedef struct nd_node nd_node;               ///< node of the autograd graph
+typedef struct nd_module nd_module;           ///< neural network module
+typedef struct nd_optimizer nd_optimizer;     ///< optimizer
+typedef struct nd_schedule nd_schedule;       ///< schedule of a learning rate
+typedef struct nd_ema nd_ema;                 ///< moving averages of parameters
+typedef struct nd_loss_scaler nd_loss_scaler; ///< scale of a loss in half precision
+typedef struct nd_state nd_state;             ///< what of a training goes into a file
+typedef struct nd_dataset nd_dataset;         ///< data set with shuffling batches
+typedef struct nd_scope nd_scope;             ///< scope; not counted
 
 /// A line of the program, for creation sites. Objects point to it: what was made by a library that
 /// is unloaded must be gone before.

@@ -259,6 +259,86 @@ ND_API nd_status nd_optimizer_set_option(nd_optimizer *optimizer, size_t group,
 ND_API double nd_optimizer_get_option(const nd_optimizer *optimizer, size_t group,
                                       nd_optimizer_option option);
 
+// --------------------------------------------------------------------------------------- schedules
+//
+// A schedule multiplies the rates that an optimizer's groups had when it was started with a factor,
+// which is a function of the number of steps since then (and, for a plateau, of a metric).
+// Schedules are put together before they are started; the numbers they are made of are not part of
+// their state.
+
+/// gamma^(number of steps / every, rounded down).
+ND_API nd_schedule *nd_step_schedule(int64_t every, double gamma) ND_OWNED;
+/// gamma^(milestones reached). Milestones rise, from at least 1.
+ND_API nd_schedule *nd_multi_step_schedule(double gamma, size_t count,
+                                           const int64_t *milestones) ND_OWNED;
+/// gamma^(number of steps).
+ND_API nd_schedule *nd_exponential_schedule(double gamma) ND_OWNED;
+/// From 1 down to `floor` in so many steps, along half a cosine; it stays there (Loshchilov and
+/// Hutter 2017).
+ND_API nd_schedule *nd_cosine_schedule(double floor, int64_t steps) ND_OWNED;
+/// From `start` to `end` in so many steps, along a line; it stays there. A warm-up begins near 0 and
+/// ends at 1.
+ND_API nd_schedule *nd_linear_schedule(double start, double end, int64_t steps) ND_OWNED;
+
+/// Options of nd_one_cycle_schedule().
+typedef struct nd_one_cycle_options {
+    uint32_t size;        ///< sizeof(nd_one_cycle_options)
+    uint32_t version;     ///< 1
+    int64_t steps;        ///< of the whole cycle; must be set
+    double rise;          ///< part of the steps in which the rate rises, between 0 and 1
+    double divisor;       ///< the factor begins with 1 / divisor
+    double final_divisor; ///< and ends with 1 / (divisor final_divisor)
+    bool linear;          ///< along lines instead of cosines
+} nd_one_cycle_options;
+/// What an nd_one_cycle_options must begin as: 0.3 of the steps rise, from 1/25 to 1, then down to
+/// 1/250000, along cosines.
+#define ND_ONE_CYCLE_OPTIONS_INIT \
+    { sizeof(nd_one_cycle_options), 1, 0, 0.3, 25, 1e4, false }
+/// Smith and Topin 2018: up to the rate that the optimizer has, and down far below where it began.
+ND_API nd_schedule *nd_one_cycle_schedule(const nd_one_cycle_options *options) ND_OWNED;
+
+/// Options of nd_plateau_schedule().
+typedef struct nd_plateau_options {
+    uint32_t size;    ///< sizeof(nd_plateau_options)
+    uint32_t version; ///< 1
+    double gamma;     ///< what the factor is multiplied with, below 1
+    double threshold; ///< by how much a metric must be better than the best: a part of that
+    double floor;     ///< the factor does not fall below it
+    int64_t patience; ///< steps without a better metric that are borne
+    int64_t cooldown; ///< steps after a cut in which no bad step counts
+    bool maximize;    ///< larger metrics are better
+    bool absolute;    ///< the threshold is a difference, not a part
+} nd_plateau_options;
+/// What an nd_plateau_options must begin as: a tenth after more than 10 steps in which the metric
+/// did not fall by a ten-thousandth.
+#define ND_PLATEAU_OPTIONS_INIT \
+    { sizeof(nd_plateau_options), 1, 0.1, 1e-4, 0, 10, 0, false, false }
+/// Falls when a metric, such as a validation loss, has stopped to get better; steps are made with
+/// nd_schedule_step_with(). A metric that is not a number is not better. Options NULL: as
+/// ND_PLATEAU_OPTIONS_INIT.
+ND_API nd_schedule *nd_plateau_schedule(const nd_plateau_options *options) ND_OWNED;
+
+/// The product of several. Consumes the `count` owned schedules, always (NULL among them: NULL, the
+/// others released), so that constructors can be nested.
+ND_API nd_schedule *nd_product_schedule(size_t count, nd_schedule **schedules) ND_OWNED;
+/// One after the other: schedule i + 1 begins, with its step 0, at milestones[i], of which there are
+/// count - 1. Consumes the schedules, as nd_product_schedule().
+ND_API nd_schedule *nd_sequence_schedule(size_t count, nd_schedule **schedules,
+                                         const int64_t *milestones) ND_OWNED;
+
+/// Notes the rates of the optimizer's groups as what the factors multiply, and sets them to those of
+/// step 0. The schedule holds the optimizer. Errors: it was started before.
+ND_API nd_status nd_schedule_start(nd_schedule *schedule, nd_optimizer *optimizer);
+/// The rates of the next step. Errors: not started; a plateau is in force, which wants a metric;
+/// groups were added since the start. Nothing has changed then.
+ND_API nd_status nd_schedule_step(nd_schedule *schedule);
+/// The same with a metric for the plateaus that are in force.
+ND_API nd_status nd_schedule_step_with(nd_schedule *schedule, double metric);
+/// What the rates are multiplied with now; NaN with an error for a closed schedule.
+ND_API double nd_schedule_get_factor(const nd_schedule *schedule);
+/// Steps since the start; 0 for NULL.
+ND_API int64_t nd_schedule_get_steps(const nd_schedule *schedule);
+
 #ifdef __cplusplus
 }
 #endif

@@ -41,6 +41,10 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_node *: owned(nd_node, x), const nd_node *: borrowed(nd_node, x),                     \
     nd_module *: owned(nd_module, x), const nd_module *: borrowed(nd_module, x),             \
     nd_optimizer *: owned(nd_optimizer, x), const nd_optimizer *: borrowed(nd_optimizer, x), \
+    nd_schedule *: owned(nd_schedule, x), const nd_schedule *: borrowed(nd_schedule, x), \
+    nd_ema *: owned(nd_ema, x), const nd_ema *: borrowed(nd_ema, x), \
+    nd_loss_scaler *: owned(nd_loss_scaler, x), const nd_loss_scaler *: borrowed(nd_loss_scaler, x), \
+    nd_state *: owned(nd_state, x), const nd_state *: borrowed(nd_state, x), \
     nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
 // clang-format on
 #define ND__NULL_OF(T, x) ((T *)0)
@@ -130,6 +134,10 @@ ND__RETAIN_HANDLE(nd_resource)
 ND__RETAIN_HANDLE(nd_node)
 ND__RETAIN_HANDLE(nd_module)
 ND__RETAIN_HANDLE(nd_optimizer)
+ND__RETAIN_HANDLE(nd_schedule)
+ND__RETAIN_HANDLE(nd_ema)
+ND__RETAIN_HANDLE(nd_loss_scaler)
+ND__RETAIN_HANDLE(nd_state)
 ND__RETAIN_HANDLE(nd_dataset)
 #undef ND__RETAIN_HANDLE
 

@@ -18,6 +18,7 @@
 #include "lib/tensor/create.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
+#include <nd/ops.h>
 
 #include <math.h>
 #include <string.h>
@@ -34,13 +35,11 @@ static const nd_type optimizer_type = {.size = sizeof(nd_type),
 
 static const char step_operation[] = "optimizer_step";
 
-static nd_status name_states(nd_optimizer *optimizer, const char *operation,
-                             const nd_module *module);
 static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch);
 static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
                                    nd_scratch *scratch);
 static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *state);
-static nd_status check_gradient(const nd_parameter_state *state);
+static nd_status check_gradient(const nd_optimizer *optimizer, const nd_parameter_state *state);
 static nd_status check_group(const char *operation, const nd_optimizer *optimizer, size_t group,
                              nd_optimizer_option option);
 static nd_tensor *make_slot(const char *operation, const nd_optimizer *optimizer,
@@ -207,7 +206,9 @@ nd_optimizer *nd__optimizer_new(nd_optimizer_kind kind, const nd_module *module,
             optimizer->groups[0] = *group;
         else
             nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a group of options", operation);
-        if (!optimizer->groups || name_states(optimizer, operation, module) != ND_OK) {
+        optimizer->names =
+            nd__parameters_names(operation, module, ND__MEMBER_PARAMETER, parameters, count);
+        if (!optimizer->groups || !optimizer->names) {
             nd_release(optimizer);
             optimizer = NULL;
         }
@@ -215,28 +216,6 @@ nd_optimizer *nd__optimizer_new(nd_optimizer_kind kind, const nd_module *module,
     nd__alloc_free(parameters);
     return optimizer ? nd__place_publish_or_release(nd__place_begin(NULL, 0), &optimizer->header)
                      : NULL;
-}
-
-/// Notes the first full name that the module has for each parameter.
-static nd_status name_states(nd_optimizer *optimizer, const char *operation,
-                             const nd_module *module) {
-    nd_module_walk walk;
-    const nd_tensor *parameter;
-    nd__parameters_walk_begin(&walk, operation, module, ND__MEMBER_PARAMETER);
-    while ((parameter = nd__parameters_walk_next(&walk))) {
-        size_t i = 0;
-        while (i < optimizer->count && optimizer->states[i].parameter != parameter)
-            i++;
-        if (i == optimizer->count || optimizer->states[i].name)
-            continue;
-        const size_t bytes = strlen(walk.name) + 1;
-        char *name = nd__pressure_alloc(bytes);
-        if (!name)
-            return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the name of a parameter",
-                             operation);
-        optimizer->states[i].name = memcpy(name, walk.name, bytes);
-    }
-    return walk.status;
 }
 
 static void traverse(const nd_object *self, nd_visitor *visitor) {
@@ -261,10 +240,8 @@ static void clear(nd_object *self) {
 
 static void destroy(nd_object *self) {
     nd_optimizer *optimizer = (nd_optimizer *)self;
-    for (size_t i = 0; i < optimizer->count; i++) {
-        nd__alloc_free(optimizer->states[i].name);
-        optimizer->states[i].name = NULL;
-    }
+    nd__alloc_free(optimizer->names);
+    optimizer->names = NULL;
     nd__alloc_free(optimizer->groups);
     optimizer->groups = NULL;
     optimizer->group_count = 0;
@@ -290,7 +267,7 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
 
 static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
                                    nd_scratch *scratch) {
-    nd_status status = check_gradient(state);
+    nd_status status = check_gradient(optimizer, state);
     const unsigned slots = nd__optimizer_update_slots(optimizer, state);
     if (status == ND_OK && (slots & (1u << ND__SLOT_MASTER)))
         status = prepare_master(optimizer, state);
@@ -302,18 +279,24 @@ static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *
                : status;
 }
 
-/// The master of a half. One that somebody has written since the last step, such as a loaded one,
-/// is what counts: the master follows it. A move to another device is no such write.
+/// The master of a half. Where somebody has written the half since the last step (its file was
+/// loaded, say) it is no longer the rounded master, and the master takes its value there.
 static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *state) {
     const nd_tensor *parameter = state->parameter;
-    const nd_tensor *master = state->slot[ND__SLOT_MASTER];
     const uint64_t version = nd__tensor_version(parameter);
-    const bool moved = master && !nd__module_same_device(master->device, parameter->device);
-    const bool made = !master;
+    const bool made = !state->slot[ND__SLOT_MASTER];
     nd_status status =
         nd__optimizer_prepare_slot(step_operation, optimizer, state, ND__SLOT_MASTER);
-    if (status == ND_OK && !made && version != state->version + (moved ? 1 : 0))
-        status = nd__copy_into(step_operation, state->slot[ND__SLOT_MASTER], parameter);
+    if (status == ND_OK && !made && version != state->version) {
+        nd_grad_block block = nd__grad_block_begin(false);
+        nd_tensor *master = state->slot[ND__SLOT_MASTER];
+        nd_auto nd_tensor *rounded = nd_cast(master, parameter->dtype);
+        nd_auto nd_tensor *same = nd_equal(rounded, parameter);
+        nd_auto nd_tensor *wide = nd_cast(parameter, ND_F32);
+        nd_auto nd_tensor *merged = nd_where(same, master, wide);
+        nd__grad_block_end(&block);
+        status = merged ? nd__copy_into(step_operation, master, merged) : nd_error_get_status();
+    }
     if (status == ND_OK)
         state->version = version;
     return status;
@@ -356,7 +339,7 @@ static nd_tensor *make_slot(const char *operation, const nd_optimizer *optimizer
     return nd__create_filled(operation, made, ND_NUMBER(value));
 }
 
-static nd_status check_gradient(const nd_parameter_state *state) {
+static nd_status check_gradient(const nd_optimizer *optimizer, const nd_parameter_state *state) {
     const nd_tensor *parameter = state->parameter;
     const nd_tensor *grad = parameter->grad;
     nd_status status = nd__tensor_check_operand(step_operation, "a gradient", grad);
@@ -375,6 +358,7 @@ static nd_status check_gradient(const nd_parameter_state *state) {
         "%s: a gradient of shape %s, %s, does not fit its parameter '%.100s' of shape %s, %s, "
         "on %s",
         step_operation, nd__shape_text(a, grad->ndim, grad->shape), nd_dtype_get_name(grad->dtype),
-        state->name, nd__shape_text(b, parameter->ndim, parameter->shape),
-        nd_dtype_get_name(parameter->dtype), nd__registry_device_text(parameter->device));
+        optimizer->names[state - optimizer->states],
+        nd__shape_text(b, parameter->ndim, parameter->shape), nd_dtype_get_name(parameter->dtype),
+        nd__registry_device_text(parameter->device));
 }

@@ -34,7 +34,6 @@ typedef struct nd_parameter_state {
     uint64_t steps;             ///< updates of this parameter
     uint64_t version;           ///< of a half when its master was last equal to it
     size_t group;
-    char *name; ///< the parameter's full name in the module that the optimizer was made for
 } nd_parameter_state;
 
 // The options of a group, by nd_optimizer_option.
@@ -47,6 +46,7 @@ struct nd_optimizer {
     nd_optimizer_kind kind;
     nd_optimizer_group *groups;
     size_t group_count;
+    char **names; ///< full names of the parameters in the module that it was made for
     size_t count;
     nd_parameter_state states[]; ///< each parameter once
 };

@@ -124,6 +124,47 @@ nd_tensor **nd__parameters_collect(const char *operation, const nd_module *modul
     return parameters;
 }
 
+/// Walks once to measure (block NULL), and once to write. Returns the bytes of all names.
+static size_t place_names(nd_module_walk *walk, nd_tensor *const *tensors, size_t count, bool *seen,
+                          char **names, char *text) {
+    const nd_tensor *tensor;
+    size_t bytes = 0;
+    memset(seen, 0, count * sizeof *seen);
+    while ((tensor = nd__parameters_walk_next(walk))) {
+        size_t i = 0;
+        while (i < count && tensors[i] != tensor)
+            i++;
+        if (i == count || seen[i])
+            continue;
+        seen[i] = true;
+        if (names)
+            names[i] = strcpy(text + bytes, walk->name);
+        bytes += strlen(walk->name) + 1;
+    }
+    return bytes;
+}
+
+char **nd__parameters_names(const char *operation, const nd_module *module, unsigned kinds,
+                            nd_tensor *const *tensors, size_t count) {
+    bool *seen = nd__pressure_alloc(count + 1);
+    nd_module_walk walk;
+    nd__parameters_walk_begin(&walk, operation, module, kinds);
+    const size_t bytes = seen ? place_names(&walk, tensors, count, seen, NULL, NULL) : 0;
+    char **names = seen ? nd__pressure_alloc_zeroed(count * sizeof *names + bytes + 1) : NULL;
+    if (names && walk.status == ND_OK) {
+        nd__parameters_walk_begin(&walk, operation, module, kinds);
+        place_names(&walk, tensors, count, seen, names, (char *)(names + count));
+    } else if (walk.status == ND_OK) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the names of %zu tensors", operation,
+                  count);
+    }
+    nd__alloc_free(seen);
+    if (walk.status == ND_OK)
+        return names;
+    nd__alloc_free(names);
+    return NULL;
+}
+
 size_t nd_module_get_parameter_count(const nd_module *module) {
     size_t count = 0;
     if (module)

@@ -15,6 +15,11 @@ nd_tensor *nd__parameters_walk_next(nd_module_walk *walk);
 nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module, unsigned kinds,
                                    size_t *ret_count);
 
+/// The first full name that a module has for each of these tensors, in one block to be freed with
+/// nd__alloc_free. NULL with an error.
+char **nd__parameters_names(const char *operation, const nd_module *module, unsigned kinds,
+                            nd_tensor *const *tensors, size_t count);
+
 /// Contiguous copy of x on a device and in a dtype, without history, at the manager of `owner`.
 nd_tensor *nd__parameters_copy_to(const char *operation, const nd_tensor *x, const nd_tensor *owner,
                                   nd_device device, nd_dtype dtype);

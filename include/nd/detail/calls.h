@@ -251,6 +251,17 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_rmsprop(...) ND__NEW_OBJECT(nd_optimizer *, nd_rmsprop, __VA_ARGS__)
 #define nd_adagrad(...) ND__NEW_OBJECT(nd_optimizer *, nd_adagrad, __VA_ARGS__)
 #define nd_lion(...) ND__NEW_OBJECT(nd_optimizer *, nd_lion, __VA_ARGS__)
+#define nd_step_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_step_schedule, __VA_ARGS__)
+#define nd_multi_step_schedule(...) \
+    ND__NEW_OBJECT(nd_schedule *, nd_multi_step_schedule, __VA_ARGS__)
+#define nd_exponential_schedule(...) \
+    ND__NEW_OBJECT(nd_schedule *, nd_exponential_schedule, __VA_ARGS__)
+#define nd_cosine_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_cosine_schedule, __VA_ARGS__)
+#define nd_linear_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_linear_schedule, __VA_ARGS__)
+#define nd_one_cycle_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_one_cycle_schedule, __VA_ARGS__)
+#define nd_plateau_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_plateau_schedule, __VA_ARGS__)
+#define nd_product_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_product_schedule, __VA_ARGS__)
+#define nd_sequence_schedule(...) ND__NEW_OBJECT(nd_schedule *, nd_sequence_schedule, __VA_ARGS__)
 #define nd_module_to(...) ND__CALL(nd_module_to, __VA_ARGS__)
 #define nd_module_cast(...) ND__CALL(nd_module_cast, __VA_ARGS__)
 #define nd_optimizer_step(...) ND__CALL(nd_optimizer_step, __VA_ARGS__)
