@@ -47,6 +47,7 @@ typedef struct nd_kernel_call {
 // hold: "number k". For 16-bit floats it has more bits than they do: what is written rounds it once.
 //
 // UNARY      out, x. One dtype; scalar parameters are numbers 0 and 1.
+// PREDICATE  out (bool), x.
 // BINARY     out, a, b. One dtype (cast before); add_scaled: number 0 = alpha. out may be exactly a or b.
 // COMPARE    out (bool), a, b. a and b of one dtype.
 // LOGICAL    out (bool), a[, b]. All bool.

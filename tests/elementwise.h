@@ -10,6 +10,8 @@ typedef enum elementwise_types {
     TAKES_ANY,
     TAKES_NUMBER,
     TAKES_FLOAT,
+    TAKES_INTEGER,
+    TAKES_BITS,
     TAKES_BOOL
 } elementwise_types;
 
@@ -31,7 +33,20 @@ static inline bool elementwise_is_float(nd_dtype dtype) {
 
 /// Whether operands promoted to that dtype are taken.
 static inline bool elementwise_takes(const elementwise_row *row, nd_dtype dtype) {
-    return row->types == TAKES_ANY || (row->types == TAKES_BOOL) == (dtype == ND_BOOL);
+    switch (row->types) {
+    case TAKES_ANY:
+        return true;
+    case TAKES_NUMBER:
+    case TAKES_FLOAT:
+        return dtype != ND_BOOL;
+    case TAKES_INTEGER:
+        return dtype != ND_BOOL && !elementwise_is_float(dtype);
+    case TAKES_BITS:
+        return !elementwise_is_float(dtype);
+    case TAKES_BOOL:
+        return dtype == ND_BOOL;
+    }
+    return false;
 }
 
 /// dtype of the result for operands that were promoted to that dtype.
@@ -59,6 +74,7 @@ static inline nd_dtype elementwise_result(const elementwise_row *row, nd_dtype d
 #define ND_BINARY ND_UNARY
 #define ND_COMPARE ND_UNARY
 #define ND_LOGICAL ND_UNARY
+#define ND_PREDICATE ND_UNARY
 #include "kernels/ops.inc"
 
 #define ELEMENTWISE_YES true
@@ -87,6 +103,7 @@ static const elementwise_row elementwise_rows[] = {
 #define ND_COMPARE(name, types, expression, cost, differentiable, saves, form, domain, ...) \
     ELEMENTWISE_ROW_##form(name, types, true, differentiable, domain)
 #define ND_LOGICAL ND_COMPARE
+#define ND_PREDICATE ND_COMPARE
 #include "kernels/ops.inc"
 };
 

@@ -15,7 +15,9 @@ extern "C" {
 
 // ----------------------------------------------------------------------- elementwise, two operands
 //
-// Shapes a, b broadcast to the result. bool operands: only logical_*, comparisons and where.
+// Shapes a, b broadcast to the result. bool operands: only logical_*, bitwise_and, _or and _xor,
+// comparisons and where. Where a row below says nothing of integers: div, atan2, hypot, logaddexp,
+// copysign and nextafter make f32 of them.
 
 /// a + b.
 ND_API nd_tensor *nd_add(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -25,12 +27,37 @@ ND_API nd_tensor *nd_sub(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_mul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// True division; integer operands give f32 (f64 when one is f64).
 ND_API nd_tensor *nd_div(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a / b rounded down. Integers divided by 0 give 0.
+ND_API nd_tensor *nd_floor_divide(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a - b floor(a / b), of the sign of b, as in Python. Of integers divided by 0: 0.
+ND_API nd_tensor *nd_remainder(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a to the power of b. Integers wrap; a negative exponent gives the true value, truncated.
 ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// The larger of two; NaN propagates. Where both are equal each gets half the gradient.
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// The smaller of two; as nd_maximum().
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// Angle of the point (b, a), in [-pi, pi].
+ND_API nd_tensor *nd_atan2(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// sqrt(a^2 + b^2), without overflow on the way.
+ND_API nd_tensor *nd_hypot(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// log(exp(a) + exp(b)), without overflow.
+ND_API nd_tensor *nd_logaddexp(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a with the sign of b.
+ND_API nd_tensor *nd_copysign(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// The next number after a in the direction of b. No gradient.
+ND_API nd_tensor *nd_nextafter(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a and b, bit by bit; bool operands, too, as the others of its kind.
+ND_API nd_tensor *nd_bitwise_and(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a or b, bit by bit.
+ND_API nd_tensor *nd_bitwise_or(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a or b but not both, bit by bit.
+ND_API nd_tensor *nd_bitwise_xor(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a moved left by b bits; 0 when b is negative or not less than the number of bits.
+ND_API nd_tensor *nd_bitwise_left_shift(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a moved right by b bits with its sign; what is moved too far, or by a negative number,
+/// leaves only the sign: 0 or -1.
+ND_API nd_tensor *nd_bitwise_right_shift(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 
 // Comparisons and logic: result bool, no gradient.
 /// a = b; NaN equals nothing.
@@ -49,6 +76,8 @@ ND_API nd_tensor *nd_greater_equal(const nd_tensor *a, const nd_tensor *b) ND_OW
 ND_API nd_tensor *nd_logical_and(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a or b, both bool.
 ND_API nd_tensor *nd_logical_or(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
+/// a or b but not both, both bool.
+ND_API nd_tensor *nd_logical_xor(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// not x, which is bool.
 ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 
@@ -61,14 +90,21 @@ ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
 // the number. Integers wrap.
 /// x + value.
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
+/// x - value.
+ND_API nd_tensor *nd_sub_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
 /// x * value.
 ND_API nd_tensor *nd_mul_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
+/// x / value; integers become f32.
+ND_API nd_tensor *nd_div_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
 /// x to the power of exponent.
 ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, nd_number exponent) ND_OWNED;
 
 // ------------------------------------------------------------------------ elementwise, one operand
 //
-// neg, abs, sign, square: any number; the others take f32/f64 and promote integers to f32.
+// neg, abs, sign, square, clip, floor, ceil, round, trunc: any number; bitwise_invert: integers and
+// bool; isnan, isinf, isfinite: any number, and the result, like signbit's, is bool without
+// gradient; the others take floats and promote integers to f32. floor, ceil, round, trunc and sign
+// have a gradient of 0.
 
 /// -x; the smallest integer stays.
 ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
@@ -80,14 +116,42 @@ ND_API nd_tensor *nd_sign(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_square(const nd_tensor *x) ND_OWNED;
 /// e to the power of x.
 ND_API nd_tensor *nd_exp(const nd_tensor *x) ND_OWNED;
+/// exp(x) - 1, without cancellation near 0.
+ND_API nd_tensor *nd_expm1(const nd_tensor *x) ND_OWNED;
 /// Natural logarithm; NaN below 0, -infinity at 0.
 ND_API nd_tensor *nd_log(const nd_tensor *x) ND_OWNED;
+/// log(1 + x), without cancellation near 0; NaN below -1, -infinity there.
+ND_API nd_tensor *nd_log1p(const nd_tensor *x) ND_OWNED;
+/// Logarithm to base 2; as nd_log().
+ND_API nd_tensor *nd_log2(const nd_tensor *x) ND_OWNED;
+/// Logarithm to base 10; as nd_log().
+ND_API nd_tensor *nd_log10(const nd_tensor *x) ND_OWNED;
 /// Square root; NaN below 0.
 ND_API nd_tensor *nd_sqrt(const nd_tensor *x) ND_OWNED;
+/// 1 / sqrt(x).
+ND_API nd_tensor *nd_rsqrt(const nd_tensor *x) ND_OWNED;
 /// Sine of x in radians.
 ND_API nd_tensor *nd_sin(const nd_tensor *x) ND_OWNED;
 /// Cosine of x in radians.
 ND_API nd_tensor *nd_cos(const nd_tensor *x) ND_OWNED;
+/// Tangent of x in radians.
+ND_API nd_tensor *nd_tan(const nd_tensor *x) ND_OWNED;
+/// Inverse sine in [-pi/2, pi/2]; NaN outside [-1, 1].
+ND_API nd_tensor *nd_asin(const nd_tensor *x) ND_OWNED;
+/// Inverse cosine in [0, pi]; NaN outside [-1, 1].
+ND_API nd_tensor *nd_acos(const nd_tensor *x) ND_OWNED;
+/// Inverse tangent in [-pi/2, pi/2].
+ND_API nd_tensor *nd_atan(const nd_tensor *x) ND_OWNED;
+/// Hyperbolic sine.
+ND_API nd_tensor *nd_sinh(const nd_tensor *x) ND_OWNED;
+/// Hyperbolic cosine.
+ND_API nd_tensor *nd_cosh(const nd_tensor *x) ND_OWNED;
+/// Inverse hyperbolic sine.
+ND_API nd_tensor *nd_asinh(const nd_tensor *x) ND_OWNED;
+/// Inverse hyperbolic cosine; NaN below 1.
+ND_API nd_tensor *nd_acosh(const nd_tensor *x) ND_OWNED;
+/// Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+ND_API nd_tensor *nd_atanh(const nd_tensor *x) ND_OWNED;
 /// Hyperbolic tangent.
 ND_API nd_tensor *nd_tanh(const nd_tensor *x) ND_OWNED;
 /// 1 / (1 + exp(-x)).
@@ -96,8 +160,52 @@ ND_API nd_tensor *nd_sigmoid(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_relu(const nd_tensor *x) ND_OWNED;
 /// x/2 (1 + erf(x / sqrt 2)) (Hendrycks and Gimpel 2016, exact form).
 ND_API nd_tensor *nd_gelu(const nd_tensor *x) ND_OWNED;
+/// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), which approximates nd_gelu().
+ND_API nd_tensor *nd_gelu_tanh(const nd_tensor *x) ND_OWNED;
+/// x sigmoid(x) (Hendrycks and Gimpel 2016; also called swish).
+ND_API nd_tensor *nd_silu(const nd_tensor *x) ND_OWNED;
+/// x tanh(log(1 + exp(x))) (Misra 2019).
+ND_API nd_tensor *nd_mish(const nd_tensor *x) ND_OWNED;
+/// log(1 + exp(x)), without overflow.
+ND_API nd_tensor *nd_softplus(const nd_tensor *x) ND_OWNED;
+/// log(sigmoid(x)), without overflow.
+ND_API nd_tensor *nd_logsigmoid(const nd_tensor *x) ND_OWNED;
+/// x / (1 + |x|).
+ND_API nd_tensor *nd_softsign(const nd_tensor *x) ND_OWNED;
+/// x limited to [0, 6]. The gradient at the limits is 0.
+ND_API nd_tensor *nd_relu6(const nd_tensor *x) ND_OWNED;
+/// (x + 3)/6 limited to [0, 1]. The gradient at -3 and 3 is 0.
+ND_API nd_tensor *nd_hardsigmoid(const nd_tensor *x) ND_OWNED;
+/// x hardsigmoid(x) (Howard et al. 2019). The gradient at -3 is 0 and at 3 is 1.
+ND_API nd_tensor *nd_hardswish(const nd_tensor *x) ND_OWNED;
+/// x limited to [low, high], of floats; unlike nd_clip() the gradient at the limits is 0.
+ND_API nd_tensor *nd_hardtanh(const nd_tensor *x, nd_number low, nd_number high) ND_OWNED;
+/// x above 0, else slope * x. The gradient at 0 is the slope.
+ND_API nd_tensor *nd_leaky_relu(const nd_tensor *x, nd_number slope) ND_OWNED;
+/// x above 0, else alpha (exp(x) - 1). The gradient at 0 is alpha.
+ND_API nd_tensor *nd_elu(const nd_tensor *x, nd_number alpha) ND_OWNED;
+/// 1.0507... x above 0, else 1.7581... (exp(x) - 1) (Klambauer et al. 2017).
+ND_API nd_tensor *nd_selu(const nd_tensor *x) ND_OWNED;
 /// Error function.
 ND_API nd_tensor *nd_erf(const nd_tensor *x) ND_OWNED;
+/// The largest integer not above x.
+ND_API nd_tensor *nd_floor(const nd_tensor *x) ND_OWNED;
+/// The smallest integer not below x.
+ND_API nd_tensor *nd_ceil(const nd_tensor *x) ND_OWNED;
+/// The nearest integer, of two the even one.
+ND_API nd_tensor *nd_round(const nd_tensor *x) ND_OWNED;
+/// The nearest integer towards 0.
+ND_API nd_tensor *nd_trunc(const nd_tensor *x) ND_OWNED;
+/// Every bit of x inverted; of bool, not x.
+ND_API nd_tensor *nd_bitwise_invert(const nd_tensor *x) ND_OWNED;
+/// Whether x is NaN.
+ND_API nd_tensor *nd_isnan(const nd_tensor *x) ND_OWNED;
+/// Whether x is an infinity.
+ND_API nd_tensor *nd_isinf(const nd_tensor *x) ND_OWNED;
+/// Whether x is neither NaN nor an infinity.
+ND_API nd_tensor *nd_isfinite(const nd_tensor *x) ND_OWNED;
+/// Whether x has a minus sign, as -0.0 has.
+ND_API nd_tensor *nd_signbit(const nd_tensor *x) ND_OWNED;
 /// 1 / x.
 ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
 /// Limited to [low, high]; use -INFINITY / INFINITY for one-sided. A limit beyond the range of x's
@@ -247,6 +355,11 @@ ND_API nd_status nd_masked_fill_(nd_tensor *x, const nd_tensor *mask, nd_number 
 #define nd_add_scalar(...) (nd_add_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_mul_scalar(...) (nd_mul_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_pow_scalar(...) (nd_pow_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_sub_scalar(...) (nd_sub_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_div_scalar(...) (nd_div_scalar)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_leaky_relu(...) (nd_leaky_relu)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_elu(...) (nd_elu)(ND__NUMBER_SECOND(__VA_ARGS__))
+#define nd_hardtanh(...) (nd_hardtanh)(ND__NUMBER_SECOND_AND_THIRD(__VA_ARGS__))
 #define nd_clip(...) (nd_clip)(ND__NUMBER_SECOND_AND_THIRD(__VA_ARGS__))
 #define nd_masked_fill(...) (nd_masked_fill)(ND__NUMBER_THIRD(__VA_ARGS__))
 #define nd_add_scaled_(...) (nd_add_scaled_)(ND__NUMBER_THIRD(__VA_ARGS__))

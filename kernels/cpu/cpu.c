@@ -9,6 +9,7 @@
 
 enum {
     UNARY = 1,
+    PREDICATE,
     BINARY,
     COMPARE,
     LOGICAL,
@@ -89,7 +90,8 @@ const char *nd__cpu_isa(void) {
 static int64_t cost_of(nd_op op, nd_dtype dtype) {
     static const uint8_t costs[ND_OP_COUNT] = {
 #define ND_UNARY(name, types, expression, cost, ...) [ND_OP_##name] = cost,
-#define ND_BINARY(name, types, expression, cost, ...) [ND_OP_##name] = cost,
+#define ND_PREDICATE ND_UNARY
+#define ND_BINARY ND_UNARY
 #include "kernels/ops.inc"
     };
     return costs[op] <= 1 ? 1 : dtype == ND_F32 ? costs[op] : 32;
@@ -106,6 +108,7 @@ static nd_status launch_elementwise(const nd_kernel_call *call, const nd__loop *
 nd_status nd__cpu_launch(const nd_kernel_call *call) {
     switch (family_of[call->op]) {
     case UNARY:
+    case PREDICATE:
         return launch_elementwise(call, nd__cpu_loops_now()->unary);
     case BINARY:
     case COMPARE:

@@ -5,6 +5,8 @@
 #ifndef ND_KERNELS_CPU_ROWS_H
 #define ND_KERNELS_CPU_ROWS_H
 #include "kernels/cpu/functions.h"
+#include "kernels/cpu/functions_float.h"
+#include "kernels/cpu/functions_integer.h"
 #include "kernels/cpu/isa.h"
 
 #define ND__PASTE3_(a, b, c) a##b##_##c
@@ -28,6 +30,43 @@
 #define ND_SIGMOID(x) ND__FUNCTION(sigmoid)(x)
 #define ND_GELU(x) ND__FUNCTION(gelu)(x)
 #define ND_ERF(x) ND__FUNCTION(erf)(x)
+#define ND_EXPM1(x) ND__FUNCTION(expm1)(x)
+#define ND_LOG1P(x) ND__FUNCTION(log1p)(x)
+#define ND_LOG2(x) ND__FUNCTION(log2)(x)
+#define ND_LOG10(x) ND__FUNCTION(log10)(x)
+#define ND_TAN(x) ND__FUNCTION(tan)(x)
+#define ND_ASIN(x) ND__FUNCTION(asin)(x)
+#define ND_ACOS(x) ND__FUNCTION(acos)(x)
+#define ND_ATAN(x) ND__FUNCTION(atan)(x)
+#define ND_SINH(x) ND__FUNCTION(sinh)(x)
+#define ND_COSH(x) ND__FUNCTION(cosh)(x)
+#define ND_ASINH(x) ND__FUNCTION(asinh)(x)
+#define ND_ACOSH(x) ND__FUNCTION(acosh)(x)
+#define ND_ATANH(x) ND__FUNCTION(atanh)(x)
+#define ND_SILU(x) ND__FUNCTION(silu)(x)
+#define ND_SILU_SLOPE(x) ND__FUNCTION(silu_slope)(x)
+#define ND_MISH(x) ND__FUNCTION(mish)(x)
+#define ND_MISH_SLOPE(x) ND__FUNCTION(mish_slope)(x)
+#define ND_SOFTPLUS(x) ND__FUNCTION(softplus)(x)
+#define ND_GELU_TANH(x) ND__FUNCTION(gelu_tanh)(x)
+#define ND_GELU_TANH_SLOPE(x) ND__FUNCTION(gelu_tanh_slope)(x)
+#define ND_ATAN2(a, b) ND__FUNCTION(atan2)(a, b)
+#define ND_HYPOT(a, b) ND__FUNCTION(hypot)(a, b)
+#define ND_LOGADDEXP(a, b) ND__FUNCTION(logaddexp)(a, b)
+#define ND_COPYSIGN(a, b) ND__FUNCTION(copysign)(a, b)
+#define ND_NEXTAFTER(a, b) ND__FUNCTION(nextafter)(a, b)
+#define ND_SIGNBIT(x) (__builtin_signbit(x) != 0)
+
+// Integers of any width, by way of those of 64 bits.
+#define ND__IS_UNSIGNED ((T)-1 > (T)0)
+#define ND__INTEGERS(function, a, b)                                    \
+    (ND__IS_UNSIGNED ? (T)function##_unsigned((uint64_t)a, (uint64_t)b) \
+                     : (T)function##_signed((int64_t)a, (int64_t)b))
+// Too wide a shift has no definition in C; as unsigned numbers, negative ones are too wide as well.
+#define ND__BITS (8 * sizeof(T))
+#define ND_LEFT_SHIFT(a, b) ((uint64_t)b < ND__BITS ? (T)((W)a << b) : (T)0)
+#define ND_RIGHT_SHIFT(a, b) \
+    ((uint64_t)b < ND__BITS ? (T)(a >> b) : ND__IS_UNSIGNED ? (T)0 : (T)(a >> (ND__BITS - 1)))
 
 // Every loop may be told so: an output is either exactly an operand or apart from it.
 #define ND__PRAGMA(text) _Pragma(#text)

@@ -3,7 +3,7 @@
 
 namespace nd_cuda {
 
-#define ND_BINARY(name, types, expression, ...)                     \
+#define ND_BINARY(name, types, expression, ...)                \
     template <class T> struct binary_##name {                  \
         T p;                                                   \
         ND_BOTH T operator()(const T &a, const T &b) const {   \
@@ -26,6 +26,13 @@ static nd_status run_binary(const nd_cuda_queue *queue, const nd_kernel_call *ca
             return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p}); \
         else                                                                   \
             return ND_ERROR_UNSUPPORTED;
+#define ND_ROW_INTEGER(name)                                                   \
+    case ND_OP_##name:                                                         \
+        if constexpr (!is_float<T>)                                            \
+            return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p}); \
+        else                                                                   \
+            return ND_ERROR_UNSUPPORTED;
+#define ND_ROW_BITS ND_ROW_INTEGER
 #define ND_BINARY(name, types, expression, ...) ND_ROW_##types(name)
 #include "kernels/ops.inc"
     default:

@@ -34,6 +34,7 @@ int nd__cuda_minimum_capability(void);
 
 // One function per family, or group of families, of kernels/ops.inc; called by nd__cuda_launch.
 nd_status nd__cuda_unary(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_predicate(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_binary(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_compare(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *call);

@@ -3,6 +3,7 @@
 
 enum class Family {
     UNARY,
+    PREDICATE,
     BINARY,
     COMPARE,
     LOGICAL,
@@ -36,6 +37,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     switch (family_of(call->op)) {
     case Family::UNARY:
         return nd__cuda_unary(queue, call);
+    case Family::PREDICATE:
+        return nd__cuda_predicate(queue, call);
     case Family::BINARY:
         return nd__cuda_binary(queue, call);
     case Family::COMPARE:

@@ -24,8 +24,9 @@ typedef struct nd_rule_call {
 
 typedef nd_status (*nd_rule)(const nd_rule_call *call);
 
-/// Rule of every row of ops.inc; NULL for rows marked ZERO, which are never recorded.
-extern const nd_rule nd__rules[ND_OP_COUNT];
+/// Runs the rule of the node's row. While nothing is recorded, a row with an ND_DERIVATIVE row has
+/// that run instead: one kernel.
+nd_status nd__rules_run(const nd_rule_call *call);
 
 /// Stores `gradient` (owned, consumed; NULL: an operation failed and has set the error) for
 /// ret_grads[input], summed down to the input's shape and cast to its dtype.

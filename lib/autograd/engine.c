@@ -221,7 +221,7 @@ static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *
         wanted[i] = is_wanted(pass, &node->inputs[i]);
     }
     nd_rule_call call = {node, grads, wanted, results};
-    nd_status status = nd__rules[node->op](&call);
+    nd_status status = nd__rules_run(&call);
     for (uint32_t i = 0; i < node->ninputs; i++) {
         if (!results[i])
             continue;

@@ -2,18 +2,36 @@
 // rule here, so that a missing rule does not link.
 #include "lib/autograd/rules.h"
 #include "lib/base/error.h"
+#include "lib/ops/elementwise.h"
+#include "lib/tensor/record.h"
 
 static nd_status rule_not_differentiable(const nd_rule_call *call);
 
 #define RULE_YES(name) nd__rule_##name
 #define RULE_NO(name) rule_not_differentiable
 #define RULE_ZERO(name) NULL
-const nd_rule nd__rules[ND_OP_COUNT] = {
+/// NULL for rows marked ZERO, which are never recorded.
+static const nd_rule rules[ND_OP_COUNT] = {
 #define ND_OP(name, family, inputs, differentiable, saves) \
     [ND_OP_##name] = RULE_##differentiable(name),
 #include "kernels/ops.inc"
 #undef ND_OP
 };
+
+static const uint16_t derivatives[ND_OP_COUNT] = {
+#define ND_DERIVATIVE(name, ...) [ND_OP_##name] = ND_OP_##name##_grad,
+#include "kernels/ops.inc"
+};
+
+nd_status nd__rules_run(const nd_rule_call *call) {
+    const nd_node *node = call->node;
+    nd_op derivative = (nd_op)derivatives[node->op];
+    if (derivative == ND_OP_none || nd_is_grad_enabled())
+        return rules[node->op](call);
+    nd_auto nd_tensor *saved = nd__record_saved(node, 0);
+    const nd_tensor *g = nd__rules_output_grad(call);
+    return nd__rule_give(call, 0, nd__elementwise_derivative(derivative, g, saved, &node->attrs));
+}
 
 nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gradient) {
     nd_auto nd_tensor *given = gradient;

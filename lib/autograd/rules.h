@@ -19,4 +19,10 @@
 static inline const nd_tensor *nd__rules_output_grad(const nd_rule_call *call) {
     return call->grads[0];
 }
+
+/// Gives the one input the product of the output's gradient and `factor`, which may be NULL after a
+/// failure.
+static inline nd_status nd__rules_give_product(const nd_rule_call *call, const nd_tensor *factor) {
+    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
+}
 #endif

@@ -84,6 +84,78 @@ nd_status nd__rule_add_scaled(const nd_rule_call *call) {
     return status;
 }
 
+/// a - b floor(a / b): g, -g floor(a / b)
+nd_status nd__rule_remainder(const nd_rule_call *call) {
+    nd_status status = ND_OK;
+    if (call->wanted[0])
+        status = nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+        nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
+        nd_auto nd_tensor *whole = nd_floor_divide(a, b);
+        nd_auto nd_tensor *slope = nd_neg(whole);
+        status = nd__rule_give(call, 1, nd_mul(nd__rules_output_grad(call), slope));
+    }
+    return status;
+}
+
+/// g b / (a^2 + b^2), -g a / (a^2 + b^2)
+nd_status nd__rule_atan2(const nd_rule_call *call) {
+    nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
+    nd_auto nd_tensor *a_square = nd_square(a);
+    nd_auto nd_tensor *b_square = nd_square(b);
+    nd_auto nd_tensor *sum = nd_add(a_square, b_square);
+    nd_auto nd_tensor *scaled = nd_div(nd__rules_output_grad(call), sum);
+    nd_status status = ND_OK;
+    if (call->wanted[0])
+        status = nd__rule_give(call, 0, nd_mul(scaled, b));
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *product = nd_mul(scaled, a);
+        status = nd__rule_give(call, 1, nd_neg(product));
+    }
+    return status;
+}
+
+/// g a / y, g b / y
+nd_status nd__rule_hypot(const nd_rule_call *call) {
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 2);
+    nd_status status = ND_OK;
+    for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
+        if (call->wanted[i]) {
+            nd_auto nd_tensor *x = nd__record_saved(call->node, i);
+            nd_auto nd_tensor *slope = nd_div(x, y);
+            status = nd__rule_give(call, i, nd_mul(nd__rules_output_grad(call), slope));
+        }
+    return status;
+}
+
+/// g sigmoid(a - b), g sigmoid(b - a)
+nd_status nd__rule_logaddexp(const nd_rule_call *call) {
+    nd_status status = ND_OK;
+    for (uint32_t i = 0; i < 2 && status == ND_OK; i++)
+        if (call->wanted[i]) {
+            nd_auto nd_tensor *x = nd__record_saved(call->node, i);
+            nd_auto nd_tensor *other = nd__record_saved(call->node, 1 - i);
+            nd_auto nd_tensor *difference = nd_sub(x, other);
+            nd_auto nd_tensor *share = nd_sigmoid(difference);
+            status = nd__rule_give(call, i, nd_mul(nd__rules_output_grad(call), share));
+        }
+    return status;
+}
+
+/// g where the sign stayed, -g where it changed, 0 where a is 0; nothing for b
+nd_status nd__rule_copysign(const nd_rule_call *call) {
+    if (!call->wanted[0])
+        return ND_OK;
+    nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *y = nd__record_saved(call->node, 1);
+    nd_auto nd_tensor *before = nd_sign(a);
+    nd_auto nd_tensor *after = nd_sign(y);
+    nd_auto nd_tensor *factor = nd_mul(before, after);
+    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
+}
+
 /// where(condition, a, b): g where the operand was taken, 0 elsewhere.
 nd_status nd__rule_where(const nd_rule_call *call) {
     nd_auto nd_tensor *condition = nd__record_saved(call->node, 0);

@@ -4,8 +4,6 @@
 #include "lib/ops/elementwise.h"
 #include "lib/tensor/record.h"
 
-static nd_status give_product(const nd_rule_call *call, const nd_tensor *factor);
-
 static const double two_over_sqrt_pi = 1.1283791670955125739;
 static const double one_over_sqrt_two = 0.70710678118654752440;
 static const double one_over_sqrt_two_pi = 0.39894228040143267794;
@@ -18,7 +16,7 @@ nd_status nd__rule_neg(const nd_rule_call *call) {
 nd_status nd__rule_abs(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *sign = nd_sign(x);
-    return give_product(call, sign);
+    return nd__rules_give_product(call, sign);
 }
 
 /// 2 g x
@@ -31,7 +29,7 @@ nd_status nd__rule_square(const nd_rule_call *call) {
 /// g y
 nd_status nd__rule_exp(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
-    return give_product(call, y);
+    return nd__rules_give_product(call, y);
 }
 
 /// g / x
@@ -51,7 +49,7 @@ nd_status nd__rule_sqrt(const nd_rule_call *call) {
 nd_status nd__rule_sin(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *cosine = nd_cos(x);
-    return give_product(call, cosine);
+    return nd__rules_give_product(call, cosine);
 }
 
 /// -g sin(x)
@@ -59,7 +57,7 @@ nd_status nd__rule_cos(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *sine = nd_sin(x);
     nd_auto nd_tensor *factor = nd_neg(sine);
-    return give_product(call, factor);
+    return nd__rules_give_product(call, factor);
 }
 
 /// g (1 - y^2)
@@ -106,7 +104,7 @@ nd_status nd__rule_gelu(const nd_rule_call *call) {
     nd_auto nd_tensor *weighted = nd_mul(x, power);
     nd_auto nd_tensor *density = nd_mul_scalar(weighted, one_over_sqrt_two_pi);
     nd_auto nd_tensor *factor = nd_add(distribution, density);
-    return give_product(call, factor);
+    return nd__rules_give_product(call, factor);
 }
 
 /// g 2/sqrt(pi) exp(-x^2)
@@ -116,7 +114,7 @@ nd_status nd__rule_erf(const nd_rule_call *call) {
     nd_auto nd_tensor *exponent = nd_neg(square);
     nd_auto nd_tensor *power = nd_exp(exponent);
     nd_auto nd_tensor *factor = nd_mul_scalar(power, two_over_sqrt_pi);
-    return give_product(call, factor);
+    return nd__rules_give_product(call, factor);
 }
 
 /// -g y^2
@@ -124,7 +122,7 @@ nd_status nd__rule_reciprocal(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(y);
     nd_auto nd_tensor *factor = nd_neg(square);
-    return give_product(call, factor);
+    return nd__rules_give_product(call, factor);
 }
 
 nd_status nd__rule_add_scalar(const nd_rule_call *call) {
@@ -144,7 +142,7 @@ nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *power = exponent == 2.0 ? nd_retain(x) : nd_pow_scalar(x, exponent - 1.0);
     nd_auto nd_tensor *factor = nd_mul_scalar(power, exponent);
-    return give_product(call, factor);
+    return nd__rules_give_product(call, factor);
 }
 
 /// g where the limits did not cut, bounds included; 0 for NaN.
@@ -158,6 +156,12 @@ nd_status nd__rule_clip(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd__rules_zero_unless(inside, nd__rules_output_grad(call)));
 }
 
-static nd_status give_product(const nd_rule_call *call, const nd_tensor *factor) {
-    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
+nd_status nd__rule_sub_scalar(const nd_rule_call *call) {
+    return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
+}
+
+/// g / p
+nd_status nd__rule_div_scalar(const nd_rule_call *call) {
+    return nd__rule_give(call, 0,
+                         nd_div_scalar(nd__rules_output_grad(call), call->node->attrs.f[0]));
 }

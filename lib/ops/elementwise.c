@@ -8,6 +8,13 @@
 
 // ------------------------------------------------------------------------------------ two operands
 
+/// What a BITS row of two operands is for bools.
+static nd_op logical_of(nd_op op) {
+    return op == ND_OP_bitwise_and  ? ND_OP_logical_and
+           : op == ND_OP_bitwise_or ? ND_OP_logical_or
+                                    : ND_OP_logical_xor;
+}
+
 /// dtype COMPARE and LOGICAL results have; ND_DTYPE_COUNT: the operands'.
 static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dtype_rule rule,
                          nd_dtype result_dtype) {
@@ -16,6 +23,8 @@ static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dt
     if (nd__operands_check_pair(name, "a", a, "b", b) != ND_OK ||
         nd__operands_apply_rule(name, rule, a, b, &dtype) != ND_OK)
         return NULL;
+    if (rule == ND__BITS && dtype == ND_BOOL)
+        op = logical_of(op);
     if (result_dtype == ND_DTYPE_COUNT)
         result_dtype = dtype;
     if (__builtin_expect(a->dtype == dtype && b->dtype == dtype, 1)) {
@@ -34,6 +43,14 @@ nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out
     return binary(ND_OP_relu_grad, grad, out, ND__FLOAT, ND_DTYPE_COUNT);
 }
 
+nd_tensor *nd__elementwise_derivative(nd_op op, const nd_tensor *grad, const nd_tensor *saved,
+                                      const nd_op_attrs *attrs) {
+    if (nd__operands_check_pair(nd__node_op_name(op), "grad", grad, "saved", saved) != ND_OK)
+        return NULL;
+    const nd_tensor *inputs[] = {grad, saved};
+    return nd__operands_elementwise(op, inputs, 2, saved->dtype, attrs);
+}
+
 // ------------------------------------------------------------------------------------- one operand
 
 static nd_tensor *unary_as(nd_op op, const nd_tensor *x, nd_dtype dtype, const nd_op_attrs *attrs) {
@@ -44,13 +61,20 @@ static nd_tensor *unary_as(nd_op op, const nd_tensor *x, nd_dtype dtype, const n
     return cast ? nd__operands_elementwise(op, &input, 1, dtype, attrs) : NULL;
 }
 
-static nd_tensor *unary(nd_op op, const nd_tensor *x, nd_dtype_rule rule) {
+/// As for binary().
+static nd_tensor *unary(nd_op op, const nd_tensor *x, nd_dtype_rule rule, nd_dtype result_dtype) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
         nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
-    return unary_as(op, x, dtype, NULL);
+    if (rule == ND__BITS && dtype == ND_BOOL)
+        return nd_logical_not(x);
+    if (result_dtype == ND_DTYPE_COUNT)
+        return unary_as(op, x, dtype, NULL);
+    nd_auto nd_tensor *cast = nd__operands_as_dtype(x, dtype);
+    const nd_tensor *input = cast;
+    return cast ? nd__operands_elementwise(op, &input, 1, result_dtype, NULL) : NULL;
 }
 
 // ---------------------------------------------------------------------------------- with a number
@@ -112,6 +136,7 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
 // without the declaration its name is unknown here.
 
 #define RESULT_UNARY ND_DTYPE_COUNT
+#define RESULT_PREDICATE ND_BOOL
 #define RESULT_BINARY ND_DTYPE_COUNT
 #define RESULT_COMPARE ND_BOOL
 #define RESULT_LOGICAL ND_BOOL
@@ -125,10 +150,10 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
                    "<nd/ops.h> declares nd_" #name " in another form than ops.inc says");
 
 #define FUNCTION_NONE(name, rule, result)
-#define FUNCTION_X(name, rule, result)         \
-    DECLARED(name, X)                          \
-    nd_tensor *nd_##name(const nd_tensor *x) { \
-        return unary(ND_OP_##name, x, rule);   \
+#define FUNCTION_X(name, rule, result)               \
+    DECLARED(name, X)                                \
+    nd_tensor *nd_##name(const nd_tensor *x) {       \
+        return unary(ND_OP_##name, x, rule, result); \
     }
 #define FUNCTION_XP(name, rule, result)                           \
     DECLARED(name, XP)                                            \
@@ -149,6 +174,8 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
 #define ROW(name, types, form, family) FUNCTION_##form(name, ND__##types, RESULT_##family)
 #define ND_UNARY(name, types, expression, cost, differentiable, saves, form, ...) \
     ROW(name, types, form, UNARY)
+#define ND_PREDICATE(name, types, expression, cost, differentiable, saves, form, ...) \
+    ROW(name, types, form, PREDICATE)
 #define ND_BINARY(name, types, expression, cost, differentiable, saves, form, ...) \
     ROW(name, types, form, BINARY)
 #define ND_COMPARE(name, types, expression, cost, differentiable, saves, form, ...) \

@@ -26,7 +26,13 @@ nd_status nd__operands_refuse_pair(const char *name, const char *a_name, const n
 
 static nd_status refuse_dtypes(const char *name, nd_dtype_rule rule, const nd_tensor *a,
                                const nd_tensor *b) {
-    const char *takes = rule == ND__BOOL ? "takes bool" : "does not take bool";
+    static const char *const texts[] = {
+        [ND__INTEGER] = "takes integers",
+        [ND__BITS] = "takes integers or bool",
+        [ND__BOOL] = "takes bool",
+    };
+    bool named = rule == ND__INTEGER || rule == ND__BITS || rule == ND__BOOL;
+    const char *takes = named ? texts[rule] : "does not take bool";
     if (!b)
         return nd__error(ND_ERROR_DTYPE, "%s: %s, and the operand is %s", name, takes,
                          nd_dtype_get_name(a->dtype));
@@ -45,9 +51,25 @@ nd_status nd__operands_promote(const char *name, const nd_tensor *a, const nd_te
 
 nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd_tensor *a,
                                   const nd_tensor *b, nd_dtype *ret_dtype) {
-    bool any_bool = a->dtype == ND_BOOL || (b && b->dtype == ND_BOOL);
-    bool all_bool = a->dtype == ND_BOOL && (!b || b->dtype == ND_BOOL);
-    if (rule == ND__BOOL ? !all_bool : any_bool && rule != ND__ANY)
+    // Kinds of dtypes as bits, those of the operands and those that the rule takes.
+    enum {
+        BOOLS = 1 << ND__DTYPE_BOOL,
+        INTEGERS = 1 << ND__DTYPE_UNSIGNED | 1 << ND__DTYPE_SIGNED,
+        FLOATS = 1 << ND__DTYPE_FLOAT,
+    };
+    static const uint8_t taken[] = {
+        [ND__ANY] = BOOLS | INTEGERS | FLOATS,
+        [ND__NUMBER] = INTEGERS | FLOATS,
+        [ND__FLOAT] = INTEGERS | FLOATS,
+        [ND__INTEGER] = INTEGERS,
+        [ND__BITS] = INTEGERS,
+        [ND__BOOL] = BOOLS,
+    };
+    unsigned kinds = 1u << nd__dtype_kinds[a->dtype];
+    if (b)
+        kinds |= 1u << nd__dtype_kinds[b->dtype];
+    bool refused = (kinds & ~(unsigned)taken[rule]) != 0 && !(rule == ND__BITS && kinds == BOOLS);
+    if (__builtin_expect(refused, 0))
         return refuse_dtypes(name, rule, a, b);
     nd_dtype dtype = a->dtype;
     if (b && nd__operands_promote(name, a, b, &dtype) != ND_OK)

@@ -12,10 +12,12 @@
 
 /// What dtypes an operation takes and computes in.
 typedef enum nd_dtype_rule {
-    ND__ANY,    ///< all; operands are promoted
-    ND__NUMBER, ///< all but bool; promoted
-    ND__FLOAT,  ///< all but bool; promoted, integers then become f32
-    ND__BOOL,   ///< bool only
+    ND__ANY,     ///< all; operands are promoted
+    ND__NUMBER,  ///< all but bool; promoted
+    ND__FLOAT,   ///< all but bool; promoted, integers then become f32
+    ND__INTEGER, ///< integers only; promoted
+    ND__BITS,    ///< integers, or bool only; promoted
+    ND__BOOL,    ///< bool only
 } nd_dtype_rule;
 
 static inline bool nd__operands_same_device(const nd_tensor *a, const nd_tensor *b) {

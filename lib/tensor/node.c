@@ -54,6 +54,7 @@ static const char *node_describe(const nd_object *self) {
 enum { FATE_YES, FATE_NO = FATE_YES, FATE_ZERO };
 enum {
     FAMILY_UNARY,
+    FAMILY_PREDICATE,
     FAMILY_BINARY,
     FAMILY_COMPARE,
     FAMILY_LOGICAL,

@@ -40,7 +40,7 @@ done
 # the test takes from their table, need no line. Not where elements stay as they
 # are made (empty_like), where the view itself is what is tried, and where no tensor's elements are looked at.
 views=$root/tests/behaviour/strided_views.c
-elementwise=$(tr '\n' ' ' <"$root/kernels/ops.inc" | sed -E 's/ND_(UNARY|BINARY|COMPARE|LOGICAL)\(/\n&/g' |
+elementwise=$(tr '\n' ' ' <"$root/kernels/ops.inc" | sed -E 's/ND_(UNARY|PREDICATE|BINARY|COMPARE|LOGICAL)\(/\n&/g' |
     sed -n 's/^ND_[A-Z]*(\([a-z0-9_]*\), .* \(X\|XP\|XPQ\|AB\), (.*/nd_\1/p')
 operations=$(cc -std=gnu17 -E -P "-I$root/include" "$TEST_TMPDIR/all.c" | tr '\n' ' ' | tr ';{}' '\n\n\n' |
     sed -n 's/^.*nd_tensor \*\(nd_[a-z0-9_]*\) *(.*const nd_tensor \*.*nd_owned_mark *$/\1/p'

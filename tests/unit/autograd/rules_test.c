@@ -118,6 +118,55 @@ static void test_piecewise_constant_operations(void **state) {
     assert_memory_equal(nd_get_data(nd_get_grad(a)), nd_get_data(sign), 12 * sizeof(double));
 }
 
+// Rows whose gradient is one kernel while nothing is recorded.
+static const nd_op with_derivative[] = {
+#define ND_DERIVATIVE(name, ...) ND_OP_##name,
+#include "kernels/ops.inc"
+};
+
+/// Owned gradient of a row at x, by its rule or, unrecorded, by the kernel of its derivative.
+static nd_tensor *slope_of(const elementwise_row *row, const nd_tensor *x, bool recorded) {
+    nd_auto nd_tensor *y = row->run(x, NULL, ND_NUMBER(1.5), ND_NUMBER(2));
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = recorded;
+    nd_tensor *gradient = NULL;
+    assert_ok(nd_grad(loss, 1, &x, &options, &gradient));
+    return gradient;
+}
+
+static void check_derivative(const elementwise_row *row, nd_dtype dtype) {
+    static const double corners[] = {0, 1, -1, 3, -3, 6, -0.5, 20, -20, 88, -88, NAN, INFINITY};
+    enum { CORNERS = sizeof corners / sizeof *corners };
+    nd_auto nd_tensor *special = nd_from_data(corners, ND_SHAPE(CORNERS), ND_F64);
+    nd_auto nd_tensor *random = nd_randn((nd_key){3, 5}, ND_SHAPE(100), ND_F64);
+    nd_auto nd_tensor *both = nd_concat(2, (const nd_tensor *[]){special, random}, 0);
+    nd_auto nd_tensor *x = nd_cast(both, dtype);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *by_rule = slope_of(row, x, true), *by_kernel = slope_of(row, x, false);
+    nd_auto nd_tensor *rule = nd_cast(by_rule, ND_F64), *kernel = nd_cast(by_kernel, ND_F64);
+    const double *expected = nd_get_data(rule), *got = nd_get_data(kernel);
+    double tolerance = dtype == ND_F32 ? 4e-6 : 1e-13;
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        if (got[i] != expected[i] && !(isnan(got[i]) && isnan(expected[i])) &&
+            !(fabs(got[i] - expected[i]) <= tolerance * fmax(1, fabs(expected[i]))))
+            fail_msg("%s, %s, element %d: rule %.9g, kernel %.9g", row->name,
+                     nd_dtype_get_name(dtype), (int)i, expected[i], got[i]);
+}
+
+static void test_derivatives_are_what_the_rules_give(void **state) {
+    (void)state;
+    size_t checked = 0;
+    for (size_t k = 0; k < sizeof with_derivative / sizeof *with_derivative; k++)
+        for (int i = 0; i < ELEMENTWISE_ROWS; i++)
+            if (elementwise_rows[i].op == with_derivative[k]) {
+                check_derivative(&elementwise_rows[i], ND_F32);
+                check_derivative(&elementwise_rows[i], ND_F64);
+                checked++;
+            }
+    assert_int_equal(checked, sizeof with_derivative / sizeof *with_derivative);
+}
+
 #define ENTRY_YES(name) ND_TEST(test_rule_##name),
 #define ENTRY_NO(name)
 #define ENTRY_ZERO(name)
@@ -129,6 +178,7 @@ int main(void) {
 #undef ND_OP
         ND_TEST(test_composed_operations),
         ND_TEST(test_piecewise_constant_operations),
+        ND_TEST(test_derivatives_are_what_the_rules_give),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

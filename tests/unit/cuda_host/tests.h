@@ -6,6 +6,7 @@
     TEST(test_division_by_multiplication)     \
     TEST(test_unary_operations_agree)         \
     TEST(test_binary_operations_agree)        \
+    TEST(test_predicates_agree)               \
     TEST(test_comparisons_agree)              \
     TEST(test_logical_operations_agree)       \
     TEST(test_where_agrees)                   \
