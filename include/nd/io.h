@@ -70,6 +70,10 @@ ND_API nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch);
 ///     while ((status = nd_dataset_next_batch(data, &images, &labels)) == ND_OK && images) {
 ND_API nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
                                        nd_tensor **ret_labels);
+/// Number of the epoch that was started last, or that a loaded state goes on with.
+ND_API uint64_t nd_dataset_get_epoch(const nd_dataset *dataset);
+/// Number of the next batch in that epoch.
+ND_API int64_t nd_dataset_get_position(const nd_dataset *dataset);
 /// Number of samples.
 ND_API int64_t nd_dataset_get_size(const nd_dataset *dataset);
 /// Number of batches per epoch.

@@ -21,6 +21,7 @@
 #include <nd/object.h>
 #include <nd/ops.h>
 #include <nd/scope.h>
+#include <nd/state.h>
 #include <nd/tensor.h>
 #include <nd/threads.h>
 #include <nd/version.h>

@@ -69,6 +69,12 @@ ND_API nd_status nd_module_set_training(const nd_module *module, bool training);
 ND_API bool nd_module_is_training(const nd_module *module);
 /// y = module(x), owned.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
+/// Makes it a module that draws random keys, from this one. How many it has drawn is part of its
+/// state (nd_state_add_module), so that a run that goes on draws the same ones.
+ND_API nd_status nd_module_set_key(nd_module *module, nd_key key);
+/// The next key, for a forward function: another one at each call. Error: nd_module_set_key() was
+/// not called.
+ND_API nd_status nd_module_next_key(const nd_module *module, nd_key *ret_key);
 /// Drops the gradients of all its parameters.
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
 /// Moves all parameters, the gradients they have, and all buffers to a device. Each stays the same

@@ -5,6 +5,7 @@
 // tensors, so that memory the thread reads stays even when somebody closes them. Tensors are made
 // by the caller's thread, in the caller's manager, from what was prepared; a batch that cannot be
 // made is not lost: the next call tries the same one again.
+#include "lib/io/dataset.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -44,7 +45,9 @@ struct nd_dataset {
     int64_t depth;                 ///< slots that are used
     int64_t batches;
     int64_t position; ///< number of the next batch
+    uint64_t epoch;   ///< the last that was started
     bool started;     ///< an epoch is running
+    bool resumes;     ///< it was running when it was saved, and is to be started at `position`
     nd_prefetch prefetch;
 };
 
@@ -65,6 +68,7 @@ static nd_tensor *load_idx_beside(const char *directory, const char *prefix, con
 static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
                          const nd_dataset_options *options);
 static nd_status check_dataset(const char *operation, const nd_dataset *dataset);
+static nd_status start_at(nd_dataset *dataset, uint64_t epoch, int64_t position);
 static nd_status reserve(nd_dataset *dataset);
 static nd_status shuffle(nd_dataset *dataset, uint64_t epoch);
 static bool hand_over(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **ret_labels);
@@ -105,20 +109,7 @@ nd_dataset *nd_dataset_open_idx(const char *directory, const char *prefix,
 nd_status nd_dataset_start(nd_dataset *dataset, uint64_t epoch) {
     ND__UNCANCELLED;
     nd_status status = check_dataset("dataset_start", dataset);
-    if (status != ND_OK)
-        return status;
-    nd__prefetch_stop(&dataset->prefetch);
-    dataset->started = false;
-    dataset->position = 0;
-    status = reserve(dataset);
-    if (status == ND_OK && dataset->options.shuffle)
-        status = shuffle(dataset, epoch);
-    if (status == ND_OK && dataset->options.prefetch && dataset->batches > 0)
-        status = nd__prefetch_start(&dataset->prefetch, "dataset_start", nd__batch_fill,
-                                    &dataset->plan, dataset->slots, sizeof(*dataset->slots),
-                                    dataset->depth, dataset->batches);
-    dataset->started = status == ND_OK;
-    return status;
+    return status == ND_OK ? start_at(dataset, epoch, 0) : status;
 }
 
 nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
@@ -129,6 +120,15 @@ nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
         return status;
     if (!ret_images || !ret_labels)
         return nd__error_null("dataset_next_batch", ret_images ? "ret_labels" : "ret_images");
+    if (dataset->resumes) {
+        const int64_t position = dataset->position;
+        status = start_at(dataset, dataset->epoch, position);
+        if (status != ND_OK) { // another call tries again
+            dataset->position = position;
+            dataset->resumes = true;
+            return status;
+        }
+    }
     if (!dataset->started)
         return nd__error(ND_ERROR_STATE,
                          "dataset_next_batch: no epoch has been started with nd_dataset_start");
@@ -150,6 +150,43 @@ nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
     *ret_images = images;
     *ret_labels = labels;
     return ND_OK;
+}
+
+uint64_t nd_dataset_get_epoch(const nd_dataset *dataset) {
+    return dataset ? dataset->epoch : 0;
+}
+
+int64_t nd_dataset_get_position(const nd_dataset *dataset) {
+    return dataset ? dataset->position : 0;
+}
+
+nd_status nd__dataset_get_position(const char *operation, const nd_dataset *dataset,
+                                   nd_dataset_position *ret_position) {
+    nd_status status = check_dataset(operation, dataset);
+    if (status != ND_OK)
+        return status;
+    const nd_dataset_options *options = &dataset->options;
+    *ret_position = (nd_dataset_position){
+        .started = dataset->started || dataset->resumes,
+        .epoch = (int64_t)dataset->epoch,
+        .position = dataset->position,
+        .batches = dataset->batches,
+        .seed = (int64_t)options->key.seed,
+        .stream = (int64_t)options->key.stream,
+        .samples = dataset->plan.samples,
+        .batch = options->batch,
+        .options = (options->shuffle ? 1 : 0) | (options->drop_last ? 2 : 0),
+    };
+    return ND_OK;
+}
+
+void nd__dataset_set_position(nd_dataset *dataset, const nd_dataset_position *position) {
+    nd__prefetch_stop(&dataset->prefetch);
+    dataset->started = false;
+    dataset->resumes = position->started != 0;
+    dataset->epoch = (uint64_t)position->epoch;
+    dataset->position = position->position;
+    dataset->options.key = (nd_key){(uint64_t)position->seed, (uint64_t)position->stream};
 }
 
 int64_t nd_dataset_get_size(const nd_dataset *dataset) {
@@ -273,6 +310,24 @@ static nd_status check_dataset(const char *operation, const nd_dataset *dataset)
         return nd__error(ND_ERROR_CLOSED, "%s: the images or labels of the data set were closed",
                          operation);
     return ND_OK;
+}
+
+/// Starts an epoch at one of its batches. On error no epoch runs.
+static nd_status start_at(nd_dataset *dataset, uint64_t epoch, int64_t position) {
+    nd__prefetch_stop(&dataset->prefetch);
+    dataset->started = false;
+    dataset->resumes = false;
+    dataset->epoch = epoch;
+    dataset->position = position;
+    nd_status status = reserve(dataset);
+    if (status == ND_OK && dataset->options.shuffle)
+        status = shuffle(dataset, epoch);
+    if (status == ND_OK && dataset->options.prefetch && dataset->batches > position)
+        status = nd__prefetch_start(&dataset->prefetch, "dataset_start", nd__batch_fill,
+                                    &dataset->plan, dataset->slots, sizeof(*dataset->slots),
+                                    dataset->depth, position, dataset->batches);
+    dataset->started = status == ND_OK;
+    return status;
 }
 
 /// Memory that an epoch needs beyond the tensors it hands out; taken once and kept.

@@ -16,13 +16,14 @@ static int create_thread(nd_prefetch *prefetch);
 
 nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_prefetch_fill fill,
                              const void *context, void *slots, size_t slot_bytes, int64_t depth,
-                             int64_t pieces) {
+                             int64_t first, int64_t pieces) {
     memset(prefetch, 0, sizeof(*prefetch));
     prefetch->fill = fill;
     prefetch->context = context;
     prefetch->slots = slots;
     prefetch->slot_bytes = slot_bytes;
     prefetch->depth = depth;
+    prefetch->first = prefetch->prepared = prefetch->used = first;
     prefetch->pieces = pieces;
     // With default attributes these three cannot fail on Linux, and they hold no memory of their
     // own.
@@ -92,7 +93,7 @@ void nd__prefetch_stop(nd_prefetch *prefetch) {
 
 static void *run(void *argument) {
     nd_prefetch *prefetch = argument;
-    for (int64_t piece = 0; piece < prefetch->pieces; piece++) {
+    for (int64_t piece = prefetch->first; piece < prefetch->pieces; piece++) {
         pthread_mutex_lock(&prefetch->lock);
         while (!prefetch->stop && piece - prefetch->used >= prefetch->depth)
             pthread_cond_wait(&prefetch->emptied, &prefetch->lock);

@@ -19,6 +19,7 @@ typedef struct nd_prefetch {
     unsigned char *slots; ///< depth * slot_bytes, the caller's
     size_t slot_bytes;
     int64_t depth;
+    int64_t first; ///< piece that is prepared first
     int64_t pieces;
     bool running;        ///< the thread was started and not joined; the caller's alone
     uint32_t generation; ///< of processes, in which it was started (fork.h)
@@ -26,17 +27,17 @@ typedef struct nd_prefetch {
     pthread_mutex_t lock;
     pthread_cond_t filled;  ///< prepared has grown
     pthread_cond_t emptied; ///< used has grown, or stop was set
-    int64_t prepared;       ///< pieces ready since the start; under lock
-    int64_t used;           ///< pieces the caller is done with; under lock
+    int64_t prepared;       ///< pieces up to which all are ready; under lock
+    int64_t used;           ///< pieces up to which the caller is done; under lock
     bool stop;              ///< under lock
 } nd_prefetch;
 
-/// Starts the thread on `pieces` pieces; the struct is zero or was stopped. On error nothing runs.
+/// Starts the thread on the pieces from `first` to before `pieces`; the struct is zero or was stopped. On error nothing runs.
 nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_prefetch_fill fill,
                              const void *context, void *slots, size_t slot_bytes, int64_t depth,
-                             int64_t pieces);
+                             int64_t first, int64_t pieces);
 /// Waits for the next piece and returns its slot, which stays the caller's until nd__prefetch_done.
-/// At most `pieces` times. NULL with an error in a forked child, where the thread is not.
+/// Once for each piece. NULL with an error in a forked child, where the thread is not.
 void *nd__prefetch_wait(nd_prefetch *prefetch);
 void nd__prefetch_done(nd_prefetch *prefetch);
 /// Stops and joins the thread, wherever it is. Idempotent; also on a zeroed struct.

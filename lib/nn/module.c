@@ -149,6 +149,32 @@ size_t nd_module_get_child_count(const nd_module *module) {
     return children;
 }
 
+nd_status nd_module_set_key(nd_module *module, nd_key key) {
+    nd_status status = nd__module_check("module_set_key", module);
+    if (status != ND_OK)
+        return status;
+    module->draws = true;
+    module->key = key;
+    atomic_store_explicit(&module->drawn, 0, memory_order_relaxed);
+    return ND_OK;
+}
+
+nd_status nd_module_next_key(const nd_module *module, nd_key *ret_key) {
+    static const char operation[] = "module_next_key";
+    nd_status status = nd__module_check(operation, module);
+    if (status == ND_OK && !ret_key)
+        status = nd__error_null(operation, "ret_key");
+    if (status == ND_OK && !module->draws)
+        status = nd__error(ND_ERROR_STATE, "%s: the module, a %s, has no key (nd_module_set_key)",
+                           operation, module->type->name);
+    if (status != ND_OK)
+        return status;
+    const uint64_t number = atomic_fetch_add_explicit(&((nd_module *)(uintptr_t)module)->drawn, 1,
+                                                      memory_order_relaxed);
+    *ret_key = nd_key_fold(module->key, number);
+    return ND_OK;
+}
+
 nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
     if (nd__module_check("module_forward", module) != ND_OK ||
         nd__tensor_check_operand(module->type->name, "x", x) != ND_OK)

@@ -33,7 +33,10 @@ struct nd_module {
     nd_member *members; ///< exchanged inside the gate
     size_t count;
     size_t capacity;
-    _Atomic bool training; ///< set by nd_module_set_training, read by forward functions
+    _Atomic bool training;  ///< set by nd_module_set_training, read by forward functions
+    bool draws;             ///< the module draws random keys (nd_module_set_key)
+    nd_key key;             ///< from which they are folded
+    _Atomic uint64_t drawn; ///< how many were
     void *data; ///< of the type, behind the struct in the same block; NULL when it has none
 };
 

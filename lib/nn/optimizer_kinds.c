@@ -47,6 +47,10 @@ static const struct {
     [ND_OPTIMIZER_INITIAL] = {"initial", INFINITY},
 };
 
+const char *nd__optimizer_kinds_option(nd_optimizer_option option) {
+    return rules[option].name;
+}
+
 nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option option,
                                     double value) {
     const double limit = rules[option].limit;

@@ -10,6 +10,9 @@ typedef struct nd_optimizer_info {
 } nd_optimizer_info;
 extern const nd_optimizer_info nd__optimizer_infos[ND__OPTIMIZER_KINDS];
 
+/// What an option is called: "rate".
+const char *nd__optimizer_kinds_option(nd_optimizer_option option);
+
 /// Whether an option may have a value; an error that names it when not.
 nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option option,
                                     double value);

@@ -322,6 +322,10 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_module_cast(...) ND__CALL(nd_module_cast, __VA_ARGS__)
 #define nd_optimizer_step(...) ND__CALL(nd_optimizer_step, __VA_ARGS__)
 
+// <nd/state.h>
+#define nd_state_new(...) ND__NEW_OBJECT(nd_state *, nd_state_new, __VA_ARGS__)
+#define nd_load_state(...) ND__CALL(nd_load_state, __VA_ARGS__)
+
 // <nd/io.h>
 #define nd_load_idx(...) ND__NEW_TENSOR(nd_load_idx, __VA_ARGS__)
 #define nd_load_safetensors(...) ND__NEW_OBJECT(nd_list *, nd_load_safetensors, __VA_ARGS__)

@@ -1,0 +1,294 @@
+// How each kind of part speaks to a stream: one function for saving, comparing and loading.
+//
+// Invariant: a part takes over numbers in the commit alone. What an optimizer makes in the check,
+// state tensors that it did not have yet, is as if it had not been made.
+#include "lib/nn/state_parts.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/io/dataset.h"
+#include "lib/nn/optimizer_kinds.h"
+#include "lib/nn/parameters.h"
+#include "lib/nn/schedule.h"
+#include "lib/object/edge.h"
+#include "lib/pressure/pressure_alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static nd_status exchange_module(nd_state_stream *stream, const nd_module *module);
+static nd_status exchange_draws(nd_state_stream *stream, nd_module *module, char *path,
+                                size_t length, int depth);
+static nd_status exchange_optimizer(nd_state_stream *stream, nd_optimizer *optimizer);
+static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimizer);
+static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer, int64_t *numbers);
+static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer);
+static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedule);
+static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *number);
+static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset);
+static nd_status no_memory(const nd_state_stream *stream);
+
+nd_status nd__state_parts_exchange(nd_state_stream *stream, nd_state_part *part,
+                                   const nd_object *object) {
+    void *writable = (void *)(uintptr_t)object;
+    int64_t i64[2] = {part->value.i64[0], part->value.i64[1]};
+    double f64 = part->value.f64;
+    nd_status status = ND_OK;
+    stream->part = part->name;
+    switch (part->kind) {
+    case ND__STATE_MODULE:
+        return exchange_module(stream, writable);
+    case ND__STATE_OPTIMIZER:
+        return exchange_optimizer(stream, writable);
+    case ND__STATE_SCHEDULE:
+        return exchange_schedule(stream, writable);
+    case ND__STATE_DATASET:
+        return exchange_dataset(stream, writable);
+    case ND__STATE_TENSOR:
+        return nd__state_stream_tensor(stream, "", NULL, writable);
+    case ND__STATE_F64:
+        status = nd__state_stream_numbers(stream, "", ND_F64, 1, &f64);
+        if (status == ND_OK && stream->phase == ND__STATE_COMMIT)
+            part->value.f64 = f64;
+        return status;
+    case ND__STATE_I64:
+    case ND__STATE_KEY:
+        status =
+            nd__state_stream_numbers(stream, "", ND_I64, part->kind == ND__STATE_KEY ? 2 : 1, i64);
+        if (status == ND_OK && stream->phase == ND__STATE_COMMIT)
+            memcpy(part->value.i64, i64, sizeof i64);
+        return status;
+    }
+    return ND_OK;
+}
+
+static nd_status no_memory(const nd_state_stream *stream) {
+    return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the numbers of '%s'",
+                     stream->operation, stream->part);
+}
+
+// -------------------------------------------------------------------------------------------------
+// modules
+
+static nd_status exchange_module(nd_state_stream *stream, const nd_module *module) {
+    nd_module_walk walk;
+    nd_tensor *tensor;
+    nd__parameters_walk_begin(&walk, stream->operation, module, ND__MEMBER_TENSOR);
+    while ((tensor = nd__parameters_walk_next(&walk))) {
+        nd_status status = nd__state_stream_tensor(stream, walk.name, NULL, tensor);
+        if (status != ND_OK)
+            return status;
+    }
+    char path[ND__FULL_NAME_BYTES + sizeof ".random"] = "";
+    return walk.status == ND_OK ? exchange_draws(stream, (nd_module *)(uintptr_t)module, path, 0, 1)
+                                : walk.status;
+}
+
+/// The keys of modules that draw. Their names cannot be a member's: "model.1..random".
+static nd_status exchange_draws(nd_state_stream *stream, nd_module *module, char *path,
+                                size_t length, int depth) {
+    nd_status status = ND_OK;
+    if (module->draws) {
+        int64_t numbers[] = {(int64_t)module->key.seed, (int64_t)module->key.stream,
+                             (int64_t)atomic_load_explicit(&module->drawn, memory_order_relaxed)};
+        strcpy(path + length, ".random");
+        status = nd__state_stream_numbers(stream, path, ND_I64, 3, numbers);
+        path[length] = 0;
+        if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
+            module->key = (nd_key){(uint64_t)numbers[0], (uint64_t)numbers[1]};
+            atomic_store_explicit(&module->drawn, (uint64_t)numbers[2], memory_order_relaxed);
+        }
+    }
+    for (size_t i = 0; status == ND_OK && i < module->count && depth < ND__MODULE_DEPTH_MAX; i++) {
+        const nd_member *member = &module->members[i];
+        if (nd__module_is_tensor(member))
+            continue;
+        const size_t bytes = strlen(member->name);
+        memcpy(path + length, member->name, bytes);
+        strcpy(path + length + bytes, ".");
+        status = exchange_draws(stream, (nd_module *)member->object, path, length + bytes + 1,
+                                depth + 1);
+        path[length] = 0;
+    }
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// optimizers
+
+static nd_status exchange_optimizer(nd_state_stream *stream, nd_optimizer *optimizer) {
+    nd_status status = nd__optimizer_check(stream->operation, optimizer);
+    if (status == ND_OK)
+        status = exchange_groups(stream, optimizer);
+    if (status != ND_OK)
+        return status;
+    int64_t *numbers = nd__pressure_alloc(optimizer->count * sizeof *numbers);
+    if (!numbers)
+        return no_memory(stream);
+    status = exchange_steps(stream, optimizer, numbers);
+    nd__alloc_free(numbers);
+    return status == ND_OK ? exchange_slots(stream, optimizer) : status;
+}
+
+/// Each option that the kind has, as one number for each group: "optimizer.adamw.rate".
+static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimizer) {
+    const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
+    const size_t groups = optimizer->group_count;
+    double *numbers = nd__pressure_alloc(groups * sizeof *numbers);
+    if (!numbers)
+        return no_memory(stream);
+    nd_status status = ND_OK;
+    for (int option = 0; status == ND_OK && option < ND_OPTIMIZER_OPTION_COUNT; option++) {
+        if (!(info->options & (1u << option)))
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", info->name,
+                 nd__optimizer_kinds_option((nd_optimizer_option)option));
+        for (size_t i = 0; i < groups; i++)
+            numbers[i] = optimizer->groups[i].option[option];
+        status = nd__state_stream_numbers(stream, name, ND_F64, groups, numbers);
+        for (size_t i = 0; status == ND_OK && i < groups; i++)
+            status = nd__optimizer_kinds_check(stream->operation, (nd_optimizer_option)option,
+                                               numbers[i]);
+        for (size_t i = 0; status == ND_OK && stream->phase == ND__STATE_COMMIT && i < groups; i++)
+            optimizer->groups[i].option[option] = numbers[i];
+    }
+    nd__alloc_free(numbers);
+    return status;
+}
+
+/// The group and the updates of each parameter.
+static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer,
+                                int64_t *numbers) {
+    const size_t count = optimizer->count;
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (int64_t)optimizer->states[i].group;
+    nd_status status = nd__state_stream_numbers(stream, "group", ND_I64, count, numbers);
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        if (numbers[i] < 0 || (size_t)numbers[i] >= optimizer->group_count)
+            status = nd__state_stream_refuse(stream, "group", "names a group that is not there");
+        else if (stream->phase == ND__STATE_COMMIT)
+            optimizer->states[i].group = (size_t)numbers[i];
+    }
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        numbers[i] = (int64_t)optimizer->states[i].steps;
+    if (status == ND_OK)
+        status = nd__state_stream_numbers(stream, "steps", ND_I64, count, numbers);
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        if (numbers[i] < 0)
+            status = nd__state_stream_refuse(stream, "steps", "has a negative number");
+        else if (stream->phase == ND__STATE_COMMIT)
+            optimizer->states[i].steps = (uint64_t)numbers[i];
+    }
+    return status;
+}
+
+/// State tensors: "optimizer.first_moment.0.weight". One that was not made when the file was saved
+/// is not in it, and goes.
+static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer) {
+    const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
+        nd_parameter_state *state = &optimizer->states[i];
+        for (int slot = 0; status == ND_OK && slot < ND__SLOTS; slot++) {
+            if (!info->slots[slot])
+                continue;
+            const char *name = optimizer->names[i];
+            const bool has = stream->phase == ND__STATE_SAVE
+                                 ? state->slot[slot] != NULL
+                                 : nd__state_stream_has(stream, info->slots[slot], name);
+            if (!has) {
+                if (stream->phase == ND__STATE_COMMIT)
+                    nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
+                continue;
+            }
+            if (stream->phase == ND__STATE_CHECK)
+                status =
+                    nd__optimizer_prepare_slot(stream->operation, optimizer, state, (nd_slot)slot);
+            if (status == ND_OK)
+                status =
+                    nd__state_stream_tensor(stream, info->slots[slot], name, state->slot[slot]);
+        }
+    }
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// schedules
+
+static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedule) {
+    nd_status status = nd__schedule_check(stream->operation, schedule);
+    if (status == ND_OK && !schedule->optimizer)
+        status = nd__error(ND_ERROR_STATE, "%s: the schedule '%s' was not started",
+                           stream->operation, stream->part);
+    if (status != ND_OK)
+        return status;
+    int64_t steps = schedule->steps;
+    status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
+    if (status == ND_OK && steps < 0)
+        status = nd__state_stream_refuse(stream, "steps", "is negative");
+    double *bases = nd__pressure_alloc(schedule->base_count * sizeof *bases);
+    if (!bases)
+        return no_memory(stream);
+    memcpy(bases, schedule->bases, schedule->base_count * sizeof *bases);
+    if (status == ND_OK)
+        status = nd__state_stream_numbers(stream, "rates", ND_F64, schedule->base_count, bases);
+    for (size_t i = 0; status == ND_OK && i < schedule->base_count; i++)
+        status = nd__optimizer_kinds_check(stream->operation, ND_OPTIMIZER_RATE, bases[i]);
+    int number = 0;
+    if (status == ND_OK)
+        status = exchange_node(stream, schedule, &number);
+    if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
+        schedule->steps = steps;
+        memcpy(schedule->bases, bases, schedule->base_count * sizeof *bases);
+        status = nd__schedule_apply(stream->operation, schedule);
+    }
+    nd__alloc_free(bases);
+    return status;
+}
+
+/// The kind of each schedule of the tree, and what a plateau has come to.
+static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *number) {
+    char name[32];
+    int64_t counts[] = {node->kind, node->bad, node->cooldown};
+    double metrics[] = {node->best, node->factor};
+    snprintf(name, sizeof name, "counts.%d", *number);
+    nd_status status = nd__state_stream_numbers(stream, name, ND_I64, 3, counts);
+    if (status == ND_OK && counts[0] != (int64_t)node->kind)
+        status = nd__state_stream_refuse(stream, name, "is of another kind of schedule");
+    snprintf(name, sizeof name, "metrics.%d", (*number)++);
+    if (status == ND_OK)
+        status = nd__state_stream_numbers(stream, name, ND_F64, 2, metrics);
+    if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
+        node->bad = counts[1];
+        node->cooldown = counts[2];
+        node->best = metrics[0];
+        node->factor = metrics[1];
+    }
+    for (size_t i = 0; status == ND_OK && i < node->count; i++)
+        status = exchange_node(stream, node->children[i], number);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// data sets
+
+static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset) {
+    nd_dataset_position here, there;
+    nd_status status = nd__dataset_get_position(stream->operation, dataset, &here);
+    if (status != ND_OK)
+        return status;
+    there = here;
+    _Static_assert(sizeof there == ND__DATASET_POSITION_NUMBERS * sizeof(int64_t), "all of i64");
+    status =
+        nd__state_stream_numbers(stream, "position", ND_I64, ND__DATASET_POSITION_NUMBERS, &there);
+    if (status != ND_OK)
+        return status;
+    if (there.samples != here.samples || there.batch != here.batch || there.options != here.options)
+        return nd__state_stream_refuse(stream, "position",
+                                       "is of a data set of another size, batch or order");
+    if (there.position < 0 || there.position > there.batches || there.batches != here.batches)
+        return nd__state_stream_refuse(stream, "position", "is none of this data set");
+    if (stream->phase == ND__STATE_COMMIT)
+        nd__dataset_set_position(dataset, &there);
+    return ND_OK;
+}

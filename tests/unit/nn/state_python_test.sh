@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# A training's state is read by Python's safetensors package, value for value. ND_PYTHON names a Python that has it.
+set -eu
+python=${ND_PYTHON:-python3}
+"$python" -c 'import safetensors.numpy' 2>/dev/null || { echo "SKIPPED: no safetensors package for $python"; exit 0; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+TEST_TMPDIR=$folder "$TEST_SRCDIR/$TEST_WORKSPACE/tests/unit/nn/state_test" >/dev/null 2>&1
+"$python" - "$folder" <<'END'
+import math, sys
+from safetensors.numpy import load_file
+state = load_file(sys.argv[1] + "/whole.safetensors")
+assert len(state) == 38, sorted(state)
+assert state["model.0.weight"].shape == (8, 3) and state["model.0.weight"].dtype == "float32"
+assert state["step"].tolist() == [7] and state["data.position"].tolist()[:4] == [1, 1, 1, 6]
+assert state["optimizer.steps"].tolist() == [7] * 4 and state["model.1.calls"].tolist() == [7]
+assert abs(state["average"][0]) > 0 and (state["optimizer.second_moment.3.bias"] >= 0).all()
+many = load_file(sys.argv[1] + "/many.safetensors")
+assert [many[f"n{i}"][0] for i in range(100)] == [math.inf if i == 50 else i / 3 for i in range(100)]
+END
