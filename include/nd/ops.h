@@ -328,8 +328,14 @@ ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask,
 // ---------------------------------------------------------------------------------------- in place
 //
 // Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x needs
-// history and is a leaf that requires a gradient (outside nd_no_grad); x overlaps itself
-// (expanded); partial overlap of x and y; x's dtype cannot hold the number (<nd/number.h>).
+// history and is a leaf that requires a gradient, or a view of one (outside nd_no_grad); x overlaps
+// itself (expanded); partial overlap of x and y; x's dtype cannot hold the number (<nd/number.h>).
+//
+// x may be a view: the tensor it is a view of, and all other views of that, have the history of the
+// write afterwards, as in PyTorch. Refused with ND_ERROR_STATE is a write of what requires a
+// gradient through a view that was made inside nd_no_grad, or of a tensor that is not contiguous,
+// while others hold the same memory. nd_detach() is the way to write values alone. Whoever writes x
+// must be the only one to use x, what it is a view of, and the other views of that.
 
 /// x += y.
 ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);

@@ -181,7 +181,9 @@ ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t b
 // ------------------------------------------------------------------------------------------- views
 //
 // Results share x's storage where that is possible (always, unless said otherwise) and are
-// differentiable.
+// differentiable. What is written in place through a view is written to x, and belongs to the
+// history of x and of its other views from then on (<nd/ops.h>). For that a view of floats made
+// while recording keeps alive the tensor that it, or the view it was made of, is a view of.
 
 /// New shape of the same number of elements; one entry may be -1. A copy when strides do not allow
 /// a view.
@@ -203,7 +205,9 @@ ND_API nd_tensor *nd_squeeze(const nd_tensor *x, int axis) ND_OWNED;
 ND_API nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) ND_OWNED;
 /// Axes from `start_axis` on become one.
 ND_API nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) ND_OWNED;
-/// Arbitrary window; checked against the storage's bounds. Not differentiable.
+/// Arbitrary window; checked against the storage's bounds. Differentiable where x is contiguous, or
+/// a view of a contiguous tensor, and the window shows nothing beyond that; elements that it shows
+/// more than once get the sum of their gradients.
 ND_API nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape,
                                 const int64_t *strides, int64_t offset) ND_OWNED;
 /// Same storage, no history.

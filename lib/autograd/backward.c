@@ -7,6 +7,7 @@
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/shape.h"
 
 enum { INLINE_LEAVES = 16 };
@@ -80,7 +81,10 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
     if (status != ND_OK)
         return status;
     char shape[ND__SHAPE_TEXT];
-    if (!output->requires_grad && !output->node)
+    status = nd__rebase_refresh(output);
+    if (status != ND_OK)
+        return status;
+    if (!nd__tensor_requires_grad(output))
         return nd__error(
             ND_ERROR_STATE,
             "%s: the output %s of shape %s has no history: nothing it was computed from required a "
@@ -123,7 +127,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
         if (status != ND_OK)
             break;
         // Whoever turned a leaf's requires_grad off since then wants no gradient there.
-        if (!leaf->requires_grad)
+        if (!leaf->own_requires_grad)
             continue;
         nd_tensor *settled = nd__gradient_settle(pass->operation, nd_steal(&entry->only), leaf);
         if (!settled) {
@@ -168,7 +172,10 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
             return status;
         const nd_tensor *input = inputs[i];
         char shape[ND__SHAPE_TEXT];
-        if (!input->node && !input->requires_grad)
+        status = nd__rebase_refresh(input);
+        if (status != ND_OK)
+            return status;
+        if (!nd__tensor_requires_grad(input))
             return nd__error(
                 ND_ERROR_STATE, "grad: inputs[%zu], %s of shape %s, does not require a gradient", i,
                 nd_dtype_get_name(input->dtype), nd__shape_text(shape, input->ndim, input->shape));

@@ -62,7 +62,7 @@ nd_status nd_gradcheck(nd_gradcheck_function f, void *data, size_t count,
         if (status == ND_OK)
             status = analytic_gradients(&check, true, check.recorded);
         for (size_t i = 0; i < count && status == ND_OK; i++)
-            if (check.copies[i]->requires_grad)
+            if (nd__tensor_requires_grad(check.copies[i]))
                 status = compare_input(&check, i);
     }
     release_all(check.copies, 3 * count);
@@ -142,7 +142,7 @@ static nd_tensor *gradient_value_of(const nd_check *check) {
         return NULL;
     nd_auto nd_tensor *total = nd__rules_constant(value, value->dtype, 0.0);
     for (size_t i = 0; i < check->count && total; i++) {
-        if (!check->copies[i]->requires_grad || !value->requires_grad)
+        if (!nd__tensor_requires_grad(check->copies[i]) || !nd__tensor_requires_grad(value))
             continue;
         const nd_tensor *input = check->copies[i];
         nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
@@ -168,14 +168,14 @@ static nd_status analytic_gradients(nd_check *check, bool create_graph, nd_tenso
     nd_auto nd_tensor *value = value_of(check);
     if (!value)
         return nd_error_get_status();
-    if (!value->requires_grad)
+    if (!nd__tensor_requires_grad(value))
         return ND_OK;
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
     options.create_graph = create_graph;
     options.allow_unused = true;
     for (size_t i = 0; i < check->count; i++) {
         const nd_tensor *input = check->copies[i];
-        if (!input->requires_grad)
+        if (!nd__tensor_requires_grad(input))
             continue;
         nd_status status = nd_grad(value, 1, &input, &options, &gradients[i]);
         if (status != ND_OK)

@@ -62,10 +62,10 @@ nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
         status = nd__tensor_check_operand("set_grad", "grad", grad);
         if (status != ND_OK)
             return status;
-        if (x->node)
+        if (!nd_is_leaf(x))
             return nd__error(ND_ERROR_STATE,
                              "set_grad: x is the result of '%s'; only a leaf holds a gradient",
-                             nd_node_get_name(x->node));
+                             nd_node_get_name(nd_get_node(x)));
         if (grad == x)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "set_grad: a tensor cannot be its own gradient");
@@ -169,7 +169,7 @@ nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output,
 
 nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
     nd_auto nd_tensor *settled = gradient;
-    if (!nd_is_grad_enabled() && settled->requires_grad) {
+    if (!nd_is_grad_enabled() && nd__tensor_requires_grad(settled)) {
         // A hook or user function that recorded on its own: its history is not asked for.
         nd_tensor *plain = nd_detach(settled);
         nd_release(settled);

@@ -19,6 +19,7 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/shape.h"
 
 typedef struct nd_hook_entry {
@@ -260,8 +261,9 @@ static nd_status check_hook(const char *operation, const nd_tensor *x, nd_hook h
         return status;
     if (!hook)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: hook is NULL", operation);
-    if (x->requires_grad || x->node)
-        return ND_OK;
+    status = nd__rebase_refresh(x);
+    if (status != ND_OK || nd__tensor_requires_grad(x))
+        return status;
     char shape[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_STATE,
                      "%s: x, %s of shape %s, does not require a gradient, so that no "

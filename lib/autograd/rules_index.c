@@ -2,7 +2,9 @@
 // What an operation picked, its gradient puts back: take, gather and masked_select add into zeros,
 // slice fills the rest with zeros.
 #include "lib/autograd/rules.h"
+#include "lib/base/error.h"
 #include "lib/tensor/join.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 
 static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
@@ -139,6 +141,70 @@ nd_status nd__rule_unslice(const nd_rule_call *call) {
     int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
     return nd__rule_give(call, 0,
                          nd_slice(nd__rules_output_grad(call), i[1], stop, i[3], (int)i[0]));
+}
+
+/// Whether no two elements of a window are the same one.
+static bool is_one_to_one(const nd_op_attrs *attrs, int ndim, const int64_t *shape) {
+    int64_t reach = 0; // of the axes with smaller strides
+    uint32_t seen = 0;
+    for (int done = 0; done < ndim; done++) {
+        int next = -1;
+        for (int i = 0; i < ndim; i++)
+            if (!(seen & (1u << i)) && (next < 0 || attrs->i[i] < attrs->i[next]))
+                next = i;
+        seen |= 1u << next;
+        if (shape[next] == 1)
+            continue;
+        if (attrs->i[next] <= reach)
+            return false;
+        reach += (shape[next] - 1) * attrs->i[next];
+    }
+    return true;
+}
+
+/// g is put back where the window lies; elements that it shows twice get the sum.
+nd_status nd__rule_as_strided(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0], *window = call->node->outputs;
+    const nd_op_attrs *attrs = &call->node->attrs;
+    const nd_tensor *g = nd__rules_output_grad(call);
+    if (!attrs->i[9])
+        return nd__error(ND_ERROR_NOT_DIFFERENTIABLE,
+                         "as_strided: a window onto a tensor that is not contiguous, or reaching "
+                         "beyond it, has no gradient");
+    nd_auto nd_tensor *zeros = nd__rules_zeros_of(g, x);
+    if (!zeros || zeros->numel == 0 || g->numel == 0)
+        return nd__rule_give(call, 0, nd_retain(zeros));
+    if (is_one_to_one(attrs, window->ndim, window->shape))
+        return nd__rule_give(call, 0, nd__rebase_write_window(zeros, g, attrs));
+    nd_auto nd_tensor *counted = nd_arange(0, zeros->numel, 1, ND_I64);
+    nd_auto nd_tensor *local = counted ? nd_to(counted, x->device) : NULL;
+    nd_auto nd_tensor *shown =
+        local ? nd__rebase_read_window(local, window->ndim, window->shape, attrs) : NULL;
+    nd_auto nd_tensor *positions = nd_reshape(shown, 1, &g->numel);
+    nd_auto nd_tensor *flat = nd_reshape(g, 1, &g->numel);
+    nd_auto nd_tensor *sums =
+        positions ? add_into_zeros(flat, &zeros->numel, 1, 0, positions) : NULL;
+    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
+}
+
+/// The window's part of g is what was put there; the rest is x's.
+nd_status nd__rule_as_strided_scatter(const nd_rule_call *call) {
+    const nd_node_input *part = &call->node->inputs[1];
+    const nd_tensor *g = nd__rules_output_grad(call);
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *zeros = nd__rules_zeros_of(g, part);
+        status = nd__rule_give(
+            call, 0, zeros ? nd__rebase_write_window(g, zeros, &call->node->attrs) : NULL);
+    }
+    if (call->wanted[1] && status == ND_OK) {
+        nd_auto nd_tensor *dense = nd_contiguous(g);
+        status = nd__rule_give(
+            call, 1,
+            dense ? nd__rebase_read_window(dense, part->ndim, part->shape, &call->node->attrs)
+                  : NULL);
+    }
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------

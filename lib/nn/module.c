@@ -12,7 +12,7 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
-
+#include <nd/autograd.h>
 #include <stdalign.h>
 #include <string.h>
 
@@ -258,11 +258,11 @@ static nd_status check_parameter(const nd_tensor *parameter) {
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the tensor is no contiguous one; parameters are (nd_contiguous)",
                          operation);
-    if (parameter->node || !parameter->requires_grad)
+    if (!nd_is_leaf(parameter) || !nd_requires_grad(parameter))
         return nd__error(
             ND_ERROR_STATE, "%s: the tensor %s; parameters are leaves that require a gradient",
             operation,
-            parameter->node ? "was computed from others" : "does not require a gradient");
+            !nd_is_leaf(parameter) ? "was computed from others" : "does not require a gradient");
     return ND_OK;
 }
 
@@ -275,7 +275,7 @@ static nd_status check_buffer(const nd_tensor *buffer) {
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the tensor is no contiguous one; buffers are (nd_contiguous)",
                          operation);
-    if (buffer->requires_grad)
+    if (nd_requires_grad(buffer))
         return nd__error(ND_ERROR_STATE,
                          "%s: the tensor requires a gradient, which a buffer does not; add it as a "
                          "parameter, or detach it",

@@ -383,7 +383,7 @@ static nd_status check_file(const nd_safetensors *table, const nd_module *module
         if (!entry)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "%s: '%s' has no tensor for the %s '%.200s'", table->file.operation,
-                             table->file.path, parameter->requires_grad ? "parameter" : "buffer",
+                             table->file.path, nd_requires_grad(parameter) ? "parameter" : "buffer",
                              walk.name);
         nd_status status = check_entry(table, entry, parameter, walk.name);
         if (status != ND_OK)

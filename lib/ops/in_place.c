@@ -7,6 +7,7 @@
 #include "lib/ops/operands.h"
 #include "lib/ops/overlap.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 
@@ -15,6 +16,11 @@ static nd_status check_target(const char *name, const nd_tensor *x, const nd_ten
     nd_status status = nd__operands_check_pair(name, "x", x, "y", y);
     if (status == ND_OK)
         status = nd__record_check_in_place(name, x);
+    // The write makes another window's history stale, and the operation needs it as it was.
+    if (status == ND_OK && nd__tensor_requires_grad(y))
+        status = nd__rebase_refresh(y);
+    if (status == ND_OK && nd__tensor_requires_grad(y))
+        status = nd__rebase_check_cut(name, x);
     if (status != ND_OK)
         return status;
     int64_t shape[ND_MAX_DIMS];
@@ -49,8 +55,10 @@ static nd_status check_windows(const char *name, const nd_tensor *x, const nd_te
 /// Runs op with out = the first operand, x, over x's shape; then counts the write.
 static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
                             const nd_tensor *const *inputs, int count, const nd_op_attrs *attrs) {
-    if (x->numel == 0)
+    if (x->numel == 0) {
+        nd__tensor_bump_version(x);
         return ND_OK;
+    }
     nd_kernel_call call;
     call.op = op;
     call.noperands = count + 1;
@@ -95,12 +103,16 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
     nd_auto nd_tensor *before = saves_x ? nd_clone(x) : NULL;
     if (saves_x && !before)
         return nd_error_get_status();
+    // x op= x: the other operand's value is gone as well, but its history may be another one.
+    bool saves_y = saves_x && operand != x && nd__tensor_share_storage(operand, x);
+    nd_auto nd_tensor *operand_before = saves_y ? nd_clone(operand) : NULL;
+    if (saves_y && !operand_before)
+        return nd_error_get_status();
     status = write_over(name, op, x, inputs, 2, attrs);
     if (status != ND_OK)
         return status;
-    // x op= x: the other operand's value is gone as well.
-    const nd_tensor *recorded[] = {before ? before : x, operand};
-    if (before && nd__tensor_share_storage(operand, x))
+    const nd_tensor *recorded[] = {before ? before : x, operand_before ? operand_before : operand};
+    if (before && operand == x)
         recorded[1] = before;
     return nd__record_in_place(op, x, recorded, 2, attrs);
 }

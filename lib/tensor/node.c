@@ -5,6 +5,7 @@
 #include "lib/tensor/node.h"
 #include "lib/base/error.h"
 #include "lib/base/thread_local.h"
+#include "lib/tensor/rebase.h"
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
 static void node_clear(nd_object *self);
@@ -103,30 +104,32 @@ const char *nd_node_get_name(const nd_node *node) {
 // tensors and their history
 
 bool nd_requires_grad(const nd_tensor *x) {
-    return x && x->requires_grad;
+    return x && nd__tensor_requires_grad(x);
 }
 
 bool nd_is_leaf(const nd_tensor *x) {
-    return x && !x->node;
+    return x && (nd__tensor_base(x) ? !nd__tensor_requires_grad(x) : !x->node);
 }
 
 const nd_node *nd_get_node(const nd_tensor *x) {
-    return x ? x->node : NULL;
+    return x && nd__rebase_refresh(x) == ND_OK ? x->node : NULL;
 }
 
 nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
     nd_status status = nd__tensor_check_operand("set_requires_grad", "x", x);
     if (status != ND_OK)
         return status;
-    if (x->node)
+    if (!nd_is_leaf(x))
         return nd__error(ND_ERROR_STATE,
                          "set_requires_grad: x was computed by %s; only a leaf can be set",
-                         nd_node_get_name(x->node));
+                         nd_node_get_name(nd_get_node(x)));
     if (requires_grad && !nd__dtype_is_float(x->dtype))
         return nd__error(ND_ERROR_DTYPE,
                          "set_requires_grad: a tensor of %s has no gradient; floats do",
                          nd_dtype_get_name(x->dtype));
-    x->requires_grad = requires_grad;
+    if (requires_grad && x->follows)
+        nd_edge_clear(nd__tensor_base_slot(x)); // a leaf has its own history
+    x->own_requires_grad = requires_grad;
     return ND_OK;
 }
 

@@ -42,10 +42,13 @@ typedef struct nd_saved {
 //   unslice      as slice; the result's shape is outputs[0].shape, the slice's is inputs[0].shape
 //   concat       i[0] = axis (resolved); sizes along it are inputs[k].shape[axis]
 //   cast, clone, to   none: the other dtype or device is inputs[0]'s (nd_contiguous records clone)
-//   as_strided   none (it has no rule)
+//   as_strided, as_strided_scatter   the window (shape: of the result, or of inputs[1]) in elements
+//                of inputs[0], which is taken in row-major order: i[0 .. ndim-1] = strides, i[8] =
+//                offset, i[9] = 1. as_strided with i[9] = 0: not within inputs[0], so no gradient
 //
-// Views also keep, in i[11], the version their storage had: using a recorded view after its base
-// was written in place is refused, because the view's history no longer tells how it was computed.
+// Views also keep, in i[11], the version their storage had. Once it has been written in place, a
+// view that follows a base gets a new node when it is next used (rebase.h); using any other is
+// refused, unless its history ends in a leaf, because it no longer tells how the view was computed.
 
 struct nd_node {
     nd_object header;
@@ -82,7 +85,7 @@ extern ND__THREAD_LOCAL bool nd__node_recording_off;
 
 static inline bool nd__node_any_requires_grad(const nd_tensor *const *inputs, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (inputs[i] && inputs[i]->requires_grad)
+        if (inputs[i] && nd__tensor_requires_grad(inputs[i]))
             return true;
     return false;
 }

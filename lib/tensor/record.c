@@ -10,10 +10,8 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/shape.h"
-
-/// The slot of nd_op_attrs.i where a view keeps its storage's version.
-#define VERSION_SLOT 11
 
 bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count) {
     return !nd__node_recording_off && nd__node_any_requires_grad(inputs, count);
@@ -52,11 +50,22 @@ static void describe(nd_node_input *slot, const nd_tensor *x) {
         slot->shape[i] = x->shape[i];
 }
 
-/// A recorded view is only usable while its history tells how its values came about.
+/// Whether a view's history ends in a leaf still, which no recorded write has changed.
+static bool shows_a_leaf(const nd_node *node) {
+    while (nd__record_is_view(node) && node->inputs[0].source_is_node)
+        node = (const nd_node *)node->inputs[0].source;
+    const nd_tensor *leaf = (const nd_tensor *)node->inputs[0].source;
+    return nd__record_is_view(node) && leaf && !leaf->node;
+}
+
+/// A recorded view is only usable while its history tells how its values came about: one that
+/// follows a base is given a new one.
 static nd_status check_view(nd_op op, const nd_tensor *x) {
+    if (nd__tensor_base(x))
+        return nd__rebase_refresh(x);
     const nd_node *node = x->node;
-    if (!node || !nd__op_infos[node->op].is_view ||
-        (uint64_t)node->attrs.i[VERSION_SLOT] == nd__tensor_version(x))
+    if (!node || !nd__record_is_view(node) ||
+        nd__record_view_version(node) == nd__tensor_version(x) || shows_a_leaf(node))
         return ND_OK;
     char text[ND__SHAPE_TEXT];
     return nd__error(ND_ERROR_STATE,
@@ -66,16 +75,20 @@ static nd_status check_view(nd_op op, const nd_tensor *x) {
                      nd__node_op_name(node->op));
 }
 
-static nd_status fill_inputs(nd_node *node, const nd_tensor *const *inputs, size_t count) {
+/// `written`: the tensor that an in-place operation has written, or NULL; what shares its storage
+/// had its history made fresh before that.
+static nd_status fill_inputs(nd_node *node, const nd_tensor *const *inputs, size_t count,
+                             const nd_tensor *written) {
     for (size_t k = 0; k < count; k++) {
         const nd_tensor *x = inputs[k];
         if (!x)
             continue;
         nd_node_input *slot = &node->inputs[k];
         describe(slot, x);
-        if (!x->requires_grad)
+        if (!nd__tensor_requires_grad(x))
             continue;
-        nd_status status = check_view(node->op, x);
+        bool is_old = written && nd__tensor_base(x) && nd__tensor_share_storage(x, written);
+        nd_status status = is_old ? ND_OK : check_view(node->op, x);
         if (status != ND_OK)
             return status;
         if (x->node) {
@@ -91,6 +104,23 @@ static nd_status fill_inputs(nd_node *node, const nd_tensor *const *inputs, size
     return ND_OK;
 }
 
+/// What a node saves of x: x, or where x follows a base an alias with x's history and no edge to
+/// the base, whose history may come to lead to this node. NULL with an error.
+static nd_tensor *saved_of(const nd_tensor *x) {
+    if (!nd__tensor_base(x))
+        return nd_retain(x);
+    nd_tensor *alias =
+        nd__tensor_view(x, x->ndim, x->shape, nd__tensor_strides(x), nd__tensor_offset(x));
+    if (!alias)
+        return NULL;
+    alias->cut = true;
+    if (nd__tensor_requires_grad(x)) { // x->node is fresh: fill_inputs has been here
+        alias->own_requires_grad = true;
+        nd__member_track_with(&alias->header, &alias->node, nd_object_retain(x->node));
+    }
+    return alias;
+}
+
 /// Saves what the op's row says. An input on the storage that an in-place operation wrote has lost
 /// the value it had; its entry stays empty.
 static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_t count,
@@ -102,7 +132,9 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
             continue;
         const nd_tensor *x = k < count ? inputs[k] : NULL;
         if (x && !(in_place && nd__tensor_share_storage(x, result))) {
-            entry->tensor = nd_retain(x);
+            entry->tensor = saved_of(x);
+            if (!entry->tensor)
+                return nd_error_get_status();
             entry->version = nd__tensor_version(x);
         }
         entry++;
@@ -118,19 +150,20 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
     return ND_OK;
 }
 
-/// Owned published node for `result`, or NULL with an error.
-static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
-                      size_t count, const nd_op_attrs *attrs, bool in_place) {
+nd_node *nd__record_build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
+                          size_t count, const nd_op_attrs *attrs, bool in_place) {
     const nd_op_info *info = &nd__op_infos[op];
     nd_node *node = new_node(op, count, info->nsaved, 1);
     if (!node)
         return NULL;
     if (attrs)
         node->attrs = *attrs;
-    if (info->is_view)
-        node->attrs.i[VERSION_SLOT] = (int64_t)nd__tensor_version(result);
+    if (info->is_view) // a reshape may have copied
+        node->attrs.i[ND__VERSION_SLOT] = nd__tensor_share_storage(result, inputs[0])
+                                              ? (int64_t)nd__tensor_version(result)
+                                              : ND__NO_VIEW;
     describe(node->outputs, result);
-    if (fill_inputs(node, inputs, count) == ND_OK &&
+    if (fill_inputs(node, inputs, count, in_place ? result : NULL) == ND_OK &&
         fill_saved(node, inputs, count, result, in_place) == ND_OK &&
         nd__place_publish(nd__place_of(&result->header), &node->header) == ND_OK)
         return node;
@@ -138,12 +171,23 @@ static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const 
     return NULL;
 }
 
+/// A published tensor that only this thread knows gets its node (owned, consumed).
+static void give_node(nd_tensor *result, nd_node *node) {
+    if (!(nd__object_flags(&result->header) & ND__TRACKED)) {
+        nd__member_track_with(&result->header, &result->node, node);
+        return;
+    }
+    nd__gate_enter(); // a view that follows a base
+    result->node = node;
+    nd__gate_leave();
+}
+
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs) {
     if (!result || nd__node_recording_off || nd__op_infos[op].is_constant ||
         !nd__dtype_is_float(result->dtype))
         return result;
-    nd_node *node = build(op, result, inputs, count, attrs, false);
+    nd_node *node = nd__record_build(op, result, inputs, count, attrs, false);
     if (!node) {
         nd_object_release(result);
         return NULL;
@@ -152,8 +196,8 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
         nd_object_release(node);
         return result;
     }
-    result->requires_grad = true;
-    nd__member_track_with(&result->header, &result->node, node);
+    result->own_requires_grad = !nd__tensor_base(result);
+    give_node(result, node);
     return result;
 }
 
@@ -164,23 +208,26 @@ nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x) {
     nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status == ND_OK)
         status = nd__callback_check(operation);
-    if (status != ND_OK || nd__node_recording_off || !x->requires_grad)
+    if (status != ND_OK || nd__node_recording_off)
         return status;
+    if (nd__tensor_base(x))
+        return nd__rebase_check_write(operation, x);
+    if (!x->own_requires_grad)
+        return ND_OK;
     if (!x->node)
         return nd__error(ND_ERROR_STATE,
                          "%s: x is a leaf that requires a gradient; write it inside nd_no_grad",
                          operation);
-    if (nd__op_infos[x->node->op].is_view)
+    if (nd__record_is_view(x->node))
         return nd__error(ND_ERROR_STATE,
-                         "%s: x is a view (%s) of a tensor with history; write a clone of it, or "
-                         "inside nd_no_grad",
-                         operation, nd_node_get_name(x->node));
+                         "%s: x is a view (%s) of %s; write a clone of it, or inside nd_no_grad",
+                         operation, nd_node_get_name(x->node),
+                         shows_a_leaf(x->node) ? "a leaf that requires a gradient"
+                                               : "a tensor that cannot learn of the write");
     return ND_OK;
 }
 
-/// Makes `node` (owned, consumed; may be NULL) what computed the published x, unless a callback for
-/// memory has closed that.
-static void replace_node(nd_tensor *x, nd_node *node) {
+void nd__record_replace_node(nd_tensor *x, nd_node *node) {
     if (nd__object_is_closing(x)) {
         nd_object_release(node);
         return;
@@ -192,24 +239,64 @@ static void replace_node(nd_tensor *x, nd_node *node) {
     x->node = node;
     nd__gate_leave();
     x->output_index = 0;
-    x->requires_grad = node != NULL;
+    x->own_requires_grad = node != NULL;
     nd_object_release(before);
+}
+
+nd_node *nd__record_build_scatter(const nd_tensor *base, const nd_tensor *old,
+                                  const nd_tensor *part, nd_node *part_node,
+                                  const nd_op_attrs *attrs) {
+    nd_node *node = new_node(ND_OP_as_strided_scatter, 2, 0, 1);
+    if (!node) {
+        nd_object_release(part_node);
+        return NULL;
+    }
+    node->attrs = *attrs;
+    describe(node->outputs, base);
+    describe(&node->inputs[0], base);
+    describe(&node->inputs[1], part);
+    if (part_node) {
+        node->inputs[1].source = &part_node->header; // takes it over
+        node->inputs[1].source_is_node = true;
+        node->level = part_node->level + 1;
+    }
+    if (fill_inputs(node, &old, 1, NULL) == ND_OK &&
+        nd__place_publish(nd__place_of(&base->header), &node->header) == ND_OK)
+        return node;
+    nd_object_release(node);
+    return NULL;
+}
+
+/// A write through a view: what is recorded is the base's.
+static nd_status record_through_view(nd_op op, nd_tensor *x, const nd_tensor *const *inputs,
+                                     size_t count, const nd_op_attrs *attrs) {
+    nd_node *part = NULL;
+    if (nd__record_wants_history(inputs, count) && !nd__op_infos[op].is_constant) {
+        part = nd__record_build(op, x, inputs, count, attrs, true);
+        if (!part)
+            return nd_error_get_status();
+    } else if (!nd__tensor_requires_grad(x)) {
+        return ND_OK;
+    }
+    return nd__rebase_write(x, part);
 }
 
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs) {
     if (nd__node_recording_off)
         return ND_OK;
+    if (nd__tensor_base(x))
+        return record_through_view(op, x, inputs, count, attrs);
     if (!nd__record_wants_history(inputs, count) || nd__op_infos[op].is_constant ||
         !nd__dtype_is_float(x->dtype)) {
         if (x->node)
-            replace_node(x, NULL);
+            nd__record_replace_node(x, NULL);
         return ND_OK;
     }
-    nd_node *node = build(op, x, inputs, count, attrs, true);
+    nd_node *node = nd__record_build(op, x, inputs, count, attrs, true);
     if (!node)
         return nd_error_get_status();
-    replace_node(x, node);
+    nd__record_replace_node(x, node);
     return ND_OK;
 }
 
@@ -247,14 +334,14 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
             first = first ? first : results[i];
         }
     }
-    status = fill_inputs(node, inputs, count);
+    status = fill_inputs(node, inputs, count, NULL);
     if (status == ND_OK && first)
         status = nd__place_publish(nd__place_of(&first->header), &node->header);
     if (status == ND_OK && first) {
         for (size_t i = 0; i < noutputs; i++) {
             if (!results[i] || !nd__dtype_is_float(results[i]->dtype))
                 continue;
-            replace_node(results[i], nd_object_retain(node));
+            nd__record_replace_node(results[i], nd_object_retain(node));
             results[i]->output_index = (uint32_t)i;
         }
     }
@@ -273,7 +360,8 @@ static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     if (!alias)
         return NULL;
     alias->output_index = saved->output_index;
-    alias->requires_grad = true;
+    alias->cut = true;
+    alias->own_requires_grad = true;
     nd__member_track_with(&alias->header, &alias->node, nd_object_retain(node));
     return alias;
 }

@@ -11,11 +11,11 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
                                size_t count, const nd_op_attrs *attrs);
 
 /// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
-/// or a view of a tensor with history (whose base would not learn of the write). Also refuses NULL
-/// and closed tensors, recording or not.
+/// or a view of one, or of a tensor that would not learn of the write. Also refuses NULL and closed
+/// tensors, recording or not. A view's history is fresh after it.
 nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
 
-/// After an in-place write: gives x a new node. `inputs` are the operands as they were before the
+/// After an in-place write: gives x a new node, or its base (rebase.h) where it is a view. `inputs` are the operands as they were before the
 /// write. An input that is x itself stands for its old history; its old value is gone, so where
 /// the op's row saves that operand and another input wants a gradient, hand in nd_clone(x), taken
 /// (and recorded) before the write, in its place. A saved operand that is x all the same is kept
@@ -23,6 +23,31 @@ nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
 /// op's row says ZERO, x loses the history it had. No-op when nothing is recorded on this thread.
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs);
+
+// Views: nd_op_attrs.i of a view's node keeps the version that its storage had, or that it is none.
+#define ND__VERSION_SLOT 11
+#define ND__NO_VIEW (-1)
+
+/// Whether the node made a view, not a copy.
+static inline bool nd__record_is_view(const nd_node *node) {
+    return nd__op_infos[node->op].is_view && node->attrs.i[ND__VERSION_SLOT] != ND__NO_VIEW;
+}
+static inline uint64_t nd__record_view_version(const nd_node *node) {
+    return (uint64_t)node->attrs.i[ND__VERSION_SLOT];
+}
+
+/// Owned published node for `result`, or NULL with an error. in_place: result was written already.
+nd_node *nd__record_build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
+                          size_t count, const nd_op_attrs *attrs, bool in_place);
+/// Owned published node of as_strided_scatter for `base`, which was written through the view
+/// `part`: continues the history of `old`, which is base, or NULL where all of it was written, and
+/// that of part_node (consumed), or NULL. NULL with an error.
+nd_node *nd__record_build_scatter(const nd_tensor *base, const nd_tensor *old,
+                                  const nd_tensor *part, nd_node *part_node,
+                                  const nd_op_attrs *attrs);
+/// Makes `node` (owned, consumed; may be NULL) what computed the published x, unless a callback for
+/// memory has closed that.
+void nd__record_replace_node(nd_tensor *x, nd_node *node);
 
 /// Node with `noutputs` for a user function; recorded onto all results at once.
 nd_status nd__record_function(const nd_function *function, const nd_object *context,

@@ -4,6 +4,7 @@
 // than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
 // readable, so that an error can name them.
 #include "lib/tensor/tensor.h"
+#include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/member.h"
@@ -36,6 +37,7 @@ static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
     nd_visit(visitor, x->hooks, "hooks");
+    nd_visit(visitor, nd__tensor_base(x), "base");
 }
 
 static void tensor_clear(nd_object *self) {
@@ -47,6 +49,8 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
+    if (nd__tensor_base(x))
+        nd_edge_clear(nd__tensor_base_slot(x));
     if (nd__tensor_storage_now(x))
         nd_edge_clear(&x->storage);
 }
@@ -88,9 +92,11 @@ static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype 
     return x;
 }
 
-/// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
-static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
-    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+/// Private tensor with an edge to `storage`, which is taken over, and `more` bytes behind the
+/// strides. NULL: nothing was taken over.
+static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel,
+                         size_t more) {
+    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim) + more);
     if (__builtin_expect(!object, 0))
         return NULL;
     nd_device device = {storage->accounted.kind, storage->accounted.device_index};
@@ -108,7 +114,7 @@ static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel) {
-    nd_tensor *x = new_on(storage, dtype, ndim, numel);
+    nd_tensor *x = new_on(storage, dtype, ndim, numel, 0);
     if (__builtin_expect(!x, 0)) {
         nd__storage_discard(storage, manager);
         return NULL;
@@ -163,6 +169,11 @@ nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *oper
 
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset) {
+    return nd__tensor_view_following(NULL, x, ndim, shape, strides, offset);
+}
+
+nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
+                                     const int64_t *shape, const int64_t *strides, int64_t offset) {
     int64_t numel = 1;
     for (int i = 0; i < ndim; i++)
         numel *= shape[i];
@@ -170,7 +181,7 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     if (__builtin_expect(!storage, 0))
         return NULL;
     nd__object_keep(storage);
-    nd_tensor *view = new_on(storage, x->dtype, ndim, numel);
+    nd_tensor *view = new_on(storage, x->dtype, ndim, numel, base ? sizeof base : 0);
     if (!view) {
         nd_object_release(storage);
         return NULL;
@@ -182,7 +193,18 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     }
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;
-    return nd__place_publish_or_release(nd__place_begin(&operand, 1), &view->header);
+    nd_place place = nd__place_begin(&operand, 1);
+    if (!base)
+        return nd__place_publish_or_release(place, &view->header);
+    view->follows = true;
+    *nd__tensor_base_slot(view) = nd_object_retain(base);
+    nd__atomic_set_flags(&view->header.flags, ND__TRACKED); // still private
+    if (nd__place_publish(place, &view->header) == ND_OK)
+        return view;
+    view->follows = false;
+    nd_object_release(base);
+    nd_object_release(view);
+    return NULL;
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,

@@ -1,7 +1,7 @@
 // Inside of tensors and storages, for lib/tensor and the layers above.
 //
 // A tensor is green (never looked at by the collector) until it gets an edge other than its
-// storage: history, gradient, hooks; whoever gives it one calls nd__member_track. A storage is
+// storage: history, gradient, hooks, a base; whoever gives it one calls nd__member_track. A storage is
 // always green and is what managers account for.
 //
 // A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage,
@@ -32,14 +32,17 @@ struct nd_tensor {
     int64_t numel;
     nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
     int8_t ndim;
-    bool contiguous;
-    bool requires_grad;       ///< leaf that wants a gradient, or result with history
-    uint32_t output_index;    ///< which output of `node` this is
-    nd_tensor *grad;          ///< edge
-    nd_node *node;            ///< edge: what computed it; NULL for a leaf
-    nd_object *hooks;         ///< edge: lib/autograd's hook list of a leaf, or NULL
+    bool contiguous : 1;
+    bool follows : 1;       ///< a recorded view: its base stands behind the strides
+    bool cut : 1;           ///< a view whose base could not learn of a recorded write
+    bool own_requires_grad; ///< leaf that wants a gradient, or result with history. Of a view that
+                            ///< follows a base: false; ask nd__tensor_requires_grad
+    uint32_t output_index;  ///< which output of `node` this is
+    nd_tensor *grad;        ///< edge
+    nd_node *node;          ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks;       ///< edge: lib/autograd's hook list of a leaf, or NULL
     _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
-    int64_t shape[];          ///< ndim sizes, then ndim strides (in elements)
+    int64_t shape[];          ///< ndim sizes, ndim strides (in elements), then perhaps the base
 };
 
 _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &&
@@ -50,6 +53,21 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
 
 static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
+}
+
+/// Where a view that follows a base keeps that edge.
+static inline nd_tensor **nd__tensor_base_slot(const nd_tensor *x) {
+    return (nd_tensor **)(uintptr_t)(x->shape + 2 * x->ndim);
+}
+/// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own.
+/// Borrowed.
+static inline nd_tensor *nd__tensor_base(const nd_tensor *x) {
+    return x->follows ? *nd__tensor_base_slot(x) : NULL;
+}
+/// Whether x is a leaf that wants a gradient, or has history.
+static inline bool nd__tensor_requires_grad(const nd_tensor *x) {
+    const nd_tensor *base = nd__tensor_base(x);
+    return base ? base->own_requires_grad : x->own_requires_grad;
 }
 
 /// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an
@@ -114,6 +132,9 @@ nd_tensor *nd__tensor_result(const char *operation, const nd_tensor *const *oper
 /// in elements.
 nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
+/// The same with an edge to `base` (may be NULL), whose history it follows.
+nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
+                                     const int64_t *shape, const int64_t *strides, int64_t offset);
 
 /// Whether an operand is there and not closed.
 static inline bool nd__tensor_is_usable(const nd_tensor *x) {

@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
@@ -13,8 +14,8 @@
 /// The view x[window], with history when x has some. Consumes nothing; attrs may be NULL.
 static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset, const nd_op_attrs *attrs) {
-    nd_tensor *view = nd__tensor_view(x, ndim, shape, strides, offset);
-    return view ? nd__record(op, view, &x, 1, attrs) : NULL;
+    nd_tensor *view = nd__rebase_view(x, ndim, shape, strides, offset);
+    return view ? nd__rebase_record(op, view, x, attrs) : NULL;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -278,11 +279,8 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     // An empty slice points to where x does, not behind its end.
     int64_t offset = nd__tensor_offset(x) +
                      (along.count > 0 ? along.start * nd__tensor_strides(x)[along.axis] : 0);
-    nd_tensor *view = nd__tensor_view(x, x->ndim, shape, strides, offset);
-    if (!view || !nd__record_wants_history(&x, 1))
-        return view;
     nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
-    return nd__record(ND_OP_slice, view, &x, 1, &attrs);
+    return recorded(ND_OP_slice, x, x->ndim, shape, strides, offset, &attrs);
 }
 
 nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {

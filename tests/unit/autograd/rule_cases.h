@@ -9,6 +9,7 @@
 #include "lib/ops/conv.h"
 #include "lib/ops/elementwise.h"
 #include "lib/tensor/join.h"
+#include "lib/tensor/rebase.h"
 #include "tests/elementwise.h"
 #include "tests/windows.h"
 
@@ -344,6 +345,34 @@ F(f_unslice) {
     return nd__join_unslice(x[0], 2, (const int64_t[]){3, 9}, 1, 1, 2);
 }
 
+F(f_as_strided) {
+    UNUSED;
+    return nd_as_strided(x[0], 2, (const int64_t[]){2, 3}, (const int64_t[]){6, 2}, 1);
+}
+
+F(f_as_strided_overlapping) {
+    UNUSED;
+    return nd_as_strided(x[0], 3, (const int64_t[]){3, 2, 4}, (const int64_t[]){1, 0, 2}, 2);
+}
+
+F(f_as_strided_scatter) {
+    UNUSED;
+    const nd_op_attrs window = {.i = {6, 2, [8] = 1, [9] = 1}};
+    return nd__rebase_write_window(x[0], x[1], &window);
+}
+
+/// x[0] with a row of it multiplied by x[1], through a view of a view.
+F(f_written_through_views) {
+    UNUSED;
+    nd_auto nd_tensor *base = nd_square(x[0]);
+    nd_auto nd_tensor *turned = nd_transpose(base, 0, 1);
+    nd_auto nd_tensor *part = nd_select(turned, 1, 0);
+    nd_auto nd_tensor *other = nd_flatten(base, 0);
+    if (!part || nd_mul_(part, x[1]) != ND_OK)
+        return NULL;
+    return nd_mul(other, other);
+}
+
 F(f_concat) {
     UNUSED;
     const nd_tensor *parts[] = {x[0], x[1], x[0]};
@@ -616,6 +645,10 @@ static const rule_case cases[] = {
     {ND_OP_clone, f_contiguous, 1, {{M(2, 3)}}, 0, 0, 0},
     {ND_OP_to, f_to, 1, {{V(-2, 2)}}, 0, 0, 0},
     {ND_OP_unslice, f_unslice, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_as_strided, f_as_strided, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_as_strided, f_as_strided_overlapping, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_as_strided_scatter, f_as_strided_scatter, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_as_strided_scatter, f_written_through_views, 2, {{M(3, 4)}, {1, {3}, -2, 2}}, 0, 0, 0},
     {ND_OP_concat, f_concat, 2, {{M(2, 3)}, {M(2, 2)}}, 0, 0, 0},
     {ND_OP_concat, f_stack, 2, {{M(2, 3)}, {M(2, 3)}}, 0, 0, 0},
     {ND_OP_concat, f_slice_empty, 1, {{M(2, 3)}}, 0, 0, 0},

@@ -1,0 +1,48 @@
+// Views that follow a base: one history for all windows onto a storage.
+//
+// A view made while recording has an edge to its base, the tensor that the first of a row of views
+// was made of (tensor.h: nd__tensor_base). What is written through the view is written to the base:
+// the base's node becomes as_strided_scatter(what the base was, what was written). A view's own
+// node only repeats the base's history, and is made anew where the storage was written since.
+//
+// No edge to a base: where the dtype has no gradients, and where the base is a leaf that requires
+// one, which nobody may write while recording. `cut` instead: the view was made inside nd_no_grad,
+// or of a tensor that is not contiguous, so that its base cannot learn of a recorded write.
+//
+// Nothing that a node holds leads to a view that follows a base (what it saves is an alias of the
+// view, record.c), so the edge closes no cycle by itself.
+#ifndef ND_LIB_TENSOR_REBASE_H
+#define ND_LIB_TENSOR_REBASE_H
+#include "lib/tensor/node.h"
+
+/// A fresh view of x that follows x's base, or x, where that is right; not yet recorded. offset in
+/// elements. Owned; NULL with an error.
+nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
+                           const int64_t *strides, int64_t offset);
+
+/// Records how a fresh view came about. Consumes the view; returns
+/// it, or NULL with an error. attrs may be NULL; as_strided needs none.
+nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_tensor *x,
+                             const nd_op_attrs *attrs);
+
+/// Makes x's node what x's base says it is, before it is read. Safe beside other threads that do
+/// the same. No-op where x follows nobody. Errors: no memory; the base was closed.
+nd_status nd__rebase_refresh(const nd_tensor *x);
+
+/// Before a recorded write: refuses an x whose base could not learn of it.
+nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x);
+/// Before a write while recording, of an x that follows a base: refuses one whose base is a leaf
+/// that requires a gradient, was closed, or has not all of x's elements. x's node is fresh after
+/// it.
+nd_status nd__rebase_check_write(const char *operation, const nd_tensor *x);
+/// After a write through a view: its base gets a node that continues the base's history with
+/// `part` (consumed), the node of what was written; NULL: that has no history.
+nd_status nd__rebase_write(const nd_tensor *view, nd_node *part);
+
+/// The part of x (contiguous) that the attributes of as_strided mean: a view, recorded.
+nd_tensor *nd__rebase_read_window(const nd_tensor *x, int ndim, const int64_t *shape,
+                                  const nd_op_attrs *attrs);
+/// A copy of x with that part of it replaced by `part`: as_strided_scatter, recorded.
+nd_tensor *nd__rebase_write_window(const nd_tensor *x, const nd_tensor *part,
+                                   const nd_op_attrs *attrs);
+#endif
