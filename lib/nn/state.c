@@ -87,7 +87,7 @@ nd_status nd_state_add_dataset(nd_state *state, const char *name, const nd_datas
 nd_status nd_state_add_tensor(nd_state *state, const char *name, const nd_tensor *tensor) {
     static const char operation[] = "state_add_tensor";
     nd_status status = nd__tensor_check_operand(operation, "tensor", tensor);
-    if (status == ND_OK && (!tensor->contiguous || tensor->requires_grad))
+    if (status == ND_OK && (!tensor->contiguous || nd__tensor_requires_grad(tensor)))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the tensor %s", operation,
                            tensor->contiguous ? "requires a gradient; a module's part has those"
                                               : "is no contiguous one (nd_contiguous)");
