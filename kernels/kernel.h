@@ -54,15 +54,20 @@ typedef struct nd_kernel_call {
 // TERNARY    out, condition, a, b. condition bool, the others one dtype.
 // REDUCE     out, x. Iteration space = x's axes; out has stride 0 on reduced axes; i[0] = elements
 //            per result. The kernel writes every result, whatever was in out. x of any dtype. out:
-//            sum x's own for floats, else the 64-bit integer of its signedness; mean and var (f[0] =
-//            correction) x's own for floats, else f32; max and min x's own, NaN wins. Never called
-//            for no elements.
+//            sum and prod x's own for floats, else the 64-bit integer of its signedness; max and min
+//            x's own, NaN wins; any and all bool, count_nonzero i64; mean, var and std (f[0] =
+//            correction), norm (f[0] = its order, finite and not 0) and logsumexp x's own for
+//            floats, else f32. Never called for no elements.
 // ARGREDUCE  out (i64), x. The reduced axis is the last of the iteration space, out's stride there
 //            is 0.
+// SCAN       out, x; recurrence: out, a, b, floats of one dtype. The axis is the last of the
+//            iteration space; i[0] = 1: from its end to its beginning. cumsum and cumprod: out as
+//            for sum; cummax and cummin x's own, NaN wins from where it stands.
 // MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column
 //            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
-//            out = a b + beta out. In a and b one of the two strides is 1 (or the size is).
-// SOFTMAX    out, x. The axis is the last of the iteration space.
+//            out = a b + beta out. One dtype, not bool: f16 and bf16 are added up in f32 and rounded
+//            once, integers wrap. In a and b one of the two strides is 1 (or the size is).
+// SOFTMAX    out, x, floats of one dtype, f16 and bf16 computed in f32. The axis is the last of the iteration space.
 // LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
 //            resolved by lib/ops).

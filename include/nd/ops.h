@@ -231,25 +231,56 @@ ND_API nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool ke
 /// large one costs no digits.
 ND_API nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                          bool keepdims) ND_OWNED;
+/// Square root of nd_var(). Where it is 0 the gradient is 0.
+ND_API nd_tensor *nd_std(const nd_tensor *x, int naxes, const int *axes, double correction,
+                         bool keepdims) ND_OWNED;
+/// Product; 1 of nothing. dtype as for nd_sum().
+ND_API nd_tensor *nd_prod(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Whether an element is not 0: bool; false of nothing. NaN is not 0.
+ND_API nd_tensor *nd_any(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// Whether no element is 0: bool; true of nothing.
+ND_API nd_tensor *nd_all(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+/// How many elements are not 0: i64.
+ND_API nd_tensor *nd_count_nonzero(const nd_tensor *x, int naxes, const int *axes,
+                                   bool keepdims) ND_OWNED;
+/// log(sum(exp(x))) without overflow; -infinity of nothing. dtype as for nd_mean().
+ND_API nd_tensor *nd_logsumexp(const nd_tensor *x, int naxes, const int *axes,
+                               bool keepdims) ND_OWNED;
+/// Vector norm sum(|x|^ord)^(1/ord) over the axes; ord infinity: the largest |x|, -infinity the
+/// smallest, 0: how many are not 0, without a gradient (the Array API's linalg.vector_norm). dtype
+/// as for nd_mean(); where the norm is 0 the gradient is 0. Error: ord is NaN.
+ND_API nd_tensor *nd_norm(const nd_tensor *x, double ord, int naxes, const int *axes,
+                          bool keepdims) ND_OWNED;
 /// Index of the first extremum along one axis: i64.
 ND_API nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
 /// Index of the first smallest along one axis: i64.
 ND_API nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) ND_OWNED;
+/// Running sum along an axis: result[k] = x[0] + ... + x[k] (the Array API's cumulative_sum). dtype
+/// as for nd_sum().
+ND_API nd_tensor *nd_cumsum(const nd_tensor *x, int axis) ND_OWNED;
+/// Running product along an axis (cumulative_prod). dtype as for nd_sum().
+ND_API nd_tensor *nd_cumprod(const nd_tensor *x, int axis) ND_OWNED;
+/// Largest element so far along an axis; NaN stays. Of equal ones the last gets the gradient.
+ND_API nd_tensor *nd_cummax(const nd_tensor *x, int axis) ND_OWNED;
+/// Smallest element so far along an axis; as nd_cummax().
+ND_API nd_tensor *nd_cummin(const nd_tensor *x, int axis) ND_OWNED;
 /// Sums x down to `shape`, the inverse of broadcasting.
 ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
 
 // ---------------------------------------------------------------------------------- linear algebra
 
 /// a: [..., m, k], b: [..., k, n] -> [..., m, n]; leading axes broadcast; 1-d operands as in the
-/// Array API. f32, f64.
+/// Array API. Any numbers, promoted: f16 and bf16 are added up in f32 and rounded once, integers
+/// wrap.
 ND_API nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias.
+/// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias. dtypes as
+/// for nd_matmul().
 ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
                             const nd_tensor *bias) ND_OWNED;
 
 // ---------------------------------------------------------------------------------- neural network
 
-/// exp(x) / sum(exp(x)) along one axis, without overflow.
+/// exp(x) / sum(exp(x)) along one axis, without overflow; f16 and bf16 computed in f32.
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
 /// x - log(sum(exp(x))) along one axis, without overflow.
 ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
@@ -260,8 +291,9 @@ typedef enum nd_reduction {
     ND_REDUCTION_NONE,       ///< they are the result
     ND_REDUCTION_BATCH_MEAN, ///< their sum over the first size: nd_kl_div() alone
 } nd_reduction;
-/// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] f32/f64, targets: [n]
-/// of any integer dtype -> [].
+/// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] of floats, targets: [n]
+/// of any integer dtype -> []. f16 and bf16 are computed in f32. With options:
+/// nd_cross_entropy_with() of <nd/neural.h>.
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].
 ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

@@ -16,6 +16,7 @@ enum {
     TERNARY,
     REDUCE,
     ARGREDUCE,
+    SCAN,
     MATMUL,
     SOFTMAX,
     LOSS,
@@ -119,6 +120,8 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
         return nd__cpu_reduce(call);
     case ARGREDUCE:
         return nd__cpu_argreduce(call);
+    case SCAN:
+        return nd__cpu_scan(call);
     case MATMUL:
         return nd__cpu_matmul(call);
     case SOFTMAX:

@@ -9,6 +9,7 @@
 // elements are cut into fixed pieces whose partial results are combined in order.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include <math.h>
 #include <string.h>
 
 /// Below this many results the elements are cut, when there are enough of them.
@@ -91,6 +92,7 @@ static void make_plan(nd__reduction *plan, const nd_kernel_call *call) {
 typedef struct reduction_work {
     nd__reduction plan;
     const nd_kernel_call *call;
+    nd__fold first_fold, second_fold;
     const nd__reducer *first;  ///< gives the second its parameters; NULL: there is one fold
     const nd__reducer *second; ///< gives the results
     const nd__reducer *now;    ///< of a reduction in pieces
@@ -101,27 +103,36 @@ typedef struct reduction_work {
 
 // ----------------------------------------------------------------------------- what is computed
 
-/// Which folds an operation is. False for an operation that is none.
-static bool folds_of(const nd_kernel_call *call, int *ret_first, int *ret_second) {
-    *ret_first = -1;
-    switch (call->op) {
-    case ND_OP_sum:
-    case ND_OP_mean:
-        *ret_second = ND__FOLD_SUM;
-        return true;
-    case ND_OP_max:
-        *ret_second = ND__FOLD_MAX;
-        return true;
-    case ND_OP_min:
-        *ret_second = ND__FOLD_MIN;
-        return true;
-    case ND_OP_var:
-        *ret_first = ND__FOLD_SUM;
-        *ret_second = ND__FOLD_DEVIATION;
-        return true;
-    default:
+/// Which folds an operation is; ret_first is that of nothing else than a sum or an extremum, or
+/// ND__FOLDS. False for an operation that is none.
+static bool folds_of(const nd_kernel_call *call, nd__fold *ret_first, nd__fold *ret_second) {
+    static const struct {
+        uint8_t first, second; ///< plus one; 0: none
+    } folds[ND_OP_COUNT] = {
+        [ND_OP_sum] = {0, 1 + ND__FOLD_SUM},
+        [ND_OP_mean] = {0, 1 + ND__FOLD_SUM},
+        [ND_OP_max] = {0, 1 + ND__FOLD_MAX},
+        [ND_OP_min] = {0, 1 + ND__FOLD_MIN},
+        [ND_OP_var] = {1 + ND__FOLD_SUM, 1 + ND__FOLD_DEVIATION},
+        [ND_OP_std] = {1 + ND__FOLD_SUM, 1 + ND__FOLD_DEVIATION},
+        [ND_OP_prod] = {0, 1 + ND__FOLD_PRODUCT},
+        // Of what is not 0 as a bool.
+        [ND_OP_any] = {0, 1 + ND__FOLD_MAX},
+        [ND_OP_all] = {0, 1 + ND__FOLD_MIN},
+        [ND_OP_count_nonzero] = {0, 1 + ND__FOLD_SUM},
+        [ND_OP_norm] = {0, 1 + ND__FOLD_POWER},
+        [ND_OP_logsumexp] = {1 + ND__FOLD_MAX, 1 + ND__FOLD_EXPONENTIAL},
+    };
+    int first = folds[call->op].first, second = folds[call->op].second;
+    if (second == 0)
         return false;
-    }
+    *ret_first = first ? (nd__fold)(first - 1) : ND__FOLDS;
+    *ret_second = (nd__fold)(second - 1);
+    if (call->op == ND_OP_norm && call->attrs.f[0] == 1.0)
+        *ret_second = ND__FOLD_MAGNITUDE;
+    if (call->op == ND_OP_norm && call->attrs.f[0] == 2.0)
+        *ret_second = ND__FOLD_SQUARE;
+    return true;
 }
 
 /// For each dtype that may lack loops the next one that holds all of its numbers; ND_BOOL: none.
@@ -134,8 +145,12 @@ static const nd_dtype wider[ND_DTYPE_COUNT] = {
 /// The dtype that x has for the loops: its own or a wider one; for what is real, that of a float.
 static nd_dtype loops_dtype(const nd__cpu_loops *loops, nd_op op, nd__fold fold, nd_dtype x) {
     bool is_float = x == ND_F32 || x == ND_F64 || x == ND_F16 || x == ND_BF16;
-    if (!is_float && (op == ND_OP_mean || op == ND_OP_var))
-        x = ND_F64;
+    if (op == ND_OP_any || op == ND_OP_all || op == ND_OP_count_nonzero)
+        return ND_BOOL;
+    bool real = op == ND_OP_mean || op == ND_OP_var || op == ND_OP_std || op == ND_OP_norm ||
+                op == ND_OP_logsumexp;
+    if (real && !is_float)
+        return ND_F64;
     while (!loops->reducers[fold][x])
         x = wider[x];
     return x;
@@ -144,63 +159,88 @@ static nd_dtype loops_dtype(const nd__cpu_loops *loops, nd_op op, nd__fold fold,
 /// Chooses the loops, and how x comes to their dtype.
 static nd_status choose_loops(reduction_work *work) {
     const nd__cpu_loops *loops = nd__cpu_loops_now();
-    int first, second;
-    if (!folds_of(work->call, &first, &second))
+    if (!folds_of(work->call, &work->first_fold, &work->second_fold))
         return ND_ERROR_UNSUPPORTED;
     nd_dtype x = work->call->operand[1].dtype;
-    nd_dtype dtype = loops_dtype(loops, work->call->op, (nd__fold)second, x);
-    work->second = loops->reducers[second][dtype];
-    work->first = first >= 0 ? loops->reducers[first][dtype] : NULL;
+    nd_dtype dtype = loops_dtype(loops, work->call->op, work->second_fold, x);
+    work->second = loops->reducers[work->second_fold][dtype];
+    work->first = work->first_fold < ND__FOLDS ? loops->reducers[work->first_fold][dtype] : NULL;
     work->plan.load = dtype == x ? NULL : loops->convert[x][dtype];
     return dtype == x || work->plan.load ? ND_OK : ND_ERROR_UNSUPPORTED;
 }
 
-/// What the elements that are repeated make of a partial result.
-static void repeat(const reduction_work *work, const nd__reducer *reducer, void *partials,
-                   int64_t count) {
-    int64_t repeats = work->plan.repeats;
-    bool ordered = reducer->partial != ND_F64 && reducer->partial != ND_I64;
-    if (repeats == 1 || ordered || work->call->op == ND_OP_max || work->call->op == ND_OP_min)
-        return;
-    if (reducer->partial == ND_F64)
-        for (int64_t i = 0; i < count; i++)
-            ((double *)partials)[i] *= (double)repeats;
-    else
-        for (int64_t i = 0; i < count; i++)
-            ((uint64_t *)partials)[i] *= (uint64_t)repeats;
+static uint64_t integer_power(uint64_t base, uint64_t exponent) {
+    uint64_t result = 1;
+    for (; exponent; exponent >>= 1, base *= base)
+        if (exponent & 1)
+            result *= base;
+    return result;
 }
 
-/// Partial results of the first fold as parameters of the second.
-static void make_parameters(const reduction_work *work, const void *partials, int64_t count,
+/// What the elements that are repeated make of a partial result.
+static void repeat(const reduction_work *work, nd__fold fold, nd_dtype dtype, void *partials,
+                   int64_t count) {
+    int64_t repeats = work->plan.repeats;
+    if (repeats == 1 || fold == ND__FOLD_MAX || fold == ND__FOLD_MIN)
+        return;
+    for (int64_t i = 0; i < count && dtype == ND_F64; i++) {
+        double *partial = (double *)partials + i;
+        *partial =
+            fold == ND__FOLD_PRODUCT ? pow(*partial, (double)repeats) : *partial * (double)repeats;
+    }
+    for (int64_t i = 0; i < count && dtype != ND_F64; i++) {
+        uint64_t *partial = (uint64_t *)partials + i;
+        *partial = fold == ND__FOLD_PRODUCT ? integer_power(*partial, (uint64_t)repeats)
+                                            : *partial * (uint64_t)repeats;
+    }
+}
+
+/// Partial results of the first fold, a sum or an extremum, as parameters of the second.
+static void make_parameters(const reduction_work *work, void *partials, int64_t count,
                             double *ret_parameters) {
     double elements = (double)work->call->attrs.i[0];
-    for (int64_t i = 0; i < count; i++)
-        ret_parameters[i] = ((const double *)partials)[i] / elements;
+    repeat(work, work->first_fold, work->first->partial, partials, count);
+    for (int64_t i = 0; i < count; i++) {
+        bool narrow = work->first->partial == ND_F32;
+        double value = narrow ? (double)((float *)partials)[i] : ((double *)partials)[i];
+        ret_parameters[i] = work->first_fold == ND__FOLD_SUM ? value / elements : value;
+    }
 }
 
 /// From a sum to the result.
-static void finish(const reduction_work *work, double *partials, int64_t count) {
-    double elements = (double)work->call->attrs.i[0];
-    // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
-    double divisor = elements;
-    if (work->call->op == ND_OP_var) {
-        divisor = elements - work->call->attrs.f[0];
+static void finish(const nd_kernel_call *call, const double *parameters, double *partials,
+                   int64_t count) {
+    double number = call->attrs.f[0], divisor = (double)call->attrs.i[0];
+    nd_op op = call->op;
+    if (op == ND_OP_var || op == ND_OP_std) {
+        // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
+        divisor -= number;
         divisor = divisor > 0.0 ? divisor : 0.0;
     }
-    if (work->call->op == ND_OP_mean || work->call->op == ND_OP_var)
+    if (op == ND_OP_mean || op == ND_OP_var || op == ND_OP_std)
         for (int64_t i = 0; i < count; i++)
             partials[i] /= divisor;
+    if (op == ND_OP_std || (op == ND_OP_norm && number == 2.0))
+        for (int64_t i = 0; i < count; i++)
+            partials[i] = sqrt(partials[i]);
+    else if (op == ND_OP_norm && number != 1.0)
+        for (int64_t i = 0; i < count; i++)
+            partials[i] = pow(partials[i], 1.0 / number);
+    else if (op == ND_OP_logsumexp)
+        // An infinite or NaN maximum is the result.
+        for (int64_t i = 0; i < count; i++)
+            partials[i] = parameters[i] + (isfinite(parameters[i]) ? log(partials[i]) : 0.0);
 }
 
 /// Finishes results [begin, end) and writes them, converted.
-static void store(const reduction_work *work, int64_t begin, int64_t end, void *partials) {
+static void store(const reduction_work *work, int64_t begin, int64_t end, const double *parameters,
+                  void *partials) {
     const nd__reduction *plan = &work->plan;
     nd_dtype from = work->second->partial, to = work->call->operand[0].dtype;
-    repeat(work, work->second, partials, end - begin);
+    repeat(work, work->second_fold, from, partials, end - begin);
     if (from == ND_F64)
-        finish(work, (double *)partials, end - begin);
-    // Sums of integers have the bits of either dtype of 64.
-    nd__loop convert = nd__cpu_loops_now()->convert[from][to == ND_U64 ? ND_I64 : to];
+        finish(work->call, parameters, (double *)partials, end - begin);
+    nd__loop convert = nd__cpu_loops_now()->convert[from][to];
     int64_t bytes = nd__dtype_bytes(from), out_bytes = nd__dtype_bytes(to);
     int last = plan->kept.count - 1;
     int64_t strides[2] = {last < 0 ? 1 : plan->kept.out_strides[last], 1};
@@ -217,11 +257,27 @@ static void store(const reduction_work *work, int64_t begin, int64_t end, void *
 
 // ------------------------------------------------------------------------------------ how it runs
 
+/// Work of one element, in additions of floats.
+static int64_t cost_of(const reduction_work *work) {
+    bool f64 = work->call->operand[1].dtype == ND_F64;
+    if (work->second_fold == ND__FOLD_POWER)
+        return 64;
+    return work->second_fold == ND__FOLD_EXPONENTIAL ? (f64 ? 32 : 4) : 1;
+}
+
+/// Parameters of the one fold that has the same for all results.
+static void set_parameters(const nd_kernel_call *call, int64_t count, double *ret_parameters) {
+    if (call->op == ND_OP_norm)
+        for (int64_t i = 0; i < count; i++)
+            ret_parameters[i] = call->attrs.f[0];
+}
+
 static void reduce_results(void *context, int64_t begin, int64_t end) {
     const reduction_work *work = (const reduction_work *)context;
     const nd__reduction *plan = &work->plan;
     double partials[ND__REDUCE_BATCH], parameters[ND__REDUCE_BATCH];
     int64_t batch = ND__REDUCE_BATCH;
+    set_parameters(work->call, ND__REDUCE_BATCH, parameters);
     // What is walked twice should still be in the cache the second time.
     while (work->first && batch > 16 && batch * plan->elements > BATCH_ELEMENTS)
         batch /= 2;
@@ -229,11 +285,10 @@ static void reduce_results(void *context, int64_t begin, int64_t end) {
         int64_t stop = begin + batch < end ? begin + batch : end;
         if (work->first) {
             work->first->range(plan, begin, stop, 0, plan->elements, NULL, partials);
-            repeat(work, work->first, partials, stop - begin);
             make_parameters(work, partials, stop - begin, parameters);
         }
         work->second->range(plan, begin, stop, 0, plan->elements, parameters, partials);
-        store(work, begin, stop, partials);
+        store(work, begin, stop, parameters, partials);
         begin = stop;
     }
 }
@@ -263,7 +318,8 @@ static void fold_few(reduction_work *work, const nd__reducer *reducer, const dou
     work->partials = (char *)partials;
     work->now = reducer;
     work->parameters = parameters;
-    nd__cpu_parallel(pieces, work->piece * plan->results / 4, 1, reduce_pieces, work);
+    nd__cpu_parallel(pieces, work->piece * plan->results / 4 * cost_of(work), 1, reduce_pieces,
+                     work);
     int64_t row = plan->results * nd__dtype_bytes(reducer->partial);
     for (int64_t piece = 1; piece < pieces; piece++)
         reducer->combine(partials, work->partials + piece * row, plan->results);
@@ -272,13 +328,13 @@ static void fold_few(reduction_work *work, const nd__reducer *reducer, const dou
 static void reduce_few(reduction_work *work) {
     double partials[MOST_PARTIALS], parameters[FEW_RESULTS];
     int64_t results = work->plan.results;
+    set_parameters(work->call, results, parameters);
     if (work->first) {
         fold_few(work, work->first, NULL, partials);
-        repeat(work, work->first, partials, results);
         make_parameters(work, partials, results, parameters);
     }
     fold_few(work, work->second, parameters, partials);
-    store(work, 0, results, partials);
+    store(work, 0, results, parameters, partials);
 }
 
 nd_status nd__cpu_reduce(const nd_kernel_call *call) {
@@ -291,8 +347,8 @@ nd_status nd__cpu_reduce(const nd_kernel_call *call) {
     if (plan->results > 0 && plan->results < FEW_RESULTS && plan->elements >= 2 * PIECE_ELEMENTS)
         reduce_few(&work);
     else
-        nd__cpu_parallel(plan->results, plan->elements / 4 + 1, plan->by_columns ? 64 : 1,
-                         reduce_results, &work);
+        nd__cpu_parallel(plan->results, plan->elements * cost_of(&work) / 4 + 1,
+                         plan->by_columns ? 64 : 1, reduce_results, &work);
     return ND_OK;
 }
 

@@ -10,6 +10,7 @@ enum class Family {
     TERNARY,
     REDUCE,
     ARGREDUCE,
+    SCAN,
     MATMUL,
     SOFTMAX,
     LOSS,
@@ -51,6 +52,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_reduce(queue, call);
     case Family::ARGREDUCE:
         return nd__cuda_argreduce(queue, call);
+    case Family::SCAN:
+        return nd__cuda_scan(queue, call);
     case Family::MATMUL:
         return nd__cuda_matmul(queue, call);
     case Family::SOFTMAX:

@@ -4,20 +4,20 @@
 // whose states go to scratch memory and are joined by a second kernel, so that a full reduction
 // occupies the whole device. Sums of f32 are kept in f64. The order of joining depends on the shape
 // and the device alone, so the same call gives the same bits.
-#include "kernels/cuda/arithmetic.cuh"
+#include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
 #include <type_traits>
 
 namespace nd_cuda {
 
 // A Kind is what is computed: State of a share, start(), add(state, x, position), join(state,
-// state), result(state).
+// state), result(state). A source is how x is read (erased.cuh).
 
-/// Sums of floats are kept in f64, those of integers in 64 bits, which wrap; the result is of the
-/// element's dtype, or of the integer of 64 bits that has its sign.
+/// Sums of floats are kept in f64, those of integers in 64 bits, which wrap.
+template <class T> using Wider = std::conditional_t<is_float<T>, double, uint64_t>;
+
 template <class T> struct Sum {
-    typedef std::conditional_t<is_float<T>, double, uint64_t> State;
-    typedef std::conditional_t<is_float<T>, T, int64_t> Result;
+    typedef Wider<T> State;
 
     ND_BOTH State start() const {
         return 0;
@@ -28,17 +28,30 @@ template <class T> struct Sum {
     ND_BOTH State join(State a, State b) const {
         return a + b;
     }
-    ND_BOTH Result result(State state) const {
-        return (Result)state;
+    ND_BOTH State result(State state) const {
+        return state;
     }
 };
 
-/// What means and the like of T are given as.
-template <class T> using Real = std::conditional_t<is_float<T>, T, float>;
+template <class T> struct Product {
+    typedef Wider<T> State;
+
+    ND_BOTH State start() const {
+        return 1;
+    }
+    ND_BOTH State add(State state, T x, int64_t) const {
+        return state * (State)x;
+    }
+    ND_BOTH State join(State a, State b) const {
+        return a * b;
+    }
+    ND_BOTH State result(State state) const {
+        return state;
+    }
+};
 
 template <class T> struct Mean {
     typedef double State;
-    typedef Real<T> Result;
     double count;
 
     ND_BOTH State start() const {
@@ -50,8 +63,8 @@ template <class T> struct Mean {
     ND_BOTH State join(State a, State b) const {
         return a + b;
     }
-    ND_BOTH Result result(State state) const {
-        return (Result)(state / count);
+    ND_BOTH double result(State state) const {
+        return state / count;
     }
 };
 
@@ -60,11 +73,11 @@ struct Moments {
     double count, mean, squares;
 };
 
-/// Variance in one pass (Welford 1962; joined as by Chan, Golub and LeVeque 1979).
+/// Variance in one pass (Welford 1962; joined as by Chan, Golub and LeVeque 1979), or its root.
 template <class T> struct Variance {
     typedef Moments State;
-    typedef Real<T> Result;
     double divisor;
+    bool root;
 
     ND_BOTH State start() const {
         return State{0, 0, 0};
@@ -81,15 +94,89 @@ template <class T> struct Variance {
         return State{count, a.mean + difference * part,
                      a.squares + b.squares + difference * difference * a.count * part};
     }
-    ND_BOTH Result result(State state) const {
-        return (Result)(state.squares / divisor);
+    ND_BOTH double result(State state) const {
+        double variance = state.squares / divisor;
+        return root ? sqrt_of(variance) : variance;
+    }
+};
+
+/// Sum of |x|^order, and its root of that order.
+template <class T> struct Norm {
+    typedef double State;
+    double order;
+
+    ND_BOTH State start() const {
+        return 0;
+    }
+    ND_BOTH State add(State state, T x, int64_t) const {
+        double value = fabs_of((double)x);
+        return state + (order == 2 ? value * value : order == 1 ? value : power_of(value, order));
+    }
+    ND_BOTH State join(State a, State b) const {
+        return a + b;
+    }
+    ND_BOTH double result(State state) const {
+        return order == 2 ? sqrt_of(state) : order == 1 ? state : power_of(state, 1 / order);
+    }
+};
+
+/// Largest element so far, and sum of exp(x - largest).
+template <class T> struct Logarithm {
+    T largest;
+    double sum;
+};
+
+/// log(sum(exp(x))). An infinite or NaN maximum is the result.
+template <class T> struct LogSumExp {
+    typedef Logarithm<T> State;
+
+    static ND_BOTH bool is_finite(T x) {
+        return x - x == (T)0;
+    }
+    ND_BOTH State start() const {
+        return State{-(T)INFINITY, 0};
+    }
+    ND_BOTH State join(State a, State b) const {
+        bool first = a.largest > b.largest || is_nan(a.largest);
+        State high = first ? a : b, low = first ? b : a;
+        if (!is_finite(high.largest))
+            return high;
+        return State{high.largest, high.sum + low.sum * (double)exp_of(low.largest - high.largest)};
+    }
+    ND_BOTH State add(State state, T x, int64_t) const {
+        return join(state, State{x, 1});
+    }
+    ND_BOTH double result(State state) const {
+        double largest = (double)state.largest;
+        return is_finite(state.largest) ? largest + log_of(state.sum) : largest;
+    }
+};
+
+/// How many elements are not 0; whether there is one; whether all are.
+template <class T> struct Count {
+    typedef int64_t State;
+    nd_op op;
+    int64_t elements;
+
+    ND_BOTH State start() const {
+        return 0;
+    }
+    ND_BOTH State add(State state, T x, int64_t) const {
+        return state + (x != (T)0);
+    }
+    ND_BOTH State join(State a, State b) const {
+        return a + b;
+    }
+    ND_BOTH State result(State state) const {
+        if (op == ND_OP_count_nonzero)
+            return state;
+        return op == ND_OP_any ? state > 0 : state == elements;
     }
 };
 
 /// The largest element, or the smallest; NaN wins over any number.
 template <class T, bool largest> struct Extremum {
     typedef T State;
-    typedef T Result;
 
     ND_BOTH State start() const {
         if constexpr (is_float<T>)
@@ -116,7 +203,6 @@ template <class T> struct Found {
 /// Position of the first extremum; the first NaN, where there is one.
 template <class T, bool largest> struct Position {
     typedef Found<T> State;
-    typedef int64_t Result;
 
     static ND_BOTH bool better(T a, T b) {
         return (largest ? a > b : a < b) || (is_nan(a) && !is_nan(b));
@@ -142,11 +228,12 @@ template <class T, bool largest> struct Position {
 };
 
 /// First kernel: group = part * results + result.
-template <class T, class Kind> struct ReduceParts {
+template <class Source, class Kind> struct ReduceParts {
     typedef typename Kind::State State;
     Kind kind;
-    const T *x;
-    typename Kind::Result *out;
+    Source x;
+    void *out;
+    nd_dtype out_dtype;
     State *partial; ///< [parts][results], or NULL when there is one part
     Walk<2> kept;   ///< out, x
     Walk<1> reduced;
@@ -160,11 +247,10 @@ template <class T, class Kind> struct ReduceParts {
         int64_t end = (part + 1) * part_length;
         if (end > reduced.count)
             end = reduced.count;
-        const T *first = x + offset[1];
         State state = kind.start();
         ND_UNROLL_4
         for (int64_t position = part * part_length + lane; position < end; position += lanes)
-            state = kind.add(state, first[reduced.offset(position)], position);
+            state = kind.add(state, x.at(offset[1] + reduced.offset(position)), position);
         return state;
     }
     ND_BOTH State combine(State a, State b) const {
@@ -178,7 +264,7 @@ template <class T, class Kind> struct ReduceParts {
         } else {
             int64_t offset[2];
             kept.offsets(group, offset);
-            out[offset[0]] = kind.result(state);
+            store_as(out, out_dtype, offset[0], kind.result(state));
         }
     }
 };
@@ -188,7 +274,8 @@ template <class Kind> struct ReduceJoin {
     typedef typename Kind::State State;
     Kind kind;
     const State *partial;
-    typename Kind::Result *out;
+    void *out;
+    nd_dtype out_dtype;
     Walk<2> kept;
     int64_t parts;
 
@@ -206,7 +293,7 @@ template <class Kind> struct ReduceJoin {
             return;
         int64_t offset[2];
         kept.offsets(group, offset);
-        out[offset[0]] = kind.result(state);
+        store_as(out, out_dtype, offset[0], kind.result(state));
     }
 };
 
@@ -247,8 +334,8 @@ struct ReduceAxes {
     }
 };
 
-template <class T, class Kind>
-static nd_status run_kind(const nd_cuda_queue *queue, const nd_kernel_call *call,
+template <class Source, class Kind>
+static nd_status run_kind(const nd_cuda_queue *queue, const nd_kernel_call *call, const Source &x,
                           const Kind &kind) {
     typedef typename Kind::State State;
     ReduceAxes axes(call);
@@ -256,9 +343,10 @@ static nd_status run_kind(const nd_cuda_queue *queue, const nd_kernel_call *call
         return ND_OK;
     GroupShape shape = axes.shape();
     int64_t parts = axes.parts(queue, shape.lanes);
-    const T *x = (const T *)call->operand[1].data;
-    typename Kind::Result *out = (typename Kind::Result *)call->operand[0].data;
-    ReduceParts<T, Kind> first{kind, x, out, nullptr, axes.kept, axes.reduced, axes.reduced.count};
+    void *out = call->operand[0].data;
+    nd_dtype dtype = call->operand[0].dtype;
+    ReduceParts<Source, Kind> first{kind,    x,         out,          dtype,
+                                    nullptr, axes.kept, axes.reduced, axes.reduced.count};
     if (parts == 1)
         return run_groups(queue, axes.kept.count, shape, first);
 
@@ -271,73 +359,90 @@ static nd_status run_kind(const nd_cuda_queue *queue, const nd_kernel_call *call
     nd_status status = run_groups(queue, parts * axes.kept.count, shape, first);
     if (status != ND_OK)
         return status;
-    ReduceJoin<Kind> second{kind, first.partial, out, axes.kept, parts};
+    ReduceJoin<Kind> second{kind, first.partial, out, dtype, axes.kept, parts};
     return run_groups(queue, axes.kept.count, GroupShape{lanes_for(parts), true}, second);
 }
 
-template <class T>
-static nd_status run_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+/// What is real: means and the like. x.at() gives floats.
+template <class Source>
+static nd_status run_real(const nd_cuda_queue *queue, const nd_kernel_call *call, const Source &x) {
+    typedef typename Source::Element T;
+    double elements = (double)call->attrs.i[0], divisor = elements - call->attrs.f[0];
     switch (call->op) {
-    case ND_OP_sum:
-        return run_kind<T>(queue, call, Sum<T>());
     case ND_OP_mean:
-        return run_kind<T>(queue, call, Mean<T>{(double)call->attrs.i[0]});
-    case ND_OP_var: {
-        double divisor = (double)call->attrs.i[0] - call->attrs.f[0];
-        return run_kind<T>(queue, call, Variance<T>{divisor > 0 ? divisor : 0});
-    }
-    case ND_OP_max:
-        return run_kind<T>(queue, call, Extremum<T, true>());
-    case ND_OP_min:
-        return run_kind<T>(queue, call, Extremum<T, false>());
+        return run_kind(queue, call, x, Mean<T>{elements});
+    case ND_OP_var:
+    case ND_OP_std:
+        return run_kind(queue, call, x,
+                        Variance<T>{divisor > 0 ? divisor : 0, call->op == ND_OP_std});
+    case ND_OP_norm:
+        return run_kind(queue, call, x, Norm<T>{call->attrs.f[0]});
+    case ND_OP_logsumexp:
+        return run_kind(queue, call, x, LogSumExp<T>());
     default:
         return ND_ERROR_UNSUPPORTED;
     }
 }
 
-template <class T>
-static nd_status run_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    if (call->op == ND_OP_argmax)
-        return run_kind<T>(queue, call, Position<T, true>());
-    return run_kind<T>(queue, call, Position<T, false>());
+/// What every dtype has. x.at() gives a type that holds all of its numbers.
+template <class Source>
+static nd_status run_any(const nd_cuda_queue *queue, const nd_kernel_call *call, const Source &x) {
+    typedef typename Source::Element T;
+    switch (call->op) {
+    case ND_OP_sum:
+        return run_kind(queue, call, x, Sum<T>());
+    case ND_OP_prod:
+        return run_kind(queue, call, x, Product<T>());
+    case ND_OP_max:
+        return run_kind(queue, call, x, Extremum<T, true>());
+    case ND_OP_min:
+        return run_kind(queue, call, x, Extremum<T, false>());
+    case ND_OP_argmax:
+        return run_kind(queue, call, x, Position<T, true>());
+    case ND_OP_argmin:
+        return run_kind(queue, call, x, Position<T, false>());
+    case ND_OP_any:
+    case ND_OP_all:
+    case ND_OP_count_nonzero:
+        return run_kind(queue, call, x, Count<T>{call->op, call->attrs.i[0]});
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}
+
+static bool is_real(nd_op op) {
+    return op == ND_OP_mean || op == ND_OP_var || op == ND_OP_std || op == ND_OP_norm ||
+           op == ND_OP_logsumexp;
 }
 
 } // namespace nd_cuda
 
 nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using namespace nd_cuda;
-    switch (call->operand[1].dtype) {
-    case ND_BOOL: // 0 and 1 order as false and true
-    case ND_U8:
-        return run_reduce<uint8_t>(queue, call);
-    case ND_I32:
-        return run_reduce<int32_t>(queue, call);
-    case ND_I64:
-        return run_reduce<int64_t>(queue, call);
+    const nd_operand &x = call->operand[1];
+    Direct<float> f32{(const float *)x.data};
+    Direct<double> f64{(const double *)x.data};
+    Erased<float> half{x.data, x.dtype};
+    bool real = is_real(call->op);
+    switch (x.dtype) {
     case ND_F32:
-        return run_reduce<float>(queue, call);
+        return real ? run_real(queue, call, f32) : run_any(queue, call, f32);
     case ND_F64:
-        return run_reduce<double>(queue, call);
+        return real ? run_real(queue, call, f64) : run_any(queue, call, f64);
+    case ND_F16:
+    case ND_BF16:
+        return real ? run_real(queue, call, half) : run_any(queue, call, half);
+    case ND_U64:
+        if (!real)
+            return run_any(queue, call, Direct<uint64_t>{(const uint64_t *)x.data});
+        return run_real(queue, call, Erased<double>{x.data, x.dtype});
     default:
-        return ND_ERROR_UNSUPPORTED;
+        if (!real)
+            return run_any(queue, call, Erased<int64_t>{x.data, x.dtype});
+        return run_real(queue, call, Erased<double>{x.data, x.dtype});
     }
 }
 
 nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    using namespace nd_cuda;
-    switch (call->operand[1].dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return run_argreduce<uint8_t>(queue, call);
-    case ND_I32:
-        return run_argreduce<int32_t>(queue, call);
-    case ND_I64:
-        return run_argreduce<int64_t>(queue, call);
-    case ND_F32:
-        return run_argreduce<float>(queue, call);
-    case ND_F64:
-        return run_argreduce<double>(queue, call);
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
+    return nd__cuda_reduce(queue, call);
 }

@@ -32,6 +32,10 @@ nd_status nd__rules_run(const nd_rule_call *call);
 /// ret_grads[input], summed down to the input's shape and cast to its dtype.
 nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gradient);
 
+/// x as f32 where it is a float of 16 bits, in which a chain of operations would round each time;
+/// else x. Owned.
+nd_tensor *nd__rules_wide_half(const nd_tensor *x);
+
 /// 0-d tensor of that dtype and device, placed where a result of `like` belongs. Owned.
 nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double value);
 

@@ -58,6 +58,10 @@ nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gra
     return ND_OK;
 }
 
+nd_tensor *nd__rules_wide_half(const nd_tensor *x) {
+    return x && nd__dtype_is_half(x->dtype) ? nd_cast(x, ND_F32) : nd_retain(x);
+}
+
 nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double value) {
     if (!like)
         return NULL;

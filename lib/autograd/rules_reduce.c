@@ -5,7 +5,8 @@
 
 static double reduced_elements(const nd_rule_call *call);
 static int reduced_axes(const nd_rule_call *call, int *ret_axes);
-static nd_tensor *wide_half(const nd_tensor *x);
+static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor);
+static nd_tensor *over_result(const nd_rule_call *call, double power);
 static nd_tensor *deviation_of(const nd_rule_call *call);
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
 static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);
@@ -27,12 +28,50 @@ nd_status nd__rule_mean(const nd_rule_call *call) {
 
 /// 2 g (x - mean) / (n - correction)
 nd_status nd__rule_var(const nd_rule_call *call) {
-    nd_auto nd_tensor *deviation = deviation_of(call);
-    double divisor = reduced_elements(call) - call->node->attrs.f[0];
-    nd_auto nd_tensor *g = wide_half(nd__rules_output_grad(call));
-    nd_auto nd_tensor *scaled = nd_mul_scalar(g, 2.0 / (divisor > 0.0 ? divisor : 0.0));
-    nd_auto nd_tensor *kept = with_reduced_axes(call, scaled);
-    return nd__rule_give(call, 0, nd_mul(deviation, kept));
+    nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
+    return give_deviation(call, g, 2.0);
+}
+
+/// g (x - mean) / ((n - correction) y), 0 where y is 0
+nd_status nd__rule_std(const nd_rule_call *call) {
+    nd_auto nd_tensor *share = over_result(call, 1.0);
+    return give_deviation(call, share, 1.0);
+}
+
+/// g exp(x - y)
+nd_status nd__rule_logsumexp(const nd_rule_call *call) {
+    nd_auto nd_tensor *saved_x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *saved_y = nd__record_saved(call->node, 1);
+    nd_auto nd_tensor *x = nd__rules_wide_half(saved_x);
+    nd_auto nd_tensor *y = nd__rules_wide_half(saved_y);
+    nd_auto nd_tensor *kept = with_reduced_axes(call, y);
+    nd_auto nd_tensor *exponent = nd_sub(x, kept);
+    nd_auto nd_tensor *probability = nd_exp(exponent);
+    nd_auto nd_tensor *g = with_reduced_axes(call, nd__rules_output_grad(call));
+    return nd__rule_give(call, 0, nd_mul(probability, g));
+}
+
+/// g sign(x) (|x| / y)^(p - 1), 0 where x or y is 0
+nd_status nd__rule_norm(const nd_rule_call *call) {
+    double order = call->node->attrs.f[0];
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd__rules_wide_half(saved);
+    nd_auto nd_tensor *share = over_result(call, order - 1.0);
+    nd_auto nd_tensor *kept = with_reduced_axes(call, share);
+    if (order == 2.0)
+        return nd__rule_give(call, 0, nd_mul(x, kept));
+    nd_auto nd_tensor *sign = nd_sign(x);
+    if (order == 1.0)
+        return nd__rule_give(call, 0, nd_mul(sign, kept));
+    nd_auto nd_tensor *zero = nd__rules_constant(x, x ? x->dtype : ND_F32, 0.0);
+    nd_auto nd_tensor *one = nd__rules_constant(x, x ? x->dtype : ND_F32, 1.0);
+    nd_auto nd_tensor *is_number = nd_not_equal(x, zero);
+    nd_auto nd_tensor *size = nd_abs(x);
+    // A power of 0 may be infinite, and what is infinite has no second derivative.
+    nd_auto nd_tensor *safe = nd_where(is_number, size, one);
+    nd_auto nd_tensor *power = nd_pow_scalar(safe, order - 1.0);
+    nd_auto nd_tensor *slope = nd_mul(sign, power);
+    return nd__rule_give(call, 0, nd_mul(slope, kept));
 }
 
 nd_status nd__rule_max(const nd_rule_call *call) {
@@ -46,7 +85,8 @@ nd_status nd__rule_min(const nd_rule_call *call) {
 /// t - y sum(t) with t = g y
 nd_status nd__rule_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
-    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *y = nd__rules_wide_half(saved);
     nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), y);
     nd_auto nd_tensor *sum = nd_sum(product, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(y, sum);
@@ -56,8 +96,9 @@ nd_status nd__rule_softmax(const nd_rule_call *call) {
 /// g - exp(y) sum(g)
 nd_status nd__rule_log_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
-    const nd_tensor *g = nd__rules_output_grad(call);
-    nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *y = nd__rules_wide_half(saved);
     nd_auto nd_tensor *probability = nd_exp(y);
     nd_auto nd_tensor *sum = nd_sum(g, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(probability, sum);
@@ -99,21 +140,40 @@ static int reduced_axes(const nd_rule_call *call, int *ret_axes) {
     return naxes;
 }
 
-/// x as f32 where it is a float of 16 bits, in which a chain of operations would round each time;
-/// else x. Owned.
-static nd_tensor *wide_half(const nd_tensor *x) {
-    return x && nd__dtype_is_half(x->dtype) ? nd_cast(x, ND_F32) : nd_retain(x);
-}
-
 /// x - mean of what is reduced. Owned.
 static nd_tensor *deviation_of(const nd_rule_call *call) {
     int axes[ND_MAX_DIMS];
     int naxes = reduced_axes(call, axes);
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *x = wide_half(saved);
+    nd_auto nd_tensor *x = nd__rules_wide_half(saved);
     // No axes means all of them to nd_mean; here it means that x has none.
     nd_auto nd_tensor *mean = nd_mean(x, naxes, axes, true);
     return nd_sub(x, mean);
+}
+
+/// factor g (x - mean) / (n - correction)
+static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor) {
+    nd_auto nd_tensor *deviation = deviation_of(call);
+    double divisor = reduced_elements(call) - call->node->attrs.f[0];
+    nd_auto nd_tensor *scaled = nd_mul_scalar(g, factor / (divisor > 0.0 ? divisor : 0.0));
+    nd_auto nd_tensor *kept = with_reduced_axes(call, scaled);
+    return nd__rule_give(call, 0, nd_mul(deviation, kept));
+}
+
+/// g / y^power, 0 where y, which is saved behind x, is 0. Owned.
+static nd_tensor *over_result(const nd_rule_call *call, double power) {
+    nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
+    if (power == 0.0)
+        return nd_steal(&g);
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 1);
+    nd_auto nd_tensor *y = nd__rules_wide_half(saved);
+    nd_auto nd_tensor *zero = nd__rules_constant(y, y ? y->dtype : ND_F32, 0.0);
+    nd_auto nd_tensor *one = nd__rules_constant(y, y ? y->dtype : ND_F32, 1.0);
+    nd_auto nd_tensor *is_number = nd_not_equal(y, zero);
+    nd_auto nd_tensor *safe = nd_where(is_number, y, one);
+    nd_auto nd_tensor *divisor = power == 1.0 ? nd_retain(safe) : nd_pow_scalar(safe, power);
+    nd_auto nd_tensor *share = nd_div(g, divisor);
+    return nd__rules_zero_unless(is_number, share);
 }
 
 /// y, which lost the reduced axes or has them with size 1, so that it broadcasts to x. Owned.

@@ -3,7 +3,7 @@
 // before.
 //
 // What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims, f[0] = the operation's
-// number (var: the correction).
+// number (var and std: the correction; norm: its order).
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
@@ -75,27 +75,45 @@ static nd_operand spread_operand(const nd_tensor *result, const nd_tensor *x, in
 
 /// dtype of a reduction's result.
 static nd_dtype result_dtype(nd_op op, nd_dtype x) {
-    if (nd__dtype_is_float(x))
-        return x;
     switch (op) {
-    case ND_OP_sum:
-        return nd__dtype_kinds[x] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
-    case ND_OP_mean:
-    case ND_OP_var:
-        return ND_F32;
-    default:
+    case ND_OP_any:
+    case ND_OP_all:
+        return ND_BOOL;
+    case ND_OP_count_nonzero:
+        return ND_I64;
+    case ND_OP_max:
+    case ND_OP_min:
         return x;
+    case ND_OP_sum:
+    case ND_OP_prod:
+        if (nd__dtype_is_float(x))
+            return x;
+        return nd__dtype_kinds[x] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
+    default:
+        return nd__dtype_is_float(x) ? x : ND_F32;
     }
 }
 
-/// Whether nothing has the reduction's result; if not, that is an error.
+/// Whether a reduction of no elements has a result; if not, that is an error.
 static bool takes_nothing(nd_op op) {
     return op != ND_OP_max && op != ND_OP_min;
 }
 
-/// The result for results of no elements.
+/// That result.
 static nd_number result_of_nothing(nd_op op) {
-    return ND_NUMBER(op == ND_OP_mean || op == ND_OP_var ? (double)NAN : 0.0);
+    switch (op) {
+    case ND_OP_mean:
+    case ND_OP_var:
+    case ND_OP_std:
+        return ND_NUMBER((double)NAN);
+    case ND_OP_prod:
+    case ND_OP_all:
+        return ND_NUMBER(1);
+    case ND_OP_logsumexp:
+        return ND_NUMBER(-(double)INFINITY);
+    default:
+        return ND_NUMBER(0);
+    }
 }
 
 /// `number`: what f[0] means to the kernel and the gradient rule.
@@ -159,6 +177,57 @@ nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims)
 nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                   bool keepdims) {
     return reduce(ND_OP_var, x, naxes, axes, correction, keepdims);
+}
+
+nd_tensor *nd_std(const nd_tensor *x, int naxes, const int *axes, double correction,
+                  bool keepdims) {
+    return reduce(ND_OP_std, x, naxes, axes, correction, keepdims);
+}
+
+nd_tensor *nd_prod(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_prod, x, naxes, axes, 0.0, keepdims);
+}
+
+nd_tensor *nd_any(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_any, x, naxes, axes, 0.0, keepdims);
+}
+
+nd_tensor *nd_all(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_all, x, naxes, axes, 0.0, keepdims);
+}
+
+nd_tensor *nd_count_nonzero(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_count_nonzero, x, naxes, axes, 0.0, keepdims);
+}
+
+nd_tensor *nd_logsumexp(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    return reduce(ND_OP_logsumexp, x, naxes, axes, 0.0, keepdims);
+}
+
+/// The largest |x|, or the smallest. 16-bit floats pass through f32, which changes none.
+static nd_tensor *extreme_norm(const nd_tensor *x, double ord, int naxes, const int *axes,
+                               bool keepdims) {
+    nd_dtype dtype = nd__dtype_is_float(x->dtype) ? x->dtype : ND_F32;
+    nd_auto nd_tensor *real = nd__operands_as_dtype(x, dtype == ND_F64 ? ND_F64 : ND_F32);
+    nd_auto nd_tensor *size = real ? nd_abs(real) : NULL;
+    nd_op op = ord > 0.0 ? ND_OP_max : ND_OP_min;
+    nd_auto nd_tensor *norm = size ? reduce(op, size, naxes, axes, 0.0, keepdims) : NULL;
+    return norm ? nd__operands_as_dtype(norm, dtype) : NULL;
+}
+
+nd_tensor *nd_norm(const nd_tensor *x, double ord, int naxes, const int *axes, bool keepdims) {
+    if (nd__tensor_check_operand("norm", "x", x) != ND_OK)
+        return NULL;
+    if (isnan(ord)) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "norm: its order is NaN");
+        return NULL;
+    }
+    if (isinf(ord))
+        return extreme_norm(x, ord, naxes, axes, keepdims);
+    if (ord != 0.0)
+        return reduce(ND_OP_norm, x, naxes, axes, ord, keepdims);
+    nd_auto nd_tensor *count = reduce(ND_OP_count_nonzero, x, naxes, axes, 0.0, keepdims);
+    return count ? nd_cast(count, nd__dtype_is_float(x->dtype) ? x->dtype : ND_F32) : NULL;
 }
 
 static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keepdims) {

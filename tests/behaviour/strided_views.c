@@ -271,6 +271,19 @@ static void release_operands(operands *in) {
     CASE(max, nd_max(in->a, GIVEN_AXES))                                                     \
     CASE(min, nd_min(in->a, GIVEN_AXES))                                                     \
     CASE(var, nd_var(in->a, given.naxes, given.axes, 0, given.keepdims))                     \
+    CASE(std, nd_std(in->a, given.naxes, given.axes, 1, given.keepdims))                     \
+    CASE(prod, nd_prod(in->a, GIVEN_AXES))                                                   \
+    CASE(any, nd_any(in->a, GIVEN_AXES))                                                     \
+    CASE(all, nd_all(in->a, GIVEN_AXES))                                                     \
+    CASE(count_nonzero, nd_count_nonzero(in->a, GIVEN_AXES))                                 \
+    CASE(norm, nd_norm(in->a, 2, GIVEN_AXES))                                                \
+    CASE(norm_three, nd_norm(in->a, 3, GIVEN_AXES))                                          \
+    CASE(logsumexp, nd_logsumexp(in->a, GIVEN_AXES))                                         \
+    CASE(cumsum, nd_cumsum(in->a, given.axis))                                               \
+    CASE(cumprod, nd_cumprod(in->a, given.axis))                                             \
+    CASE(cummax, nd_cummax(in->a, given.axis))                                               \
+    CASE(cummin, nd_cummin(in->a, given.axis))                                               \
+    CASE(cross_entropy_with, nd_cross_entropy_with(in->logits, in->targets, NULL, NULL))     \
     CASE(argmax, nd_argmax(in->a, given.axis, given.keepdims))                               \
     CASE(argmin, nd_argmin(in->a, given.axis, given.keepdims))                               \
     CASE(sum_to, nd_sum_to(in->a, given.reduced_ndim, given.reduced))                        \

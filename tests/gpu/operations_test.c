@@ -130,6 +130,18 @@ static void release_inputs(inputs *in) {
     CASE(max_long, nd_max(in->flat, 0, NULL, false))                                 \
     CASE(min, nd_min(in->cube, AXIS(1), false))                                      \
     CASE(var, nd_var(in->a, AXIS(1), 1, false))                                      \
+    CASE(std, nd_std(in->a, AXIS(0), 1, false))                                      \
+    CASE(prod, nd_prod(in->a, AXIS(1), false))                                       \
+    CASE(any, nd_any(in->a, AXIS(1), false))                                         \
+    CASE(all, nd_all(in->a, AXIS(0), false))                                         \
+    CASE(count_nonzero, nd_count_nonzero(in->a, AXIS(1), false))                     \
+    CASE(norm, nd_norm(in->a, 2, AXIS(1), false))                                    \
+    CASE(norm_half, nd_norm(in->a, 0.5, AXIS(0), false))                             \
+    CASE(logsumexp, nd_logsumexp(in->a, AXIS(1), false))                             \
+    CASE(cumsum, nd_cumsum(in->a, 1))                                                \
+    CASE(cumprod, nd_cumprod(in->a, 0))                                              \
+    CASE(cummax, nd_cummax(in->a, 1))                                                \
+    CASE(cummin, nd_cummin(in->a, 0))                                                \
     CASE(argmax, nd_argmax(in->a, 1, false))                                         \
     CASE(argmax_columns, nd_argmax(in->a, 0, true))                                  \
     CASE(argmin, nd_argmin(in->cube, 1, false))                                      \

@@ -8,6 +8,7 @@
 #include "lib/device/fake/fake.h"
 #include "lib/ops/conv.h"
 #include "lib/ops/elementwise.h"
+#include "lib/ops/scan.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/rebase.h"
 #include "tests/elementwise.h"
@@ -188,6 +189,28 @@ REDUCTION(max_two, nd_max(x[0], 2, axes, false))
 REDUCTION(min_last, nd_min(x[0], 1, axes + 1, true))
 REDUCTION(min_all, nd_min(x[0], 0, NULL, false))
 REDUCTION(var_two, nd_var(x[0], 2, axes, 1.0, false))
+REDUCTION(std_two, nd_std(x[0], 2, axes, 1.0, false))
+REDUCTION(prod_two, nd_prod(x[0], 2, axes, false))
+REDUCTION(prod_all, nd_prod(x[0], 0, NULL, false))
+REDUCTION(norm_one, nd_norm(x[0], 1.0, 2, axes, true))
+REDUCTION(norm_two, nd_norm(x[0], 2.0, 2, axes, false))
+REDUCTION(norm_three, nd_norm(x[0], 3.0, 0, NULL, false))
+REDUCTION(norm_half, nd_norm(x[0], 0.5, 1, axes, false))
+REDUCTION(norm_largest, nd_norm(x[0], (double)INFINITY, 1, axes, false))
+REDUCTION(logsumexp_two, nd_logsumexp(x[0], 2, axes, false))
+REDUCTION(cumsum, nd_cumsum(x[0], axes[0]))
+REDUCTION(cumprod, nd_cumprod(x[0], 1))
+REDUCTION(cumprod_back, nd__scan(ND_OP_cumprod, x[0], 1, true))
+REDUCTION(cummax, nd_cummax(x[0], 1))
+REDUCTION(cummin, nd_cummin(x[0], 2))
+F(f_recurrence) {
+    UNUSED;
+    return nd__scan_recurrence(x[0], x[1], 1, false);
+}
+F(f_recurrence_back) {
+    UNUSED;
+    return nd__scan_recurrence(x[0], x[1], 0, true);
+}
 REDUCTION(softmax, nd_softmax(x[0], 1))
 REDUCTION(softmax_first, nd_softmax(x[0], 0))
 REDUCTION(log_softmax, nd_log_softmax(x[0], -1))
@@ -521,6 +544,22 @@ static const rule_case cases[] = {
     {ND_OP_mean, f_mean_all, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_mean, f_mean_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
     {ND_OP_var, f_var_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_std, f_std_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_prod, f_prod_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_prod, f_prod_all, 1, {{3, {2, 2, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_norm, f_norm_one, 1, {{3, {2, 3, 4}, 0.5, 2}}, 0, 0, 0},
+    {ND_OP_norm, f_norm_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_norm, f_norm_three, 1, {{3, {2, 3, 4}, 0.5, 2}}, 0, 0, 0},
+    {ND_OP_norm, f_norm_half, 1, {{3, {2, 3, 4}, 0.5, 2}}, 0, 0, 0},
+    {ND_OP_max, f_norm_largest, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_logsumexp, f_logsumexp_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_cumsum, f_cumsum, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_cumprod, f_cumprod, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_cumprod, f_cumprod_back, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_cummax, f_cummax, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_cummin, f_cummin, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_recurrence, f_recurrence, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
+    {ND_OP_recurrence, f_recurrence_back, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
     {ND_OP_max, f_max_all, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_max, f_max_two, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
     {ND_OP_min, f_min_last, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},

@@ -2,6 +2,7 @@
 #include "tests/unit/cuda_host/harness.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/half.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -105,11 +106,50 @@ static void set(nd_dtype dtype, void *data, int64_t index, double value) {
     case ND_I64:
         ((int64_t *)data)[index] = (int64_t)(value * 3);
         break;
+    case ND_I8:
+        ((int8_t *)data)[index] = (int8_t)(value * 3);
+        break;
+    case ND_I16:
+        ((int16_t *)data)[index] = (int16_t)(value * 3);
+        break;
+    case ND_U16:
+        ((uint16_t *)data)[index] = (uint16_t)fabs(value * 3);
+        break;
+    case ND_U32:
+        ((uint32_t *)data)[index] = (uint32_t)fabs(value * 3);
+        break;
+    case ND_U64:
+        ((uint64_t *)data)[index] = (uint64_t)fabs(value * 3);
+        break;
+    case ND_F16:
+        ((uint16_t *)data)[index] = nd__f64_to_f16(value);
+        break;
+    case ND_BF16:
+        ((uint16_t *)data)[index] = nd__f64_to_bf16(value);
+        break;
     case ND_F32:
         ((float *)data)[index] = (float)value;
         break;
     default:
         ((double *)data)[index] = value;
+    }
+}
+
+static bool is_float(nd_dtype dtype) {
+    return dtype == ND_F16 || dtype == ND_BF16 || dtype == ND_F32 || dtype == ND_F64;
+}
+
+/// Element `index` of a float dtype.
+static double float_at(nd_dtype dtype, const void *data, int64_t index) {
+    switch (dtype) {
+    case ND_F16:
+        return nd__f16_to_f64(((const uint16_t *)data)[index]);
+    case ND_BF16:
+        return nd__bf16_to_f64(((const uint16_t *)data)[index]);
+    case ND_F32:
+        return (double)((const float *)data)[index];
+    default:
+        return ((const double *)data)[index];
     }
 }
 
@@ -123,7 +163,7 @@ void *values(nd_dtype dtype, int64_t count) {
 void *special_values(nd_dtype dtype, int64_t count) {
     void *data = values(dtype, count);
     static const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e30, -1e30, 300, -1};
-    if (dtype == ND_F32 || dtype == ND_F64)
+    if (is_float(dtype))
         for (int64_t i = 0; i < count; i++)
             if (pick(4) == 0)
                 set(dtype, data, i, special[pick(sizeof special / sizeof *special)]);
@@ -246,16 +286,14 @@ void compare_values(const nd_kernel_call *call, int output, int64_t count, const
         if (memcmp((const char *)expected + (size_t)i * bytes,
                    (const char *)found + (size_t)i * bytes, bytes) == 0)
             continue;
-        double cpu = dtype == ND_F32 ? (double)((const float *)expected)[i] : 0;
-        double cuda = dtype == ND_F32 ? (double)((const float *)found)[i] : 0;
-        double precision = FLT_EPSILON;
-        if (dtype == ND_F64) {
-            cpu = ((const double *)expected)[i];
-            cuda = ((const double *)found)[i];
-            precision = DBL_EPSILON;
-        }
-        bool is_float = dtype == ND_F32 || dtype == ND_F64;
-        if (!is_float || !close_enough(cpu, cuda, tolerance * precision))
+        double cpu = is_float(dtype) ? float_at(dtype, expected, i) : 0;
+        double cuda = is_float(dtype) ? float_at(dtype, found, i) : 0;
+        // Results of 16 bits are rounded once, perhaps on either side of a tie.
+        double allowed = dtype == ND_F64    ? tolerance * DBL_EPSILON
+                         : dtype == ND_F32  ? tolerance * (double)FLT_EPSILON
+                         : dtype == ND_BF16 ? 0x1p-7
+                                            : 0x1p-10;
+        if (!is_float(dtype) || !close_enough(cpu, cuda, allowed))
             fail_msg("%s, dtype %d, ndim %d, output %d: element %lld of %lld differs: cpu %.17g, "
                      "cuda %.17g",
                      op_name(call->op), (int)dtype, call->ndim, output, (long long)i,

@@ -5,15 +5,39 @@
 #define SUM_TOLERANCE 2000
 #define TOLERANCE 64
 
-static const nd_op reductions[] = {ND_OP_max, ND_OP_min, ND_OP_sum, ND_OP_mean, ND_OP_var};
-enum { ORDERED = 2 }; ///< how many of them have no rounding
+static const nd_op reductions[] = {
+    ND_OP_max,  ND_OP_min, ND_OP_any, ND_OP_all,  ND_OP_count_nonzero, ND_OP_sum,
+    ND_OP_mean, ND_OP_var, ND_OP_std, ND_OP_prod, ND_OP_norm,          ND_OP_logsumexp,
+};
+enum { ORDERED = 5 }; ///< how many of them have no rounding
+
+static bool is_float(nd_dtype dtype) {
+    return dtype == ND_F16 || dtype == ND_BF16 || dtype == ND_F32 || dtype == ND_F64;
+}
+
+/// Of sums and products.
+static nd_dtype sum_dtype(nd_dtype x) {
+    if (is_float(x))
+        return x;
+    return x == ND_U8 || x == ND_U16 || x == ND_U32 || x == ND_U64 ? ND_U64 : ND_I64;
+}
 
 static nd_dtype result_dtype(nd_op op, nd_dtype x) {
-    if (x == ND_F32 || x == ND_F64 || op == ND_OP_max || op == ND_OP_min)
+    switch (op) {
+    case ND_OP_max:
+    case ND_OP_min:
         return x;
-    if (op == ND_OP_sum)
-        return x == ND_U8 ? ND_U64 : ND_I64;
-    return ND_F32;
+    case ND_OP_any:
+    case ND_OP_all:
+        return ND_BOOL;
+    case ND_OP_count_nonzero:
+        return ND_I64;
+    case ND_OP_sum:
+    case ND_OP_prod:
+        return sum_dtype(x);
+    default:
+        return is_float(x) ? x : ND_F32;
+    }
 }
 
 /// Reduces the axes of `mask`, for one dtype, x with given strides.
@@ -28,7 +52,9 @@ static void reduce(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, con
         *(reduced ? &each : &results) *= shape[axis];
     }
     call.attrs.i[0] = each;
-    call.attrs.f[0] = 1; // var's correction
+    if (op == ND_OP_prod && each > 1000)
+        return;                                        // it would overflow, sooner or later
+    call.attrs.f[0] = op == ND_OP_norm ? 1 + ndim : 1; // the order; var's correction
     nd_dtype out = result_dtype(op, dtype);
     call.operand[0] = strided(&call, values(out, results), out, out_strides);
     call.operand[1] = strides ? strided(&call, fill(dtype, extent(&call, strides)), dtype, strides)
@@ -41,7 +67,7 @@ static void reduce_all_kinds(int ndim, const int64_t *shape, const int64_t *stri
     for (size_t kind = 0; kind < sizeof reductions / sizeof *reductions; kind++)
         for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
             reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask, values);
-            if (kind < ORDERED && dtype >= ND_F32)
+            if (kind < ORDERED && is_float((nd_dtype)dtype))
                 reduce(reductions[kind], (nd_dtype)dtype, ndim, shape, strides, mask,
                        special_values);
         }
@@ -110,6 +136,48 @@ void test_positions_of_extrema_agree(void **state) {
             find(ops[which], type, 2, (const int64_t[]){50, 60}, (const int64_t[]){1, 50},
                  special_values);
             find(ops[which], type, 3, (const int64_t[]){3, 5, 20000}, NULL, special_values);
+            free_values();
+        }
+}
+
+static void scan(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
+                 bool backwards) {
+    nd_kernel_call call = {.op = op, .noperands = op == ND_OP_recurrence ? 3 : 2, .ndim = ndim};
+    memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
+    call.attrs.i[0] = backwards;
+    nd_dtype out = op == ND_OP_cumsum || op == ND_OP_cumprod ? sum_dtype(dtype) : dtype;
+    int64_t length = 1;
+    for (int axis = 0; axis < ndim; axis++)
+        length *= shape[axis];
+    call.operand[0] = contiguous(&call, values(out, length), out);
+    for (int i = 1; i < call.noperands; i++)
+        call.operand[i] =
+            strides ? strided(&call, values(dtype, extent(&call, strides)), dtype, strides)
+                    : contiguous(&call, values(dtype, length), dtype);
+    both(&call, 1, &length, SUM_TOLERANCE);
+}
+
+void test_scans_agree(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_cumsum, ND_OP_cumprod, ND_OP_cummax, ND_OP_cummin,
+                                ND_OP_recurrence};
+    for (size_t which = 0; which < sizeof ops / sizeof *ops; which++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            nd_op op = ops[which];
+            nd_dtype type = (nd_dtype)dtype;
+            if (op == ND_OP_recurrence && !is_float(type))
+                continue;
+            for (int backwards = 0; backwards < 2; backwards++) {
+                scan(op, type, 1, (const int64_t[]){1}, NULL, backwards);
+                scan(op, type, 2, (const int64_t[]){30, 17}, NULL, backwards);
+                scan(op, type, 2, (const int64_t[]){12, 10}, (const int64_t[]){1, 12}, backwards);
+                scan(op, type, 2, (const int64_t[]){6, 9}, (const int64_t[]){50, 3}, backwards);
+                // Long enough for several chunks.
+                if (op != ND_OP_cumprod && op != ND_OP_recurrence)
+                    scan(op, type, 2, (const int64_t[]){2, 1000}, NULL, backwards);
+                else if (type == ND_F64)
+                    scan(op, type, 1, (const int64_t[]){100}, NULL, backwards);
+            }
             free_values();
         }
 }

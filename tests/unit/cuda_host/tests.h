@@ -15,6 +15,7 @@
     TEST(test_long_reductions_in_parts_agree) \
     TEST(test_reductions_of_nothing_agree)    \
     TEST(test_positions_of_extrema_agree)     \
+    TEST(test_scans_agree)                    \
     TEST(test_softmax_agrees)                 \
     TEST(test_cross_entropy_agrees)           \
     TEST(test_take_agrees)                    \

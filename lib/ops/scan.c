@@ -1,0 +1,82 @@
+// Scans: running sums, products and extrema along an axis, and the recurrence of their gradients.
+//
+// What is recorded: i[0] = the axis, i[1] = whether it is walked backwards.
+#include "lib/ops/scan.h"
+#include "lib/base/error.h"
+#include "lib/ops/operands.h"
+#include "lib/tensor/record.h"
+#include "lib/tensor/shape.h"
+
+/// x's strides with the axis last.
+static nd_operand turned(const nd_tensor *x, int axis) {
+    nd_operand operand = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    int64_t stride = operand.strides[axis];
+    for (int i = axis; i + 1 < x->ndim; i++)
+        operand.strides[i] = operand.strides[i + 1];
+    operand.strides[x->ndim - 1] = stride;
+    return operand;
+}
+
+static nd_tensor *scan(nd_op op, const nd_tensor *const *inputs, int count, nd_dtype dtype,
+                       int axis, bool backwards) {
+    const char *name = nd__node_op_name(op);
+    const nd_tensor *x = inputs[0];
+    nd_op_attrs attrs = {.i = {axis, backwards}};
+    nd_tensor *result =
+        nd__tensor_result(name, inputs, (size_t)count, x->device, dtype, x->ndim, x->shape);
+    if (!result || result->numel == 0)
+        return nd__record(op, result, inputs, (size_t)count, &attrs);
+    nd_kernel_call call;
+    call.op = op;
+    call.noperands = 1 + count;
+    call.ndim = 0;
+    for (int i = 0; i < x->ndim; i++)
+        if (i != axis)
+            call.shape[call.ndim++] = x->shape[i];
+    call.shape[call.ndim++] = x->shape[axis];
+    call.operand[0] = turned(result, axis);
+    for (int i = 0; i < count; i++)
+        call.operand[i + 1] = turned(inputs[i], axis);
+    call.attrs.i[0] = backwards;
+    return nd__operands_run(name, result, &call, inputs, (size_t)count, &attrs);
+}
+
+nd_tensor *nd__scan(nd_op op, const nd_tensor *x, int axis, bool backwards) {
+    if (!x)
+        return NULL;
+    nd_dtype dtype = x->dtype;
+    if ((op == ND_OP_cumsum || op == ND_OP_cumprod) && !nd__dtype_is_float(dtype))
+        dtype = nd__dtype_kinds[dtype] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
+    return scan(op, &x, 1, dtype, axis, backwards);
+}
+
+nd_tensor *nd__scan_recurrence(const nd_tensor *a, const nd_tensor *b, int axis, bool backwards) {
+    if (!a || !b)
+        return NULL;
+    const nd_tensor *inputs[] = {a, b};
+    return scan(ND_OP_recurrence, inputs, 2, b->dtype, axis, backwards);
+}
+
+static nd_tensor *checked(nd_op op, const nd_tensor *x, int axis) {
+    const char *name = nd__node_op_name(op);
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
+        return NULL;
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
+    return axis < 0 ? NULL : nd__scan(op, x, axis, false);
+}
+
+nd_tensor *nd_cumsum(const nd_tensor *x, int axis) {
+    return checked(ND_OP_cumsum, x, axis);
+}
+
+nd_tensor *nd_cumprod(const nd_tensor *x, int axis) {
+    return checked(ND_OP_cumprod, x, axis);
+}
+
+nd_tensor *nd_cummax(const nd_tensor *x, int axis) {
+    return checked(ND_OP_cummax, x, axis);
+}
+
+nd_tensor *nd_cummin(const nd_tensor *x, int axis) {
+    return checked(ND_OP_cummin, x, axis);
+}
