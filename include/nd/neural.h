@@ -100,12 +100,31 @@ ND_API nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *t
                                      const nd_tensor *weight, const nd_tensor *positive_weight,
                                      nd_reduction reduction) ND_OWNED;
 /// -weight[target] log_probabilities[target], and 0 where a target is `ignored` (-100 is usual).
-/// log_probabilities: [n, classes, ...] or [classes], targets: [n, ...] or [], i64 or i32, weight:
+/// log_probabilities: [n, classes, ...] or [classes], targets: [n, ...] or [], of integers, weight:
 /// [classes] or NULL. The mean is the sum over the sum of the weights that counted. Error: another
 /// target outside 0 ... classes - 1.
 ND_API nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targets,
                               const nd_tensor *weight, int64_t ignored,
                               nd_reduction reduction) ND_OWNED;
+/// Options of nd_cross_entropy_with().
+typedef struct nd_cross_entropy_options {
+    uint32_t size;          ///< sizeof(nd_cross_entropy_options)
+    uint32_t version;       ///< 1
+    nd_reduction reduction; ///< mean, sum or none
+    double label_smoothing; ///< part of each label that is spread over all classes, 0 to 1
+    int64_t ignored;        ///< a target that counts nothing
+} nd_cross_entropy_options;
+/// What an nd_cross_entropy_options must begin as: the mean, no smoothing, -100 ignored.
+#define ND_CROSS_ENTROPY_OPTIONS_INIT \
+    { sizeof(nd_cross_entropy_options), 1, ND_REDUCTION_MEAN, 0.0, -100 }
+/// -weight[target] log softmax(logits)[target], with a part of each label spread over all classes
+/// (Szegedy et al. 2016). logits: [n, classes, ...] or [classes], targets: [n, ...] or [], of any
+/// integer dtype, weight: [classes] or NULL for 1. The mean is the sum over the sum of the weights
+/// that counted. Computed in f32 for f16 and bf16; the result has the logits' dtype. Options NULL:
+/// as ND_CROSS_ENTROPY_OPTIONS_INIT. Error: a target that is not ignored is outside 0 ... classes - 1.
+ND_API nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targets,
+                                        const nd_tensor *weight,
+                                        const nd_cross_entropy_options *options) ND_OWNED;
 /// a b / (|a| |b|) along an axis, with no length below epsilon (1e-8 is usual): the broadcast shape
 /// without the axis.
 ND_API nd_tensor *nd_cosine_similarity(const nd_tensor *a, const nd_tensor *b, double epsilon,

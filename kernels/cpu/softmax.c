@@ -16,6 +16,7 @@
 typedef struct softmax_work {
     const nd_kernel_call *call;
     nd__softmax_rows rows_loop;
+    nd__loop load, store; ///< of 16-bit floats, to f32 and back; NULL: rows_loop has the dtype
     int64_t bytes, size, x_stride, out_stride;
     int64_t rows;
     nd__stream stream; ///< NULL: write where the result is
@@ -77,6 +78,26 @@ static void move(const softmax_work *work, char *to, int64_t to_stride, const ch
         *(uint64_t *)(to + to_stride * 8) = *(const uint64_t *)(from + from_stride * 8);
 }
 
+/// 16-bit floats: each row as f32 and back.
+static void converted_rows(void *context, int64_t begin, int64_t end) {
+    softmax_work *work = (softmax_work *)context;
+    float *buffer = (float *)nd__cpu_scratch((size_t)work->size * sizeof *buffer);
+    if (!buffer) {
+        atomic_store(&work->failed, true);
+        return;
+    }
+    char *room = (char *)buffer;
+    for (; begin < end; begin++) {
+        int64_t x, out;
+        offsets(work, begin, &x, &out);
+        char *from = (char *)work->call->operand[1].data + x * work->bytes;
+        char *to = (char *)work->call->operand[0].data + out * work->bytes;
+        work->load(work->size, (char *[]){room, from}, (int64_t[]){1, work->x_stride}, NULL);
+        work->rows_loop(buffer, 0, buffer, 0, 1, work->size);
+        work->store(work->size, (char *[]){to, room}, (int64_t[]){work->out_stride, 1}, NULL);
+    }
+}
+
 static void strided_rows(void *context, int64_t begin, int64_t end) {
     softmax_work *work = (softmax_work *)context;
     char *buffer = (char *)nd__cpu_scratch((size_t)(GROUP * work->size * work->bytes));
@@ -104,7 +125,8 @@ static void strided_rows(void *context, int64_t begin, int64_t end) {
 
 nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
-    int type = nd__float_index(x->dtype), last = call->ndim - 1;
+    bool half = x->dtype == ND_F16 || x->dtype == ND_BF16;
+    int type = half ? 0 : nd__float_index(x->dtype), last = call->ndim - 1;
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
     const nd__cpu_loops *loops = nd__cpu_loops_now();
@@ -120,12 +142,18 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
         work.rows *= call->shape[axis];
     if (work.rows == 0 || work.size == 0)
         return ND_OK;
+    int64_t cost = work.size * (type == 0 ? 4 : 32);
+    if (half) {
+        work.load = loops->convert[x->dtype][ND_F32];
+        work.store = loops->convert[ND_F32][x->dtype];
+        nd__cpu_parallel(work.rows, cost, 1, converted_rows, &work);
+        return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
+    }
     bool contiguous = work.size == 1 || (work.x_stride == 1 && work.out_stride == 1);
     int64_t row_bytes = work.size * work.bytes;
     if (contiguous && row_bytes <= ROW_BUFFER && row_bytes >= 1024 &&
         work.rows * row_bytes >= ND__STREAM_BYTES)
         work.stream = loops->stream;
-    int64_t cost = work.size * (type == 0 ? 4 : 32);
     nd__cpu_parallel(work.rows, cost, contiguous ? 1 : GROUP,
                      contiguous ? contiguous_rows : strided_rows, &work);
     return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;

@@ -4,7 +4,7 @@
 // sum whenever the largest changes; the second reads the row again, from the cache when it is
 // short, and writes. NaN and infinities give what the textbook formula gives: NaN and +inf make the
 // whole row NaN, -inf becomes 0.
-#include "kernels/cuda/arithmetic.cuh"
+#include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
 
 namespace nd_cuda {
@@ -35,10 +35,12 @@ template <class T> struct Exponentials {
     }
 };
 
-template <class T, bool logarithm> struct Softmax {
+template <class Source, bool logarithm> struct Softmax {
+    typedef typename Source::Element T;
     typedef Exponentials<T> State;
-    const T *x;
-    T *out;
+    Source x;
+    void *out;
+    nd_dtype out_dtype;
     Walk<2> rows; ///< out, x
     int64_t length;
     int64_t out_stride, x_stride;
@@ -48,7 +50,7 @@ template <class T, bool logarithm> struct Softmax {
         rows.offsets(row, offset);
         State state = State::none();
         for (int64_t position = lane; position < length; position += lanes)
-            state.add(x[offset[1] + position * x_stride]);
+            state.add(x.at(offset[1] + position * x_stride));
         return state;
     }
     ND_BOTH State combine(const State &a, const State &b) const {
@@ -60,23 +62,24 @@ template <class T, bool logarithm> struct Softmax {
         T scale = logarithm ? log_of(state.sum) : (T)1 / state.sum;
         ND_UNROLL_4
         for (int64_t position = lane; position < length; position += lanes) {
-            T shifted = x[offset[1] + position * x_stride] - state.largest;
-            out[offset[0] + position * out_stride] =
-                logarithm ? shifted - scale : exp_of(shifted) * scale;
+            T shifted = x.at(offset[1] + position * x_stride) - state.largest;
+            store_as(out, out_dtype, offset[0] + position * out_stride,
+                     logarithm ? shifted - scale : exp_of(shifted) * scale);
         }
     }
 };
 
-template <class T, bool logarithm>
-static nd_status run_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+template <class Source, bool logarithm>
+static nd_status run_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                             const Source &x) {
     int last = call->ndim - 1;
     Walk<2> rows;
     for (int axis = 0; axis < last; axis++) {
         int64_t stride[2] = {call->operand[0].strides[axis], call->operand[1].strides[axis]};
         rows.add_axis(call->shape[axis], stride);
     }
-    Softmax<T, logarithm> body{
-        (const T *)call->operand[1].data, (T *)call->operand[0].data, rows, 1, 1, 1};
+    Softmax<Source, logarithm> body{x, call->operand[0].data, call->operand[0].dtype, rows, 1, 1,
+                                    1};
     if (last >= 0) {
         body.length = call->shape[last];
         body.out_stride = call->operand[0].strides[last];
@@ -158,18 +161,26 @@ static nd_status run_loss(const nd_cuda_queue *queue, const nd_kernel_call *call
     return run_groups(queue, 1, GroupShape{lanes_for(rows), true}, mean);
 }
 
+template <class Source>
+static nd_status run_either(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                            const Source &x) {
+    return call->op == ND_OP_log_softmax ? run_softmax<Source, true>(queue, call, x)
+                                         : run_softmax<Source, false>(queue, call, x);
+}
+
 } // namespace nd_cuda
 
 nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using namespace nd_cuda;
-    bool logarithm = call->op == ND_OP_log_softmax;
-    switch (call->operand[0].dtype) {
+    const nd_operand &x = call->operand[1];
+    switch (x.dtype) {
     case ND_F32:
-        return logarithm ? run_softmax<float, true>(queue, call)
-                         : run_softmax<float, false>(queue, call);
+        return run_either(queue, call, Direct<float>{(const float *)x.data});
     case ND_F64:
-        return logarithm ? run_softmax<double, true>(queue, call)
-                         : run_softmax<double, false>(queue, call);
+        return run_either(queue, call, Direct<double>{(const double *)x.data});
+    case ND_F16:
+    case ND_BF16:
+        return run_either(queue, call, Erased<float>{x.data, x.dtype});
     default:
         return ND_ERROR_UNSUPPORTED;
     }

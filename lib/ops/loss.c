@@ -225,8 +225,8 @@ static nd_status check_nll(const nd_tensor *x, const nd_tensor *targets, const n
         status = check_weight("nll_loss", "weight", x, weight);
     if (status != ND_OK)
         return status;
-    if (targets->dtype != ND_I64 && targets->dtype != ND_I32)
-        return nd__error(ND_ERROR_DTYPE, "nll_loss: targets are %s and must be int64 or int32",
+    if (!nd__dtype_is_integer(targets->dtype))
+        return nd__error(ND_ERROR_DTYPE, "nll_loss: targets are %s and must be integers",
                          nd_dtype_get_name(targets->dtype));
     int axis = x->ndim > 1 ? 1 : 0;
     bool fits = x->ndim > 0 && targets->ndim == x->ndim - 1;

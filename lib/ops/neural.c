@@ -62,9 +62,8 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
     return ND_OK;
 }
 
-nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
-    if (check_cross_entropy(logits, targets) != ND_OK)
-        return NULL;
+/// Of logits that are f32 or f64.
+static nd_tensor *mean_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     // The gradient rule reads the targets again, so their dense i64 form is what is recorded.
     nd_auto nd_tensor *dense = nd__operands_dense("cross_entropy", logits, logits->dtype);
     nd_auto nd_tensor *classes =
@@ -92,6 +91,16 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     if (status != ND_OK)
         return NULL;
     return nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+}
+
+nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
+    if (check_cross_entropy(logits, targets) != ND_OK)
+        return NULL;
+    if (!nd__dtype_is_half(logits->dtype))
+        return mean_cross_entropy(logits, targets);
+    nd_auto nd_tensor *wide = nd_cast(logits, ND_F32);
+    nd_auto nd_tensor *loss = wide ? mean_cross_entropy(wide, targets) : NULL;
+    return loss ? nd_cast(loss, logits->dtype) : NULL;
 }
 
 nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
