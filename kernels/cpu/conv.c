@@ -196,7 +196,7 @@ nd_status nd__cpu_conv(const nd_kernel_call *call) {
         return ND_OK;
     const int64_t *s = call->shape, *i = call->attrs.i;
     conv_work c = {.call = call,
-                   .matmul = nd__cpu_loops_now()->matmul[type],
+                   .matmul = nd__cpu_loops_now()->matmul[type == 0 ? ND_F32 : ND_F64],
                    .n = s[0],
                    .ci = s[1] / i[6],
                    .h = s[2],

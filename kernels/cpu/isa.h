@@ -63,7 +63,7 @@ typedef struct nd__cpu_loops {
     const nd__reducer *const (*reducers)[ND_DTYPE_COUNT]; ///< by nd__fold, then dtype
     const nd__argreducer (*argreducers)[2];               ///< by dtype, then argmax, argmin
     const nd__softmax_loops *softmax;                     ///< f32, f64
-    const nd__matmul *matmul;                             ///< f32, f64
+    const nd__matmul *matmul;                             ///< by dtype; NULL for bool
     nd__stream stream;
 } nd__cpu_loops;
 

@@ -7,7 +7,7 @@ extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUN
 extern const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT];
 extern const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2];
 extern const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2];
-extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[2];
+extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
 

@@ -89,17 +89,18 @@ static void choose_panels(matmul_work *work, int64_t m, int64_t n, int64_t k) {
 }
 
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
-    int type = nd__float_index(call->operand[0].dtype);
-    if (type < 0)
+    nd_dtype dtype = call->operand[0].dtype;
+    nd__matmul portable = nd__cpu_loops_now()->matmul[dtype];
+    if (!portable)
         return ND_ERROR_UNSUPPORTED;
     int64_t m = call->attrs.i[0], n = call->attrs.i[1], k = call->attrs.i[2];
     int64_t batch = nd__call_total(call), size = m * n * k;
     if (m == 0 || n == 0)
         return ND_OK;
     matmul_work work = {.call = call,
-                        .bytes = nd__dtype_bytes(call->operand[0].dtype),
-                        .portable = nd__cpu_loops_now()->matmul[type],
-                        .library = type == 0 && size > SMALL_PRODUCT && nd__onednn_is_used(),
+                        .bytes = nd__dtype_bytes(dtype),
+                        .portable = portable,
+                        .library = dtype == ND_F32 && size > SMALL_PRODUCT && nd__onednn_is_used(),
                         .panels = 1,
                         .panels_across = 1};
     bool many = batch >= 4 && size < (int64_t)1 << 22;

@@ -171,9 +171,8 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK ||
         nd__operands_promote("matmul", a, b, &dtype) != ND_OK)
         return NULL;
-    if (!nd__dtype_is_float(dtype) || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
-        nd__error(ND_ERROR_DTYPE,
-                  "matmul: it takes float32 and float64, and the operands are %s and %s",
+    if (a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
+        nd__error(ND_ERROR_DTYPE, "matmul: does not take bool, and the operands are %s and %s",
                   nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
         return NULL;
     }
@@ -334,10 +333,11 @@ nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tenso
         return NULL;
     if (bias)
         dtype = nd_promote_dtypes(dtype, bias->dtype);
-    if (dtype == ND_DTYPE_COUNT || !nd__dtype_is_float(dtype) || x->dtype == ND_BOOL ||
-        weight->dtype == ND_BOOL) {
-        nd__error(ND_ERROR_DTYPE, "linear: it takes float32 and float64, and x is %s, weight %s",
-                  nd_dtype_get_name(x->dtype), nd_dtype_get_name(weight->dtype));
+    if (dtype == ND_DTYPE_COUNT || x->dtype == ND_BOOL || weight->dtype == ND_BOOL ||
+        (bias && bias->dtype == ND_BOOL)) {
+        nd__error(ND_ERROR_DTYPE, "linear: does not take x of %s, weight of %s%s%s",
+                  nd_dtype_get_name(x->dtype), nd_dtype_get_name(weight->dtype),
+                  bias ? " and bias of " : "", bias ? nd_dtype_get_name(bias->dtype) : "");
         return NULL;
     }
     nd_auto nd_tensor *x_cast = nd__operands_as_dtype(x, dtype);

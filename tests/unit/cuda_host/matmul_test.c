@@ -68,6 +68,14 @@ static void check_own_kernel(const nd_kernel_call *call, int64_t length) {
 void test_matmul_agrees(void **state) {
     (void)state;
     for_every_matmul(check_own_kernel);
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++)
+        for (unsigned how = 0; how < 16; how += 5) {
+            int64_t length;
+            nd_kernel_call call = matmul_call((nd_dtype)dtype, (int)how % 2, (const int64_t[]){2},
+                                              33, 21, 70, how, how == 5, &length);
+            check_own_kernel(&call, length);
+            free_values();
+        }
     // Nothing to sum: the result is zero, or what it was.
     for (int beta = 0; beta < 2; beta++) {
         int64_t length;

@@ -2,6 +2,7 @@
 // without.
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/ops/values.h"
+#include <nd/autograd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -182,11 +183,83 @@ static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
     check_matmul(keys, weight_turned);
 }
 
+static void on_every_isa(void (*test)(void)) {
+    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (nd__cpu_use_isa(names[i]))
+            test();
+    nd__cpu_use_isa(NULL);
+}
+
+/// Products of 16-bit floats are rounded once, from an f32; those of integers wrap.
+static void check_narrow(nd_dtype dtype, int64_t m, int64_t n, int64_t k, layout how) {
+    nd_auto nd_tensor *a = random_tensor(how, ND_SHAPE(m, k), dtype, -1, 1);
+    nd_auto nd_tensor *b = random_tensor(TRANSPOSED, ND_SHAPE(k, n), dtype, -1, 1);
+    nd_auto nd_tensor *y = nd_matmul(a, b);
+    nd_auto nd_tensor *weight = nd_transpose(b, 0, 1);
+    nd_auto nd_tensor *bias = random_dense(ND_SHAPE(n), dtype, -1, 1);
+    nd_auto nd_tensor *z = nd_linear(a, weight, bias);
+    assert_handle(y);
+    assert_handle(z);
+    assert_int_equal(nd_get_dtype(y), dtype);
+    double relative = dtype == ND_F16 ? 0x1p-11 : dtype == ND_BF16 ? 0x1p-8 : 0;
+    uint64_t bits = 8 * nd_dtype_get_size(dtype);
+    for (int64_t flat = 0; flat < m * n; flat++) {
+        double sum = 0, size = 0;
+        uint64_t wrapped = 0;
+        for (int64_t i = 0; i < k; i++) {
+            double x = at_flat(a, flat / n * k + i), w = at_flat(b, i * n + flat % n);
+            sum += x * w;
+            size += fabs(x * w);
+            if (!is_float(dtype))
+                wrapped += (uint64_t)(int64_t)x * (uint64_t)(int64_t)w;
+        }
+        double plus = at_flat(bias, flat % n);
+        if (is_float(dtype)) {
+            assert_close("matmul", at_flat(y, flat), sum, 1.01 * relative, 1e-6 * size);
+            assert_close("linear", at_flat(z, flat), sum + plus, 1.01 * relative, 1e-6 * size);
+            continue;
+        }
+        uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+        uint64_t got = (uint64_t)(int64_t)at_flat(y, flat);
+        uint64_t with_bias = (uint64_t)(int64_t)at_flat(z, flat);
+        assert_int_equal(got & mask, wrapped & mask);
+        assert_int_equal(with_bias & mask, (wrapped + (uint64_t)(int64_t)plus) & mask);
+    }
+}
+
+static void narrow_products(void) {
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++) {
+        if (dtype == ND_F32 || dtype == ND_F64)
+            continue;
+        check_narrow((nd_dtype)dtype, 1, 5, 3, DENSE);
+        check_narrow((nd_dtype)dtype, 3, 40, 270, STEPPED);
+        check_narrow((nd_dtype)dtype, 40, 33, 300, TRANSPOSED);
+    }
+}
+
+static void test_products_of_every_dtype(void **state) {
+    (void)state;
+    on_every_isa(narrow_products);
+    nd_auto nd_tensor *half = random_dense(ND_SHAPE(3, 4), ND_BF16, -1, 1);
+    nd_auto nd_tensor *single = random_dense(ND_SHAPE(4, 2), ND_F32, -1, 1);
+    assert_ok(nd_set_requires_grad(half, true));
+    assert_ok(nd_set_requires_grad(single, true));
+    check_matmul(half, single);
+    nd_auto nd_tensor *y = nd_matmul(half, single);
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_get_dtype(y), ND_F32);
+    assert_int_equal(nd_get_dtype(nd_get_grad(half)), ND_BF16);
+    assert_int_equal(nd_get_dtype(nd_get_grad(single)), ND_F32);
+}
+
 static void test_products_that_do_not_fit_are_refused(void **state) {
     (void)state;
     nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
     nd_auto nd_tensor *b = nd_ones(ND_SHAPE(4, 5), ND_F32);
     nd_auto nd_tensor *whole = nd_ones(ND_SHAPE(3, 3), ND_I32);
+    nd_auto nd_tensor *truth = nd_ones(ND_SHAPE(2, 2), ND_BOOL);
     nd_auto nd_tensor *scalar = nd_scalar(1, ND_F32);
     nd_auto nd_tensor *batch = nd_ones(ND_SHAPE(2, 2, 3), ND_F32);
     nd_auto nd_tensor *other = nd_ones(ND_SHAPE(3, 3, 2), ND_F32);
@@ -194,7 +267,9 @@ static void test_products_that_do_not_fit_are_refused(void **state) {
     nd_auto nd_tensor *mixed = nd_matmul(a, whole);
     assert_int_equal(nd_get_dtype(mixed), ND_F32);
     assert_refused(nd_matmul(a, b), ND_ERROR_SHAPE, "matmul: shapes [2, 3] and [4, 5] do not fit");
-    assert_refused(nd_matmul(whole, whole), ND_ERROR_DTYPE, "matmul: it takes float32 and float64");
+    assert_refused(nd_matmul(truth, truth), ND_ERROR_DTYPE, "matmul: does not take bool");
+    assert_refused(nd_linear(truth, truth, NULL), ND_ERROR_DTYPE,
+                   "linear: does not take x of bool");
     assert_refused(nd_matmul(a, scalar), ND_ERROR_SHAPE, "matmul: an operand has no dimensions");
     assert_refused(nd_matmul(batch, other), ND_ERROR_SHAPE, "matmul: shapes [2] and [3]");
     assert_refused(nd_linear(a, b, NULL), ND_ERROR_SHAPE, "linear: shapes");
@@ -246,6 +321,7 @@ int main(void) {
         ND_TEST(test_transposed_batches),
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
+        ND_TEST(test_products_of_every_dtype),
         ND_TEST(test_products_that_do_not_fit_are_refused),
         ND_TEST(test_signals_arrive_on_the_stack_of_the_thread),
     };
