@@ -40,9 +40,7 @@ template <> struct Limits<int32_t> {
 template <> struct Limits<int64_t> {
     static constexpr int64_t lowest = INT64_MIN, highest = INT64_MAX;
 };
-template <> struct Limits<uint64_t> {
-    static constexpr uint64_t lowest = 0, highest = UINT64_MAX;
-};
+template <> struct Limits<uint64_t> { static constexpr uint64_t lowest = 0, highest = UINT64_MAX; };
 
 /// x as a Target; the rules stand at the top.
 template <class Target, class Source> struct Convert {
