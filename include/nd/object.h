@@ -307,9 +307,9 @@ typedef struct nd_type {
 /// New object of a user's type, in the current manager (nd_manager_get_current()).
 ///
 /// @param type says what it is; must outlive it
-/// @param size bytes of the payload, which begins zeroed, aligned as max_align_t. All zero must be
-///        a valid payload without edges: the collector may examine it before the caller has written
-///        any. Where that is not so, use nd_object_new_with()
+/// @param size bytes of the payload, which begins zeroed, aligned as max_align_t (of 8 bytes or
+///        less: to 8). All zero must be a valid payload without edges: the collector may examine
+///        it before the caller has written any. Where that is not so, use nd_object_new_with()
 /// @return owned; NULL on error
 /// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
 ///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
@@ -326,7 +326,7 @@ typedef nd_status (*nd_object_init)(nd_object *self, void *data);
 /// New object of a user's type, in the current manager, that is filled before anybody sees it.
 ///
 /// @param type says what it is; must outlive it
-/// @param size bytes of the payload, aligned as max_align_t
+/// @param size bytes of the payload, aligned as max_align_t (of 8 bytes or less: to 8)
 /// @param init fills the payload; may run any code
 /// @param data handed to `init`
 /// @return owned; NULL on error, and then nothing is left of it

@@ -171,17 +171,18 @@ static inline bool may_join(const nd_object *object) {
     return (flags & ND__TRACKED) && !nd__steps_is_condemned(flags) && !nd__steps_holds(object);
 }
 
-/// What was made one after the other lies side by side as a rule: when an object is as far from the
-/// last one as that was from the one before, has the processor fetch what lies some steps further
-/// on. Returns how far that is.
-static inline intptr_t fetch_next(const nd_object *last, const nd_object *object, intptr_t before) {
-    intptr_t stride = (intptr_t)object - (intptr_t)last;
-    if (stride == before) {
-        const char *next = (const char *)object + ND__FETCH_AHEAD * stride;
-        __builtin_prefetch(next, 1);
-        __builtin_prefetch(next + sizeof(nd_object), 1);
-    }
-    return stride;
+/// What was made one after the other lies side by side as a rule: has the processor fetch what lies
+/// some steps further on than `object`, which is the next one after `last`. A step is what the
+/// objects were apart when that was the same twice; now and then one of them lies elsewhere.
+static inline void fetch_next(nd_collection *collection, const nd_object *last,
+                              const nd_object *object) {
+    intptr_t apart = (intptr_t)object - (intptr_t)last;
+    if (apart == collection->apart)
+        collection->stride = apart;
+    collection->apart = apart;
+    const char *next = (const char *)object + ND__FETCH_AHEAD * collection->stride;
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(next + ND__FETCH_LINE, 1);
 }
 
 /// False when there is no room.
@@ -191,7 +192,7 @@ static inline bool add(nd_collection *collection, nd_object *object) {
         return false;
     }
     const nd_object *last = collection->count ? collection->objects[collection->count - 1] : object;
-    collection->stride = fetch_next(last, object, collection->stride);
+    fetch_next(collection, last, object);
     nd__collection_add(collection, object);
     return true;
 }
@@ -208,16 +209,20 @@ static inline void note_edge_to_settled(nd_collection *collection, const nd_obje
 static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     nd_collection *collection = ((set_visitor *)visitor)->collection;
+    uint32_t index = target->gc_index;
+    // What has joined, and is not settled, may still: nothing else is marked inside the gate.
+    if (__builtin_expect(nd__collection_has(collection, target) && index >= collection->settled,
+                         1)) {
+        collection->internal[index]++;
+        return;
+    }
     if (!may_join(target)) {
         note_edge_to_settled(collection, target);
         return;
     }
-    if (!nd__collection_has(collection, target)) {
-        nd_manager *manager = nd__manager_of(target);
-        if (!manager || manager->collection != collection->id || !add(collection, target))
-            return;
-    }
-    collection->internal[target->gc_index]++;
+    nd_manager *manager = nd__manager_of(target);
+    if (manager && manager->collection == collection->id && add(collection, target))
+        collection->internal[target->gc_index]++;
 }
 
 static void unmark(nd_collection *collection, size_t from, size_t to) {
@@ -298,9 +303,8 @@ static nd_object *take_some(nd_collection *collection, nd_object *object) {
     size_t count = collection->count, taken = 0;
     nd_object **objects = collection->objects, *last = NULL;
     const nd_object *before = object;
-    intptr_t stride = 0;
     for (; object && taken < nd__collection_batch; object = object->previous) {
-        stride = fetch_next(before, object, stride);
+        fetch_next(collection, before, object);
         before = object;
         // One with count zero is dead and waits to be destroyed.
         if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0 || !may_join(object))
@@ -347,7 +351,7 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
     collection->count = collection->settled = 0;
     collection->settles = true;
-    collection->stride = 0;
+    collection->stride = collection->apart = 0;
     collection->stacked = 0;
     collection->contradicted = collection->full = collection->late = false;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;

@@ -43,7 +43,8 @@ typedef struct nd_collection {
     nd_shard *
         escaped; ///< of another manager, whose latest tracked objects are candidates as well, or NULL
     size_t recent;      ///< how many of those
-    intptr_t stride;    ///< from the last candidate but one to the last
+    intptr_t apart;     ///< how far the last two objects that were met lie apart
+    intptr_t stride;    ///< how far most do
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes
@@ -97,7 +98,9 @@ static inline void nd__collection_mark_dying(nd_collection *collection, nd_objec
 }
 
 /// So far ahead of what is looked at memory is fetched.
-enum { ND__FETCH_AHEAD = 16 };
+enum { ND__FETCH_AHEAD = 32 };
+/// Behind a line of the cache the next one.
+enum { ND__FETCH_LINE = 64 };
 
 /// Has the processor fetch a header that comes soon behind number `index`.
 static inline void nd__collection_prefetch(nd_object *const *objects, size_t count, size_t index) {
@@ -110,7 +113,7 @@ static inline void nd__collection_prefetch_whole(nd_object *const *objects, size
                                                  size_t index) {
     if (index + ND__FETCH_AHEAD < count) {
         __builtin_prefetch(objects[index + ND__FETCH_AHEAD], 1);
-        __builtin_prefetch(objects[index + ND__FETCH_AHEAD] + 1, 1);
+        __builtin_prefetch((const char *)objects[index + ND__FETCH_AHEAD] + ND__FETCH_LINE, 1);
     }
 }
 

@@ -60,13 +60,21 @@ static void cut_some(nd_thread *thread, const nd_collection *collection, nd_cut 
 
 void nd__sweep(nd_thread *thread, nd_collection *collection) {
     nd_cut cut = {.group = nd__cycles_begin(collection), .groups = collection->count};
-    size_t count = collection->count, kept = 0;
+    size_t count = collection->count, kept = 0, parted = 0;
     size_t together = nd__collection_batch < FREE_BATCH ? nd__collection_batch : FREE_BATCH;
     bool early = count > nd__collection_batch, destroys_kept = false;
     for (size_t from = 0, to; from < count; from = to) {
         to = count - from < together ? count : from + together;
         cut_some(thread, collection, &cut, from, to);
-        kept = early ? free_some(collection, from, to, kept, false, &destroys_kept) : to;
+        if (!early) {
+            kept = to;
+            continue;
+        }
+        // What the part before left, as the edges to it were still to be cut, mostly dies now: freed
+        // beside what lies beside it, so that who gets the memory next gets it in order, too.
+        size_t left = free_some(collection, parted, kept, parted, false, &destroys_kept);
+        parted = left;
+        kept = free_some(collection, from, to, left, false, &destroys_kept);
     }
     for (size_t from = 0, to; from < kept; from = to) {
         to = kept - from < FREE_BATCH ? kept : from + FREE_BATCH;

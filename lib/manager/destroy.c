@@ -106,7 +106,7 @@ static bool finalize_dead(nd_object *object) {
 /// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
 /// table, without a finalizer.
 static bool is_plain(const nd_object *object) {
-    const uint32_t plain = ND__CLASS_BITS | ND__USER | ND__LENT;
+    const uint32_t plain = ND__CLASS_BITS | ND__USER | ND__SMALL | ND__LENT;
     return !(nd__object_flags(object) & ~plain) && !object->type->finalize;
 }
 

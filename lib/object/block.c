@@ -59,7 +59,7 @@ static struct {
 
 size_t nd__block_bytes(uint32_t class) {
     if (class < ND__BLOCK_CACHED_CLASSES - 1)
-        return ND__BLOCK_MIN + (size_t) class * ND__BLOCK_UNIT;
+        return (size_t)(class + 1) * ND__BLOCK_UNIT;
     return (size_t)(2 * ND__BLOCK_FINE) << (class - (ND__BLOCK_CACHED_CLASSES - 1));
 }
 

@@ -26,10 +26,9 @@
 
 enum {
     ND__BLOCK_UNIT = 64,
-    ND__BLOCK_MIN = 128,
     ND__BLOCK_FINE = 1024, ///< the largest of the classes that are a unit apart
     ND__BLOCK_CACHED_CLASSES =
-        (ND__BLOCK_FINE - ND__BLOCK_MIN) / ND__BLOCK_UNIT + 2, ///< and 2,048; beyond: powers of two
+        ND__BLOCK_FINE / ND__BLOCK_UNIT + 1, ///< and 2,048; beyond: powers of two
 };
 
 /// A thread's free blocks of a class.
@@ -49,9 +48,7 @@ void nd__block_free_slowly(nd_object *object);
 
 /// Class of the cached classes for a size up to ND__BLOCK_FINE.
 static inline uint32_t nd__block_class(size_t bytes) {
-    return bytes <= ND__BLOCK_MIN
-               ? 0
-               : (uint32_t)((bytes - ND__BLOCK_MIN + ND__BLOCK_UNIT - 1) / ND__BLOCK_UNIT);
+    return (uint32_t)((bytes - 1) / ND__BLOCK_UNIT);
 }
 
 /// Uninitialised memory for an object of so many bytes (>= sizeof(nd_object)), but for the class in

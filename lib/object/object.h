@@ -33,6 +33,7 @@ enum {
     ND__REVIVABLE = 1u << 11, ///< dying, but others may be getting references to it
     ND__LENT = 1u << 12,      ///< its storage keeps what lies in its block (adopt.h)
     ND__ENDED = 1u << 13,     ///< of the object and that storage, one has ended
+    ND__SMALL = 1u << 14,     ///< of a user's object: its payload lies in the header's cache line
     ND__CLASS_SHIFT = 24, ///< the bits from here on are the class of its block (block.h); constant
 };
 #define ND__CLASS_BITS (~UINT32_C(0) << ND__CLASS_SHIFT)
@@ -60,13 +61,15 @@ struct nd_object {
         shard; ///< the part of a manager it is in; NULL while private or dead. Changes under locks
     nd_object *previous,
         *next;           ///< links of its shard's list (its lock); of the dead list after unlinking
-    nd_weak *weaks;      ///< list of weak references (weak lock)
     const nd_site *site; ///< creation site, or NULL
     _Atomic uint32_t flags;
     uint32_t
         gc_index; ///< position in the running collection's candidate array; meaningless outside it
 };
-_Static_assert(sizeof(nd_object) == 64, "one cache line");
+_Static_assert(sizeof(nd_object) == 56, "with a pointer behind it, one cache line");
+
+/// From a user's object to its payload. What is small (ND__SMALL) lies right behind the header.
+enum { ND__PAYLOAD = 64, ND__PAYLOAD_SMALL = sizeof(nd_object) };
 
 /// An object with memory that managers account for (storage, resource, tensor).
 typedef struct nd_accounted {

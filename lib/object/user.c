@@ -4,6 +4,17 @@
 #include "lib/base/versioned.h"
 #include "lib/object/callback.h"
 #include "lib/object/object.h"
+#include <string.h>
+
+/// The largest payload that fits into the header's cache line: a pointer, as a rule. No type so small
+/// wants a larger alignment.
+enum { SMALL_BYTES = ND__PAYLOAD - ND__PAYLOAD_SMALL };
+
+/// From an object with these flags to its payload.
+static inline size_t payload_offset(uint32_t flags) {
+    _Static_assert(ND__SMALL % SMALL_BYTES == 0, "one bit, shifted");
+    return ND__PAYLOAD - (flags & ND__SMALL) / (ND__SMALL / SMALL_BYTES);
+}
 
 /// A user's object that is still private.
 static nd_object *new_user(const char *operation, const nd_type *type, size_t size) {
@@ -18,10 +29,14 @@ static nd_object *new_user(const char *operation, const nd_type *type, size_t si
                   type->name);
         return NULL;
     }
-    nd_object *object = nd__object_new(type, sizeof(nd_object) + size);
+    uint32_t small = size <= SMALL_BYTES ? ND__SMALL : 0;
+    nd_object *object =
+        small ? nd__object_new_bare(type, ND__PAYLOAD) : nd__object_new(type, ND__PAYLOAD + size);
     if (!object)
         return NULL;
-    atomic_init(&object->flags, nd__object_flags(object) | ND__USER);
+    if (small)
+        memset(object + 1, 0, SMALL_BYTES);
+    atomic_init(&object->flags, nd__object_flags(object) | ND__USER | small);
     return object;
 }
 
@@ -56,7 +71,7 @@ void *nd_object_get_data(const nd_object *object) {
     uint32_t flags = object ? nd__object_flags(object) : 0;
     // The callbacks of the type itself still see the payload of an object that is being closed.
     if (__builtin_expect((flags & (ND__USER | ND__GONE)) == ND__USER, 1))
-        return (void *)(uintptr_t)(object + 1);
+        return (char *)(uintptr_t)object + payload_offset(flags);
     if (flags & ND__USER)
         nd__error(ND_ERROR_CLOSED, "object_get_data: the %s is closed", object->type->name);
     return NULL;

@@ -1,8 +1,9 @@
 // Weak references.
 //
-// Every weak reference is an object of its own, linked into its target's list. The list, and a
-// reference's `target`, are guarded by one of a few locks, chosen by the target's address, which a
-// reference remembers unchanged. A target clears its list before its memory goes, under that lock;
+// Every weak reference is an object of its own, linked into its target's list. The newest of a list
+// is in a table by the target's address, because few objects ever have one. The table, the lists,
+// and a reference's `target`, are guarded by one of a few locks, chosen by that address too, which
+// a reference remembers unchanged. A target clears its list before its memory goes, under that lock;
 // so under the lock a target that is not NULL is valid memory, and a compare-and-swap on its count
 // tells whether it is alive. Upgrades pass the gate, so none happens while the collector decides,
 // and one of a member of the garbage it found fails.
@@ -17,26 +18,73 @@
 
 struct nd_weak {
     nd_object header;
-    uintptr_t address; ///< of the target, for the choice of the lock
-    nd_object *target; ///< not an edge; NULL once dead
-    nd_weak *previous, *next;
+    uintptr_t address;        ///< of the target, for the choice of the lock
+    nd_object *target;        ///< not an edge; NULL once dead
+    nd_weak *previous, *next; ///< of the same target, newest first
+    /// Of the newest: the next one in its place of the table, and what points to this one there.
+    nd_weak *following, **link;
     void (*callback)(void *data);
     void *data;
 };
 
-enum { LOCKS = 64 };
+enum { LOCK_BITS = 6, PLACE_BITS = 16, LOCKS = 1 << LOCK_BITS, PLACES = 1 << PLACE_BITS };
 static nd_lock locks[LOCKS];
 ND__FORK_LOCKS(weak_locks, ND__FORK_SINGLE, locks, LOCKS, sizeof *locks);
+static nd_weak *table[PLACES]; ///< each place under one of the locks
+
+static uint64_t hash(uintptr_t address) {
+    return (address >> 6) * UINT64_C(0x9E3779B97F4A7C15);
+}
 
 static nd_lock *lock_of(uintptr_t address) {
-    return &locks[(address >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> 58];
+    return &locks[hash(address) >> (64 - LOCK_BITS)];
+}
+
+static nd_weak **place_of(uintptr_t address) {
+    return &table[hash(address) >> (64 - PLACE_BITS)];
+}
+
+/// The newest weak reference to a target, or NULL.
+static nd_weak *newest_of(const nd_object *target) {
+    nd_weak *weak = *place_of((uintptr_t)target);
+    while (weak && weak->target != target)
+        weak = weak->following;
+    return weak;
+}
+
+static void table_insert(nd_weak *newest) {
+    nd_weak **place = place_of(newest->address);
+    newest->following = *place;
+    newest->link = place;
+    if (*place)
+        (*place)->link = &newest->following;
+    *place = newest;
+}
+
+static void table_remove(nd_weak *newest) {
+    *newest->link = newest->following;
+    if (newest->following)
+        newest->following->link = newest->link;
+}
+
+static void link_weak(nd_weak *weak, nd_object *target) {
+    weak->target = target;
+    weak->next = newest_of(target);
+    if (weak->next) {
+        table_remove(weak->next);
+        weak->next->previous = weak;
+    }
+    table_insert(weak);
 }
 
 static void unlink_weak(nd_weak *weak) {
-    if (weak->previous)
+    if (weak->previous) {
         weak->previous->next = weak->next;
-    else
-        weak->target->weaks = weak->next;
+    } else {
+        table_remove(weak);
+        if (weak->next)
+            table_insert(weak->next);
+    }
     if (weak->next)
         weak->next->previous = weak->previous;
     weak->target = NULL;
@@ -74,11 +122,7 @@ nd_weak *nd_weak_new(const void *handle) {
     nd_lock *lock = lock_of(weak->address);
     nd__lock_acquire(lock);
     nd__atomic_set_flags(&object->flags, ND__HAS_WEAK);
-    weak->target = object;
-    weak->next = object->weaks;
-    if (object->weaks)
-        object->weaks->previous = weak;
-    object->weaks = weak;
+    link_weak(weak, object);
     nd__lock_release(lock);
     return weak;
 }
@@ -137,7 +181,7 @@ void nd__weak_clear(nd_object *object) {
     nd_lock *lock = lock_of((uintptr_t)object);
     for (;;) {
         nd__lock_acquire(lock);
-        nd_weak *weak = object->weaks;
+        nd_weak *weak = newest_of(object);
         if (!weak) {
             nd__lock_release(lock);
             return;

@@ -269,9 +269,8 @@ typedef struct builder {
 static void *build_slowly(void *data) {
     builder *b = data;
     nd_object *target = cell_new(0, 1);
-    nd_object *object =
-        nd__object_new(&cell_type, sizeof(nd_object) + sizeof(cell) + sizeof target);
-    cell *payload = (cell *)(object + 1);
+    nd_object *object = nd__object_new(&cell_type, ND__PAYLOAD + sizeof(cell) + sizeof target);
+    cell *payload = (cell *)(void *)((char *)object + ND__PAYLOAD);
     payload->number = 1;
     atomic_store(&payload->count, 1);
     payload->edges[0] = target;

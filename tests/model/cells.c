@@ -15,7 +15,8 @@ nd_object *found;
 nd_list *list;
 
 cell *cell_of(const nd_object *object) {
-    return (cell *)(uintptr_t)(const void *)(object + 1); // nd_object_get_data is no event either
+    // nd_object_get_data is no event either
+    return (cell *)(uintptr_t)(const void *)((const char *)object + ND__PAYLOAD);
 }
 
 static void cell_traverse(const nd_object *self, nd_visitor *visitor) {

@@ -34,9 +34,9 @@ void model_place_name(const char *place, char *name, size_t size) {
         size_t offset;
         const char *name;
     } fields[] = {
-        {offsetof(nd_object, word), "word"},   {offsetof(nd_object, type), "type"},
-        {offsetof(nd_object, shard), "home"},  {offsetof(nd_object, flags), "flags"},
-        {offsetof(nd_object, weaks), "weaks"}, {offsetof(nd_object, gc_index), "gc_index"},
+        {offsetof(nd_object, word), "word"},         {offsetof(nd_object, type), "type"},
+        {offsetof(nd_object, shard), "home"},        {offsetof(nd_object, flags), "flags"},
+        {offsetof(nd_object, gc_index), "gc_index"},
     };
     for (int i = 0; i < MODEL_THREADS; i++) {
         size_t offset = (size_t)(place - (const char *)model_record(i));

@@ -19,9 +19,9 @@ HANDLES = {
     "nd_dataset", "nd_storage", "nd_accounted",
 }
 
-# struct nd_object: word, type, shard, previous, next, weaks, site, flags, gc_index. One cache line, checked by a
+# struct nd_object: word, type, shard, previous, next, site, flags, gc_index. Its size is checked by a
 # static assertion beside its definition.
-HEADER = struct.Struct("=QQQQQQQII")
+HEADER = struct.Struct("=QQQQQQII")
 TYPE_NAME_OFFSET = 8
 HOME_MANAGER_OFFSET = 8  # struct nd_shard, checked likewise
 WATCH_BIAS = 0x80000000
@@ -64,7 +64,7 @@ class Header:
     """What every object begins with."""
 
     def __init__(self, address):
-        (word, self.type, shard, _, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
+        (word, self.type, shard, _, _, self.site, self.flags, _) = HEADER.unpack(read(address, HEADER.size))
         self.address = address
         self.manager = read_word(shard + HOME_MANAGER_OFFSET) if shard else 0
         self.count = word & (WATCH_BIAS - 1)

@@ -96,7 +96,7 @@ static void test_gate_closes_only_when_writers_have_left(void **state) {
 
 /// A dead object in no manager, as nd__gate_park gets it.
 static nd_object *dead_object(uint32_t number) {
-    nd_object *object = nd__object_new(&cell_type, sizeof(nd_object) + sizeof(cell));
+    nd_object *object = nd__object_new(&cell_type, ND__PAYLOAD + sizeof(cell));
     assert_handle(object);
     atomic_fetch_or(&object->flags, ND__USER);
     cell_of(object)->number = number;
