@@ -3,7 +3,6 @@
 #include "lib/gc/collect.h"
 #include "lib/gc/policy.h"
 #include "lib/gc/steps.h"
-#include "lib/manager/charge.h"
 #include "lib/manager/destroy.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
@@ -30,19 +29,7 @@ bool nd__seam_release_alone(nd_object *object) {
 }
 
 nd_status nd__seam_publish(const char *operation, nd_object *object) {
-    const nd_accounted *account = nd__object_accounted(object);
-    uint64_t bytes = account ? account->bytes : 0;
-    nd_place place = nd__place_begin(NULL, 0);
-    nd_status status = ND_OK;
-    if (account)
-        status = nd__charge(operation, place.manager, account->kind, bytes);
-    if (status == ND_OK) {
-        status = nd__member_publish(object, place.manager);
-        if (status != ND_OK && account)
-            nd__charge_return(place.manager, account->kind, bytes);
-    }
-    nd__place_end(place);
-    return status;
+    return nd__place_publish_current(operation, object);
 }
 
 void nd__seam_unlink(nd_object *object) {

@@ -360,9 +360,9 @@ static void adapt(nd_manager *manager, const nd_gc_report *report, uint64_t left
     }
 }
 
-/// Looks at what is below the topmost manager, on the way from `manager` up to the one that is due,
+/// Collects what is below the topmost manager, on the way from `manager` up to the one that is due,
 /// for which the collector is on.
-static void look(nd_manager *manager, nd_manager *due) {
+static void collect_on_path(nd_manager *manager, nd_manager *due) {
     nd_manager *top = NULL;
     for (nd_manager *at = manager; at; at = at == due ? NULL : at->parent)
         if (nd__policy_mode(at) != ND_GC_OFF)
@@ -440,7 +440,7 @@ void nd__policy_tell(nd_manager *manager, int kind) {
         due = due_everywhere();
 #endif
     if (due && !thread->collecting)
-        look(manager, due);
+        collect_on_path(manager, due);
 }
 
 // ---------------------------------------------------------------------------------------- pressure

@@ -47,7 +47,7 @@ void nd__destroy_payload(nd_object *object) {
     destroy(object, nd__object_flags(object));
 }
 
-/// The last steps of nd__destroy_object, for one that is in no manager.
+/// The last steps of destroy_object, for one that is in no manager.
 static void free_unlinked(nd_object *object) {
     uint32_t flags = nd__object_flags(object);
     const nd_type *type = object->type;
@@ -76,7 +76,9 @@ void nd__destroy_garbage(nd_object *const *objects, size_t count) {
     }
 }
 
-void nd__destroy_object(nd_object *object) {
+/// Last steps of an object nobody can reach any more, edges already cleared: out of its manager,
+/// out of the side tables, `destroy`, memory. Runs user code.
+static void destroy_object(nd_object *object) {
     if (nd__object_shard(object))
         nd__member_unlink(object);
     free_unlinked(object);
@@ -140,7 +142,7 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread) {
         nd__lock_release(&shard->lock);
     free_unlinked(object);
     if (both) {
-        nd__destroy_object(storage);
+        destroy_object(storage);
         return;
     }
     if (count <= 1 || count > ND__COUNT_LIMIT)
@@ -177,7 +179,7 @@ static void destroy_dead(nd_object *object, nd_thread *thread) {
     } else if (object->type->clear && !nd__object_is_closed(object)) {
         object->type->clear(object); // green: the collector never looks at its edges
     }
-    nd__destroy_object(object);
+    destroy_object(object);
 }
 
 bool nd__destroy_begin(nd_thread *thread) {

@@ -17,10 +17,8 @@ void nd__destroy_payload(nd_object *object);
 bool nd__destroy_begin(nd_thread *thread);
 void nd__destroy_end(nd_thread *thread, bool outermost);
 
-/// Last steps of an object nobody can reach any more, edges already cleared: out of its manager,
-/// out of the side tables, `destroy`, memory. Runs user code.
-void nd__destroy_object(nd_object *object);
-/// The same for garbage that is in no manager any more.
+/// Last steps of garbage that is in no manager any more, edges already cleared: out of the side
+/// tables, `destroy`, memory. Runs user code.
 void nd__destroy_garbage(nd_object *const *objects, size_t count);
 
 /// Destroys a list (linked by `next`) of objects with count zero that are in no manager; inside a

@@ -5,6 +5,7 @@
 #include "lib/manager/place.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
+#include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
@@ -117,6 +118,22 @@ void nd__place_end(nd_place place) {
 
 nd_status nd__place_publish(nd_place place, nd_object *object) {
     nd_status status = nd__member_publish(object, place.manager);
+    nd__place_end(place);
+    return status;
+}
+
+nd_status nd__place_publish_current(const char *operation, nd_object *object) {
+    const nd_accounted *account = nd__object_accounted(object);
+    uint64_t bytes = account ? account->bytes : 0;
+    nd_place place = nd__place_begin(NULL, 0);
+    nd_status status = ND_OK;
+    if (account)
+        status = nd__charge(operation, place.manager, account->kind, bytes);
+    if (status == ND_OK) {
+        status = nd__member_publish(object, place.manager);
+        if (status != ND_OK && account)
+            nd__charge_return(place.manager, account->kind, bytes);
+    }
     nd__place_end(place);
     return status;
 }

@@ -21,7 +21,10 @@ void nd__place_end(nd_place place);
 /// Publishes a private object in a place, which ends with that. ND_OK, or the error of
 /// nd__member_publish; then the object is private as before.
 nd_status nd__place_publish(nd_place place, nd_object *object);
-/// The same as the last step of a constructor: the object, or NULL with an error, and then it is
+/// Publishes a private object in the current manager, which is charged with its bytes. On failure
+/// it is still private. Errors: cap, quota.
+nd_status nd__place_publish_current(const char *operation, nd_object *object);
+/// As nd__place_publish, as the last step of a constructor: the object, or NULL with an error, and then it is
 /// released.
 void *nd__place_publish_or_release(nd_place place, nd_object *object);
 
