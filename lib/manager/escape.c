@@ -3,6 +3,7 @@
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
+#include "lib/object/object.h"
 #include <stdio.h>
 
 enum { SITE_SLOTS = 64 };
@@ -39,6 +40,28 @@ static void report_sites(site_count *sites, nd_close_report *report) {
     }
 }
 
+/// Whether somebody has an object that survives a close: not what is dead, and waits to be destroyed,
+/// nor what a collection on another thread has found to be garbage, and is about to free.
+static bool is_held(const nd_object *object) {
+    return nd_get_count(object) > 0 && !(nd__object_flags(object) & ND__DYING);
+}
+
+/// Counts those of a shard that are held by their creation sites, and takes the others off what is
+/// reported.
+static void count_held(nd_shard *from, site_count *sites, uint64_t *objects, uint64_t *bytes) {
+    for (int list = 0; list < 2; list++)
+        for (nd_object *object = from->lists[list].first; object; object = object->next) {
+            if (is_held(object)) {
+                count_site(sites, object->site);
+                continue;
+            }
+            const nd_accounted *account = nd__object_accounted(object);
+            --*objects;
+            if (account)
+                bytes[account->kind] -= account->bytes;
+        }
+}
+
 static nd_shard *shard_to_move_to(nd_manager *ancestor, bool remembered) {
     return remembered ? nd__shard_for_escapes(ancestor) : &ancestor->first;
 }
@@ -64,14 +87,14 @@ static void move_shard(nd_shard *from, nd_manager *ancestor, bool past, bool rem
         if (own)
             nd__charge_return_path(from->manager, stop, (nd_device_kind)kind, own);
     }
-    for (int list = 0; list < 2 && sites; list++)
-        for (nd_object *object = from->lists[list].first; object; object = object->next)
-            count_site(sites, object->site);
+    uint64_t held = moved;
+    if (sites)
+        count_held(from, sites, &held, bytes);
     nd__shard_move(from, target);
     target->count.arrived += moved;
     from->count.departed += moved;
-    from->count.escaped += moved;
-    *objects += moved;
+    from->count.escaped += held;
+    *objects += held;
     nd__shard_unlock_pair(from, target);
 }
 

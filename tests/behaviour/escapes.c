@@ -218,6 +218,77 @@ static void test_survivors_are_looked_at_when_an_edge_was_written(void **state) 
     }
 }
 
+// What another thread's collection has found to be garbage is in the manager until it is freed, and
+// nobody holds it: a close meanwhile moves it, but it has not escaped.
+
+typedef struct slow_cell {
+    nd_object *next;
+} slow_cell;
+
+static pthread_barrier_t dying;
+static atomic_int slow_deaths;
+
+static void slow_destroy(nd_object *self) {
+    (void)self;
+    if (atomic_fetch_add(&slow_deaths, 1) > 0)
+        return;
+    pthread_barrier_wait(&dying); // the manager closes
+    pthread_barrier_wait(&dying);
+}
+
+#define SLOW_EDGES(ONE, MANY) ONE(next)
+ND_TYPE_EDGES(slow_cell, SLOW_EDGES)
+
+static const nd_type slow_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "slow",
+    .traverse = slow_cell_traverse,
+    .clear = slow_cell_clear,
+    .destroy = slow_destroy,
+};
+
+static void *collect_all(void *manager) {
+    nd_gc_collect(manager, NULL);
+    return NULL;
+}
+
+static void test_garbage_of_another_collection_does_not_escape(void **state) {
+    (void)state;
+    enum { CELLS = 1000 }; // of which some are still in the manager as the first one is destroyed
+    nd_test_collects_by_policy();
+    nd_manager *m = manager_new(NULL, "closed meanwhile");
+    nd_object *first = NULL, *last = NULL, *survivor = NULL;
+    nd_with_manager(m) {
+        survivor = nd_object_new(&slow_type, sizeof(slow_cell));
+        for (int i = 0; i < CELLS; i++) {
+            nd_object *made = nd_object_new(&slow_type, sizeof(slow_cell));
+            slow_cell *data = nd_object_get_data(made);
+            nd_edge_set(&data->next, last);
+            nd_release(last);
+            last = made;
+            first = first ? first : made;
+        }
+    }
+    nd_edge_set(&((slow_cell *)nd_object_get_data(first))->next, last);
+    nd_release(last);
+    atomic_store(&slow_deaths, 0);
+    pthread_barrier_init(&dying, NULL, 2);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, collect_all, m), 0);
+    pthread_barrier_wait(&dying);
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    nd_manager_close(m, &report);
+    pthread_barrier_wait(&dying);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&dying);
+    assert_int_equal(report.escaped_objects, 1);
+    assert_int_equal(stats_of(m).escaped_objects, 1);
+    assert_int_equal(atomic_load(&slow_deaths), CELLS);
+    nd_release(survivor);
+    nd_release(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B31_what_dies_a_step_after_it_escaped_is_collected),
@@ -228,6 +299,7 @@ int main(void) {
         ND_TEST(test_B31_escapes_to_a_manager_with_a_cap),
         ND_TEST(test_B31_a_survivor_that_moves_on_is_not_looked_at_here),
         ND_TEST(test_survivors_are_looked_at_when_an_edge_was_written),
+        ND_TEST(test_garbage_of_another_collection_does_not_escape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
