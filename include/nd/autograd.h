@@ -18,8 +18,8 @@ ND_API nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad);
 ND_API bool nd_requires_grad(const nd_tensor *x);
 /// True when x was not computed from other tensors by a recorded operation.
 ND_API bool nd_is_leaf(const nd_tensor *x);
-/// Accumulated gradient of a leaf: borrowed until the next backward or nd_zero_grad. NULL when
-/// there is none.
+/// Accumulated gradient of a leaf, in its dtype (each addition rounds, also in 16 bits): borrowed
+/// until the next backward or nd_zero_grad. NULL when there is none.
 ND_API const nd_tensor *nd_get_grad(const nd_tensor *x);
 /// Sets (retains) or, with NULL, drops the gradient of a leaf. Shape, dtype and device must be x's.
 ND_API nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad);

@@ -6,6 +6,9 @@
 /// (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
 /// left) and promote dtypes. Operands on different devices are an error. Safe from any thread while
 /// nobody writes the operands.
+///
+/// Integers wrap. An elementwise operation on 16-bit floats is computed in f32, a number given with
+/// it too, and rounded once, at the end; what becomes the operand of another operation was rounded.
 #ifndef ND_OPS_H
 #define ND_OPS_H
 #include <nd/tensor.h>

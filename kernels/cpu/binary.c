@@ -39,6 +39,26 @@
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
 
+#include "kernels/cpu/type_u16.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/type_u32.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/type_u64.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/type_i8.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+
+#include "kernels/cpu/type_i16.inc"
+#include "kernels/cpu/binary.inc"
+#include "kernels/cpu/type_end.inc"
+
 #include "kernels/cpu/type_i32.inc"
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
@@ -56,7 +76,10 @@
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
+// 16-bit floats go through the loops of f32 (elementwise.c); `where`, which only
+// moves elements, has the loop of u16 for them.
 const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT] = {
-    [ND_BOOL] = binary_b8, [ND_U8] = binary_u8,   [ND_I32] = binary_i32,
+    [ND_BOOL] = binary_b8, [ND_U8] = binary_u8,   [ND_U16] = binary_u16, [ND_U32] = binary_u32,
+    [ND_U64] = binary_u64, [ND_I8] = binary_i8,   [ND_I16] = binary_i16, [ND_I32] = binary_i32,
     [ND_I64] = binary_i64, [ND_F32] = binary_f32, [ND_F64] = binary_f64,
 };

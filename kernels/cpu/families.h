@@ -5,6 +5,8 @@
 
 /// Runs `loop` over the iteration space. `cost` is the work of one element in additions of floats.
 nd_status nd__cpu_elementwise(const nd_kernel_call *call, nd__loop loop, int64_t cost);
+/// The same for operands of which some are 16-bit floats; `loop` is that of f32.
+nd_status nd__cpu_elementwise_halves(const nd_kernel_call *call, nd__loop loop, int64_t cost);
 nd_status nd__cpu_copy(const nd_kernel_call *call);
 nd_status nd__cpu_reduce(const nd_kernel_call *call);
 nd_status nd__cpu_argreduce(const nd_kernel_call *call);

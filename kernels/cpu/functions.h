@@ -15,11 +15,18 @@
     }
 ND__SCALAR_FUNCTION(uint8_t, b8)
 ND__SCALAR_FUNCTION(uint8_t, u8)
+ND__SCALAR_FUNCTION(uint16_t, u16)
+ND__SCALAR_FUNCTION(uint32_t, u32)
+ND__SCALAR_FUNCTION(int8_t, i8)
+ND__SCALAR_FUNCTION(int16_t, i16)
 ND__SCALAR_FUNCTION(int32_t, i32)
 ND__SCALAR_FUNCTION(float, f32)
 ND__SCALAR_FUNCTION(double, f64)
 static inline int64_t nd__scalar_i64(const nd_op_attrs *attrs, int which) {
     return attrs->i[which];
+}
+static inline uint64_t nd__scalar_u64(const nd_op_attrs *attrs, int which) {
+    return (uint64_t)attrs->i[which];
 }
 
 static inline uint64_t nd__pow_wrapping(uint64_t base, uint64_t exponent) {
@@ -30,7 +37,7 @@ static inline uint64_t nd__pow_wrapping(uint64_t base, uint64_t exponent) {
     return result;
 }
 
-static inline int64_t nd__pow_i64(int64_t base, int64_t exponent) {
+static inline int64_t nd__pow_signed(int64_t base, int64_t exponent) {
     if (exponent >= 0)
         return (int64_t)nd__pow_wrapping((uint64_t)base, (uint64_t)exponent);
     if (base == 1)
@@ -39,12 +46,38 @@ static inline int64_t nd__pow_i64(int64_t base, int64_t exponent) {
         return exponent & 1 ? -1 : 1;
     return 0;
 }
-static inline int32_t nd__pow_i32(int32_t base, int32_t exponent) {
-    return (int32_t)nd__pow_i64(base, exponent);
-}
-static inline uint8_t nd__pow_u8(uint8_t base, uint8_t exponent) {
-    return (uint8_t)nd__pow_wrapping(base, exponent);
-}
+
+#define ND__UNSIGNED_FUNCTIONS(T, dtype)                  \
+    static inline T nd__pow_##dtype(T base, T exponent) { \
+        return (T)nd__pow_wrapping(base, exponent);       \
+    }                                                     \
+    static inline T nd__abs_##dtype(T x) {                \
+        return x;                                         \
+    }                                                     \
+    static inline T nd__sign_##dtype(T x) {               \
+        return x != 0;                                    \
+    }
+ND__UNSIGNED_FUNCTIONS(uint8_t, u8)
+ND__UNSIGNED_FUNCTIONS(uint16_t, u16)
+ND__UNSIGNED_FUNCTIONS(uint32_t, u32)
+ND__UNSIGNED_FUNCTIONS(uint64_t, u64)
+
+// W: type whose negation has no undefined overflow.
+#define ND__SIGNED_FUNCTIONS(T, W, dtype)                 \
+    static inline T nd__pow_##dtype(T base, T exponent) { \
+        return (T)nd__pow_signed(base, exponent);         \
+    }                                                     \
+    static inline T nd__abs_##dtype(T x) {                \
+        return x < 0 ? (T)(-(W)x) : x;                    \
+    }                                                     \
+    static inline T nd__sign_##dtype(T x) {               \
+        return (T)((x > 0) - (x < 0));                    \
+    }
+ND__SIGNED_FUNCTIONS(int8_t, uint32_t, i8)
+ND__SIGNED_FUNCTIONS(int16_t, uint32_t, i16)
+ND__SIGNED_FUNCTIONS(int32_t, uint32_t, i32)
+ND__SIGNED_FUNCTIONS(int64_t, uint64_t, i64)
+
 static inline float nd__pow_f32(float base, float exponent) {
     return powf(base, exponent);
 }
@@ -52,15 +85,6 @@ static inline double nd__pow_f64(double base, double exponent) {
     return pow(base, exponent);
 }
 
-static inline uint8_t nd__abs_u8(uint8_t x) {
-    return x;
-}
-static inline int32_t nd__abs_i32(int32_t x) {
-    return x < 0 ? (int32_t)(-(uint32_t)x) : x;
-}
-static inline int64_t nd__abs_i64(int64_t x) {
-    return x < 0 ? (int64_t)(-(uint64_t)x) : x;
-}
 static inline float nd__abs_f32(float x) {
     return fabsf(x);
 }
@@ -68,15 +92,6 @@ static inline double nd__abs_f64(double x) {
     return fabs(x);
 }
 
-static inline uint8_t nd__sign_u8(uint8_t x) {
-    return x != 0;
-}
-static inline int32_t nd__sign_i32(int32_t x) {
-    return (x > 0) - (x < 0);
-}
-static inline int64_t nd__sign_i64(int64_t x) {
-    return (x > 0) - (x < 0);
-}
 static inline float nd__sign_f32(float x) {
     float sign = (float)((x > 0.0f) - (x < 0.0f));
     return x != x ? x : sign;
