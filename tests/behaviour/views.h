@@ -6,6 +6,7 @@
 // of size 1 is never looked at.
 #ifndef ND_TESTS_BEHAVIOUR_VIEWS_H
 #define ND_TESTS_BEHAVIOUR_VIEWS_H
+#include "tests/elements.h"
 #include "tests/testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -28,42 +29,6 @@ static inline bool views_chance(int percent) {
 
 // ---------------------------------------------------------------------------------------- elements
 
-static inline double views_read(const void *data, nd_dtype dtype, int64_t offset) {
-    switch (dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return ((const uint8_t *)data)[offset];
-    case ND_I32:
-        return ((const int32_t *)data)[offset];
-    case ND_I64:
-        return (double)((const int64_t *)data)[offset];
-    case ND_F32:
-        return (double)((const float *)data)[offset];
-    default:
-        return ((const double *)data)[offset];
-    }
-}
-
-static inline void views_write(void *data, nd_dtype dtype, int64_t offset, double value) {
-    switch (dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        ((uint8_t *)data)[offset] = (uint8_t)value;
-        break;
-    case ND_I32:
-        ((int32_t *)data)[offset] = (int32_t)value;
-        break;
-    case ND_I64:
-        ((int64_t *)data)[offset] = (int64_t)value;
-        break;
-    case ND_F32:
-        ((float *)data)[offset] = (float)value;
-        break;
-    default:
-        ((double *)data)[offset] = value;
-    }
-}
-
 /// Where the element with a row-major number lies, in elements from x's first.
 static inline int64_t views_offset(const nd_tensor *x, int64_t flat) {
     int64_t offset = 0;
@@ -77,21 +42,20 @@ static inline int64_t views_offset(const nd_tensor *x, int64_t flat) {
 }
 
 static inline double views_at(const nd_tensor *x, int64_t flat) {
-    return views_read(nd_get_data(x), nd_get_dtype(x), views_offset(x, flat));
+    return element_as_double(nd_get_data(x), nd_get_dtype(x), views_offset(x, flat));
 }
 
 /// A value that no view shows: far from all that it does.
 static inline double views_poison(nd_dtype dtype) {
-    switch (dtype) {
-    case ND_BOOL:
-        return 1;
-    case ND_U8:
-        return 255;
-    case ND_I32:
-    case ND_I64:
-        return 1e6 + 3;
-    default:
+    if (is_float(dtype))
         return (double)NAN;
+    switch (nd_dtype_get_size(dtype)) {
+    case 1:
+        return dtype == ND_BOOL ? 1 : dtype == ND_U8 ? 255 : 127;
+    case 2:
+        return 30003;
+    default:
+        return 1e6 + 3;
     }
 }
 
@@ -99,7 +63,7 @@ static inline double views_poison(nd_dtype dtype) {
 static inline double views_value(nd_dtype dtype) {
     if (dtype == ND_BOOL)
         return (double)views_below(2);
-    return dtype == ND_U8 ? (double)views_below(12) : (double)(views_below(25) - 12);
+    return is_unsigned(dtype) ? (double)views_below(12) : (double)(views_below(25) - 12);
 }
 
 /// Rounds of a test; ND_VIEW_ROUNDS overrides.
@@ -154,7 +118,7 @@ static inline nd_tensor *views_storage(int64_t count, nd_dtype dtype) {
     assert_int_equal(mprotect(low + page, room, PROT_READ | PROT_WRITE), 0);
     char *data = low + page + (views_chance(75) ? room - bytes : 0);
     for (int64_t i = 0; i < count; i++)
-        views_write(data, dtype, i, views_poison(dtype));
+        set_element(data, dtype, i, views_poison(dtype));
     nd_tensor *x = nd_wrap(data, ND_SHAPE(count), dtype, views_unmap);
     assert_handle(x);
     return x;
@@ -207,7 +171,7 @@ static inline int64_t views_strides(views_kind kind, int ndim, const int64_t *sh
 
 static inline void views_fill(nd_tensor *x) {
     for (int64_t i = 0; i < nd_get_numel(x); i++)
-        views_write(nd_get_data(x), nd_get_dtype(x), views_offset(x, i),
+        set_element(nd_get_data(x), nd_get_dtype(x), views_offset(x, i),
                     views_value(nd_get_dtype(x)));
 }
 
@@ -240,7 +204,7 @@ static inline nd_tensor *views_compact(const nd_tensor *x) {
     nd_tensor *copy = nd_empty(nd_get_ndim(x), nd_get_shape(x), nd_get_dtype(x));
     assert_handle(copy);
     for (int64_t i = 0; i < nd_get_numel(x); i++)
-        views_write(nd_get_data(copy), nd_get_dtype(x), i, views_at(x, i));
+        set_element(nd_get_data(copy), nd_get_dtype(x), i, views_at(x, i));
     return copy;
 }
 
@@ -251,7 +215,9 @@ static inline bool views_close(nd_dtype dtype, double got, double expected) {
         return isnan(got) && isnan(expected);
     if (got == expected)
         return true;
-    double within = dtype == ND_F32 ? 2e-5 : dtype == ND_F64 ? 1e-12 : 0;
+    static const double within_of[ND_DTYPE_COUNT] = {
+        [ND_F64] = 1e-12, [ND_F32] = 2e-5, [ND_F16] = 4e-3, [ND_BF16] = 4e-2};
+    double within = within_of[dtype];
     return fabs(got - expected) <= within * fabs(expected) + within;
 }
 

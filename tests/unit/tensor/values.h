@@ -2,6 +2,7 @@
 #ifndef ND_TESTS_UNIT_TENSOR_VALUES_H
 #define ND_TESTS_UNIT_TENSOR_VALUES_H
 #include "lib/device/fake/fake.h"
+#include "tests/elements.h"
 #include "tests/testing.h"
 
 #define VALUES_MAX 64
@@ -10,22 +11,6 @@
 #define assert_values(x, ...)                                                                      \
     assert_values_of(x, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}, \
                      __FILE__, __LINE__)
-
-static inline double value_at(const void *data, nd_dtype dtype, size_t index) {
-    switch (dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return ((const uint8_t *)data)[index];
-    case ND_I32:
-        return ((const int32_t *)data)[index];
-    case ND_I64:
-        return (double)((const int64_t *)data)[index];
-    case ND_F32:
-        return (double)((const float *)data)[index];
-    default:
-        return ((const double *)data)[index];
-    }
-}
 
 static inline void assert_values_of(const nd_tensor *x, size_t count, const double *expected,
                                     const char *file, int line) {
@@ -40,9 +25,9 @@ static inline void assert_values_of(const nd_tensor *x, size_t count, const doub
     nd_dtype dtype = nd_get_dtype(x);
     assert_ok(nd_copy_to_host(x, data.bytes, count * nd_dtype_get_size(dtype)));
     for (size_t i = 0; i < count; i++)
-        if (value_at(data.bytes, dtype, i) != expected[i])
+        if (element_as_double(data.bytes, dtype, (int64_t)i) != expected[i])
             fail_msg("%s:%d: element %zu is %g, not %g", file, line, i,
-                     value_at(data.bytes, dtype, i), expected[i]);
+                     element_as_double(data.bytes, dtype, (int64_t)i), expected[i]);
 }
 
 /// Asserts that x has exactly this shape.
