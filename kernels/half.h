@@ -105,6 +105,21 @@ ND_HALF_FUNCTION double nd__u64_to_f64_odd(uint64_t x) {
     return (double)(x <= (uint64_t)1 << 53 ? x : odd);
 }
 
+/// The number next to a towards b, of a format whose infinity has these bits; b where both are
+/// equal, NaN where one is.
+ND_HALF_FUNCTION uint16_t nd__next_half(uint16_t a, uint16_t b, uint16_t infinity) {
+    int a_magnitude = a & 0x7FFF, b_magnitude = b & 0x7FFF;
+    if (a_magnitude > infinity || b_magnitude > infinity)
+        return (uint16_t)(infinity | infinity >> 1 | infinity >> 2);
+    int from = a & 0x8000 ? -a_magnitude : a_magnitude;
+    int to = b & 0x8000 ? -b_magnitude : b_magnitude;
+    if (from == to)
+        return b;
+    if (from == 0)
+        return (uint16_t)((b & 0x8000) | 1);
+    return (uint16_t)((to > from) == (from > 0) ? a + 1 : a - 1);
+}
+
 ND_HALF_FUNCTION uint16_t nd__f64_to_f16(double x) {
     return nd__f32_to_f16(nd__f64_to_f32_odd(x));
 }

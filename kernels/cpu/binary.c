@@ -76,10 +76,27 @@
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
-// 16-bit floats go through the loops of f32 (elementwise.c); `where`, which only
-// moves elements, has the loop of u16 for them.
+// 16-bit floats go through the loops of f32 (elementwise.c), but for what is not arithmetic: `where`
+// moves bits, and the next number is one of their own.
+#define NEXT_HALF_LOOP(name, infinity)                                                           \
+    static void name(int64_t n, char *const *data, const int64_t *strides,                       \
+                     const nd_op_attrs *attrs) {                                                 \
+        (void)attrs;                                                                             \
+        uint16_t *out = (uint16_t *)data[0];                                                     \
+        const uint16_t *a = (const uint16_t *)data[1], *b = (const uint16_t *)data[2];           \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            out[i * strides[0]] = nd__next_half(a[i * strides[1]], b[i * strides[2]], infinity); \
+    }
+NEXT_HALF_LOOP(nextafter_f16, 0x7C00)
+NEXT_HALF_LOOP(nextafter_bf16, 0x7F80)
+static const nd__loop binary_f16[ND_OP_COUNT] = {
+    [ND_OP_where] = where_u16, [ND_OP_nextafter] = nextafter_f16};
+static const nd__loop binary_bf16[ND_OP_COUNT] = {
+    [ND_OP_where] = where_u16, [ND_OP_nextafter] = nextafter_bf16};
+
 const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT] = {
-    [ND_BOOL] = binary_b8, [ND_U8] = binary_u8,   [ND_U16] = binary_u16, [ND_U32] = binary_u32,
-    [ND_U64] = binary_u64, [ND_I8] = binary_i8,   [ND_I16] = binary_i16, [ND_I32] = binary_i32,
-    [ND_I64] = binary_i64, [ND_F32] = binary_f32, [ND_F64] = binary_f64,
+    [ND_BOOL] = binary_b8,   [ND_U8] = binary_u8,   [ND_U16] = binary_u16, [ND_U32] = binary_u32,
+    [ND_U64] = binary_u64,   [ND_I8] = binary_i8,   [ND_I16] = binary_i16, [ND_I32] = binary_i32,
+    [ND_I64] = binary_i64,   [ND_F32] = binary_f32, [ND_F64] = binary_f64, [ND_F16] = binary_f16,
+    [ND_BF16] = binary_bf16,
 };

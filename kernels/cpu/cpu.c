@@ -98,15 +98,12 @@ static int64_t cost_of(nd_op op, nd_dtype dtype) {
     return costs[op] <= 1 ? 1 : dtype == ND_F64 ? 32 : costs[op];
 }
 
-/// 16-bit floats have no loops of their own: where, which only moves elements, has that of u16, the
-/// others that of f32.
+/// Most rows have no loop of 16-bit floats: they go through that of f32.
 static nd_status launch_halves(const nd_kernel_call *call, const nd__loop *const *table) {
     nd_dtype dtype = call->operand[call->noperands - 1].dtype;
-    nd__loop loop = table[call->op == ND_OP_where ? ND_U16 : ND_F32][call->op];
+    nd__loop loop = table[ND_F32][call->op];
     if ((dtype != ND_F16 && dtype != ND_BF16) || !loop)
         return ND_ERROR_UNSUPPORTED;
-    if (call->op == ND_OP_where)
-        return nd__cpu_elementwise(call, loop, 1);
     return nd__cpu_elementwise_halves(call, loop, cost_of(call->op, ND_F32));
 }
 

@@ -118,6 +118,37 @@ static void test_every_row_in_every_dtype(void **state) {
     nd__cpu_use_isa(NULL);
 }
 
+static void test_the_next_16_bit_float(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        nd_dtype dtype = kind ? ND_BF16 : ND_F16;
+        uint16_t infinity = kind ? 0x7F80 : 0x7C00;
+        // From the least to infinity, through both zeros, each is next to the one before.
+        nd_auto nd_tensor *x = nd_empty(ND_SHAPE(2 * infinity + 1), dtype);
+        uint16_t *bits = nd_get_data(x);
+        for (int i = 0; i <= infinity; i++) {
+            bits[i] = (uint16_t)(0x8000 | (infinity - i));
+            bits[infinity + i] = (uint16_t)i;
+        }
+        int64_t last = nd_get_numel(x) - 1;
+        nd_auto nd_tensor *lower = nd_slice(x, 0, last, 1, 0);
+        nd_auto nd_tensor *upper = nd_slice(x, 1, last + 1, 1, 0);
+        nd_auto nd_tensor *above = nd_full(ND_SHAPE(1), INFINITY, dtype);
+        nd_auto nd_tensor *below = nd_full(ND_SHAPE(1), -INFINITY, dtype);
+        nd_auto nd_tensor *raised = nd_nextafter(lower, above);
+        nd_auto nd_tensor *sunk = nd_nextafter(upper, below);
+        nd_auto nd_tensor *same = nd_nextafter(x, x);
+        for (int64_t i = 0; i < last; i++) {
+            assert_true(at_flat(raised, i) == at_flat(upper, i));
+            assert_true(at_flat(sunk, i) == at_flat(lower, i));
+            assert_true(at_flat(same, i) == at_flat(x, i));
+        }
+        nd_auto nd_tensor *nan = nd_full(ND_SHAPE(1), NAN, dtype);
+        nd_auto nd_tensor *none = nd_nextafter(nan, above);
+        assert_true(isnan(nd_get_item(none)));
+    }
+}
+
 static void test_unsigned_numbers_beyond_int64(void **state) {
     (void)state;
     const uint64_t a[] = {UINT64_MAX, (uint64_t)1 << 63, 5, UINT64_MAX - 1};
@@ -257,6 +288,7 @@ static void test_gradients_have_the_dtype_of_their_input(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_row_in_every_dtype),
+        ND_TEST(test_the_next_16_bit_float),
         ND_TEST(test_unsigned_numbers_beyond_int64),
         ND_TEST(test_where_and_masked_fill_in_every_dtype),
         ND_TEST(test_in_place_in_every_dtype),
