@@ -52,14 +52,13 @@ static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call
 
 static size_t size_of(nd_dtype dtype) {
     switch (dtype) {
-    case ND_I32:
-    case ND_F32:
-        return 4;
-    case ND_I64:
-    case ND_F64:
-        return 8;
+#define ND_DTYPE(ENUMERATOR, name, text, T, kind) \
+    case ND_##ENUMERATOR:                         \
+        return sizeof(T);
+#include "kernels/dtypes.inc"
+#undef ND_DTYPE
     default:
-        return 1;
+        return 0;
     }
 }
 
@@ -371,6 +370,8 @@ nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call)
         switch (size_of(call->operand[0].dtype)) {
         case 1:
             return moving<uint8_t>(queue, call);
+        case 2:
+            return moving<uint16_t>(queue, call);
         case 4:
             return moving<uint32_t>(queue, call);
         default:
