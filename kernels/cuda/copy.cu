@@ -50,10 +50,18 @@ static nd_status move(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->operand[0].dtype) {
     case ND_BOOL:
     case ND_U8:
+    case ND_I8:
         return run_move<uint8_t>(queue, call);
+    case ND_U16:
+    case ND_I16:
+    case ND_F16:
+    case ND_BF16:
+        return run_move<uint16_t>(queue, call);
+    case ND_U32:
     case ND_I32:
     case ND_F32:
         return run_move<uint32_t>(queue, call);
+    case ND_U64:
     case ND_I64:
     case ND_F64:
         return run_move<uint64_t>(queue, call);
