@@ -9,12 +9,20 @@
 ///     nd::tensor a{nd_ones(ND_SHAPE(2, 3), ND_F32)};
 ///     nd::tensor b{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
 ///
+/// Every function nd_NAME that makes a tensor is also nd::NAME, which returns an nd::tensor, and
+/// + - * / stand for nd::add, sub, mul and div of two tensors, or of a tensor and a number. So this
+/// is the same, without a leak in the middle:
+///
+///     nd::tensor a = nd::ones(ND_SHAPE(2, 3), ND_F32);
+///     nd::tensor b = nd::sum(a * a, 0, NULL, false);
+///
 /// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in
 /// C: an owner of nothing is false, and nd_error_get_message() says why. Nothing here throws.
 #ifndef ND_ND_HPP
 #define ND_ND_HPP
 #include <cstddef>
 #include <nd/nd.h>
+#include <type_traits>
 
 namespace nd {
 
@@ -108,6 +116,66 @@ using ema = owned<nd_ema>;                 ///< owner of moving averages
 using loss_scaler = owned<nd_loss_scaler>; ///< owner of a loss scaler
 using state = owned<nd_state>;             ///< owner of a training's state
 using dataset = owned<nd_dataset>;         ///< owner of a data set
+
+} // namespace nd
+
+#include <nd/detail/functions.hpp>
+
+namespace nd {
+
+// Of two tensors: both broadcast and promote as in <nd/ops.h>.
+/// a + b.
+inline tensor operator+(const tensor &a, const tensor &b) noexcept {
+    return add(a, b);
+}
+/// a - b.
+inline tensor operator-(const tensor &a, const tensor &b) noexcept {
+    return sub(a, b);
+}
+/// a * b, element by element.
+inline tensor operator*(const tensor &a, const tensor &b) noexcept {
+    return mul(a, b);
+}
+/// a / b; integers give floats.
+inline tensor operator/(const tensor &a, const tensor &b) noexcept {
+    return div(a, b);
+}
+/// -x.
+inline tensor operator-(const tensor &x) noexcept {
+    return neg(x);
+}
+
+/// A tensor where N is a type of numbers; else no type.
+template <typename N>
+using tensor_with_number =
+    typename std::enable_if<std::is_arithmetic<N>::value || std::is_same<N, nd_number>::value,
+                            tensor>::type;
+
+// Of a tensor and a number, whose dtype stays the tensor's where that holds the number.
+/// a + number.
+template <typename N> tensor_with_number<N> operator+(const tensor &a, N number) noexcept {
+    return add_scalar(a, number);
+}
+/// number + a.
+template <typename N> tensor_with_number<N> operator+(N number, const tensor &a) noexcept {
+    return add_scalar(a, number);
+}
+/// a - number.
+template <typename N> tensor_with_number<N> operator-(const tensor &a, N number) noexcept {
+    return sub_scalar(a, number);
+}
+/// a * number.
+template <typename N> tensor_with_number<N> operator*(const tensor &a, N number) noexcept {
+    return mul_scalar(a, number);
+}
+/// number * a.
+template <typename N> tensor_with_number<N> operator*(N number, const tensor &a) noexcept {
+    return mul_scalar(a, number);
+}
+/// a / number; integers give floats.
+template <typename N> tensor_with_number<N> operator/(const tensor &a, N number) noexcept {
+    return div_scalar(a, number);
+}
 
 } // namespace nd
 

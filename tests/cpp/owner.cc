@@ -125,6 +125,34 @@ static void failing() {
     nd_error_clear();
 }
 
+/// The value of a tensor with one element.
+static double value_of(const nd_tensor *x) {
+    nd::tensor wide = nd::cast(x, ND_F64);
+    return wide ? *static_cast<const double *>(nd_get_data(wide)) : -1e300;
+}
+
+static void functions() {
+    nd::tensor a = nd::full(ND_SHAPE(1), 6, ND_F32), b = nd::full(ND_SHAPE(1), 4, ND_F32);
+    CHECK(value_of(nd::add(a, b)) == 10 && value_of(nd::maximum(a, b)) == 6);
+    CHECK(value_of(nd::exp(nd::sub(a, a))) == 1);
+    CHECK(value_of(nd::sum(nd::square(a), 0, nullptr, false)) == 36);
+    CHECK(value_of(nd::clip(a, 1, 2.5)) == 2.5 && value_of(nd::isfinite(a)) == 1);
+    const nd_tensor *both[] = {a, b};
+    CHECK(value_of(nd::sum(nd::concat(2, both, 0), 0, nullptr, false)) == 10);
+    CHECK(value_of(a + b) == 10 && value_of(a - b) == 2 && value_of(a * b) == 24);
+    CHECK(value_of(a / b) == 1.5 && value_of(-a) == -6);
+    CHECK(value_of(a + 2) == 8 && value_of(2 + a) == 8 && value_of(a - 2u) == 4);
+    CHECK(value_of(a * 0.5) == 3 && value_of(0.5f * a) == 3 && value_of(a / 4) == 1.5);
+    CHECK(value_of(a + 0) == 6 && value_of(a + ND_NUMBER(1)) == 7);
+    CHECK(value_of((a + b) * (a - b) / 2 - 1) == 9);
+    nd::tensor integer = nd::scalar(7, ND_I64);
+    CHECK(nd_get_dtype(integer * 2) == ND_I64 && nd_get_dtype(integer / 2) == ND_F32);
+    CHECK(nd_get_count(a) == 1 && nd_get_count(b) == 1);
+    nd::tensor none;
+    CHECK(!(a + none) && nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
+}
+
 static void other_types() {
     nd::manager manager{nd_manager_new(NULL, "step")};
     {
@@ -150,6 +178,7 @@ int main() {
     containers();
     exceptions();
     failing();
+    functions();
     other_types();
     CHECK(nd_error_get_status() == ND_OK);
     CHECK(nd_manager_get_total_objects(NULL) == 0);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# interface.sh [--write]: holds the binary interface of include/nd against tests/symbols/interface.txt, or writes that file.
+# interface.sh [--write]: holds the binary interface of include/nd against tests/symbols/interface.txt, or writes that file,
+# and with it docs/operations.md and include/nd/detail/functions.hpp, which are made of the headers (docs/operations.py).
 # docs/stability.md says what may change. Needs gcc, python3 and abidw (Debian's abigail-tools).
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -23,6 +24,7 @@ read_interface() {
 read_interface "$root/include" "$scratch/now"
 if [ "${1:-}" = --write ]; then
     cp "$scratch/now" "$here/interface.txt"
+    python3 "$root/docs/operations.py" "$root" "$root"
     exit 0
 fi
 python3 "$here/interface.py" compare "$here/interface.txt" "$scratch/now" || {
