@@ -289,11 +289,44 @@ inline tensor min(const nd_tensor *x, int naxes, const int *axes, bool keepdims)
 inline tensor var(const nd_tensor *x, int naxes, const int *axes, double correction, bool keepdims) noexcept {
     return tensor((nd_var)(x, naxes, axes, correction, keepdims));
 }
+inline tensor std(const nd_tensor *x, int naxes, const int *axes, double correction, bool keepdims) noexcept {
+    return tensor((nd_std)(x, naxes, axes, correction, keepdims));
+}
+inline tensor prod(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_prod)(x, naxes, axes, keepdims));
+}
+inline tensor any(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_any)(x, naxes, axes, keepdims));
+}
+inline tensor all(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_all)(x, naxes, axes, keepdims));
+}
+inline tensor count_nonzero(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_count_nonzero)(x, naxes, axes, keepdims));
+}
+inline tensor logsumexp(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_logsumexp)(x, naxes, axes, keepdims));
+}
+inline tensor norm(const nd_tensor *x, double ord, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_norm)(x, ord, naxes, axes, keepdims));
+}
 inline tensor argmax(const nd_tensor *x, int axis, bool keepdims) noexcept {
     return tensor((nd_argmax)(x, axis, keepdims));
 }
 inline tensor argmin(const nd_tensor *x, int axis, bool keepdims) noexcept {
     return tensor((nd_argmin)(x, axis, keepdims));
+}
+inline tensor cumsum(const nd_tensor *x, int axis) noexcept {
+    return tensor((nd_cumsum)(x, axis));
+}
+inline tensor cumprod(const nd_tensor *x, int axis) noexcept {
+    return tensor((nd_cumprod)(x, axis));
+}
+inline tensor cummax(const nd_tensor *x, int axis) noexcept {
+    return tensor((nd_cummax)(x, axis));
+}
+inline tensor cummin(const nd_tensor *x, int axis) noexcept {
+    return tensor((nd_cummin)(x, axis));
 }
 inline tensor sum_to(const nd_tensor *x, int ndim, const int64_t *shape) noexcept {
     return tensor((nd_sum_to)(x, ndim, shape));
@@ -378,6 +411,9 @@ inline tensor bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
 }
 inline tensor nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targets, const nd_tensor *weight, int64_t ignored, nd_reduction reduction) noexcept {
     return tensor((nd_nll_loss)(log_probabilities, targets, weight, ignored, reduction));
+}
+inline tensor cross_entropy_with(const nd_tensor *logits, const nd_tensor *targets, const nd_tensor *weight, const nd_cross_entropy_options *options) noexcept {
+    return tensor((nd_cross_entropy_with)(logits, targets, weight, options));
 }
 inline tensor cosine_similarity(const nd_tensor *a, const nd_tensor *b, double epsilon, int axis) noexcept {
     return tensor((nd_cosine_similarity)(a, b, epsilon, axis));
