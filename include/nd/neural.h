@@ -1,8 +1,8 @@
 /// @file
 /// Functions that neural networks are made of, beside those in <nd/ops.h>: normalisation, embedding,
-/// dropout, losses. They keep nothing themselves; <nd/nn.h> has modules that do.
+/// dropout, attention, recurrent nets, losses. They keep nothing themselves; <nd/nn.h> has modules that do.
 ///
-/// As in <nd/ops.h>, all return a new owned tensor on the operands' device, placed at the operands'
+/// As in <nd/ops.h>, all but recurrent nets return a new owned tensor on the operands' device, placed at the operands'
 /// manager, or NULL with an error, and all are differentiable to any order. Definitions and defaults
 /// are those of torch.nn.functional. x is of floats; f16 and bf16 are computed in f32, and the result
 /// has x's dtype. Weights have x's dtype, or are f32 beside an x of f16 or bf16.
@@ -73,6 +73,74 @@ ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices
 /// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error: p
 /// is outside 0 ... 1.
 ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
+
+// --------------------------------------------------------------------------------------- attention
+
+/// Options of nd_attention().
+typedef struct nd_attention_options {
+    uint32_t size;    ///< sizeof(nd_attention_options)
+    uint32_t version; ///< 1
+    double scale;     ///< of the scores; 0: one over the root of e
+    double dropout;   ///< probability that a weight is dropped, as by nd_dropout()
+    nd_key key;       ///< of the dropout
+    bool causal;      ///< query i sees keys 0 ... i alone
+} nd_attention_options;
+/// What an nd_attention_options must begin as: the usual scale, no dropout, every key is seen.
+#define ND_ATTENTION_OPTIONS_INIT \
+    { sizeof(nd_attention_options), 1, 0.0, 0.0, {0, 0}, false }
+/// softmax(query key^T scale + mask) value (Vaswani et al. 2017). query: [..., h, l, e], key: [...,
+/// g, s, e], value: [..., g, s, v] -> [..., h, l, v]. The h heads of the queries share g heads of
+/// keys, h / g neighbours each (Ainslie et al. 2023); without heads: [l, e], [s, e], [s, v]. mask
+/// broadcasts to [..., h, l, s]: bool, true where a query sees a key, or floats to be added; or NULL.
+/// A query that sees nothing gives 0. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
+///
+/// Memory grows with l + s, not with their product, forward and backward, which computes the scores
+/// again; but a backward pass with create_graph keeps them.
+ND_API nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_tensor *value,
+                               const nd_tensor *mask, const nd_attention_options *options) ND_OWNED;
+
+// ---------------------------------------------------------------------------------- recurrent nets
+
+/// Options of nd_rnn(), nd_lstm() and nd_gru().
+typedef struct nd_recurrent_options {
+    uint32_t size;      ///< sizeof(nd_recurrent_options)
+    uint32_t version;   ///< 1
+    int64_t layers;     ///< one on the output of the other, at least 1
+    double dropout;     ///< probability, of what a layer hands to the next while training
+    nd_key key;         ///< of the dropout
+    bool bidirectional; ///< each layer also from the last step to the first
+    bool batch_first;   ///< x and the output are [n, t, ...], not [t, n, ...]
+    bool training;      ///< whether dropout drops
+    bool relu;          ///< nd_rnn(): relu in place of tanh
+} nd_recurrent_options;
+/// What an nd_recurrent_options must begin as: one layer, forward, steps first, no dropout, tanh.
+#define ND_RECURRENT_OPTIONS_INIT \
+    { sizeof(nd_recurrent_options), 1, 1, 0.0, {0, 0}, false, false, false, false }
+
+// A state h of `size` numbers that each step of a sequence changes. x: [t, n, in], [n, t, in] with
+// batch_first, or [t, in] without a batch. hidden (and cell): [layers directions, n, size], without
+// the n where x has none, or NULL for zeros. weights, for each layer, for each direction: input weight
+// [gates size, in], state weight [gates size, size], and input bias and state bias [gates size],
+// which all have or none; in of a layer above the first is directions size. This is how PyTorch has
+// them. Written: the output of the last layer at every step, x's shape with directions size at its
+// end, and the states after the last step, in the shape of hidden; ret_hidden and ret_cell may be
+// NULL. On error nothing is written.
+
+/// h = tanh(input + state) (Elman 1990).
+ND_API nd_status nd_rnn(const nd_tensor *x, const nd_tensor *hidden, size_t count,
+                        const nd_tensor *const *weights, const nd_recurrent_options *options,
+                        nd_tensor **ret_output, nd_tensor **ret_hidden);
+/// Gates i, f, g, o: c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c) (Hochreiter,
+/// Schmidhuber 1997; Gers et al. 2000).
+ND_API nd_status nd_lstm(const nd_tensor *x, const nd_tensor *hidden, const nd_tensor *cell,
+                         size_t count, const nd_tensor *const *weights,
+                         const nd_recurrent_options *options, nd_tensor **ret_output,
+                         nd_tensor **ret_hidden, nd_tensor **ret_cell);
+/// Gates r, z, n: n' = tanh(n of the input + sigmoid(r) n of the state), h = (1 - sigmoid(z)) n' +
+/// sigmoid(z) h (Cho et al. 2014).
+ND_API nd_status nd_gru(const nd_tensor *x, const nd_tensor *hidden, size_t count,
+                        const nd_tensor *const *weights, const nd_recurrent_options *options,
+                        nd_tensor **ret_output, nd_tensor **ret_hidden);
 
 // ------------------------------------------------------------------------------------------ losses
 //

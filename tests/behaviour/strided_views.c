@@ -316,6 +316,7 @@ static void release_operands(operands *in) {
     CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1, given.axis))               \
     CASE(cosine_embedding_loss, nd_cosine_embedding_loss(in->logits, in->logits, in->targets, \
                                                           0, ND_REDUCTION_SUM))\
+    CASE(attention, nd_attention(in->a, in->a, in->a, NULL, NULL))               \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

@@ -177,6 +177,7 @@ static void release_inputs(inputs *in) {
     CASE(bce, nd_bce_with_logits(in->a, in->b, in->row, in->row, ND_REDUCTION_NONE)) \
     CASE(nll_loss, nd_nll_loss(in->a, in->labels, in->row, 3, ND_REDUCTION_NONE))    \
     CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1e-8, 1))             \
+    CASE(attention, nd_attention(in->cube, in->cube, in->cube, NULL, NULL))          \
     CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, CONV(1, 1)))                 \
     CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, CONV(2, 0)))      \
     CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \

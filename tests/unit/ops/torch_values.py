@@ -92,6 +92,72 @@ def embedding_padding(weight):
     return F.embedding(torch.tensor([3, 0, 3, 1]), weight, padding_idx=-1)
 
 
+# ----------------------------------------------------------------------------------------------------------------- attention
+
+
+SEEN = torch.tensor([[True, False, True, True], [False, False, False, False], [True, True, False, True]])
+
+
+@case((2, 3, 2), (2, 4, 2), (2, 4, 3))
+def attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+@case((3, 2), (4, 2), (4, 2))
+def attention_seen(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=SEEN, scale=0.5)
+
+
+@case((1, 2, 3, 2), (1, 2, 4, 2), (1, 2, 4, 2), (2, 1, 4))
+def attention_added(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@case((2, 4, 2), (2, 3, 2), (2, 3, 2))
+def attention_causal(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@case((1, 4, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2), (4, 3, 3))
+def attention_grouped(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ recurrent nets
+
+
+def run(function, x, states, weights, layers=1, bias=True, bidirectional=False, batch_first=False):
+    arguments = [x, states, list(weights), bias, layers, 0.0, False, bidirectional]
+    output, *last = function(*arguments, batch_first)
+    return torch.cat([part.flatten() for part in (output, *last)])
+
+
+@case((3, 2, 2), (1, 2, 3), (3, 2), (3, 3), (3,), (3,))
+def rnn(x, h, *weights):
+    return run(torch.rnn_tanh, x, h, weights)
+
+
+@case((2, 3, 2), (1, 2, 2), (2, 2), (2, 2))
+def rnn_relu(x, h, *weights):
+    return run(torch.rnn_relu, x, h, weights, bias=False, batch_first=True)
+
+
+@case((3, 2, 2), (1, 2, 2), (1, 2, 2), (8, 2), (8, 2), (8,), (8,))
+def lstm(x, h, c, *weights):
+    return run(torch.lstm, x, (h, c), weights)
+
+
+@case((3, 1, 1), (8, 1), (8, 2), (8, 1), (8, 2), (8, 4), (8, 2), (8, 4), (8, 2))
+def lstm_deep(x, *weights):
+    zeros = torch.zeros(4, 1, 2, dtype=torch.float64)
+    return run(torch.lstm, x, (zeros, zeros), weights, layers=2, bias=False, bidirectional=True)
+
+
+@case((2, 3, 2), (2, 2, 2), (6, 2), (6, 2), (6,), (6,), (6, 2), (6, 2), (6,), (6,))
+def gru(x, h, *weights):
+    return run(torch.gru, x, h, weights, bidirectional=True, batch_first=True)
+
+
 # -------------------------------------------------------------------------------------------------------------------- losses
 
 
