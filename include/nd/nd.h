@@ -13,6 +13,7 @@
 #include <nd/gc.h>
 #include <nd/io.h>
 #include <nd/manager.h>
+#include <nd/manipulation.h>
 #include <nd/map.h>
 #include <nd/memory.h>
 #include <nd/neural.h>

@@ -317,6 +317,15 @@ static void release_operands(operands *in) {
     CASE(cosine_embedding_loss, nd_cosine_embedding_loss(in->logits, in->logits, in->targets, \
                                                           0, ND_REDUCTION_SUM))\
     CASE(attention, nd_attention(in->a, in->a, in->a, NULL, NULL))               \
+    CASE(pad, nd_pad(in->a, 1, ((const int64_t[]){2, 1}), 1, ND_PADDING_CONSTANT))           \
+    CASE(pad_reflect, nd_pad(in->a, 1, ((const int64_t[]){1, 1}), 0, ND_PADDING_REFLECT))    \
+    CASE(flip, nd_flip(in->a, given.naxes, given.axes))                                      \
+    CASE(roll, nd_roll(in->a, 2, given.axis))                                                \
+    CASE(tril, nd_tril(in->a, 0))                                                            \
+    CASE(triu, nd_triu(in->a, 1))                                                            \
+    CASE(repeat, nd_repeat(in->a, 2, given.axis))                                            \
+    CASE(tile, nd_tile(in->a, 2, ((const int64_t[]){2, 3})))                                 \
+    CASE(moveaxis, nd_moveaxis(in->a, given.axis, given.second_axis))                        \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

@@ -178,6 +178,13 @@ static void release_inputs(inputs *in) {
     CASE(nll_loss, nd_nll_loss(in->a, in->labels, in->row, 3, ND_REDUCTION_NONE))    \
     CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1e-8, 1))             \
     CASE(attention, nd_attention(in->cube, in->cube, in->cube, NULL, NULL))          \
+    CASE(pad, nd_pad(in->a, 2, ((const int64_t[]){2, 1, 0, 3}), 1, ND_PADDING_CONSTANT))\
+    CASE(pad_circular, nd_pad(in->a, 1, ((const int64_t[]){5, 3}), 0, ND_PADDING_CIRCULAR))\
+    CASE(flip, nd_flip(in->a, 0, NULL))                                              \
+    CASE(roll, nd_roll(in->a, 5, 1))                                                 \
+    CASE(tril, nd_tril(in->a, 3))                                                    \
+    CASE(repeat, nd_repeat(in->a, 2, 0))                                             \
+    CASE(tile, nd_tile(in->a, 2, ((const int64_t[]){2, 3})))                         \
     CASE(conv2d, nd_conv2d(in->image, in->filter, NULL, CONV(1, 1)))                 \
     CASE(conv2d_stride, nd_conv2d(in->image, in->filter, in->bias, CONV(2, 0)))      \
     CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \

@@ -83,6 +83,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #undef nd_add_scalar
 #undef nd_mul_scalar
 #undef nd_pow_scalar
+#undef nd_pad
 #undef nd_sub_scalar
 #undef nd_div_scalar
 #undef nd_leaky_relu
@@ -274,6 +275,17 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_fill_(...) ND__CALL(nd_fill_, ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_copy_(...) ND__CALL(nd_copy_, __VA_ARGS__)
 #define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, ND__NUMBER_THIRD(__VA_ARGS__))
+
+// <nd/manipulation.h>
+#define nd_pad(...) ND__NEW_TENSOR(nd_pad, ND__NUMBER_BEFORE_LAST(__VA_ARGS__))
+#define nd_flip(...) ND__NEW_TENSOR(nd_flip, __VA_ARGS__)
+#define nd_roll(...) ND__NEW_TENSOR(nd_roll, __VA_ARGS__)
+#define nd_tril(...) ND__NEW_TENSOR(nd_tril, __VA_ARGS__)
+#define nd_triu(...) ND__NEW_TENSOR(nd_triu, __VA_ARGS__)
+#define nd_repeat(...) ND__NEW_TENSOR(nd_repeat, __VA_ARGS__)
+#define nd_tile(...) ND__NEW_TENSOR(nd_tile, __VA_ARGS__)
+#define nd_moveaxis(...) ND__NEW_TENSOR(nd_moveaxis, __VA_ARGS__)
+#define nd_split(...) ND__CALL(nd_split, __VA_ARGS__)
 
 // <nd/neural.h>
 #define nd_layer_norm(...) ND__NEW_TENSOR(nd_layer_norm, __VA_ARGS__)

@@ -233,6 +233,69 @@ def cosine_embedding_loss(a, b):
     return F.cosine_embedding_loss(a, b, torch.tensor([1, -1, -1, 1]), margin=0.1, reduction="none")
 
 
+# -------------------------------------------------------------------------------------------------------------- manipulation
+
+
+@case((2, 3))
+def pad_constant(x):
+    return F.pad(x, (1, 2, 2, -1), value=1.5)
+
+
+@case((1, 3, 4))
+def pad_reflect(x):
+    return F.pad(x, (3, 1), mode="reflect")
+
+
+@case((1, 2, 2, 3))
+def pad_replicate(x):
+    return F.pad(x, (2, 1, 0, 3), mode="replicate")
+
+
+@case((1, 2, 3))
+def pad_circular(x):
+    return F.pad(x, (3, 2), mode="circular")
+
+
+@case((2, 3, 2))
+def flip(x):
+    return x.flip(0, 2)
+
+
+@case((2, 5))
+def roll(x):
+    return x.roll(-2, 1)
+
+
+@case((2, 3, 4))
+def tril(x):
+    return x.tril(1)
+
+
+@case((4, 3))
+def triu(x):
+    return x.triu(-1)
+
+
+@case((2, 3, 2))
+def repeat(x):
+    return x.repeat_interleave(3, 1)
+
+
+@case((2, 3))
+def tile(x):
+    return x.tile(2, 1, 3)
+
+
+@case((2, 3, 4))
+def moveaxis(x):
+    return x.moveaxis(-1, 0)
+
+
+@case((2, 6))
+def split(x):
+    return torch.cat(x.split([1, 0, 3, 2], 1)[::-1], 1)
+
+
 # ------------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,124 @@
+// Padding, turning, repeating and cutting against PyTorch and against differences; other dtypes,
+// nothing, and what is refused.
+#include "tests/unit/ops/torch_case.h"
+
+#define COUNTS(...)     \
+    (const int64_t[]) { \
+        __VA_ARGS__     \
+    }
+#define MANIPULATION(name, expression) \
+    TORCH_FUNCTION(name) {             \
+        (void)count, (void)data;       \
+        return expression;             \
+    }
+
+MANIPULATION(pad_constant, nd_pad(x[0], 2, COUNTS(2, -1, 1, 2), 1.5, ND_PADDING_CONSTANT))
+MANIPULATION(pad_reflect, nd_pad(x[0], 1, COUNTS(3, 1), 0, ND_PADDING_REFLECT))
+MANIPULATION(pad_replicate, nd_pad(x[0], 2, COUNTS(0, 3, 2, 1), 0, ND_PADDING_REPLICATE))
+MANIPULATION(pad_circular, nd_pad(x[0], 1, COUNTS(3, 2), 0, ND_PADDING_CIRCULAR))
+MANIPULATION(flip, nd_flip(x[0], 2, (const int[]){-1, 0}))
+MANIPULATION(roll, nd_roll(x[0], -12, 1))
+MANIPULATION(tril, nd_tril(x[0], 1))
+MANIPULATION(triu, nd_triu(x[0], -1))
+MANIPULATION(repeat, nd_repeat(x[0], 3, 1))
+MANIPULATION(tile, nd_tile(x[0], 3, COUNTS(2, 1, 3)))
+MANIPULATION(moveaxis, nd_moveaxis(x[0], -1, 0))
+
+TORCH_FUNCTION(split) {
+    (void)count, (void)data;
+    nd_tensor *parts[4] = {0};
+    assert_ok(nd_split(x[0], 4, COUNTS(1, 0, 3, 2), -1, parts));
+    const nd_tensor *turned[] = {parts[3], parts[2], parts[1], parts[0]};
+    nd_tensor *joined = nd_concat(4, turned, 1);
+    for (int i = 0; i < 4; i++)
+        nd_release(parts[i]);
+    return joined;
+}
+
+static void test_manipulation_as_in_pytorch(void **state) {
+    (void)state;
+    const torch_case cases[] = {
+        TORCH_CASE(pad_constant, 1, {2, {2, 3}}),
+        TORCH_CASE(pad_reflect, 1, {3, {1, 3, 4}}),
+        TORCH_CASE(pad_replicate, 1, {4, {1, 2, 2, 3}}),
+        TORCH_CASE(pad_circular, 1, {3, {1, 2, 3}}),
+        TORCH_CASE(flip, 1, {3, {2, 3, 2}}),
+        TORCH_CASE(roll, 1, {2, {2, 5}}),
+        TORCH_CASE(tril, 1, {3, {2, 3, 4}}),
+        TORCH_CASE(triu, 1, {2, {4, 3}}),
+        TORCH_CASE(repeat, 1, {3, {2, 3, 2}}),
+        TORCH_CASE(tile, 1, {2, {2, 3}}),
+        TORCH_CASE(moveaxis, 1, {3, {2, 3, 4}}),
+        TORCH_CASE(split, 1, {2, {2, 6}}),
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        check_torch_case(&cases[i], false);
+}
+
+static void test_manipulation_of_nothing_and_of_integers(void **state) {
+    (void)state;
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(2, 0), ND_I64);
+    nd_auto nd_tensor *padded = nd_pad(none, 1, COUNTS(1, 1), INT64_MAX, ND_PADDING_CONSTANT);
+    nd_auto nd_tensor *flipped = nd_flip(none, 0, NULL);
+    nd_auto nd_tensor *rolled = nd_roll(none, 3, 1);
+    nd_auto nd_tensor *lower = nd_tril(none, 5);
+    nd_auto nd_tensor *tiled = nd_tile(none, 2, COUNTS(3, 4));
+    nd_auto nd_tensor *gone = nd_repeat(padded, 0, 0);
+    int64_t number = 0;
+    nd_auto nd_tensor *corner = nd_slice(padded, 1, 2, 1, 1);
+    nd_auto nd_tensor *first = nd_select(corner, 1, 0);
+    assert_ok(nd_get_item_i64(first, &number));
+    assert_true(number == INT64_MAX);
+    assert_shape(padded, ND_SHAPE(2, 2));
+    assert_shape(flipped, ND_SHAPE(2, 0));
+    assert_shape(rolled, ND_SHAPE(2, 0));
+    assert_shape(lower, ND_SHAPE(2, 0));
+    assert_shape(tiled, ND_SHAPE(6, 0));
+    assert_shape(gone, ND_SHAPE(0, 2));
+    nd_auto nd_tensor *ones = nd_ones(ND_SHAPE(3, 3), ND_BOOL);
+    nd_auto nd_tensor *all = nd_tril(ones, INT64_MAX);
+    nd_auto nd_tensor *nothing = nd_tril(ones, INT64_MIN);
+    nd_auto nd_tensor *whole = nd_triu(ones, INT64_MIN);
+    for (int64_t i = 0; i < 9; i++)
+        assert_true(at_flat(all, i) == 1 && at_flat(nothing, i) == 0 && at_flat(whole, i) == 1);
+}
+
+static void test_manipulation_refuses(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 3), ND_U8);
+    nd_auto nd_tensor *row = nd_ones(ND_SHAPE(3), ND_F32);
+    nd_tensor *parts[2] = {0};
+    assert_refused(nd_pad(x, 1, COUNTS(3, 0), 0, ND_PADDING_REFLECT), ND_ERROR_INVALID_ARGUMENT,
+                   "pad: padding[0] is 3, and an axis of 3 elements has room for 0 ... 2");
+    assert_refused(nd_pad(x, 1, COUNTS(0, -1), 0, ND_PADDING_CIRCULAR), ND_ERROR_INVALID_ARGUMENT,
+                   "pad: padding[1] is -1");
+    assert_refused(nd_pad(x, 1, COUNTS(0, 1), 300, ND_PADDING_CONSTANT), ND_ERROR_INVALID_ARGUMENT,
+                   "pad: uint8 cannot hold the number 300");
+    assert_refused(nd_pad(x, 1, COUNTS(-2, -2), 0, ND_PADDING_CONSTANT), ND_ERROR_SHAPE,
+                   "pad: -2 and -2 elements cannot be taken from an axis of 3");
+    assert_refused(nd_pad(x, 3, COUNTS(0), 0, ND_PADDING_CONSTANT), ND_ERROR_INVALID_ARGUMENT,
+                   "pad: 3 axes");
+    assert_refused(nd_pad(x, 0, NULL, 0, (nd_padding)9), ND_ERROR_INVALID_ARGUMENT,
+                   "pad: there is no padding 9");
+    assert_refused(nd_flip(x, 2, (const int[]){0, -2}), ND_ERROR_INVALID_ARGUMENT,
+                   "flip: axis -2 is named twice");
+    assert_refused(nd_roll(x, 1, 2), ND_ERROR_INVALID_ARGUMENT, "roll: axis 2");
+    assert_refused(nd_tril(row, 0), ND_ERROR_SHAPE, "tril: x has shape [3]");
+    assert_refused(nd_repeat(x, -1, 0), ND_ERROR_INVALID_ARGUMENT, "repeat: a count of -1");
+    assert_refused(nd_repeat(x, INT64_MAX, 1), ND_ERROR_SHAPE, "repeat: ");
+    assert_refused(nd_tile(x, 9, NULL), ND_ERROR_INVALID_ARGUMENT, "tile: 9 counts at NULL");
+    assert_refused(nd_moveaxis(x, 0, 2), ND_ERROR_INVALID_ARGUMENT, "moveaxis: axis 2");
+    assert_status(nd_split(x, 2, COUNTS(1, 1), 1, parts), ND_ERROR_SHAPE);
+    assert_status(nd_split(x, 2, COUNTS(4, -1), 1, parts), ND_ERROR_SHAPE);
+    assert_status(nd_split(x, 2, NULL, 1, parts), ND_ERROR_INVALID_ARGUMENT);
+    assert_null(parts[0]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_manipulation_as_in_pytorch),
+        ND_TEST(test_manipulation_of_nothing_and_of_integers),
+        ND_TEST(test_manipulation_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
