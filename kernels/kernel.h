@@ -89,14 +89,19 @@ typedef struct nd_kernel_call {
 // COPY       out, x. Any two dtypes, any strides. Floats become the nearest integer towards zero that
 //            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0. What
 //            becomes a float is rounded once, to nearest, ties to even; NaN stays NaN.
-// CONV       Contiguous NCHW; ndim is 0 and shape[0..6] = n, ci, h, w, co, kh, kw; i[0..8] = strides,
-//            paddings and dilations (of h, then w), groups, oh, ow. weight: [co, ci / groups, kh, kw].
-//            conv2d: out, x, weight (bias is added by lib/ops).
-//            conv2d_grad_input: out (as x), grad, weight.
-//            conv2d_grad_weight: out (as weight), x, grad.
-// POOL       max_pool2d: out, positions (i64, position in the h*w plane; written), x; ndim is 0 and
-//            shape[0..3] = n, c, h, w; i[0..9] = kernel, strides, paddings and dilations (of h, then
-//            w), oh, ow. Every window holds an element.
+// CONV       Contiguous NC and three axes, depth, height and width; ndim is 0, shape[0..7] = n, ci, x's sizes, the window's
+//            sizes; i[0..10] = strides, paddings, dilations, groups, co (kernels/windows.h). y has the sizes
+//            (x + 2 padding - dilation (window - 1) - 1) / stride + 1. weight: [co, ci / groups, window].
+//            conv: out, x, weight (bias is added by lib/ops).
+//            conv_grad_input: out (as x), grad, weight.
+//            conv_grad_weight: out (as weight), x, grad.
+//            Groups and co 1: unfold: out [n, ci window, y], x; fold, its adjoint: out (as x), columns.
+// POOL       max_pool: out, positions (i64, position in the d*h*w block; written), x; three axes as in CONV; ndim is 0,
+//            shape[0..6] = n*c, x's sizes, out's sizes; i[0..11] = windows (0: adaptive), strides, paddings, dilations.
+//            Every window holds an element.
+// RESAMPLE   Along one axis: resample: out [outer, out, inner], x [outer, in, inner]; resample_adjoint: out as x, grad as
+//            resample's out. ndim is 0, i[0..8] = mode, outer, in, out, inner, window, stride, padding, flags; f[0] = step
+//            (kernels/windows.h, which says what each result is made of).
 // VIEW       no kernel: the row names the gradient rule.
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)

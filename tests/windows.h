@@ -13,7 +13,8 @@
                                 {stride_h, stride_w},                                       \
                                 {padding_h, padding_w},                                     \
                                 {dilation_h, dilation_w},                                   \
-                                groups})
+                                groups,                                                     \
+                                {0, 0}})
 
 #define POOL(kernel, stride) POOL_WITH(kernel, kernel, stride, stride, 0, 0, 1, 1)
 #define POOL_WITH(kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, dilation_h, \
@@ -23,5 +24,6 @@
                                     {kernel_h, kernel_w},                                   \
                                     {stride_h, stride_w},                                   \
                                     {padding_h, padding_w},                                 \
-                                    {dilation_h, dilation_w}})
+                                    {dilation_h, dilation_w},                               \
+                                    false})
 #endif

@@ -8,9 +8,11 @@
 
 #include <nd/autograd.h>
 #include <nd/base.h>
+#include <nd/convolution.h>
 #include <nd/debug.h>
 #include <nd/error.h>
 #include <nd/gc.h>
+#include <nd/interpolation.h>
 #include <nd/io.h>
 #include <nd/manager.h>
 #include <nd/manipulation.h>
@@ -21,6 +23,7 @@
 #include <nd/number.h>
 #include <nd/object.h>
 #include <nd/ops.h>
+#include <nd/pooling.h>
 #include <nd/scope.h>
 #include <nd/state.h>
 #include <nd/tensor.h>

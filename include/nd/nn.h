@@ -88,14 +88,64 @@ ND_API nd_status nd_module_cast(const nd_module *module, nd_dtype dtype);
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
 /// from key.
 ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
-/// Module of nd_conv2d(): x: [n, ci, h, w] -> [n, co, oh, ow]. weight [co, ci / groups, kernel_h,
-/// kernel_w], bias [co]; both uniform in +-1/sqrt(ci / groups kernel_h kernel_w), drawn from key.
-/// Options NULL: as ND_CONV2D_OPTIONS_INIT.
+// The modules of <nd/convolution.h>, <nd/pooling.h> and <nd/interpolation.h>: each calls the function of its
+// name with the options that it was made with. Weight and bias of convolutions are uniform in
+// +-1/sqrt(the elements of weight[0]), drawn from key. Options NULL: as their ..._INIT.
+
+/// Module of nd_conv1d(): weight [co, ci / groups, kernel], bias [co].
+ND_API nd_module *nd_conv1d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                   int64_t kernel, bool bias,
+                                   const nd_conv1d_options *options) ND_OWNED;
+/// Module of nd_conv2d(): weight [co, ci / groups, kernel_h, kernel_w], bias [co].
 ND_API nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
                                    int64_t kernel_h, int64_t kernel_w, bool bias,
                                    const nd_conv2d_options *options) ND_OWNED;
-/// Module of nd_max_pool2d(): x: [n, c, h, w] -> [n, c, oh, ow].
+/// Module of nd_conv3d(): weight [co, ci / groups, kernel_d, kernel_h, kernel_w], bias [co].
+ND_API nd_module *nd_conv3d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                   int64_t kernel_d, int64_t kernel_h, int64_t kernel_w, bool bias,
+                                   const nd_conv3d_options *options) ND_OWNED;
+/// Module of nd_conv_transpose1d(): weight [ci, co / groups, kernel], bias [co].
+ND_API nd_module *nd_conv_transpose1d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                             int64_t kernel, bool bias,
+                                             const nd_conv_transpose1d_options *options) ND_OWNED;
+/// Module of nd_conv_transpose2d(): weight [ci, co / groups, kernel_h, kernel_w], bias [co].
+ND_API nd_module *nd_conv_transpose2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                             int64_t kernel_h, int64_t kernel_w, bool bias,
+                                             const nd_conv_transpose2d_options *options) ND_OWNED;
+/// Module of nd_conv_transpose3d(): weight [ci, co / groups, kernel_d, kernel_h, kernel_w], bias [co].
+ND_API nd_module *nd_conv_transpose3d_module(nd_key key, int64_t in_channels, int64_t out_channels,
+                                             int64_t kernel_d, int64_t kernel_h, int64_t kernel_w,
+                                             bool bias,
+                                             const nd_conv_transpose3d_options *options) ND_OWNED;
+/// Module of nd_max_pool1d().
+ND_API nd_module *nd_max_pool1d_module(const nd_max_pool1d_options *options) ND_OWNED;
+/// Module of nd_max_pool2d().
 ND_API nd_module *nd_max_pool2d_module(const nd_max_pool2d_options *options) ND_OWNED;
+/// Module of nd_max_pool3d().
+ND_API nd_module *nd_max_pool3d_module(const nd_max_pool3d_options *options) ND_OWNED;
+/// Module of nd_avg_pool1d().
+ND_API nd_module *nd_avg_pool1d_module(const nd_avg_pool1d_options *options) ND_OWNED;
+/// Module of nd_avg_pool2d().
+ND_API nd_module *nd_avg_pool2d_module(const nd_avg_pool2d_options *options) ND_OWNED;
+/// Module of nd_avg_pool3d().
+ND_API nd_module *nd_avg_pool3d_module(const nd_avg_pool3d_options *options) ND_OWNED;
+/// Module of nd_adaptive_avg_pool1d().
+ND_API nd_module *nd_adaptive_avg_pool1d_module(int64_t length) ND_OWNED;
+/// Module of nd_adaptive_avg_pool2d().
+ND_API nd_module *nd_adaptive_avg_pool2d_module(int64_t h, int64_t w) ND_OWNED;
+/// Module of nd_adaptive_avg_pool3d().
+ND_API nd_module *nd_adaptive_avg_pool3d_module(int64_t d, int64_t h, int64_t w) ND_OWNED;
+/// Module of nd_adaptive_max_pool1d().
+ND_API nd_module *nd_adaptive_max_pool1d_module(int64_t length) ND_OWNED;
+/// Module of nd_adaptive_max_pool2d().
+ND_API nd_module *nd_adaptive_max_pool2d_module(int64_t h, int64_t w) ND_OWNED;
+/// Module of nd_adaptive_max_pool3d().
+ND_API nd_module *nd_adaptive_max_pool3d_module(int64_t d, int64_t h, int64_t w) ND_OWNED;
+/// Module of nd_interpolate(). Of options NULL, which have neither sizes nor scales, no input is taken.
+ND_API nd_module *nd_upsample_module(const nd_interpolate_options *options) ND_OWNED;
+/// Module of nd_pixel_shuffle().
+ND_API nd_module *nd_pixel_shuffle_module(int64_t factor) ND_OWNED;
+
 /// Module of nd_relu().
 ND_API nd_module *nd_relu_module(void) ND_OWNED;
 /// Module of nd_tanh().

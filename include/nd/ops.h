@@ -11,6 +11,9 @@
 /// it too, and rounded once, at the end; what becomes the operand of another operation was rounded.
 #ifndef ND_OPS_H
 #define ND_OPS_H
+#include <nd/convolution.h>
+#include <nd/interpolation.h>
+#include <nd/pooling.h>
 #include <nd/tensor.h>
 #ifdef __cplusplus
 extern "C" {
@@ -282,6 +285,9 @@ ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
                             const nd_tensor *bias) ND_OWNED;
 
 // ---------------------------------------------------------------------------------- neural network
+//
+// Convolution is in <nd/convolution.h>, pooling in <nd/pooling.h>, images of other sizes in
+// <nd/interpolation.h>; this header includes all three.
 
 /// exp(x) / sum(exp(x)) along one axis, without overflow; f16 and bf16 computed in f32.
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
@@ -300,46 +306,6 @@ typedef enum nd_reduction {
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].
 ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// Options of nd_conv2d(). Pairs are of h and w, in this order.
-typedef struct nd_conv2d_options {
-    uint32_t size;       ///< sizeof(nd_conv2d_options)
-    uint32_t version;    ///< 1
-    int64_t stride[2];   ///< from one window to the next, at least 1
-    int64_t padding[2];  ///< zeros on either side of x, at least 0
-    int64_t dilation[2]; ///< from one element of a window to the next, at least 1
-    int64_t groups;      ///< of channels that see only each other; divides ci and co
-} nd_conv2d_options;
-/// What an nd_conv2d_options must begin as: stride 1, no padding, dilation 1, one group.
-#define ND_CONV2D_OPTIONS_INIT \
-    { sizeof(nd_conv2d_options), 1, {1, 1}, {0, 0}, {1, 1}, 1 }
-/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow],
-/// where a size s becomes (s + 2 padding - dilation (k - 1) - 1) / stride + 1. All f32, or all f64.
-/// Options NULL: as ND_CONV2D_OPTIONS_INIT.
-ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
-                            const nd_conv2d_options *options) ND_OWNED;
-
-/// Options of nd_max_pool2d(). Pairs are of h and w, in this order.
-typedef struct nd_max_pool2d_options {
-    uint32_t size;     ///< sizeof(nd_max_pool2d_options)
-    uint32_t version;  ///< 1
-    int64_t kernel[2]; ///< size of a window; must be set
-    int64_t stride[2]; ///< from one window to the next; 0: the kernel's size
-    int64_t padding
-        [2]; ///< places on either side of x that are never chosen; at most half of the kernel
-    int64_t dilation[2]; ///< from one element of a window to the next, at least 1
-} nd_max_pool2d_options;
-/// What an nd_max_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size,
-/// no padding, dilation 1.
-#define ND_MAX_POOL2D_OPTIONS_INIT                                  \
-    {                                                               \
-        sizeof(nd_max_pool2d_options), 1, {0, 0}, {0, 0}, {0, 0}, { \
-            1, 1                                                    \
-        }                                                           \
-    }
-/// Largest element of each window; NaN wins, and of equal elements the first gets the gradient. x:
-/// [n, c, h, w] -> [n, c, oh, ow], sizes as for nd_conv2d(). f32, f64. A window that reaches no
-/// element of x, as a dilation beyond its size allows, is ND_ERROR_SHAPE.
-ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- indexing
 

@@ -1,13 +1,14 @@
-// conv2d and its two gradients as matrix products over unfolded images, where oneDNN is not asked.
+// Convolution, its two gradients, unfold and fold, as matrix products over unfolded images, where oneDNN is not asked.
 //
-// For one group of channels of an image, x [ci, h, w] with ci those of the group, the unfolded
-// matrix U [ci kh kw, oh ow] holds in each column the window of one result. Then out = W U, grad of
+// For one group of channels of an image, x [ci, x's sizes] with ci those of the group, the unfolded
+// matrix U [ci window, y's sizes] holds in each column the window of one result. Then out = W U, grad of
 // x = fold(W^T grad), grad of W = sum over images of grad U^T. Groups of all images are shared
 // between threads, but for the weight gradient: there only groups are, and where there is one, each
 // product.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/windows.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,80 +16,93 @@
 typedef struct conv_work {
     const nd_kernel_call *call;
     nd__matmul matmul;
-    int64_t n, ci, h, w, co, kh, kw, oh, ow; ///< ci and co of one group
-    int64_t groups;
-    int64_t stride[2], padding[2], dilation[2]; ///< of h and w
-    int64_t window;                             ///< ci kh kw
-    int64_t plane;                              ///< oh ow
+    nd__conv_sizes sizes; ///< ci and co of one group
+    int64_t window;       ///< elements of ci windows
+    int64_t image;        ///< elements of ci planes of x
+    int64_t plane;        ///< elements of a plane of y
     int64_t bytes;
     atomic_bool failed;
 } conv_work;
 
+enum { DEPTH, HEIGHT, WIDTH };
+
 /// The range of output columns whose input column, `offset` behind the window's first, is inside
 /// the image.
-static void inside(const conv_work *c, int64_t offset, int64_t *ret_begin, int64_t *ret_end) {
-    int64_t stride = c->stride[1];
-    int64_t first = c->padding[1] - offset, last = c->w - 1 + first;
+static void inside(const nd__conv_sizes *c, int64_t offset, int64_t *ret_begin, int64_t *ret_end) {
+    int64_t stride = c->stride[WIDTH];
+    int64_t first = c->padding[WIDTH] - offset, last = c->x[WIDTH] - 1 + first;
     int64_t begin = first <= 0 ? 0 : (first - 1) / stride + 1;
     int64_t end = last < 0 ? 0 : last / stride + 1;
-    *ret_end = end < c->ow ? end : c->ow;
+    *ret_end = end < c->y[WIDTH] ? end : c->y[WIDTH];
     *ret_begin = begin < *ret_end ? begin : *ret_end;
 }
 
-/// Where an element of the window stands: its channel's plane, and how far behind the window's
-/// first row and column.
+/// Where an element of the window stands: its channel, and how far behind the window's first along
+/// each axis.
 typedef struct conv_tap {
-    int64_t plane, y, x;
+    int64_t channel, offset[ND_WINDOW_AXES];
 } conv_tap;
 
-static conv_tap tap_of(const conv_work *c, int64_t row) {
-    conv_tap tap = {row / (c->kw * c->kh) * c->h * c->w, row / c->kw % c->kh * c->dilation[0],
-                    row % c->kw * c->dilation[1]};
+static conv_tap tap_of(const nd__conv_sizes *c, int64_t row) {
+    conv_tap tap;
+    for (int axis = WIDTH; axis >= DEPTH; axis--) {
+        tap.offset[axis] = row % c->kernel[axis] * c->dilation[axis];
+        row /= c->kernel[axis];
+    }
+    tap.channel = row;
     return tap;
 }
 
-#define CONV_FOLDING(T)                                                           \
-    static void unfold_##T(const conv_work *c, const T *x, T *matrix) {           \
-        int64_t stride = c->stride[1], begin, end;                                \
-        for (int64_t row = 0; row < c->window; row++, matrix += c->plane) {       \
-            conv_tap tap = tap_of(c, row);                                        \
-            inside(c, tap.x, &begin, &end);                                       \
-            for (int64_t y = 0; y < c->oh; y++) {                                 \
-                T *to = matrix + y * c->ow;                                       \
-                int64_t from_y = y * c->stride[0] - c->padding[0] + tap.y;        \
-                if (from_y < 0 || from_y >= c->h) {                               \
-                    memset(to, 0, sizeof(T) * (size_t)c->ow);                     \
-                    continue;                                                     \
-                }                                                                 \
-                int64_t from = tap.plane + from_y * c->w - c->padding[1] + tap.x; \
-                for (int64_t i = 0; i < begin; i++)                               \
-                    to[i] = 0;                                                    \
-                if (stride == 1)                                                  \
-                    for (int64_t i = begin; i < end; i++)                         \
-                        to[i] = x[from + i];                                      \
-                else                                                              \
-                    for (int64_t i = begin; i < end; i++)                         \
-                        to[i] = x[from + i * stride];                             \
-                for (int64_t i = end; i < c->ow; i++)                             \
-                    to[i] = 0;                                                    \
-            }                                                                     \
-        }                                                                         \
-    }                                                                             \
-    static void fold_##T(const conv_work *c, const T *matrix, T *x) {             \
-        int64_t stride = c->stride[1], begin, end;                                \
-        memset(x, 0, sizeof(T) * (size_t)(c->ci * c->h * c->w));                  \
-        for (int64_t row = 0; row < c->window; row++, matrix += c->plane) {       \
-            conv_tap tap = tap_of(c, row);                                        \
-            inside(c, tap.x, &begin, &end);                                       \
-            for (int64_t y = 0; y < c->oh; y++) {                                 \
-                int64_t to_y = y * c->stride[0] - c->padding[0] + tap.y;          \
-                if (to_y < 0 || to_y >= c->h)                                     \
-                    continue;                                                     \
-                int64_t to = tap.plane + to_y * c->w - c->padding[1] + tap.x;     \
-                for (int64_t i = begin; i < end; i++)                             \
-                    x[to + i * stride] += matrix[y * c->ow + i];                  \
-            }                                                                     \
-        }                                                                         \
+/// The element of x from which a row of results takes its tap, were its first column inside; false when
+/// the row is outside. `line`: which row of y, counted through its planes.
+static bool line_of(const nd__conv_sizes *c, const conv_tap *tap, int64_t line, int64_t *ret_from) {
+    int64_t z = line / c->y[HEIGHT] * c->stride[DEPTH] - c->padding[DEPTH] + tap->offset[DEPTH];
+    int64_t y = line % c->y[HEIGHT] * c->stride[HEIGHT] - c->padding[HEIGHT] + tap->offset[HEIGHT];
+    if (z < 0 || z >= c->x[DEPTH] || y < 0 || y >= c->x[HEIGHT])
+        return false;
+    *ret_from = ((tap->channel * c->x[DEPTH] + z) * c->x[HEIGHT] + y) * c->x[WIDTH] -
+                c->padding[WIDTH] + tap->offset[WIDTH];
+    return true;
+}
+
+#define CONV_FOLDING(T)                                                             \
+    static void unfold_##T(const conv_work *work, const T *x, T *matrix) {          \
+        const nd__conv_sizes *c = &work->sizes;                                     \
+        int64_t stride = c->stride[WIDTH], columns = c->y[WIDTH], begin, end, from; \
+        for (int64_t row = 0; row < work->window; row++, matrix += work->plane) {   \
+            conv_tap tap = tap_of(c, row);                                          \
+            inside(c, tap.offset[WIDTH], &begin, &end);                             \
+            for (int64_t line = 0; line < c->y[DEPTH] * c->y[HEIGHT]; line++) {     \
+                T *to = matrix + line * columns;                                    \
+                if (!line_of(c, &tap, line, &from)) {                               \
+                    memset(to, 0, sizeof(T) * (size_t)columns);                     \
+                    continue;                                                       \
+                }                                                                   \
+                for (int64_t i = 0; i < begin; i++)                                 \
+                    to[i] = 0;                                                      \
+                if (stride == 1)                                                    \
+                    for (int64_t i = begin; i < end; i++)                           \
+                        to[i] = x[from + i];                                        \
+                else                                                                \
+                    for (int64_t i = begin; i < end; i++)                           \
+                        to[i] = x[from + i * stride];                               \
+                for (int64_t i = end; i < columns; i++)                             \
+                    to[i] = 0;                                                      \
+            }                                                                       \
+        }                                                                           \
+    }                                                                               \
+    static void fold_##T(const conv_work *work, const T *matrix, T *x) {            \
+        const nd__conv_sizes *c = &work->sizes;                                     \
+        int64_t stride = c->stride[WIDTH], columns = c->y[WIDTH], begin, end, to;   \
+        memset(x, 0, sizeof(T) * (size_t)work->image);                              \
+        for (int64_t row = 0; row < work->window; row++, matrix += work->plane) {   \
+            conv_tap tap = tap_of(c, row);                                          \
+            inside(c, tap.offset[WIDTH], &begin, &end);                             \
+            for (int64_t line = 0; line < c->y[DEPTH] * c->y[HEIGHT]; line++)       \
+                if (line_of(c, &tap, line, &to))                                    \
+                    for (int64_t i = begin; i < end; i++)                           \
+                        x[to + i * stride] += matrix[line * columns + i];           \
+        }                                                                           \
     }
 CONV_FOLDING(float)
 CONV_FOLDING(double)
@@ -132,14 +146,14 @@ static void forward(void *context, int64_t begin, int64_t end) {
     conv_work *c = (conv_work *)context;
     void *columns = unfolded(c);
     for (int64_t i = begin; columns && i < end; i++) {
-        unfold(c, block(c, 1, i, c->ci * c->h * c->w), columns);
+        unfold(c, block(c, 1, i, c->image), columns);
         nd__product product = {
-            .m = c->co,
+            .m = c->sizes.co,
             .n = c->plane,
             .k = c->window,
-            .a = matrix(block(c, 2, i % c->groups, c->co * c->window), c->window, 1),
+            .a = matrix(block(c, 2, i % c->sizes.groups, c->sizes.co * c->window), c->window, 1),
             .b = matrix(columns, c->plane, 1),
-            .out = matrix(block(c, 0, i, c->co * c->plane), c->plane, 1),
+            .out = matrix(block(c, 0, i, c->sizes.co * c->plane), c->plane, 1),
         };
         c->matmul(&product);
     }
@@ -153,13 +167,13 @@ static void grad_input(void *context, int64_t begin, int64_t end) {
         nd__product product = {
             .m = c->window,
             .n = c->plane,
-            .k = c->co,
-            .a = matrix(block(c, 2, i % c->groups, c->co * c->window), 1, c->window),
-            .b = matrix(block(c, 1, i, c->co * c->plane), c->plane, 1),
+            .k = c->sizes.co,
+            .a = matrix(block(c, 2, i % c->sizes.groups, c->sizes.co * c->window), 1, c->window),
+            .b = matrix(block(c, 1, i, c->sizes.co * c->plane), c->plane, 1),
             .out = matrix(columns, c->plane, 1),
         };
         c->matmul(&product);
-        fold(c, columns, block(c, 0, i, c->ci * c->h * c->w));
+        fold(c, columns, block(c, 0, i, c->image));
     }
     free(columns);
 }
@@ -168,16 +182,16 @@ static void grad_weight(void *context, int64_t begin, int64_t end) {
     conv_work *c = (conv_work *)context;
     void *columns = unfolded(c);
     for (int64_t group = begin; columns && group < end; group++) {
-        void *out = block(c, 0, group, c->co * c->window);
-        memset(out, 0, (size_t)(c->co * c->window * c->bytes));
-        for (int64_t image = 0; image < c->n; image++) {
-            int64_t i = image * c->groups + group;
-            unfold(c, block(c, 1, i, c->ci * c->h * c->w), columns);
+        void *out = block(c, 0, group, c->sizes.co * c->window);
+        memset(out, 0, (size_t)(c->sizes.co * c->window * c->bytes));
+        for (int64_t image = 0; image < c->sizes.n; image++) {
+            int64_t i = image * c->sizes.groups + group;
+            unfold(c, block(c, 1, i, c->image), columns);
             nd__product product = {
-                .m = c->co,
+                .m = c->sizes.co,
                 .n = c->window,
                 .k = c->plane,
-                .a = matrix(block(c, 2, i, c->co * c->plane), c->plane, 1),
+                .a = matrix(block(c, 2, i, c->sizes.co * c->plane), c->plane, 1),
                 .b = matrix(columns, 1, c->plane),
                 .out = matrix(out, c->window, 1),
                 .accumulate = true,
@@ -188,39 +202,56 @@ static void grad_weight(void *context, int64_t begin, int64_t end) {
     free(columns);
 }
 
+/// Planes of x, by image, to matrices, or back.
+static void unfold_images(void *context, int64_t begin, int64_t end) {
+    conv_work *c = (conv_work *)context;
+    for (int64_t i = begin; i < end; i++)
+        unfold(c, block(c, 1, i, c->image), block(c, 0, i, c->window * c->plane));
+}
+static void fold_images(void *context, int64_t begin, int64_t end) {
+    conv_work *c = (conv_work *)context;
+    for (int64_t i = begin; i < end; i++)
+        fold(c, block(c, 1, i, c->window * c->plane), block(c, 0, i, c->image));
+}
+
+static void share(conv_work *c) {
+    int64_t n = c->sizes.n, groups = c->sizes.groups;
+    int64_t cost = c->sizes.co * c->window * c->plane / 8 + 1;
+    switch (c->call->op) {
+    case ND_OP_conv:
+        nd__cpu_parallel(n * groups, cost, 1, forward, c);
+        break;
+    case ND_OP_conv_grad_input:
+        nd__cpu_parallel(n * groups, cost, 1, grad_input, c);
+        break;
+    case ND_OP_conv_grad_weight:
+        if (groups == 1)
+            grad_weight(c, 0, 1);
+        else
+            nd__cpu_parallel(groups, n * cost, 1, grad_weight, c);
+        break;
+    default:
+        nd__cpu_parallel(n, c->window * c->plane, 1,
+                         c->call->op == ND_OP_unfold ? unfold_images : fold_images, c);
+    }
+}
+
 nd_status nd__cpu_conv(const nd_kernel_call *call) {
     int type = nd__float_index(call->operand[0].dtype);
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
-    if (type == 0 && nd__onednn_conv(call))
+    bool folding = call->op == ND_OP_unfold || call->op == ND_OP_fold;
+    if (type == 0 && !folding && nd__onednn_conv(call))
         return ND_OK;
-    const int64_t *s = call->shape, *i = call->attrs.i;
     conv_work c = {.call = call,
                    .matmul = nd__cpu_loops_now()->matmul[type == 0 ? ND_F32 : ND_F64],
-                   .n = s[0],
-                   .ci = s[1] / i[6],
-                   .h = s[2],
-                   .w = s[3],
-                   .co = s[4] / i[6],
-                   .kh = s[5],
-                   .kw = s[6],
-                   .oh = i[7],
-                   .ow = i[8],
-                   .groups = i[6],
-                   .stride = {i[0], i[1]},
-                   .padding = {i[2], i[3]},
-                   .dilation = {i[4], i[5]},
-                   .window = s[1] / i[6] * s[5] * s[6],
-                   .plane = i[7] * i[8],
+                   .sizes = nd__conv_sizes_of(call),
                    .bytes = nd__dtype_bytes(call->operand[0].dtype)};
-    int64_t cost = c.co * c.window * c.plane / 8 + 1;
-    if (call->op == ND_OP_conv2d)
-        nd__cpu_parallel(c.n * c.groups, cost, 1, forward, &c);
-    else if (call->op == ND_OP_conv2d_grad_input)
-        nd__cpu_parallel(c.n * c.groups, cost, 1, grad_input, &c);
-    else if (c.groups == 1)
-        grad_weight(&c, 0, 1);
-    else
-        nd__cpu_parallel(c.groups, c.n * cost, 1, grad_weight, &c);
+    c.sizes.ci /= c.sizes.groups;
+    c.sizes.co /= c.sizes.groups;
+    c.window = c.sizes.ci * nd__windows_volume(c.sizes.kernel);
+    c.image = c.sizes.ci * nd__windows_volume(c.sizes.x);
+    c.plane = nd__windows_volume(c.sizes.y);
+    share(&c);
     return atomic_load(&c.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
 }

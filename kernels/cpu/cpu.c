@@ -22,6 +22,7 @@ enum {
     LOSS,
     CONV,
     POOL,
+    RESAMPLE,
     INDEX,
     CREATE,
     COPY,
@@ -140,7 +141,9 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case CONV:
         return nd__cpu_conv(call);
     case POOL:
-        return nd__cpu_max_pool2d(call);
+        return nd__cpu_pool(call);
+    case RESAMPLE:
+        return nd__cpu_resample(call);
     case INDEX:
         return nd__cpu_index(call);
     case CREATE:

@@ -15,7 +15,8 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call);
 nd_status nd__cpu_softmax(const nd_kernel_call *call);
 nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
 nd_status nd__cpu_conv(const nd_kernel_call *call);
-nd_status nd__cpu_max_pool2d(const nd_kernel_call *call);
+nd_status nd__cpu_pool(const nd_kernel_call *call);
+nd_status nd__cpu_resample(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);
 nd_status nd__cpu_create(const nd_kernel_call *call);
 

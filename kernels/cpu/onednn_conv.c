@@ -20,6 +20,7 @@
 
 typedef struct conv_job {
     const nd_kernel_call *call;
+    nd__conv_part whole;
     int64_t images, channels; ///< ranges of each
     int64_t units, step;      ///< what ranges of channels divide, by how many: channels or groups
     int64_t weights;          ///< elements of the weight
@@ -122,7 +123,7 @@ static bool run_plan(const nd__conv_plan *plan, const conv_operands *operands) {
 
 /// Where the range with that number begins.
 static int64_t begin_of_images(const conv_job *job, int64_t range) {
-    return job->call->shape[ND__CONV_N] * range / job->images;
+    return job->whole.sizes.n * range / job->images;
 }
 static int64_t begin_of_units(const conv_job *job, int64_t range) {
     if (range == job->channels)
@@ -130,50 +131,51 @@ static int64_t begin_of_units(const conv_job *job, int64_t range) {
     return job->units * range / job->channels / job->step * job->step;
 }
 
-/// Sizes of the whole, in the order of the enumeration.
-static void sizes_of_call(const nd_kernel_call *call, int64_t *ret_sizes) {
-    int64_t *s = ret_sizes;
-    memcpy(s, call->shape, ND__CONV_SHAPE * sizeof *s);
-    memcpy(s + ND__CONV_SHAPE, call->attrs.i, ND__CONV_ATTRIBUTES * sizeof *s);
-    s[ND__CONV_X_STRIDE] = s[ND__CONV_CI] * s[ND__CONV_H] * s[ND__CONV_W];
-    s[ND__CONV_Y_STRIDE] = s[ND__CONV_CO] * s[ND__CONV_OH] * s[ND__CONV_OW];
-    s[ND__CONV_WEIGHT_STRIDE] =
-        s[ND__CONV_CI] / s[ND__CONV_GROUPS] * s[ND__CONV_KH] * s[ND__CONV_KW];
+static nd__conv_part whole_of(const nd_kernel_call *call) {
+    nd__conv_part whole = {.sizes = nd__conv_sizes_of(call)};
+    const nd__conv_sizes *s = &whole.sizes;
+    whole.x_stride = s->ci * nd__windows_volume(s->x);
+    whole.y_stride = s->co * nd__windows_volume(s->y);
+    whole.weight_stride = s->ci / s->groups * nd__windows_volume(s->kernel);
+    return whole;
 }
 
-static void sizes_of_part(const conv_job *job, int64_t part, int64_t *ret_sizes) {
+static nd__conv_part part_of(const conv_job *job, int64_t part) {
     int64_t image = part / job->channels, range = part % job->channels;
     int64_t units = begin_of_units(job, range + 1) - begin_of_units(job, range);
-    sizes_of_call(job->call, ret_sizes);
-    ret_sizes[ND__CONV_N] = begin_of_images(job, image + 1) - begin_of_images(job, image);
-    if (ret_sizes[ND__CONV_GROUPS] > 1) {
-        ret_sizes[ND__CONV_CI] = ret_sizes[ND__CONV_CI] / ret_sizes[ND__CONV_GROUPS] * units;
-        ret_sizes[ND__CONV_CO] = ret_sizes[ND__CONV_CO] / ret_sizes[ND__CONV_GROUPS] * units;
-        ret_sizes[ND__CONV_GROUPS] = units;
+    nd__conv_part result = job->whole;
+    nd__conv_sizes *s = &result.sizes;
+    s->n = begin_of_images(job, image + 1) - begin_of_images(job, image);
+    if (s->groups > 1) {
+        s->ci = s->ci / s->groups * units;
+        s->co = s->co / s->groups * units;
+        s->groups = units;
+    } else if (job->call->op == ND_OP_conv_grad_input) {
+        s->ci = units;
     } else {
-        bool by_input = job->call->op == ND_OP_conv2d_grad_input;
-        ret_sizes[by_input ? ND__CONV_CI : ND__CONV_CO] = units;
+        s->co = units;
     }
+    return result;
 }
 
 static void operands_of_part(const conv_job *job, int64_t part, conv_operands *ret_operands) {
     const nd_kernel_call *call = job->call;
-    int64_t s[ND__CONV_SIZES];
-    sizes_of_call(call, s);
+    const nd__conv_part *whole = &job->whole;
+    const nd__conv_sizes *s = &whole->sizes;
     int64_t range = part / job->channels, image = begin_of_images(job, range);
-    int64_t unit = begin_of_units(job, part % job->channels), groups = s[ND__CONV_GROUPS];
-    bool by_input = call->op == ND_OP_conv2d_grad_input;
+    int64_t unit = begin_of_units(job, part % job->channels), groups = s->groups;
+    bool by_input = call->op == ND_OP_conv_grad_input;
     // First channels of the part. Those of the input are also the weight's where they are divided.
-    int64_t ci = groups > 1 ? unit * (s[ND__CONV_CI] / groups) : by_input ? unit : 0;
-    int64_t co = groups > 1 ? unit * (s[ND__CONV_CO] / groups) : by_input ? 0 : unit;
-    int64_t x = image * s[ND__CONV_X_STRIDE] + ci * s[ND__CONV_H] * s[ND__CONV_W];
-    int64_t y = image * s[ND__CONV_Y_STRIDE] + co * s[ND__CONV_OH] * s[ND__CONV_OW];
+    int64_t ci = groups > 1 ? unit * (s->ci / groups) : by_input ? unit : 0;
+    int64_t co = groups > 1 ? unit * (s->co / groups) : by_input ? 0 : unit;
+    int64_t x = image * whole->x_stride + ci * nd__windows_volume(s->x);
+    int64_t y = image * whole->y_stride + co * nd__windows_volume(s->y);
     int64_t weight =
-        co * s[ND__CONV_WEIGHT_STRIDE] + (groups > 1 ? 0 : ci * s[ND__CONV_KH] * s[ND__CONV_KW]);
+        co * whole->weight_stride + (groups > 1 ? 0 : ci * nd__windows_volume(s->kernel));
     float *data[3];
     for (int i = 0; i < 3; i++)
         data[i] = (float *)call->operand[i].data;
-    if (call->op == ND_OP_conv2d) {
+    if (call->op == ND_OP_conv) {
         data[0] += y, data[1] += x, data[2] += weight;
     } else if (by_input) {
         data[0] += x, data[1] += y, data[2] += weight;
@@ -188,7 +190,7 @@ static void operands_of_part(const conv_job *job, int64_t part, conv_operands *r
 /// Convolutions of sizes alike that oneDNN may treat differently are of different kinds, mostly.
 static uint32_t kind_of(const conv_job *job) {
     uint32_t mix = (uint32_t)job->call->op;
-    for (int i = 0; i < ND__CONV_ATTRIBUTES; i++)
+    for (int i = 0; i < 10; i++) // strides, paddings, dilations, groups
         mix = mix * 31 + (uint32_t)(64 - __builtin_clzll((uint64_t)job->call->attrs.i[i] | 1));
     return ND__ONEDNN_KINDS / 2 + mix % (ND__ONEDNN_KINDS / 2);
 }
@@ -201,11 +203,10 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
         return;
     }
     for (int64_t part = begin; part < end && !atomic_load(&job->failed); part++) {
-        int64_t sizes[ND__CONV_SIZES];
+        nd__conv_part sizes = part_of(job, part);
         conv_operands operands = {.reordered = NULL};
-        sizes_of_part(job, part, sizes);
         operands_of_part(job, part, &operands);
-        nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, sizes);
+        nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, &sizes);
         if (plan && job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
             operands.reordered = job->reordered;
         if (!plan || plan->unusable || !run_plan(plan, &operands))
@@ -229,12 +230,11 @@ static void add_sums(void *context, int64_t begin, int64_t end) {
 /// Brings the weight into the layout of the first part's plan, so that not every part does. Where
 /// that fails they do.
 static void reorder_weight(conv_job *job) {
-    int64_t sizes[ND__CONV_SIZES];
-    sizes_of_part(job, 0, sizes);
+    nd__conv_part sizes = part_of(job, 0);
     nd__onednn_before before;
     if (!nd__onednn_enter(kind_of(job), &before))
         return;
-    nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, sizes);
+    nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, &sizes);
     if (plan && !plan->unusable && plan->reorder[2]) {
         dnnl_memory_t from = NULL, to = NULL;
         dnnl_stream_t stream = NULL;
@@ -263,50 +263,55 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_leave(&before);
 }
 
-/// Sizes that oneDNN, which keeps them as int, can tell.
-static bool sizes_suit(const int64_t *sizes) {
-    for (int i = 0; i < ND__CONV_X_STRIDE; i++) {
-        bool padding = i == ND__CONV_PADDING || i == ND__CONV_PADDING + 1;
-        if (sizes[i] < (padding ? 0 : 1) || sizes[i] > INT32_MAX / 4)
-            return false;
-    }
-    return true;
+/// A size that oneDNN, which keeps it as int, can tell.
+static bool size_suits(int64_t size, int64_t least) {
+    return size >= least && size <= INT32_MAX / 4;
+}
+
+static bool sizes_suit(const nd__conv_sizes *s) {
+    bool suit = size_suits(s->n, 1) && size_suits(s->ci, 1) && size_suits(s->co, 1) &&
+                size_suits(s->groups, 1);
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+        suit = suit && size_suits(s->x[axis], 1) && size_suits(s->kernel[axis], 1) &&
+               size_suits(s->y[axis], 1) && size_suits(s->stride[axis], 1) &&
+               size_suits(s->padding[axis], 0) && size_suits(s->dilation[axis], 1);
+    return suit;
 }
 
 /// Divides the work into ranges of images and of channels. Returns how many multiplications there
 /// are.
-static int64_t divide(conv_job *job, const int64_t *s) {
-    int64_t groups = s[ND__CONV_GROUPS];
-    bool by_input = job->call->op == ND_OP_conv2d_grad_input;
-    job->units = groups > 1 ? groups : s[by_input ? ND__CONV_CI : ND__CONV_CO];
+static int64_t divide(conv_job *job) {
+    const nd__conv_sizes *s = &job->whole.sizes;
+    bool by_input = job->call->op == ND_OP_conv_grad_input;
+    job->units = s->groups > 1 ? s->groups : by_input ? s->ci : s->co;
     job->step = CHANNELS;
-    if (groups > 1) {
-        int64_t ci = s[ND__CONV_CI] / groups, co = s[ND__CONV_CO] / groups;
+    if (s->groups > 1) {
+        int64_t ci = s->ci / s->groups, co = s->co / s->groups;
         int64_t least = ci < co ? ci : co;
         job->step = least < CHANNELS ? CHANNELS / least : 1;
     }
-    job->weights = s[ND__CONV_CO] * s[ND__CONV_WEIGHT_STRIDE];
-    int64_t size = s[ND__CONV_N] * s[ND__CONV_OH] * s[ND__CONV_OW] * job->weights;
+    job->weights = s->co * job->whole.weight_stride;
+    int64_t size = s->n * nd__windows_volume(s->y) * job->weights;
     int64_t parts = nd__parts_of(size), most = job->units / job->step;
-    job->images = s[ND__CONV_N] < parts ? s[ND__CONV_N] : parts;
+    job->images = s->n < parts ? s->n : parts;
     job->channels = parts / job->images < most ? parts / job->images : most;
     job->channels = job->channels > 0 ? job->channels : 1;
     return size;
 }
 
 bool nd__onednn_conv(const nd_kernel_call *call) {
-    int64_t s[ND__CONV_SIZES];
-    sizes_of_call(call, s);
-    if (!nd__onednn_is_used() || !sizes_suit(s))
+    if (!nd__onednn_is_used())
         return false;
-    conv_job job = {.call = call};
-    int64_t size = divide(&job, s);
-    bool sums = call->op == ND_OP_conv2d_grad_weight && job.images > 1;
+    conv_job job = {.call = call, .whole = whole_of(call)};
+    if (!sizes_suit(&job.whole.sizes))
+        return false;
+    int64_t size = divide(&job);
+    bool sums = call->op == ND_OP_conv_grad_weight && job.images > 1;
     if (sums) {
         job.sums = malloc((size_t)((job.images - 1) * job.weights) * sizeof(float));
         if (!job.sums)
             return false;
-    } else if (job.images > 1 && job.channels == 1 && call->op != ND_OP_conv2d_grad_weight) {
+    } else if (job.images > 1 && job.channels == 1 && call->op != ND_OP_conv_grad_weight) {
         reorder_weight(&job);
     }
     int64_t parts = job.images * job.channels;

@@ -92,41 +92,55 @@ typedef struct conv_descriptors {
     dnnl_dims_t strides, padding, dilation;
 } conv_descriptors;
 
-/// The weight: with groups they are an axis of their own.
-static bool describe_weight(nd__conv_plan *plan, int operand, int argument,
+/// The weight: with groups they are an axis of their own. `axes`: how many follow the channels.
+static bool describe_weight(nd__conv_plan *plan, int operand, int axes, int argument,
                             dnnl_memory_desc_t *ret_any) {
-    const int64_t *s = plan->sizes;
-    int64_t groups = s[ND__CONV_GROUPS];
-    const int64_t dims[] = {groups, s[ND__CONV_CO] / groups, s[ND__CONV_CI] / groups,
-                            s[ND__CONV_KH], s[ND__CONV_KW]};
-    int64_t stride = s[ND__CONV_WEIGHT_STRIDE];
-    return groups == 1 ? describe(plan, operand, 4, dims + 1, stride, argument, ret_any)
-                       : describe(plan, operand, 5, dims, stride * dims[1], argument, ret_any);
+    const nd__conv_sizes *s = &plan->part.sizes;
+    int64_t dims[3 + ND_WINDOW_AXES] = {s->groups, s->co / s->groups, s->ci / s->groups};
+    for (int i = 0; i < axes; i++)
+        dims[3 + i] = s->kernel[ND_WINDOW_AXES - axes + i];
+    int64_t stride = plan->part.weight_stride;
+    return s->groups == 1
+               ? describe(plan, operand, 2 + axes, dims + 1, stride, argument, ret_any)
+               : describe(plan, operand, 3 + axes, dims, stride * dims[1], argument, ret_any);
+}
+
+/// x or y.
+static bool describe_images(nd__conv_plan *plan, int operand, int axes, bool is_x, int argument,
+                            dnnl_memory_desc_t *ret_any) {
+    const nd__conv_part *part = &plan->part;
+    int64_t dims[2 + ND_WINDOW_AXES] = {part->sizes.n, is_x ? part->sizes.ci : part->sizes.co};
+    for (int i = 0; i < axes; i++)
+        dims[2 + i] = (is_x ? part->sizes.x : part->sizes.y)[ND_WINDOW_AXES - axes + i];
+    return describe(plan, operand, 2 + axes, dims, is_x ? part->x_stride : part->y_stride, argument,
+                    ret_any);
 }
 
 static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
-    const int64_t *s = plan->sizes;
+    const nd__conv_sizes *s = &plan->part.sizes;
     int x = 1, weight = 2, y = 0;
     int x_argument = DNNL_ARG_SRC, weight_argument = DNNL_ARG_WEIGHTS, y_argument = DNNL_ARG_DST;
-    if (plan->op == ND_OP_conv2d_grad_input) {
+    if (plan->op == ND_OP_conv_grad_input) {
         x = 0, y = 1;
         x_argument = DNNL_ARG_DIFF_SRC;
         y_argument = DNNL_ARG_DIFF_DST;
-    } else if (plan->op == ND_OP_conv2d_grad_weight) {
+    } else if (plan->op == ND_OP_conv_grad_weight) {
         weight = 0, y = 2;
         weight_argument = DNNL_ARG_DIFF_WEIGHTS;
         y_argument = DNNL_ARG_DIFF_DST;
     }
-    for (int axis = 0; axis < 2; axis++) {
-        d->strides[axis] = s[ND__CONV_STRIDE + axis];
-        d->padding[axis] = s[ND__CONV_PADDING + axis];
-        d->dilation[axis] = s[ND__CONV_DILATION + axis] - 1; // oneDNN counts what is left out
+    // Without depth there are two axes, for which oneDNN has the most code.
+    bool flat = s->x[0] == 1 && s->kernel[0] == 1 && s->padding[0] == 0;
+    int axes = flat ? 2 : 3;
+    for (int axis = 0; axis < axes; axis++) {
+        int from = ND_WINDOW_AXES - axes + axis;
+        d->strides[axis] = s->stride[from];
+        d->padding[axis] = s->padding[from];
+        d->dilation[axis] = s->dilation[from] - 1; // oneDNN counts what is left out
     }
-    const int64_t of_x[] = {s[ND__CONV_N], s[ND__CONV_CI], s[ND__CONV_H], s[ND__CONV_W]};
-    const int64_t of_y[] = {s[ND__CONV_N], s[ND__CONV_CO], s[ND__CONV_OH], s[ND__CONV_OW]};
-    return describe(plan, x, 4, of_x, s[ND__CONV_X_STRIDE], x_argument, &d->x) &&
-           describe_weight(plan, weight, weight_argument, &d->weight) &&
-           describe(plan, y, 4, of_y, s[ND__CONV_Y_STRIDE], y_argument, &d->y);
+    return describe_images(plan, x, axes, true, x_argument, &d->x) &&
+           describe_weight(plan, weight, axes, weight_argument, &d->weight) &&
+           describe_images(plan, y, axes, false, y_argument, &d->y);
 }
 
 /// Primitive descriptor of the plan's convolution, or NULL.
@@ -137,7 +151,7 @@ static dnnl_primitive_desc_t describe_convolution(const nd__conv_plan *plan, con
     if (dnnl_primitive_attr_create(&attr) != dnnl_success)
         return NULL;
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    bool is_forward = plan->op == ND_OP_conv2d;
+    bool is_forward = plan->op == ND_OP_conv;
     if (dnnl_dilated_convolution_forward_desc_init(
             &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
             dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
@@ -145,7 +159,7 @@ static dnnl_primitive_desc_t describe_convolution(const nd__conv_plan *plan, con
         dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
     dnnl_status_t status = dnnl_success;
     if (forward && !is_forward) {
-        status = plan->op == ND_OP_conv2d_grad_input
+        status = plan->op == ND_OP_conv_grad_input
                      ? dnnl_dilated_convolution_backward_data_desc_init(
                            &description, dnnl_convolution_direct, &d->x, &d->weight, &d->y,
                            d->strides, d->dilation, d->padding, d->padding)
@@ -215,20 +229,20 @@ static int choose_slot(void) {
     return best;
 }
 
-nd__conv_plan *nd__conv_plan_acquire(nd_op op, const int64_t *sizes) {
+nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part) {
     nd__conv_plan *found = NULL;
     pthread_mutex_lock(&cache.lock);
     if (!cache.engine && dnnl_engine_create(&cache.engine, dnnl_cpu, 0) != dnnl_success)
         cache.engine = NULL;
     for (int i = 0; i < PLANS && cache.engine && !found; i++) {
         nd__conv_plan *plan = cache.plans[i];
-        if (plan && plan->op == op && memcmp(plan->sizes, sizes, sizeof plan->sizes) == 0)
+        if (plan && plan->op == op && memcmp(&plan->part, part, sizeof *part) == 0)
             found = plan;
     }
     int slot = found || !cache.engine ? -1 : choose_slot();
     if (slot >= 0 && (found = calloc(1, sizeof *found)) != NULL) {
         found->op = op;
-        memcpy(found->sizes, sizes, sizeof found->sizes);
+        found->part = *part;
         found->unusable = !fill_plan(found);
         destroy_plan(cache.plans[slot]);
         cache.plans[slot] = found;

@@ -19,6 +19,7 @@ enum class Family {
     COPY,
     CONV,
     POOL,
+    RESAMPLE,
     VIEW,
 };
 
@@ -70,6 +71,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_conv(queue, call);
     case Family::POOL:
         return nd__cuda_pool(queue, call);
+    case Family::RESAMPLE:
+        return nd__cuda_resample(queue, call);
     case Family::VIEW:
         break;
     }

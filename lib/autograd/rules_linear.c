@@ -1,7 +1,6 @@
-// Gradient rules of matrix products, convolution and pooling. Transposes are views: the product
+// Gradient rules of matrix products. Transposes are views: the product
 // takes operands of either order, so nothing is copied to turn it.
 #include "lib/autograd/rules.h"
-#include "lib/ops/conv.h"
 #include "lib/tensor/record.h"
 
 static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column);
@@ -10,12 +9,6 @@ static nd_status give_left(const nd_rule_call *call, const nd_tensor *g, const n
 static nd_status give_right(const nd_rule_call *call, const nd_tensor *g, const nd_tensor *a);
 static nd_status give_linear_input(const nd_rule_call *call, const nd_tensor *rows);
 static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *rows);
-static nd_conv2d_options options_of(const nd_rule_call *call);
-static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
-                             const nd_tensor *weight, const nd_node_input *input);
-static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
-                              const nd_node_input *weight);
-static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight);
 
 // -------------------------------------------------------------------------------------------------
 // matrix products
@@ -53,76 +46,6 @@ nd_status nd__rule_linear(const nd_rule_call *call) {
     if (call->node->ninputs > 2 && call->wanted[2] && status == ND_OK)
         status = nd__rule_give(call, 2, nd_retain(rows));
     return status;
-}
-
-// -------------------------------------------------------------------------------------------------
-// convolution: the three of them are the derivatives of one trilinear form
-
-/// out = conv2d(x, weight)
-nd_status nd__rule_conv2d(const nd_rule_call *call) {
-    const nd_node_input *inputs = call->node->inputs;
-    nd_status status = ND_OK;
-    if (call->wanted[0]) {
-        nd_auto nd_tensor *weight = nd__record_saved(call->node, 1);
-        status = nd__rule_give(call, 0,
-                               grad_input(call, nd__rules_output_grad(call), weight, &inputs[0]));
-    }
-    if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-        status =
-            nd__rule_give(call, 1, grad_weight(call, x, nd__rules_output_grad(call), &inputs[1]));
-    }
-    return status;
-}
-
-/// out (as x) = conv2d_grad_input(grad, weight)
-nd_status nd__rule_conv2d_grad_input(const nd_rule_call *call) {
-    nd_status status = ND_OK;
-    if (call->wanted[0]) {
-        nd_auto nd_tensor *weight = nd__record_saved(call->node, 1);
-        status = nd__rule_give(call, 0, convolve(call, nd__rules_output_grad(call), weight));
-    }
-    if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *grad = nd__record_saved(call->node, 0);
-        status = nd__rule_give(
-            call, 1, grad_weight(call, nd__rules_output_grad(call), grad, &call->node->inputs[1]));
-    }
-    return status;
-}
-
-/// out (as weight) = conv2d_grad_weight(x, grad)
-nd_status nd__rule_conv2d_grad_weight(const nd_rule_call *call) {
-    nd_status status = ND_OK;
-    if (call->wanted[0]) {
-        nd_auto nd_tensor *grad = nd__record_saved(call->node, 1);
-        status = nd__rule_give(
-            call, 0, grad_input(call, grad, nd__rules_output_grad(call), &call->node->inputs[0]));
-    }
-    if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-        status = nd__rule_give(call, 1, convolve(call, x, nd__rules_output_grad(call)));
-    }
-    return status;
-}
-
-/// g goes to the position of each window's maximum; windows that share one add up.
-nd_status nd__rule_max_pool2d(const nd_rule_call *call) {
-    if (!call->wanted[0])
-        return ND_OK;
-    const nd_node_input *x = &call->node->inputs[0];
-    const nd_node_input *y = &call->node->outputs[0];
-    int64_t planes[3] = {x->shape[0], x->shape[1], x->shape[2] * x->shape[3]};
-    int64_t windows[3] = {y->shape[0], y->shape[1], y->shape[2] * y->shape[3]};
-    nd_node_input flat = *x;
-    flat.ndim = 3;
-    for (int i = 0; i < 3; i++)
-        flat.shape[i] = planes[i];
-    nd_auto nd_tensor *positions = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
-    nd_auto nd_tensor *source = nd_reshape(nd__rules_output_grad(call), 3, windows);
-    nd_auto nd_tensor *zeros = nd__rules_zeros_of(nd__rules_output_grad(call), &flat);
-    nd_auto nd_tensor *sums = nd_scatter_add(zeros, index, source, 2);
-    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -184,34 +107,4 @@ static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *r
     nd_auto nd_tensor *inputs = as_rows(x);
     nd_auto nd_tensor *transposed = nd_transpose(rows, 0, 1);
     return nd__rule_give(call, 1, nd_matmul(transposed, inputs));
-}
-
-/// Of the convolution that the node recorded, whichever of the three it is.
-static nd_conv2d_options options_of(const nd_rule_call *call) {
-    const int64_t *i = call->node->attrs.i;
-    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
-    for (int axis = 0; axis < 2; axis++) {
-        options.stride[axis] = i[axis];
-        options.padding[axis] = i[2 + axis];
-        options.dilation[axis] = i[4 + axis];
-    }
-    options.groups = i[6];
-    return options;
-}
-
-static nd_tensor *grad_input(const nd_rule_call *call, const nd_tensor *grad,
-                             const nd_tensor *weight, const nd_node_input *input) {
-    nd_conv2d_options options = options_of(call);
-    return nd__conv_grad_input(grad, weight, input->shape, &options);
-}
-
-static nd_tensor *grad_weight(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *grad,
-                              const nd_node_input *weight) {
-    nd_conv2d_options options = options_of(call);
-    return nd__conv_grad_weight(x, grad, weight->shape, &options);
-}
-
-static nd_tensor *convolve(const nd_rule_call *call, const nd_tensor *x, const nd_tensor *weight) {
-    nd_conv2d_options options = options_of(call);
-    return nd_conv2d(x, weight, NULL, &options);
 }

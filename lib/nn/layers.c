@@ -3,38 +3,28 @@
 // Invariant: weight and, if there is one, bias are the first members of their layer, so that
 // forward need not look for names; members that a user adds come after them. A constructor that
 // fails has released everything it made.
+#include "lib/nn/layers.h"
 #include "lib/base/error.h"
 #include "lib/nn/module.h"
-#include "lib/ops/conv.h"
-#include "lib/ops/pool.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
 
 #include <math.h>
 #include <stdio.h>
 
-enum { WEIGHT = 0, BIAS = 1 };
+enum { WEIGHT = ND__LAYERS_WEIGHT, BIAS = ND__LAYERS_BIAS };
 
 typedef struct nd_linear_data {
     bool bias;
 } nd_linear_data;
 
-typedef struct nd_conv2d_data {
-    bool bias;
-    nd_conv2d_options options;
-} nd_conv2d_data;
-
 static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x);
-static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x);
-static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *tanh_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x);
 
-static nd_module *with_parameters(nd_module *module, nd_key key, int ndim, const int64_t *shape,
-                                  int64_t fan_in, bool bias);
 static nd_status add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
                              const int64_t *shape, double bound);
 
@@ -42,8 +32,6 @@ static nd_status add_uniform(nd_module *module, const char *name, nd_key key, in
     static const nd_module_type kind##_type = { \
         .size = sizeof(nd_module_type), .version = 1, .name = #kind, .forward = kind##_forward}
 MODULE_TYPE(linear);
-MODULE_TYPE(conv2d);
-MODULE_TYPE(max_pool2d);
 MODULE_TYPE(relu);
 MODULE_TYPE(tanh);
 MODULE_TYPE(gelu);
@@ -57,43 +45,8 @@ nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) {
         return NULL;
     }
     nd_linear_data data = {bias};
-    return with_parameters(nd__module_new(&linear_type, &data, sizeof(data)), key,
-                           ND_SHAPE(out, in), in, bias);
-}
-
-nd_module *nd_conv2d_module(nd_key key, int64_t in_channels, int64_t out_channels, int64_t kernel_h,
-                            int64_t kernel_w, bool bias, const nd_conv2d_options *options) {
-    nd_conv2d_data data = {.bias = bias};
-    if (nd__conv_options_read("conv2d_module", options, &data.options) != ND_OK)
-        return NULL;
-    const int64_t groups = data.options.groups;
-    if (in_channels < 1 || out_channels < 1 || in_channels % groups != 0 ||
-        out_channels % groups != 0)
-        return (void)nd__error(
-                   ND_ERROR_INVALID_ARGUMENT,
-                   "conv2d_module: in_channels is %lld and out_channels %lld; both must be "
-                   "at least 1, and multiples of groups, which is %lld",
-                   (long long)in_channels, (long long)out_channels, (long long)groups),
-               NULL;
-    int64_t fan_in = 0;
-    if (kernel_h < 1 || kernel_w < 1 || __builtin_mul_overflow(kernel_h, kernel_w, &fan_in) ||
-        __builtin_mul_overflow(in_channels / groups, fan_in, &fan_in))
-        return (void)nd__error(ND_ERROR_INVALID_ARGUMENT,
-                               "conv2d_module: kernel_h is %lld and kernel_w %lld; both must be at "
-                               "least 1, and their product with %lld channels below 2^63",
-                               (long long)kernel_h, (long long)kernel_w,
-                               (long long)(in_channels / groups)),
-               NULL;
-    return with_parameters(nd__module_new(&conv2d_type, &data, sizeof(data)), key,
-                           ND_SHAPE(out_channels, in_channels / groups, kernel_h, kernel_w), fan_in,
-                           bias);
-}
-
-nd_module *nd_max_pool2d_module(const nd_max_pool2d_options *options) {
-    nd_max_pool2d_options read;
-    if (nd__pool_options_read("max_pool2d_module", options, &read) != ND_OK)
-        return NULL;
-    return nd__module_new(&max_pool2d_type, &read, sizeof(read));
+    return nd__layers_with_weights(nd__module_new(&linear_type, &data, sizeof(data)), key,
+                                   ND_SHAPE(out, in), in, bias ? out : 0);
 }
 
 nd_module *nd_relu_module(void) {
@@ -131,23 +84,10 @@ nd_module *nd_sequential(size_t count, nd_module **children) {
     return module;
 }
 
-static const nd_tensor *parameter_at(const nd_module *module, size_t index) {
-    return index < module->count ? (const nd_tensor *)module->members[index].object : NULL;
-}
-
 static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x) {
     const nd_linear_data *data = self->data;
-    return nd_linear(x, parameter_at(self, WEIGHT), data->bias ? parameter_at(self, BIAS) : NULL);
-}
-
-static nd_tensor *conv2d_forward(const nd_module *self, const nd_tensor *x) {
-    const nd_conv2d_data *data = self->data;
-    return nd_conv2d(x, parameter_at(self, WEIGHT), data->bias ? parameter_at(self, BIAS) : NULL,
-                     &data->options);
-}
-
-static nd_tensor *max_pool2d_forward(const nd_module *self, const nd_tensor *x) {
-    return nd_max_pool2d(x, self->data);
+    return nd_linear(x, nd__layers_parameter(self, WEIGHT),
+                     data->bias ? nd__layers_parameter(self, BIAS) : NULL);
 }
 
 static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x) {
@@ -182,16 +122,14 @@ static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x) 
     return y;
 }
 
-/// Adds weight and, when wanted, bias of [shape[0]], uniform in +-1/sqrt(fan_in). Consumes the
-/// module: returned, or released and NULL.
-static nd_module *with_parameters(nd_module *module, nd_key key, int ndim, const int64_t *shape,
-                                  int64_t fan_in, bool bias) {
+nd_module *nd__layers_with_weights(nd_module *module, nd_key key, int ndim, const int64_t *shape,
+                                   int64_t fan_in, int64_t bias) {
     if (!module)
         return NULL;
     const double bound = 1.0 / sqrt((double)fan_in);
     nd_status status = add_uniform(module, "weight", nd_key_fold(key, WEIGHT), ndim, shape, bound);
-    if (status == ND_OK && bias)
-        status = add_uniform(module, "bias", nd_key_fold(key, BIAS), 1, shape, bound);
+    if (status == ND_OK && bias > 0)
+        status = add_uniform(module, "bias", nd_key_fold(key, BIAS), 1, &bias, bound);
     if (status != ND_OK) {
         nd_release(module);
         return NULL;

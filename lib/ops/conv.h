@@ -2,22 +2,25 @@
 // in <nd/ops.h>.
 #ifndef ND_LIB_OPS_CONV_H
 #define ND_LIB_OPS_CONV_H
+#include "kernels/windows.h"
 #include "lib/tensor/tensor.h"
 #include <nd/ops.h>
 
-/// Reads the options that a program gave to conv2d or to what holds them; NULL: the defaults.
-/// Errors as in lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number that no
-/// convolution can have; then nothing is written.
-nd_status nd__conv_options_read(const char *name, const nd_conv2d_options *options,
-                                nd_conv2d_options *ret_options);
+/// How windows move, by axis of three. Attributes 0 to 9 of the three recorded operations.
+typedef struct nd__conv_geometry {
+    int64_t stride[ND_WINDOW_AXES], padding[ND_WINDOW_AXES], dilation[ND_WINDOW_AXES];
+    int64_t groups;
+} nd__conv_geometry;
 
-/// Gradient of conv2d's x: grad: [n, co, oh, ow], weight: [co, ci / groups, kh, kw] -> x_shape =
-/// [n, ci, h, w].
+/// The convolution without a bias. x: [n, ci, one to three axes], weight: [co, ci / groups, windows].
+nd_tensor *nd__conv_forward(const nd_tensor *x, const nd_tensor *weight,
+                            const nd__conv_geometry *geometry);
+
+/// Gradient of its x: grad: as its result, weight -> x_shape, with as many axes as grad.
 nd_tensor *nd__conv_grad_input(const nd_tensor *grad, const nd_tensor *weight,
-                               const int64_t *x_shape, const nd_conv2d_options *options);
+                               const int64_t *x_shape, const nd__conv_geometry *geometry);
 
-/// Gradient of conv2d's weight: x: [n, ci, h, w], grad: [n, co, oh, ow] -> weight_shape =
-/// [co, ci / groups, kh, kw].
+/// Gradient of its weight: x, grad: as its result -> weight_shape.
 nd_tensor *nd__conv_grad_weight(const nd_tensor *x, const nd_tensor *grad,
-                                const int64_t *weight_shape, const nd_conv2d_options *options);
+                                const int64_t *weight_shape, const nd__conv_geometry *geometry);
 #endif

@@ -71,6 +71,7 @@ enum {
     FAMILY_COPY,
     FAMILY_CONV,
     FAMILY_POOL,
+    FAMILY_RESAMPLE,
     FAMILY_VIEW,
 };
 

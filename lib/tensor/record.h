@@ -70,7 +70,9 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 ///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
 ///   softmax, log_softmax, take                       i[0] = axis, not negative
 ///   gather, scatter_add                              i[0] = axis, not negative
-///   conv2d and its two gradients                     i[0..6] = strides, paddings, dilations of h and w, groups
+///   conv and its two gradients                       i[0..9] = strides, paddings, dilations, groups (nd__conv_geometry)
+///   unfold, fold                                     i[0..7] as lib/ops/fold.h
+///   resample, resample_adjoint                       as the kernel (kernels/kernel.h)
 /// Sizes come from the node's inputs and outputs.
 static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                     size_t count, const nd_op_attrs *attrs) {

@@ -19,6 +19,9 @@ typedef struct operands {
     nd_tensor *x, *weight, *bias;     ///< linear's
     nd_tensor *logits, *targets;      ///< cross_entropy's
     nd_tensor *image, *filter, *tint; ///< a convolution's
+    nd_tensor *signal, *band, *turned_band, *turned; ///< of one axis; of a transposed one
+    nd_tensor *volume, *block, *turned_block;        ///< of three axes
+    nd_tensor *shuffled, *pixels, *matrix;           ///< 2 x 2 pixels in a channel each; fold's
 } operands;
 
 enum { OPERANDS = sizeof(operands) / sizeof(nd_tensor *) };
@@ -31,6 +34,16 @@ static struct {
     int64_t start, stop, step, at;
     nd_conv2d_options windows;
     nd_max_pool2d_options pooling;
+    nd_conv1d_options signal;
+    nd_conv_transpose2d_options turned;
+    nd_max_pool1d_options peaks;
+    nd_max_pool3d_options volumes;
+    nd_avg_pool1d_options means;
+    nd_avg_pool2d_options averages;
+    nd_avg_pool3d_options volume_means;
+    nd_interpolate_options sizes;
+    nd_unfold_options columns, columns_of_four;
+    int64_t side;
     int expanded_ndim, factored_ndim, reduced_ndim;
     int64_t expanded[ND_MAX_DIMS], factored[ND_MAX_DIMS], reduced[ND_MAX_DIMS];
 } given;
@@ -162,6 +175,60 @@ static void choose_images(operands *in, nd_dtype dtype) {
                     views_offset(in->classes, i), (double)views_below(6));
 }
 
+/// Options of what moves windows over one and three axes, and of interpolation.
+static void choose_windows(void) {
+    given.signal = (nd_conv1d_options)ND_CONV1D_OPTIONS_INIT;
+    given.signal.stride = 1 + views_below(3);
+    given.signal.padding = given.signal.extra_padding = views_below(2);
+    given.signal.groups = given.windows.groups;
+    given.turned = (nd_conv_transpose2d_options)ND_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    given.turned.stride[0] = 2;
+    given.turned.output_padding[0] = views_below(2);
+    given.turned.groups = given.windows.groups;
+    given.peaks = (nd_max_pool1d_options)ND_MAX_POOL1D_OPTIONS_INIT;
+    given.peaks.kernel = 1 + views_below(3);
+    given.peaks.ceil_mode = views_chance(50);
+    given.means = (nd_avg_pool1d_options)ND_AVG_POOL1D_OPTIONS_INIT;
+    given.means.kernel = 1 + views_below(3);
+    given.averages = (nd_avg_pool2d_options)ND_AVG_POOL2D_OPTIONS_INIT;
+    given.averages.count_include_pad = views_chance(50);
+    given.volumes = (nd_max_pool3d_options)ND_MAX_POOL3D_OPTIONS_INIT;
+    given.volume_means = (nd_avg_pool3d_options)ND_AVG_POOL3D_OPTIONS_INIT;
+    given.sizes = (nd_interpolate_options)ND_INTERPOLATE_OPTIONS_INIT;
+    given.sizes.mode = (nd_interpolation)views_below(4);
+    given.sizes.scales[0] = 0.4 + (double)views_below(4);
+    given.sizes.sizes[1] = 1 + views_below(9);
+    given.side = 1 + views_below(3);
+    given.columns = given.columns_of_four = (nd_unfold_options)ND_UNFOLD_OPTIONS_INIT;
+    for (int i = 0; i < 3; i++) {
+        given.volumes.kernel[i] = given.volume_means.kernel[i] = 1 + views_below(2);
+        if (i == 2)
+            continue;
+        given.averages.kernel[i] = given.pooling.kernel[i];
+        given.averages.stride[i] = given.pooling.stride[i];
+        given.averages.padding[i] = given.pooling.padding[i];
+        given.columns.kernel[i] = given.pooling.kernel[i];
+        given.columns.dilation[i] = given.pooling.dilation[i];
+        given.columns_of_four.kernel[i] = 2;
+    }
+}
+
+/// Operands of those; choose_images goes before.
+static void choose_volumes(operands *in, nd_dtype dtype) {
+    int64_t channels = nd_get_size(in->image, 1), groups = given.windows.groups;
+    int64_t out = nd_get_size(in->tint, 0), of_group = channels / groups;
+    in->signal = view(ND_SHAPE(1 + views_below(2), channels, 3 + views_below(9)), dtype);
+    in->band = view(ND_SHAPE(out, of_group, 1 + views_below(3)), dtype);
+    in->turned_band = view(ND_SHAPE(channels, 1 + views_below(3), 1 + views_below(3)), dtype);
+    in->turned = view(ND_SHAPE(channels, out / groups, 1 + views_below(3), 2), dtype);
+    in->volume = view(ND_SHAPE(1, channels, 2 + views_below(3), 2 + views_below(3), 3), dtype);
+    in->block = view(ND_SHAPE(out, channels, 1 + views_below(2), 1, 2), dtype);
+    in->turned_block = view(ND_SHAPE(channels, 2, 1, 1 + views_below(2), 2), dtype);
+    in->shuffled = view(ND_SHAPE(1, 4 * channels, 2, 1 + views_below(2)), dtype);
+    in->pixels = view(ND_SHAPE(2, channels, 2 * (1 + views_below(2)), 4), dtype);
+    in->matrix = view(ND_SHAPE(1 + views_below(2), 4 * channels, 12), dtype);
+}
+
 static void choose_numbers(const nd_tensor *a) {
     int ndim = nd_get_ndim(a);
     const int64_t *shape = nd_get_shape(a);
@@ -225,6 +292,8 @@ static operands random_operands(nd_dtype dtype) {
     nd_dtype real = dtype == ND_F64 ? ND_F64 : ND_F32;
     choose_products(&in, real);
     choose_images(&in, real);
+    choose_windows();
+    choose_volumes(&in, real);
     return in;
 }
 
@@ -300,6 +369,29 @@ static void release_operands(operands *in) {
     CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, &given.windows))                 \
     CASE(conv2d_plain, nd_conv2d(in->image, in->filter, NULL, &given.windows))               \
     CASE(max_pool2d, nd_max_pool2d(in->image, &given.pooling))                               \
+    CASE(conv1d, nd_conv1d(in->signal, in->band, in->tint, &given.signal))                   \
+    CASE(conv3d, nd_conv3d(in->volume, in->block, in->tint, NULL))                           \
+    CASE(conv_transpose1d, nd_conv_transpose1d(in->signal, in->turned_band, NULL, NULL))     \
+    CASE(conv_transpose2d, nd_conv_transpose2d(in->image, in->turned, in->tint, &given.turned))\
+    CASE(conv_transpose3d, nd_conv_transpose3d(in->volume, in->turned_block, NULL, NULL))    \
+    CASE(max_pool1d, nd_max_pool1d(in->signal, &given.peaks))                                \
+    CASE(max_pool3d, nd_max_pool3d(in->volume, &given.volumes))                              \
+    CASE(avg_pool1d, nd_avg_pool1d(in->signal, &given.means))                                \
+    CASE(avg_pool2d, nd_avg_pool2d(in->image, &given.averages))                              \
+    CASE(avg_pool3d, nd_avg_pool3d(in->volume, &given.volume_means))                         \
+    CASE(adaptive_avg_pool1d, nd_adaptive_avg_pool1d(in->signal, given.side))                \
+    CASE(adaptive_avg_pool2d, nd_adaptive_avg_pool2d(in->image, given.side, 2))              \
+    CASE(adaptive_avg_pool3d, nd_adaptive_avg_pool3d(in->volume, 1, -1, given.side))         \
+    CASE(adaptive_max_pool1d, nd_adaptive_max_pool1d(in->signal, given.side))                \
+    CASE(adaptive_max_pool2d, nd_adaptive_max_pool2d(in->image, 2, given.side))              \
+    CASE(adaptive_max_pool3d, nd_adaptive_max_pool3d(in->volume, given.side, 1, -1))         \
+    CASE(global_avg_pool, nd_global_avg_pool(in->image))                                     \
+    CASE(global_max_pool, nd_global_max_pool(in->volume))                                    \
+    CASE(interpolate, nd_interpolate(in->image, &given.sizes))                               \
+    CASE(pixel_shuffle, nd_pixel_shuffle(in->shuffled, 2))                                   \
+    CASE(pixel_unshuffle, nd_pixel_unshuffle(in->pixels, 2))                                 \
+    CASE(unfold, nd_unfold(in->image, &given.columns))                                       \
+    CASE(fold, nd_fold(in->matrix, 4, 5, &given.columns_of_four))                            \
     CASE(layer_norm, nd_layer_norm(in->a, in->a, in->a, 0.1, nd_get_ndim(in->a)))            \
     CASE(rms_norm, nd_rms_norm(in->a, NULL, 0.1, 1))                                         \
     CASE(group_norm, nd_group_norm(in->image, NULL, NULL, given.windows.groups, 0.1))        \

@@ -189,6 +189,56 @@ static nd_tensor *pool(const nd_tensor *x, const fuzz_step *s) {
     return nd_max_pool2d(x, &options);
 }
 
+static nd_tensor *convolve_back(const nd_tensor *x, const nd_tensor *weight, const fuzz_step *s) {
+    nd_conv_transpose2d_options options = ND_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    options.stride[0] = s->d % 4;
+    options.stride[1] = 1 + s->d / 32 % 4;
+    options.padding[0] = s->d / 4 % 3;
+    options.padding[1] = window_number(s->d);
+    options.output_padding[0] = s->d / 64;
+    options.dilation[1] = s->d == 254 ? INT64_MAX : 1 + s->d / 16 % 2;
+    options.groups = s->d % 32 == 31 ? window_number(s->d / 32) : 1 + s->d / 64 % 2;
+    return nd_conv_transpose2d(x, weight, NULL, s->d == 1 ? NULL : &options);
+}
+
+static nd_tensor *average(const nd_tensor *x, const fuzz_step *s) {
+    nd_avg_pool2d_options options = ND_AVG_POOL2D_OPTIONS_INIT;
+    options.kernel[0] = s->c % 4;
+    options.kernel[1] = 1 + s->d % 3;
+    options.stride[0] = s->c / 4 % 4;
+    options.stride[1] = window_number(s->d);
+    options.padding[0] = s->c / 16 % 3;
+    options.ceil_mode = s->d / 8 % 2;
+    options.count_include_pad = s->d / 16 % 2;
+    options.divisor = s->c == 255 ? INT64_MAX : s->d / 32 % 3 - (s->c == 254);
+    return nd_avg_pool2d(x, &options);
+}
+
+/// Sizes up to 15, some that are refused, and scales that give anything.
+static nd_tensor *resize(const nd_tensor *x, const fuzz_step *s) {
+    nd_interpolate_options options = ND_INTERPOLATE_OPTIONS_INIT;
+    options.mode = (nd_interpolation)(s->c % 5);
+    options.align_corners = s->c / 5 % 2;
+    for (int axis = 0; axis < 3; axis++)
+        if (s->d >> axis & 1)
+            options.sizes[axis] = s->d == 255 ? INT64_MAX : s->d / 8 % 16;
+        else
+            options.scales[axis] = s->c == 254 ? 1e300 : (double)(s->c / 10) / 8;
+    return nd_interpolate(x, &options);
+}
+
+static nd_tensor *unfold(const nd_tensor *x, const fuzz_step *s) {
+    nd_unfold_options options = ND_UNFOLD_OPTIONS_INIT;
+    options.kernel[0] = s->c % 4;
+    options.kernel[1] = 1 + s->d % 3;
+    options.stride[1] = window_number(s->d);
+    options.padding[0] = s->c / 16 % 3;
+    options.dilation[1] = s->c == 255 ? INT64_MAX : 1 + s->d / 16 % 2;
+    if (s->c / 4 % 2)
+        return nd_fold(x, 1 + s->d / 4 % 5, s->c / 64, &options);
+    return nd_unfold(x, &options);
+}
+
 WITH(add_scalar, 1, nd_add_scalar(in[0], fuzz_value(s->c)))
 WITH(mul_scalar, 1, nd_mul_scalar(in[0], fuzz_value(s->c)))
 WITH(pow_scalar, 1, nd_pow_scalar(in[0], fuzz_value(s->c)))
@@ -204,6 +254,14 @@ WITH(softmax, 1, nd_softmax(in[0], axis_of(s->c)))
 WITH(log_softmax, 1, nd_log_softmax(in[0], axis_of(s->c)))
 WITH(conv2d, 2, convolve(in[0], in[1], s))
 WITH(max_pool2d, 1, pool(in[0], s))
+WITH(conv_transpose2d, 2, convolve_back(in[0], in[1], s))
+WITH(avg_pool2d, 1, average(in[0], s))
+WITH(adaptive_max_pool2d, 1, nd_adaptive_max_pool2d(in[0], s->c % 6, s->d % 6 - 1))
+WITH(adaptive_avg_pool3d, 1, nd_adaptive_avg_pool3d(in[0], s->c % 6, s->d % 6 - 1, 2))
+WITH(interpolate, 1, resize(in[0], s))
+WITH(pixel_shuffle, 1, nd_pixel_shuffle(in[0], s->c % 4))
+WITH(pixel_unshuffle, 1, nd_pixel_unshuffle(in[0], s->c % 4))
+WITH(unfold, 1, unfold(in[0], s))
 WITH(take, 2, nd_take(in[0], in[1], axis_of(s->d)))
 WITH(gather, 2, nd_gather(in[0], in[1], axis_of(s->d)))
 WITH(scatter_add, 3, nd_scatter_add(in[0], in[1], in[2], s->a / 16 % 4 - 1))
@@ -218,7 +276,8 @@ const fuzz_call fuzz_operation_calls[] = {
     ALL_ONE(ENTRY) ALL_TWO(WAITING) ALL_THREE(ENTRY)
     ENTRY(add_scalar) ENTRY(mul_scalar) ENTRY(pow_scalar) ENTRY(clip) ENTRY(sum) ENTRY(mean) ENTRY(max) ENTRY(min) ENTRY(var)
     ENTRY(argmax) ENTRY(argmin) ENTRY(softmax) ENTRY(log_softmax) ENTRY(conv2d) ENTRY(max_pool2d) ENTRY(take) ENTRY(gather)
-    ENTRY(scatter_add) ENTRY(one_hot) ENTRY(masked_fill)
+    ENTRY(scatter_add) ENTRY(one_hot) ENTRY(masked_fill) ENTRY(conv_transpose2d) ENTRY(avg_pool2d) ENTRY(adaptive_max_pool2d)
+    ENTRY(adaptive_avg_pool3d) ENTRY(interpolate) ENTRY(pixel_shuffle) ENTRY(pixel_unshuffle) ENTRY(unfold)
     // clang-format on
     {0},
 };

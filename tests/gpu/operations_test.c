@@ -92,6 +92,24 @@ static void release_inputs(inputs *in) {
 // operations
 
 #define TRANSPOSED(x) nd_tmp(nd_transpose(x, 0, 1))
+// Of the image [2, 3, 9, 11] and the filter [4, 3, 3, 3]: one axis, and three.
+#define SIGNAL(in) nd_tmp(nd_select(in->image, 0, 2))
+#define BAND(in) nd_tmp(nd_select(in->filter, 0, 2))
+#define VOLUME(in) nd_tmp(nd_reshape(in->image, ND_SHAPE(2, 1, 3, 9, 11)))
+#define BLOCK(in) nd_tmp(nd_reshape(in->filter, ND_SHAPE(4, 1, 3, 3, 3)))
+#define TURNED(in) nd_tmp(nd_transpose(in->filter, 0, 1))
+#define UPWARDS                            \
+    (&(const nd_conv_transpose2d_options){ \
+        sizeof(nd_conv_transpose2d_options), 1, {2, 1}, {1, 0}, {1, 0}, {1, 2}, 1})
+#define PEAKS (&(const nd_max_pool1d_options){sizeof(nd_max_pool1d_options), 1, 3, 2, 1, 2, true})
+#define MEANS                        \
+    (&(const nd_avg_pool2d_options){ \
+        sizeof(nd_avg_pool2d_options), 1, {3, 2}, {2, 2}, {1, 0}, true, true, 0})
+#define INTO(mode)                    \
+    (&(const nd_interpolate_options){ \
+        sizeof(nd_interpolate_options), 1, {5, 17, 0}, {0, 0, 0}, mode, false})
+#define COLUMNS \
+    (&(const nd_unfold_options){sizeof(nd_unfold_options), 1, {2, 3}, {1, 2}, {1, 0}, {2, 1}})
 #define BROADCAST(x) nd_tmp(nd_expand(x, ND_SHAPE(37, 53)))
 #define AXIS(axis)     \
     1, (const int[]) { \
@@ -190,7 +208,19 @@ static void release_inputs(inputs *in) {
     CASE(conv2d_dilation, nd_conv2d(in->image, in->filter, NULL, CONV_WITH(1, 2, 3, 0, 2, 3, 1)))  \
     CASE(conv2d_depthwise, nd_conv2d(in->image, in->depthwise, NULL, CONV_WITH(2, 1, 0, 2, 1, 2, 3))) \
     CASE(max_pool2d, nd_max_pool2d(in->image, POOL(3, 2)))                           \
-    CASE(max_pool2d_padded, nd_max_pool2d(in->image, POOL_WITH(3, 2, 0, 1, 1, 1, 2, 3)))
+    CASE(max_pool2d_padded, nd_max_pool2d(in->image, POOL_WITH(3, 2, 0, 1, 1, 1, 2, 3))) \
+    CASE(conv1d, nd_conv1d(SIGNAL(in), BAND(in), in->bias, NULL)) \
+    CASE(conv3d, nd_conv3d(VOLUME(in), BLOCK(in), NULL, NULL)) \
+    CASE(conv_transpose2d, nd_conv_transpose2d(in->image, TURNED(in), NULL, UPWARDS)) \
+    CASE(max_pool1d, nd_max_pool1d(SIGNAL(in), PEAKS)) \
+    CASE(adaptive_max_pool2d, nd_adaptive_max_pool2d(in->image, 3, 4)) \
+    CASE(avg_pool2d, nd_avg_pool2d(in->image, MEANS)) \
+    CASE(adaptive_avg_pool2d, nd_adaptive_avg_pool2d(in->image, 3, 4)) \
+    CASE(interpolate_nearest, nd_interpolate(in->image, INTO(ND_INTERPOLATION_NEAREST))) \
+    CASE(interpolate_linear, nd_interpolate(in->image, INTO(ND_INTERPOLATION_LINEAR))) \
+    CASE(interpolate_cubic, nd_interpolate(in->image, INTO(ND_INTERPOLATION_CUBIC))) \
+    CASE(unfold, nd_unfold(in->image, COLUMNS)) \
+    CASE(fold, nd_fold(nd_tmp(nd_unfold(in->image, COLUMNS)), nd_get_size(in->image, 2), nd_get_size(in->image, 3), COLUMNS))
 
 #define MOVES(CASE)                                                                  \
     CASE(take, nd_take(in->a, in->labels, 0))                                        \

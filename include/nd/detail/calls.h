@@ -258,8 +258,6 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_log_softmax(...) ND__NEW_TENSOR(nd_log_softmax, __VA_ARGS__)
 #define nd_cross_entropy(...) ND__NEW_TENSOR(nd_cross_entropy, __VA_ARGS__)
 #define nd_mse_loss(...) ND__NEW_TENSOR(nd_mse_loss, __VA_ARGS__)
-#define nd_conv2d(...) ND__NEW_TENSOR(nd_conv2d, __VA_ARGS__)
-#define nd_max_pool2d(...) ND__NEW_TENSOR(nd_max_pool2d, __VA_ARGS__)
 #define nd_take(...) ND__NEW_TENSOR(nd_take, __VA_ARGS__)
 #define nd_gather(...) ND__NEW_TENSOR(nd_gather, __VA_ARGS__)
 #define nd_scatter_add(...) ND__NEW_TENSOR(nd_scatter_add, __VA_ARGS__)
@@ -309,6 +307,40 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_cosine_similarity(...) ND__NEW_TENSOR(nd_cosine_similarity, __VA_ARGS__)
 #define nd_cosine_embedding_loss(...) ND__NEW_TENSOR(nd_cosine_embedding_loss, __VA_ARGS__)
 
+// <nd/convolution.h>
+#define nd_conv1d(...) ND__NEW_TENSOR(nd_conv1d, __VA_ARGS__)
+#define nd_conv2d(...) ND__NEW_TENSOR(nd_conv2d, __VA_ARGS__)
+#define nd_conv3d(...) ND__NEW_TENSOR(nd_conv3d, __VA_ARGS__)
+#define nd_conv_transpose1d(...) ND__NEW_TENSOR(nd_conv_transpose1d, __VA_ARGS__)
+#define nd_conv_transpose2d(...) ND__NEW_TENSOR(nd_conv_transpose2d, __VA_ARGS__)
+#define nd_conv_transpose3d(...) ND__NEW_TENSOR(nd_conv_transpose3d, __VA_ARGS__)
+
+// <nd/pooling.h>
+#define nd_max_pool1d(...) ND__NEW_TENSOR(nd_max_pool1d, __VA_ARGS__)
+#define nd_max_pool2d(...) ND__NEW_TENSOR(nd_max_pool2d, __VA_ARGS__)
+#define nd_max_pool3d(...) ND__NEW_TENSOR(nd_max_pool3d, __VA_ARGS__)
+#define nd_max_pool1d_with_indices(...) ND__CALL(nd_max_pool1d_with_indices, __VA_ARGS__)
+#define nd_max_pool2d_with_indices(...) ND__CALL(nd_max_pool2d_with_indices, __VA_ARGS__)
+#define nd_max_pool3d_with_indices(...) ND__CALL(nd_max_pool3d_with_indices, __VA_ARGS__)
+#define nd_avg_pool1d(...) ND__NEW_TENSOR(nd_avg_pool1d, __VA_ARGS__)
+#define nd_avg_pool2d(...) ND__NEW_TENSOR(nd_avg_pool2d, __VA_ARGS__)
+#define nd_avg_pool3d(...) ND__NEW_TENSOR(nd_avg_pool3d, __VA_ARGS__)
+#define nd_adaptive_avg_pool1d(...) ND__NEW_TENSOR(nd_adaptive_avg_pool1d, __VA_ARGS__)
+#define nd_adaptive_avg_pool2d(...) ND__NEW_TENSOR(nd_adaptive_avg_pool2d, __VA_ARGS__)
+#define nd_adaptive_avg_pool3d(...) ND__NEW_TENSOR(nd_adaptive_avg_pool3d, __VA_ARGS__)
+#define nd_adaptive_max_pool1d(...) ND__NEW_TENSOR(nd_adaptive_max_pool1d, __VA_ARGS__)
+#define nd_adaptive_max_pool2d(...) ND__NEW_TENSOR(nd_adaptive_max_pool2d, __VA_ARGS__)
+#define nd_adaptive_max_pool3d(...) ND__NEW_TENSOR(nd_adaptive_max_pool3d, __VA_ARGS__)
+#define nd_global_avg_pool(...) ND__NEW_TENSOR(nd_global_avg_pool, __VA_ARGS__)
+#define nd_global_max_pool(...) ND__NEW_TENSOR(nd_global_max_pool, __VA_ARGS__)
+
+// <nd/interpolation.h>
+#define nd_interpolate(...) ND__NEW_TENSOR(nd_interpolate, __VA_ARGS__)
+#define nd_pixel_shuffle(...) ND__NEW_TENSOR(nd_pixel_shuffle, __VA_ARGS__)
+#define nd_pixel_unshuffle(...) ND__NEW_TENSOR(nd_pixel_unshuffle, __VA_ARGS__)
+#define nd_unfold(...) ND__NEW_TENSOR(nd_unfold, __VA_ARGS__)
+#define nd_fold(...) ND__NEW_TENSOR(nd_fold, __VA_ARGS__)
+
 // <nd/autograd.h>
 #define nd_set_grad(...) ND__CALL(nd_set_grad, __VA_ARGS__)
 #define nd_backward(...) ND__CALL(nd_backward, __VA_ARGS__)
@@ -322,8 +354,36 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_module_new(...) ND__NEW_OBJECT(nd_module *, nd_module_new, __VA_ARGS__)
 #define nd_module_forward(...) ND__NEW_TENSOR(nd_module_forward, __VA_ARGS__)
 #define nd_linear_module(...) ND__NEW_OBJECT(nd_module *, nd_linear_module, __VA_ARGS__)
+#define nd_conv1d_module(...) ND__NEW_OBJECT(nd_module *, nd_conv1d_module, __VA_ARGS__)
 #define nd_conv2d_module(...) ND__NEW_OBJECT(nd_module *, nd_conv2d_module, __VA_ARGS__)
+#define nd_conv3d_module(...) ND__NEW_OBJECT(nd_module *, nd_conv3d_module, __VA_ARGS__)
+#define nd_conv_transpose1d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_conv_transpose1d_module, __VA_ARGS__)
+#define nd_conv_transpose2d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_conv_transpose2d_module, __VA_ARGS__)
+#define nd_conv_transpose3d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_conv_transpose3d_module, __VA_ARGS__)
+#define nd_max_pool1d_module(...) ND__NEW_OBJECT(nd_module *, nd_max_pool1d_module, __VA_ARGS__)
 #define nd_max_pool2d_module(...) ND__NEW_OBJECT(nd_module *, nd_max_pool2d_module, __VA_ARGS__)
+#define nd_max_pool3d_module(...) ND__NEW_OBJECT(nd_module *, nd_max_pool3d_module, __VA_ARGS__)
+#define nd_avg_pool1d_module(...) ND__NEW_OBJECT(nd_module *, nd_avg_pool1d_module, __VA_ARGS__)
+#define nd_avg_pool2d_module(...) ND__NEW_OBJECT(nd_module *, nd_avg_pool2d_module, __VA_ARGS__)
+#define nd_avg_pool3d_module(...) ND__NEW_OBJECT(nd_module *, nd_avg_pool3d_module, __VA_ARGS__)
+#define nd_adaptive_avg_pool1d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_avg_pool1d_module, __VA_ARGS__)
+#define nd_adaptive_avg_pool2d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_avg_pool2d_module, __VA_ARGS__)
+#define nd_adaptive_avg_pool3d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_avg_pool3d_module, __VA_ARGS__)
+#define nd_adaptive_max_pool1d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_max_pool1d_module, __VA_ARGS__)
+#define nd_adaptive_max_pool2d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_max_pool2d_module, __VA_ARGS__)
+#define nd_adaptive_max_pool3d_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_adaptive_max_pool3d_module, __VA_ARGS__)
+#define nd_upsample_module(...) ND__NEW_OBJECT(nd_module *, nd_upsample_module, __VA_ARGS__)
+#define nd_pixel_shuffle_module(...) \
+    ND__NEW_OBJECT(nd_module *, nd_pixel_shuffle_module, __VA_ARGS__)
 #define nd_relu_module(...) ND__NEW_OBJECT(nd_module *, nd_relu_module, __VA_ARGS__)
 #define nd_tanh_module(...) ND__NEW_OBJECT(nd_module *, nd_tanh_module, __VA_ARGS__)
 #define nd_gelu_module(...) ND__NEW_OBJECT(nd_module *, nd_gelu_module, __VA_ARGS__)

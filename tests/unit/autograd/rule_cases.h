@@ -8,6 +8,7 @@
 #include "lib/device/fake/fake.h"
 #include "lib/ops/conv.h"
 #include "lib/ops/elementwise.h"
+#include "lib/ops/resample.h"
 #include "lib/ops/scan.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/rebase.h"
@@ -250,6 +251,10 @@ F(f_conv2d) {
 /// Two groups, and another stride, padding and dilation for each axis.
 #define CONV_OF_GROUPS CONV_WITH(1, 2, 2, 1, 2, 1, 2)
 
+/// What CONV_OF_GROUPS and CONV(2, 1) say.
+static const nd__conv_geometry groups_geometry = {{1, 1, 2}, {0, 2, 1}, {1, 2, 1}, 2};
+static const nd__conv_geometry plain_geometry = {{1, 2, 2}, {0, 1, 1}, {1, 1, 1}, 1};
+
 F(f_conv2d_groups) {
     UNUSED;
     return nd_conv2d(x[0], x[1], NULL, CONV_OF_GROUPS);
@@ -257,22 +262,160 @@ F(f_conv2d_groups) {
 
 F(f_conv2d_groups_grad_input) {
     UNUSED;
-    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 4, 5, 6}, CONV_OF_GROUPS);
+    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 4, 5, 6}, &groups_geometry);
 }
 
 F(f_conv2d_groups_grad_weight) {
     UNUSED;
-    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){2, 2, 3, 2}, CONV_OF_GROUPS);
+    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){2, 2, 3, 2}, &groups_geometry);
 }
 
 F(f_conv2d_grad_input) {
     UNUSED;
-    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, CONV(2, 1));
+    return nd__conv_grad_input(x[0], x[1], (const int64_t[]){2, 2, 5, 5}, &plain_geometry);
 }
 
 F(f_conv2d_grad_weight) {
     UNUSED;
-    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, CONV(2, 1));
+    return nd__conv_grad_weight(x[0], x[1], (const int64_t[]){3, 2, 3, 3}, &plain_geometry);
+}
+
+F(f_conv1d) {
+    UNUSED;
+    nd_conv1d_options options = ND_CONV1D_OPTIONS_INIT;
+    options.stride = 2;
+    options.padding = 3;
+    options.dilation = 2;
+    options.extra_padding = -2;
+    return nd_conv1d(x[0], x[1], x[2], &options);
+}
+
+F(f_conv3d) {
+    UNUSED;
+    nd_conv3d_options options = ND_CONV3D_OPTIONS_INIT;
+    options.stride[1] = 2;
+    options.padding[0] = options.padding[2] = 1;
+    options.dilation[2] = 2;
+    options.extra_padding[1] = 1;
+    return nd_conv3d(x[0], x[1], x[2], &options);
+}
+
+F(f_conv_transpose1d) {
+    UNUSED;
+    nd_conv_transpose1d_options options = ND_CONV_TRANSPOSE1D_OPTIONS_INIT;
+    options.dilation = 3;
+    options.output_padding = 2;
+    options.padding = 1;
+    return nd_conv_transpose1d(x[0], x[1], x[2], &options);
+}
+
+F(f_conv_transpose2d) {
+    UNUSED;
+    nd_conv_transpose2d_options options = ND_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    options.stride[0] = 2;
+    options.stride[1] = 3;
+    options.padding[0] = options.output_padding[0] = 1;
+    options.output_padding[1] = 2;
+    options.groups = 2;
+    return nd_conv_transpose2d(x[0], x[1], x[2], &options);
+}
+
+F(f_conv_transpose3d) {
+    UNUSED;
+    nd_conv_transpose3d_options options = ND_CONV_TRANSPOSE3D_OPTIONS_INIT;
+    options.stride[0] = 2;
+    options.padding[2] = 1;
+    return nd_conv_transpose3d(x[0], x[1], x[2], &options);
+}
+
+F(f_unfold) {
+    UNUSED;
+    const nd_unfold_options options = {sizeof options, 1, {2, 3}, {2, 1}, {1, 1}, {1, 2}};
+    return nd_unfold(x[0], &options);
+}
+
+F(f_fold) {
+    UNUSED;
+    const nd_unfold_options options = {sizeof options, 1, {2, 3}, {2, 1}, {1, 1}, {1, 2}};
+    return nd_fold(x[0], 4, 5, &options);
+}
+
+F(f_avg_pool2d) {
+    UNUSED;
+    const nd_avg_pool2d_options options = {sizeof options, 1,    {3, 2}, {2, 1},
+                                           {1, 0},         true, true,   0};
+    return nd_avg_pool2d(x[0], &options);
+}
+
+F(f_avg_pool2d_exact) {
+    UNUSED;
+    const nd_avg_pool2d_options options = {sizeof options, 1,     {2, 3}, {2, 2},
+                                           {1, 1},         false, false,  0};
+    return nd_avg_pool2d(x[0], &options);
+}
+
+F(f_avg_pool1d_divisor) {
+    UNUSED;
+    const nd_avg_pool1d_options options = {sizeof options, 1, 3, 2, 1, false, true, 5};
+    return nd_avg_pool1d(x[0], &options);
+}
+
+F(f_adaptive_avg_pool3d) {
+    UNUSED;
+    return nd_adaptive_avg_pool3d(x[0], 2, 3, -1);
+}
+
+F(f_adaptive_max_pool2d) {
+    UNUSED;
+    return nd_adaptive_max_pool2d(x[0], 3, 2);
+}
+
+F(f_max_pool1d_ceil) {
+    UNUSED;
+    const nd_max_pool1d_options options = {sizeof options, 1, 2, 2, 0, 1, true};
+    return nd_max_pool1d(x[0], &options);
+}
+
+F(f_max_pool3d) {
+    UNUSED;
+    const nd_max_pool3d_options options = {sizeof options, 1,         {2, 2, 1}, {1, 2, 1},
+                                           {1, 0, 0},      {2, 1, 1}, false};
+    return nd_max_pool3d(x[0], &options);
+}
+
+/// Interpolation to the sizes that follow.
+#define INTERPOLATION(name, mode, align, ...)                                        \
+    F(name) {                                                                        \
+        UNUSED;                                                                      \
+        const nd_interpolate_options options = {sizeof options, 1,    {__VA_ARGS__}, \
+                                                {0, 0, 0},      mode, align};        \
+        return nd_interpolate(x[0], &options);                                       \
+    }
+INTERPOLATION(f_interpolate_nearest, ND_INTERPOLATION_NEAREST, false, 7, 2)
+INTERPOLATION(f_interpolate_nearest_exact, ND_INTERPOLATION_NEAREST_EXACT, false, 3)
+INTERPOLATION(f_interpolate_linear, ND_INTERPOLATION_LINEAR, false, 5)
+INTERPOLATION(f_interpolate_bilinear, ND_INTERPOLATION_LINEAR, false, 3, 7)
+INTERPOLATION(f_interpolate_bilinear_aligned, ND_INTERPOLATION_LINEAR, true, 6, 2)
+INTERPOLATION(f_interpolate_trilinear, ND_INTERPOLATION_LINEAR, false, 3, 4, 1)
+INTERPOLATION(f_interpolate_bicubic, ND_INTERPOLATION_CUBIC, false, 6, 2)
+INTERPOLATION(f_interpolate_bicubic_aligned, ND_INTERPOLATION_CUBIC, true, 3, 7)
+
+F(f_pixel_shuffle) {
+    UNUSED;
+    return nd_pixel_shuffle(x[0], 2);
+}
+
+F(f_pixel_unshuffle) {
+    UNUSED;
+    return nd_pixel_unshuffle(x[0], 2);
+}
+
+/// The gradient of a map is one of the table's rows, too.
+F(f_resample_adjoint) {
+    UNUSED;
+    const int64_t shape[] = {2, 7, 3};
+    const nd_op_attrs attrs = {.i = {ND__RESAMPLE_CUBIC, 2, 7, 4, 3}};
+    return nd__resample_apply("resample_adjoint", ND_OP_resample_adjoint, x[0], shape, &attrs);
 }
 
 F(f_max_pool2d) {
@@ -583,95 +726,142 @@ static const rule_case cases[] = {
     {ND_OP_softmax, f_softmax_first, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
     {ND_OP_log_softmax, f_log_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_cross_entropy, f_cross_entropy, 1, {{M(3, 5)}}, 0, 0, 0},
-    {ND_OP_conv2d,
+    {ND_OP_conv,
      f_conv2d,
      3,
      {{4, {2, 2, 5, 5}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}, {1, {3}, -1, 1}},
      0,
      0,
      0},
-    {ND_OP_conv2d,
+    {ND_OP_conv,
      f_conv2d,
      3,
      {{4, {2, 2, 5, 5}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}, {1, {3}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_conv2d_grad_input,
+    {ND_OP_conv_grad_input,
      f_conv2d_grad_input,
      2,
      {{4, {2, 3, 3, 3}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}},
      0,
      0,
      0},
-    {ND_OP_conv2d_grad_input,
+    {ND_OP_conv_grad_input,
      f_conv2d_grad_input,
      2,
      {{4, {2, 3, 3, 3}, -1, 1}, {4, {3, 2, 3, 3}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_conv2d_grad_weight,
+    {ND_OP_conv_grad_weight,
      f_conv2d_grad_weight,
      2,
      {{4, {2, 2, 5, 5}, -1, 1}, {4, {2, 3, 3, 3}, -1, 1}},
      0,
      0,
      0},
-    {ND_OP_conv2d_grad_weight,
+    {ND_OP_conv_grad_weight,
      f_conv2d_grad_weight,
      2,
      {{4, {2, 2, 5, 5}, -1, 1}, {4, {2, 3, 3, 3}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_conv2d,
-     f_conv2d_groups,
-     2,
-     {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
-     0,
-     0,
-     0},
-    {ND_OP_conv2d,
+    {ND_OP_conv, f_conv2d_groups, 2, {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}}, 0, 0, 0},
+    {ND_OP_conv,
      f_conv2d_groups,
      2,
      {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_conv2d_grad_input,
+    {ND_OP_conv_grad_input,
      f_conv2d_groups_grad_input,
      2,
      {{4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
      0,
      0,
      0},
-    {ND_OP_conv2d_grad_input,
+    {ND_OP_conv_grad_input,
      f_conv2d_groups_grad_input,
      2,
      {{4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 3, 2}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_conv2d_grad_weight,
+    {ND_OP_conv_grad_weight,
      f_conv2d_groups_grad_weight,
      2,
      {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}},
      0,
      0,
      0},
-    {ND_OP_conv2d_grad_weight,
+    {ND_OP_conv_grad_weight,
      f_conv2d_groups_grad_weight,
      2,
      {{4, {2, 4, 5, 6}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}},
      ND_F32,
      1e-2,
      2e-2},
-    {ND_OP_max_pool2d, f_max_pool2d_padded, 1, {{4, {2, 1, 5, 6}, -2, 2}}, 0, 0, 0},
-    {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, 0, 0, 0},
-    {ND_OP_max_pool2d, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, ND_F32, 1e-3, 2e-2},
-    {ND_OP_max_pool2d, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, 0, 0, 0},
-    {ND_OP_max_pool2d, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, ND_F32, 1e-3, 2e-2},
+    {ND_OP_conv,
+     f_conv1d,
+     3,
+     {{3, {2, 3, 7}, -1, 1}, {3, {2, 3, 3}, -1, 1}, {1, {2}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv,
+     f_conv3d,
+     3,
+     {{5, {1, 2, 3, 3, 4}, -1, 1}, {5, {2, 2, 2, 2, 2}, -1, 1}, {1, {2}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv_grad_input,
+     f_conv_transpose1d,
+     3,
+     {{3, {2, 2, 4}, -1, 1}, {3, {2, 3, 2}, -1, 1}, {1, {3}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv_grad_input,
+     f_conv_transpose2d,
+     3,
+     {{4, {1, 4, 3, 2}, -1, 1}, {4, {4, 1, 2, 3}, -1, 1}, {1, {2}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_conv_grad_input,
+     f_conv_transpose3d,
+     3,
+     {{5, {1, 2, 2, 2, 3}, -1, 1}, {5, {2, 1, 2, 2, 3}, -1, 1}, {1, {1}, -1, 1}},
+     0,
+     0,
+     0},
+    {ND_OP_unfold, f_unfold, 1, {{4, {2, 2, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_fold, f_fold, 1, {{3, {2, 12, 9}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_avg_pool2d, 1, {{4, {2, 1, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_avg_pool2d_exact, 1, {{4, {1, 2, 5, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_avg_pool1d_divisor, 1, {{3, {2, 2, 6}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_adaptive_avg_pool3d, 1, {{5, {1, 2, 5, 4, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_nearest, 1, {{4, {1, 2, 4, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_nearest_exact, 1, {{3, {1, 2, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_linear, 1, {{3, {2, 1, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_bilinear, 1, {{4, {1, 2, 5, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_bilinear_aligned, 1, {{4, {1, 1, 4, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_trilinear, 1, {{5, {1, 1, 2, 3, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_bicubic, 1, {{4, {1, 1, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample, f_interpolate_bicubic_aligned, 1, {{4, {1, 2, 4, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_resample_adjoint, f_resample_adjoint, 1, {{3, {2, 4, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_adaptive_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool1d_ceil, 1, {{3, {2, 2, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool3d, 1, {{5, {1, 2, 4, 4, 2}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool2d_padded, 1, {{4, {2, 1, 5, 6}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool2d, 1, {{4, {1, 2, 4, 5}, -2, 2}}, ND_F32, 1e-3, 2e-2},
+    {ND_OP_max_pool, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_max_pool, f_max_pool2d_overlapping, 1, {{4, {1, 1, 4, 4}, -2, 2}}, ND_F32, 1e-3, 2e-2},
 
     {ND_OP_take, f_take, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
     {ND_OP_take, f_take_i32, 1, {{M(2, 3)}}, 0, 0, 0},
@@ -702,6 +892,8 @@ static const rule_case cases[] = {
 
 /// Made of several rows; which ones is not theirs to promise.
 static const rule_case composed_cases[] = {
+    {ND_OP_none, f_pixel_shuffle, 1, {{4, {1, 8, 2, 3}, -2, 2}}, 0, 0, 0},
+    {ND_OP_none, f_pixel_unshuffle, 1, {{4, {1, 2, 4, 6}, -2, 2}}, 0, 0, 0},
     {ND_OP_none, f_mse_loss, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
     {ND_OP_none, f_copy_, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
     {ND_OP_none, f_masked_fill_, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},

@@ -1,4 +1,4 @@
-// MATMUL, by ndarc's own kernel and by the plan for a column-major BLAS; CONV and POOL.
+// MATMUL, by ndarc's own kernel and by the plan for a column-major BLAS.
 #include "lib/device/cuda/gemm.h"
 #include "tests/unit/cuda_host/harness.h"
 #include <math.h>
@@ -162,70 +162,4 @@ void test_matmul_by_blas_agrees(void **state) {
     nd_kernel_call two = matmul_call(ND_F32, 2, (const int64_t[]){2, 2}, 2, 2, 2, 0, 0, &length);
     assert_int_equal(nd__gemm_matmul(&two, refuse_second, &calls), ND_ERROR_DEVICE);
     assert_int_equal(calls, 2);
-}
-
-// ------------------------------------------------------------------------------------------------
-// convolution and pooling
-
-static void convolve(nd_op op, nd_dtype dtype, const int64_t *sizes_in) {
-    nd_kernel_call call = {.op = op, .noperands = 3};
-    int64_t *s = call.shape, *i = call.attrs.i;
-    memcpy(s, sizes_in, 7 * sizeof *s);
-    memcpy(i, sizes_in + 7, 7 * sizeof *i);
-    for (int axis = 0; axis < 2; axis++)
-        i[7 + axis] =
-            (s[2 + axis] + 2 * i[2 + axis] - i[4 + axis] * (s[5 + axis] - 1) - 1) / i[axis] + 1;
-    int64_t x = s[0] * s[1] * s[2] * s[3], weight = s[4] * (s[1] / i[6]) * s[5] * s[6];
-    int64_t result = s[0] * s[4] * i[7] * i[8];
-    int64_t lengths[3] = {result, x, weight};
-    if (op == ND_OP_conv2d_grad_input)
-        lengths[0] = x, lengths[1] = result;
-    if (op == ND_OP_conv2d_grad_weight)
-        lengths[0] = weight, lengths[1] = x, lengths[2] = result;
-    for (int operand = 0; operand < 3; operand++)
-        call.operand[operand] = contiguous(&call, values(dtype, lengths[operand]), dtype);
-    both(&call, 1, lengths, 4000);
-}
-
-void test_convolutions_agree(void **state) {
-    (void)state;
-    // n, ci, h, w, co, kh, kw; strides, paddings, dilations, groups
-    static const int64_t shapes[][14] = {
-        {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1},   {2, 3, 9, 11, 4, 3, 3, 1, 1, 1, 1, 1, 1, 1},
-        {3, 2, 8, 8, 5, 5, 3, 2, 2, 0, 0, 1, 1, 1},   {1, 4, 7, 5, 2, 2, 2, 3, 3, 2, 2, 1, 1, 1},
-        {4, 1, 28, 28, 8, 5, 5, 1, 1, 0, 0, 1, 1, 1}, {2, 3, 9, 12, 4, 3, 2, 1, 2, 3, 0, 2, 5, 1},
-        {2, 6, 7, 8, 9, 3, 3, 2, 1, 1, 2, 1, 2, 3},   {3, 8, 6, 5, 8, 3, 1, 1, 1, 1, 0, 1, 1, 8},
-        {1, 4, 5, 9, 8, 2, 3, 1, 3, 0, 4, 3, 2, 4},
-    };
-    static const nd_op ops[] = {ND_OP_conv2d, ND_OP_conv2d_grad_input, ND_OP_conv2d_grad_weight};
-    for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
-        for (int op = 0; op < 3; op++) {
-            convolve(ops[op], ND_F32, shapes[shape]);
-            free_values();
-        }
-}
-
-void test_max_pool_agrees(void **state) {
-    (void)state;
-    static const int64_t shapes[][12] = {
-        // n, c, h, w; kernel, strides, paddings, dilations
-        {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1},  {2, 3, 8, 8, 2, 2, 2, 2, 0, 0, 1, 1},
-        {3, 2, 9, 11, 3, 3, 2, 2, 0, 0, 1, 1}, {1, 5, 7, 6, 3, 3, 1, 1, 0, 0, 1, 1},
-        {2, 2, 7, 9, 3, 4, 2, 1, 1, 2, 1, 2},  {2, 2, 6, 5, 2, 3, 3, 2, 1, 1, 4, 1},
-    };
-    for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++) {
-        nd_kernel_call call = {.op = ND_OP_max_pool2d, .noperands = 3};
-        int64_t *s = call.shape, *i = call.attrs.i;
-        memcpy(s, shapes[shape], 4 * sizeof *s);
-        memcpy(i, shapes[shape] + 4, 8 * sizeof *i);
-        for (int axis = 0; axis < 2; axis++)
-            i[8 + axis] =
-                (s[2 + axis] + 2 * i[4 + axis] - i[6 + axis] * (i[axis] - 1) - 1) / i[2 + axis] + 1;
-        int64_t results = s[0] * s[1] * i[8] * i[9];
-        const int64_t lengths[2] = {results, results};
-        call.operand[0] = contiguous(&call, values(ND_F32, results), ND_F32);
-        call.operand[1] = contiguous(&call, values(ND_I64, results), ND_I64);
-        call.operand[2] = contiguous(&call, values(ND_F32, s[0] * s[1] * s[2] * s[3]), ND_F32);
-        both(&call, 2, lengths, 0);
-    }
 }

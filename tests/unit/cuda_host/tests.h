@@ -29,7 +29,9 @@
     TEST(test_matmul_agrees)                  \
     TEST(test_matmul_by_blas_agrees)          \
     TEST(test_convolutions_agree)             \
+    TEST(test_unfolding_agrees)               \
     TEST(test_max_pool_agrees)                \
+    TEST(test_resampling_agrees)              \
     TEST(test_every_operation_was_compared)
 
 #define DECLARE(name) void name(void **state);

@@ -1,5 +1,6 @@
 // Kernels on many threads at once, after a fork, and inside a user's own parallel region.
 #include "kernels/cpu/cpu.h"
+#include "kernels/windows.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
 #include <dirent.h>
@@ -31,14 +32,13 @@ static bool convolve(int64_t n, int64_t size) {
         x[i] = 1;
     for (int i = 0; i < 9; i++)
         weight[i] = 1;
-    nd_kernel_call call = {.op = ND_OP_conv2d, .noperands = 3};
+    nd_kernel_call call = {.op = ND_OP_conv, .noperands = 3};
     set_dense(&call, 0, y, ND_F32);
     set_dense(&call, 1, x, ND_F32);
     set_dense(&call, 2, weight, ND_F32);
-    const int64_t shape[] = {n, 1, size, size, 1, 3, 3};
-    const int64_t attrs[] = {1, 1, 0, 0, 1, 1, 1, out, out};
-    memcpy(call.shape, shape, sizeof shape);
-    memcpy(call.attrs.i, attrs, sizeof attrs);
+    const nd__conv_sizes sizes = {
+        n, 1, 1, 1, {1, size, size}, {1, 3, 3}, {1, out, out}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+    nd__conv_sizes_into(&sizes, &call);
     bool right = nd__cpu_launch(&call) == ND_OK;
     for (size_t i = 0; i < y_count; i++)
         right = right && y[i] == 9.0f;
@@ -269,7 +269,7 @@ static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int
     int64_t n = a[0], out = (size + 2 * a[2] - 2 * a[3] - 1) / a[1] + 1, groups = a[4];
     int64_t counts[] = {n * groups * co * out * out, n * groups * ci * size * size,
                         groups * co * ci * 9};
-    nd_op ops[] = {ND_OP_conv2d, ND_OP_conv2d_grad_input, ND_OP_conv2d_grad_weight};
+    nd_op ops[] = {ND_OP_conv, ND_OP_conv_grad_input, ND_OP_conv_grad_weight};
     int roles[3][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}}; // y, x, weight
     bool right = true;
     for (int which = 0; which < 3 && right; which++) {
@@ -284,10 +284,10 @@ static bool convolutions_are_exact(const int64_t *a, int64_t ci, int64_t co, int
         }
         size_t bytes = (size_t)counts[roles[which][0]] * sizeof(float);
         reference = malloc(bytes);
-        const int64_t shape[] = {n, groups * ci, size, size, groups * co, 3, 3};
-        const int64_t attrs[] = {a[1], a[1], a[2], a[2], a[3], a[3], groups, out, out};
-        memcpy(call.shape, shape, sizeof shape);
-        memcpy(call.attrs.i, attrs, sizeof attrs);
+        const nd__conv_sizes sizes = {
+            n,         groups * ci,   groups * co,     groups,          {1, size, size},
+            {1, 3, 3}, {1, out, out}, {1, a[1], a[1]}, {0, a[2], a[2]}, {1, a[3], a[3]}};
+        nd__conv_sizes_into(&sizes, &call);
         nd__pool_set_limit(1);
         nd__cpu_use_onednn(false);
         call.operand[0].data = reference;

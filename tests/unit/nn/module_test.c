@@ -451,9 +451,9 @@ static void test_F30_bad_arguments(void **state) {
     assert_null(nd_conv2d_module(key, 4, 0, 3, 3, true, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "in_channels is 4 and out_channels 0");
     assert_null(nd_conv2d_module(key, 4, 4, 3, 0, true, NULL));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "kernel_h is 3 and kernel_w 0");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "conv2d_module: the kernel's sizes are [3, 0]");
     assert_null(nd_conv2d_module(key, 4, 4, INT64_MAX, 2, true, NULL));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "below 2^63");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "with 4 channels has no 64-bit number");
 }
 
 static nd_tensor *mode_forward(const nd_module *self, const nd_tensor *x) {

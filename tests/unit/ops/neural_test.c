@@ -1,7 +1,7 @@
 // softmax, the losses, convolution and pooling against plain loops; convolution through oneDNN and
 // without it.
 #include "kernels/cpu/cpu.h"
-#include "lib/ops/conv.h"
+#include "lib/ops/conv_options.h"
 #include "tests/unit/ops/values.h"
 #include "tests/windows.h"
 
@@ -225,8 +225,11 @@ static void check_conv(const conv_case *c, nd_dtype dtype, layout how) {
                       calloc((size_t)nd_get_numel(weight), sizeof(double))};
     reference_conv(c, x, weight, g, &sums);
     nd_auto nd_tensor *y = nd_conv2d(x, weight, NULL, &options);
-    nd_auto nd_tensor *grad_x = nd__conv_grad_input(g, weight, nd_get_shape(x), &options);
-    nd_auto nd_tensor *grad_weight = nd__conv_grad_weight(x, g, nd_get_shape(weight), &options);
+    nd__conv_options read;
+    assert_int_equal(nd__conv_options_2d("test", &options, &read), ND_OK);
+    nd_auto nd_tensor *grad_x = nd__conv_grad_input(g, weight, nd_get_shape(x), &read.geometry);
+    nd_auto nd_tensor *grad_weight =
+        nd__conv_grad_weight(x, g, nd_get_shape(weight), &read.geometry);
     assert_shape(y, ND_SHAPE(c->n, c->co, oh, ow));
     assert_sums("conv2d", y, sums.out);
     assert_sums("conv2d_grad_input", grad_x, sums.grad_x);

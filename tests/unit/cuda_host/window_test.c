@@ -1,0 +1,162 @@
+// CONV, POOL and RESAMPLE: the CUDA kernels, compiled for the host, against the CPU's.
+#include "kernels/windows.h"
+#include "tests/unit/cuda_host/harness.h"
+#include "tests/unit/cuda_host/tests.h"
+
+/// n, ci, co, groups; sizes of x, windows, strides, paddings, dilations.
+typedef struct conv_case {
+    int64_t n, ci, co, groups, x[3], kernel[3], stride[3], padding[3], dilation[3];
+} conv_case;
+
+static nd__conv_sizes sizes_of(const conv_case *c) {
+    nd__conv_sizes sizes = {.n = c->n, .ci = c->ci, .co = c->co, .groups = c->groups};
+    memcpy(sizes.x, c->x, sizeof sizes.x);
+    memcpy(sizes.kernel, c->kernel, sizeof sizes.x);
+    memcpy(sizes.stride, c->stride, sizeof sizes.x);
+    memcpy(sizes.padding, c->padding, sizeof sizes.x);
+    memcpy(sizes.dilation, c->dilation, sizeof sizes.x);
+    nd_kernel_call call;
+    nd__conv_sizes_into(&sizes, &call);
+    return nd__conv_sizes_of(&call);
+}
+
+static void convolve(nd_op op, nd_dtype dtype, const conv_case *c) {
+    nd_kernel_call call = {.op = op, .noperands = 3};
+    nd__conv_sizes s = sizes_of(c);
+    nd__conv_sizes_into(&s, &call);
+    int64_t image = s.n * s.ci * nd__windows_volume(s.x), plane = nd__windows_volume(s.y);
+    int64_t weight = s.co * (s.ci / s.groups) * nd__windows_volume(s.kernel);
+    int64_t result = s.n * s.co * plane;
+    int64_t lengths[3] = {result, image, weight};
+    if (op == ND_OP_conv_grad_input)
+        lengths[0] = image, lengths[1] = result;
+    if (op == ND_OP_conv_grad_weight)
+        lengths[0] = weight, lengths[1] = image, lengths[2] = result;
+    if (op == ND_OP_unfold || op == ND_OP_fold) {
+        int64_t columns = s.n * s.ci * nd__windows_volume(s.kernel) * plane;
+        call.noperands = 2;
+        lengths[0] = op == ND_OP_unfold ? columns : image;
+        lengths[1] = op == ND_OP_unfold ? image : columns;
+    }
+    for (int operand = 0; operand < call.noperands; operand++)
+        call.operand[operand] = contiguous(&call, values(dtype, lengths[operand]), dtype);
+    both(&call, 1, lengths, 4000);
+    free_values();
+}
+
+static const conv_case conv_cases[] = {
+    {1, 1, 1, 1, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+    {2, 3, 4, 1, {1, 9, 11}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {3, 2, 5, 1, {1, 8, 8}, {1, 5, 3}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+    {1, 4, 2, 1, {1, 7, 5}, {1, 2, 2}, {1, 3, 3}, {0, 2, 2}, {1, 1, 1}},
+    {4, 1, 8, 1, {1, 28, 28}, {1, 5, 5}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {2, 3, 4, 1, {1, 9, 12}, {1, 3, 2}, {1, 1, 2}, {0, 3, 0}, {1, 2, 5}},
+    {2, 6, 9, 3, {1, 7, 8}, {1, 3, 3}, {1, 2, 1}, {0, 1, 2}, {1, 1, 2}},
+    {3, 8, 8, 8, {1, 6, 5}, {1, 3, 1}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}},
+    {1, 4, 8, 4, {1, 5, 9}, {1, 2, 3}, {1, 1, 3}, {0, 0, 4}, {1, 3, 2}},
+    // Of one axis, and of three.
+    {3, 4, 6, 2, {1, 1, 17}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1}, {1, 1, 3}},
+    {2, 2, 3, 1, {5, 4, 6}, {3, 2, 3}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}},
+    {2, 4, 4, 2, {7, 5, 3}, {2, 3, 2}, {2, 1, 3}, {1, 2, 1}, {3, 1, 2}},
+    {1, 3, 3, 3, {4, 1, 9}, {4, 1, 2}, {5, 1, 1}, {0, 0, 0}, {1, 1, 4}},
+};
+
+void test_convolutions_agree(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_conv, ND_OP_conv_grad_input, ND_OP_conv_grad_weight};
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++)
+        for (int op = 0; op < 3; op++) {
+            convolve(ops[op], ND_F32, &conv_cases[i]);
+            convolve(ops[op], ND_F64, &conv_cases[i]);
+        }
+}
+
+void test_unfolding_agrees(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++) {
+        conv_case c = conv_cases[i];
+        c.co = c.groups = 1;
+        convolve(ND_OP_unfold, ND_F32, &c);
+        convolve(ND_OP_fold, ND_F64, &c);
+    }
+}
+
+/// Axes of x; windows, strides, paddings and dilations, or how many adaptive ones.
+typedef struct pool_case {
+    int64_t planes, size[3], kernel[3], stride[3], padding[3], dilation[3], out[3];
+} pool_case;
+
+void test_max_pool_agrees(void **state) {
+    (void)state;
+    static const pool_case cases[] = {
+        {1, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}},
+        {6, {1, 8, 8}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, {1, 4, 4}},
+        {6, {1, 9, 11}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, {1, 4, 5}},
+        {5, {1, 7, 6}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 5, 4}},
+        {4, {1, 7, 9}, {1, 3, 4}, {1, 2, 1}, {0, 1, 2}, {1, 1, 2}, {1, 4, 7}},
+        {4, {1, 6, 5}, {1, 2, 3}, {1, 3, 2}, {0, 1, 1}, {1, 4, 1}, {1, 2, 3}},
+        // Three axes; the number of windows rounded up; adaptive ones.
+        {3, {5, 4, 7}, {2, 3, 2}, {1, 2, 2}, {1, 0, 1}, {2, 1, 3}, {5, 1, 3}},
+        {2, {1, 5, 8}, {1, 2, 3}, {1, 2, 3}, {0, 0, 0}, {1, 1, 1}, {1, 3, 3}},
+        {3, {1, 7, 5}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 3, 4}},
+        {2, {4, 3, 6}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {3, 5, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pool_case *c = &cases[i];
+        nd_kernel_call call = {.op = ND_OP_max_pool, .noperands = 3, .shape = {c->planes}};
+        memcpy(call.shape + 1, c->size, sizeof c->size);
+        memcpy(call.shape + 4, c->out, sizeof c->out);
+        memcpy(call.attrs.i, c->kernel, 4 * sizeof c->kernel);
+        int64_t results = c->planes * nd__windows_volume(c->out);
+        const int64_t lengths[2] = {results, results};
+        call.operand[0] = contiguous(&call, values(ND_F32, results), ND_F32);
+        call.operand[1] = contiguous(&call, values(ND_I64, results), ND_I64);
+        call.operand[2] =
+            contiguous(&call, values(ND_F32, c->planes * nd__windows_volume(c->size)), ND_F32);
+        both(&call, 2, lengths, 0);
+        free_values();
+    }
+}
+
+static void resample(nd_op op, nd_dtype dtype, const nd__resample_axis *a) {
+    nd_kernel_call call = {.op = op, .noperands = 2, .attrs = {.f = {a->step}}};
+    const int64_t numbers[] = {a->mode,   a->outer,  a->in,      a->out,  a->inner,
+                               a->kernel, a->stride, a->padding, a->flags};
+    memcpy(call.attrs.i, numbers, sizeof numbers);
+    int64_t small = a->outer * a->inner;
+    int64_t lengths[2] = {small * a->out, small * a->in};
+    if (op == ND_OP_resample_adjoint)
+        lengths[0] = small * a->in, lengths[1] = small * a->out;
+    for (int operand = 0; operand < 2; operand++)
+        call.operand[operand] = contiguous(&call, values(dtype, lengths[operand]), dtype);
+    both(&call, 1, lengths, 100);
+    free_values();
+}
+
+void test_resampling_agrees(void **state) {
+    (void)state;
+    const int both_flags = ND__RESAMPLE_COUNT_PADDING;
+    const nd__resample_axis windows[] = {
+        {ND__RESAMPLE_WINDOW, 3, 9, 4, 2, 3, 2, 1, both_flags, 0},
+        {ND__RESAMPLE_WINDOW, 2, 7, 4, 1, 2, 2, 0, 0, 0},
+        {ND__RESAMPLE_WINDOW, 2, 8, 3, 5, 5, 4, 2, ND__RESAMPLE_SUM, 0},
+        {ND__RESAMPLE_WINDOW, 1, 5, 2, 3, 2, 4, 1, 0, 0},
+        {ND__RESAMPLE_ADAPTIVE, 3, 7, 3, 4, 0, 0, 0, 0, 0},
+        {ND__RESAMPLE_ADAPTIVE, 2, 3, 8, 1, 0, 0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        resample(ND_OP_resample, ND_F32, &windows[i]);
+        resample(ND_OP_resample_adjoint, ND_F64, &windows[i]);
+    }
+    for (int mode = ND__RESAMPLE_NEAREST; mode <= ND__RESAMPLE_CUBIC; mode++)
+        for (int64_t in = 1; in < 9; in += 1 + in / 4)
+            for (int64_t out = 1; out < 13; out += 1 + out / 3)
+                for (int flags = 0; flags <= ND__RESAMPLE_ALIGN_CORNERS;
+                     flags += ND__RESAMPLE_ALIGN_CORNERS) {
+                    nd__resample_axis axis = {
+                        (nd__resample_mode)mode, 2, in, out, 3, 0, 0, 0, flags, 0};
+                    resample(ND_OP_resample, ND_F64, &axis);
+                    axis.step = (double)in / ((double)out + 0.5);
+                    resample(ND_OP_resample_adjoint, ND_F32, &axis);
+                }
+}
