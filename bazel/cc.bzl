@@ -111,6 +111,52 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
             **dict(kwargs, visibility = [str(Label("//:__pkg__"))])
         )
 
+def nd_room(name = "room"):
+    """The files of a room of lib/, for the tests that read them.
+
+    Args:
+      name: of the filegroup.
+    """
+    native.filegroup(
+        name = name,
+        srcs = native.glob([
+            "*.c",
+            "*.h",
+        ], allow_empty = True),
+        visibility = ["//tests/rooms:__pkg__"],
+    )
+
+def nd_modelled_room(name = "room", exclude = [], exported_to = []):
+    """A room whose sources are compiled once more, against the scheduler of tests/model.
+
+    Args:
+      name: of the filegroup of all files.
+      exclude: patterns of files that are not compiled for that.
+      exported_to: packages that name single files, besides the model's.
+    """
+    nd_room(name)
+    model = ["//tests/model:__pkg__"]
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob([
+            "*.c",
+            "*.h",
+        ], exclude = exclude),
+        visibility = model,
+    )
+    native.filegroup(
+        name = "internal_headers",
+        srcs = native.glob(["*.h"], exclude = exclude),
+        visibility = model,
+    )
+    native.exports_files(
+        native.glob([
+            "*.c",
+            "*.h",
+        ]),
+        visibility = exported_to + model,
+    )
+
 def nd_cc_binary(name, copts = [], local_defines = [], deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name,
