@@ -354,7 +354,7 @@ static nd_status backward(const nd_object *context, size_t noutputs,
         return status;
     bool wanted[INPUTS] = {false};
     for (size_t i = 0; i < ninputs; i++)
-        wanted[i] = a->inputs[i]->requires_grad;
+        wanted[i] = nd_requires_grad(a->inputs[i]);
     __attribute__((cleanup(release_prepared))) prepared p = {0};
     nd_tensor *grads[INPUTS] = {0};
     status = prepare(a, &p);
