@@ -153,19 +153,6 @@ nd_tensor *nd_kl_div(const nd_tensor *log_probabilities, const nd_tensor *target
     return reduced(elements, reduction, both.a->ndim ? both.a->shape[0] : 1, both.dtype);
 }
 
-/// log(1 + e^z), without overflow: what is taken out of the logarithm is a constant to gradients.
-static nd_tensor *softplus(const nd_tensor *z) {
-    nd_auto nd_tensor *positive = nd_relu(z);
-    nd_auto nd_tensor *shift = nd_detach(positive);
-    nd_auto nd_tensor *negative = nd_neg(shift);
-    nd_auto nd_tensor *one = nd_exp(negative);
-    nd_auto nd_tensor *shifted = nd_sub(z, shift);
-    nd_auto nd_tensor *power = nd_exp(shifted);
-    nd_auto nd_tensor *sum = nd_add(one, power);
-    nd_auto nd_tensor *logarithm = nd_log(sum);
-    return nd_add(logarithm, shift);
-}
-
 /// x times a weight, which may be NULL; takes over x.
 static nd_tensor *weighted(nd_tensor *x, const nd_tensor *weight) {
     if (!weight || !x)
@@ -198,7 +185,7 @@ nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
     nd_auto nd_tensor *no = nd_add_scalar(minus_t, 1);
     nd_auto nd_tensor *linear = nd_mul(no, both.a);
     nd_auto nd_tensor *minus_x = nd_neg(both.a);
-    nd_auto nd_tensor *curve = softplus(minus_x);
+    nd_auto nd_tensor *curve = nd_softplus(minus_x);
     if (positive_weight) {
         nd_auto nd_tensor *wide = nd_cast(positive_weight, both.a->dtype);
         nd_auto nd_tensor *more = nd_add_scalar(wide, -1);
