@@ -6,6 +6,7 @@
 #ifndef ND_ND_H
 #define ND_ND_H
 
+#include <nd/autocast.h>
 #include <nd/autograd.h>
 #include <nd/base.h>
 #include <nd/convolution.h>

@@ -4,6 +4,7 @@
 // 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
 // product.
 #include "lib/base/error.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
@@ -167,6 +168,7 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
 }
 
 nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
+    ND__AUTOCAST(lower, a, b, NULL, nd_matmul(x0, x1))
     nd_dtype dtype;
     if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK ||
         nd__operands_promote("matmul", a, b, &dtype) != ND_OK)
@@ -327,6 +329,7 @@ static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const
 }
 
 nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
+    ND__AUTOCAST(lower, x, weight, bias, nd_linear(x0, x1, x2))
     nd_dtype dtype;
     if (check_linear(x, weight, bias) != ND_OK ||
         nd__operands_promote("linear", x, weight, &dtype) != ND_OK)

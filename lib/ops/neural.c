@@ -1,5 +1,6 @@
 // softmax, log_softmax and the losses.
 #include "lib/base/error.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
@@ -29,10 +30,12 @@ static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
 }
 
 nd_tensor *nd_softmax(const nd_tensor *x, int axis) {
+    ND__AUTOCAST(raise, x, NULL, NULL, nd_softmax(x0, axis))
     return softmax(ND_OP_softmax, x, axis);
 }
 
 nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) {
+    ND__AUTOCAST(raise, x, NULL, NULL, nd_log_softmax(x0, axis))
     return softmax(ND_OP_log_softmax, x, axis);
 }
 
@@ -94,6 +97,7 @@ static nd_tensor *mean_cross_entropy(const nd_tensor *logits, const nd_tensor *t
 }
 
 nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
+    ND__AUTOCAST(raise, logits, NULL, NULL, nd_cross_entropy(x0, targets))
     if (check_cross_entropy(logits, targets) != ND_OK)
         return NULL;
     if (!nd__dtype_is_half(logits->dtype))
@@ -104,6 +108,7 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
 }
 
 nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
+    ND__AUTOCAST(raise, a, b, NULL, nd_mse_loss(x0, x1))
     if (nd__operands_check_pair("mse_loss", "a", a, "b", b) != ND_OK)
         return NULL;
     nd_auto nd_tensor *difference = nd_sub(a, b);

@@ -4,6 +4,7 @@
 // written last, when the result is made, and unrecorded.
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include "lib/tensor/shape.h"
@@ -109,6 +110,7 @@ static nd_tensor *norm_of_last_axes(const char *name, const nd_tensor *x, const 
 
 nd_tensor *nd_layer_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                          double epsilon, int naxes) {
+    ND__AUTOCAST(raise, x, weight, bias, nd_layer_norm(x0, x1, x2, epsilon, naxes))
     return norm_of_last_axes("layer_norm", x, weight, bias, epsilon, naxes, true);
 }
 
@@ -302,6 +304,8 @@ static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *opti
 nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                          nd_tensor *running_mean, nd_tensor *running_var,
                          const nd_batch_norm_options *options) {
+    ND__AUTOCAST(raise, x, weight, bias,
+                 nd_batch_norm(x0, x1, x2, running_mean, running_var, options))
     batch_norm n = {.name = "batch_norm",
                     .x = x,
                     .weight = weight,

@@ -1,0 +1,30 @@
+/// @file
+/// Mixed precision: a block in which products are computed in a half.
+#ifndef ND_AUTOCAST_H
+#define ND_AUTOCAST_H
+#include <nd/base.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// nd_autocast(ND_BF16) { ... }: in the block, on this thread, nd_matmul, nd_linear and nd_conv2d
+/// take operands of f32, f16 and bf16 as this dtype, and give a result of it; nd_softmax,
+/// nd_log_softmax, nd_cross_entropy, nd_mse_loss, nd_layer_norm and nd_batch_norm take halves as
+/// f32. f64 stays f64. The casts are recorded: parameters stay f32, and so do their gradients.
+/// ND_F32 casts nothing to a half, as outside. Another dtype is an error, and casts nothing either.
+#define nd_autocast(dtype) \
+    ND__FOR_BLOCK(nd_autocast_block, nd__autocast_block_begin(dtype), nd__autocast_block_end)
+/// What nd_autocast keeps. Not for users to touch.
+typedef struct nd_autocast_block {
+    bool once;         ///< whether the block is still to run
+    nd_dtype previous; ///< the dtype outside
+} nd_autocast_block;
+ND_API nd_autocast_block nd__autocast_block_begin(nd_dtype dtype);
+ND_API void nd__autocast_block_end(nd_autocast_block *block);
+/// The dtype of this thread's innermost block; ND_F32 outside.
+ND_API nd_dtype nd_get_autocast_dtype(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,35 @@
+// Autocast: inside a block, products take their operands in a half, and what needs the range of f32
+// takes halves as f32.
+//
+// Invariant: an operation asks once, at its very beginning, and runs with autocast suspended, so
+// that what it is made of is not cast again.
+#ifndef ND_LIB_OPS_AUTOCAST_H
+#define ND_LIB_OPS_AUTOCAST_H
+#include "lib/base/thread_local.h"
+#include "lib/tensor/tensor.h"
+#include <nd/autocast.h>
+
+/// The dtype of the innermost block of this thread; f32 outside.
+extern ND__THREAD_LOCAL nd_dtype nd__autocast_dtype;
+
+/// x retained, or cast (recorded) to the block's dtype when it is another float of at most 32 bits.
+/// NULL gives NULL.
+nd_tensor *nd__autocast_lower(const nd_tensor *x);
+/// x retained, or cast (recorded) to f32 when it is a half. NULL gives NULL.
+nd_tensor *nd__autocast_raise(const nd_tensor *x);
+
+/// At the beginning of an operation of one to three operands (the third may be NULL): `call` is the
+/// operation itself, with x0, x1, x2 for them.
+#define ND__AUTOCAST(cast, a, b, c, call)                                                \
+    if (__builtin_expect(nd__autocast_dtype != ND_F32, 0) && nd__tensor_is_usable(a)) {  \
+        nd_auto nd_tensor *x0 = nd__autocast_##cast(a);                                  \
+        nd_auto nd_tensor *x1 = nd__autocast_##cast(b);                                  \
+        nd_auto nd_tensor *x2 = nd__autocast_##cast(c);                                  \
+        if (!x0 || (!x1 && nd__tensor_is_usable(b)) || (!x2 && nd__tensor_is_usable(c))) \
+            return NULL;                                                                 \
+        nd_autocast_block block = nd__autocast_block_begin(ND_F32);                      \
+        nd_tensor *result = (call);                                                      \
+        nd__autocast_block_end(&block);                                                  \
+        return result;                                                                   \
+    }
+#endif
