@@ -2,6 +2,7 @@
 /// Modules and optimizers (losses are in <nd/ops.h>).
 #ifndef ND_NN_H
 #define ND_NN_H
+#include <nd/neural.h>
 #include <nd/ops.h>
 #include <nd/tensor.h>
 #ifdef __cplusplus
@@ -152,6 +153,22 @@ ND_API nd_module *nd_relu_module(void) ND_OWNED;
 ND_API nd_module *nd_tanh_module(void) ND_OWNED;
 /// Module of nd_gelu().
 ND_API nd_module *nd_gelu_module(void) ND_OWNED;
+/// Module of nd_dropout() with probability p, while it is in training mode: each call draws a key of
+/// its own from this one. Else it gives back its input.
+ND_API nd_module *nd_dropout_module(nd_key key, double p) ND_OWNED;
+/// Module of nd_batch_norm() over so many channels: weight of ones and bias of zeros [channels],
+/// buffers running_mean and running_var. The mode says whether it trains; options.training does not.
+/// Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
+ND_API nd_module *nd_batch_norm_module(int64_t channels,
+                                       const nd_batch_norm_options *options) ND_OWNED;
+/// Module of nd_layer_norm() over the last axes, of this shape: weight of ones, bias of zeros.
+ND_API nd_module *nd_layer_norm_module(double epsilon, int naxes, const int64_t *shape) ND_OWNED;
+/// Module of nd_rms_norm() over the last axes, of this shape: weight of ones.
+ND_API nd_module *nd_rms_norm_module(double epsilon, int naxes, const int64_t *shape) ND_OWNED;
+/// Module of nd_embedding(): indices [...] -> [..., size]. weight [rows, size], standard normal,
+/// drawn from key, with zeros in the row of padding; padding may be ND_NO_PADDING.
+ND_API nd_module *nd_embedding_module(nd_key key, int64_t rows, int64_t size,
+                                      int64_t padding) ND_OWNED;
 /// Module that makes [n, ...] to [n, the rest in one].
 ND_API nd_module *nd_flatten_module(void) ND_OWNED;
 /// Applies its children in order. Consumes the `count` owned children, always (NULL among them:
@@ -394,6 +411,74 @@ ND_API nd_status nd_schedule_step_with(nd_schedule *schedule, double metric);
 ND_API double nd_schedule_get_factor(const nd_schedule *schedule);
 /// Steps since the start; 0 for NULL.
 ND_API int64_t nd_schedule_get_steps(const nd_schedule *schedule);
+
+// ------------------------------------------------------------------------ activation checkpointing
+
+/// What nd_checkpoint() runs: maps `count` inputs to one owned tensor; NULL on error. It is run a
+/// second time by the backward pass, perhaps on another thread, and must compute the same then;
+/// keys that modules draw (nd_module_next_key) are the same ones.
+typedef nd_tensor *(*nd_checkpoint_function)(const nd_object *context, size_t count,
+                                             const nd_tensor *const *inputs);
+/// y = function(context, inputs), of which only the inputs are kept for the backward pass, not what
+/// is computed in between; the backward pass computes it again. Gradients, of any order, are the
+/// same to the bit. Every tensor that shall have a gradient is an input. `context` (an object, may
+/// be NULL) is held by the graph. Error in the backward pass: an input was changed in place since.
+ND_API nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,
+                                const nd_tensor *const *inputs) ND_OWNED;
+/// nd_checkpoint() of nd_module_forward(module, x): the module's parameters have gradients too.
+/// Buffers are updated once.
+ND_API nd_tensor *nd_checkpoint_module(const nd_module *module, const nd_tensor *x) ND_OWNED;
+
+// ------------------------------------------------------------- gradients, averages and loss scaling
+
+/// Scales all gradients of a module's parameters so that the root of the sum of all their squares is
+/// at most `limit`; writes what it was before to `ret_norm` (may be NULL). A norm that is not finite
+/// leaves them as they are. New gradients take the place of the old ones.
+ND_API nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_norm);
+/// Brings every element of every gradient into -limit ... limit. New gradients take the place of the
+/// old ones.
+ND_API nd_status nd_clip_grad_value(const nd_module *module, double limit);
+
+/// Moving averages of the parameters that a module has now, which are what they begin with; f64 for
+/// f64, else f32. decay is at least 0 and below 1; 0.999 is usual.
+ND_API nd_ema *nd_ema_new(const nd_module *module, double decay) ND_OWNED;
+/// average = decay average + (1 - decay) parameter, for all of them.
+ND_API nd_status nd_ema_update(nd_ema *ema);
+/// Puts the averages into the parameters, to evaluate with; what they were is kept. Error: they are
+/// there already.
+ND_API nd_status nd_ema_apply(nd_ema *ema);
+/// Puts the parameters' own values back. Error: the averages are not applied.
+ND_API nd_status nd_ema_restore(nd_ema *ema);
+/// The average of a parameter by its full name, borrowed.
+ND_API const nd_tensor *nd_ema_get_average(const nd_ema *ema, const char *name);
+
+/// Options of nd_loss_scaler_new().
+typedef struct nd_loss_scaler_options {
+    uint32_t size;    ///< sizeof(nd_loss_scaler_options)
+    uint32_t version; ///< 1
+    double scale;     ///< what losses are multiplied with at first
+    double growth;    ///< what the scale is multiplied with after `interval` steps
+    double backoff;   ///< and when a gradient was not finite
+    int64_t interval; ///< steps in a row
+} nd_loss_scaler_options;
+/// What an nd_loss_scaler_options must begin as: 65536, doubled after 2000 steps, halved.
+#define ND_LOSS_SCALER_OPTIONS_INIT \
+    { sizeof(nd_loss_scaler_options), 1, 65536, 2, 0.5, 2000 }
+/// Scales losses, so that gradients do not vanish in f16 (Micikevicius et al. 2018); bf16 has no
+/// need of it. Options NULL: as ND_LOSS_SCALER_OPTIONS_INIT.
+ND_API nd_loss_scaler *nd_loss_scaler_new(const nd_loss_scaler_options *options) ND_OWNED;
+/// loss times the scale: what nd_backward() is called with.
+ND_API nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler,
+                                       const nd_tensor *loss) ND_OWNED;
+/// Divides the gradients of an optimizer's parameters by the scale, before they are clipped.
+/// nd_loss_scaler_step() does it when this was not called. Error: a parameter is f16.
+ND_API nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer);
+/// nd_optimizer_step() with divided gradients, unless one of them is not finite: then the step is
+/// left out, and the scale falls. Writes whether it was made to `ret_stepped` (may be NULL).
+ND_API nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer,
+                                     bool *ret_stepped);
+/// What losses are multiplied with now; 0 for NULL.
+ND_API double nd_loss_scaler_get_scale(const nd_loss_scaler *scaler);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,11 @@ ND_API nd_status nd_state_add_schedule(nd_state *state, const char *name,
 /// Adds a data set's epoch, position in it, and key: the next batch after loading is the one that
 /// would have come after saving. Size, batch and options must be the same.
 ND_API nd_status nd_state_add_dataset(nd_state *state, const char *name, const nd_dataset *dataset);
+/// Adds moving averages. They are not applied when the state is saved or loaded.
+ND_API nd_status nd_state_add_ema(nd_state *state, const char *name, const nd_ema *ema);
+/// Adds a loss scaler's scale and count of steps.
+ND_API nd_status nd_state_add_loss_scaler(nd_state *state, const char *name,
+                                          const nd_loss_scaler *scaler);
 /// Adds a tensor of the program's, which loading writes in place; it is contiguous, and requires no
 /// gradient.
 ND_API nd_status nd_state_add_tensor(nd_state *state, const char *name, const nd_tensor *tensor);

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/place.h"
+#include "lib/nn/checkpoint.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
@@ -169,10 +170,7 @@ nd_status nd_module_next_key(const nd_module *module, nd_key *ret_key) {
                            operation, module->type->name);
     if (status != ND_OK)
         return status;
-    const uint64_t number = atomic_fetch_add_explicit(&((nd_module *)(uintptr_t)module)->drawn, 1,
-                                                      memory_order_relaxed);
-    *ret_key = nd_key_fold(module->key, number);
-    return ND_OK;
+    return nd__checkpoint_draw(operation, (nd_module *)(uintptr_t)module, ret_key);
 }
 
 nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {

@@ -291,8 +291,9 @@ static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *sta
         nd_grad_block block = nd__grad_block_begin(false);
         nd_tensor *master = state->slot[ND__SLOT_MASTER];
         nd_auto nd_tensor *rounded = nd_cast(master, parameter->dtype);
-        nd_auto nd_tensor *same = nd_equal(rounded, parameter);
+        nd_auto nd_tensor *wide_rounded = nd_cast(rounded, ND_F32);
         nd_auto nd_tensor *wide = nd_cast(parameter, ND_F32);
+        nd_auto nd_tensor *same = nd_equal(wide_rounded, wide);
         nd_auto nd_tensor *merged = nd_where(same, master, wide);
         nd__grad_block_end(&block);
         status = merged ? nd__copy_into(step_operation, master, merged) : nd_error_get_status();

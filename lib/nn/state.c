@@ -7,6 +7,8 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/manager/place.h"
+#include "lib/nn/ema.h"
+#include "lib/nn/loss_scaler.h"
 #include "lib/nn/optimizer.h"
 #include "lib/nn/schedule.h"
 #include "lib/nn/state_parts.h"
@@ -82,6 +84,20 @@ nd_status nd_state_add_dataset(nd_state *state, const char *name, const nd_datas
     if (!dataset)
         return nd__error_null("state_add_dataset", "dataset");
     return add_part("state_add_dataset", state, name, ND__STATE_DATASET, dataset, NULL);
+}
+
+nd_status nd_state_add_ema(nd_state *state, const char *name, const nd_ema *ema) {
+    nd_status status = nd__ema_check("state_add_ema", ema);
+    return status == ND_OK ? add_part("state_add_ema", state, name, ND__STATE_EMA, ema, NULL)
+                           : status;
+}
+
+nd_status nd_state_add_loss_scaler(nd_state *state, const char *name,
+                                   const nd_loss_scaler *scaler) {
+    static const char operation[] = "state_add_loss_scaler";
+    nd_status status = nd__loss_scaler_check(operation, scaler);
+    return status == ND_OK ? add_part(operation, state, name, ND__STATE_LOSS_SCALER, scaler, NULL)
+                           : status;
 }
 
 nd_status nd_state_add_tensor(nd_state *state, const char *name, const nd_tensor *tensor) {

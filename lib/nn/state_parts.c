@@ -6,6 +6,8 @@
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/io/dataset.h"
+#include "lib/nn/ema.h"
+#include "lib/nn/loss_scaler.h"
 #include "lib/nn/optimizer_kinds.h"
 #include "lib/nn/parameters.h"
 #include "lib/nn/schedule.h"
@@ -25,6 +27,8 @@ static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer
 static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedule);
 static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *number);
 static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset);
+static nd_status exchange_ema(nd_state_stream *stream, nd_ema *ema);
+static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *scaler);
 static nd_status no_memory(const nd_state_stream *stream);
 
 nd_status nd__state_parts_exchange(nd_state_stream *stream, nd_state_part *part,
@@ -43,6 +47,10 @@ nd_status nd__state_parts_exchange(nd_state_stream *stream, nd_state_part *part,
         return exchange_schedule(stream, writable);
     case ND__STATE_DATASET:
         return exchange_dataset(stream, writable);
+    case ND__STATE_EMA:
+        return exchange_ema(stream, writable);
+    case ND__STATE_LOSS_SCALER:
+        return exchange_loss_scaler(stream, writable);
     case ND__STATE_TENSOR:
         return nd__state_stream_tensor(stream, "", NULL, writable);
     case ND__STATE_F64:
@@ -291,4 +299,36 @@ static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset) 
     if (stream->phase == ND__STATE_COMMIT)
         nd__dataset_set_position(dataset, &there);
     return ND_OK;
+}
+
+// -------------------------------------------------------------------------------------------------
+// averages and scales
+
+static nd_status exchange_ema(nd_state_stream *stream, nd_ema *ema) {
+    nd_status status = nd__ema_check(stream->operation, ema);
+    if (status == ND_OK && ema->applied)
+        status = nd__error(ND_ERROR_STATE, "%s: the averages '%s' are applied (nd_ema_restore)",
+                           stream->operation, stream->part);
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++)
+        status = nd__state_stream_tensor(stream, "average", ema->names[i], ema->of[i].average);
+    return status;
+}
+
+static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *scaler) {
+    nd_status status = nd__loss_scaler_check(stream->operation, scaler);
+    if (status != ND_OK)
+        return status;
+    double scale = scaler->scale;
+    int64_t steps = scaler->steps;
+    status = nd__state_stream_numbers(stream, "scale", ND_F64, 1, &scale);
+    if (status == ND_OK && !(scale > 0))
+        status = nd__state_stream_refuse(stream, "scale", "is not above 0");
+    if (status == ND_OK)
+        status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
+    if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
+        scaler->scale = scale;
+        scaler->steps = steps;
+        scaler->unscaled = false;
+    }
+    return status;
 }

@@ -8,6 +8,8 @@ typedef enum nd_state_kind {
     ND__STATE_OPTIMIZER,
     ND__STATE_SCHEDULE,
     ND__STATE_DATASET,
+    ND__STATE_EMA,
+    ND__STATE_LOSS_SCALER,
     ND__STATE_TENSOR,
     ND__STATE_I64,
     ND__STATE_F64,

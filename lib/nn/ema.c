@@ -1,0 +1,176 @@
+// Exponential moving averages of a module's parameters.
+//
+// Invariant: applying and restoring take all memory before the first parameter changes. Nothing is
+// recorded.
+#include "lib/nn/ema.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/manager/place.h"
+#include "lib/nn/optimizer.h"
+#include "lib/nn/parameters.h"
+#include "lib/object/edge.h"
+#include "lib/tensor/copy.h"
+#include <nd/autograd.h>
+
+#include <string.h>
+
+static void traverse(const nd_object *self, nd_visitor *visitor);
+static void clear(nd_object *self);
+static void destroy(nd_object *self);
+static const nd_type ema_type = {.size = sizeof(nd_type),
+                                 .version = 1,
+                                 .name = "ema",
+                                 .traverse = traverse,
+                                 .clear = clear,
+                                 .destroy = destroy};
+
+static nd_status check_all(const char *operation, const nd_ema *ema, bool applied);
+
+nd_ema *nd_ema_new(const nd_module *module, double decay) {
+    static const char operation[] = "ema_new";
+    if (!(decay >= 0 && decay < 1)) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: decay is %g; it must be at least 0 and below 1",
+                  operation, decay);
+        return NULL;
+    }
+    size_t count = 0;
+    nd_tensor **parameters =
+        nd__parameters_collect(operation, module, ND__MEMBER_PARAMETER, &count);
+    if (!parameters)
+        return NULL;
+    nd_ema *ema = (nd_ema *)nd__object_new(&ema_type, sizeof(*ema) + count * sizeof(*ema->of));
+    nd_status status = ema ? ND_OK : nd_error_get_status();
+    if (ema) {
+        ema->decay = decay;
+        ema->count = count;
+        ema->names =
+            nd__parameters_names(operation, module, ND__MEMBER_PARAMETER, parameters, count);
+        status = ema->names ? ND_OK : nd_error_get_status();
+    }
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        ema->of[i].parameter = nd_retain(parameters[i]);
+        ema->of[i].average =
+            nd__parameters_copy_to(operation, parameters[i], parameters[i], parameters[i]->device,
+                                   nd__optimizer_state_dtype(parameters[i]));
+        status = ema->of[i].average ? ND_OK : nd_error_get_status();
+    }
+    nd__alloc_free(parameters);
+    if (status != ND_OK) {
+        nd_release(ema);
+        return NULL;
+    }
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &ema->header);
+}
+
+nd_status nd_ema_update(nd_ema *ema) {
+    nd_status status = check_all("ema_update", ema, false);
+    nd_grad_block block = nd__grad_block_begin(false);
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        nd_auto nd_tensor *wide = nd_cast(ema->of[i].parameter, ema->of[i].average->dtype);
+        status = wide ? nd_mul_scalar_(ema->of[i].average, ema->decay) : nd_error_get_status();
+        if (status == ND_OK)
+            status = nd_add_scaled_(ema->of[i].average, wide, 1 - ema->decay);
+    }
+    nd__grad_block_end(&block);
+    return status;
+}
+
+nd_status nd_ema_apply(nd_ema *ema) {
+    static const char operation[] = "ema_apply";
+    nd_status status = check_all(operation, ema, false);
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        const nd_tensor *parameter = ema->of[i].parameter;
+        nd_tensor *kept = nd__parameters_copy_to(operation, parameter, parameter, parameter->device,
+                                                 parameter->dtype);
+        status = kept ? ND_OK : nd_error_get_status();
+        if (kept && !nd__edge_set_in(&ema->header, &ema->of[i].kept, kept))
+            status = nd__ema_check(operation, ema);
+        nd_release(kept);
+    }
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        status = nd__copy_into(operation, ema->of[i].parameter, ema->of[i].average);
+        nd__tensor_bump_version(ema->of[i].parameter);
+        ema->applied = true;
+    }
+    return status;
+}
+
+nd_status nd_ema_restore(nd_ema *ema) {
+    static const char operation[] = "ema_restore";
+    nd_status status = check_all(operation, ema, true);
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        status = nd__copy_into(operation, ema->of[i].parameter, ema->of[i].kept);
+        nd__tensor_bump_version(ema->of[i].parameter);
+    }
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++)
+        nd__edge_set_in(&ema->header, &ema->of[i].kept, NULL);
+    if (status == ND_OK)
+        ema->applied = false;
+    return status;
+}
+
+const nd_tensor *nd_ema_get_average(const nd_ema *ema, const char *name) {
+    static const char operation[] = "ema_get_average";
+    if (nd__ema_check(operation, ema) != ND_OK)
+        return NULL;
+    for (size_t i = 0; name && i < ema->count; i++)
+        if (strcmp(ema->names[i], name) == 0)
+            return ema->of[i].average;
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: there is no average of '%.200s'", operation,
+              name ? name : "");
+    return NULL;
+}
+
+nd_status nd__ema_check(const char *operation, const nd_ema *ema) {
+    if (!ema)
+        return nd__error_null(operation, "ema");
+    if (nd__object_is_closed(ema))
+        return nd__error(ND_ERROR_CLOSED, "%s: the averages were closed", operation);
+    return ND_OK;
+}
+
+/// Everything usable, averages where their parameters are, and applied or not.
+static nd_status check_all(const char *operation, const nd_ema *ema, bool applied) {
+    nd_status status = nd__ema_check(operation, ema);
+    if (status == ND_OK && ema->applied != applied)
+        status = nd__error(ND_ERROR_STATE,
+                           applied ? "%s: the averages were not applied"
+                                   : "%s: the averages are applied (nd_ema_restore)",
+                           operation);
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        const nd_tensor *parameter = ema->of[i].parameter;
+        status = nd__tensor_check_operand(operation, "a parameter", parameter);
+        if (status == ND_OK)
+            status = nd__tensor_check_operand(operation, "an average", ema->of[i].average);
+        if (status == ND_OK &&
+            !nd__module_same_device(parameter->device, ema->of[i].average->device))
+            status = nd__error(ND_ERROR_DEVICE,
+                               "%s: the parameter '%.100s' has moved since the averages were made",
+                               operation, ema->names[i]);
+    }
+    return status;
+}
+
+static void traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_ema *ema = (const nd_ema *)self;
+    for (size_t i = 0; i < ema->count; i++) {
+        nd_visit(visitor, ema->of[i].parameter, "parameter");
+        nd_visit(visitor, ema->of[i].average, "average");
+        nd_visit(visitor, ema->of[i].kept, "kept");
+    }
+}
+
+static void clear(nd_object *self) {
+    nd_ema *ema = (nd_ema *)self;
+    for (size_t i = 0; i < ema->count; i++) {
+        nd_edge_clear(&ema->of[i].parameter);
+        nd_edge_clear(&ema->of[i].average);
+        nd_edge_clear(&ema->of[i].kept);
+    }
+}
+
+static void destroy(nd_object *self) {
+    nd_ema *ema = (nd_ema *)self;
+    nd__alloc_free(ema->names);
+    ema->names = NULL;
+}

@@ -1,0 +1,125 @@
+// Clipping: by the norm of all gradients together, and by value.
+//
+// Invariant: gradients are replaced, not written: a gradient may be shared, expanded, or have
+// history. All new ones are made before the first is put in its place.
+#include "lib/nn/gradients.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/nn/parameters.h"
+#include "lib/pressure/pressure_alloc.h"
+#include <nd/autograd.h>
+
+#include <math.h>
+
+typedef nd_tensor *(*nd_gradient_map)(const nd_tensor *grad, double number);
+
+/// The sum of squares in a dtype.
+static nd_status sum_of_squares(const nd_tensor *grad, nd_dtype dtype, double *ret_sum) {
+    nd_auto nd_tensor *wide = nd_cast(grad, dtype);
+    nd_auto nd_tensor *square = nd_square(wide);
+    nd_auto nd_tensor *sum = nd_sum(square, 0, NULL, false);
+    if (!sum)
+        return nd_error_get_status();
+    *ret_sum = nd_get_item(sum);
+    return ND_OK;
+}
+
+nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
+                             double *ret_norm) {
+    double total = 0;
+    nd_status status = ND_OK;
+    nd_grad_block block = nd__grad_block_begin(false);
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        const nd_tensor *grad = parameters[i]->grad;
+        double sum = 0;
+        if (!grad)
+            continue;
+        status = nd__tensor_check_operand(operation, "a gradient", grad);
+        const nd_dtype dtype = grad->dtype == ND_F64 ? ND_F64 : ND_F32;
+        if (status == ND_OK)
+            status = sum_of_squares(grad, dtype, &sum);
+        // Squares leave the range of f32 long before the numbers do.
+        if (status == ND_OK && dtype == ND_F32 && (!isfinite(sum) || sum < 1e-30))
+            status = sum_of_squares(grad, ND_F64, &sum);
+        total += sum;
+    }
+    nd__grad_block_end(&block);
+    if (status == ND_OK)
+        *ret_norm = sqrt(total);
+    return status;
+}
+
+/// Replaces every gradient by what `map` makes of it.
+static nd_status replace_all(const char *operation, nd_tensor *const *parameters, size_t count,
+                             nd_gradient_map map, double number) {
+    nd_tensor **made = nd__pressure_alloc_zeroed((count + 1) * sizeof *made);
+    if (!made)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu gradients",
+                         operation, count);
+    nd_status status = ND_OK;
+    nd_grad_block block = nd__grad_block_begin(false);
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        const nd_tensor *grad = parameters[i]->grad;
+        if (!grad)
+            continue;
+        status = nd__tensor_check_operand(operation, "a gradient", grad);
+        if (status == ND_OK && !(made[i] = map(grad, number)))
+            status = nd_error_get_status();
+    }
+    nd__grad_block_end(&block);
+    for (size_t i = 0; i < count; i++) {
+        if (status == ND_OK && made[i])
+            status = nd_set_grad(parameters[i], made[i]);
+        nd_release(made[i]);
+    }
+    nd__alloc_free(made);
+    return status;
+}
+
+static nd_tensor *scaled(const nd_tensor *grad, double factor) {
+    return nd_mul_scalar(grad, factor);
+}
+
+static nd_tensor *clipped(const nd_tensor *grad, double limit) {
+    return nd_clip(grad, -limit, limit);
+}
+
+nd_status nd__gradients_scale(const char *operation, nd_tensor *const *parameters, size_t count,
+                              double factor) {
+    return replace_all(operation, parameters, count, scaled, factor);
+}
+
+nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_norm) {
+    static const char operation[] = "clip_grad_norm";
+    if (!(limit >= 0))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limit is %g; it must be at least 0",
+                         operation, limit);
+    size_t count = 0;
+    nd_tensor **parameters =
+        nd__parameters_collect(operation, module, ND__MEMBER_PARAMETER, &count);
+    if (!parameters)
+        return nd_error_get_status();
+    double norm = 0;
+    nd_status status = nd__gradients_norm(operation, parameters, count, &norm);
+    if (status == ND_OK && isfinite(norm) && norm > limit)
+        status = nd__gradients_scale(operation, parameters, count, limit / norm);
+    nd__alloc_free(parameters);
+    if (status == ND_OK && ret_norm)
+        *ret_norm = norm;
+    return status;
+}
+
+nd_status nd_clip_grad_value(const nd_module *module, double limit) {
+    static const char operation[] = "clip_grad_value";
+    if (!(limit >= 0))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limit is %g; it must be at least 0",
+                         operation, limit);
+    size_t count = 0;
+    nd_tensor **parameters =
+        nd__parameters_collect(operation, module, ND__MEMBER_PARAMETER, &count);
+    if (!parameters)
+        return nd_error_get_status();
+    nd_status status = replace_all(operation, parameters, count, clipped, limit);
+    nd__alloc_free(parameters);
+    return status;
+}

@@ -1,0 +1,115 @@
+// Loss scaling for f16 (Micikevicius et al. 2018): a loss is multiplied so that its gradients do not
+// vanish in f16, and the gradients are divided again before the step, which is left out when one of
+// them is not finite.
+#include "lib/nn/loss_scaler.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/base/versioned.h"
+#include "lib/manager/place.h"
+#include "lib/nn/gradients.h"
+#include "lib/nn/optimizer.h"
+#include "lib/pressure/pressure_alloc.h"
+
+#include <math.h>
+
+static const nd_type loss_scaler_type = {
+    .size = sizeof(nd_type), .version = 1, .name = "loss_scaler", .flags = ND_TYPE_GREEN};
+
+nd_loss_scaler *nd_loss_scaler_new(const nd_loss_scaler_options *options) {
+    static const char operation[] = "loss_scaler_new";
+    nd_loss_scaler_options chosen = ND_LOSS_SCALER_OPTIONS_INIT;
+    if (nd__versioned_read(operation, "ND_LOSS_SCALER_OPTIONS_INIT", options, &chosen,
+                           sizeof chosen) != ND_OK)
+        return NULL;
+    if (!(chosen.scale > 0) || isinf(chosen.scale) || !(chosen.growth >= 1) ||
+        isinf(chosen.growth) || !(chosen.backoff > 0 && chosen.backoff < 1) ||
+        chosen.interval < 1) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "%s: scale is %g, growth %g, backoff %g, interval %lld; they must be above 0, at "
+                  "least 1, between 0 and 1, and at least 1",
+                  operation, chosen.scale, chosen.growth, chosen.backoff,
+                  (long long)chosen.interval);
+        return NULL;
+    }
+    nd_loss_scaler *scaler = (nd_loss_scaler *)nd__object_new(&loss_scaler_type, sizeof *scaler);
+    if (!scaler)
+        return NULL;
+    scaler->options = chosen;
+    scaler->scale = chosen.scale;
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &scaler->header);
+}
+
+nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler, const nd_tensor *loss) {
+    if (nd__loss_scaler_check("loss_scaler_scale", scaler) != ND_OK)
+        return NULL;
+    return nd_mul_scalar(loss, scaler->scale);
+}
+
+nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer) {
+    static const char operation[] = "loss_scaler_unscale";
+    nd_status status = nd__loss_scaler_check(operation, scaler);
+    if (status == ND_OK)
+        status = nd__optimizer_check(operation, optimizer);
+    if (status == ND_OK && scaler->unscaled)
+        status = nd__error(ND_ERROR_STATE, "%s: the gradients of this step are unscaled already",
+                           operation);
+    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
+        if (optimizer->states[i].parameter->dtype == ND_F16)
+            status = nd__error(ND_ERROR_DTYPE,
+                               "%s: the parameter '%.100s' is float16, in which gradients vanish "
+                               "when they are divided; keep parameters in float32 (nd_autocast)",
+                               operation, optimizer->names[i]);
+    if (status != ND_OK)
+        return status;
+    nd_tensor **parameters = nd__pressure_alloc(optimizer->count * sizeof *parameters);
+    if (!parameters)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
+                         operation, optimizer->count);
+    for (size_t i = 0; i < optimizer->count; i++)
+        parameters[i] = optimizer->states[i].parameter;
+    double norm = 0;
+    status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
+    if (status == ND_OK && isfinite(norm))
+        status = nd__gradients_scale(operation, parameters, optimizer->count, 1 / scaler->scale);
+    nd__alloc_free(parameters);
+    if (status == ND_OK) {
+        scaler->unscaled = true;
+        scaler->is_finite = isfinite(norm);
+    }
+    return status;
+}
+
+nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool *ret_stepped) {
+    nd_status status = nd__loss_scaler_check("loss_scaler_step", scaler);
+    if (status == ND_OK && !scaler->unscaled)
+        status = nd_loss_scaler_unscale(scaler, optimizer);
+    if (status == ND_OK && scaler->is_finite)
+        status = nd_optimizer_step(optimizer);
+    if (status != ND_OK)
+        return status;
+    const bool stepped = scaler->is_finite;
+    scaler->unscaled = false;
+    scaler->steps = stepped ? scaler->steps + 1 : 0;
+    if (!stepped) {
+        scaler->scale *= scaler->options.backoff;
+    } else if (scaler->steps == scaler->options.interval) {
+        const double grown = scaler->scale * scaler->options.growth;
+        scaler->scale = isinf((float)grown) ? scaler->scale : grown;
+        scaler->steps = 0;
+    }
+    if (ret_stepped)
+        *ret_stepped = stepped;
+    return ND_OK;
+}
+
+double nd_loss_scaler_get_scale(const nd_loss_scaler *scaler) {
+    return scaler ? scaler->scale : 0;
+}
+
+nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *scaler) {
+    if (!scaler)
+        return nd__error_null(operation, "scaler");
+    if (nd__object_is_closed(scaler))
+        return nd__error(ND_ERROR_CLOSED, "%s: the loss scaler was closed", operation);
+    return ND_OK;
+}

@@ -1,0 +1,16 @@
+// Inside of loss scalers.
+#ifndef ND_LIB_NN_LOSS_SCALER_H
+#define ND_LIB_NN_LOSS_SCALER_H
+#include "lib/nn/module.h"
+
+struct nd_loss_scaler {
+    nd_object header;
+    nd_loss_scaler_options options;
+    double scale;   ///< now
+    int64_t steps;  ///< since the scale changed, or a step was left out
+    bool unscaled;  ///< the gradients of this step are divided already
+    bool is_finite; ///< and what was seen then
+};
+
+nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *scaler);
+#endif

@@ -1,0 +1,180 @@
+// Activation checkpointing: gradients to the bit, keys and buffers as in one run, memory.
+#include "tests/unit/io/files.h"
+
+enum { WIDTH = 16, DEPTH = 6 };
+
+/// Linear, norm, dropout, tanh: what draws keys and has buffers.
+static nd_module *new_block(uint64_t seed) {
+    return ND_SEQUENTIAL(nd_linear_module(nd_key_new(seed), WIDTH, WIDTH, true),
+                         nd_batch_norm_module(WIDTH, NULL),
+                         nd_dropout_module(nd_key_new(seed + 100), 0.3), nd_tanh_module());
+}
+
+static nd_module *new_net(void) {
+    nd_module *blocks[DEPTH];
+    for (int i = 0; i < DEPTH; i++)
+        blocks[i] = new_block((uint64_t)i);
+    nd_module *net = nd_sequential(DEPTH, blocks);
+    assert_handle(net);
+    return net;
+}
+
+/// sum(net(x)^2), block by block.
+static nd_tensor *loss_of(const nd_module *net, const nd_tensor *x, bool checkpointed) {
+    nd_tensor *y = nd_retain(x);
+    for (size_t i = 0; i < DEPTH; i++) {
+        const nd_module *block = nd_module_get_child(net, i);
+        nd_tensor *next =
+            checkpointed ? nd_checkpoint_module(block, y) : nd_module_forward(block, y);
+        assert_handle(next);
+        nd_release(y);
+        y = next;
+    }
+    nd_auto nd_tensor *square = nd_square(y);
+    nd_tensor *loss = nd_sum(square, 0, NULL, false);
+    nd_release(y);
+    return loss;
+}
+
+static void assert_same_bits(const nd_tensor *a, const nd_tensor *b) {
+    assert_true(a && b);
+    assert_int_equal(nd_get_numel(a), nd_get_numel(b));
+    assert_memory_equal(nd_get_data(a), nd_get_data(b),
+                        (size_t)nd_get_numel(a) * nd_dtype_get_size(nd_get_dtype(a)));
+}
+
+static void test_gradients_buffers_and_keys_are_those_of_one_run(void **state) {
+    (void)state;
+    nd_auto nd_module *plain = new_net();
+    nd_auto nd_module *kept = new_net();
+    for (int step = 0; step < 2; step++) {
+        nd_auto nd_tensor *x = nd_randn(nd_key_new(9), ND_SHAPE(8, WIDTH), ND_F32);
+        nd_auto nd_tensor *z = nd_clone(x);
+        assert_ok(nd_set_requires_grad(x, true));
+        assert_ok(nd_set_requires_grad(z, true));
+        nd_auto nd_tensor *a = loss_of(plain, x, false);
+        nd_auto nd_tensor *b = loss_of(kept, z, true);
+        assert_same_bits(a, b);
+        assert_ok(nd_backward(a, NULL));
+        assert_ok(nd_backward(b, NULL));
+        assert_same_bits(nd_get_grad(x), nd_get_grad(z));
+        for (size_t i = 0; i < nd_module_get_parameter_count(plain); i++)
+            assert_same_bits(nd_get_grad(nd_module_get_parameter_at(plain, i, NULL)),
+                             nd_get_grad(nd_module_get_parameter_at(kept, i, NULL)));
+        for (size_t i = 0; i < nd_module_get_buffer_count(plain); i++)
+            assert_same_bits(nd_module_get_buffer_at(plain, i, NULL),
+                             nd_module_get_buffer_at(kept, i, NULL));
+    }
+}
+
+static nd_tensor *cube(const nd_object *context, size_t count, const nd_tensor *const *inputs) {
+    (void)context;
+    assert_int_equal(count, 2);
+    nd_auto nd_tensor *square = nd_square(inputs[0]);
+    nd_auto nd_tensor *product = nd_mul(square, inputs[0]);
+    return nd_mul(product, inputs[1]);
+}
+
+static nd_tensor *checkpointed_cube(size_t count, const nd_tensor *const *inputs, void *data) {
+    (void)data;
+    nd_auto nd_tensor *before[] = {nd_mul_scalar(inputs[0], 2)}; // an input with history
+    const nd_tensor *given[] = {before[0], inputs[1]};
+    return nd_checkpoint(cube, NULL, count, given);
+}
+
+static void test_gradients_of_first_and_second_order(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_linspace(-1, 1.5, 5, ND_F64);
+    nd_auto nd_tensor *w = nd_linspace(0.5, 2, 5, ND_F64);
+    assert_ok(nd_set_requires_grad(x, true));
+    assert_ok(nd_set_requires_grad(w, true));
+    const nd_tensor *inputs[] = {x, w};
+    assert_ok(nd_gradcheck(checkpointed_cube, NULL, 2, inputs, 1, 1e-6, 1e-4));
+    assert_ok(nd_gradcheck(checkpointed_cube, NULL, 2, inputs, 2, 1e-5, 1e-3));
+}
+
+static nd_tensor *checkpointed_twice(const nd_object *context, size_t count,
+                                     const nd_tensor *const *inputs) {
+    (void)count;
+    const nd_module *net = (const nd_module *)context;
+    nd_auto nd_tensor *y = nd_checkpoint_module(nd_module_get_child(net, 0), inputs[0]);
+    return nd_checkpoint_module(nd_module_get_child(net, 1), y);
+}
+
+static void test_checkpoints_inside_a_checkpoint(void **state) {
+    (void)state;
+    nd_auto nd_module *plain = new_net();
+    nd_auto nd_module *kept = new_net();
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(9), ND_SHAPE(8, WIDTH), ND_F32);
+    nd_auto nd_tensor *z = nd_clone(x);
+    assert_ok(nd_set_requires_grad(x, true));
+    assert_ok(nd_set_requires_grad(z, true));
+    nd_auto nd_tensor *first = nd_module_forward(nd_module_get_child(plain, 0), x);
+    nd_auto nd_tensor *second = nd_module_forward(nd_module_get_child(plain, 1), first);
+    nd_auto nd_tensor *a = nd_sum(second, 0, NULL, false);
+    const nd_tensor *inputs[] = {z};
+    nd_auto nd_tensor *inner = nd_checkpoint(checkpointed_twice, kept, 1, inputs);
+    nd_auto nd_tensor *b = nd_sum(inner, 0, NULL, false);
+    assert_ok(nd_backward(a, NULL));
+    assert_ok(nd_backward(b, NULL));
+    assert_same_bits(a, b);
+    assert_same_bits(nd_get_grad(x), nd_get_grad(z));
+}
+
+static void test_less_is_kept(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(9), ND_SHAPE(512, WIDTH), ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    uint64_t bytes = nd_manager_get_total_bytes(NULL);
+    nd_tensor *plain = loss_of(net, x, false);
+    const uint64_t whole = nd_manager_get_total_bytes(NULL) - bytes;
+    nd_release(plain);
+    bytes = nd_manager_get_total_bytes(NULL);
+    nd_tensor *kept = loss_of(net, x, true);
+    const uint64_t less = nd_manager_get_total_bytes(NULL) - bytes;
+    print_message("kept for the backward pass: %llu bytes, with checkpoints %llu\n",
+                  (unsigned long long)whole, (unsigned long long)less);
+    assert_true(less * 3 < whole);
+    assert_true(less >= (DEPTH - 1) * 512 * WIDTH * sizeof(float));
+    assert_ok(nd_backward(kept, NULL));
+    nd_release(kept);
+}
+
+static nd_tensor *failing(const nd_object *context, size_t count, const nd_tensor *const *inputs) {
+    (void)context;
+    (void)count;
+    nd_auto nd_tensor *wrong = nd_zeros(ND_SHAPE(3, 7), ND_F32);
+    return nd_matmul(inputs[0], wrong);
+}
+
+static void test_what_is_refused(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 2), ND_F32);
+    nd_auto nd_tensor *w = nd_ones(ND_SHAPE(2, 2), ND_F32);
+    assert_ok(nd_set_requires_grad(w, true));
+    const nd_tensor *inputs[] = {x, w};
+    assert_null(nd_checkpoint(failing, NULL, 2, inputs));
+    assert_failed(ND_ERROR_SHAPE, "matmul");
+    assert_null(nd_checkpoint(NULL, NULL, 2, inputs));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "function is NULL");
+    assert_null(nd_checkpoint_module(NULL, x));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "module is NULL");
+    nd_auto nd_tensor *y = nd_checkpoint(cube, NULL, 2, inputs);
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_ok(nd_fill_(x, 3)); // after the first run
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_STATE);
+    assert_failed(ND_ERROR_STATE, "input 0 was changed in place");
+    assert_null(nd_get_grad(w));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_gradients_buffers_and_keys_are_those_of_one_run),
+        ND_TEST(test_gradients_of_first_and_second_order),
+        ND_TEST(test_checkpoints_inside_a_checkpoint),
+        ND_TEST(test_less_is_kept),
+        ND_TEST(test_what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,282 @@
+// Clipping, accumulation, moving averages, loss scaling, autocast, and optimizers of halves.
+#include "tests/training.h"
+#include "tests/unit/io/files.h"
+
+#include <math.h>
+
+static nd_module *new_net(void) {
+    nd_module *net = ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 4, 8, true), nd_tanh_module(),
+                                   nd_linear_module(nd_key_new(2), 8, 3, true));
+    assert_handle(net);
+    return net;
+}
+
+static nd_tensor *loss_of(const nd_module *net, uint64_t seed, int64_t rows, nd_dtype dtype) {
+    nd_auto nd_tensor *drawn = nd_randn(nd_key_new(seed), ND_SHAPE(rows, 4), ND_F32);
+    nd_auto nd_tensor *x = nd_cast(drawn, dtype);
+    nd_auto nd_tensor *labels = nd_randint(nd_key_new(seed + 1), 0, 3, ND_SHAPE(rows), ND_I64);
+    nd_auto nd_tensor *logits = nd_module_forward(net, x);
+    nd_auto nd_tensor *wide = nd_cast(logits, ND_F32);
+    nd_tensor *loss = nd_cross_entropy(wide, labels);
+    assert_handle(loss);
+    return loss;
+}
+
+static void backward(const nd_module *net, uint64_t seed) {
+    nd_auto nd_tensor *loss = loss_of(net, seed, 6, ND_F32);
+    assert_ok(nd_backward(loss, NULL));
+}
+
+/// The root of the sum of squares and the largest absolute value of all gradients.
+static double norm_of(const nd_module *net, double *ret_largest) {
+    double sum = 0, largest = 0;
+    for (size_t i = 0; i < nd_module_get_parameter_count(net); i++) {
+        const nd_tensor *grad = nd_get_grad(nd_module_get_parameter_at(net, i, NULL));
+        for (int64_t k = 0; grad && k < nd_get_numel(grad); k++) {
+            const double value = ((const float *)nd_get_data(grad))[k];
+            sum += value * value;
+            largest = fmax(largest, fabs(value));
+        }
+    }
+    *ret_largest = largest;
+    return sqrt(sum);
+}
+
+static void test_clipping_by_norm_and_by_value(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    double norm = -1, largest;
+    assert_ok(nd_clip_grad_norm(net, 1, &norm)); // no gradients yet
+    assert_true(norm == 0);
+    backward(net, 5);
+    const double before = norm_of(net, &largest);
+    assert_ok(nd_clip_grad_norm(net, 2 * before, &norm));
+    assert_true(fabs(norm - before) < 1e-6 * before);
+    assert_true(norm_of(net, &largest) == before);
+    assert_ok(nd_clip_grad_norm(net, before / 3, NULL));
+    assert_true(fabs(norm_of(net, &largest) - before / 3) < 1e-6 * before);
+    assert_ok(nd_clip_grad_value(net, largest / 2));
+    const double half = largest / 2;
+    norm_of(net, &largest);
+    assert_true(fabs(largest - half) < 1e-6 * half);
+    assert_int_equal(nd_clip_grad_norm(net, -1, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_clip_grad_value(net, NAN), ND_ERROR_INVALID_ARGUMENT);
+    assert_int_not_equal(nd_clip_grad_norm(NULL, 1, NULL), ND_OK);
+    nd_error_clear();
+}
+
+static void test_norms_beyond_the_squares_of_f32(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "0.bias"));
+    const double sizes[] = {1e30, 1e-30};
+    for (int i = 0; i < 2; i++) {
+        nd_auto nd_tensor *grad = nd_full(ND_SHAPE(8), sizes[i], ND_F32);
+        assert_ok(nd_set_grad(weight, grad));
+        double norm;
+        assert_ok(nd_clip_grad_norm(net, sizes[i], &norm));
+        assert_true(fabs(norm / sizes[i] - sqrt(8)) < 1e-5);
+        assert_true(fabs(((const float *)nd_get_data(nd_get_grad(weight)))[3] / sizes[i] -
+                         1 / sqrt(8)) < 1e-5);
+        assert_true(((const float *)nd_get_data(grad))[3] == (float)sizes[i]); // not written
+    }
+    nd_auto nd_tensor *broken = nd_full(ND_SHAPE(8), NAN, ND_F32);
+    assert_ok(nd_set_grad(weight, broken));
+    double norm = 0;
+    assert_ok(nd_clip_grad_norm(net, 1, &norm));
+    assert_true(isnan(norm));
+    assert_ptr_equal(nd_get_grad(weight), broken);
+}
+
+/// Two halves of a batch, each loss divided by two, have the gradient of the whole.
+static void test_gradients_accumulate(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(8, 4), ND_F32);
+    nd_auto nd_tensor *labels = nd_randint(nd_key_new(4), 0, 3, ND_SHAPE(8), ND_I64);
+    double whole[64], parts[64];
+    for (int pieces = 1; pieces <= 2; pieces++) {
+        assert_ok(nd_module_zero_grad(net));
+        for (int piece = 0; piece < pieces; piece++) {
+            const int64_t rows = 8 / pieces;
+            nd_auto nd_tensor *some = nd_slice(x, piece * rows, (piece + 1) * rows, 1, 0);
+            nd_auto nd_tensor *theirs = nd_slice(labels, piece * rows, (piece + 1) * rows, 1, 0);
+            nd_auto nd_tensor *logits = nd_module_forward(net, some);
+            nd_auto nd_tensor *loss = nd_cross_entropy(logits, theirs);
+            nd_auto nd_tensor *part = nd_mul_scalar(loss, 1.0 / pieces);
+            assert_ok(nd_backward(part, NULL));
+        }
+        const nd_tensor *grad = nd_get_grad(nd_module_get_parameter(net, "0.weight"));
+        for (int i = 0; i < 32; i++)
+            (pieces == 1 ? whole : parts)[i] = ((const float *)nd_get_data(grad))[i];
+    }
+    for (int i = 0; i < 32; i++)
+        assert_true(fabs(whole[i] - parts[i]) < 1e-6);
+}
+
+static void test_moving_averages(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "0.weight"));
+    nd_auto nd_optimizer *optimizer = sgd_of(net, 0.5, 0, 0);
+    nd_auto nd_ema *ema = nd_ema_new(net, 0.75);
+    assert_handle(ema);
+    double expected = ((float *)nd_get_data(weight))[5];
+    for (int step = 0; step < 5; step++) {
+        backward(net, (uint64_t)step);
+        assert_ok(nd_optimizer_step(optimizer));
+        assert_ok(nd_ema_update(ema));
+        expected = 0.75 * expected + 0.25 * ((float *)nd_get_data(weight))[5];
+    }
+    const nd_tensor *average = nd_ema_get_average(ema, "0.weight");
+    assert_true(fabs(((const float *)nd_get_data(average))[5] - expected) < 1e-6);
+    nd_auto nd_tensor *before = nd_clone(weight);
+    assert_int_equal(nd_ema_restore(ema), ND_ERROR_STATE);
+    assert_ok(nd_ema_apply(ema));
+    assert_memory_equal(nd_get_data(weight), nd_get_data(average), 32 * sizeof(float));
+    assert_int_equal(nd_ema_update(ema), ND_ERROR_STATE);
+    assert_int_equal(nd_ema_apply(ema), ND_ERROR_STATE);
+    assert_ok(nd_ema_restore(ema));
+    assert_memory_equal(nd_get_data(weight), nd_get_data(before), 32 * sizeof(float));
+    assert_null(nd_ema_get_average(ema, "nothing"));
+    assert_null(nd_ema_new(net, 1));
+    nd_error_clear();
+    // Averages and a scale in a file.
+    const char *path = nd_test_path("averages.safetensors");
+    nd_auto nd_ema *other = nd_ema_new(net, 0.75);
+    nd_loss_scaler_options options = ND_LOSS_SCALER_OPTIONS_INIT;
+    options.scale = 8;
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(&options);
+    nd_auto nd_loss_scaler *another = nd_loss_scaler_new(NULL);
+    nd_auto nd_state *saved = nd_state_new();
+    nd_auto nd_state *loaded = nd_state_new();
+    assert_ok(nd_state_add_ema(saved, "ema", ema));
+    assert_ok(nd_state_add_ema(loaded, "ema", other));
+    assert_ok(nd_state_add_loss_scaler(saved, "scaler", scaler));
+    assert_ok(nd_state_add_loss_scaler(loaded, "scaler", another));
+    assert_ok(nd_save_state(saved, path));
+    assert_ok(nd_load_state(loaded, path));
+    assert_memory_equal(nd_get_data(nd_ema_get_average(other, "0.weight")), nd_get_data(average),
+                        32 * sizeof(float));
+    assert_true(nd_loss_scaler_get_scale(another) == 8);
+    assert_ok(nd_ema_apply(ema));
+    assert_int_equal(nd_save_state(saved, path), ND_ERROR_STATE);
+    assert_failed(ND_ERROR_STATE, "'ema' are applied");
+    assert_ok(nd_ema_restore(ema));
+}
+
+static void test_a_scaled_loss_gives_the_same_steps(void **state) {
+    (void)state;
+    nd_auto nd_module *plain = new_net();
+    nd_auto nd_module *scaled = new_net();
+    nd_auto nd_optimizer *a = sgd_of(plain, 0.1, 0.9, 0);
+    nd_auto nd_optimizer *b = sgd_of(scaled, 0.1, 0.9, 0);
+    nd_loss_scaler_options options = ND_LOSS_SCALER_OPTIONS_INIT;
+    options.interval = 2;
+    options.scale = 1024;
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(&options);
+    const double scales[] = {1024, 2048, 2048, 4096};
+    for (int step = 0; step < 4; step++) {
+        backward(plain, (uint64_t)step);
+        nd_auto nd_tensor *loss = loss_of(scaled, (uint64_t)step, 6, ND_F32);
+        nd_auto nd_tensor *large = nd_loss_scaler_scale(scaler, loss);
+        assert_ok(nd_backward(large, NULL));
+        if (step == 1) {
+            assert_ok(nd_loss_scaler_unscale(scaler, b));
+            assert_int_equal(nd_loss_scaler_unscale(scaler, b), ND_ERROR_STATE);
+            nd_error_clear();
+        }
+        bool stepped = false;
+        assert_ok(nd_optimizer_step(a));
+        assert_ok(nd_loss_scaler_step(scaler, b, &stepped));
+        assert_true(stepped);
+        assert_true(nd_loss_scaler_get_scale(scaler) == scales[step]);
+        assert_ok(nd_optimizer_zero_grad(a));
+        assert_ok(nd_optimizer_zero_grad(b));
+    }
+    // A scale that is a power of two changes no bit.
+    const nd_tensor *x = nd_module_get_parameter(plain, "0.weight");
+    nd_auto nd_tensor *y = nd_retain(nd_module_get_parameter(scaled, "0.weight"));
+    assert_memory_equal(nd_get_data(x), nd_get_data(y), 32 * sizeof(float));
+    nd_auto nd_tensor *grad = nd_full(ND_SHAPE(8, 4), INFINITY, ND_F32);
+    assert_ok(nd_set_grad(y, grad));
+    bool stepped = true;
+    assert_ok(nd_loss_scaler_step(scaler, b, &stepped));
+    assert_false(stepped);
+    assert_true(nd_loss_scaler_get_scale(scaler) == 2048);
+    assert_memory_equal(nd_get_data(x), nd_get_data(y), 32 * sizeof(float));
+}
+
+static void test_autocast_computes_products_in_a_half(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 4, 3, true);
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(5, 4), ND_F32);
+    nd_auto nd_tensor *exact = nd_module_forward(net, x);
+    nd_auto nd_tensor *half = NULL;
+    nd_auto nd_tensor *softmax = NULL;
+    assert_int_equal(nd_get_autocast_dtype(), ND_F32);
+    nd_autocast(ND_BF16) {
+        assert_int_equal(nd_get_autocast_dtype(), ND_BF16);
+        half = nd_module_forward(net, x);
+        softmax = nd_softmax(half, 1);
+        nd_autocast(ND_F32) {
+            nd_auto nd_tensor *outside = nd_module_forward(net, x);
+            assert_int_equal(nd_get_dtype(outside), ND_F32);
+        }
+    }
+    assert_int_equal(nd_get_autocast_dtype(), ND_F32);
+    assert_handle(half);
+    assert_handle(softmax);
+    assert_int_equal(nd_get_dtype(half), ND_BF16);
+    assert_int_equal(nd_get_dtype(softmax), ND_F32);
+    nd_auto nd_tensor *wide = nd_cast(half, ND_F32);
+    double largest = 0;
+    for (int i = 0; i < 15; i++)
+        largest =
+            fmax(largest, fabs(((float *)nd_get_data(wide))[i] - ((float *)nd_get_data(exact))[i]));
+    assert_true(largest > 0 && largest < 0.05);
+    nd_autocast(ND_I64) {
+        assert_failed(ND_ERROR_DTYPE, "autocast");
+    }
+}
+
+/// Steps far below a half's rounding add up in the master, and the half is the rounded master.
+static void test_halves_have_masters(void **state) {
+    (void)state;
+    const nd_dtype dtypes[] = {ND_F16, ND_BF16};
+    for (int i = 0; i < 2; i++) {
+        nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 2, 2, false);
+        nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+        nd_no_grad assert_ok(nd_fill_(weight, 1));
+        assert_ok(nd_module_cast(net, dtypes[i]));
+        nd_auto nd_optimizer *optimizer = sgd_of(net, 1e-5, 0, 0);
+        nd_auto nd_tensor *grad = nd_ones(ND_SHAPE(2, 2), dtypes[i]);
+        for (int step = 0; step < 1000; step++) {
+            assert_ok(nd_set_grad(weight, grad));
+            assert_ok(nd_optimizer_step(optimizer));
+        }
+        nd_auto nd_tensor *item = nd_select(weight, 0, 0);
+        nd_auto nd_tensor *wide = nd_cast(item, ND_F64);
+        const double value = ((double *)nd_get_data(wide))[0];
+        assert_true(fabs(value - 0.99) < (dtypes[i] == ND_F16 ? 5e-4 : 4e-3) && value < 1);
+        // What the program writes, the master follows.
+        nd_no_grad assert_ok(nd_fill_(weight, 4));
+        assert_ok(nd_set_grad(weight, grad));
+        assert_ok(nd_optimizer_step(optimizer));
+        nd_auto nd_tensor *after = nd_cast(weight, ND_F64);
+        assert_true(((double *)nd_get_data(after))[0] == 4);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_clipping_by_norm_and_by_value),
+        ND_TEST(test_norms_beyond_the_squares_of_f32),
+        ND_TEST(test_gradients_accumulate),
+        ND_TEST(test_moving_averages),
+        ND_TEST(test_a_scaled_loss_gives_the_same_steps),
+        ND_TEST(test_autocast_computes_products_in_a_half),
+        ND_TEST(test_halves_have_masters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

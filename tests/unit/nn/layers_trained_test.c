@@ -1,0 +1,81 @@
+// Layers that depend on the mode or have buffers, against the operations that they call.
+#include "tests/unit/io/files.h"
+
+static void assert_same_bits(const nd_tensor *a, const nd_tensor *b) {
+    assert_true(a && b);
+    assert_int_equal(nd_get_numel(a), nd_get_numel(b));
+    assert_memory_equal(nd_get_data(a), nd_get_data(b), (size_t)nd_get_numel(a) * sizeof(float));
+}
+
+static void test_dropout_draws_another_key_at_each_call(void **state) {
+    (void)state;
+    nd_auto nd_module *a = nd_dropout_module(nd_key_new(3), 0.5);
+    nd_auto nd_module *b = nd_dropout_module(nd_key_new(3), 0.5);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(100), ND_F32);
+    nd_auto nd_tensor *first = nd_module_forward(a, x);
+    nd_auto nd_tensor *second = nd_module_forward(a, x);
+    nd_auto nd_tensor *same = nd_module_forward(b, x);
+    assert_same_bits(first, same);
+    assert_true(memcmp(nd_get_data(first), nd_get_data(second), 400) != 0);
+    assert_ok(nd_module_set_training(a, false));
+    nd_auto nd_tensor *whole = nd_module_forward(a, x);
+    assert_same_bits(whole, x);
+    assert_null(nd_dropout_module(nd_key_new(3), 1.5));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "p is 1.5");
+    nd_auto nd_module *keyless = nd_relu_module();
+    nd_key key;
+    assert_int_equal(nd_module_next_key(keyless, &key), ND_ERROR_STATE);
+    assert_failed(ND_ERROR_STATE, "has no key");
+}
+
+static void test_norms_and_embedding_are_their_operations(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(6, 4), ND_F32);
+    nd_auto nd_module *batch = nd_batch_norm_module(4, NULL);
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(4), ND_F32);
+    nd_auto nd_tensor *var = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    for (int training = 1; training >= 0; training--) {
+        options.training = training;
+        assert_ok(nd_module_set_training(batch, training));
+        nd_auto nd_tensor *y = nd_module_forward(batch, x);
+        nd_auto nd_tensor *expected =
+            nd_batch_norm(x, nd_module_get_parameter(batch, "weight"),
+                          nd_module_get_parameter(batch, "bias"), mean, var, &options);
+        assert_handle(y);
+        assert_same_bits(y, expected);
+        assert_same_bits(nd_module_get_buffer(batch, "running_mean"), mean);
+        assert_same_bits(nd_module_get_buffer(batch, "running_var"), var);
+    }
+    nd_auto nd_module *layer = nd_layer_norm_module(1e-5, ND_SHAPE(4));
+    nd_auto nd_tensor *layered = nd_module_forward(layer, x);
+    nd_auto nd_tensor *by_layer = nd_layer_norm(x, NULL, NULL, 1e-5, 1);
+    assert_handle(layered);
+    assert_same_bits(layered, by_layer);
+    nd_auto nd_module *rms = nd_rms_norm_module(1e-5, ND_SHAPE(4));
+    nd_auto nd_tensor *rooted = nd_module_forward(rms, x);
+    nd_auto nd_tensor *by_root = nd_rms_norm(x, NULL, 1e-5, 1);
+    assert_handle(rooted);
+    assert_same_bits(rooted, by_root);
+    assert_int_equal(nd_module_get_parameter_count(rms), 1);
+    nd_auto nd_module *table = nd_embedding_module(nd_key_new(2), 7, 3, -1);
+    nd_auto nd_tensor *indices = nd_from_data((int64_t[]){6, 0, 2}, ND_SHAPE(3), ND_I64);
+    nd_auto nd_tensor *rows = nd_module_forward(table, indices);
+    assert_handle(rows);
+    for (int i = 0; i < 3; i++)
+        assert_true(((float *)nd_get_data(rows))[i] == 0);
+    assert_true(((float *)nd_get_data(rows))[3] != 0);
+    assert_null(nd_embedding_module(nd_key_new(2), 7, 3, 7));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "7 is padding");
+    assert_null(nd_batch_norm_module(0, NULL));
+    assert_null(nd_layer_norm_module(1e-5, 1, (int64_t[]){-1}));
+    nd_error_clear();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_dropout_draws_another_key_at_each_call),
+        ND_TEST(test_norms_and_embedding_are_their_operations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
