@@ -39,7 +39,8 @@ ND_API nd_tensor *nd_floor_divide(const nd_tensor *a, const nd_tensor *b) ND_OWN
 ND_API nd_tensor *nd_remainder(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a to the power of b. Integers wrap; a negative exponent gives the true value, truncated.
 ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// The larger of two; NaN propagates. Where both are equal each gets half the gradient.
+/// The larger of two; NaN propagates. Where both are equal each gets half the gradient; where one is
+/// NaN both get all of it.
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// The smaller of two; as nd_maximum().
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -114,7 +115,7 @@ ND_API nd_tensor *nd_pow_scalar(const nd_tensor *x, nd_number exponent) ND_OWNED
 
 /// -x; the smallest integer stays.
 ND_API nd_tensor *nd_neg(const nd_tensor *x) ND_OWNED;
-/// |x|; the smallest integer stays.
+/// |x|; the smallest integer stays. The gradient at 0 and of NaN is 0.
 ND_API nd_tensor *nd_abs(const nd_tensor *x) ND_OWNED;
 /// -1, 0 or 1; NaN for NaN. No gradient.
 ND_API nd_tensor *nd_sign(const nd_tensor *x) ND_OWNED;
@@ -162,7 +163,7 @@ ND_API nd_tensor *nd_atanh(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_tanh(const nd_tensor *x) ND_OWNED;
 /// 1 / (1 + exp(-x)).
 ND_API nd_tensor *nd_sigmoid(const nd_tensor *x) ND_OWNED;
-/// x above 0, else 0. The gradient at 0 is 0.
+/// x above 0, else 0. The gradient at 0 is 0, of NaN 1.
 ND_API nd_tensor *nd_relu(const nd_tensor *x) ND_OWNED;
 /// x/2 (1 + erf(x / sqrt 2)) (Hendrycks and Gimpel 2016, exact form).
 ND_API nd_tensor *nd_gelu(const nd_tensor *x) ND_OWNED;
@@ -178,13 +179,14 @@ ND_API nd_tensor *nd_softplus(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_logsigmoid(const nd_tensor *x) ND_OWNED;
 /// x / (1 + |x|).
 ND_API nd_tensor *nd_softsign(const nd_tensor *x) ND_OWNED;
-/// x limited to [0, 6]. The gradient at the limits is 0.
+/// x limited to [0, 6]. The gradient at the limits is 0, and of NaN (where PyTorch has 1).
 ND_API nd_tensor *nd_relu6(const nd_tensor *x) ND_OWNED;
 /// (x + 3)/6 limited to [0, 1]. The gradient at -3 and 3 is 0.
 ND_API nd_tensor *nd_hardsigmoid(const nd_tensor *x) ND_OWNED;
 /// x hardsigmoid(x) (Howard et al. 2019). The gradient at -3 is 0 and at 3 is 1.
 ND_API nd_tensor *nd_hardswish(const nd_tensor *x) ND_OWNED;
-/// x limited to [low, high], of floats; unlike nd_clip() the gradient at the limits is 0.
+/// x limited to [low, high], of floats. The gradient at the limits is 0, and of NaN (where PyTorch
+/// has 1).
 ND_API nd_tensor *nd_hardtanh(const nd_tensor *x, nd_number low, nd_number high) ND_OWNED;
 /// x above 0, else slope * x. The gradient at 0 is the slope.
 ND_API nd_tensor *nd_leaky_relu(const nd_tensor *x, nd_number slope) ND_OWNED;
@@ -215,7 +217,8 @@ ND_API nd_tensor *nd_signbit(const nd_tensor *x) ND_OWNED;
 /// 1 / x.
 ND_API nd_tensor *nd_reciprocal(const nd_tensor *x) ND_OWNED;
 /// Limited to [low, high]; use -INFINITY / INFINITY for one-sided. A limit beyond the range of x's
-/// integers is the end of that range. Error: a limit is NaN.
+/// integers is the end of that range. The gradient at the limits and of NaN is 0. Error: a limit is
+/// NaN.
 ND_API nd_tensor *nd_clip(const nd_tensor *x, nd_number low, nd_number high) ND_OWNED;
 
 // -------------------------------------------------------------------------------------- reductions

@@ -228,16 +228,18 @@ static nd_status give_shares(const nd_rule_call *call, uint32_t larger, uint32_t
     return status;
 }
 
-/// 1 where `larger` is greater, 1/2 where both are equal, else 0. A constant: nothing to record.
+/// 1 where `larger` is greater, 1/2 where both are equal, else 0; 1 where one is NaN. A constant:
+/// nothing to record.
 static nd_tensor *share_of(const nd_tensor *larger, const nd_tensor *smaller, nd_dtype dtype) {
     nd_tensor *share = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *greater = nd_greater(larger, smaller);
-        nd_auto nd_tensor *not_less = nd_greater_equal(larger, smaller);
-        nd_auto nd_tensor *first = nd_cast(greater, dtype);
-        nd_auto nd_tensor *second = nd_cast(not_less, dtype);
+        nd_auto nd_tensor *less = nd_less(larger, smaller);
+        nd_auto nd_tensor *not_greater = nd_less_equal(larger, smaller);
+        nd_auto nd_tensor *first = nd_cast(less, dtype);
+        nd_auto nd_tensor *second = nd_cast(not_greater, dtype);
         nd_auto nd_tensor *sum = nd_add(first, second);
-        share = nd_mul_scalar(sum, 0.5);
+        nd_auto nd_tensor *lost = nd_mul_scalar(sum, -0.5);
+        share = nd_add_scalar(lost, 1.0);
     }
     return share;
 }

@@ -4,6 +4,8 @@
 #include "lib/ops/elementwise.h"
 #include "lib/tensor/record.h"
 
+#include <math.h>
+
 static const double two_over_sqrt_pi = 1.1283791670955125739;
 static const double one_over_sqrt_two = 0.70710678118654752440;
 static const double one_over_sqrt_two_pi = 0.39894228040143267794;
@@ -12,10 +14,15 @@ nd_status nd__rule_neg(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_neg(nd__rules_output_grad(call)));
 }
 
-/// g sign(x); at 0 the gradient is 0.
+/// g sign(x); 0 at 0 and for NaN.
 nd_status nd__rule_abs(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *sign = nd_sign(x);
+    nd_auto nd_tensor *sign = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *raw = nd_sign(x);
+        nd_auto nd_tensor *is_number = nd_equal(x, x);
+        sign = nd__rules_zero_unless(is_number, raw);
+    }
     return nd__rules_give_product(call, sign);
 }
 
@@ -77,13 +84,13 @@ nd_status nd__rule_sigmoid(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_sub(product, part));
 }
 
-/// g where y > 0
+/// g unless y <= 0; so NaN has 1
 nd_status nd__rule_relu(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
     return nd__rule_give(call, 0, nd__elementwise_relu_grad(nd__rules_output_grad(call), y));
 }
 
-/// relu_grad(g1, y) = g1 where y > 0: linear in g1, and constant in y where it has a derivative.
+/// relu_grad(g1, y) = g1 unless y <= 0: linear in g1, and constant in y where it has a derivative.
 nd_status nd__rule_relu_grad(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
@@ -145,13 +152,19 @@ nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// g where the limits did not cut, bounds included; 0 for NaN.
+/// g strictly between the limits; 0 for NaN. An infinite limit is none.
 nd_status nd__rule_clip(const nd_rule_call *call) {
+    double low = call->node->attrs.f[0], high = call->node->attrs.f[1];
+    if (low == -INFINITY && high == INFINITY)
+        return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inside = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *clipped = nd_clip(x, call->node->attrs.f[0], call->node->attrs.f[1]);
-        inside = nd_equal(x, clipped);
+        nd_auto nd_tensor *floor = x ? nd__rules_constant(x, x->dtype, low) : NULL;
+        nd_auto nd_tensor *ceiling = x ? nd__rules_constant(x, x->dtype, high) : NULL;
+        nd_auto nd_tensor *above = low > -INFINITY ? nd_greater(x, floor) : nd_less(x, ceiling);
+        nd_auto nd_tensor *below = high < INFINITY ? nd_less(x, ceiling) : nd_retain(above);
+        inside = nd_logical_and(above, below);
     }
     return nd__rule_give(call, 0, nd__rules_zero_unless(inside, nd__rules_output_grad(call)));
 }
