@@ -69,7 +69,7 @@ class Call:
         other = operation.reference(theirs, self.extra)
         expected = str(other.dtype).replace("torch.", "")
         assert nd.dtype == expected, f"dtype {nd.dtype}, PyTorch {expected}"
-        same(nd.numpy(), other.detach().numpy(), nd.dtype, "value")
+        same(nd.numpy(), other.detach().numpy(force=True), nd.dtype, "value")
         if not self.wanted or not other.requires_grad:
             assert not nd.requires_grad, "requires a gradient"
             return
@@ -113,7 +113,7 @@ class Call:
             return
         shape = a.shape if a is not None else tuple(b.shape)
         zero = np.zeros(shape, self.dtype)
-        same(a.numpy() if a is not None else zero, b.detach().numpy() if b is not None else zero, self.dtype, what)
+        same(a.numpy() if a is not None else zero, b.detach().numpy(force=True) if b is not None else zero, self.dtype, what)
 
 
 def main():

@@ -112,7 +112,7 @@ def reduction(name, function, shapes=one, dtypes=FLOAT, **options):
 # elementwise
 unary("nd_neg", torch.neg, NUMBER)
 unary("nd_abs", torch.abs, NUMBER, kinks=True)
-unary("nd_sign", torch.sign, NUMBER, kinks=True)
+unary("nd_sign", torch.sign, NUMBER)  # of NaN: NaN as in NumPy, PyTorch 0
 unary("nd_square", torch.square, NUMBER)
 unary("nd_exp", torch.exp)
 unary("nd_log", torch.log, low=0.2)
