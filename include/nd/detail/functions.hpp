@@ -349,12 +349,6 @@ inline tensor cross_entropy(const nd_tensor *logits, const nd_tensor *targets) n
 inline tensor mse_loss(const nd_tensor *a, const nd_tensor *b) noexcept {
     return tensor((nd_mse_loss)(a, b));
 }
-inline tensor conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv2d_options *options) noexcept {
-    return tensor((nd_conv2d)(x, weight, bias, options));
-}
-inline tensor max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) noexcept {
-    return tensor((nd_max_pool2d)(x, options));
-}
 inline tensor take(const nd_tensor *x, const nd_tensor *indices, int axis) noexcept {
     return tensor((nd_take)(x, indices, axis));
 }
@@ -393,6 +387,9 @@ inline tensor embedding(const nd_tensor *weight, const nd_tensor *indices, int64
 }
 inline tensor dropout(const nd_tensor *x, nd_key key, double p, bool training) noexcept {
     return tensor((nd_dropout)(x, key, p, training));
+}
+inline tensor attention(const nd_tensor *query, const nd_tensor *key, const nd_tensor *value, const nd_tensor *mask, const nd_attention_options *options) noexcept {
+    return tensor((nd_attention)(query, key, value, mask, options));
 }
 inline tensor l1_loss(const nd_tensor *a, const nd_tensor *b, nd_reduction reduction) noexcept {
     return tensor((nd_l1_loss)(a, b, reduction));
@@ -523,14 +520,122 @@ inline tensor concat(size_t count, const nd_tensor *const *inputs, int axis) noe
 inline tensor stack(size_t count, const nd_tensor *const *inputs, int axis) noexcept {
     return tensor((nd_stack)(count, inputs, axis));
 }
+inline tensor conv1d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv1d_options *options) noexcept {
+    return tensor((nd_conv1d)(x, weight, bias, options));
+}
+inline tensor conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv2d_options *options) noexcept {
+    return tensor((nd_conv2d)(x, weight, bias, options));
+}
+inline tensor conv3d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv3d_options *options) noexcept {
+    return tensor((nd_conv3d)(x, weight, bias, options));
+}
+inline tensor conv_transpose1d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv_transpose1d_options *options) noexcept {
+    return tensor((nd_conv_transpose1d)(x, weight, bias, options));
+}
+inline tensor conv_transpose2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv_transpose2d_options *options) noexcept {
+    return tensor((nd_conv_transpose2d)(x, weight, bias, options));
+}
+inline tensor conv_transpose3d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv_transpose3d_options *options) noexcept {
+    return tensor((nd_conv_transpose3d)(x, weight, bias, options));
+}
+inline tensor interpolate(const nd_tensor *x, const nd_interpolate_options *options) noexcept {
+    return tensor((nd_interpolate)(x, options));
+}
+inline tensor pixel_shuffle(const nd_tensor *x, int64_t factor) noexcept {
+    return tensor((nd_pixel_shuffle)(x, factor));
+}
+inline tensor pixel_unshuffle(const nd_tensor *x, int64_t factor) noexcept {
+    return tensor((nd_pixel_unshuffle)(x, factor));
+}
+inline tensor unfold(const nd_tensor *x, const nd_unfold_options *options) noexcept {
+    return tensor((nd_unfold)(x, options));
+}
+inline tensor fold(const nd_tensor *x, int64_t h, int64_t w, const nd_unfold_options *options) noexcept {
+    return tensor((nd_fold)(x, h, w, options));
+}
 inline tensor load_idx(const char *path) noexcept {
     return tensor((nd_load_idx)(path));
+}
+inline tensor pad(const nd_tensor *x, int naxes, const int64_t *padding, nd_number value, nd_padding mode) noexcept {
+    return tensor((nd_pad)(x, naxes, padding, value, mode));
+}
+inline tensor flip(const nd_tensor *x, int naxes, const int *axes) noexcept {
+    return tensor((nd_flip)(x, naxes, axes));
+}
+inline tensor roll(const nd_tensor *x, int64_t shift, int axis) noexcept {
+    return tensor((nd_roll)(x, shift, axis));
+}
+inline tensor tril(const nd_tensor *x, int64_t diagonal) noexcept {
+    return tensor((nd_tril)(x, diagonal));
+}
+inline tensor triu(const nd_tensor *x, int64_t diagonal) noexcept {
+    return tensor((nd_triu)(x, diagonal));
+}
+inline tensor repeat(const nd_tensor *x, int64_t count, int axis) noexcept {
+    return tensor((nd_repeat)(x, count, axis));
+}
+inline tensor tile(const nd_tensor *x, int ndim, const int64_t *counts) noexcept {
+    return tensor((nd_tile)(x, ndim, counts));
+}
+inline tensor moveaxis(const nd_tensor *x, int source, int destination) noexcept {
+    return tensor((nd_moveaxis)(x, source, destination));
 }
 inline tensor module_forward(const nd_module *the_module, const nd_tensor *x) noexcept {
     return tensor((nd_module_forward)(the_module, x));
 }
+inline tensor checkpoint(nd_checkpoint_function function, const void *context, size_t count, const nd_tensor *const *inputs) noexcept {
+    return tensor((nd_checkpoint)(function, context, count, inputs));
+}
+inline tensor checkpoint_module(const nd_module *the_module, const nd_tensor *x) noexcept {
+    return tensor((nd_checkpoint_module)(the_module, x));
+}
+inline tensor loss_scaler_scale(const nd_loss_scaler *scaler, const nd_tensor *loss) noexcept {
+    return tensor((nd_loss_scaler_scale)(scaler, loss));
+}
 inline tensor weak_get_tensor(const nd_weak *the_weak) noexcept {
     return tensor((nd_weak_get_tensor)(the_weak));
+}
+inline tensor max_pool1d(const nd_tensor *x, const nd_max_pool1d_options *options) noexcept {
+    return tensor((nd_max_pool1d)(x, options));
+}
+inline tensor max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) noexcept {
+    return tensor((nd_max_pool2d)(x, options));
+}
+inline tensor max_pool3d(const nd_tensor *x, const nd_max_pool3d_options *options) noexcept {
+    return tensor((nd_max_pool3d)(x, options));
+}
+inline tensor avg_pool1d(const nd_tensor *x, const nd_avg_pool1d_options *options) noexcept {
+    return tensor((nd_avg_pool1d)(x, options));
+}
+inline tensor avg_pool2d(const nd_tensor *x, const nd_avg_pool2d_options *options) noexcept {
+    return tensor((nd_avg_pool2d)(x, options));
+}
+inline tensor avg_pool3d(const nd_tensor *x, const nd_avg_pool3d_options *options) noexcept {
+    return tensor((nd_avg_pool3d)(x, options));
+}
+inline tensor adaptive_avg_pool1d(const nd_tensor *x, int64_t length) noexcept {
+    return tensor((nd_adaptive_avg_pool1d)(x, length));
+}
+inline tensor adaptive_avg_pool2d(const nd_tensor *x, int64_t h, int64_t w) noexcept {
+    return tensor((nd_adaptive_avg_pool2d)(x, h, w));
+}
+inline tensor adaptive_avg_pool3d(const nd_tensor *x, int64_t d, int64_t h, int64_t w) noexcept {
+    return tensor((nd_adaptive_avg_pool3d)(x, d, h, w));
+}
+inline tensor adaptive_max_pool1d(const nd_tensor *x, int64_t length) noexcept {
+    return tensor((nd_adaptive_max_pool1d)(x, length));
+}
+inline tensor adaptive_max_pool2d(const nd_tensor *x, int64_t h, int64_t w) noexcept {
+    return tensor((nd_adaptive_max_pool2d)(x, h, w));
+}
+inline tensor adaptive_max_pool3d(const nd_tensor *x, int64_t d, int64_t h, int64_t w) noexcept {
+    return tensor((nd_adaptive_max_pool3d)(x, d, h, w));
+}
+inline tensor global_avg_pool(const nd_tensor *x) noexcept {
+    return tensor((nd_global_avg_pool)(x));
+}
+inline tensor global_max_pool(const nd_tensor *x) noexcept {
+    return tensor((nd_global_max_pool)(x));
 }
 // clang-format on
 /// @endcond
