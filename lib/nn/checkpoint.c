@@ -7,7 +7,6 @@
 #include "lib/nn/checkpoint.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
-#include "lib/base/thread_local.h"
 #include "lib/manager/place.h"
 #include "lib/nn/parameters.h"
 #include "lib/ops/autocast.h"
@@ -24,7 +23,7 @@ typedef struct nd_key_frame {
     size_t count, capacity, next;
 } nd_key_frame;
 
-static ND__THREAD_LOCAL nd_key_frame *frames; ///< of this thread, innermost first
+static _Thread_local nd_key_frame *frames; ///< of this thread, innermost first
 
 // What a node keeps of one call: its context object.
 typedef struct nd_checkpoint_call {

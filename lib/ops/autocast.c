@@ -1,7 +1,7 @@
 // Autocast: the block, and the casts.
 #include "lib/ops/autocast.h"
 
-ND__THREAD_LOCAL nd_dtype nd__autocast_dtype = ND_F32;
+_Thread_local nd_dtype nd__autocast_dtype = ND_F32;
 
 nd_autocast_block nd__autocast_block_begin(nd_dtype dtype) {
     nd_autocast_block block = {.once = true, .previous = nd__autocast_dtype};

@@ -5,12 +5,11 @@
 // that what it is made of is not cast again.
 #ifndef ND_LIB_OPS_AUTOCAST_H
 #define ND_LIB_OPS_AUTOCAST_H
-#include "lib/base/thread_local.h"
 #include "lib/tensor/tensor.h"
 #include <nd/autocast.h>
 
 /// The dtype of the innermost block of this thread; f32 outside.
-extern ND__THREAD_LOCAL nd_dtype nd__autocast_dtype;
+extern _Thread_local nd_dtype nd__autocast_dtype;
 
 /// x retained, or cast (recorded) to the block's dtype when it is another float of at most 32 bits.
 /// NULL gives NULL.

@@ -109,6 +109,14 @@ def lower_name(value, prefix):
     return text[len(prefix):].lower() if text.startswith(prefix) else text
 
 
+def requires_grad(tensor):
+    """A recorded view keeps behind its strides the base whose history is its own (lib/tensor/rebase.h)."""
+    if int(tensor["follows"]):
+        base = structure(int(tensor["shape"][2 * int(tensor["ndim"])]), "nd_tensor")
+        return base is not None and bool(base["own_requires_grad"])
+    return bool(tensor["own_requires_grad"])
+
+
 def tensor_details(address):
     tensor = structure(address, "nd_tensor")
     if tensor is None:
@@ -116,7 +124,7 @@ def tensor_details(address):
     shape = ", ".join(str(int(tensor["shape"][i])) for i in range(int(tensor["ndim"])))
     text = " %s [%s] on %s:%d" % (lower_name(tensor["dtype"], "ND_"), shape, lower_name(tensor["device"]["kind"], "ND_"),
                                   int(tensor["device"]["index"]))
-    if tensor["requires_grad"]:
+    if requires_grad(tensor):
         text += ", requires grad"
     if int(tensor["grad"]):
         text += ", has grad"
