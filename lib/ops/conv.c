@@ -5,6 +5,7 @@
 // them the rules make the geometry again. Halves are computed in f32 and rounded once, behind the bias.
 #include "lib/ops/conv.h"
 #include "lib/base/error.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/conv_options.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/window.h"
@@ -363,15 +364,16 @@ static nd_tensor *transpose(const char *name, const nd_tensor *x, const nd_tenso
     return convolve(name, ND_OP_conv_grad_input, inputs, shape, &sizes);
 }
 
-#define CONVOLUTION(run, which, axes, word, of)                                      \
-    nd_tensor *nd_conv##word##which(const nd_tensor *x, const nd_tensor *weight,     \
-                                    const nd_tensor *bias,                           \
-                                    const nd_conv##word##which##_options *options) { \
-        nd__conv_options read;                                                       \
-        const char *name = "conv" #word #which;                                      \
-        if (nd__conv_options_##of(name, options, &read) != ND_OK)                    \
-            return NULL;                                                             \
-        return run(name, x, weight, bias, axes, &read);                              \
+#define CONVOLUTION(run, which, axes, word, of)                                         \
+    nd_tensor *nd_conv##word##which(const nd_tensor *x, const nd_tensor *weight,        \
+                                    const nd_tensor *bias,                              \
+                                    const nd_conv##word##which##_options *options) {    \
+        ND__AUTOCAST(lower, x, weight, bias, nd_conv##word##which(x0, x1, x2, options)) \
+        nd__conv_options read;                                                          \
+        const char *name = "conv" #word #which;                                         \
+        if (nd__conv_options_##of(name, options, &read) != ND_OK)                       \
+            return NULL;                                                                \
+        return run(name, x, weight, bias, axes, &read);                                 \
     }
 CONVOLUTION(forward, 1d, 1, , 1d)
 CONVOLUTION(forward, 2d, 2, , 2d)

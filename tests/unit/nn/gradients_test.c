@@ -240,6 +240,41 @@ static void test_autocast_computes_products_in_a_half(void **state) {
     }
 }
 
+/// A net of a convolution and a linear layer: learns its labels in bf16 as well, and its parameters
+/// and gradients stay f32.
+static void test_a_net_learns_inside_autocast(void **state) {
+    (void)state;
+    const nd_dtype dtypes[] = {ND_BF16, ND_F16};
+    for (int i = 0; i < 2; i++) {
+        nd_auto nd_module *net =
+            ND_SEQUENTIAL(nd_conv2d_module(nd_key_new(1), 1, 4, 3, 3, true, NULL), nd_tanh_module(),
+                          nd_flatten_module(), nd_linear_module(nd_key_new(2), 16, 3, true));
+        nd_auto nd_optimizer *optimizer = sgd_of(net, 0.5, 0, 0);
+        nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(8, 1, 4, 4), ND_F32);
+        nd_auto nd_tensor *labels = nd_randint(nd_key_new(4), 0, 3, ND_SHAPE(8), ND_I64);
+        double first = 0, last = 0;
+        for (int step = 0; step < 60; step++) {
+            nd_auto nd_tensor *loss = NULL;
+            nd_autocast(dtypes[i]) {
+                nd_auto nd_tensor *logits = nd_module_forward(net, x);
+                assert_handle(logits);
+                assert_int_equal(nd_get_dtype(logits), dtypes[i]);
+                loss = nd_cross_entropy(logits, labels);
+            }
+            assert_handle(loss);
+            last = nd_get_item(loss);
+            first = step ? first : last;
+            assert_ok(nd_backward(loss, NULL));
+            const nd_tensor *weight = nd_module_get_parameter(net, "0.weight");
+            assert_int_equal(nd_get_dtype(weight), ND_F32);
+            assert_int_equal(nd_get_dtype(nd_get_grad(weight)), ND_F32);
+            assert_ok(nd_optimizer_step(optimizer));
+            assert_ok(nd_optimizer_zero_grad(optimizer));
+        }
+        assert_true(first > 0.5 && last < 0.2 * first);
+    }
+}
+
 /// Steps far below a half's rounding add up in the master, and the half is the rounded master.
 static void test_halves_have_masters(void **state) {
     (void)state;
@@ -276,6 +311,7 @@ int main(void) {
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
         ND_TEST(test_autocast_computes_products_in_a_half),
+        ND_TEST(test_a_net_learns_inside_autocast),
         ND_TEST(test_halves_have_masters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
