@@ -6,7 +6,7 @@
 
 namespace nd_cuda {
 
-#define ND_COMPARE(name, types, expression, ...)                        \
+#define ND_COMPARE(name, types, expression, ...)                   \
     template <class T> struct compare_##name {                     \
         ND_BOTH uint8_t operator()(const T &a, const T &b) const { \
             return (uint8_t)(expression);                          \
@@ -14,11 +14,11 @@ namespace nd_cuda {
     };
 #define ND_LOGICAL_X ND_BOTH uint8_t operator()(const uint8_t &a) const {
 #define ND_LOGICAL_AB ND_BOTH uint8_t operator()(const uint8_t &a, const uint8_t &b) const {
-#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...)              \
-    struct name##_bytes {                                 \
-        ND_LOGICAL_##form return (uint8_t)(expression); \
-    }                                                     \
-    }                                                     \
+#define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
+    struct name##_bytes {                                                           \
+        ND_LOGICAL_##form return (uint8_t)(expression);                             \
+    }                                                                               \
+    }                                                                               \
     ;
 #include "kernels/ops.inc"
 
@@ -32,7 +32,7 @@ template <class T>
 static nd_status run_compare(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->op) {
 #define ND_COMPARE(name, types, expression, ...) \
-    case ND_OP_##name:                      \
+    case ND_OP_##name:                           \
         return run_elementwise<uint8_t, T, T>(queue, call, compare_##name<T>{});
 #include "kernels/ops.inc"
     default:
@@ -71,7 +71,7 @@ nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *cal
 #define ND_RUN_X run_elementwise<uint8_t, uint8_t>
 #define ND_RUN_AB run_elementwise<uint8_t, uint8_t, uint8_t>
 #define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
-    case ND_OP_##name:                       \
+    case ND_OP_##name:                                                              \
         return ND_RUN_##form(queue, call, nd_cuda::name##_bytes{});
 #include "kernels/ops.inc"
     default:
