@@ -1,12 +1,12 @@
-// The 16-bit floats, f16 (IEEE 754 binary16) and bf16 (the upper half of a binary32), as bits; for C
-// and for CUDA.
+// The 16-bit floats, f16 (IEEE 754 binary16) and bf16 (the upper half of a binary32), as bits; for
+// C and for CUDA.
 //
-// Invariant: a conversion to them rounds once, to nearest with ties to even, whatever it comes from;
-// what is too large becomes infinity, and NaN stays NaN, with its sign and the upper bits of its
-// payload. A conversion from them is exact. Where a value passes through a wider type that cannot
-// hold it, it is rounded to odd there: an inexact value takes the neighbour with the last bit set,
-// so that the rounding that follows sees on which side of a tie it was (Boldo, Melquiond: "When
-// double rounding is odd", 2005).
+// Invariant: a conversion to them rounds once, to nearest with ties to even, whatever it comes
+// from; what is too large becomes infinity, and NaN stays NaN, with its sign and the upper bits of
+// its payload. A conversion from them is exact. Where a value passes through a wider type that
+// cannot hold it, it is rounded to odd there: an inexact value takes the neighbour with the last
+// bit set, so that the rounding that follows sees on which side of a tie it was (Boldo, Melquiond:
+// "When double rounding is odd", 2005).
 #ifndef ND_KERNELS_HALF_H
 #define ND_KERNELS_HALF_H
 #include <stdint.h>

@@ -44,7 +44,8 @@ typedef struct nd_kernel_call {
 // Families (second column of ops.inc): operands and attributes.
 //
 // A number is f[k], and i[k] for operands of ND_I64 and (its bits) ND_U64, which a double cannot
-// hold: "number k". For 16-bit floats it has more bits than they do: what is written rounds it once.
+// hold: "number k". For 16-bit floats it has more bits than they do: what is written rounds it
+// once.
 //
 // UNARY      out, x. One dtype; scalar parameters are numbers 0 and 1.
 // PREDICATE  out (bool), x.

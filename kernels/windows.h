@@ -1,7 +1,8 @@
-// Windows that move over up to three axes, for C and for CUDA: the numbers of a CONV call and of a POOL call by name, and
-// which elements of an axis a result of RESAMPLE is made of.
+// Windows that move over up to three axes, for C and for CUDA: the numbers of a CONV call and of a
+// POOL call by name, and which elements of an axis a result of RESAMPLE is made of.
 //
-// Invariant: a call has always three axes, depth, height and width; one that a tensor lacks has size 1 and a window of 1.
+// Invariant: a call has always three axes, depth, height and width; one that a tensor lacks has
+// size 1 and a window of 1.
 #ifndef ND_KERNELS_WINDOWS_H
 #define ND_KERNELS_WINDOWS_H
 #include "kernels/kernel.h"
@@ -66,7 +67,8 @@ ND_WINDOWS_FUNCTION int64_t nd__windows_volume(const int64_t *sizes) {
 
 // --------------------------------------------------------------------------------------------------------------- POOL
 
-/// The windows of one axis. Kernel 0: adaptive, where `out` windows share the axis as evenly as they can, and some overlap.
+/// The windows of one axis. Kernel 0: adaptive, where `out` windows share the axis as evenly as
+/// they can, and some overlap.
 typedef struct nd__pool_axis {
     int64_t size, kernel, stride, padding, dilation, out;
 } nd__pool_axis;
@@ -124,8 +126,8 @@ ND_WINDOWS_FUNCTION nd__resample_axis nd__resample_axis_of(const nd_kernel_call 
     return axis;
 }
 
-/// The elements of x that one result is made of: `count` from `first` on. Sum of weight[j] x[first + j], or, where `even`,
-/// the sum of x over the divisor weight[0].
+/// The elements of x that one result is made of: `count` from `first` on. Sum of weight[j] x[first
+/// + j], or, where `even`, the sum of x over the divisor weight[0].
 typedef struct nd__resample_taps {
     int64_t first, count;
     bool even;

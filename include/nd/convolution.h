@@ -1,9 +1,10 @@
 /// @file
 /// Convolution and its transpose over one, two and three axes.
 ///
-/// Images are [n, channels] and one axis (1d: length), two (2d: height, width) or three (3d: depth, height, width); numbers for each
-/// axis stand in this order. Operands are of one float dtype; halves are computed in f32. Ownership, devices, errors and threads
-/// as in <nd/ops.h>, which includes this header. Every operation has gradients of any order.
+/// Images are [n, channels] and one axis (1d: length), two (2d: height, width) or three (3d: depth,
+/// height, width); numbers for each axis stand in this order. Operands are of one float dtype;
+/// halves are computed in f32. Ownership, devices, errors and threads as in <nd/ops.h>, which
+/// includes this header. Every operation has gradients of any order.
 #ifndef ND_CONVOLUTION_H
 #define ND_CONVOLUTION_H
 #include <nd/tensor.h>
@@ -13,8 +14,8 @@ extern "C" {
 
 // ------------------------------------------------------------------------------------- convolution
 //
-// What frameworks call so: windows are not turned around. With options NULL stride and dilation are 1,
-// there is no padding, and one group.
+// What frameworks call so: windows are not turned around. With options NULL stride and dilation are
+// 1, there is no padding, and one group.
 
 /// Options of nd_conv1d().
 typedef struct nd_conv1d_options {
@@ -70,22 +71,23 @@ typedef struct nd_conv3d_options {
 
 /// x: [n, ci, l], weight: [co, ci / groups, k], bias: [co] or NULL -> [n, co, ol], where a size s
 /// becomes (s + 2 padding + extra_padding - dilation (k - 1) - 1) / stride + 1. Options NULL: as
-/// ND_CONV1D_OPTIONS_INIT. A causal convolution has padding dilation (k - 1) and as much less behind.
+/// ND_CONV1D_OPTIONS_INIT. A causal convolution has padding dilation (k - 1) and as much less
+/// behind.
 ND_API nd_tensor *nd_conv1d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                             const nd_conv1d_options *options) ND_OWNED;
-/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow], sizes as
-/// for nd_conv1d(). Options NULL: as ND_CONV2D_OPTIONS_INIT.
+/// x: [n, ci, h, w], weight: [co, ci / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow],
+/// sizes as for nd_conv1d(). Options NULL: as ND_CONV2D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv2d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                             const nd_conv2d_options *options) ND_OWNED;
-/// x: [n, ci, d, h, w], weight: [co, ci / groups, kd, kh, kw], bias: [co] or NULL -> [n, co, od, oh,
-/// ow], sizes as for nd_conv1d(). Options NULL: as ND_CONV3D_OPTIONS_INIT.
+/// x: [n, ci, d, h, w], weight: [co, ci / groups, kd, kh, kw], bias: [co] or NULL -> [n, co, od,
+/// oh, ow], sizes as for nd_conv1d(). Options NULL: as ND_CONV3D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv3d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                             const nd_conv3d_options *options) ND_OWNED;
 
 // -------------------------------------------------------------------------- transposed convolution
 //
-// The transpose of the convolution as a linear map of x, its gradient: each element of x adds the window,
-// times itself, to the result.
+// The transpose of the convolution as a linear map of x, its gradient: each element of x adds the
+// window, times itself, to the result.
 
 /// Options of nd_conv_transpose1d().
 typedef struct nd_conv_transpose1d_options {
@@ -138,13 +140,13 @@ typedef struct nd_conv_transpose3d_options {
 ND_API nd_tensor *nd_conv_transpose1d(const nd_tensor *x, const nd_tensor *weight,
                                       const nd_tensor *bias,
                                       const nd_conv_transpose1d_options *options) ND_OWNED;
-/// x: [n, ci, h, w], weight: [ci, co / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow], sizes as
-/// for nd_conv_transpose1d(). Options NULL: as ND_CONV_TRANSPOSE2D_OPTIONS_INIT.
+/// x: [n, ci, h, w], weight: [ci, co / groups, kh, kw], bias: [co] or NULL -> [n, co, oh, ow],
+/// sizes as for nd_conv_transpose1d(). Options NULL: as ND_CONV_TRANSPOSE2D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv_transpose2d(const nd_tensor *x, const nd_tensor *weight,
                                       const nd_tensor *bias,
                                       const nd_conv_transpose2d_options *options) ND_OWNED;
-/// x: [n, ci, d, h, w], weight: [ci, co / groups, kd, kh, kw], bias: [co] or NULL -> [n, co, od, oh,
-/// ow], sizes as for nd_conv_transpose1d(). Options NULL: as ND_CONV_TRANSPOSE3D_OPTIONS_INIT.
+/// x: [n, ci, d, h, w], weight: [ci, co / groups, kd, kh, kw], bias: [co] or NULL -> [n, co, od,
+/// oh, ow], sizes as for nd_conv_transpose1d(). Options NULL: as ND_CONV_TRANSPOSE3D_OPTIONS_INIT.
 ND_API nd_tensor *nd_conv_transpose3d(const nd_tensor *x, const nd_tensor *weight,
                                       const nd_tensor *bias,
                                       const nd_conv_transpose3d_options *options) ND_OWNED;

@@ -21,24 +21,24 @@ typedef enum nd_interpolation {
     ND_INTERPOLATION_CUBIC,
 } nd_interpolation;
 
-/// Options of nd_interpolate(). As many sizes, or scales, are read as x has axes behind its channels; of each
-/// axis one of the two is set.
+/// Options of nd_interpolate(). As many sizes, or scales, are read as x has axes behind its
+/// channels; of each axis one of the two is set.
 typedef struct nd_interpolate_options {
     uint32_t size;         ///< sizeof(nd_interpolate_options)
     uint32_t version;      ///< 1
     int64_t sizes[3];      ///< of the result; 0: by the scale
     double scales[3];      ///< the result's size over x's, rounded down; 0: by the size
     nd_interpolation mode; ///< how elements are made
-    /// LINEAR, CUBIC: the centres of the first elements of x and the result coincide, and those of the last;
-    /// else their outer edges do.
+    /// LINEAR, CUBIC: the centres of the first elements of x and the result coincide, and those of
+    /// the last; else their outer edges do.
     bool align_corners;
 } nd_interpolate_options;
 /// What an nd_interpolate_options must begin as: nearest; sizes or scales must be set.
 #define ND_INTERPOLATE_OPTIONS_INIT \
     { sizeof(nd_interpolate_options), 1, {0, 0, 0}, {0, 0, 0}, ND_INTERPOLATION_NEAREST, false }
 /// x: [n, c, one to three axes] -> the same with other sizes. Element i of an axis stands over
-/// (i + 0.5) s / o - 0.5 of x, where s / o is 1 / scale if that was given; elements beyond an end are the
-/// end's. No size may exceed 2^31 - 1.
+/// (i + 0.5) s / o - 0.5 of x, where s / o is 1 / scale if that was given; elements beyond an end
+/// are the end's. No size may exceed 2^31 - 1.
 ND_API nd_tensor *nd_interpolate(const nd_tensor *x,
                                  const nd_interpolate_options *options) ND_OWNED;
 
@@ -63,8 +63,8 @@ typedef struct nd_unfold_options {
             1, 1                                                \
         }                                                       \
     }
-/// Every window as a column (im2col): x: [n, c, h, w] -> [n, c kh kw, windows], of which there are as many as
-/// nd_conv2d() has results.
+/// Every window as a column (im2col): x: [n, c, h, w] -> [n, c kh kw, windows], of which there are
+/// as many as nd_conv2d() has results.
 ND_API nd_tensor *nd_unfold(const nd_tensor *x, const nd_unfold_options *options) ND_OWNED;
 /// Columns added up where they came from (col2im): x: [n, c kh kw, windows] -> [n, c, h, w].
 ND_API nd_tensor *nd_fold(const nd_tensor *x, int64_t h, int64_t w,

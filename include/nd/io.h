@@ -28,7 +28,8 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes beyond
 /// ours, such as F8_E4M3, and more than 8 dimensions.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
-/// Writes all parameters and buffers of a module under their full names ("0.weight") with nd_save_safetensors.
+/// Writes all parameters and buffers of a module under their full names ("0.weight") with
+/// nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
 /// Reads parameters and buffers back. The file must hold exactly the module's names, each with its
 /// tensor's shape and dtype; all of it is checked and read before anything changes.

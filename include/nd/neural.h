@@ -1,11 +1,13 @@
 /// @file
-/// Functions that neural networks are made of, beside those in <nd/ops.h>: normalisation, embedding,
-/// dropout, attention, recurrent nets, losses. They keep nothing themselves; <nd/nn.h> has modules that do.
+/// Functions that neural networks are made of, beside those in <nd/ops.h>: normalisation,
+/// embedding, dropout, attention, recurrent nets, losses. They keep nothing themselves; <nd/nn.h>
+/// has modules that do.
 ///
-/// As in <nd/ops.h>, all but recurrent nets return a new owned tensor on the operands' device, placed at the operands'
-/// manager, or NULL with an error, and all are differentiable to any order. Definitions and defaults
-/// are those of torch.nn.functional. x is of floats; f16 and bf16 are computed in f32, and the result
-/// has x's dtype. Weights have x's dtype, or are f32 beside an x of f16 or bf16.
+/// As in <nd/ops.h>, all but recurrent nets return a new owned tensor on the operands' device,
+/// placed at the operands' manager, or NULL with an error, and all are differentiable to any order.
+/// Definitions and defaults are those of torch.nn.functional. x is of floats; f16 and bf16 are
+/// computed in f32, and the result has x's dtype. Weights have x's dtype, or are f32 beside an x of
+/// f16 or bf16.
 #ifndef ND_NEURAL_H
 #define ND_NEURAL_H
 #include <nd/ops.h>
@@ -43,12 +45,12 @@ typedef struct nd_batch_norm_options {
 /// What an nd_batch_norm_options must begin as: momentum 0.1, epsilon 1e-5, not training.
 #define ND_BATCH_NORM_OPTIONS_INIT \
     { sizeof(nd_batch_norm_options), 1, 0.1, 1e-5, false }
-/// Each channel over the batch and all places (Ioffe, Szegedy 2015): x: [n, c, ...], weight and bias:
-/// [c] or NULL. running_mean and running_var: [c], both or neither. While training they become
-/// (1 - momentum) of themselves + momentum of x's mean and variance (over one less than the number
-/// of elements), unrecorded; when not training, they are what x is normalised by, and are only read.
-/// Without them x's own statistics are used always. Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
-/// Error: statistics of one element per channel.
+/// Each channel over the batch and all places (Ioffe, Szegedy 2015): x: [n, c, ...], weight and
+/// bias: [c] or NULL. running_mean and running_var: [c], both or neither. While training they
+/// become (1 - momentum) of themselves + momentum of x's mean and variance (over one less than the
+/// number of elements), unrecorded; when not training, they are what x is normalised by, and are
+/// only read. Without them x's own statistics are used always. Options NULL: as
+/// ND_BATCH_NORM_OPTIONS_INIT. Error: statistics of one element per channel.
 ND_API nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                                 nd_tensor *running_mean, nd_tensor *running_var,
                                 const nd_batch_norm_options *options) ND_OWNED;
@@ -63,15 +65,15 @@ ND_API nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight,
 
 /// What nd_embedding() takes for "there is no padding".
 #define ND_NO_PADDING INT64_MIN
-/// Rows of a table: weight: [rows, size] of any dtype, indices: [...] i64 or i32 -> [..., size]. Row
-/// `padding` gets no gradient; negative counts from the end, ND_NO_PADDING: every row gets one. Out
-/// of range is an error.
+/// Rows of a table: weight: [rows, size] of any dtype, indices: [...] i64 or i32 -> [..., size].
+/// Row `padding` gets no gradient; negative counts from the end, ND_NO_PADDING: every row gets one.
+/// Out of range is an error.
 ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices,
                                int64_t padding) ND_OWNED;
 /// x with each element zeroed with probability p and the others divided by 1 - p (Srivastava et al.
 /// 2014), when training; x itself (retained) otherwise, and when p is 0. The same key drops the
-/// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error: p
-/// is outside 0 ... 1.
+/// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error:
+/// p is outside 0 ... 1.
 ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
 
 // --------------------------------------------------------------------------------------- attention
@@ -91,8 +93,8 @@ typedef struct nd_attention_options {
 /// softmax(query key^T scale + mask) value (Vaswani et al. 2017). query: [..., h, l, e], key: [...,
 /// g, s, e], value: [..., g, s, v] -> [..., h, l, v]. The h heads of the queries share g heads of
 /// keys, h / g neighbours each (Ainslie et al. 2023); without heads: [l, e], [s, e], [s, v]. mask
-/// broadcasts to [..., h, l, s]: bool, true where a query sees a key, or floats to be added; or NULL.
-/// A query that sees nothing gives 0. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
+/// broadcasts to [..., h, l, s]: bool, true where a query sees a key, or floats to be added; or
+/// NULL. A query that sees nothing gives 0. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
 ///
 /// Memory grows with l + s, not with their product, forward and backward, which computes the scores
 /// again; but a backward pass with create_graph keeps them.
@@ -119,12 +121,12 @@ typedef struct nd_recurrent_options {
 
 // A state h of `size` numbers that each step of a sequence changes. x: [t, n, in], [n, t, in] with
 // batch_first, or [t, in] without a batch. hidden (and cell): [layers directions, n, size], without
-// the n where x has none, or NULL for zeros. weights, for each layer, for each direction: input weight
-// [gates size, in], state weight [gates size, size], and input bias and state bias [gates size],
-// which all have or none; in of a layer above the first is directions size. This is how PyTorch has
-// them. Written: the output of the last layer at every step, x's shape with directions size at its
-// end, and the states after the last step, in the shape of hidden; ret_hidden and ret_cell may be
-// NULL. On error nothing is written.
+// the n where x has none, or NULL for zeros. weights, for each layer, for each direction: input
+// weight [gates size, in], state weight [gates size, size], and input bias and state bias [gates
+// size], which all have or none; in of a layer above the first is directions size. This is how
+// PyTorch has them. Written: the output of the last layer at every step, x's shape with directions
+// size at its end, and the states after the last step, in the shape of hidden; ret_hidden and
+// ret_cell may be NULL. On error nothing is written.
 
 /// h = tanh(input + state) (Elman 1990).
 ND_API nd_status nd_rnn(const nd_tensor *x, const nd_tensor *hidden, size_t count,
@@ -153,8 +155,8 @@ ND_API nd_tensor *nd_l1_loss(const nd_tensor *a, const nd_tensor *b,
 /// nd_l1_loss().
 ND_API nd_tensor *nd_smooth_l1_loss(const nd_tensor *a, const nd_tensor *b, double beta,
                                     nd_reduction reduction) ND_OWNED;
-/// With d = |a - b|: d^2 / 2 below delta, delta (d - delta / 2) from there on (Huber 1964). delta is
-/// above 0.
+/// With d = |a - b|: d^2 / 2 below delta, delta (d - delta / 2) from there on (Huber 1964). delta
+/// is above 0.
 ND_API nd_tensor *nd_huber_loss(const nd_tensor *a, const nd_tensor *b, double delta,
                                 nd_reduction reduction) ND_OWNED;
 /// targets (log targets - log_probabilities), 0 where a target is 0: the divergence of Kullback and
@@ -189,7 +191,8 @@ typedef struct nd_cross_entropy_options {
 /// (Szegedy et al. 2016). logits: [n, classes, ...] or [classes], targets: [n, ...] or [], of any
 /// integer dtype, weight: [classes] or NULL for 1. The mean is the sum over the sum of the weights
 /// that counted. Computed in f32 for f16 and bf16; the result has the logits' dtype. Options NULL:
-/// as ND_CROSS_ENTROPY_OPTIONS_INIT. Error: a target that is not ignored is outside 0 ... classes - 1.
+/// as ND_CROSS_ENTROPY_OPTIONS_INIT. Error: a target that is not ignored is outside 0 ... classes -
+/// 1.
 ND_API nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targets,
                                         const nd_tensor *weight,
                                         const nd_cross_entropy_options *options) ND_OWNED;
@@ -197,8 +200,8 @@ ND_API nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor
 /// without the axis.
 ND_API nd_tensor *nd_cosine_similarity(const nd_tensor *a, const nd_tensor *b, double epsilon,
                                        int axis) ND_OWNED;
-/// With c the cosine of two rows: 1 - c where the target is 1, c - margin if above 0 where it is -1.
-/// a, b: [n, size] or [size], targets: [n] or [].
+/// With c the cosine of two rows: 1 - c where the target is 1, c - margin if above 0 where it is
+/// -1. a, b: [n, size] or [size], targets: [n] or [].
 ND_API nd_tensor *nd_cosine_embedding_loss(const nd_tensor *a, const nd_tensor *b,
                                            const nd_tensor *targets, double margin,
                                            nd_reduction reduction) ND_OWNED;

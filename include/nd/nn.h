@@ -36,8 +36,9 @@ ND_API const void *nd_module_get_data(const nd_module *module);
 /// module.
 ND_API nd_status nd_module_add_parameter(nd_module *module, const char *name,
                                          const nd_tensor *parameter);
-/// Adds a buffer (retained) under such a name: a tensor that belongs to the module's state, is moved
-/// and saved with it, and is no parameter. Errors: it requires a gradient, or is not contiguous.
+/// Adds a buffer (retained) under such a name: a tensor that belongs to the module's state, is
+/// moved and saved with it, and is no parameter. Errors: it requires a gradient, or is not
+/// contiguous.
 ND_API nd_status nd_module_add_buffer(nd_module *module, const char *name, const nd_tensor *buffer);
 /// Adds a child (retained) under such a name. Error: the child contains the module, or more than 32
 /// modules would stand inside each other.
@@ -62,9 +63,9 @@ ND_API size_t nd_module_get_buffer_count(const nd_module *module);
 /// The index-th of them, borrowed, as nd_module_get_parameter_at().
 ND_API const nd_tensor *nd_module_get_buffer_at(const nd_module *module, size_t index,
                                                 const char **ret_name);
-/// Puts the module and everything below into training mode, in which modules are made, or out of it:
-/// what dropout and batch normalisation do depends on it. Not beside other uses of the module. On
-/// error no mode has changed.
+/// Puts the module and everything below into training mode, in which modules are made, or out of
+/// it: what dropout and batch normalisation do depends on it. Not beside other uses of the module.
+/// On error no mode has changed.
 ND_API nd_status nd_module_set_training(const nd_module *module, bool training);
 /// Whether this module (not what is below) is in training mode; false for NULL.
 ND_API bool nd_module_is_training(const nd_module *module);
@@ -89,9 +90,9 @@ ND_API nd_status nd_module_cast(const nd_module *module, nd_dtype dtype);
 /// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
 /// from key.
 ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
-// The modules of <nd/convolution.h>, <nd/pooling.h> and <nd/interpolation.h>: each calls the function of its
-// name with the options that it was made with. Weight and bias of convolutions are uniform in
-// +-1/sqrt(the elements of weight[0]), drawn from key. Options NULL: as their ..._INIT.
+// The modules of <nd/convolution.h>, <nd/pooling.h> and <nd/interpolation.h>: each calls the
+// function of its name with the options that it was made with. Weight and bias of convolutions are
+// uniform in +-1/sqrt(the elements of weight[0]), drawn from key. Options NULL: as their ..._INIT.
 
 /// Module of nd_conv1d(): weight [co, ci / groups, kernel], bias [co].
 ND_API nd_module *nd_conv1d_module(nd_key key, int64_t in_channels, int64_t out_channels,
@@ -113,7 +114,8 @@ ND_API nd_module *nd_conv_transpose1d_module(nd_key key, int64_t in_channels, in
 ND_API nd_module *nd_conv_transpose2d_module(nd_key key, int64_t in_channels, int64_t out_channels,
                                              int64_t kernel_h, int64_t kernel_w, bool bias,
                                              const nd_conv_transpose2d_options *options) ND_OWNED;
-/// Module of nd_conv_transpose3d(): weight [ci, co / groups, kernel_d, kernel_h, kernel_w], bias [co].
+/// Module of nd_conv_transpose3d(): weight [ci, co / groups, kernel_d, kernel_h, kernel_w], bias
+/// [co].
 ND_API nd_module *nd_conv_transpose3d_module(nd_key key, int64_t in_channels, int64_t out_channels,
                                              int64_t kernel_d, int64_t kernel_h, int64_t kernel_w,
                                              bool bias,
@@ -142,7 +144,8 @@ ND_API nd_module *nd_adaptive_max_pool1d_module(int64_t length) ND_OWNED;
 ND_API nd_module *nd_adaptive_max_pool2d_module(int64_t h, int64_t w) ND_OWNED;
 /// Module of nd_adaptive_max_pool3d().
 ND_API nd_module *nd_adaptive_max_pool3d_module(int64_t d, int64_t h, int64_t w) ND_OWNED;
-/// Module of nd_interpolate(). Of options NULL, which have neither sizes nor scales, no input is taken.
+/// Module of nd_interpolate(). Of options NULL, which have neither sizes nor scales, no input is
+/// taken.
 ND_API nd_module *nd_upsample_module(const nd_interpolate_options *options) ND_OWNED;
 /// Module of nd_pixel_shuffle().
 ND_API nd_module *nd_pixel_shuffle_module(int64_t factor) ND_OWNED;
@@ -153,12 +156,12 @@ ND_API nd_module *nd_relu_module(void) ND_OWNED;
 ND_API nd_module *nd_tanh_module(void) ND_OWNED;
 /// Module of nd_gelu().
 ND_API nd_module *nd_gelu_module(void) ND_OWNED;
-/// Module of nd_dropout() with probability p, while it is in training mode: each call draws a key of
-/// its own from this one. Else it gives back its input.
+/// Module of nd_dropout() with probability p, while it is in training mode: each call draws a key
+/// of its own from this one. Else it gives back its input.
 ND_API nd_module *nd_dropout_module(nd_key key, double p) ND_OWNED;
 /// Module of nd_batch_norm() over so many channels: weight of ones and bias of zeros [channels],
-/// buffers running_mean and running_var. The mode says whether it trains; options.training does not.
-/// Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
+/// buffers running_mean and running_var. The mode says whether it trains; options.training does
+/// not. Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
 ND_API nd_module *nd_batch_norm_module(int64_t channels,
                                        const nd_batch_norm_options *options) ND_OWNED;
 /// Module of nd_layer_norm() over the last axes, of this shape: weight of ones, bias of zeros.
@@ -248,8 +251,8 @@ typedef struct nd_rmsprop_options {
     double weight_decay; ///< part of the parameter that is added to its gradient
     bool centered;       ///< take the square of the mean gradient from the mean of squares
 } nd_rmsprop_options;
-/// What an nd_rmsprop_options must begin as: rate 0.01, alpha 0.99, eps 1e-8, no momentum, no weight
-/// decay, not centered.
+/// What an nd_rmsprop_options must begin as: rate 0.01, alpha 0.99, eps 1e-8, no momentum, no
+/// weight decay, not centered.
 #define ND_RMSPROP_OPTIONS_INIT \
     { sizeof(nd_rmsprop_options), 1, 1e-2, 0.99, 1e-8, 0, 0, false }
 /// Hinton 2012; centered: Graves 2013. v = alpha v + (1 - alpha) g^2; b = momentum b + g / (sqrt(v)
@@ -349,8 +352,8 @@ ND_API nd_schedule *nd_exponential_schedule(double gamma) ND_OWNED;
 /// From 1 down to `floor` in so many steps, along half a cosine; it stays there (Loshchilov and
 /// Hutter 2017).
 ND_API nd_schedule *nd_cosine_schedule(double floor, int64_t steps) ND_OWNED;
-/// From `start` to `end` in so many steps, along a line; it stays there. A warm-up begins near 0 and
-/// ends at 1.
+/// From `start` to `end` in so many steps, along a line; it stays there. A warm-up begins near 0
+/// and ends at 1.
 ND_API nd_schedule *nd_linear_schedule(double start, double end, int64_t steps) ND_OWNED;
 
 /// Options of nd_one_cycle_schedule().
@@ -394,13 +397,13 @@ ND_API nd_schedule *nd_plateau_schedule(const nd_plateau_options *options) ND_OW
 /// The product of several. Consumes the `count` owned schedules, always (NULL among them: NULL, the
 /// others released), so that constructors can be nested.
 ND_API nd_schedule *nd_product_schedule(size_t count, nd_schedule **schedules) ND_OWNED;
-/// One after the other: schedule i + 1 begins, with its step 0, at milestones[i], of which there are
-/// count - 1. Consumes the schedules, as nd_product_schedule().
+/// One after the other: schedule i + 1 begins, with its step 0, at milestones[i], of which there
+/// are count - 1. Consumes the schedules, as nd_product_schedule().
 ND_API nd_schedule *nd_sequence_schedule(size_t count, nd_schedule **schedules,
                                          const int64_t *milestones) ND_OWNED;
 
-/// Notes the rates of the optimizer's groups as what the factors multiply, and sets them to those of
-/// step 0. The schedule holds the optimizer. Errors: it was started before.
+/// Notes the rates of the optimizer's groups as what the factors multiply, and sets them to those
+/// of step 0. The schedule holds the optimizer. Errors: it was started before.
 ND_API nd_status nd_schedule_start(nd_schedule *schedule, nd_optimizer *optimizer);
 /// The rates of the next step. Errors: not started; a plateau is in force, which wants a metric;
 /// groups were added since the start. Nothing has changed then.
@@ -431,12 +434,12 @@ ND_API nd_tensor *nd_checkpoint_module(const nd_module *module, const nd_tensor 
 
 // ------------------------------------------------------------- gradients, averages and loss scaling
 
-/// Scales all gradients of a module's parameters so that the root of the sum of all their squares is
-/// at most `limit`; writes what it was before to `ret_norm` (may be NULL). A norm that is not finite
-/// leaves them as they are. New gradients take the place of the old ones.
+/// Scales all gradients of a module's parameters so that the root of the sum of all their squares
+/// is at most `limit`; writes what it was before to `ret_norm` (may be NULL). A norm that is not
+/// finite leaves them as they are. New gradients take the place of the old ones.
 ND_API nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_norm);
-/// Brings every element of every gradient into -limit ... limit. New gradients take the place of the
-/// old ones.
+/// Brings every element of every gradient into -limit ... limit. New gradients take the place of
+/// the old ones.
 ND_API nd_status nd_clip_grad_value(const nd_module *module, double limit);
 
 /// Moving averages of the parameters that a module has now, which are what they begin with; f64 for

@@ -39,8 +39,8 @@ ND_API nd_tensor *nd_floor_divide(const nd_tensor *a, const nd_tensor *b) ND_OWN
 ND_API nd_tensor *nd_remainder(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a to the power of b. Integers wrap; a negative exponent gives the true value, truncated.
 ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// The larger of two; NaN propagates. Where both are equal each gets half the gradient; where one is
-/// NaN both get all of it.
+/// The larger of two; NaN propagates. Where both are equal each gets half the gradient; where one
+/// is NaN both get all of it.
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// The smaller of two; as nd_maximum().
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -236,8 +236,8 @@ ND_API nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool k
 ND_API nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
 /// Smallest; the gradient as for nd_max().
 ND_API nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
-/// Sum of squared deviations from the mean over (n - correction); the mean is found first, so that a
-/// large one costs no digits.
+/// Sum of squared deviations from the mean over (n - correction); the mean is found first, so that
+/// a large one costs no digits.
 ND_API nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
                          bool keepdims) ND_OWNED;
 /// Square root of nd_var(). Where it is 0 the gradient is 0.
@@ -282,8 +282,8 @@ ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) 
 /// Array API. Any numbers, promoted: f16 and bf16 are added up in f32 and rounded once, integers
 /// wrap.
 ND_API nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias. dtypes as
-/// for nd_matmul().
+/// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias. dtypes
+/// as for nd_matmul().
 ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
                             const nd_tensor *bias) ND_OWNED;
 
@@ -303,8 +303,8 @@ typedef enum nd_reduction {
     ND_REDUCTION_NONE,       ///< they are the result
     ND_REDUCTION_BATCH_MEAN, ///< their sum over the first size: nd_kl_div() alone
 } nd_reduction;
-/// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] of floats, targets: [n]
-/// of any integer dtype -> []. f16 and bf16 are computed in f32. With options:
+/// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] of floats, targets:
+/// [n] of any integer dtype -> []. f16 and bf16 are computed in f32. With options:
 /// nd_cross_entropy_with() of <nd/neural.h>.
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].

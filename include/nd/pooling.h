@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-// Sizes: a size s becomes (s + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down, or with
-// ceil_mode rounded up: then the last window may reach beyond the padding, but begins before it.
+// Sizes: a size s becomes (s + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down,
+// or with ceil_mode rounded up: then the last window may reach beyond the padding, but begins
+// before it.
 
 // ----------------------------------------------------------------------------------------- largest
 
@@ -63,16 +64,17 @@ typedef struct nd_max_pool3d_options {
     { sizeof(nd_max_pool3d_options), 1, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {1, 1, 1}, false }
 
 /// Largest element of each window; NaN wins, and of equal elements the first gets the gradient. x:
-/// [n, c, l] -> [n, c, ol]. A window that reaches no element of x, as a dilation beyond its size allows, is
-/// ND_ERROR_SHAPE.
+/// [n, c, l] -> [n, c, ol]. A window that reaches no element of x, as a dilation beyond its size
+/// allows, is ND_ERROR_SHAPE.
 ND_API nd_tensor *nd_max_pool1d(const nd_tensor *x, const nd_max_pool1d_options *options) ND_OWNED;
 /// As nd_max_pool1d(): x: [n, c, h, w] -> [n, c, oh, ow].
 ND_API nd_tensor *nd_max_pool2d(const nd_tensor *x, const nd_max_pool2d_options *options) ND_OWNED;
 /// As nd_max_pool1d(): x: [n, c, d, h, w] -> [n, c, od, oh, ow].
 ND_API nd_tensor *nd_max_pool3d(const nd_tensor *x, const nd_max_pool3d_options *options) ND_OWNED;
 
-/// nd_max_pool1d(), and where in x's axes, counted in row-major order from the beginning of each channel,
-/// the element stands that was chosen: i64, of the result's shape. Both owned by the caller.
+/// nd_max_pool1d(), and where in x's axes, counted in row-major order from the beginning of each
+/// channel, the element stands that was chosen: i64, of the result's shape. Both owned by the
+/// caller.
 ND_API nd_status nd_max_pool1d_with_indices(const nd_tensor *x,
                                             const nd_max_pool1d_options *options,
                                             nd_tensor **ret_values, nd_tensor **ret_indices);
@@ -98,8 +100,8 @@ typedef struct nd_avg_pool1d_options {
     bool count_include_pad; ///< whether the zeros of the padding count in the divisor
     int64_t divisor;        ///< what sums are divided by; 0: the number of elements of the window
 } nd_avg_pool1d_options;
-/// What an nd_avg_pool1d_options must begin as; `kernel` must be set. Stride of the kernel's size, no
-/// padding, numbers of windows rounded down, and a padding would count.
+/// What an nd_avg_pool1d_options must begin as; `kernel` must be set. Stride of the kernel's size,
+/// no padding, numbers of windows rounded down, and a padding would count.
 #define ND_AVG_POOL1D_OPTIONS_INIT \
     { sizeof(nd_avg_pool1d_options), 1, 0, 0, 0, false, true, 0 }
 
@@ -114,8 +116,8 @@ typedef struct nd_avg_pool2d_options {
     bool count_include_pad; ///< whether the zeros of the padding count in the divisor
     int64_t divisor;        ///< what sums are divided by; 0: the number of elements of the window
 } nd_avg_pool2d_options;
-/// What an nd_avg_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size, no
-/// padding, numbers of windows rounded down, and a padding would count.
+/// What an nd_avg_pool2d_options must begin as; `kernel` must be set. Stride of the kernel's size,
+/// no padding, numbers of windows rounded down, and a padding would count.
 #define ND_AVG_POOL2D_OPTIONS_INIT \
     { sizeof(nd_avg_pool2d_options), 1, {0, 0}, {0, 0}, {0, 0}, false, true, 0 }
 
@@ -130,13 +132,13 @@ typedef struct nd_avg_pool3d_options {
     bool count_include_pad; ///< whether the zeros of the padding count in the divisor
     int64_t divisor;        ///< what sums are divided by; 0: the number of elements of the window
 } nd_avg_pool3d_options;
-/// What an nd_avg_pool3d_options must begin as; `kernel` must be set. Stride of the kernel's size, no
-/// padding, numbers of windows rounded down, and a padding would count.
+/// What an nd_avg_pool3d_options must begin as; `kernel` must be set. Stride of the kernel's size,
+/// no padding, numbers of windows rounded down, and a padding would count.
 #define ND_AVG_POOL3D_OPTIONS_INIT \
     { sizeof(nd_avg_pool3d_options), 1, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, false, true, 0 }
 
-/// Mean of each window: x: [n, c, l] -> [n, c, ol]. What a window of ceil_mode has beyond the padding does
-/// not count.
+/// Mean of each window: x: [n, c, l] -> [n, c, ol]. What a window of ceil_mode has beyond the
+/// padding does not count.
 ND_API nd_tensor *nd_avg_pool1d(const nd_tensor *x, const nd_avg_pool1d_options *options) ND_OWNED;
 /// As nd_avg_pool1d(): x: [n, c, h, w] -> [n, c, oh, ow].
 ND_API nd_tensor *nd_avg_pool2d(const nd_tensor *x, const nd_avg_pool2d_options *options) ND_OWNED;
@@ -145,8 +147,9 @@ ND_API nd_tensor *nd_avg_pool3d(const nd_tensor *x, const nd_avg_pool3d_options 
 
 // ---------------------------------------------------------------------------------------- adaptive
 //
-// So many windows as are asked for: window i of o over a size s is [i s / o, (i + 1) s / o), its begin rounded down
-// and its end up, so that neighbours may overlap. A size of -1 leaves the axis as it is.
+// So many windows as are asked for: window i of o over a size s is [i s / o, (i + 1) s / o), its
+// begin rounded down and its end up, so that neighbours may overlap. A size of -1 leaves the axis
+// as it is.
 
 /// Means of adaptive windows: x: [n, c, l] -> [n, c, length].
 ND_API nd_tensor *nd_adaptive_avg_pool1d(const nd_tensor *x, int64_t length) ND_OWNED;
@@ -155,17 +158,21 @@ ND_API nd_tensor *nd_adaptive_avg_pool2d(const nd_tensor *x, int64_t h, int64_t 
 /// Means of adaptive windows: x: [n, c, xd, xh, xw] -> [n, c, d, h, w].
 ND_API nd_tensor *nd_adaptive_avg_pool3d(const nd_tensor *x, int64_t d, int64_t h,
                                          int64_t w) ND_OWNED;
-/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, l] -> [n, c, length].
+/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, l] -> [n,
+/// c, length].
 ND_API nd_tensor *nd_adaptive_max_pool1d(const nd_tensor *x, int64_t length) ND_OWNED;
-/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, xh, xw] -> [n, c, h, w].
+/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, xh, xw] ->
+/// [n, c, h, w].
 ND_API nd_tensor *nd_adaptive_max_pool2d(const nd_tensor *x, int64_t h, int64_t w) ND_OWNED;
-/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, xd, xh, xw] -> [n, c, d, h, w].
+/// Largest elements, with ties and NaN as nd_max_pool1d() of adaptive windows: x: [n, c, xd, xh,
+/// xw] -> [n, c, d, h, w].
 ND_API nd_tensor *nd_adaptive_max_pool3d(const nd_tensor *x, int64_t d, int64_t h,
                                          int64_t w) ND_OWNED;
 
 /// Mean of each channel: x: [n, c, one to three axes] -> [n, c, 1, ...].
 ND_API nd_tensor *nd_global_avg_pool(const nd_tensor *x) ND_OWNED;
-/// Largest element of each channel, with ties and NaN as nd_max_pool1d(): x: [n, c, one to three axes] -> [n, c, 1, ...].
+/// Largest element of each channel, with ties and NaN as nd_max_pool1d(): x: [n, c, one to three
+/// axes] -> [n, c, 1, ...].
 ND_API nd_tensor *nd_global_max_pool(const nd_tensor *x) ND_OWNED;
 
 #ifdef __cplusplus

@@ -76,8 +76,8 @@
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
-// 16-bit floats go through the loops of f32 (elementwise.c), but for what is not arithmetic: `where`
-// moves bits, and the next number is one of their own.
+// 16-bit floats go through the loops of f32 (elementwise.c), but for what is not arithmetic:
+// `where` moves bits, and the next number is one of their own.
 #define NEXT_HALF_LOOP(name, infinity)                                                           \
     static void name(int64_t n, char *const *data, const int64_t *strides,                       \
                      const nd_op_attrs *attrs) {                                                 \

@@ -1,10 +1,11 @@
-// Convolution, its two gradients, unfold and fold, as matrix products over unfolded images, where oneDNN is not asked.
+// Convolution, its two gradients, unfold and fold, as matrix products over unfolded images, where
+// oneDNN is not asked.
 //
 // For one group of channels of an image, x [ci, x's sizes] with ci those of the group, the unfolded
-// matrix U [ci window, y's sizes] holds in each column the window of one result. Then out = W U, grad of
-// x = fold(W^T grad), grad of W = sum over images of grad U^T. Groups of all images are shared
-// between threads, but for the weight gradient: there only groups are, and where there is one, each
-// product.
+// matrix U [ci window, y's sizes] holds in each column the window of one result. Then out = W U,
+// grad of x = fold(W^T grad), grad of W = sum over images of grad U^T. Groups of all images are
+// shared between threads, but for the weight gradient: there only groups are, and where there is
+// one, each product.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -53,8 +54,8 @@ static conv_tap tap_of(const nd__conv_sizes *c, int64_t row) {
     return tap;
 }
 
-/// The element of x from which a row of results takes its tap, were its first column inside; false when
-/// the row is outside. `line`: which row of y, counted through its planes.
+/// The element of x from which a row of results takes its tap, were its first column inside; false
+/// when the row is outside. `line`: which row of y, counted through its planes.
 static bool line_of(const nd__conv_sizes *c, const conv_tap *tap, int64_t line, int64_t *ret_from) {
     int64_t z = line / c->y[HEIGHT] * c->stride[DEPTH] - c->padding[DEPTH] + tap->offset[DEPTH];
     int64_t y = line % c->y[HEIGHT] * c->stride[HEIGHT] - c->padding[HEIGHT] + tap->offset[HEIGHT];

@@ -1,6 +1,7 @@
 // Conversions between dtypes, defined for every value: where C leaves a conversion undefined (a
 // float that the integer type cannot hold) the nearest value is taken, and NaN becomes 0. Integers
-// to narrower integers keep the low bits; anything to bool is x != 0. Floats round to nearest, once.
+// to narrower integers keep the low bits; anything to bool is x != 0. Floats round to nearest,
+// once.
 //
 // nd__<from>_to_<to>, for elements one at a time. What C itself converts as said has none.
 #ifndef ND_KERNELS_CPU_CONVERT_H

@@ -32,7 +32,7 @@ void nd__onednn_leave(const nd__onednn_before *before);
 /// not suit it, when it is switched off, or when it fails.
 bool nd__onednn_product(const nd__product *product);
 
-/// A convolution of f32, or one of its gradients, shared between threads. False as above, but some of the result may be
-/// written.
+/// A convolution of f32, or one of its gradients, shared between threads. False as above, but some
+/// of the result may be written.
 bool nd__onednn_conv(const nd_kernel_call *call);
 #endif

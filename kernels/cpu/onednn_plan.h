@@ -7,8 +7,8 @@
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
 
-/// Sizes of a part of a convolution, then the whole operands' strides between images (of x and y) and
-/// between output channels (of the weight). Compared as bytes, so there is no padding.
+/// Sizes of a part of a convolution, then the whole operands' strides between images (of x and y)
+/// and between output channels (of the weight). Compared as bytes, so there is no padding.
 typedef struct nd__conv_part {
     nd__conv_sizes sizes;
     int64_t x_stride, y_stride, weight_stride;

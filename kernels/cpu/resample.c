@@ -1,7 +1,8 @@
-// RESAMPLE: every result along an axis is a sum of a few elements of x, and the adjoint adds each result's gradient to them.
+// RESAMPLE: every result along an axis is a sum of a few elements of x, and the adjoint adds each
+// result's gradient to them.
 //
-// What each result is made of is worked out once for the whole call. A gradient is added in the order of the results, whatever
-// the number of threads: they share the places before the axis.
+// What each result is made of is worked out once for the whole call. A gradient is added in the
+// order of the results, whatever the number of threads: they share the places before the axis.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/windows.h"
@@ -14,8 +15,8 @@ typedef struct resample_work {
     nd__resample_taps *taps; ///< one for each result
 } resample_work;
 
-// Rows of `inner` elements: results are rows of out, shared between threads. A mean is a sum first, so that that of equal numbers
-// is that number.
+// Rows of `inner` elements: results are rows of out, shared between threads. A mean is a sum first,
+// so that that of equal numbers is that number.
 #define RESAMPLE_LOOPS(T)                                                                          \
     static void sum_row_##T(const resample_work *work, int64_t row) {                              \
         const nd__resample_axis *axis = &work->axis;                                               \

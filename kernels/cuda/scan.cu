@@ -1,9 +1,9 @@
 // SCAN along the last axis of the iteration space.
 //
-// A row is cut into chunks. One kernel finds what each chunk does to what comes before it, one joins
-// that chunk by chunk along each row, and one walks each chunk again and writes. Rows that are many
-// or short are one chunk each, which only the last kernel walks. The cut depends on the sizes alone,
-// so the same call gives the same bits.
+// A row is cut into chunks. One kernel finds what each chunk does to what comes before it, one
+// joins that chunk by chunk along each row, and one walks each chunk again and writes. Rows that
+// are many or short are one chunk each, which only the last kernel walks. The cut depends on the
+// sizes alone, so the same call gives the same bits.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
 #include <type_traits>

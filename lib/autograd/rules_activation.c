@@ -148,7 +148,8 @@ nd_status nd__rule_leaky_relu(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// Owned: alpha e^x where x is not above 0, else 1. x above 0, which may overflow, is not looked at.
+/// Owned: alpha e^x where x is not above 0, else 1. x above 0, which may overflow, is not looked
+/// at.
 static nd_tensor *elu_slope(const nd_tensor *x, double alpha) {
     nd_auto nd_tensor *zero = nd__rules_constant(x, x ? x->dtype : ND_F32, 0.0);
     nd_auto nd_tensor *above = nd_greater(x, zero);

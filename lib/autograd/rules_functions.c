@@ -1,5 +1,5 @@
-// Gradient rules of logarithms, powers, and the functions of angles and hyperbolas. In every comment,
-// g is the gradient of the result, x the operand and y the result.
+// Gradient rules of logarithms, powers, and the functions of angles and hyperbolas. In every
+// comment, g is the gradient of the result, x the operand and y the result.
 #include "lib/autograd/rules.h"
 #include "lib/tensor/record.h"
 

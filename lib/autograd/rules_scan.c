@@ -50,7 +50,8 @@ nd_status nd__rule_cummin(const nd_rule_call *call) {
     return give_extremum(call);
 }
 
-/// y[k] = a[k] y[k - 1] + b[k]: h for b and h[k] y[k - 1] for a, with h[k] = g[k] + a[k + 1] h[k + 1]
+/// y[k] = a[k] y[k - 1] + b[k]: h for b and h[k] y[k - 1] for a, with h[k] = g[k] + a[k + 1] h[k +
+/// 1]
 nd_status nd__rule_recurrence(const nd_rule_call *call) {
     int axis = axis_of(call);
     bool backwards = is_backwards(call);

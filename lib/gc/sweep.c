@@ -70,8 +70,8 @@ void nd__sweep(nd_thread *thread, nd_collection *collection) {
             kept = to;
             continue;
         }
-        // What the part before left, as the edges to it were still to be cut, mostly dies now: freed
-        // beside what lies beside it, so that who gets the memory next gets it in order, too.
+        // What the part before left, as the edges to it were still to be cut, mostly dies now:
+        // freed beside what lies beside it, so that who gets the memory next gets it in order, too.
         size_t left = free_some(collection, parted, kept, parted, false, &destroys_kept);
         parted = left;
         kept = free_some(collection, from, to, left, false, &destroys_kept);

@@ -20,7 +20,7 @@ typedef struct nd_dataset_position {
 
 nd_status nd__dataset_get_position(const char *operation, const nd_dataset *dataset,
                                    nd_dataset_position *ret_position);
-/// Goes on from a position of this data set: the next call for a batch starts its epoch there. Needs
-/// no memory.
+/// Goes on from a position of this data set: the next call for a batch starts its epoch there.
+/// Needs no memory.
 void nd__dataset_set_position(nd_dataset *dataset, const nd_dataset_position *position);
 #endif

@@ -32,7 +32,8 @@ typedef struct nd_prefetch {
     bool stop;              ///< under lock
 } nd_prefetch;
 
-/// Starts the thread on the pieces from `first` to before `pieces`; the struct is zero or was stopped. On error nothing runs.
+/// Starts the thread on the pieces from `first` to before `pieces`; the struct is zero or was
+/// stopped. On error nothing runs.
 nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_prefetch_fill fill,
                              const void *context, void *slots, size_t slot_bytes, int64_t depth,
                              int64_t first, int64_t pieces);

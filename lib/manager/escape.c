@@ -40,8 +40,9 @@ static void report_sites(site_count *sites, nd_close_report *report) {
     }
 }
 
-/// Whether somebody has an object that survives a close: not what is dead, and waits to be destroyed,
-/// nor what a collection on another thread has found to be garbage, and is about to free.
+/// Whether somebody has an object that survives a close: not what is dead, and waits to be
+/// destroyed, nor what a collection on another thread has found to be garbage, and is about to
+/// free.
 static bool is_held(const nd_object *object) {
     return nd_get_count(object) > 0 && !(nd__object_flags(object) & ND__DYING);
 }

@@ -24,8 +24,8 @@ nd_status nd__place_publish(nd_place place, nd_object *object);
 /// Publishes a private object in the current manager, which is charged with its bytes. On failure
 /// it is still private. Errors: cap, quota.
 nd_status nd__place_publish_current(const char *operation, nd_object *object);
-/// As nd__place_publish, as the last step of a constructor: the object, or NULL with an error, and then it is
-/// released.
+/// As nd__place_publish, as the last step of a constructor: the object, or NULL with an error, and
+/// then it is released.
 void *nd__place_publish_or_release(nd_place place, nd_object *object);
 
 /// The lowest manager that both are at or below.

@@ -1,9 +1,9 @@
 // Activation checkpointing (Chen et al. 2016): only the inputs of a function are kept for the
 // backward pass, which runs the function once more.
 //
-// Invariant: the second run sees what the first did: the same inputs (an in-place change since is an
-// error), the same random keys, the same autocast dtype. The gradients are those of the second run's
-// graph, which lives for the length of one rule.
+// Invariant: the second run sees what the first did: the same inputs (an in-place change since is
+// an error), the same random keys, the same autocast dtype. The gradients are those of the second
+// run's graph, which lives for the length of one rule.
 #include "lib/nn/checkpoint.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"

@@ -1,7 +1,8 @@
-// The layers that move windows over images, and those that change the size of images: each a module type whose forward function
-// calls one operation with the options that the module keeps.
+// The layers that move windows over images, and those that change the size of images: each a module
+// type whose forward function calls one operation with the options that the module keeps.
 //
-// Invariant: options are checked when a module is made, so that its forward function can only refuse its input.
+// Invariant: options are checked when a module is made, so that its forward function can only
+// refuse its input.
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/nn/layers.h"
@@ -46,7 +47,8 @@ static nd_status check_request(const conv_request *r) {
     return ND_OK;
 }
 
-/// The module with its weight: [co, ci / groups, kernel], or, transposed, [ci, co / groups, kernel].
+/// The module with its weight: [co, ci / groups, kernel], or, transposed, [ci, co / groups,
+/// kernel].
 static nd_module *convolution(const conv_request *r, nd_key key) {
     if (check_request(r) != ND_OK)
         return NULL;
@@ -68,8 +70,8 @@ static nd_module *convolution(const conv_request *r, nd_key key) {
                                    shape, fan_in, r->bias ? r->out_channels : 0);
 }
 
-// `word` is empty or _transpose; `of` names the reader of the options. What follows are the parameters that are
-// sizes of the kernel, in brackets, and their names.
+// `word` is empty or _transpose; `of` names the reader of the options. What follows are the
+// parameters that are sizes of the kernel, in brackets, and their names.
 #define CONVOLUTION(word, which, of, axes_, INIT, is_transposed, parameters, ...)                  \
     typedef struct conv##word##which##_data {                                                      \
         bool bias;                                                                                 \

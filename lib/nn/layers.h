@@ -6,8 +6,8 @@
 /// Where a layer's members stand, the bias if it has one.
 enum { ND__LAYERS_WEIGHT = 0, ND__LAYERS_BIAS = 1 };
 
-/// Adds a weight and, unless `bias` is 0, a bias of so many elements, uniform in +-1/sqrt(fan_in). Consumes
-/// the module: returned, or released and NULL. NULL gives NULL.
+/// Adds a weight and, unless `bias` is 0, a bias of so many elements, uniform in +-1/sqrt(fan_in).
+/// Consumes the module: returned, or released and NULL. NULL gives NULL.
 nd_module *nd__layers_with_weights(nd_module *module, nd_key key, int ndim, const int64_t *shape,
                                    int64_t fan_in, int64_t bias);
 

@@ -1,6 +1,6 @@
-// Loss scaling for f16 (Micikevicius et al. 2018): a loss is multiplied so that its gradients do not
-// vanish in f16, and the gradients are divided again before the step, which is left out when one of
-// them is not finite.
+// Loss scaling for f16 (Micikevicius et al. 2018): a loss is multiplied so that its gradients do
+// not vanish in f16, and the gradients are divided again before the step, which is left out when
+// one of them is not finite.
 #include "lib/nn/loss_scaler.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"

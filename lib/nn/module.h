@@ -1,8 +1,8 @@
 // Inside of modules, and the walk over a tree of them.
 //
-// Invariant: the members of a module (parameters, buffers, child modules) stand in the order in which
-// they were added; each is an edge, traversed under its name. Names are unique among the members and have no dots, so that a full
-// name ("0.weight") has one meaning.
+// Invariant: the members of a module (parameters, buffers, child modules) stand in the order in
+// which they were added; each is an edge, traversed under its name. Names are unique among the
+// members and have no dots, so that a full name ("0.weight") has one meaning.
 #ifndef ND_LIB_NN_MODULE_H
 #define ND_LIB_NN_MODULE_H
 #include "lib/tensor/tensor.h"

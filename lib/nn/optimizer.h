@@ -1,9 +1,9 @@
 // Inside of optimizers: what one keeps for its parameters and groups.
 //
 // Invariant: every parameter stands in `states` once and belongs to one group. State tensors are
-// edges, made at the first step that needs them: contiguous, of the parameter's shape and device, at
-// its manager; f64 for a parameter of f64, else f32. A parameter of a half has a master: the same
-// numbers in f32, which steps update, and of which the parameter is the rounded copy.
+// edges, made at the first step that needs them: contiguous, of the parameter's shape and device,
+// at its manager; f64 for a parameter of f64, else f32. A parameter of a half has a master: the
+// same numbers in f32, which steps update, and of which the parameter is the rounded copy.
 #ifndef ND_LIB_NN_OPTIMIZER_H
 #define ND_LIB_NN_OPTIMIZER_H
 #include "lib/nn/module.h"

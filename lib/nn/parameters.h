@@ -1,4 +1,5 @@
-// Everything that concerns all parameters and buffers of a module: walking, gradients, devices, files.
+// Everything that concerns all parameters and buffers of a module: walking, gradients, devices,
+// files.
 #ifndef ND_LIB_NN_PARAMETERS_H
 #define ND_LIB_NN_PARAMETERS_H
 #include "lib/nn/module.h"
@@ -10,8 +11,8 @@ void nd__parameters_walk_begin(nd_module_walk *walk, const char *operation, cons
 /// Next tensor, borrowed; NULL at the end. A tensor under two names comes twice.
 nd_tensor *nd__parameters_walk_next(nd_module_walk *walk);
 
-/// All tensors of some kinds of a module, borrowed, in an array to be freed with nd__alloc_free; each once,
-/// also when it has two names. NULL with an error.
+/// All tensors of some kinds of a module, borrowed, in an array to be freed with nd__alloc_free;
+/// each once, also when it has two names. NULL with an error.
 nd_tensor **nd__parameters_collect(const char *operation, const nd_module *module, unsigned kinds,
                                    size_t *ret_count);
 

@@ -1,8 +1,8 @@
 // Inside of schedules.
 //
 // Invariant: a schedule's factor is a function of its number of steps alone, but for a plateau,
-// whose factor is part of its state. Children are edges and never reach their parent: they are there
-// before it. Only a schedule that was started has an optimizer and base rates.
+// whose factor is part of its state. Children are edges and never reach their parent: they are
+// there before it. Only a schedule that was started has an optimizer and base rates.
 #ifndef ND_LIB_NN_SCHEDULE_H
 #define ND_LIB_NN_SCHEDULE_H
 #include "lib/nn/optimizer.h"

@@ -1,8 +1,8 @@
 // The state of a training: a list of named parts, and its file.
 //
-// Invariant: parts that are objects are edges, through a list of the state's own; the array of parts
-// holds plain values beside it. Loading asks every part twice (state_stream.h), so nothing changes
-// before all of it fits.
+// Invariant: parts that are objects are edges, through a list of the state's own; the array of
+// parts holds plain values beside it. Loading asks every part twice (state_stream.h), so nothing
+// changes before all of it fits.
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -274,8 +274,8 @@ nd_status nd_load_state(const nd_state *state, const char *path) {
     return status;
 }
 
-/// Modules before optimizers, in any order of addition: what an optimizer makes for a parameter (the
-/// master of a half) depends on the parameter's value.
+/// Modules before optimizers, in any order of addition: what an optimizer makes for a parameter
+/// (the master of a half) depends on the parameter's value.
 static nd_status exchange_all(const nd_state *state, nd_state_stream *stream) {
     nd_status status = ND_OK;
     for (int modules = 1; modules >= 0; modules--)

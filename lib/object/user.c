@@ -6,8 +6,8 @@
 #include "lib/object/object.h"
 #include <string.h>
 
-/// The largest payload that fits into the header's cache line: a pointer, as a rule. No type so small
-/// wants a larger alignment.
+/// The largest payload that fits into the header's cache line: a pointer, as a rule. No type so
+/// small wants a larger alignment.
 enum { SMALL_BYTES = ND__PAYLOAD - ND__PAYLOAD_SMALL };
 
 /// From an object with these flags to its payload.

@@ -3,10 +3,10 @@
 // Every weak reference is an object of its own, linked into its target's list. The newest of a list
 // is in a table by the target's address, because few objects ever have one. The table, the lists,
 // and a reference's `target`, are guarded by one of a few locks, chosen by that address too, which
-// a reference remembers unchanged. A target clears its list before its memory goes, under that lock;
-// so under the lock a target that is not NULL is valid memory, and a compare-and-swap on its count
-// tells whether it is alive. Upgrades pass the gate, so none happens while the collector decides,
-// and one of a member of the garbage it found fails.
+// a reference remembers unchanged. A target clears its list before its memory goes, under that
+// lock; so under the lock a target that is not NULL is valid memory, and a compare-and-swap on its
+// count tells whether it is alive. Upgrades pass the gate, so none happens while the collector
+// decides, and one of a member of the garbage it found fails.
 #include "lib/object/weak.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"

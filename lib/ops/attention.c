@@ -131,8 +131,8 @@ static nd_status read_options(const nd_tensor *q, const nd_attention_options *gi
 // -------------------------------------------------------------------------------------------------
 // heads
 
-/// Operands as they are computed with: in f32 or f64, and where several heads share keys and values,
-/// with an axis of the groups and one of those in a group.
+/// Operands as they are computed with: in f32 or f64, and where several heads share keys and
+/// values, with an axis of the groups and one of those in a group.
 typedef struct prepared {
     nd_tensor *inputs[INPUTS];
     nd__attention blocks; ///< the same, borrowed
@@ -143,8 +143,8 @@ static void release_prepared(prepared *p) {
         nd_release(p->inputs[i]);
 }
 
-/// [..., groups * n, x, y] as [..., groups, n, x, y]; what has no axis of heads, or one head for all,
-/// gets an axis of size 1.
+/// [..., groups * n, x, y] as [..., groups, n, x, y]; what has no axis of heads, or one head for
+/// all, gets an axis of size 1.
 static nd_tensor *with_groups(const nd_tensor *x, int64_t groups) {
     int n = x->ndim;
     if (n < 3)

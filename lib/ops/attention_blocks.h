@@ -1,8 +1,8 @@
 // Attention by blocks: a tile of scores, some queries by some keys, at a time.
 //
-// Invariant: no tensor has an axis of queries and one of keys that are longer than a tile, but those
-// that are handed in (a mask) or asked for (its gradient). Nothing here is recorded; call it inside
-// nd_no_grad.
+// Invariant: no tensor has an axis of queries and one of keys that are longer than a tile, but
+// those that are handed in (a mask) or asked for (its gradient). Nothing here is recorded; call it
+// inside nd_no_grad.
 #ifndef ND_LIB_OPS_ATTENTION_BLOCKS_H
 #define ND_LIB_OPS_ATTENTION_BLOCKS_H
 #include "lib/tensor/tensor.h"
@@ -19,8 +19,8 @@ typedef struct nd__attention {
     bool causal;            ///< query i sees keys 0 ... i
 } nd__attention;
 
-/// The result, [..., l, v], and the logarithm of each row's sum of powers, [..., l, 1]; infinity for
-/// a row that sees nothing, whose result is 0.
+/// The result, [..., l, v], and the logarithm of each row's sum of powers, [..., l, 1]; infinity
+/// for a row that sees nothing, whose result is 0.
 nd_status nd__attention_blocks_forward(const nd__attention *a, nd_tensor **ret_result,
                                        nd_tensor **ret_log_sums);
 /// Gradients of query, key, value and mask, in this order, where `wanted`.

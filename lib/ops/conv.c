@@ -2,7 +2,8 @@
 //
 // The three convolutions are one family: x, weight and the result y, of which two are given. A
 // transposed convolution is the gradient of x. Attributes recorded are those of the kernel; from
-// them the rules make the geometry again. Halves are computed in f32 and rounded once, behind the bias.
+// them the rules make the geometry again. Halves are computed in f32 and rounded once, behind the
+// bias.
 #include "lib/ops/conv.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
@@ -46,8 +47,8 @@ static nd_status refuse_weight(const char *name, int ndim, const int64_t *x, con
         nd__shape_text(dilation, ndim - 2, geometry->dilation + missing));
 }
 
-/// Sizes of a convolution from those of x and weight. Groups divide the channels, and the weight has
-/// those of one group.
+/// Sizes of a convolution from those of x and weight. Groups divide the channels, and the weight
+/// has those of one group.
 static nd_status measure(const char *name, int ndim, const int64_t *x, const int64_t *weight,
                          const nd__conv_geometry *geometry, nd__conv_sizes *ret_sizes) {
     int64_t groups = geometry->groups;
@@ -128,7 +129,8 @@ static nd_status add_bias(const char *name, const nd_tensor *result, const nd_te
     return nd__launch(name, result->device, &call);
 }
 
-/// Runs one of the family on dense operands into `result`, which is neither empty nor a sum of nothing.
+/// Runs one of the family on dense operands into `result`, which is neither empty nor a sum of
+/// nothing.
 static nd_status launch(const char *name, nd_op op, const nd_tensor *result, const nd_tensor *a,
                         const nd_tensor *b, const nd__conv_sizes *sizes) {
     nd_kernel_call call;
@@ -286,8 +288,8 @@ nd_tensor *nd__conv_grad_weight(const nd_tensor *x, const nd_tensor *grad,
 
 // --------------------------------------------------------------------------------- transposed ones
 
-/// The result's size along an axis: (size - 1) stride - 2 padding + dilation (kernel - 1) + output + 1.
-/// Below 1 where nothing is left. False: it has no 64-bit number.
+/// The result's size along an axis: (size - 1) stride - 2 padding + dilation (kernel - 1) + output
+/// + 1. Below 1 where nothing is left. False: it has no 64-bit number.
 static bool transposed_size(int64_t size, int64_t kernel, const nd__conv_options *options, int axis,
                             int64_t *ret_size) {
     const nd__conv_geometry *g = &options->geometry;
@@ -331,8 +333,8 @@ static nd_status measure_transposed(const char *name, const nd_tensor *x, const 
     return ND_OK;
 }
 
-/// x with zeros behind it where output_padding is a stride or more: each is a step of the result that
-/// nothing is added to.
+/// x with zeros behind it where output_padding is a stride or more: each is a step of the result
+/// that nothing is added to.
 static nd_tensor *with_steps(const char *name, const nd_tensor *x,
                              const nd__conv_options *options) {
     nd_tensor *wider = nd_retain(x);

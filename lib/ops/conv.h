@@ -12,7 +12,8 @@ typedef struct nd__conv_geometry {
     int64_t groups;
 } nd__conv_geometry;
 
-/// The convolution without a bias. x: [n, ci, one to three axes], weight: [co, ci / groups, windows].
+/// The convolution without a bias. x: [n, ci, one to three axes], weight: [co, ci / groups,
+/// windows].
 nd_tensor *nd__conv_forward(const nd_tensor *x, const nd_tensor *weight,
                             const nd__conv_geometry *geometry);
 

@@ -82,7 +82,8 @@ static nd_status give(const char *name, const numbers *n, nd__conv_options *ret_
     return ND_OK;
 }
 
-// `address` makes a pointer of a field, which is a number where there is one axis and else an array.
+// `address` makes a pointer of a field, which is a number where there is one axis and else an
+// array.
 #define READER(which, TYPE, INIT, count, address, extra, output)                          \
     nd_status nd__conv_options_##which(const char *name, const TYPE *options,             \
                                        nd__conv_options *ret_options) {                   \

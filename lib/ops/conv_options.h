@@ -10,9 +10,9 @@ typedef struct nd__conv_options {
     int64_t output_padding[ND_WINDOW_AXES]; ///< 0 of one that is not
 } nd__conv_options;
 
-// Each reads the options that a program gave to an operation, or to a module that holds them; NULL: the
-// defaults. Errors as in lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number that no
-// convolution can have; then nothing is written. ret_options may be NULL.
+// Each reads the options that a program gave to an operation, or to a module that holds them; NULL:
+// the defaults. Errors as in lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number that
+// no convolution can have; then nothing is written. ret_options may be NULL.
 nd_status nd__conv_options_1d(const char *name, const nd_conv1d_options *options,
                               nd__conv_options *ret_options);
 nd_status nd__conv_options_2d(const char *name, const nd_conv2d_options *options,

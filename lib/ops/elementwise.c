@@ -1,5 +1,5 @@
-// Elementwise operations: one path for each form that a row of kernels/ops.inc names, and the public
-// functions, which are made from the rows.
+// Elementwise operations: one path for each form that a row of kernels/ops.inc names, and the
+// public functions, which are made from the rows.
 #include "lib/ops/elementwise.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"

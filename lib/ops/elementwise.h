@@ -8,7 +8,8 @@
 /// grad where out > 0, else 0. out: relu's result.
 nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out);
 
-/// An ND_DERIVATIVE row, of two tensors of one float dtype; attrs are those of the row it belongs to.
+/// An ND_DERIVATIVE row, of two tensors of one float dtype; attrs are those of the row it belongs
+/// to.
 nd_tensor *nd__elementwise_derivative(nd_op op, const nd_tensor *grad, const nd_tensor *saved,
                                       const nd_op_attrs *attrs);
 #endif

@@ -1,5 +1,6 @@
-// unfold and fold: windows of images as the columns of matrices, and the transposed map. The kernel is that of
-// convolutions, with one group and one channel of the result. Halves are added up in f32.
+// unfold and fold: windows of images as the columns of matrices, and the transposed map. The kernel
+// is that of convolutions, with one group and one channel of the result. Halves are added up in
+// f32.
 #include "lib/ops/fold.h"
 #include "kernels/windows.h"
 #include "lib/base/error.h"

@@ -1,5 +1,5 @@
-// Images of other sizes: interpolation as one map along each axis after the other (lib/ops/resample.h), and shuffling of
-// pixels as a permutation of axes.
+// Images of other sizes: interpolation as one map along each axis after the other
+// (lib/ops/resample.h), and shuffling of pixels as a permutation of axes.
 #include "lib/ops/interpolate.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
@@ -80,8 +80,8 @@ static nd_status check_images(const nd_tensor *x) {
     return ND_OK;
 }
 
-/// The axes in an order in which little is made in between: those that shrink first, from the outermost, whose
-/// rows are long; then those that grow, from the innermost.
+/// The axes in an order in which little is made in between: those that shrink first, from the
+/// outermost, whose rows are long; then those that grow, from the innermost.
 static nd_tensor *map_axes(const nd_tensor *x, const nd__resample_axis *maps) {
     nd_auto nd_tensor *y =
         nd__operands_as_dtype(x, nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype);
@@ -128,7 +128,8 @@ static nd_status check_shuffle(const char *name, const nd_tensor *x, int64_t fac
     return ND_OK;
 }
 
-/// Splits x's last three axes into five (`split`), puts them in another order, and joins them to three.
+/// Splits x's last three axes into five (`split`), puts them in another order, and joins them to
+/// three.
 static nd_tensor *rearrange(const nd_tensor *x, const int64_t *split, const int *order,
                             const int64_t *joined) {
     int before = x->ndim - 3, axes[ND_MAX_DIMS];

@@ -1,4 +1,5 @@
-// Normalisation: layer, RMS, group, batch and instance norm, as compositions of recorded operations.
+// Normalisation: layer, RMS, group, batch and instance norm, as compositions of recorded
+// operations.
 //
 // Statistics are computed in f64 for f64 and in f32 for everything else. Running statistics are
 // written last, when the result is made, and unrecorded.
@@ -47,7 +48,8 @@ static nd_tensor *inverse_deviation(const nd_tensor *variance, double epsilon) {
     return nd_reciprocal(root);
 }
 
-/// Multiplies with weight and adds bias, seen in this shape, and gives the dtype of the operand back.
+/// Multiplies with weight and adds bias, seen in this shape, and gives the dtype of the operand
+/// back.
 static nd_tensor *scaled(const nd_tensor *normal, const nd_tensor *weight, const nd_tensor *bias,
                          int ndim, const int64_t *shape, nd_dtype dtype) {
     if (!normal)

@@ -1,5 +1,6 @@
-// Pooling over windows of one to three axes: the largest element by its own kernel, the mean as one map along each
-// axis after the other (lib/ops/resample.h). Of the largest, what is recorded are the positions.
+// Pooling over windows of one to three axes: the largest element by its own kernel, the mean as one
+// map along each axis after the other (lib/ops/resample.h). Of the largest, what is recorded are
+// the positions.
 #include "lib/ops/pool.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
@@ -67,7 +68,8 @@ static nd_status give(const char *name, const numbers *n, nd__pool_options *ret_
     return ND_OK;
 }
 
-// `address` makes a pointer of a field, which is a number where there is one axis and else an array.
+// `address` makes a pointer of a field, which is a number where there is one axis and else an
+// array.
 #define READER(which, TYPE, INIT, count, address, ...)                                    \
     nd_status nd__pool_##which##_options(const char *name, const TYPE *options,           \
                                          nd__pool_options *ret_options) {                 \
@@ -139,7 +141,8 @@ static nd_status count_windows(const char *name, const nd_tensor *x, const nd__p
     return ND_OK;
 }
 
-/// The sizes that adaptive windows shall make, by axis of three. A kernel of 0 is the kernels' word for them.
+/// The sizes that adaptive windows shall make, by axis of three. A kernel of 0 is the kernels' word
+/// for them.
 static nd_status count_adaptive(const char *name, const nd_tensor *x, const int64_t *sizes,
                                 nd__pool_options *ret_options, int64_t *ret_counts) {
     *ret_options = (nd__pool_options){.stride = {1, 1, 1}, .dilation = {1, 1, 1}};
@@ -181,7 +184,8 @@ static void fill_call(nd_kernel_call *call, const nd_tensor *dense, const nd__po
     }
 }
 
-/// Launches into the two results, which are not empty. The kernel's largest of halves is one of f32.
+/// Launches into the two results, which are not empty. The kernel's largest of halves is one of
+/// f32.
 static nd_tensor *launch_max(const char *name, const nd_tensor *x, nd_tensor *positions,
                              const nd__pool_options *o, const int64_t *counts) {
     nd_dtype dtype = nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype;
@@ -261,7 +265,8 @@ MAX_POOL(3d, 3)
 
 // -------------------------------------------------------------------------------------------- mean
 
-/// The maps along all axes, one after the other, then the divisor, if there is one; in f32 for halves.
+/// The maps along all axes, one after the other, then the divisor, if there is one; in f32 for
+/// halves.
 static nd_tensor *average(const char *name, const nd_tensor *x, const nd__resample_axis *maps,
                           int64_t divisor) {
     nd_auto nd_tensor *y =

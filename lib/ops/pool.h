@@ -13,9 +13,10 @@ typedef struct nd__pool_options {
     int64_t divisor;                   ///< of means alone
 } nd__pool_options;
 
-// Each reads the options that a program gave to an operation, or to a module that holds them. A stride of 0
-// becomes the kernel's size. Errors as in lib/base/versioned.h, and ND_ERROR_INVALID_ARGUMENT for a number
-// that no pooling can have; then nothing is written. ret_options may be NULL.
+// Each reads the options that a program gave to an operation, or to a module that holds them. A
+// stride of 0 becomes the kernel's size. Errors as in lib/base/versioned.h, and
+// ND_ERROR_INVALID_ARGUMENT for a number that no pooling can have; then nothing is written.
+// ret_options may be NULL.
 nd_status nd__pool_max1d_options(const char *name, const nd_max_pool1d_options *options,
                                  nd__pool_options *ret_options);
 nd_status nd__pool_max2d_options(const char *name, const nd_max_pool2d_options *options,

@@ -1,8 +1,9 @@
-// Recurrent nets over whole sequences: RNN, LSTM, GRU, of several layers, in one or both directions.
+// Recurrent nets over whole sequences: RNN, LSTM, GRU, of several layers, in one or both
+// directions.
 //
 // What the inputs bring to the gates is one product for the whole sequence; only the part of the
-// state is computed step by step. Gates and weights lie as PyTorch has them: LSTM i, f, g, o; GRU r,
-// z, n.
+// state is computed step by step. Gates and weights lie as PyTorch has them: LSTM i, f, g, o; GRU
+// r, z, n.
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"

@@ -15,12 +15,13 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
 /// tensors, recording or not. A view's history is fresh after it.
 nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
 
-/// After an in-place write: gives x a new node, or its base (rebase.h) where it is a view. `inputs` are the operands as they were before the
-/// write. An input that is x itself stands for its old history; its old value is gone, so where
-/// the op's row saves that operand and another input wants a gradient, hand in nd_clone(x), taken
-/// (and recorded) before the write, in its place. A saved operand that is x all the same is kept
-/// empty, and nd__record_saved answers ND_ERROR_STATE for it. When no input wants history, or the
-/// op's row says ZERO, x loses the history it had. No-op when nothing is recorded on this thread.
+/// After an in-place write: gives x a new node, or its base (rebase.h) where it is a view. `inputs`
+/// are the operands as they were before the write. An input that is x itself stands for its old
+/// history; its old value is gone, so where the op's row saves that operand and another input wants
+/// a gradient, hand in nd_clone(x), taken (and recorded) before the write, in its place. A saved
+/// operand that is x all the same is kept empty, and nd__record_saved answers ND_ERROR_STATE for
+/// it. When no input wants history, or the op's row says ZERO, x loses the history it had. No-op
+/// when nothing is recorded on this thread.
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs);
 

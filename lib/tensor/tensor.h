@@ -1,8 +1,8 @@
 // Inside of tensors and storages, for lib/tensor and the layers above.
 //
 // A tensor is green (never looked at by the collector) until it gets an edge other than its
-// storage: history, gradient, hooks, a base; whoever gives it one calls nd__member_track. A storage is
-// always green and is what managers account for.
+// storage: history, gradient, hooks, a base; whoever gives it one calls nd__member_track. A storage
+// is always green and is what managers account for.
 //
 // A small tensor on the host is one block: header, fields, shape, strides, data. It has no storage,
 // and is accounted for itself, until something needs one that may outlive it, such as a view

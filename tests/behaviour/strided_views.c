@@ -3,7 +3,8 @@
 //
 // A view here has any strides that the library can make: odd ones on axes of size 1, 0 on expanded
 // axes, elements shared, steps, axes in any order, no axes, no elements. The elementwise operations
-// are those of kernels/ops.inc; calls_listed_test asks for a case of every other one of the headers. ND_VIEW_ROUNDS=n runs n rounds.
+// are those of kernels/ops.inc; calls_listed_test asks for a case of every other one of the
+// headers. ND_VIEW_ROUNDS=n runs n rounds.
 #include "tests/behaviour/views.h"
 #include "tests/elementwise.h"
 

@@ -25,7 +25,8 @@ static layout row_major(int ndim, const int64_t *shape, int64_t shift) {
 }
 
 /// Whether an operation is the derivative of another. Its first operand, a factor of the whole, is
-/// kept small: a huge one would make a huge difference of what rounding leaves of a sum that cancels.
+/// kept small: a huge one would make a huge difference of what rounding leaves of a sum that
+/// cancels.
 static bool is_derivative(nd_op op) {
     static const bool derivatives[ND_OP_COUNT] = {
 #define ND_DERIVATIVE(name, ...) [ND_OP_##name##_grad] = true,

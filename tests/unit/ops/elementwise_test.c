@@ -46,7 +46,8 @@ static const elementwise_row *row_of(nd_op op) {
     return NULL;
 }
 
-/// A result as an integer dtype keeps it: without a fraction, its low bits; 0 for what is no number.
+/// A result as an integer dtype keeps it: without a fraction, its low bits; 0 for what is no
+/// number.
 static double wrapped(long double value, nd_dtype dtype) {
     int64_t whole = isfinite(value) ? (int64_t)truncl(value) : 0;
     return dtype == ND_U8 ? (uint8_t)whole : dtype == ND_I32 ? (int32_t)whole : (double)whole;
@@ -70,7 +71,8 @@ static const struct {
     {0, {0}, 0, {0}},        {1, {1}, 1, {1}},          {4, {1, 3, 1, 17}, 3, {1, 1, 17}},
 };
 
-/// Runs a row and looks at every element of the result. `b` is not looked at by rows of one operand.
+/// Runs a row and looks at every element of the result. `b` is not looked at by rows of one
+/// operand.
 static void check_row(const elementwise_row *row, const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *y = row->run(a, b, ND_NUMBER(P), ND_NUMBER(Q));
     assert_handle(y);

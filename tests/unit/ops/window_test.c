@@ -1,5 +1,5 @@
-// Convolutions, pooling and interpolation against PyTorch: what window_tables.py has recorded, for every row in f64, f32 and, within
-// one rounding of that, in both halves; then what they refuse.
+// Convolutions, pooling and interpolation against PyTorch: what window_tables.py has recorded, for
+// every row in f64, f32 and, within one rounding of that, in both halves; then what they refuse.
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/ops/values.h"
 #include "tests/windows.h"
@@ -332,7 +332,8 @@ static void test_global_pooling(void **state) {
     }
 }
 
-/// Cubic interpolation of one axis, which PyTorch has of two alone: the same, when the other has size 1.
+/// Cubic interpolation of one axis, which PyTorch has of two alone: the same, when the other has
+/// size 1.
 static void test_cubic_of_other_axes(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 6), ND_F64, -1, 1);
