@@ -98,7 +98,7 @@ template <class T> struct Erased {
     }
 };
 
-inline int64_t dtype_bytes(nd_dtype dtype) {
+static inline int64_t dtype_bytes(nd_dtype dtype) {
     static const int8_t bytes[] = {
 #define ND_DTYPE(ENUMERATOR, name, text, T, kind) sizeof(T),
 #include "kernels/dtypes.inc"
@@ -106,7 +106,7 @@ inline int64_t dtype_bytes(nd_dtype dtype) {
     };
     return bytes[dtype];
 }
-inline bool is_float_dtype(nd_dtype dtype) {
+static inline bool is_float_dtype(nd_dtype dtype) {
     return dtype == ND_F16 || dtype == ND_BF16 || dtype == ND_F32 || dtype == ND_F64;
 }
 
