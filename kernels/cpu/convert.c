@@ -134,11 +134,13 @@ static void through(int64_t n, char *const *data, const int64_t *strides, nd__lo
     const int64_t in_strides[2] = {1, strides[1]}, out_strides[2] = {strides[0], 1};
     char *to_block[2] = {(char *)block, data[1]}, *from_block[2] = {data[0], (char *)block};
     for (int64_t done = 0; done < n; done += ND__BLOCK) {
+        if (done > 0) { // the stride of a single element may be any number
+            to_block[1] += ND__BLOCK * strides[1] * in_bytes;
+            from_block[0] += ND__BLOCK * strides[0] * out_bytes;
+        }
         int64_t run = n - done < ND__BLOCK ? n - done : ND__BLOCK;
         first(run, to_block, in_strides, NULL);
         second(run, from_block, out_strides, NULL);
-        to_block[1] += run * strides[1] * in_bytes;
-        from_block[0] += run * strides[0] * out_bytes;
     }
 }
 #define ND__THROUGH(name, F, first, O, second)                                            \
