@@ -123,7 +123,7 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
         view->node = unused;
         view->output_index = 0;
         unused = before;
-        nd__object_note_moved(&before->header);
+        nd__object_note_moved((nd_object *)before); // NULL where there was no history
     }
     nd__lock_release(&node_lock);
     nd__gate_leave();
