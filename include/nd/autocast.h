@@ -7,10 +7,11 @@
 extern "C" {
 #endif
 
-/// nd_autocast(ND_BF16) { ... }: in the block, on this thread, nd_matmul, nd_linear and the
-/// convolutions of <nd/convolution.h> take operands of f32, f16 and bf16 as this dtype, and give a
-/// result of it; nd_softmax, nd_log_softmax, nd_cross_entropy, nd_mse_loss, nd_layer_norm and
-/// nd_batch_norm take halves as f32. f64 stays f64. The casts are recorded: parameters stay f32,
+/// nd_autocast(ND_BF16) { ... }: in the block, on this thread, nd_matmul, nd_linear, nd_attention
+/// and the convolutions of <nd/convolution.h> take operands of f32, f16 and bf16 as this dtype, and
+/// give a result of it. nd_softmax, nd_log_softmax, the norms and the losses take halves as f32 and
+/// give f32. f64 stays f64. nd_rnn, nd_lstm and nd_gru keep the dtype of x and compute their
+/// products in the half. The casts are recorded: parameters stay f32,
 /// and so do their gradients. ND_F32 casts nothing to a half, as outside. Another dtype is an
 /// error, and casts nothing either.
 #define nd_autocast(dtype) \

@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/attention_blocks.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/dropout.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
@@ -423,6 +424,7 @@ static nd_tensor *attend_nothing(const attention *a, const int64_t *shape) {
 
 nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_tensor *value,
                         const nd_tensor *mask, const nd_attention_options *options) {
+    ND__AUTOCAST(lower, query, key, value, nd_attention(x0, x1, x2, mask, options))
     attention a = {.inputs = {(nd_tensor *)(uintptr_t)query, (nd_tensor *)(uintptr_t)key,
                               (nd_tensor *)(uintptr_t)value, (nd_tensor *)(uintptr_t)mask}};
     if (check_attention(query, key, value, mask) != ND_OK ||

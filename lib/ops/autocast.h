@@ -17,6 +17,12 @@ nd_tensor *nd__autocast_lower(const nd_tensor *x);
 /// x retained, or cast (recorded) to f32 when it is a half. NULL gives NULL.
 nd_tensor *nd__autocast_raise(const nd_tensor *x);
 
+/// The dtype that a result of this dtype gets: f32 inside a block when it is a half. For a
+/// composition that computes in f32 anyway.
+static inline nd_dtype nd__autocast_result(nd_dtype dtype) {
+    return nd__autocast_dtype != ND_F32 && nd__dtype_is_half(dtype) ? ND_F32 : dtype;
+}
+
 /// At the beginning of an operation of one to three operands (the third may be NULL): `call` is the
 /// operation itself, with x0, x1, x2 for them.
 #define ND__AUTOCAST(cast, a, b, c, call)                                                \

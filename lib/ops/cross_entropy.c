@@ -2,6 +2,7 @@
 // for everything else. (The plain mean over classes is one kernel: neural.c.)
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include <nd/neural.h>
@@ -101,5 +102,5 @@ nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targe
         o.label_smoothing == 0.0 || o.reduction > ND_REDUCTION_NONE
             ? nd_nll_loss(log_probabilities, classes, weight, o.ignored, o.reduction)
             : smoothed(log_probabilities, classes, weight, &o, axis);
-    return loss ? nd__operands_as_dtype(loss, logits->dtype) : NULL;
+    return loss ? nd__operands_as_dtype(loss, nd__autocast_result(logits->dtype)) : NULL;
 }

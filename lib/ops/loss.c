@@ -1,8 +1,9 @@
 // Losses, as compositions of recorded operations: elements first, then one reduction.
 //
 // Everything is computed in f64 for f64 and in f32 for everything else; the result has the dtype of
-// the operands. (mse_loss and cross_entropy are in neural.c.)
+// the operands, but inside nd_autocast f32 for halves. (mse_loss and cross_entropy are in neural.c.)
 #include "lib/base/error.h"
+#include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include "lib/tensor/shape.h"
@@ -42,6 +43,7 @@ static nd_status make_pair(const char *name, const char *a_name, const nd_tensor
     if (status != ND_OK)
         return status;
     dtype = ret_pair->dtype == ND_F64 ? ND_F64 : ND_F32;
+    ret_pair->dtype = nd__autocast_result(ret_pair->dtype);
     ret_pair->a = nd__operands_as_dtype(a, dtype);
     ret_pair->b = nd__operands_as_dtype(b, dtype);
     return ret_pair->a && ret_pair->b ? ND_OK : nd_error_get_status();
@@ -289,11 +291,11 @@ nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targ
     nd_auto nd_tensor *product = nd_mul(seen, factors);
     nd_auto nd_tensor *elements = nd_neg(product);
     if (reduction != ND_REDUCTION_MEAN)
-        return reduced(elements, reduction, 1, x->dtype);
+        return reduced(elements, reduction, 1, nd__autocast_result(x->dtype));
     nd_auto nd_tensor *sum = nd_sum(elements, 0, NULL, false);
     nd_auto nd_tensor *total = nd_sum(factors, 0, NULL, false);
     nd_auto nd_tensor *mean = nd_div(sum, total);
-    return mean ? nd__operands_as_dtype(mean, x->dtype) : NULL;
+    return mean ? nd__operands_as_dtype(mean, nd__autocast_result(x->dtype)) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

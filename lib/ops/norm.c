@@ -49,7 +49,7 @@ static nd_tensor *inverse_deviation(const nd_tensor *variance, double epsilon) {
 }
 
 /// Multiplies with weight and adds bias, seen in this shape, and gives the dtype of the operand
-/// back.
+/// back (f32 for a half inside nd_autocast).
 static nd_tensor *scaled(const nd_tensor *normal, const nd_tensor *weight, const nd_tensor *bias,
                          int ndim, const int64_t *shape, nd_dtype dtype) {
     if (!normal)
@@ -69,7 +69,7 @@ static nd_tensor *scaled(const nd_tensor *normal, const nd_tensor *weight, const
         nd_release(result);
         result = sum;
     }
-    return result ? nd__operands_as_dtype(result, dtype) : NULL;
+    return result ? nd__operands_as_dtype(result, nd__autocast_result(dtype)) : NULL;
 }
 
 /// x, in the dtype it is computed in, over the deviation of the axes; its mean is taken away when

@@ -240,6 +240,73 @@ static void test_autocast_computes_products_in_a_half(void **state) {
     }
 }
 
+static void check_f32(nd_tensor *x) {
+    assert_handle(x);
+    assert_int_equal(nd_get_dtype(x), ND_F32);
+    nd_release(x);
+}
+
+/// What needs the range of f32 gives it, whatever half comes in; what is made of products a half.
+static void test_autocast_raises_norms_and_losses(void **state) {
+    (void)state;
+    const nd_reduction mean = ND_REDUCTION_MEAN;
+    nd_auto nd_tensor *wide = nd_randn(nd_key_new(3), ND_SHAPE(4, 6), ND_F32);
+    nd_auto nd_tensor *x = nd_cast(wide, ND_F16);
+    nd_auto nd_tensor *labels = nd_randint(nd_key_new(4), 0, 6, ND_SHAPE(4), ND_I64);
+    nd_auto nd_tensor *signs = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_autocast(ND_F16) {
+        check_f32(nd_layer_norm(x, NULL, NULL, 1e-5, 1));
+        check_f32(nd_rms_norm(x, NULL, 1e-5, 1));
+        check_f32(nd_group_norm(x, NULL, NULL, 2, 1e-5));
+        check_f32(nd_batch_norm(x, NULL, NULL, NULL, NULL, NULL));
+        check_f32(nd_l1_loss(x, x, mean));
+        check_f32(nd_smooth_l1_loss(x, x, 1, mean));
+        check_f32(nd_huber_loss(x, x, 1, ND_REDUCTION_NONE));
+        check_f32(nd_kl_div(x, x, true, mean));
+        check_f32(nd_bce_with_logits(x, x, NULL, NULL, mean));
+        check_f32(nd_nll_loss(x, labels, NULL, -100, mean));
+        check_f32(nd_nll_loss(x, labels, NULL, -100, ND_REDUCTION_NONE));
+        check_f32(nd_cross_entropy(x, labels));
+        check_f32(nd_cross_entropy_with(x, labels, NULL, NULL));
+        check_f32(nd_mse_loss(x, x));
+        check_f32(nd_cosine_similarity(x, x, 1e-8, 1));
+        check_f32(nd_cosine_embedding_loss(x, x, signs, 0, mean));
+    }
+    nd_auto nd_tensor *outside = nd_l1_loss(x, x, mean);
+    assert_int_equal(nd_get_dtype(outside), ND_F16);
+}
+
+/// Beside the same in f32: the products are rounded, the dtypes are as promised.
+static void test_autocast_of_attention_and_recurrent_nets(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(2, 5, 4), ND_F32);
+    nd_auto nd_tensor *exact = nd_attention(x, x, x, NULL, NULL);
+    nd_auto nd_tensor *input_weight = nd_randn(nd_key_new(4), ND_SHAPE(9, 4), ND_F32);
+    nd_auto nd_tensor *state_weight = nd_randn(nd_key_new(5), ND_SHAPE(9, 3), ND_F32);
+    const nd_tensor *weights[] = {input_weight, state_weight};
+    nd_recurrent_options options = ND_RECURRENT_OPTIONS_INIT;
+    nd_tensor *out[2] = {0}, *hidden[2] = {0};
+    assert_ok(nd_gru(x, NULL, 2, weights, &options, &out[0], &hidden[0]));
+    nd_auto nd_tensor *half = NULL;
+    nd_autocast(ND_BF16) {
+        half = nd_attention(x, x, x, NULL, NULL);
+        assert_ok(nd_gru(x, NULL, 2, weights, &options, &out[1], &hidden[1]));
+    }
+    assert_int_equal(nd_get_dtype(half), ND_BF16);
+    assert_int_equal(nd_get_dtype(out[1]), ND_F32);
+    assert_int_equal(nd_get_dtype(hidden[1]), ND_F32);
+    nd_auto nd_tensor *back = nd_cast(half, ND_F32);
+    const nd_tensor *pairs[][2] = {{exact, back}, {out[0], out[1]}, {hidden[0], hidden[1]}};
+    for (int i = 0; i < 3; i++) {
+        nd_auto nd_tensor *difference = nd_l1_loss(pairs[i][0], pairs[i][1], ND_REDUCTION_MEAN);
+        assert_true(nd_get_item(difference) > 0 && nd_get_item(difference) < 0.02);
+    }
+    for (int i = 0; i < 2; i++) {
+        nd_release(out[i]);
+        nd_release(hidden[i]);
+    }
+}
+
 /// A net of a convolution and a linear layer: learns its labels in bf16 as well, and its parameters
 /// and gradients stay f32.
 static void test_a_net_learns_inside_autocast(void **state) {
@@ -311,6 +378,8 @@ int main(void) {
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
         ND_TEST(test_autocast_computes_products_in_a_half),
+        ND_TEST(test_autocast_raises_norms_and_losses),
+        ND_TEST(test_autocast_of_attention_and_recurrent_nets),
         ND_TEST(test_a_net_learns_inside_autocast),
         ND_TEST(test_halves_have_masters),
     };
