@@ -18,6 +18,9 @@ struct Bool {
 
 template <class T> struct Wide { typedef T type; };
 template <> struct Wide<uint8_t> { typedef uint32_t type; };
+template <> struct Wide<uint16_t> { typedef uint32_t type; };
+template <> struct Wide<uint32_t> { typedef uint32_t type; };
+template <> struct Wide<uint64_t> { typedef uint64_t type; };
 template <> struct Wide<int32_t> { typedef uint32_t type; };
 template <> struct Wide<int64_t> { typedef uint64_t type; };
 
@@ -34,6 +37,14 @@ template <class T> ND_BOTH bool is_nan(T x) {
 
 template <class T> struct Limits;
 template <> struct Limits<uint8_t> { static constexpr uint8_t lowest = 0, highest = UINT8_MAX; };
+template <> struct Limits<uint16_t> { static constexpr uint16_t lowest = 0, highest = UINT16_MAX; };
+template <> struct Limits<uint32_t> { static constexpr uint32_t lowest = 0, highest = UINT32_MAX; };
+template <> struct Limits<int8_t> {
+    static constexpr int8_t lowest = INT8_MIN, highest = INT8_MAX;
+};
+template <> struct Limits<int16_t> {
+    static constexpr int16_t lowest = INT16_MIN, highest = INT16_MAX;
+};
 template <> struct Limits<int32_t> {
     static constexpr int32_t lowest = INT32_MIN, highest = INT32_MAX;
 };
@@ -48,7 +59,7 @@ template <class Target, class Source> struct Convert {
         if constexpr (is_float<Source> && !is_float<Target>) {
             if (x != x)
                 return 0;
-            // (Source)highest rounds up to 2^31 or 2^63 where it is not exact: at or above it,
+            // (Source)highest rounds up to a power of two where it is not exact: at or above it,
             // saturate.
             if (x >= (Source)Limits<Target>::highest)
                 return Limits<Target>::highest;
@@ -80,7 +91,7 @@ template <class Target, class Source> ND_BOTH Target convert(Source x) {
 /// Number `which` of a call (kernels/kernel.h).
 template <class T> T number(const nd_kernel_call *call, int which) {
     if constexpr (sizeof(T) == sizeof(int64_t) && !is_float<T>)
-        return call->attrs.i[which];
+        return (T)call->attrs.i[which];
     else
         return convert<T>(call->attrs.f[which]);
 }

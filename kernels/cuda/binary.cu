@@ -1,43 +1,15 @@
-// BINARY: out = f(a, b), one dtype, from the rows of kernels/ops.inc.
+// BINARY: out = f(a, b), one dtype. Elements are those of f64, f32, i64, i32 and u8;
+// halves_binary.cu and integers.cu have the other dtypes.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/storage.cuh"
 
 namespace nd_cuda {
 
-#define ND_BINARY(name, types, expression, ...)                \
-    template <class T> struct binary_##name {                  \
-        T p;                                                   \
-        ND_BOTH T operator()(const T &a, const T &b) const {   \
-            typedef typename Wide<T>::type W [[maybe_unused]]; \
-            return expression;                                 \
-        }                                                      \
-    };
-#include "kernels/ops.inc"
-
 template <class T>
 static nd_status run_binary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    T p = number<T>(call, 0);
-    switch (call->op) {
-#define ND_ROW_NUMBER(name) \
-    case ND_OP_##name:      \
-        return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p});
-#define ND_ROW_FLOAT(name)                                                     \
-    case ND_OP_##name:                                                         \
-        if constexpr (is_float<T>)                                             \
-            return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p}); \
-        else                                                                   \
-            return ND_ERROR_UNSUPPORTED;
-#define ND_ROW_INTEGER(name)                                                   \
-    case ND_OP_##name:                                                         \
-        if constexpr (!is_float<T>)                                            \
-            return run_elementwise<T, T, T>(queue, call, binary_##name<T>{p}); \
-        else                                                                   \
-            return ND_ERROR_UNSUPPORTED;
-#define ND_ROW_BITS ND_ROW_INTEGER
-#define ND_BINARY(name, types, expression, ...) ND_ROW_##types(name)
-#include "kernels/ops.inc"
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
+    return with_binary(call->op, number<T>(call, 0),
+                       [=](const auto &row) { return run_elementwise<T, T, T>(queue, call, row); });
 }
 
 } // namespace nd_cuda
@@ -54,7 +26,10 @@ nd_status nd__cuda_binary(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd_cuda::run_binary<float>(queue, call);
     case ND_F64:
         return nd_cuda::run_binary<double>(queue, call);
+    case ND_F16:
+    case ND_BF16:
+        return nd_cuda::halves_binary(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return nd_cuda::integers_binary(queue, call);
     }
 }

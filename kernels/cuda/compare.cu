@@ -3,15 +3,12 @@
 // Truth values are bytes 0 and 1, so bool operands compare as bytes; `where` moves elements without
 // looking at them, so it is compiled per element size.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/erased.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/storage.cuh"
 
 namespace nd_cuda {
 
-#define ND_COMPARE(name, types, expression, ...)                   \
-    template <class T> struct compare_##name {                     \
-        ND_BOTH uint8_t operator()(const T &a, const T &b) const { \
-            return (uint8_t)(expression);                          \
-        }                                                          \
-    };
 #define ND_LOGICAL_X ND_BOTH uint8_t operator()(const uint8_t &a) const {
 #define ND_LOGICAL_AB ND_BOTH uint8_t operator()(const uint8_t &a, const uint8_t &b) const {
 #define ND_LOGICAL(name, types, expression, cost, differentiable, saves, form, ...) \
@@ -30,14 +27,9 @@ template <class T> struct Where {
 
 template <class T>
 static nd_status run_compare(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    switch (call->op) {
-#define ND_COMPARE(name, types, expression, ...) \
-    case ND_OP_##name:                           \
-        return run_elementwise<uint8_t, T, T>(queue, call, compare_##name<T>{});
-#include "kernels/ops.inc"
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
+    return with_compare<T>(call->op, [=](const auto &row) {
+        return run_elementwise<uint8_t, T, T>(queue, call, row);
+    });
 }
 
 template <class T>
@@ -60,8 +52,11 @@ nd_status nd__cuda_compare(const nd_cuda_queue *queue, const nd_kernel_call *cal
         return nd_cuda::run_compare<float>(queue, call);
     case ND_F64:
         return nd_cuda::run_compare<double>(queue, call);
+    case ND_F16:
+    case ND_BF16:
+        return nd_cuda::halves_compare(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return nd_cuda::integers_compare(queue, call);
     }
 }
 
@@ -80,17 +75,15 @@ nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *cal
 }
 
 nd_status nd__cuda_where(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    switch (call->operand[0].dtype) {
-    case ND_BOOL:
-    case ND_U8:
-        return nd_cuda::run_where<uint8_t>(queue, call);
-    case ND_I32:
-    case ND_F32:
-        return nd_cuda::run_where<uint32_t>(queue, call);
-    case ND_I64:
-    case ND_F64:
-        return nd_cuda::run_where<uint64_t>(queue, call);
+    using namespace nd_cuda;
+    switch (dtype_bytes(call->operand[0].dtype)) {
+    case 1:
+        return run_where<uint8_t>(queue, call);
+    case 2:
+        return run_where<uint16_t>(queue, call);
+    case 4:
+        return run_where<uint32_t>(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return run_where<uint64_t>(queue, call);
     }
 }

@@ -77,6 +77,53 @@ template <class T> ND_BOTH void store_as(void *data, nd_dtype dtype, int64_t ind
     }
 }
 
+// To f32 with the last bit odd where it is not exact, which half.h rounds once.
+ND_BOTH float odd_of(float x) {
+    return x;
+}
+ND_BOTH float odd_of(double x) {
+    return nd__f64_to_f32_odd(x);
+}
+ND_BOTH float odd_of(int64_t x) {
+    return nd__f64_to_f32_odd(nd__i64_to_f64_odd(x));
+}
+ND_BOTH float odd_of(uint64_t x) {
+    return nd__f64_to_f32_odd(nd__u64_to_f64_odd(x));
+}
+
+/// Writes any number, converted as COPY does (kernels/kernel.h).
+template <class T>
+ND_BOTH void store_converted(void *data, nd_dtype dtype, int64_t index, T value) {
+    switch (dtype) {
+    case ND_BOOL:
+        ((Bool *)data)[index] = convert<Bool>(value);
+        return;
+    case ND_F16:
+        ((uint16_t *)data)[index] = nd__f32_to_f16(odd_of(value));
+        return;
+    case ND_BF16:
+        ((uint16_t *)data)[index] = nd__f32_to_bf16(odd_of(value));
+        return;
+#define ND_STORE_CASE(ENUMERATOR, T)            \
+    case ENUMERATOR:                            \
+        ((T *)data)[index] = convert<T>(value); \
+        return;
+        ND_STORE_CASE(ND_U8, uint8_t)
+        ND_STORE_CASE(ND_U16, uint16_t)
+        ND_STORE_CASE(ND_U32, uint32_t)
+        ND_STORE_CASE(ND_U64, uint64_t)
+        ND_STORE_CASE(ND_I8, int8_t)
+        ND_STORE_CASE(ND_I16, int16_t)
+        ND_STORE_CASE(ND_I32, int32_t)
+        ND_STORE_CASE(ND_I64, int64_t)
+        ND_STORE_CASE(ND_F32, float)
+        ND_STORE_CASE(ND_F64, double)
+#undef ND_STORE_CASE
+    default:
+        return;
+    }
+}
+
 /// x[index] of a dtype known when the kernel is compiled.
 template <class T> struct Direct {
     typedef T Element;

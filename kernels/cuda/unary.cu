@@ -1,73 +1,21 @@
-// UNARY: out = f(x), one dtype, and PREDICATE, whose result is bool, from the rows of
-// kernels/ops.inc.
+// UNARY: out = f(x), one dtype, and PREDICATE, whose result is bool. Elements are those of f64, f32,
+// i64, i32 and u8; halves_unary.cu and integers.cu have the other dtypes.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/storage.cuh"
 
 namespace nd_cuda {
 
-#define ND_UNARY(name, types, expression, ...)                 \
-    template <class T> struct unary_##name {                   \
-        T p, q;                                                \
-        ND_BOTH T operator()(const T &x) const {               \
-            typedef typename Wide<T>::type W [[maybe_unused]]; \
-            return expression;                                 \
-        }                                                      \
-    };
-#include "kernels/ops.inc"
-
-#define ND_PREDICATE(name, types, expression, ...)     \
-    template <class T> struct predicate_##name {       \
-        ND_BOTH uint8_t operator()(const T &x) const { \
-            return (uint8_t)(expression);              \
-        }                                              \
-    };
-#include "kernels/ops.inc"
-
 template <class T>
 static nd_status run_unary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    T p = number<T>(call, 0), q = number<T>(call, 1);
-    switch (call->op) {
-#define ND_ROW_NUMBER(name) \
-    case ND_OP_##name:      \
-        return run_elementwise<T, T>(queue, call, unary_##name<T>{p, q});
-#define ND_ROW_FLOAT(name)                                                    \
-    case ND_OP_##name:                                                        \
-        if constexpr (is_float<T>)                                            \
-            return run_elementwise<T, T>(queue, call, unary_##name<T>{p, q}); \
-        else                                                                  \
-            return ND_ERROR_UNSUPPORTED;
-#define ND_ROW_INTEGER(name)                                                  \
-    case ND_OP_##name:                                                        \
-        if constexpr (!is_float<T>)                                           \
-            return run_elementwise<T, T>(queue, call, unary_##name<T>{p, q}); \
-        else                                                                  \
-            return ND_ERROR_UNSUPPORTED;
-#define ND_ROW_BITS ND_ROW_INTEGER
-#define ND_UNARY(name, types, expression, ...) ND_ROW_##types(name)
-#include "kernels/ops.inc"
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
+    return with_unary(call->op, number<T>(call, 0), number<T>(call, 1),
+                      [=](const auto &row) { return run_elementwise<T, T>(queue, call, row); });
 }
 
 template <class T>
 static nd_status run_predicate(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    switch (call->op) {
-#undef ND_ROW_NUMBER
-#undef ND_ROW_FLOAT
-#define ND_ROW_NUMBER(name) \
-    case ND_OP_##name:      \
-        return run_elementwise<uint8_t, T>(queue, call, predicate_##name<T>{});
-#define ND_ROW_FLOAT(name)                                                          \
-    case ND_OP_##name:                                                              \
-        if constexpr (is_float<T>)                                                  \
-            return run_elementwise<uint8_t, T>(queue, call, predicate_##name<T>{}); \
-        else                                                                        \
-            return ND_ERROR_UNSUPPORTED;
-#define ND_PREDICATE(name, types, expression, ...) ND_ROW_##types(name)
-#include "kernels/ops.inc"
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
+    return with_predicate<T>(
+        call->op, [=](const auto &row) { return run_elementwise<uint8_t, T>(queue, call, row); });
 }
 
 } // namespace nd_cuda
@@ -84,8 +32,11 @@ nd_status nd__cuda_unary(const nd_cuda_queue *queue, const nd_kernel_call *call)
         return nd_cuda::run_unary<float>(queue, call);
     case ND_F64:
         return nd_cuda::run_unary<double>(queue, call);
+    case ND_F16:
+    case ND_BF16:
+        return nd_cuda::halves_unary(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return nd_cuda::integers_unary(queue, call);
     }
 }
 
@@ -101,7 +52,10 @@ nd_status nd__cuda_predicate(const nd_cuda_queue *queue, const nd_kernel_call *c
         return nd_cuda::run_predicate<float>(queue, call);
     case ND_F64:
         return nd_cuda::run_predicate<double>(queue, call);
+    case ND_F16:
+    case ND_BF16:
+        return nd_cuda::halves_predicate(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return nd_cuda::integers_predicate(queue, call);
     }
 }
