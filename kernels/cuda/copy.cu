@@ -1,8 +1,11 @@
 // COPY: out = x for any two dtypes and any strides.
 //
 // Without a change of dtype elements are moved unseen, so those kernels are compiled per element
-// size, and a contiguous copy is the driver's.
+// size, and a contiguous copy is the driver's. Between f32 and 16-bit floats packs are moved, as
+// between f64, f32, i64, i32, u8 and bool. All other pairs share four kernels: one for each type that
+// holds the elements on their way, told both dtypes when they run.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/erased.cuh"
 
 namespace nd_cuda {
 
@@ -19,6 +22,59 @@ static nd_status run_move(const nd_cuda_queue *queue, const nd_kernel_call *call
         return queue->copy(queue->context, call->operand[0].data, call->operand[1].data,
                            (size_t)walk.count * sizeof(T));
     return run_elementwise<T, T>(queue, call, Cast<T, T>{});
+}
+
+// The bits of half.h, NaN's too.
+struct ToHalf {
+    bool brain;
+    ND_BOTH uint16_t operator()(const float &x) const {
+        return brain ? nd__f32_to_bf16(x) : nd__f32_to_f16(x);
+    }
+};
+struct FromHalf {
+    bool brain;
+    ND_BOTH float operator()(const uint16_t &x) const {
+        return brain ? nd__bf16_to_f32(x) : nd__f16_to_f32(x);
+    }
+};
+
+/// T holds every element of `from`.
+template <class T> struct CastErased {
+    void *out;
+    const void *in;
+    nd_dtype to, from;
+    Walk<2> walk;
+
+    ND_BOTH void operator()(int64_t index) const {
+        int64_t offset[2];
+        walk.offsets(index, offset);
+        store_converted(out, to, offset[0], load_as<T>(in, from, offset[1]));
+    }
+};
+
+template <class T>
+static nd_status run_cast_by(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const nd_operand &out = call->operand[0], &in = call->operand[1];
+    Walk<2> walk(call);
+    return run_elements(queue, walk.count,
+                        CastErased<T>{out.data, in.data, out.dtype, in.dtype, walk});
+}
+
+static bool is_half(nd_dtype dtype) {
+    return dtype == ND_F16 || dtype == ND_BF16;
+}
+
+static nd_status run_cast_erased(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    nd_dtype to = call->operand[0].dtype, from = call->operand[1].dtype;
+    if (from == ND_F32 && is_half(to))
+        return run_elementwise<uint16_t, float>(queue, call, ToHalf{to == ND_BF16});
+    if (to == ND_F32 && is_half(from))
+        return run_elementwise<float, uint16_t>(queue, call, FromHalf{from == ND_BF16});
+    if (from == ND_F64)
+        return run_cast_by<double>(queue, call);
+    if (from == ND_F32 || is_half(from))
+        return run_cast_by<float>(queue, call);
+    return from == ND_U64 ? run_cast_by<uint64_t>(queue, call) : run_cast_by<int64_t>(queue, call);
 }
 
 template <class Out, class In>
@@ -42,31 +98,20 @@ static nd_status run_cast_to(const nd_cuda_queue *queue, const nd_kernel_call *c
     case ND_F64:
         return run_cast<Out, double>(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return run_cast_erased(queue, call);
     }
 }
 
 static nd_status move(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    switch (call->operand[0].dtype) {
-    case ND_BOOL:
-    case ND_U8:
-    case ND_I8:
+    switch (dtype_bytes(call->operand[0].dtype)) {
+    case 1:
         return run_move<uint8_t>(queue, call);
-    case ND_U16:
-    case ND_I16:
-    case ND_F16:
-    case ND_BF16:
+    case 2:
         return run_move<uint16_t>(queue, call);
-    case ND_U32:
-    case ND_I32:
-    case ND_F32:
+    case 4:
         return run_move<uint32_t>(queue, call);
-    case ND_U64:
-    case ND_I64:
-    case ND_F64:
-        return run_move<uint64_t>(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return run_move<uint64_t>(queue, call);
     }
 }
 
@@ -90,6 +135,6 @@ nd_status nd__cuda_copy(const nd_cuda_queue *queue, const nd_kernel_call *call) 
     case ND_F64:
         return run_cast_to<double>(queue, call);
     default:
-        return ND_ERROR_UNSUPPORTED;
+        return run_cast_erased(queue, call);
     }
 }
