@@ -2,7 +2,7 @@
 //
 // An index out of range raises the queue's flag and is otherwise left out. Elements that are only
 // moved are compiled per size.
-#include "kernels/cuda/arithmetic.cuh"
+#include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
 
 namespace nd_cuda {
@@ -50,21 +50,9 @@ static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call
     return run_elements(queue, body.walk.count, body);
 }
 
-static size_t size_of(nd_dtype dtype) {
-    switch (dtype) {
-#define ND_DTYPE(ENUMERATOR, name, text, T, kind) \
-    case ND_##ENUMERATOR:                         \
-        return sizeof(T);
-#include "kernels/dtypes.inc"
-#undef ND_DTYPE
-    default:
-        return 0;
-    }
-}
-
 /// Moves rows in the largest units that rows and addresses are multiples of.
 static nd_status take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    uint64_t bytes = (uint64_t)call->attrs.i[2] * size_of(call->operand[0].dtype);
+    uint64_t bytes = (uint64_t)(call->attrs.i[2] * dtype_bytes(call->operand[0].dtype));
     uint64_t common =
         bytes | (uint64_t)(uintptr_t)call->operand[0].data | (uintptr_t)call->operand[1].data;
     if (common % 16 == 0)
@@ -73,6 +61,8 @@ static nd_status take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
         return run_take<uint64_t>(queue, call, (int64_t)(bytes / 8));
     if (common % 4 == 0)
         return run_take<uint32_t>(queue, call, (int64_t)(bytes / 4));
+    if (common % 2 == 0)
+        return run_take<uint16_t>(queue, call, (int64_t)(bytes / 2));
     return run_take<uint8_t>(queue, call, (int64_t)bytes);
 }
 
@@ -206,9 +196,10 @@ static nd_status run_scatter_add(const nd_cuda_queue *queue, const nd_kernel_cal
     return run_elements(queue, lines.walk.count, lines);
 }
 
-template <class T> struct OneHot {
+struct OneHot {
     const int64_t *indices;
-    T *out;
+    void *out;
+    nd_dtype dtype;
     int64_t classes;
     int32_t *out_of_range;
 
@@ -218,18 +209,18 @@ template <class T> struct OneHot {
         int64_t index = indices[position];
         if (label == 0 && (index < 0 || index >= classes))
             *out_of_range = 1;
-        out[element] = convert<T>((uint8_t)(index == label));
+        store_as<int64_t>(out, dtype, element, index == label);
     }
 };
 
-template <class T>
-static nd_status run_one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+static nd_status one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     int64_t count = call->attrs.i[0], classes = call->attrs.i[1];
     if (count * classes == 0)
         return count == 0 ? ND_OK : ND_ERROR_INVALID_ARGUMENT;
+    const nd_operand &out = call->operand[0];
     return run_elements(queue, count * classes,
-                        OneHot<T>{(const int64_t *)call->operand[1].data,
-                                  (T *)call->operand[0].data, classes, queue->out_of_range});
+                        OneHot{(const int64_t *)call->operand[1].data, out.data, out.dtype, classes,
+                               queue->out_of_range});
 }
 
 // masked_select: how many elements each chunk of the mask lets through gives, summed in two levels,
@@ -312,31 +303,19 @@ static nd_status run_masked_select(const nd_cuda_queue *queue, const nd_kernel_c
     return status;
 }
 
-static nd_status one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    switch (call->operand[0].dtype) {
-    case ND_BOOL:
-        return run_one_hot<Bool>(queue, call);
-    case ND_U8:
-        return run_one_hot<uint8_t>(queue, call);
-    case ND_I32:
-        return run_one_hot<int32_t>(queue, call);
-    case ND_I64:
-        return run_one_hot<int64_t>(queue, call);
-    case ND_F32:
-        return run_one_hot<float>(queue, call);
-    case ND_F64:
-        return run_one_hot<double>(queue, call);
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
-}
-
+/// An addition that wraps has the same bits with a sign and without.
 static nd_status scatter_add(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->operand[0].dtype) {
     case ND_U8:
+    case ND_I8:
         return run_scatter_add<uint8_t>(queue, call);
+    case ND_U16:
+    case ND_I16:
+        return run_scatter_add<uint16_t>(queue, call);
+    case ND_U32:
     case ND_I32:
         return run_scatter_add<int32_t>(queue, call);
+    case ND_U64:
     case ND_I64:
         return run_scatter_add<int64_t>(queue, call);
     case ND_F32:
@@ -367,7 +346,7 @@ nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call)
         return one_hot(queue, call);
     case ND_OP_gather:
     case ND_OP_masked_select:
-        switch (size_of(call->operand[0].dtype)) {
+        switch (dtype_bytes(call->operand[0].dtype)) {
         case 1:
             return moving<uint8_t>(queue, call);
         case 2:
