@@ -33,7 +33,7 @@ const char *op_family(nd_op op);
 /// Memory of `count` elements from the arena, filled with reproducible values that suit the dtype:
 /// small integers of both signs, normal numbers of size around 1, truth values.
 void *values(nd_dtype dtype, int64_t count);
-/// The same with NaN and infinities among them, for floats.
+/// The same with NaN and infinities among them, for floats, and integers up to the largest.
 void *special_values(nd_dtype dtype, int64_t count);
 /// Indices in 0 ... n - 1.
 int64_t *indices(int64_t count, int64_t n);
@@ -52,7 +52,8 @@ int64_t extent(const nd_kernel_call *call, const int64_t *strides);
 /// Runs the call on both and compares. Operands 0 ... outputs - 1 are written; their memory, of
 /// elements[i] elements, comes from the arena and gives the initial content. Inputs that lie in it
 /// are moved along. The two must agree in their status; returns it. `tolerance` is relative to the
-/// largest of 1 and the value, in units of the dtype's precision.
+/// largest of 1 and the value, in units of the dtype's precision, and one unit for 16-bit floats; 0
+/// asks for the same bits, but for those of a NaN.
 nd_status both(const nd_kernel_call *call, int outputs, const int64_t *elements, double tolerance);
 
 /// The two halves of that: the CPU's run alone, and the comparison of one output's memory.
