@@ -3,6 +3,7 @@
 // An operation is a function of a set of inputs that exists once on each device. The results must
 // agree in dtype, shape and, within rounding, in every value; where the CPU refuses a dtype, so
 // must the device.
+#include "tests/elements.h"
 #include "tests/elementwise.h"
 #include "tests/gpu/gpu.h"
 #include "tests/training.h"
@@ -36,8 +37,8 @@ static nd_tensor *normal(uint64_t stream, int ndim, const int64_t *shape, nd_dty
     nd_tensor *x = nd_randn((nd_key){7, stream}, ndim, shape, ND_F64);
     nd_tensor *scaled = nd_mul_scalar(x, 3);
     nd_release(x);
-    // u8 cannot hold what is below zero in a way that says much.
-    if (dtype == ND_U8) {
+    // Without a sign they cannot hold what is below zero in a way that says much.
+    if (is_unsigned(dtype)) {
         nd_tensor *positive = nd_abs(scaled);
         nd_release(scaled);
         scaled = positive;
@@ -62,7 +63,7 @@ static inputs inputs_on_cpu(nd_dtype dtype) {
         .depthwise = normal(13, ND_SHAPE(6, 1, 3, 2), dtype),
         .bias = normal(12, ND_SHAPE(4), dtype),
     };
-    nd_tensor *raised = nd_add_scalar(in.positive, dtype >= ND_F32 ? 0.5 : 1);
+    nd_tensor *raised = nd_add_scalar(in.positive, is_float(dtype) ? 0.5 : 1);
     nd_release(in.positive);
     in.positive = raised;
     nd_tensor *choice = nd_randint((nd_key){7, 13}, 0, 2, ND_SHAPE(37, 53), ND_U8);
@@ -116,8 +117,12 @@ static void release_inputs(inputs *in) {
         axis           \
     }
 
-/// For int64 a number that no double is; taken away again, it leaves a difference that can be told.
-#define ODD(x) (nd_get_dtype(x) == ND_I64 ? ((int64_t)1 << 62) + 1 : (int64_t)1)
+/// For integers of 64 bits a number that no double is; taken away again, it leaves a difference that
+/// can be told.
+static int64_t odd_number(nd_dtype dtype) {
+    return dtype == ND_I64 || dtype == ND_U64 ? ((int64_t)1 << 62) + 1 : 1;
+}
+#define ODD(x) odd_number(nd_get_dtype(x))
 
 // clang-format off
 #define ELEMENTWISE(CASE)                                                            \
@@ -299,8 +304,13 @@ static const named_operation in_place[] = {IN_PLACE(NAMED)};
 // ------------------------------------------------------------------------------------------------
 // comparing
 
+/// Results of 16 bits are rounded once, perhaps on either side of a tie.
 static double tolerance_of(nd_dtype dtype) {
-    return dtype == ND_F32 ? 2e-5 : dtype == ND_F64 ? 1e-12 : 0;
+    return dtype == ND_F32    ? 2e-5
+           : dtype == ND_F64  ? 1e-12
+           : dtype == ND_F16  ? 0x1p-10
+           : dtype == ND_BF16 ? 0x1p-7
+                              : 0;
 }
 
 /// Asserts that a CUDA tensor equals a CPU tensor.
@@ -432,11 +442,11 @@ static nd_tensor *taken_back(nd_tensor *x, int64_t first) {
     return back;
 }
 static nd_tensor *full_odd(nd_dtype dtype) {
-    int64_t first = dtype == ND_I64 ? ((int64_t)1 << 53) + 1 : 1;
+    int64_t first = odd_number(dtype);
     return taken_back(nd_full(ND_SHAPE(3, 3), first, dtype), first);
 }
 static nd_tensor *arange_odd(nd_dtype dtype) {
-    int64_t first = dtype == ND_I64 ? ((int64_t)1 << 62) + 1 : 1;
+    int64_t first = odd_number(dtype);
     return taken_back(nd_arange(first, first + 200, 3, dtype), first);
 }
 #define CREATIONS(CASE)                                         \
