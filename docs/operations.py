@@ -127,7 +127,7 @@ and from [the table of operations](../kernels/ops.inc); `//tests/docs:operations
 - *Elsewhere*: the function of NumPy or PyTorch with the same meaning.
 - *Tested against*: long doubles stands for `tests/unit/ops/references.h`: every dtype, operands that lie in every way, special values;
   else tests that call it. Gradients, of first and second order, are held against differences, operations on
-  random views against the same on copies, and CUDA's kernels against the CPU's.
+  random views against the same on copies, and CUDA's kernels against the CPU's in every dtype.
 """
     for header in dict(lines):
         page += f"\n## `<nd/{header}.h>`\n\n| function | standard | dtypes | gradient | elsewhere | tested against |\n"
