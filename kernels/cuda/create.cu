@@ -190,12 +190,14 @@ static nd_status run_random(const nd_cuda_queue *queue, const nd_kernel_call *ca
 template <class T>
 static nd_status run_fill(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     Walk<1> walk(call);
-    T value;
     nd_dtype dtype = call->operand[0].dtype;
+    alignas(8) char element[8];
     if (dtype == ND_I64 || dtype == ND_U64)
-        store_as(&value, dtype, 0, call->attrs.i[0]);
+        store_as(element, dtype, 0, call->attrs.i[0]);
     else
-        store_converted(&value, dtype, 0, call->attrs.f[0]);
+        store_converted(element, dtype, 0, call->attrs.f[0]);
+    T value;
+    memcpy(&value, element, sizeof value); // bits of any type: an assignment would alias
     return run_elements(queue, walk.count, Fill<T>{(T *)call->operand[0].data, walk, value});
 }
 
