@@ -191,3 +191,61 @@ void test_copies_and_casts_agree(void **state) {
         if (strcmp(op_family((nd_op)op), "COPY") == 0)
             run_layouts((nd_op)op, 1, in, ND_F32, values);
 }
+
+/// One cast of `count` elements that lie one after another.
+static void run_cast(nd_dtype from, nd_dtype to, void *data, int64_t count) {
+    nd_kernel_call call = {.op = ND_OP_cast, .noperands = 2, .ndim = 1, .shape = {count}};
+    call.operand[0] = contiguous(&call, values(to, count), to);
+    call.operand[1] = contiguous(&call, data, from);
+    assert_int_equal(both(&call, 1, &count, 0), ND_OK);
+}
+
+/// Half-way between two numbers of a float of so many bits, and next to that on either side: what is
+/// rounded to a wider float on its way is rounded twice, and comes out on the wrong side.
+static void cast_ties(nd_dtype to, int bits) {
+    enum { MANTISSAS = 4, SIDES = 3 };
+    int64_t integers[64 * MANTISSAS * SIDES], count = 0;
+    double reals[64 * MANTISSAS * SIDES];
+    for (int shift = 0; shift + bits + 1 < 63; shift++)
+        for (int64_t mantissa = 0; mantissa < MANTISSAS; mantissa++)
+            for (int64_t side = -1; side <= 1; side++, count++) {
+                int64_t tie = ((int64_t)1 << bits) + 2 * mantissa + 1;
+                integers[count] = (tie << shift) + side;
+                reals[count] = ldexp((double)tie * (1 + (double)side * 0x1p-45), shift - 24);
+            }
+    int64_t *negative = memcpy(values(ND_I64, count), integers, (size_t)count * sizeof *integers);
+    for (int64_t i = 0; i < count; i++)
+        negative[i] = -negative[i];
+    run_cast(ND_I64, to, integers, count);
+    run_cast(ND_U64, to, integers, count);
+    run_cast(ND_I64, to, negative, count);
+    run_cast(ND_F64, to, reals, count);
+}
+
+void test_casts_round_ties_once(void **state) {
+    (void)state;
+    cast_ties(ND_F16, 11);
+    cast_ties(ND_BF16, 8);
+    cast_ties(ND_F32, 24);
+}
+
+/// Numbers of a call that the dtype does not hold are taken to its nearest end.
+void test_numbers_out_of_range_agree(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_add_scalar, ND_OP_clip, ND_OP_pow_scalar};
+    static const double numbers[][2] = {{-1e10, 3e9}, {3e9, 1e10}, {-200, 70000}, {NAN, 1.75}};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++) {
+                int64_t count = 1000;
+                nd_kernel_call call = {.op = ops[i], .noperands = 2, .ndim = 1, .shape = {count}};
+                for (int which = 0; which < 2; which++) {
+                    call.attrs.f[which] = numbers[k][which];
+                    call.attrs.i[which] = isnan(numbers[k][which]) ? 0 : (int64_t)numbers[k][which];
+                }
+                nd_dtype type = (nd_dtype)dtype;
+                call.operand[0] = contiguous(&call, values(type, count), type);
+                call.operand[1] = contiguous(&call, special_values(type, count), type);
+                assert_int_equal(both(&call, 1, &count, tolerance_of(ops[i])), ND_OK);
+            }
+}

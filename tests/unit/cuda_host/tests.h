@@ -11,6 +11,8 @@
     TEST(test_logical_operations_agree)       \
     TEST(test_where_agrees)                   \
     TEST(test_copies_and_casts_agree)         \
+    TEST(test_casts_round_ties_once)          \
+    TEST(test_numbers_out_of_range_agree)     \
     TEST(test_reductions_agree)               \
     TEST(test_long_reductions_in_parts_agree) \
     TEST(test_reductions_of_nothing_agree)    \
