@@ -121,8 +121,7 @@ and from [the table of operations](../kernels/ops.inc); `//tests/docs:operations
 `tests/symbols/interface.sh --write` writes it anew.
 
 - *Standard*: its name in the [Python Array API standard](https://data-apis.org/array-api/2024.12/), 2024.12.
-- *Dtypes* it takes on the CPU; numbers are all but bool, integers have signs or not, floats are f16, bf16, f32 and f64. CUDA takes fewer:
-  [cuda.md](cuda.md).
+- *Dtypes* it takes, on the CPU and on CUDA; numbers are all but bool, integers have signs or not, floats are f16, bf16, f32 and f64.
 - *Gradient*: of any order; constant, which means that no result requires one; or refused.
 - *Elsewhere*: the function of NumPy or PyTorch with the same meaning.
 - *Tested against*: long doubles stands for `tests/unit/ops/references.h`: every dtype, operands that lie in every way, special values;
