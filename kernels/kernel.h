@@ -79,7 +79,7 @@ typedef struct nd_kernel_call {
 //            to the index value.
 //            scatter_add: out (holds x already), index (i64), source; iteration space = index's
 //            axes; i[0], i[1] as gather, for out; repeated indices accumulate in iteration order on
-//            the CPU.
+//            the CPU, and on every backend in the same order each time where i[2] is not 0.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x.
 // CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64 and ND_U64

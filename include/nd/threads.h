@@ -1,5 +1,5 @@
 /// @file
-/// How many threads one computation on the CPU may use.
+/// How many threads one computation on the CPU may use, and whether results may depend on it.
 ///
 /// Operations on large tensors share their work between the thread that calls them and threads of
 /// the library's own. Those are started by the first operation that wants them, spin for some
@@ -25,7 +25,8 @@ extern "C" {
 /// in a setuid program.
 ///
 /// The same setting gives the same results, whatever else runs. Another setting changes at most the
-/// last bits of products and convolutions of f32 that oneDNN computes, and of nothing else.
+/// last bits of what oneDNN computes, products of f32 and convolutions of f32, f16 and bf16; with
+/// nd_set_deterministic(true), of nothing.
 ///
 /// @param threads 1 to ND_MAX_THREADS
 /// @return ND_OK, or the error; then nothing has changed
@@ -38,6 +39,29 @@ ND_API nd_status nd_set_num_threads(int threads);
 ///
 /// @threads any
 ND_API int nd_get_num_threads(void);
+
+/// Sets whether the same operations on the same values give the same bits on every run: for any
+/// number of threads, and on devices that otherwise add in the order in which their threads arrive.
+/// For the whole process, from the next operation on; at first false. docs/threading.md says what
+/// it changes, and what is the same without it.
+///
+/// On the CPU products and convolutions in f32 are cut in the same places for any number of threads,
+/// which for one thread costs some of their speed. On CUDA nd_scatter_add and the gradients that
+/// are made with it (of nd_take, nd_gather, nd_embedding and of the largest of windows)
+/// use one thread for each line along the axis, which is much slower where lines are few and long.
+/// Every operation of the library can be computed so, and none is refused. What a program's own
+/// nd_function computes is its own affair. Other processors, devices and versions of the library may give other bits.
+///
+/// @param deterministic whether
+/// @errors none
+/// @threads any; an operation that another thread is in the middle of may go either way
+ND_API void nd_set_deterministic(bool deterministic);
+
+/// Whether nd_set_deterministic() is in force.
+///
+/// @errors none
+/// @threads any
+ND_API bool nd_is_deterministic(void);
 
 #ifdef __cplusplus
 }

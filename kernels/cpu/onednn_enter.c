@@ -29,9 +29,10 @@
 /// ends with the process, as well as it can.
 #define WAIT_NS UINT64_C(60000000000)
 #define NAP_NS 50000
-/// How long the first computation of a kind waits, in naps, for a thread that ends. Then the
-/// library's own loops do it.
-#define ENDING_ROUNDS 200
+/// How long the first computation of a kind waits, in naps, for a thread that ends: a second or
+/// more, since on a busy machine one is taken off its core in the middle of it. Then the library's
+/// own loops do the computation, whose last bits are others.
+#define ENDING_ROUNDS 20000
 
 static struct {
     int (*get_max_threads)(void);

@@ -20,6 +20,10 @@ int nd__cpu_threads(void) {
     return nd__pool_threads();
 }
 
+bool nd__cpu_is_deterministic(void) {
+    return nd__pool_is_deterministic();
+}
+
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

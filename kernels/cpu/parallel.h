@@ -4,6 +4,7 @@
 // and sums are cut at places that depend on sizes alone (reduce.c), not on the number of threads.
 #ifndef ND_KERNELS_CPU_PARALLEL_H
 #define ND_KERNELS_CPU_PARALLEL_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /// Below this much work, in units of one addition of floats, handing some of it to another thread
@@ -19,4 +20,7 @@ void nd__cpu_parallel(int64_t total, int64_t cost, int64_t grain, nd__range_body
 
 /// Threads that a call from here may use: 1 inside a body.
 int nd__cpu_threads(void);
+
+/// Whether nothing may be cut by the number of threads (nd_set_deterministic).
+bool nd__cpu_is_deterministic(void);
 #endif

@@ -4,6 +4,7 @@
 // moved are compiled per size.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
+#include <type_traits>
 
 namespace nd_cuda {
 
@@ -159,8 +160,8 @@ template <class T> struct ScatterElements : ScatterAdd<T> {
     }
 };
 
-/// Lines give the same bits every time, and are taken while there are enough of them, or they are
-/// short.
+/// Lines give the same bits every time, and are taken where the call asks for that, while there are
+/// enough of them, or they are short. Integers have the same bits in any order.
 constexpr int64_t enough_lines = 1024, short_line = 64;
 
 template <class T>
@@ -185,7 +186,8 @@ static nd_status run_scatter_add(const nd_cuda_queue *queue, const nd_kernel_cal
     if (lines.walk.count * lines.length == 0)
         return ND_OK;
     if constexpr (sizeof(T) >= 4) {
-        if (lines.walk.count < enough_lines && lines.length > short_line) {
+        bool any_order = call->attrs.i[2] == 0 || std::is_integral<T>::value;
+        if (any_order && lines.walk.count < enough_lines && lines.length > short_line) {
             ScatterElements<T> elements = {};
             (ScatterAdd<T> &)elements = lines;
             elements.walk = Walk<3>(call);

@@ -63,6 +63,7 @@ static struct {
     _Atomic uint32_t fruitless;            ///< wakes in a row that did not help
     _Atomic uint32_t silent;               ///< jobs that still wake nobody
     _Alignas(64) _Atomic int limit;        ///< threads of a computation; 0: nobody has asked
+    _Atomic bool deterministic;            ///< nobody cuts by `limit`
     _Atomic int workers;                   ///< that are started, and not told to end
     _Atomic int refused; ///< jobs until a thread is asked for again, after a refusal
     _Atomic bool ended;  ///< the process or the library ends
@@ -483,6 +484,14 @@ void nd__pool_set_limit(int threads) {
     end_workers(threads - 1);
     pthread_mutex_unlock(&pool.lock);
     pthread_setcancelstate(state, NULL);
+}
+
+bool nd__pool_is_deterministic(void) {
+    return atomic_load_explicit(&pool.deterministic, memory_order_relaxed);
+}
+
+void nd__pool_set_deterministic(bool deterministic) {
+    atomic_store(&pool.deterministic, deterministic);
 }
 
 void nd__pool_set_idle(int64_t nanoseconds) {

@@ -34,6 +34,11 @@ int nd__pool_limit(void);
 /// they are in.
 void nd__pool_set_limit(int threads);
 
+/// Whether what is cut into as many parts as there are threads is cut alike for any number of them
+/// (nd_set_deterministic). False at first.
+bool nd__pool_is_deterministic(void);
+void nd__pool_set_deterministic(bool deterministic);
+
 /// After so long without a job all workers end. For tests.
 void nd__pool_set_idle(int64_t nanoseconds);
 

@@ -9,6 +9,7 @@
 #include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
+#include <nd/threads.h>
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
 static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
@@ -224,6 +225,7 @@ static nd_tensor *scatter_add(const nd_tensor *x, const nd_tensor *index, const 
     call.operand[0] = plain_operand(result);
     call.operand[1] = plain_operand(resolved);
     call.operand[2] = plain_operand(source);
+    call.attrs.i[2] = nd_is_deterministic();
     return run_indexed("scatter_add", nd_steal(&result), &call, inputs, 3, axis, x->shape[axis]);
 }
 

@@ -572,6 +572,28 @@ static void test_training_step(void **state) {
     nd_release(labels);
 }
 
+/// Long lines that many threads add to: on a GPU in the order in which they come, unless asked not
+/// to.
+static void test_deterministic_additions_have_the_same_bits(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(70000), ND_F32);
+    nd_auto nd_tensor *index = nd_randint(nd_key_new(2), 0, 5, ND_SHAPE(70000), ND_I64);
+    nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(5), ND_F32);
+    nd_auto nd_tensor *source = nd_to(x, CUDA_DEVICE);
+    nd_auto nd_tensor *bins = nd_to(index, CUDA_DEVICE);
+    nd_auto nd_tensor *from = nd_to(zeros, CUDA_DEVICE);
+    nd_auto nd_tensor *on_cpu = nd_scatter_add(zeros, index, x, 0);
+    nd_set_deterministic(true);
+    for (int run = 0; run < 5; run++) {
+        nd_auto nd_tensor *sums = nd_scatter_add(from, bins, source, 0);
+        float expected[5], found[5];
+        assert_ok(nd_copy_to_host(on_cpu, expected, sizeof expected));
+        assert_ok(nd_copy_to_host(sums, found, sizeof found));
+        assert_memory_equal(found, expected, sizeof found); // the CPU adds in the same order
+    }
+    nd_set_deterministic(false);
+}
+
 int main(void) {
     int skipped;
     if (!gpu_present(&skipped))
@@ -587,6 +609,7 @@ int main(void) {
         ND_TEST(test_item_and_transfer),
         ND_TEST(test_index_out_of_range_is_reported_when_waiting),
         ND_TEST(test_training_step),
+        ND_TEST(test_deterministic_additions_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// How many threads the CPU's kernels may use.
+// How many threads the CPU's kernels may use, and whether results may depend on it.
 #include "lib/base/error.h"
 #include "lib/base/pool.h"
 #include "lib/object/callback.h"
@@ -19,4 +19,12 @@ nd_status nd_set_num_threads(int threads) {
 
 int nd_get_num_threads(void) {
     return nd__pool_limit();
+}
+
+void nd_set_deterministic(bool deterministic) {
+    nd__pool_set_deterministic(deterministic);
+}
+
+bool nd_is_deterministic(void) {
+    return nd__pool_is_deterministic();
 }

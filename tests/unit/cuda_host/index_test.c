@@ -27,11 +27,15 @@ void test_take_agrees(void **state) {
         }
 }
 
+/// Whether scatter_add is asked for the same order each time.
+static bool in_order;
+
 /// gather: out[i] = x[... index[i] ...]; scatter_add: out[... index[i] ...] += source[i]. `size` is
 /// that of the tensor that is indexed, along the axis; transposed strides when asked for.
 static nd_status along_axis(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, int axis,
                             int64_t size, int64_t *index, bool transposed) {
-    nd_kernel_call call = {.op = op, .noperands = 3, .ndim = ndim, .attrs = {.i = {axis, size}}};
+    nd_kernel_call call = {
+        .op = op, .noperands = 3, .ndim = ndim, .attrs = {.i = {axis, size, in_order}}};
     nd_kernel_call whole = call; // the indexed tensor's shape
     memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);
@@ -78,7 +82,11 @@ void test_gather_agrees(void **state) {
 
 void test_scatter_add_agrees(void **state) {
     (void)state;
-    run_along_axis(ND_OP_scatter_add);
+    for (int ordered = 0; ordered < 2; ordered++) {
+        in_order = ordered;
+        run_along_axis(ND_OP_scatter_add);
+    }
+    in_order = false;
 }
 
 static nd_status one_hot(nd_dtype dtype, int64_t count, int64_t classes, int64_t *index) {
