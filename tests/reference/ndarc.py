@@ -72,6 +72,10 @@ class Shape(list):
     """Count and const int64_t *."""
 
 
+class PaddingOf(list):
+    """Count of axes and const int64_t *, two for each axis."""
+
+
 class Error(Exception):
     pass
 
@@ -165,6 +169,10 @@ def _convert(argument, kept):
         return [ctypes.c_int(argument)]
     if isinstance(argument, float):
         return [ctypes.c_double(argument)]
+    if isinstance(argument, PaddingOf):
+        array = (ctypes.c_int64 * max(1, len(argument)))(*argument)
+        kept.append(array)
+        return [ctypes.c_int(len(argument) // 2), array]
     if isinstance(argument, Axes):
         array = (ctypes.c_int * len(argument))(*argument)
     elif isinstance(argument, Shape):

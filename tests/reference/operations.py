@@ -5,7 +5,8 @@
 name        the function of ndarc
 operands    shapes(random) -> list of shapes of the tensor operands
 arguments   (tensors, extra) -> the arguments of the call, as ndarc.py converts them
-reference   (torch tensors, extra) -> PyTorch's result; for dtypes that PyTorch lacks NumPy's answer is `numpy`, where given
+reference   (torch tensors, extra) -> PyTorch's result
+run         (arguments) -> the result, of functions that return a status
 dtypes      of the operands
 extra       (random, shapes) -> what else the call needs: axes, numbers; handed to both sides
 low, high   range of the values; kinks: values on corners as well
@@ -14,7 +15,9 @@ order       of the gradients that are compared: 2, 1, or 0
 
 import numpy as np
 import torch
-from ndarc import Axes, Long, Number, Shape
+import ndarc
+from ndarc import Axes, Long, Number, PaddingOf, Shape
+from table import ROWS
 
 OPERATIONS = []
 FLOAT = ["float32", "float64"]
@@ -23,9 +26,12 @@ ANY = NUMBER + ["bool"]
 
 
 class Operation:
-    def __init__(self, name, shapes, arguments, reference, dtypes, extra=None, low=-2.0, high=2.0, order=2, kinks=False, index=None):
+    def __init__(self, name, shapes, arguments, reference, dtypes, extra=None, low=-2.0, high=2.0, order=2, kinks=False, index=None, run=None,
+                 layouts=ndarc.LAYOUTS):
         self.name, self.shapes, self.arguments, self.reference, self.dtypes = name, shapes, arguments, reference, dtypes
         self.extra, self.low, self.high, self.order, self.kinks = extra, low, high, order, kinks
+        self.layouts = layouts
+        self.run = run  # of (arguments), where the function returns a status and not a tensor
         self.index = index or {}  # operands that are no elements: position -> (random, shapes, extra) -> array
 
 
@@ -109,82 +115,71 @@ def reduction(name, function, shapes=one, dtypes=FLOAT, **options):
     op(name, shapes, lambda t, e: [t[0], Axes(e[0]), e[1]], lambda t, e: function(t[0], over(e[0], t[0].shape), e[1]), dtypes, axes_of, **options)
 
 
-# elementwise
-unary("nd_neg", torch.neg, NUMBER)
-unary("nd_abs", torch.abs, NUMBER, kinks=True)
-unary("nd_sign", torch.sign, NUMBER)  # of NaN: NaN as in NumPy, PyTorch 0
-unary("nd_square", torch.square, NUMBER)
-unary("nd_exp", torch.exp)
-unary("nd_log", torch.log, low=0.2)
-unary("nd_sqrt", torch.sqrt, low=0.2)
-unary("nd_sin", torch.sin)
-unary("nd_cos", torch.cos)
-unary("nd_tanh", torch.tanh)
-unary("nd_sigmoid", torch.sigmoid)
-unary("nd_relu", torch.relu, kinks=True)
-unary("nd_gelu", torch.nn.functional.gelu)
-unary("nd_erf", torch.erf)
-unary("nd_reciprocal", torch.reciprocal, low=0.3)
-unary("nd_floor", torch.floor, kinks=True)
-unary("nd_ceil", torch.ceil, kinks=True)
-unary("nd_round", torch.round, kinks=True)
-unary("nd_trunc", torch.trunc, kinks=True)
-unary("nd_log1p", torch.log1p, low=-0.6)
-unary("nd_expm1", torch.expm1)
-unary("nd_log2", torch.log2, low=0.2)
-unary("nd_log10", torch.log10, low=0.2)
-unary("nd_sinh", torch.sinh)
-unary("nd_cosh", torch.cosh)
-unary("nd_tan", torch.tan, low=-1.2, high=1.2)
-unary("nd_asin", torch.asin, low=-0.8, high=0.8)
-unary("nd_acos", torch.acos, low=-0.8, high=0.8)
-unary("nd_atan", torch.atan)
-unary("nd_asinh", torch.asinh)
-unary("nd_acosh", torch.acosh, low=1.3, high=3.0)
-unary("nd_atanh", torch.atanh, low=-0.7, high=0.7)
-unary("nd_silu", torch.nn.functional.silu)
-unary("nd_mish", torch.nn.functional.mish)
-unary("nd_softplus", torch.nn.functional.softplus)
-unary("nd_logsigmoid", torch.nn.functional.logsigmoid)
-unary("nd_softsign", torch.nn.functional.softsign)
-unary("nd_relu6", torch.nn.functional.relu6)  # of NaN: 0, PyTorch 1
-# PyTorch has no second order, and rounds its sixth to f32 in f64 too.
-unary("nd_hardsigmoid", torch.nn.functional.hardsigmoid, ["float32"], order=1)
-unary("nd_hardswish", torch.nn.functional.hardswish)
-unary("nd_isnan", torch.isnan, kinks=True, order=0)
-unary("nd_isinf", torch.isinf, kinks=True, order=0)
-unary("nd_isfinite", torch.isfinite, kinks=True, order=0)
-unary("nd_logical_not", torch.logical_not, ["bool"], order=0)
-binary("nd_add", torch.add, NUMBER)
-binary("nd_sub", torch.sub, NUMBER)
-binary("nd_mul", torch.mul, NUMBER)
-binary("nd_div", torch.div, low=0.3)
-binary("nd_pow", torch.pow, low=0.3)
-binary("nd_maximum", torch.maximum, NUMBER, kinks=True)
-binary("nd_minimum", torch.minimum, NUMBER, kinks=True)
-binary("nd_atan2", torch.atan2, low=0.3)
-binary("nd_hypot", torch.hypot, low=0.3)
-for name in "equal not_equal less less_equal greater greater_equal".split():
-    torch_name = {"equal": "eq", "not_equal": "ne"}.get(name, name)
-    binary("nd_" + name, getattr(torch, torch_name), ANY, kinks=True, order=0)
-binary("nd_logical_and", torch.logical_and, ["bool"], order=0)
-binary("nd_logical_or", torch.logical_or, ["bool"], order=0)
-with_number("nd_add_scalar", torch.add)
-with_number("nd_mul_scalar", torch.mul)
-with_number("nd_pow_scalar", torch.pow, low=0.3)
-with_number("nd_leaky_relu", torch.nn.functional.leaky_relu, extra=lambda random, _: 0.1)
-with_number("nd_elu", torch.nn.functional.elu, extra=lambda random, _: 1.5)
-op("nd_clip", one, lambda t, e: [t[0], Number(e[0]), Number(e[1])], lambda t, e: torch.clamp(t[0], *e), FLOAT, lambda random, _: (-1.0, 1.0), kinks=True)
+# elementwise: the rows of the table, within the domain on which their gradients are defined
+WITH_CORNERS = "abs relu floor ceil round trunc isnan isinf isfinite maximum minimum equal not_equal less less_equal greater greater_equal clip".split()  # hardtanh, relu6: of NaN 0, PyTorch 1
+FEWER_DTYPES = {"hardsigmoid": ["float32"]}  # PyTorch rounds its sixth to f32 in f64 too
+FIRST_ORDER = ("hardsigmoid",)  # PyTorch has no second order
+ORDER_0 = ("sign",)  # of NaN: NaN as in NumPy, PyTorch 0
+OF_TABLE = {"ANY": ANY, "NUMBER": NUMBER, "FLOAT": FLOAT, "INTEGER": ["uint8", "int32", "int64"], "BITS": ["uint8", "int32", "int64", "bool"], "BOOL": ["bool"]}
+# Of these PyTorch has no gradient in the dtype, or another function of integers: elementwise.py holds their values against NumPy.
+VALUES_ELSEWHERE = ("nextafter", "floor_divide", "remainder", "round", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "pow", "pow_scalar", "signbit", "copysign", "clip")
+
+
+def row_operation(row):
+    # The corners are random numbers among the others; the rest of the domain stands in the table.
+    low, high = (max(d[0] for d in row.domains), min(d[1] for d in row.domains)) if row.domains else (-2.0, 2.0)
+    of_floats = row.name in VALUES_ELSEWHERE or row.form in ("XP", "XPQ")
+    dtypes = FEWER_DTYPES.get(row.name, FLOAT if of_floats else OF_TABLE[row.types])
+    order = 1 if row.name in FIRST_ORDER else 2 if row.differentiable == "YES" else 0
+    options = {"low": low, "high": high, "order": order, "kinks": row.name in WITH_CORNERS}
+    shifts = row.name.endswith("_shift")
+    if shifts:
+        options["index"] = {1: lambda random, shapes, _: random.integers(0, 7, shapes[1]).astype("int64")}
+        dtypes = ["int64"]
+    op("nd_" + row.name, broadcast if row.inputs == 2 else one,
+       lambda t, e: [*t, *(Number(n) for n in e)],
+       lambda t, e: row.torch(t, e), dtypes,
+       lambda random, _: row.numbers(random, False), **options)
+
+
+for row in ROWS:
+    row_operation(row)
 op("nd_where", three, plain, lambda t, _: torch.where(t[0], t[1], t[2]), FLOAT, index={0: lambda random, shapes, _: random.integers(0, 2, shapes[0]).astype(bool)})
 op("nd_masked_fill", broadcast, lambda t, e: [t[0], t[1], Number(1.5)], lambda t, e: t[0].masked_fill(t[1], 1.5), FLOAT,
    index={1: lambda random, shapes, _: random.integers(0, 2, shapes[0][len(shapes[0]):] if len(shapes[1]) > len(shapes[0]) else shapes[0]).astype(bool)})
 
 # reductions
+def product(t, axes, keep):
+    for axis in sorted((a % max(1, t.ndim) for a in axes), reverse=True):
+        t = torch.prod(t, axis, keep)
+    return t
+
+
 reduction("nd_sum", lambda t, axes, keep: torch.sum(t, axes, keep) if axes else torch.sum(t), dtypes=FLOAT)
 reduction("nd_mean", lambda t, axes, keep: torch.mean(t, axes, keep) if axes else torch.mean(t), one_full)
 reduction("nd_max", lambda t, axes, keep: torch.amax(t, axes, keep), one_full, order=1)
 reduction("nd_min", lambda t, axes, keep: torch.amin(t, axes, keep), one_full, order=1)
 op("nd_var", one_full, lambda t, e: [t[0], Axes(e[0]), 0.0, e[1]], lambda t, e: torch.var(t[0], over(e[0], t[0].shape), correction=0, keepdim=e[1]), FLOAT, axes_of)
+for correction in (0, 1):
+    op("nd_std", lambda random: [[max(2, size) for size in any_shape(random, 1)]], lambda t, e, c=correction: [t[0], Axes(e[0]), float(c), e[1]],
+       lambda t, e, c=correction: torch.std(t[0], over(e[0], t[0].shape), correction=c, keepdim=e[1]), FLOAT,
+       lambda random, shapes: (axes_of(random, shapes)[0] or [0], bool(random.integers(2))), order=1,
+       layouts=["contiguous", "transposed", "sliced", "odd"])  # of equal numbers the gradient is 0, PyTorch's that of its rounding
+reduction("nd_prod", lambda t, axes, keep: product(t, axes, keep))
+TRUTHS = [dtype for dtype in ANY if dtype != "uint8"]  # of which PyTorch gives uint8, not bool
+reduction("nd_any", lambda t, axes, keep: torch.any(t, axes, keep), dtypes=TRUTHS, order=0)
+reduction("nd_all", lambda t, axes, keep: torch.all(t, axes, keep), dtypes=TRUTHS, order=0)
+op("nd_count_nonzero", one, lambda t, e: [t[0], Axes(e[0]), False], lambda t, e: torch.count_nonzero(t[0], over(e[0], t[0].shape)), ANY, axes_of, order=0)
+reduction("nd_logsumexp", lambda t, axes, keep: torch.logsumexp(t, axes, keep) if axes else t.clone(), one_full)
+op("nd_norm", one_full, lambda t, e: [t[0], e[1], Axes(e[0][0]), e[0][1]],
+   lambda t, e: torch.linalg.vector_norm(t[0], e[1], over(e[0][0], t[0].shape), e[0][1]), FLOAT,
+   lambda random, shapes: (axes_of(random, shapes), float(random.choice([1.0, 2.0, 3.0, np.inf, -np.inf, 0.0]))), low=0.2, order=1)
+op("nd_cumsum", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.cumsum(t[0], e), FLOAT + ["int32", "int64"], axis_of)
+op("nd_cumprod", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.cumprod(t[0], e), FLOAT + ["int32", "int64"], axis_of)
+op("nd_cummax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.cummax(t[0], e)[0], NUMBER, axis_of)
+op("nd_cummin", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.cummin(t[0], e)[0], NUMBER, axis_of)
+op("nd_sum_to", one, lambda t, e: [t[0], Shape(e)], lambda t, e: t[0].sum_to_size(e), FLOAT,
+   lambda random, shapes: [1 if random.integers(2) else size for size in shapes[0]])
 op("nd_argmax", one_full, lambda t, e: [t[0], e, False], lambda t, e: torch.argmax(t[0], e), FLOAT, axis_of, order=0)
 op("nd_argmin", one_full, lambda t, e: [t[0], e, True], lambda t, e: torch.argmin(t[0], e, True), FLOAT, axis_of, order=0)
 op("nd_softmax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.softmax(t[0], e), FLOAT, axis_of)
@@ -244,3 +239,43 @@ op("nd_stack", lambda random: [any_shape(random, 0, 3)] * 2, lambda t, e: [t, e]
    lambda random, shapes: int(random.integers(len(shapes[0]) + 1)))
 op("nd_clone", one, plain, lambda t, _: t[0].clone(), ANY)
 op("nd_contiguous", one, plain, lambda t, _: t[0].contiguous(), ANY)
+
+
+# manipulation
+PADDINGS = ["constant", "reflect", "replicate", "circular"]  # in the order of nd_padding
+
+
+def pad_extra(random, shapes):
+    mode, ndim = int(random.integers(4)), len(shapes[0])
+    count = int(random.integers(1, ndim + 1)) if mode == 0 else ndim - 2
+    most = [2 if mode in (0, 2) else size - (mode == 1) for size in shapes[0][ndim - count :]]
+    return mode, [int(random.integers(0, m + 1)) for m in most for _ in range(2)], float(np.round(random.uniform(-2, 2), 2))
+
+
+def torch_pad(t, e):
+    mode, padding, value = e
+    pairs = [padding[i : i + 2] for i in range(0, len(padding), 2)][::-1]  # PyTorch begins with the last axis
+    flat = [n for p in pairs for n in p]
+    return torch.nn.functional.pad(t[0], flat, PADDINGS[mode], **({"value": value} if mode == 0 else {}))
+
+
+op("nd_pad", lambda random: [full_shape(random, 3)], lambda t, e: [t[0], PaddingOf(e[1]), Number(e[2]), e[0]], torch_pad, FLOAT, pad_extra)
+op("nd_flip", one, lambda t, e: [t[0], Axes(e[0])], lambda t, e: torch.flip(t[0], over(e[0], t[0].shape)), ANY, axes_of)
+op("nd_roll", one_with_axes, lambda t, e: [t[0], Long(e[1]), e[0]], lambda t, e: torch.roll(t[0], e[1], e[0]), ANY,
+   lambda random, shapes: (axis_of(random, shapes), int(random.integers(-6, 7))))
+for name in ("tril", "triu"):
+    op("nd_" + name, lambda random: [any_shape(random, 2)], lambda t, e: [t[0], Long(e)], lambda t, e, f=getattr(torch, name): f(t[0], e), ANY,
+       lambda random, _: int(random.integers(-4, 5)))
+op("nd_repeat", one_with_axes, lambda t, e: [t[0], Long(e[1]), e[0]], lambda t, e: torch.repeat_interleave(t[0], e[1], e[0]), ANY,
+   lambda random, shapes: (axis_of(random, shapes), int(random.integers(1, 4))))
+op("nd_tile", lambda random: [any_shape(random, 0, 3)], lambda t, e: [t[0], Shape(e)], lambda t, e: torch.tile(t[0], e), ANY,
+   lambda random, _: [int(n) for n in random.integers(1, 3, random.integers(0, 4))])
+op("nd_moveaxis", one_with_axes, lambda t, e: [t[0], *e], lambda t, e: torch.moveaxis(t[0], *e), ANY,
+   lambda random, shapes: (axis_of(random, shapes), axis_of(random, shapes)))
+op("nd_permute", one, lambda t, e: [t[0], Axes(e)], lambda t, e: torch.permute(t[0], e), ANY, lambda random, shapes: [int(a) for a in random.permutation(len(shapes[0]))])
+op("nd_expand", lambda random: [full_shape(random)], lambda t, e: [t[0], Shape(e)], lambda t, e: t[0].expand(e), ANY,
+   lambda random, shapes: [2, *(3 if size == 1 and random.integers(2) else size for size in shapes[0])])
+op("nd_select", lambda random: [full_shape(random, 1)], lambda t, e: [t[0], Long(e[1]), e[0]], lambda t, e: torch.select(t[0], *e), ANY,
+   lambda random, shapes: (lambda axis: (axis, int(random.integers(shapes[0][axis]))))(axis_of(random, shapes)))
+op("nd_one_hot", lambda random: [full_shape(random)], lambda t, _: [t[0], Long(5), ndarc.CODES["int64"]], lambda t, _: torch.nn.functional.one_hot(t[0], 5), ["int64"],
+   order=0, index={0: lambda random, shapes, _: random.integers(0, 5, shapes[0])})
