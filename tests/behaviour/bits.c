@@ -384,6 +384,51 @@ static void test_same_bits_in_another_process(void **state) {
     free(here.bytes);
 }
 
+// What C++ has for destructors of a thread's variables.
+extern int __cxa_thread_atexit_impl(void (*function)(void *), void *data, void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static atomic_bool ends;
+
+/// A destructor that takes its time, as any does on a busy machine.
+static void end_slowly(void *data) {
+    (void)data;
+    atomic_store(&ends, true);
+    usleep(200000);
+}
+
+static void *compute_and_end(void *argument) {
+    // Registered before the library's own, so run after it.
+    __cxa_thread_atexit_impl(end_slowly, NULL, &__dso_handle);
+    nd_auto nd_tensor *x = normal(1, ND_SHAPE(128, 128), ND_F32);
+    nd_auto nd_tensor *product = nd_matmul(x, x);
+    assert_non_null(product);
+    return argument;
+}
+
+// The first product of a kind waits for a thread that ends, and is computed as all that follow.
+static void test_same_bits_beside_a_thread_that_ends(void **state) {
+    (void)state;
+    if (!__cxa_thread_atexit_impl)
+        return;
+    assert_int_equal(nd_set_num_threads(1), ND_OK);
+    nd_auto nd_tensor *a = normal(1, ND_SHAPE(65, 5000), ND_F32);
+    nd_auto nd_tensor *b = normal(2, ND_SHAPE(5000, 33), ND_F32);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, compute_and_end, NULL), 0);
+    while (!atomic_load(&ends))
+        usleep(100);
+    record first = new_record(), second = new_record();
+    note(&first, nd_matmul(a, b));
+    pthread_join(thread, NULL);
+    note(&second, nd_matmul(a, b));
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.bytes, second.bytes, first.size);
+    free(first.bytes);
+    free(second.bytes);
+}
+
 static void test_deterministic_is_off_at_first(void **state) {
     (void)state;
     assert_false(nd_is_deterministic());
@@ -464,6 +509,7 @@ int main(int count, char **arguments) {
     if (count > 1)
         return write_record(arguments[1]);
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_same_bits_beside_a_thread_that_ends), // before others have made products
         ND_TEST(test_deterministic_is_off_at_first),
         ND_TEST(test_same_bits_twice),
         ND_TEST(test_same_bits_beside_load),
