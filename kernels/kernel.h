@@ -64,6 +64,10 @@ typedef struct nd_kernel_call {
 // SCAN       out, x; recurrence: out, a, b, floats of one dtype. The axis is the last of the
 //            iteration space; i[0] = 1: from its end to its beginning. cumsum and cumprod: out as
 //            for sum; cummax and cummin x's own, NaN wins from where it stands.
+// SORT       argsort: out (i64), x of any dtype. The axis is the last of the iteration space; i[0] = 1: descending,
+//            i[1] = how many positions are written, all (or 1 to all) of out's last axis. Stable. NaN is above infinity.
+//            searchsorted: out (i64), sorted, values of sorted's dtype. Iteration space = values' axes; sorted's operand is
+//            the row's first element, i[0], i[1] = its size and stride along the row; i[2] = 1: behind equal ones.
 // MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column
 //            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
 //            out = a b + beta out. One dtype, not bool: f16 and bf16 are added up in f32 and rounded

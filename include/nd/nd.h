@@ -26,6 +26,7 @@
 #include <nd/ops.h>
 #include <nd/pooling.h>
 #include <nd/scope.h>
+#include <nd/sorting.h>
 #include <nd/state.h>
 #include <nd/tensor.h>
 #include <nd/threads.h>

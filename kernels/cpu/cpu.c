@@ -17,6 +17,7 @@ enum {
     REDUCE,
     ARGREDUCE,
     SCAN,
+    SORT,
     MATMUL,
     SOFTMAX,
     LOSS,
@@ -132,6 +133,8 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
         return nd__cpu_argreduce(call);
     case SCAN:
         return nd__cpu_scan(call);
+    case SORT:
+        return nd__cpu_sorting(call);
     case MATMUL:
         return nd__cpu_matmul(call);
     case SOFTMAX:

@@ -44,6 +44,7 @@ nd_status nd__cuda_create(const nd_cuda_queue *queue, const nd_kernel_call *call
 nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_scan(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_sorting(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call);

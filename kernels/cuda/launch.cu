@@ -11,6 +11,7 @@ enum class Family {
     REDUCE,
     ARGREDUCE,
     SCAN,
+    SORT,
     MATMUL,
     SOFTMAX,
     LOSS,
@@ -55,6 +56,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_argreduce(queue, call);
     case Family::SCAN:
         return nd__cuda_scan(queue, call);
+    case Family::SORT:
+        return nd__cuda_sorting(queue, call);
     case Family::MATMUL:
         return nd__cuda_matmul(queue, call);
     case Family::SOFTMAX:

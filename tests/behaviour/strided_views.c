@@ -331,6 +331,12 @@ static void release_operands(operands *in) {
 #define LISTED(...) ((const nd_tensor *[]){__VA_ARGS__})
 #define GIVEN_AXES given.naxes, given.axes, given.keepdims
 
+/// Of the elements along the axis, if there are two.
+static nd_tensor *two_greatest(const nd_tensor *x) {
+    nd_tensor *values = NULL;
+    return nd_topk(x, 2, given.axis, true, &values, NULL) == ND_OK ? values : NULL;
+}
+
 // clang-format off
 #define OPERATIONS(CASE)                                                                     \
     CASE(add_promoted, nd_add(in->other, in->a))                                             \
@@ -416,6 +422,10 @@ static void release_operands(operands *in) {
     CASE(repeat, nd_repeat(in->a, 2, given.axis))                                            \
     CASE(tile, nd_tile(in->a, 2, ((const int64_t[]){2, 3})))                                 \
     CASE(moveaxis, nd_moveaxis(in->a, given.axis, given.second_axis))                        \
+    CASE(sort, nd_sort(in->a, given.axis, given.keepdims))                                   \
+    CASE(argsort, nd_argsort(in->a, given.axis, given.keepdims))                             \
+    CASE(topk, two_greatest(in->a))                                                          \
+    CASE(searchsorted, nd_searchsorted(in->a, in->a, given.keepdims))                        \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

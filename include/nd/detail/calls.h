@@ -285,6 +285,12 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_moveaxis(...) ND__NEW_TENSOR(nd_moveaxis, __VA_ARGS__)
 #define nd_split(...) ND__CALL(nd_split, __VA_ARGS__)
 
+// <nd/sorting.h>
+#define nd_sort(...) ND__NEW_TENSOR(nd_sort, __VA_ARGS__)
+#define nd_argsort(...) ND__NEW_TENSOR(nd_argsort, __VA_ARGS__)
+#define nd_topk(...) ND__CALL(nd_topk, __VA_ARGS__)
+#define nd_searchsorted(...) ND__NEW_TENSOR(nd_searchsorted, __VA_ARGS__)
+
 // <nd/neural.h>
 #define nd_layer_norm(...) ND__NEW_TENSOR(nd_layer_norm, __VA_ARGS__)
 #define nd_rms_norm(...) ND__NEW_TENSOR(nd_rms_norm, __VA_ARGS__)

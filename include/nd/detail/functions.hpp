@@ -637,6 +637,15 @@ inline tensor global_avg_pool(const nd_tensor *x) noexcept {
 inline tensor global_max_pool(const nd_tensor *x) noexcept {
     return tensor((nd_global_max_pool)(x));
 }
+inline tensor sort(const nd_tensor *x, int axis, bool descending) noexcept {
+    return tensor((nd_sort)(x, axis, descending));
+}
+inline tensor argsort(const nd_tensor *x, int axis, bool descending) noexcept {
+    return tensor((nd_argsort)(x, axis, descending));
+}
+inline tensor searchsorted(const nd_tensor *sorted, const nd_tensor *values, bool right) noexcept {
+    return tensor((nd_searchsorted)(sorted, values, right));
+}
 // clang-format on
 /// @endcond
 

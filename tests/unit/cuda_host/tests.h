@@ -18,6 +18,8 @@
     TEST(test_reductions_of_nothing_agree)    \
     TEST(test_positions_of_extrema_agree)     \
     TEST(test_scans_agree)                    \
+    TEST(test_sorting_agrees)                 \
+    TEST(test_searching_agrees)               \
     TEST(test_softmax_agrees)                 \
     TEST(test_cross_entropy_agrees)           \
     TEST(test_take_agrees)                    \

@@ -296,6 +296,29 @@ def split(x):
     return torch.cat(x.split([1, 0, 3, 2], 1)[::-1], 1)
 
 
+# ------------------------------------------------------------------------------------------------------------------- sorting
+
+
+@case((2, 4, 3))
+def sort_rows(x):
+    return x.sort(1)[0]
+
+
+@case((5, 3))
+def sort_columns_down(x):
+    return x.sort(0, descending=True)[0]
+
+
+@case((2, 5, 3))
+def topk(x):
+    return x.topk(2, -2)[0]
+
+
+@case((3, 7))
+def topk_smallest(x):
+    return x.topk(3, -1, largest=False)[0]
+
+
 # ------------------------------------------------------------------------------------------------------------------------
 
 
