@@ -28,6 +28,47 @@ ND_API nd_status nd_topk(const nd_tensor *x, int64_t k, int axis, bool largest,
 ND_API nd_tensor *nd_searchsorted(const nd_tensor *sorted, const nd_tensor *values,
                                   bool right) ND_OWNED;
 
+/// Where x is not 0, in row-major order: i64 [count, ndim], a row of coordinates for each. Waits for
+/// the device.
+ND_API nd_tensor *nd_nonzero(const nd_tensor *x) ND_OWNED;
+/// The distinct elements of x, sorted, [n]; every NaN is one of its own. Writes owned tensors, for an
+/// address that is NULL none, and on error none: the elements (differentiable, as what stands at the
+/// positions), where in x's row-major order each is first [n], for each element of x its place in
+/// the distinct ones, of x's shape, and how many there are of each [n]. Waits for the device.
+ND_API nd_status nd_unique(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_positions,
+                           nd_tensor **ret_inverse, nd_tensor **ret_counts);
+
+/// What a quantile is that lies between two elements.
+typedef enum nd_quantile_method {
+    ND_QUANTILE_LINEAR = 0, ///< between them, in proportion
+    ND_QUANTILE_LOWER,      ///< the smaller
+    ND_QUANTILE_HIGHER,     ///< the greater
+    ND_QUANTILE_MIDPOINT,   ///< their mean
+    ND_QUANTILE_NEAREST,    ///< the nearer; of two as near the one of even rank
+} nd_quantile_method;
+
+/// The elements, sorted, at q (n - 1) of the n along the reduced axes (naxes 0: all), for each of
+/// `count` q in [0, 1]: [count, ...], then as nd_mean(). bool and integers become f32. NaN where
+/// there is one. Differentiable to any order. Error: a q outside, no elements.
+ND_API nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q,
+                              nd_quantile_method method, int naxes, const int *axes,
+                              bool keepdims) ND_OWNED;
+/// The middle element, or the mean of the two in the middle (as NumPy; PyTorch takes the smaller);
+/// otherwise as nd_quantile(), without its first axis.
+ND_API nd_tensor *nd_median(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
+
+/// How many elements of x are in each bin: edges: [n + 1], ascending; bin i reaches from edges[i]
+/// up to but not including edges[i + 1], the last includes it. Result i64 [n]; with weights (of x's
+/// shape, not bool) their sums, in their dtype and differentiable in them. What is outside, NaN too,
+/// is not counted. Error: fewer than two edges.
+ND_API nd_tensor *nd_histogram(const nd_tensor *x, const nd_tensor *edges,
+                               const nd_tensor *weights) ND_OWNED;
+/// How often each number from 0 on stands in x, [n] of integers: i64 as long as the greatest asks
+/// for, and at least `minimum`; with weights ([n], not bool) their sums, in their dtype and
+/// differentiable in them. Waits for the device. Error: a negative number in x.
+ND_API nd_tensor *nd_bincount(const nd_tensor *x, const nd_tensor *weights,
+                              int64_t minimum) ND_OWNED;
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,9 +9,7 @@
 /// 0 ... count - 1 as i64 on x's device: [count, 1] or [1, count].
 static nd_tensor *counted(const char *name, const nd_tensor *x, int64_t count, bool as_column) {
     const int64_t shape[] = {as_column ? count : 1, as_column ? 1 : count};
-    nd_op_attrs attrs = {.i = {0, 1, 1}};
-    return nd__create_with(name, ND_OP_arange,
-                           nd__tensor_result(name, &x, 1, x->device, ND_I64, 2, shape), &attrs);
+    return nd__operands_counted(name, x, 2, shape);
 }
 
 /// Which element of `size` stands at place `at` before, in or behind them.

@@ -103,6 +103,35 @@ nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dty
     return nd__create_filled(name, result, value);
 }
 
+int nd__operands_axes_mask(const char *name, const nd_tensor *x, int naxes, const int *axes) {
+    if (naxes == 0)
+        return (1 << x->ndim) - 1;
+    if (naxes < 0 || !axes) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %d axes at %s", name, naxes,
+                  axes ? "an address" : "NULL");
+        return -1;
+    }
+    int mask = 0;
+    for (int i = 0; i < naxes; i++) {
+        int axis = nd__shape_resolve_axis(name, axes[i], x->ndim);
+        if (axis < 0)
+            return -1;
+        if (mask & (1 << axis)) {
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: axis %d is named twice", name, axes[i]);
+            return -1;
+        }
+        mask |= 1 << axis;
+    }
+    return mask;
+}
+
+nd_tensor *nd__operands_counted(const char *name, const nd_tensor *x, int ndim,
+                                const int64_t *shape) {
+    nd_op_attrs attrs = {.i = {0, 1, 1}};
+    return nd__create_with(name, ND_OP_arange,
+                           nd__tensor_result(name, &x, 1, x->device, ND_I64, ndim, shape), &attrs);
+}
+
 nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,
                             const nd_tensor *const *inputs, size_t count,
                             const nd_op_attrs *attrs) {

@@ -70,6 +70,13 @@ nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number 
 nd_tensor *nd__operands_number_like(const char *name, const nd_tensor *x, nd_dtype dtype,
                                     nd_number value);
 
+/// Bit mask of the axes of a reduction (naxes 0: all); -1 with an error.
+int nd__operands_axes_mask(const char *name, const nd_tensor *x, int naxes, const int *axes);
+
+/// 0, 1, ... in row-major order, i64, beside x.
+nd_tensor *nd__operands_counted(const char *name, const nd_tensor *x, int ndim,
+                                const int64_t *shape);
+
 /// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into
 /// a fresh result, and records it. attrs may be NULL.
 nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,

@@ -11,29 +11,6 @@
 #include "lib/tensor/shape.h"
 #include <math.h>
 
-/// Bit mask of the axes; -1 with an error.
-static int resolve_axes(const char *name, const nd_tensor *x, int naxes, const int *axes) {
-    if (naxes == 0)
-        return (1 << x->ndim) - 1;
-    if (naxes < 0 || !axes) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %d axes at %s", name, naxes,
-                  axes ? "an address" : "NULL");
-        return -1;
-    }
-    int mask = 0;
-    for (int i = 0; i < naxes; i++) {
-        int axis = nd__shape_resolve_axis(name, axes[i], x->ndim);
-        if (axis < 0)
-            return -1;
-        if (mask & (1 << axis)) {
-            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: axis %d is named twice", name, axes[i]);
-            return -1;
-        }
-        mask |= 1 << axis;
-    }
-    return mask;
-}
-
 /// Elements of x that become one.
 static int64_t elements_of(const nd_tensor *x, int mask) {
     int64_t elements = 1;
@@ -154,7 +131,7 @@ static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axe
     const char *name = nd__node_op_name(op);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
-    int mask = resolve_axes(name, x, naxes, axes);
+    int mask = nd__operands_axes_mask(name, x, naxes, axes);
     return mask < 0 ? NULL : reduce_axes(op, x, mask, number, keepdims);
 }
 

@@ -337,6 +337,11 @@ static nd_tensor *two_greatest(const nd_tensor *x) {
     return nd_topk(x, 2, given.axis, true, &values, NULL) == ND_OK ? values : NULL;
 }
 
+static nd_tensor *distinct(const nd_tensor *x) {
+    nd_tensor *values = NULL;
+    return nd_unique(x, &values, NULL, NULL, NULL) == ND_OK ? values : NULL;
+}
+
 // clang-format off
 #define OPERATIONS(CASE)                                                                     \
     CASE(add_promoted, nd_add(in->other, in->a))                                             \
@@ -426,6 +431,12 @@ static nd_tensor *two_greatest(const nd_tensor *x) {
     CASE(argsort, nd_argsort(in->a, given.axis, given.keepdims))                             \
     CASE(topk, two_greatest(in->a))                                                          \
     CASE(searchsorted, nd_searchsorted(in->a, in->a, given.keepdims))                        \
+    CASE(nonzero, nd_nonzero(in->a))                                                         \
+    CASE(unique, distinct(in->a))                                                            \
+    CASE(quantile, nd_quantile(in->a, 2, ((const double[]){0.3, 0.8}), ND_QUANTILE_LINEAR, GIVEN_AXES))\
+    CASE(median, nd_median(in->a, GIVEN_AXES))                                               \
+    CASE(histogram, nd_histogram(in->a, in->bias, NULL))                                     \
+    CASE(bincount, nd_bincount(in->a, NULL, 3))                                              \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

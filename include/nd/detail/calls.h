@@ -290,6 +290,12 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_argsort(...) ND__NEW_TENSOR(nd_argsort, __VA_ARGS__)
 #define nd_topk(...) ND__CALL(nd_topk, __VA_ARGS__)
 #define nd_searchsorted(...) ND__NEW_TENSOR(nd_searchsorted, __VA_ARGS__)
+#define nd_nonzero(...) ND__NEW_TENSOR(nd_nonzero, __VA_ARGS__)
+#define nd_unique(...) ND__CALL(nd_unique, __VA_ARGS__)
+#define nd_quantile(...) ND__NEW_TENSOR(nd_quantile, __VA_ARGS__)
+#define nd_median(...) ND__NEW_TENSOR(nd_median, __VA_ARGS__)
+#define nd_histogram(...) ND__NEW_TENSOR(nd_histogram, __VA_ARGS__)
+#define nd_bincount(...) ND__NEW_TENSOR(nd_bincount, __VA_ARGS__)
 
 // <nd/neural.h>
 #define nd_layer_norm(...) ND__NEW_TENSOR(nd_layer_norm, __VA_ARGS__)

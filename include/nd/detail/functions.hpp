@@ -646,6 +646,21 @@ inline tensor argsort(const nd_tensor *x, int axis, bool descending) noexcept {
 inline tensor searchsorted(const nd_tensor *sorted, const nd_tensor *values, bool right) noexcept {
     return tensor((nd_searchsorted)(sorted, values, right));
 }
+inline tensor nonzero(const nd_tensor *x) noexcept {
+    return tensor((nd_nonzero)(x));
+}
+inline tensor quantile(const nd_tensor *x, size_t count, const double *q, nd_quantile_method method, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_quantile)(x, count, q, method, naxes, axes, keepdims));
+}
+inline tensor median(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+    return tensor((nd_median)(x, naxes, axes, keepdims));
+}
+inline tensor histogram(const nd_tensor *x, const nd_tensor *edges, const nd_tensor *weights) noexcept {
+    return tensor((nd_histogram)(x, edges, weights));
+}
+inline tensor bincount(const nd_tensor *x, const nd_tensor *weights, int64_t minimum) noexcept {
+    return tensor((nd_bincount)(x, weights, minimum));
+}
 // clang-format on
 /// @endcond
 

@@ -319,6 +319,50 @@ def topk_smallest(x):
     return x.topk(3, -1, largest=False)[0]
 
 
+def quantile(x, q, *rest, **options):
+    return torch.quantile(x, torch.tensor(q, dtype=torch.float64), *rest, **options)
+
+
+@case((2, 5, 3))
+def quantile_linear(x):
+    return quantile(x, [0, 0.1, 0.5, 0.77, 1], 1)
+
+
+@case((2, 5))
+def quantile_lower(x):
+    return quantile(x, [0.3, 0.8], interpolation="lower")
+
+
+@case((3, 4))
+def quantile_higher(x):
+    return quantile(x, [0.3, 0.8], -1, keepdim=True, interpolation="higher")
+
+
+@case((4, 2))
+def quantile_midpoint(x):
+    return quantile(x, [0.3, 0.5], 0, keepdim=True, interpolation="midpoint")
+
+
+@case((6, 2))
+def quantile_nearest(x):
+    return quantile(x, [0.3, 0.5, 0.9], 0, interpolation="nearest")
+
+
+@case((2, 3, 5))
+def median_even(x):
+    return torch.quantile(x.movedim(1, 0).flatten(1), 0.5, 1, interpolation="midpoint")
+
+
+@case((2, 5))
+def median_odd(x):
+    return x.median(1, keepdim=True)[0]
+
+
+@case((6,))
+def bincount_weighted(x):
+    return torch.zeros(8, dtype=torch.float64).index_add(0, torch.tensor([3, 0, 3, 5, 1, 3]), x)
+
+
 # ------------------------------------------------------------------------------------------------------------------------
 
 
