@@ -44,6 +44,27 @@ ND_API nd_tensor *nd_moveaxis(const nd_tensor *x, int source, int destination) N
 ND_API nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
                           nd_tensor **ret_parts);
 
+/// The diagonal of two axes, which leave their places: it is the last axis of the result. `offset`
+/// as in nd_tril(). A view where the two are the last axes and contiguous, else a copy.
+ND_API nd_tensor *nd_diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) ND_OWNED;
+/// The sum of a diagonal of the last two axes, of the dtype of nd_sum(): [..., m, n] -> [...].
+ND_API nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) ND_OWNED;
+/// Views of `count` tensors, all of the shape that they broadcast to: writes as many owned tensors
+/// to ret_results, on error none.
+ND_API nd_status nd_broadcast_arrays(size_t count, const nd_tensor *const *inputs,
+                                     nd_tensor **ret_results);
+
+/// Which axis of a grid an input runs along.
+typedef enum nd_indexing {
+    ND_INDEXING_XY = 0, ///< the first along the second axis and the second along the first
+    ND_INDEXING_IJ,     ///< each along its own
+} nd_indexing;
+
+/// Coordinates of the grid that `count` tensors [n_i] span: writes as many owned views, of all the
+/// sizes in the order of `indexing`, to ret_results, on error none.
+ND_API nd_status nd_meshgrid(size_t count, const nd_tensor *const *inputs, nd_indexing indexing,
+                             nd_tensor **ret_results);
+
 #ifndef __cplusplus
 /// @cond
 #define nd_pad(...) (nd_pad)(ND__NUMBER_BEFORE_LAST(__VA_ARGS__))

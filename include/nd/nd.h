@@ -9,6 +9,7 @@
 #include <nd/autocast.h>
 #include <nd/autograd.h>
 #include <nd/base.h>
+#include <nd/contraction.h>
 #include <nd/convolution.h>
 #include <nd/debug.h>
 #include <nd/error.h>

@@ -342,6 +342,24 @@ static nd_tensor *distinct(const nd_tensor *x) {
     return nd_unique(x, &values, NULL, NULL, NULL) == ND_OK ? values : NULL;
 }
 
+/// The first of two results, the other is released.
+static nd_tensor *first_of(nd_status status, nd_tensor **results) {
+    if (status != ND_OK)
+        return NULL;
+    nd_release(results[1]);
+    return results[0];
+}
+
+static nd_tensor *grid_of(const nd_tensor *x) {
+    nd_tensor *results[2];
+    return first_of(nd_meshgrid(2, LISTED(x, x), ND_INDEXING_XY, results), results);
+}
+
+static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
+    nd_tensor *results[2];
+    return first_of(nd_broadcast_arrays(2, LISTED(x, y), results), results);
+}
+
 // clang-format off
 #define OPERATIONS(CASE)                                                                     \
     CASE(add_promoted, nd_add(in->other, in->a))                                             \
@@ -437,6 +455,14 @@ static nd_tensor *distinct(const nd_tensor *x) {
     CASE(median, nd_median(in->a, GIVEN_AXES))                                               \
     CASE(histogram, nd_histogram(in->a, in->bias, NULL))                                     \
     CASE(bincount, nd_bincount(in->a, NULL, 3))                                              \
+    CASE(diagonal, nd_diagonal(in->a, 1, given.axis, given.second_axis))                     \
+    CASE(trace, nd_trace(in->a, 0))                                                          \
+    CASE(meshgrid, grid_of(in->bias))                                                        \
+    CASE(broadcast_arrays, broadcast_of(in->b, in->a))                                       \
+    CASE(outer, nd_outer(in->bias, in->bias))                                                \
+    CASE(tensordot, nd_tensordot(in->a, in->a, 1, &given.axis, &given.axis))                 \
+    CASE(kron, nd_kron(in->bias, in->weight))                                                \
+    CASE(einsum, nd_einsum("...i,ji,j->...", 3, LISTED(in->x, in->weight, in->bias)))        \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

@@ -187,6 +187,7 @@ op("nd_sort", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch
 op("nd_argsort", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch.sort(t[0], dim=e[0], descending=e[1], stable=True)[1],
    ANY, lambda random, shapes: (axis_of(random, shapes), bool(random.integers(2))), order=0)
 op("nd_nonzero", one, plain, lambda t, _: torch.nonzero(t[0]), ANY, order=0)
+op("nd_outer", lambda random: [[int(random.integers(1, 5))], [int(random.integers(1, 5))]], plain, lambda t, _: torch.outer(*t), NUMBER)
 op("nd_softmax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.softmax(t[0], e), FLOAT, axis_of)
 op("nd_log_softmax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.log_softmax(t[0], e), FLOAT, axis_of)
 op("nd_mse_loss", lambda random: [full_shape(random)] * 2, plain, lambda t, _: torch.nn.functional.mse_loss(*t), FLOAT)

@@ -284,6 +284,16 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_tile(...) ND__NEW_TENSOR(nd_tile, __VA_ARGS__)
 #define nd_moveaxis(...) ND__NEW_TENSOR(nd_moveaxis, __VA_ARGS__)
 #define nd_split(...) ND__CALL(nd_split, __VA_ARGS__)
+#define nd_diagonal(...) ND__NEW_TENSOR(nd_diagonal, __VA_ARGS__)
+#define nd_trace(...) ND__NEW_TENSOR(nd_trace, __VA_ARGS__)
+#define nd_broadcast_arrays(...) ND__CALL(nd_broadcast_arrays, __VA_ARGS__)
+#define nd_meshgrid(...) ND__CALL(nd_meshgrid, __VA_ARGS__)
+
+// <nd/contraction.h>
+#define nd_outer(...) ND__NEW_TENSOR(nd_outer, __VA_ARGS__)
+#define nd_tensordot(...) ND__NEW_TENSOR(nd_tensordot, __VA_ARGS__)
+#define nd_kron(...) ND__NEW_TENSOR(nd_kron, __VA_ARGS__)
+#define nd_einsum(...) ND__NEW_TENSOR(nd_einsum, __VA_ARGS__)
 
 // <nd/sorting.h>
 #define nd_sort(...) ND__NEW_TENSOR(nd_sort, __VA_ARGS__)

@@ -520,6 +520,18 @@ inline tensor concat(size_t count, const nd_tensor *const *inputs, int axis) noe
 inline tensor stack(size_t count, const nd_tensor *const *inputs, int axis) noexcept {
     return tensor((nd_stack)(count, inputs, axis));
 }
+inline tensor outer(const nd_tensor *a, const nd_tensor *b) noexcept {
+    return tensor((nd_outer)(a, b));
+}
+inline tensor tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const int *a_axes, const int *b_axes) noexcept {
+    return tensor((nd_tensordot)(a, b, naxes, a_axes, b_axes));
+}
+inline tensor kron(const nd_tensor *a, const nd_tensor *b) noexcept {
+    return tensor((nd_kron)(a, b));
+}
+inline tensor einsum(const char *equation, size_t count, const nd_tensor *const *operands) noexcept {
+    return tensor((nd_einsum)(equation, count, operands));
+}
 inline tensor conv1d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv1d_options *options) noexcept {
     return tensor((nd_conv1d)(x, weight, bias, options));
 }
@@ -579,6 +591,12 @@ inline tensor tile(const nd_tensor *x, int ndim, const int64_t *counts) noexcept
 }
 inline tensor moveaxis(const nd_tensor *x, int source, int destination) noexcept {
     return tensor((nd_moveaxis)(x, source, destination));
+}
+inline tensor diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) noexcept {
+    return tensor((nd_diagonal)(x, offset, axis1, axis2));
+}
+inline tensor trace(const nd_tensor *x, int64_t offset) noexcept {
+    return tensor((nd_trace)(x, offset));
 }
 inline tensor module_forward(const nd_module *the_module, const nd_tensor *x) noexcept {
     return tensor((nd_module_forward)(the_module, x));

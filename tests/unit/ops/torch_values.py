@@ -296,6 +296,80 @@ def split(x):
     return torch.cat(x.split([1, 0, 3, 2], 1)[::-1], 1)
 
 
+@case((2, 4, 3))
+def diagonal(x):
+    return x.diagonal(1, 2, 0)
+
+
+@case((4, 3))
+def diagonal_below(x):
+    return x.diagonal(-2)
+
+
+@case((2, 3, 4))
+def trace(x):
+    return x.diagonal(1, -2, -1).sum(-1)
+
+
+@case((3,), (2,), (2,))
+def meshgrid(x, y, z):
+    a, b, c = torch.meshgrid(x, y, z, indexing="xy")
+    return a * b + c
+
+
+# -------------------------------------------------------------------------------------------------------------- contractions
+
+
+@case((3,), (4,))
+def outer(a, b):
+    return torch.outer(a, b)
+
+
+@case((2, 3, 4), (4, 2, 2))
+def tensordot(a, b):
+    return torch.tensordot(a, b, dims=([2, 0], [0, 1]))
+
+
+@case((2, 2), (3,))
+def tensordot_of_all(a, b):
+    return torch.tensordot(a, b, dims=0)
+
+
+@case((2, 3), (2, 1, 2))
+def kron(a, b):
+    return torch.kron(a, b)
+
+
+@case((2, 3, 4), (2, 4, 2))
+def einsum_batch(a, b):
+    return torch.einsum("bij,bjk->bki", a, b)
+
+
+@case((2, 3), (3, 4), (4, 2))
+def einsum_chain(a, b, c):
+    return torch.einsum("ij,jk,kl", a, b, c)
+
+
+@case((3, 3, 2))
+def einsum_diagonal(a):
+    return torch.einsum("iij->ji", a)
+
+
+@case((3, 3))
+def einsum_trace(a):
+    return torch.einsum("ii", a)
+
+
+@case((2, 1, 3, 2), (3, 2, 3))
+def einsum_ellipsis(a, b):
+    return torch.einsum("...ij,...ji->i...", a, b)
+
+
+@case((2, 3), (2, 3), (3,), (2,))
+def einsum_bilinear(a, b, c, d):
+    return torch.einsum("zB, zB, B, z -> B", a, b, c, d)
+
+
 # ------------------------------------------------------------------------------------------------------------------- sorting
 
 

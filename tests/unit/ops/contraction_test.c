@@ -1,0 +1,273 @@
+// Contractions, diagonals and grids against PyTorch; random equations against sums of products made
+// one by one; what is refused.
+#include "tests/unit/ops/torch_case.h"
+#include <nd/contraction.h>
+#include <nd/manipulation.h>
+
+#define AXES(...)   \
+    (const int[]) { \
+        __VA_ARGS__ \
+    }
+#define CONTRACTION(name, expression) \
+    TORCH_FUNCTION(name) {            \
+        (void)count, (void)data;      \
+        return expression;            \
+    }
+CONTRACTION(diagonal, nd_diagonal(x[0], 1, 2, 0))
+CONTRACTION(diagonal_below, nd_diagonal(x[0], -2, 0, 1))
+CONTRACTION(trace, nd_trace(x[0], 1))
+CONTRACTION(outer, nd_outer(x[0], x[1]))
+CONTRACTION(tensordot, nd_tensordot(x[0], x[1], 2, AXES(2, 0), AXES(0, -2)))
+CONTRACTION(tensordot_of_all, nd_tensordot(x[0], x[1], 0, NULL, NULL))
+CONTRACTION(kron, nd_kron(x[0], x[1]))
+CONTRACTION(einsum_batch, nd_einsum("bij,bjk->bki", count, x))
+CONTRACTION(einsum_chain, nd_einsum("ij,jk,kl", count, x))
+CONTRACTION(einsum_diagonal, nd_einsum("iij->ji", count, x))
+CONTRACTION(einsum_trace, nd_einsum("ii", count, x))
+CONTRACTION(einsum_ellipsis, nd_einsum("...ij,...ji->i...", count, x))
+CONTRACTION(einsum_bilinear, nd_einsum("zB, zB, B, z -> B", count, x))
+
+TORCH_FUNCTION(meshgrid) {
+    (void)data;
+    nd_tensor *grid[3] = {NULL};
+    assert_ok(nd_meshgrid(count, x, ND_INDEXING_XY, grid));
+    nd_auto nd_tensor *product = nd_mul(grid[0], grid[1]);
+    nd_tensor *sum = nd_add(product, grid[2]);
+    for (int i = 0; i < 3; i++)
+        nd_release(grid[i]);
+    return sum;
+}
+
+static void test_contractions_as_in_pytorch(void **state) {
+    (void)state;
+    const torch_case cases[] = {
+        TORCH_CASE(diagonal, 1, {3, {2, 4, 3}}),
+        TORCH_CASE(diagonal_below, 1, {2, {4, 3}}),
+        TORCH_CASE(trace, 1, {3, {2, 3, 4}}),
+        TORCH_CASE(meshgrid, 3, {1, {3}}, {1, {2}}, {1, {2}}),
+        TORCH_CASE(outer, 2, {1, {3}}, {1, {4}}),
+        TORCH_CASE(tensordot, 2, {3, {2, 3, 4}}, {3, {4, 2, 2}}),
+        TORCH_CASE(tensordot_of_all, 2, {2, {2, 2}}, {1, {3}}),
+        TORCH_CASE(kron, 2, {2, {2, 3}}, {3, {2, 1, 2}}),
+        TORCH_CASE(einsum_batch, 2, {3, {2, 3, 4}}, {3, {2, 4, 2}}),
+        TORCH_CASE(einsum_chain, 3, {2, {2, 3}}, {2, {3, 4}}, {2, {4, 2}}),
+        TORCH_CASE(einsum_diagonal, 1, {3, {3, 3, 2}}),
+        TORCH_CASE(einsum_trace, 1, {2, {3, 3}}),
+        TORCH_CASE(einsum_ellipsis, 2, {4, {2, 1, 3, 2}}, {3, {3, 2, 3}}),
+        TORCH_CASE(einsum_bilinear, 4, {2, {2, 3}}, {2, {2, 3}}, {1, {3}}, {1, {2}}),
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        check_torch_case(&cases[i], false);
+}
+
+enum { LETTERS = 5, TERMS = 4 };
+
+typedef struct equation {
+    char text[64];
+    int64_t sizes[LETTERS];
+    int count, ndim[TERMS], letters[TERMS][4];
+    int noutput, output[LETTERS];
+    nd_tensor *x[TERMS];
+} equation;
+
+static equation random_equation(nd_dtype dtype) {
+    equation e = {.count = 1 + rand() % TERMS};
+    char *at = e.text;
+    bool used[LETTERS] = {false};
+    for (int i = 0; i < LETTERS; i++)
+        e.sizes[i] = rand() % 12 ? 1 + rand() % 3 : 0;
+    for (int i = 0; i < e.count; i++) {
+        int64_t shape[4] = {0};
+        e.ndim[i] = rand() % 4;
+        if (i > 0)
+            *at++ = ',';
+        for (int axis = 0; axis < e.ndim[i]; axis++) {
+            int letter = rand() % LETTERS;
+            bool twice = false;
+            for (int other = 0; other < axis; other++)
+                twice = twice || e.letters[i][other] == letter;
+            e.letters[i][axis] = letter;
+            used[letter] = true;
+            // An axis of size 1 repeats, where its letter stands once.
+            shape[axis] = !twice && rand() % 6 == 0 ? 1 : e.sizes[letter];
+            for (int other = 0; other < axis; other++)
+                if (e.letters[i][other] == letter)
+                    shape[axis] = shape[other];
+            *at++ = (char)('v' + letter);
+        }
+        e.x[i] = random_tensor((layout)(rand() % LAYOUTS), e.ndim[i], shape, dtype, -3, 3);
+    }
+    *at++ = '-';
+    *at++ = '>';
+    for (int i = 0; i < LETTERS; i++) {
+        int letter = (3 * i + 2) % LETTERS;
+        if (used[letter] && rand() % 2) {
+            e.output[e.noutput++] = letter;
+            *at++ = (char)('v' + letter);
+        }
+    }
+    // The size of a letter is that of its axes, 1 if all are.
+    for (int letter = 0; letter < LETTERS; letter++) {
+        int64_t size = 1;
+        for (int i = 0; i < e.count; i++)
+            for (int axis = 0; axis < e.ndim[i]; axis++)
+                if (e.letters[i][axis] == letter && nd_get_shape(e.x[i])[axis] != 1)
+                    size = nd_get_shape(e.x[i])[axis];
+        e.sizes[letter] = size;
+    }
+    return e;
+}
+
+/// The product of the operands' elements at an index of the letters.
+static double product_at(const equation *e, const int64_t *index) {
+    double product = 1;
+    for (int i = 0; i < e->count; i++) {
+        int64_t own[4];
+        for (int axis = 0; axis < e->ndim[i]; axis++)
+            own[axis] = nd_get_shape(e->x[i])[axis] == 1 ? 0 : index[e->letters[i][axis]];
+        product *= at(e->x[i], e->ndim[i], own);
+    }
+    return product;
+}
+
+static void check_equation(const equation *e, const nd_tensor *result) {
+    assert_int_equal(nd_get_ndim(result), e->noutput);
+    double sums[243] = {0}, magnitudes[243] = {0};
+    int64_t total = 1;
+    for (int i = 0; i < LETTERS; i++)
+        total *= e->sizes[i];
+    for (int64_t flat = 0; flat < total; flat++) {
+        int64_t index[LETTERS], place = 0;
+        coordinates_of(LETTERS, e->sizes, flat, index);
+        for (int i = 0; i < e->noutput; i++)
+            place = place * e->sizes[e->output[i]] + index[e->output[i]];
+        sums[place] += product_at(e, index);
+        magnitudes[place] += fabs(product_at(e, index));
+    }
+    for (int i = 0; i < e->noutput; i++)
+        assert_int_equal(nd_get_shape(result)[i], e->sizes[e->output[i]]);
+    for (int64_t flat = 0; flat < nd_get_numel(result); flat++)
+        if (!(fabs(at_flat(result, flat) - sums[flat]) <= 1e-12 * magnitudes[flat]))
+            fail_msg("%s: got %g, expected %g", e->text, at_flat(result, flat), sums[flat]);
+}
+
+static void test_random_equations(void **state) {
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        nd_dtype dtype = round % 2 ? ND_F64 : ND_I64;
+        equation e = random_equation(dtype);
+        nd_auto nd_tensor *result =
+            nd_einsum(e.text, (size_t)e.count, (const nd_tensor *const *)e.x);
+        if (!result)
+            fail_msg("%s: %s", e.text, nd_error_get_message());
+        assert_true(nd_get_dtype(result) == dtype);
+        check_equation(&e, result);
+        for (int i = 0; i < e.count; i++)
+            nd_release(e.x[i]);
+    }
+}
+
+static void test_contractions_of_every_number(void **state) {
+    (void)state;
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++) {
+        nd_auto nd_tensor *two = nd_full(ND_SHAPE(2, 3), 2, (nd_dtype)dtype);
+        nd_auto nd_tensor *three = nd_full(ND_SHAPE(3), 3, (nd_dtype)dtype);
+        const nd_tensor *both[] = {two, three};
+        nd_auto nd_tensor *product = nd_einsum("ij,j->i", 2, both);
+        nd_auto nd_tensor *sum = nd_einsum("ij->j", 1, both);
+        nd_auto nd_tensor *row = nd_outer(three, three);
+        nd_auto nd_tensor *blocks = nd_kron(three, two);
+        nd_auto nd_tensor *dots = nd_tensordot(two, three, 1, AXES(1), AXES(0));
+        assert_true(at_flat(product, 1) == 18 && at_flat(sum, 2) == 4 && at_flat(row, 8) == 9);
+        assert_true(at_flat(blocks, 17) == 6 && at_flat(dots, 0) == 18);
+        assert_shape(blocks, ND_SHAPE(2, 9));
+        const nd_tensor *all[] = {product, sum, row, blocks, dots};
+        for (int i = 0; i < 5; i++)
+            assert_true(nd_get_dtype(all[i]) == (nd_dtype)dtype);
+    }
+}
+
+static void test_diagonals_and_grids_of_other_shapes(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3, 4), ND_BOOL);
+    for (int64_t offset = -5; offset <= 6; offset++) {
+        nd_auto nd_tensor *diagonal = nd_diagonal(x, offset, 0, 1);
+        int64_t size = 0;
+        for (int64_t row = 0; row < 3; row++)
+            size += row + offset >= 0 && row + offset < 4;
+        assert_shape(diagonal, ND_SHAPE(size));
+    }
+    nd_auto nd_tensor *far = nd_diagonal(x, INT64_MIN, 1, 0);
+    assert_shape(far, ND_SHAPE(0));
+    nd_auto nd_tensor *line = nd_arange(0, 3, 1, ND_U8);
+    nd_auto nd_tensor *column = nd_ones(ND_SHAPE(2, 1), ND_F16);
+    const nd_tensor *inputs[] = {line, column, line};
+    nd_tensor *results[3] = {NULL};
+    assert_ok(nd_broadcast_arrays(3, inputs, results));
+    for (int i = 0; i < 3; i++) {
+        assert_shape(results[i], ND_SHAPE(2, 3));
+        assert_true(at_flat(results[i], 5) == (i == 1 ? 1 : 2));
+        nd_release(results[i]);
+        results[i] = NULL;
+    }
+    const nd_tensor *lines[] = {line, line};
+    assert_ok(nd_meshgrid(2, lines, ND_INDEXING_IJ, results));
+    assert_true(at_flat(results[0], 3) == 1 && at_flat(results[1], 3) == 0);
+    nd_release(results[0]);
+    nd_release(results[1]);
+    assert_status(nd_meshgrid(2, inputs, ND_INDEXING_IJ, results), ND_ERROR_SHAPE);
+    assert_status(nd_meshgrid(2, lines, (nd_indexing)2, results), ND_ERROR_INVALID_ARGUMENT);
+    nd_auto nd_tensor *four = nd_ones(ND_SHAPE(4), ND_U8);
+    const nd_tensor *unlike[] = {line, four};
+    nd_tensor *none[2] = {NULL};
+    assert_status(nd_broadcast_arrays(2, unlike, none), ND_ERROR_SHAPE);
+    assert_null(none[0]);
+}
+
+static nd_tensor *einsum_of(const char *equation, const nd_tensor *a, const nd_tensor *b) {
+    const nd_tensor *both[] = {a, b};
+    return nd_einsum(equation, b ? 2 : 1, both);
+}
+
+static void test_contractions_refuse(void **state) {
+    (void)state;
+    nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
+    nd_auto nd_tensor *b = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_auto nd_tensor *flags = nd_ones(ND_SHAPE(2, 3), ND_BOOL);
+    nd_auto nd_tensor *deep = nd_ones(8, (const int64_t[]){1, 1, 1, 1, 1, 1, 1, 1}, ND_F32);
+    assert_refused(einsum_of("ij,j", a, b), ND_ERROR_SHAPE, "einsum: \"ij,j\" gives axis 0");
+    assert_refused(einsum_of("ii", a, NULL), ND_ERROR_SHAPE, "einsum: \"ii\" gives axis 1");
+    assert_refused(einsum_of("ijk", a, NULL), ND_ERROR_SHAPE, "einsum: \"ijk\" gives operand 0");
+    assert_refused(einsum_of("ij", a, b), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij\" does not");
+    assert_refused(einsum_of("ij,j", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij,j\" does");
+    assert_refused(einsum_of("ij->ik", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij->ik\"");
+    assert_refused(einsum_of("ij->ii", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij->ii\"");
+    assert_refused(einsum_of("ij-i", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij-i\"");
+    assert_refused(einsum_of("ij->i->", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ij->i->\"");
+    assert_refused(einsum_of("i1", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"i1\"");
+    assert_refused(einsum_of("......", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"......\"");
+    assert_refused(einsum_of("ijk...", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ijk...\"");
+    assert_refused(einsum_of("ij", flags, NULL), ND_ERROR_DTYPE, "einsum: does not take bool");
+    assert_refused(einsum_of("abcdefgh,ij", deep, a), ND_ERROR_SHAPE, "einsum: the result of");
+    assert_refused(nd_einsum(NULL, 1, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: 1 operands");
+    assert_refused(nd_tensordot(deep, a, 0, NULL, NULL), ND_ERROR_SHAPE, "tensordot: a product");
+    assert_refused(nd_tensordot(a, b, 1, AXES(0), AXES(0)), ND_ERROR_SHAPE, "tensordot: axis 0");
+    assert_refused(nd_tensordot(a, a, 2, AXES(0, 0), AXES(0, 0)), ND_ERROR_SHAPE, "tensordot: ");
+    assert_refused(nd_tensordot(a, b, 2, AXES(0, 1), NULL), ND_ERROR_INVALID_ARGUMENT,
+                   "tensordot: 2 axes");
+    assert_refused(nd_outer(a, b), ND_ERROR_SHAPE, "outer: a has shape [2, 3]");
+    assert_refused(nd_kron(flags, flags), ND_ERROR_DTYPE, "mul: ");
+    assert_refused(nd_diagonal(a, 0, 1, -1), ND_ERROR_INVALID_ARGUMENT, "diagonal: axis -1 is");
+    assert_refused(nd_trace(b, 0), ND_ERROR_SHAPE, "trace: x has shape [4]");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_contractions_as_in_pytorch),
+        ND_TEST(test_random_equations),
+        ND_TEST(test_contractions_of_every_number),
+        ND_TEST(test_diagonals_and_grids_of_other_shapes),
+        ND_TEST(test_contractions_refuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
