@@ -15,6 +15,7 @@ typedef struct operands {
     nd_tensor *index, *source;        ///< of a's dimensions: gather's and scatter_add's
     nd_tensor *rows;                  ///< indices along the axis, of any shape
     nd_tensor *classes;               ///< indices of one_hot
+    nd_tensor *few, *number;          ///< indices of weight's rows and columns; one of a's dtype
     nd_tensor *piece;                 ///< stands beside a along the axis
     nd_tensor *left, *right;          ///< a product's operands
     nd_tensor *x, *weight, *bias;     ///< linear's
@@ -94,6 +95,7 @@ static nd_dtype index_dtype(void) {
 static void choose_along_axis(operands *in) {
     int ndim = nd_get_ndim(in->a);
     int64_t shape[ND_MAX_DIMS] = {0};
+    in->number = view(0, shape, nd_get_dtype(in->a));
     if (ndim == 0) { // errors, which must be the same on both sides
         in->index = view(0, shape, ND_I64);
         in->source = view(0, shape, nd_get_dtype(in->a));
@@ -141,6 +143,7 @@ static void choose_products(operands *in, nd_dtype dtype) {
     in->x = view(ndim + 2 - at, shape + at, dtype);
     in->weight = view(ND_SHAPE(n, k), dtype);
     in->bias = view(ND_SHAPE(n), dtype);
+    in->few = as_indices(view(ND_SHAPE(n), index_dtype()), n < k ? n : k);
 }
 
 static void choose_images(operands *in, nd_dtype dtype) {
@@ -463,6 +466,10 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(tensordot, nd_tensordot(in->a, in->a, 1, &given.axis, &given.axis))                 \
     CASE(kron, nd_kron(in->bias, in->weight))                                                \
     CASE(einsum, nd_einsum("...i,ji,j->...", 3, LISTED(in->x, in->weight, in->bias)))        \
+    CASE(index, nd_index(in->a, 1, LISTED(in->mask)))                                        \
+    CASE(index_twice, nd_index(in->weight, 2, LISTED(in->few, in->few)))                     \
+    CASE(index_put, nd_index_put(in->a, 1, LISTED(in->mask), in->number, false))             \
+    CASE(index_add, nd_index_add(in->weight, in->few, in->weight, 0))                        \
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \

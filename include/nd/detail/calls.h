@@ -289,6 +289,11 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_broadcast_arrays(...) ND__CALL(nd_broadcast_arrays, __VA_ARGS__)
 #define nd_meshgrid(...) ND__CALL(nd_meshgrid, __VA_ARGS__)
 
+// <nd/indexing.h>
+#define nd_index(...) ND__NEW_TENSOR(nd_index, __VA_ARGS__)
+#define nd_index_put(...) ND__NEW_TENSOR(nd_index_put, __VA_ARGS__)
+#define nd_index_add(...) ND__NEW_TENSOR(nd_index_add, __VA_ARGS__)
+
 // <nd/contraction.h>
 #define nd_outer(...) ND__NEW_TENSOR(nd_outer, __VA_ARGS__)
 #define nd_tensordot(...) ND__NEW_TENSOR(nd_tensordot, __VA_ARGS__)

@@ -550,6 +550,15 @@ inline tensor conv_transpose2d(const nd_tensor *x, const nd_tensor *weight, cons
 inline tensor conv_transpose3d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv_transpose3d_options *options) noexcept {
     return tensor((nd_conv_transpose3d)(x, weight, bias, options));
 }
+inline tensor index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) noexcept {
+    return tensor((nd_index)(x, count, indices));
+}
+inline tensor index_put(const nd_tensor *x, size_t count, const nd_tensor *const *indices, const nd_tensor *values, bool accumulate) noexcept {
+    return tensor((nd_index_put)(x, count, indices, values, accumulate));
+}
+inline tensor index_add(const nd_tensor *x, const nd_tensor *indices, const nd_tensor *source, int axis) noexcept {
+    return tensor((nd_index_add)(x, indices, source, axis));
+}
 inline tensor interpolate(const nd_tensor *x, const nd_interpolate_options *options) noexcept {
     return tensor((nd_interpolate)(x, options));
 }

@@ -317,6 +317,43 @@ def meshgrid(x, y, z):
     return a * b + c
 
 
+# ------------------------------------------------------------------------------------------------------------------ indexing
+
+
+def pairs():
+    return torch.tensor([[0, -1], [2, 0]]), torch.tensor([1, -4])
+
+
+@case((3, 4, 2))
+def index_pairs(x):
+    return x[pairs()]
+
+
+@case((3, 4, 2))
+def index_mask(x):
+    return x[torch.arange(12).reshape(3, 4) % 5 != 1]
+
+
+@case((3, 4, 2))
+def index_mask_behind(x):
+    return x[torch.tensor([2, 0]), torch.tensor([True, False, False, True])]
+
+
+@case((3, 4, 2), (2, 1, 2))
+def index_put(x, values):
+    return x.index_put(pairs(), values)
+
+
+@case((3, 4, 2), (3, 2))
+def index_put_accumulate(x, values):
+    return x.index_put((torch.tensor([1, 1, 2]), torch.tensor(0)), values, accumulate=True)
+
+
+@case((2, 3, 2), (2, 4, 2))
+def index_add(x, source):
+    return x.index_add(1, torch.tensor([2, 0, 2, 1]), source)
+
+
 # -------------------------------------------------------------------------------------------------------------- contractions
 
 

@@ -1,0 +1,33 @@
+/// @file
+/// Several indices at once: picking, writing and adding at positions that tensors name.
+///
+/// As in <nd/ops.h>, all return a new owned tensor on x's device, placed at x's manager, or NULL
+/// with an error. An index is i64 or i32 and names a place along an axis, from the end where it is
+/// negative; what is outside is an error, of nd_take() or nd_scatter_add(). All are differentiable
+/// to any order in x, and in what is written.
+#ifndef ND_INDEXING_H
+#define ND_INDEXING_H
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// x[i, j, ...] in NumPy's words, for `count` indices of x's first axes, which broadcast: their
+/// shape, then x's other axes. A bool index is a mask of as many axes as it has, and stands for the
+/// places where it is true, as nd_nonzero() gives them (which waits for the device).
+ND_API nd_tensor *nd_index(const nd_tensor *x, size_t count,
+                           const nd_tensor *const *indices) ND_OWNED;
+/// x with `values`, of x's dtype, which broadcast to nd_index()'s result, in the places of that. Of
+/// values for one place the last stays (and alone has a gradient), or, with `accumulate`, all are
+/// added to what was there (not bool).
+ND_API nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const *indices,
+                               const nd_tensor *values, bool accumulate) ND_OWNED;
+/// x with source's slices added along an axis, slice k at indices[k]. indices: [n], source: of x's
+/// shape but n along the axis, and of its dtype, not bool.
+ND_API nd_tensor *nd_index_add(const nd_tensor *x, const nd_tensor *indices,
+                               const nd_tensor *source, int axis) ND_OWNED;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
