@@ -38,18 +38,28 @@ ND_API nd_tensor *nd_nonzero(const nd_tensor *x) ND_OWNED;
 ND_API nd_status nd_unique(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_positions,
                            nd_tensor **ret_inverse, nd_tensor **ret_counts);
 
-/// What a quantile is that lies between two elements.
+/// Which place among n sorted elements, from 0 on, is that of q, and what stands at a place between
+/// two: NumPy's methods. The last eight are those of Hyndman and Fan, "Sample Quantiles in
+/// Statistical Packages", 1996, but their seventh, which is the first here.
 typedef enum nd_quantile_method {
-    ND_QUANTILE_LINEAR = 0, ///< between them, in proportion
-    ND_QUANTILE_LOWER,      ///< the smaller
-    ND_QUANTILE_HIGHER,     ///< the greater
-    ND_QUANTILE_MIDPOINT,   ///< their mean
-    ND_QUANTILE_NEAREST,    ///< the nearer; of two as near the one of even rank
+    ND_QUANTILE_LINEAR = 0,                ///< q (n - 1), between them in proportion
+    ND_QUANTILE_LOWER,                     ///< there, the smaller
+    ND_QUANTILE_HIGHER,                    ///< there, the greater
+    ND_QUANTILE_MIDPOINT,                  ///< there, their mean
+    ND_QUANTILE_NEAREST,                   ///< there, the nearer; of two as near that of even place
+    ND_QUANTILE_INVERTED_CDF,              ///< q n - 1, the greater
+    ND_QUANTILE_AVERAGED_INVERTED_CDF,     ///< the same; at a place, the mean of it and the next
+    ND_QUANTILE_CLOSEST_OBSERVATION,       ///< q n - 3/2, the greater; at an even place the next
+    ND_QUANTILE_INTERPOLATED_INVERTED_CDF, ///< q n - 1, in proportion
+    ND_QUANTILE_HAZEN,                     ///< q n - 1/2, in proportion
+    ND_QUANTILE_WEIBULL,                   ///< q (n + 1) - 1, in proportion
+    ND_QUANTILE_MEDIAN_UNBIASED,           ///< q (n + 1/3) - 2/3, in proportion
+    ND_QUANTILE_NORMAL_UNBIASED,           ///< q (n + 1/4) - 5/8, in proportion
 } nd_quantile_method;
 
-/// The elements, sorted, at q (n - 1) of the n along the reduced axes (naxes 0: all), for each of
-/// `count` q in [0, 1]: [count, ...], then as nd_mean(). bool and integers become f32. NaN where
-/// there is one. Differentiable to any order. Error: a q outside, no elements.
+/// The quantiles of the n elements along the reduced axes (naxes 0: all) for each of `count` q in
+/// [0, 1]: [count, ...], then as nd_mean(). bool and integers become f32. NaN where there is one.
+/// Differentiable to any order. Error: a q outside, no elements.
 ND_API nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q,
                               nd_quantile_method method, int naxes, const int *axes,
                               bool keepdims) ND_OWNED;

@@ -50,19 +50,59 @@ static nd_tensor *element(const nd_tensor *sorted, int64_t rank, nd_dtype dtype,
     return nd_reshape(wide, rows->result_ndim, rows->result_shape);
 }
 
-/// The elements below and above the rank, and how much of the second there is in the result.
+/// The place of q among the sorted elements.
+static double rank_of(double q, double size, nd_quantile_method method) {
+    switch (method) {
+    case ND_QUANTILE_INVERTED_CDF:
+    case ND_QUANTILE_AVERAGED_INVERTED_CDF:
+    case ND_QUANTILE_INTERPOLATED_INVERTED_CDF:
+        return size * q - 1;
+    case ND_QUANTILE_CLOSEST_OBSERVATION:
+        return size * q - 1.5;
+    case ND_QUANTILE_HAZEN:
+        return size * q + 0.5 - 1;
+    case ND_QUANTILE_WEIBULL:
+        return size * q + q - 1;
+    case ND_QUANTILE_MEDIAN_UNBIASED:
+        return size * q + (1 / 3.0 + q * (1 - 1 / 3.0 - 1 / 3.0)) - 1;
+    case ND_QUANTILE_NORMAL_UNBIASED:
+        return size * q + (3 / 8.0 + q * (1 - 3 / 8.0 - 3 / 8.0)) - 1;
+    default:
+        return q * (size - 1);
+    }
+}
+
+/// How much of the next element there is at a place `share` behind the one at `below`.
+static double share_of(double below, double share, nd_quantile_method method) {
+    switch (method) {
+    case ND_QUANTILE_LOWER:
+        return 0;
+    case ND_QUANTILE_HIGHER:
+    case ND_QUANTILE_INVERTED_CDF:
+        return share > 0;
+    case ND_QUANTILE_MIDPOINT:
+        return share > 0 ? 0.5 : 0;
+    case ND_QUANTILE_NEAREST:
+        return nearbyint(below + share) - below;
+    case ND_QUANTILE_AVERAGED_INVERTED_CDF:
+        return share > 0 ? 1 : 0.5;
+    case ND_QUANTILE_CLOSEST_OBSERVATION:
+        return share > 0 || fmod(below, 2) == 0;
+    default:
+        return share;
+    }
+}
+
+static int64_t clipped(double place, int64_t size) {
+    return place < 0 ? 0 : place > (double)(size - 1) ? size - 1 : (int64_t)place;
+}
+
+/// The elements below and above the place, and how much of the second there is in the result.
 static void place_of(double q, int64_t size, nd_quantile_method method, int64_t *ret_low,
                      int64_t *ret_high, double *ret_share) {
-    double rank = q * (double)(size - 1), below = floor(rank), share = rank - below;
-    if (method == ND_QUANTILE_LOWER)
-        share = 0;
-    else if (method == ND_QUANTILE_HIGHER)
-        share = share > 0;
-    else if (method == ND_QUANTILE_MIDPOINT)
-        share = share > 0 ? 0.5 : 0;
-    else if (method == ND_QUANTILE_NEAREST)
-        share = nearbyint(rank) - below;
-    int64_t low = (int64_t)below, high = low + 1 < size ? low + 1 : low;
+    double rank = rank_of(q, (double)size, method), below = floor(rank);
+    double share = share_of(below, rank - below, method);
+    int64_t low = clipped(below, size), high = clipped(below + 1, size);
     *ret_low = share == 1 ? high : low;
     *ret_high = share == 0 ? low : high;
     *ret_share = *ret_low == *ret_high ? 0 : share;
@@ -103,7 +143,7 @@ static nd_status check_quantiles(const char *name, size_t count, const double *q
         if (!(q[i] >= 0 && q[i] <= 1))
             return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: q[%zu] is %g and must be in [0, 1]",
                              name, i, q[i]);
-    if ((unsigned)method > ND_QUANTILE_NEAREST)
+    if ((unsigned)method > ND_QUANTILE_NORMAL_UNBIASED)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: there is no method %d", name, (int)method);
     return ND_OK;
 }

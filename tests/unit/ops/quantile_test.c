@@ -24,6 +24,19 @@ STATISTIC(median_even, nd_median(x[0], 2, (const int[]){0, 2}, false))
 STATISTIC(median_odd, nd_median(x[0], 1, (const int[]){1}, true))
 STATISTIC(histogram_weighted, nd_histogram(x[0], x[1], x[2]))
 
+TORCH_FUNCTION(quantile_methods) {
+    (void)count, (void)data;
+    nd_tensor *parts[ND_QUANTILE_NORMAL_UNBIASED + 1];
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        parts[i] = nd_quantile(
+            x[0], QUANTILES(0, 0.0625, 0.125, 0.1875, 0.3, 0.5, 0.6875, 0.8125, 0.97, 1),
+            (nd_quantile_method)i, 1, (const int[]){0}, false);
+    nd_tensor *joined = nd_concat(COUNT_OF(parts), (const nd_tensor *const *)parts, 0);
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        nd_release(parts[i]);
+    return joined;
+}
+
 TORCH_FUNCTION(bincount_weighted) {
     (void)count, (void)data;
     const int64_t numbers[] = {3, 0, 3, 5, 1, 3};
@@ -39,6 +52,7 @@ static void test_quantiles_as_in_pytorch(void **state) {
         TORCH_CASE(quantile_higher, 1, {2, {3, 4}}),
         TORCH_CASE(quantile_midpoint, 1, {2, {4, 2}}),
         TORCH_CASE(quantile_nearest, 1, {2, {6, 2}}),
+        TORCH_CASE(quantile_methods, 1, {2, {8, 2}}),
         TORCH_CASE(median_even, 1, {3, {2, 3, 5}}),
         TORCH_CASE(median_odd, 1, {2, {2, 5}}),
         TORCH_CASE(bincount_weighted, 1, {1, {6}}),
@@ -146,8 +160,8 @@ static void test_statistics_refuse(void **state) {
                    ND_ERROR_INVALID_ARGUMENT, "quantile: q[0]");
     assert_refused(nd_quantile(x, 0, NULL, ND_QUANTILE_LINEAR, 0, NULL, false),
                    ND_ERROR_INVALID_ARGUMENT, "quantile: 0 quantiles at NULL");
-    assert_refused(nd_quantile(x, QUANTILES(0), (nd_quantile_method)5, 0, NULL, false),
-                   ND_ERROR_INVALID_ARGUMENT, "quantile: there is no method 5");
+    assert_refused(nd_quantile(x, QUANTILES(0), (nd_quantile_method)13, 0, NULL, false),
+                   ND_ERROR_INVALID_ARGUMENT, "quantile: there is no method 13");
     assert_refused(nd_median(none, 0, NULL, false), ND_ERROR_SHAPE, "median: shape [2, 0]");
     assert_refused(nd_median(x, 1, (const int[]){1}, false), ND_ERROR_INVALID_ARGUMENT, "median: ");
     assert_refused(nd_bincount(x, NULL, 0), ND_ERROR_INVALID_ARGUMENT, "bincount: -1 is in x");

@@ -7,6 +7,7 @@ input by input, the gradient of the sum of result * wave(9), in row-major order.
 
 import warnings
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -457,6 +458,20 @@ def quantile_midpoint(x):
 @case((6, 2))
 def quantile_nearest(x):
     return quantile(x, [0.3, 0.5, 0.9], 0, interpolation="nearest")
+
+
+METHODS = """linear lower higher midpoint nearest inverted_cdf averaged_inverted_cdf closest_observation
+interpolated_inverted_cdf hazen weibull median_unbiased normal_unbiased""".split()
+
+
+@case((8, 2))
+def quantile_methods(x):
+    """NumPy says of which places each quantile is made."""
+    q = [0, 0.0625, 0.125, 0.1875, 0.3, 0.5, 0.6875, 0.8125, 0.97, 1]
+    ranks = torch.tensor(np.concatenate([np.quantile(np.arange(8.0), q, method=method) for method in METHODS]))
+    low, share = ranks.floor().long(), (ranks - ranks.floor())[:, None]
+    x = x.sort(0)[0]
+    return x[low] * (1 - share) + x[(low + 1).clamp(max=7)] * share
 
 
 @case((2, 3, 5))
