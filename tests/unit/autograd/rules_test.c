@@ -100,6 +100,8 @@ static void test_piecewise_constant_operations(void **state) {
     nd_auto nd_tensor *b = make_input(&shape, 2, ND_F64);
     assert_constant(nd_argmax(a, 0, false));
     assert_constant(nd_argmin(a, 1, true));
+    assert_constant(nd_argsort(a, 0, false));
+    assert_constant(nd_searchsorted(a, b, false));
     assert_constant(nd_ones_like(a));
     int seen = 0;
     for (int i = 0; i < ELEMENTWISE_ROWS; i++) {
