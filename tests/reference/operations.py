@@ -182,7 +182,7 @@ op("nd_sum_to", one, lambda t, e: [t[0], Shape(e)], lambda t, e: t[0].sum_to_siz
    lambda random, shapes: [1 if random.integers(2) else size for size in shapes[0]])
 op("nd_argmax", one_full, lambda t, e: [t[0], e, False], lambda t, e: torch.argmax(t[0], e), FLOAT, axis_of, order=0)
 op("nd_argmin", one_full, lambda t, e: [t[0], e, True], lambda t, e: torch.argmin(t[0], e, True), FLOAT, axis_of, order=0)
-op("nd_sort", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch.sort(t[0], e[0], e[1], stable=True)[0], ANY,
+op("nd_sort", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch.sort(t[0], dim=e[0], descending=e[1], stable=True)[0], ANY,
    lambda random, shapes: (axis_of(random, shapes), bool(random.integers(2))))
 op("nd_argsort", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch.sort(t[0], dim=e[0], descending=e[1], stable=True)[1],
    ANY, lambda random, shapes: (axis_of(random, shapes), bool(random.integers(2))), order=0)
