@@ -4,9 +4,8 @@
 #include "lib/tensor/shape.h"
 #include <nd/manipulation.h>
 
-nd_tensor *nd_diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) {
-    if (nd__tensor_check_operand("diagonal", "x", x) != ND_OK)
-        return NULL;
+/// The diagonal of two axes of an x that was checked.
+static nd_tensor *diagonal_of(const nd_tensor *x, int64_t offset, int axis1, int axis2) {
     int first = nd__shape_resolve_axis("diagonal", axis1, x->ndim);
     int second = first < 0 ? -1 : nd__shape_resolve_axis("diagonal", axis2, x->ndim);
     if (second < 0)
@@ -38,6 +37,12 @@ nd_tensor *nd_diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2)
     return nd_slice(flat, start, start + (size - 1) * (n + 1) + 1, n + 1, at);
 }
 
+nd_tensor *nd_diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) {
+    if (nd__tensor_check_operand("diagonal", "x", x) != ND_OK)
+        return NULL;
+    return diagonal_of(x, offset, axis1, axis2);
+}
+
 nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) {
     if (nd__tensor_check_operand("trace", "x", x) != ND_OK)
         return NULL;
@@ -47,7 +52,7 @@ nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) {
                   nd__shape_text(text, x->ndim, x->shape));
         return NULL;
     }
-    nd_auto nd_tensor *diagonal = nd_diagonal(x, offset, -2, -1);
+    nd_auto nd_tensor *diagonal = diagonal_of(x, offset, -2, -1);
     return nd_sum(diagonal, 1, (const int[]){-1}, false);
 }
 
