@@ -204,18 +204,19 @@ def nd_isa_kernels(name, srcs, hdrs = [], copts = [], local_defines = [], deps =
       deps: for every set.
       **kwargs: visibility and the like, of the library that holds all the sets.
     """
+    x86 = str(Label("//bazel:x86_64"))
     for isa, isa_copts in _ISAS.items():
         nd_cc_library(
             name = name + "_" + isa,
             srcs = srcs,
             hdrs = hdrs,
-            copts = ["-O3"] + copts + isa_copts,
+            # gcc moves pairs of floats through MMX registers, which are the x87 stack: the caller's long doubles become NaN.
+            copts = ["-O3"] + copts + isa_copts + select({x86: ["-mno-mmx"], "//conditions:default": []}),
             local_defines = local_defines + ["ND_ISA=" + isa],
             deps = deps,
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
-    x86 = str(Label("//bazel:x86_64"))
     cc_library(
         name = name,
         hdrs = hdrs,

@@ -33,4 +33,15 @@ echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c -fno-stack-protector -fno
 lost=$(lacks "$bare" | tr '\n' ' ')
 wanted="position-independence relro now stack-not-executable stack-protector "
 [ "$lost" = "$wanted" ] || { echo "A bare program lacks \"$lost\", not \"$wanted\""; failures=$((failures + 1)); }
+
+# uses_mmx FILE: whether its code touches the MMX registers. They are the x87 stack: without an emms, which no compiler adds, the
+# caller's next long double is NaN.
+uses_mmx() {
+    objdump -d --no-show-raw-insn "$1" | grep -qE '%mm[0-7]'
+}
+if [ "$(uname -m)" = x86_64 ] && command -v objdump >/dev/null; then
+    if uses_mmx "$root/libnd.so"; then echo "libnd.so uses MMX registers"; failures=$((failures + 1)); fi
+    echo 'int main(void) { __asm__("movq2dq %mm0, %xmm0"); return 0; }' | "${CC:-cc}" -x c -o "$bare" - || exit 1
+    uses_mmx "$bare" || { echo "A program with an MMX instruction was not found out"; failures=$((failures + 1)); }
+fi
 exit "$failures"

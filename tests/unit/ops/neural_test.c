@@ -64,6 +64,37 @@ static void test_softmax(void **state) {
     on_every_isa(every_softmax);
 }
 
+/// What a program does next with a long double: the x87 stack must be as empty as it was.
+static void check_long_doubles(void) {
+    volatile long double one = 1, two = 2;
+    assert_true(one + one == two);
+}
+
+static void long_doubles_after_rows(void) {
+    for (int64_t columns = 1; columns < 100; columns++) {
+        nd_auto nd_tensor *x =
+            random_tensor(DENSE, 2, (const int64_t[]){17, columns}, ND_F32, -4, 4);
+        nd_auto nd_tensor *indices = nd_zeros(ND_SHAPE(17), ND_I64);
+        const int last = 1;
+        nd_auto nd_tensor *smallest = nd_min(x, 1, &last, false);
+        check_long_doubles();
+        nd_auto nd_tensor *largest = nd_max(x, 1, &last, false);
+        check_long_doubles();
+        nd_auto nd_tensor *y = nd_softmax(x, 1);
+        check_long_doubles();
+        nd_auto nd_tensor *logarithm = nd_log_softmax(x, 1);
+        check_long_doubles();
+        nd_auto nd_tensor *loss = nd_cross_entropy(x, indices);
+        check_long_doubles();
+        assert_true(smallest && largest && y && logarithm && loss);
+    }
+}
+
+static void test_long_doubles_of_the_caller_stay_right(void **state) {
+    (void)state;
+    on_every_isa(long_doubles_after_rows);
+}
+
 static void test_F27_softmax_of_special_values(void **state) {
     (void)state;
     const float rows[] = {1,         NAN,       2,        3,      -INFINITY, 0,         1,
@@ -524,6 +555,7 @@ static void test_max_pool2d_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_softmax),
+        ND_TEST(test_long_doubles_of_the_caller_stay_right),
         ND_TEST(test_F27_softmax_of_special_values),
         ND_TEST(test_cross_entropy),
         ND_TEST(test_mse_loss),
