@@ -8,7 +8,7 @@
 #define ND_KERNELS_KERNEL_H
 #include <nd/base.h>
 
-#define ND_MAX_OPERANDS 4
+#define ND_MAX_OPERANDS 5
 
 /// Every row of ops.inc as an enumerator: ND_OP_add, ND_OP_exp, ...
 typedef enum nd_op {
@@ -72,6 +72,11 @@ typedef struct nd_kernel_call {
 //            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
 //            out = a b + beta out. One dtype, not bool: f16 and bf16 are added up in f32 and rounded
 //            once, integers wrap. In a and b one of the two strides is 1 (or the size is).
+// QUANTIZED  quantized_linear: out [m, n], x [m, k], values [n, k] i8 or [n, k / 2] u8 (two int4 to
+//            a byte, the first in its lower bits), scales [n, k / group] f32, f16 or bf16, and zeros
+//            like them or no such operand (then 0 for i8, 8 for int4); all contiguous. ndim is 0;
+//            i[0..3] = m, n, k, group, none of them 0; group is even for int4. out = x w^T, where w =
+//            scales (values - zeros); out and x both f32 or f64, which is computed in.
 // SOFTMAX    out, x, floats of one dtype, f16 and bf16 computed in f32. The axis is the last of the iteration space.
 // LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are

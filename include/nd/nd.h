@@ -27,6 +27,7 @@
 #include <nd/object.h>
 #include <nd/ops.h>
 #include <nd/pooling.h>
+#include <nd/quantization.h>
 #include <nd/scope.h>
 #include <nd/sorting.h>
 #include <nd/state.h>

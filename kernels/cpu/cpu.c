@@ -19,6 +19,7 @@ enum {
     SCAN,
     SORT,
     MATMUL,
+    QUANTIZED,
     SOFTMAX,
     LOSS,
     CONV,
@@ -137,6 +138,8 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
         return nd__cpu_sorting(call);
     case MATMUL:
         return nd__cpu_matmul(call);
+    case QUANTIZED:
+        return nd__cpu_quantized(call);
     case SOFTMAX:
         return nd__cpu_softmax(call);
     case LOSS:

@@ -13,6 +13,7 @@ nd_status nd__cpu_argreduce(const nd_kernel_call *call);
 nd_status nd__cpu_scan(const nd_kernel_call *call);
 nd_status nd__cpu_sorting(const nd_kernel_call *call);
 nd_status nd__cpu_matmul(const nd_kernel_call *call);
+nd_status nd__cpu_quantized(const nd_kernel_call *call);
 nd_status nd__cpu_softmax(const nd_kernel_call *call);
 nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
 nd_status nd__cpu_conv(const nd_kernel_call *call);

@@ -44,6 +44,24 @@ typedef struct nd__product {
 } nd__product;
 typedef void (*nd__matmul)(nd__product *product);
 
+/// A weight in groups of small integers: the operands of QUANTIZED.
+typedef struct nd__quantized {
+    const void *values, *scales, *zeros; ///< zeros may be NULL
+    nd_dtype scale_dtype;
+    bool packed;      ///< two int4 to a byte
+    int64_t k, group; ///< elements of a row and of a group
+} nd__quantized;
+
+typedef struct nd__quantized_loops {
+    /// Writes x's even elements, then its odd ones; k is even.
+    void (*split)(const void *x, int64_t k, void *out);
+    /// out[row] = x times the row, for rows begin ... end - 1. Where the weight is packed, x is its
+    /// even elements, then its odd ones.
+    void (*dot)(const nd__quantized *weight, const void *x, void *out, int64_t begin, int64_t end);
+    /// Writes these rows as numbers behind each other.
+    void (*expand)(const nd__quantized *weight, void *out, int64_t begin, int64_t end);
+} nd__quantized_loops;
+
 /// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread
 /// tells another that the memory is written; it costs much more than one copy, so it follows many.
 typedef void (*nd__stream)(void *to, const void *from, int64_t bytes);
@@ -63,6 +81,7 @@ typedef struct nd__cpu_loops {
     const nd__reducer *const (*reducers)[ND_DTYPE_COUNT]; ///< by nd__fold, then dtype
     const nd__argreducer (*argreducers)[2];               ///< by dtype, then argmax, argmin
     const nd__softmax_loops *softmax;                     ///< f32, f64
+    const nd__quantized_loops *quantized;                 ///< f32, f64
     const nd__matmul *matmul;                             ///< by dtype; NULL for bool
     nd__stream stream;
 } nd__cpu_loops;

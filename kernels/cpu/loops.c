@@ -7,6 +7,7 @@ extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUN
 extern const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT];
 extern const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2];
 extern const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2];
+extern const nd__quantized_loops ND_ISA_NAME(nd__cpu_quantized_loops)[2];
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
@@ -22,6 +23,7 @@ const nd__cpu_loops ND_ISA_NAME(nd__cpu_loops) = {
     .reducers = ND_ISA_NAME(nd__cpu_reducers),
     .argreducers = ND_ISA_NAME(nd__cpu_argreducers),
     .softmax = ND_ISA_NAME(nd__cpu_softmax),
+    .quantized = ND_ISA_NAME(nd__cpu_quantized_loops),
     .matmul = ND_ISA_NAME(nd__cpu_matmul),
     .stream = ND_ISA_NAME(nd__cpu_stream),
 };

@@ -49,6 +49,7 @@ nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *cal
 nd_status nd__cuda_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_matmul(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_quantized(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_pool(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_resample(const nd_cuda_queue *queue, const nd_kernel_call *call);

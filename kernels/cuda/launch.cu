@@ -13,6 +13,7 @@ enum class Family {
     SCAN,
     SORT,
     MATMUL,
+    QUANTIZED,
     SOFTMAX,
     LOSS,
     INDEX,
@@ -60,6 +61,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_sorting(queue, call);
     case Family::MATMUL:
         return nd__cuda_matmul(queue, call);
+    case Family::QUANTIZED:
+        return nd__cuda_quantized(queue, call);
     case Family::SOFTMAX:
         return nd__cuda_softmax(queue, call);
     case Family::LOSS:

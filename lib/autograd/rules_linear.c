@@ -2,6 +2,7 @@
 // takes operands of either order, so nothing is copied to turn it.
 #include "lib/autograd/rules.h"
 #include "lib/tensor/record.h"
+#include <nd/quantization.h>
 
 static nd_tensor *as_matrices(const nd_tensor *x, bool row, bool column);
 static nd_tensor *as_rows(const nd_tensor *x);
@@ -46,6 +47,22 @@ nd_status nd__rule_linear(const nd_rule_call *call) {
     if (call->node->ninputs > 2 && call->wanted[2] && status == ND_OK)
         status = nd__rule_give(call, 2, nd_retain(rows));
     return status;
+}
+
+/// values, scales, zeros (i[0]: there are any), x: [..., k]; g: [..., n]: g weight for x.
+nd_status nd__rule_quantized_linear(const nd_rule_call *call) {
+    if (!call->wanted[3])
+        return ND_OK;
+    nd_auto nd_tensor *values = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *scales = nd__record_saved(call->node, 1);
+    nd_auto nd_tensor *zeros = call->node->attrs.i[0] ? nd__record_saved(call->node, 2) : NULL;
+    if (!values || !scales || (call->node->attrs.i[0] && !zeros))
+        return nd_error_get_status();
+    const nd_node_input *x = &call->node->inputs[3];
+    nd_auto nd_tensor *rows = as_rows(nd__rules_output_grad(call));
+    nd_auto nd_tensor *weight = nd_dequantize(values, scales, zeros, x->dtype);
+    nd_auto nd_tensor *product = nd_matmul(rows, weight);
+    return nd__rule_give(call, 3, nd_reshape(product, x->ndim, x->shape));
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -16,4 +16,16 @@ static inline bool gpu_present(int *ret_exit) {
     *ret_exit = failure ? 1 : 0;
     return false;
 }
+/// x times a weight that is quantized where it is.
+static inline nd_tensor *quantized_product(const nd_tensor *x, const nd_tensor *weight, int bits,
+                                           bool with_zeros) {
+    nd_auto nd_tensor *values = NULL;
+    nd_auto nd_tensor *scales = NULL;
+    nd_auto nd_tensor *zeros = NULL;
+    if (nd_quantize(weight, bits, 0, ND_BF16, &values, &scales, with_zeros ? &zeros : NULL) !=
+        ND_OK)
+        return NULL;
+    return nd_quantized_linear(x, values, scales, zeros, NULL);
+}
+
 #endif

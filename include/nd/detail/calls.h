@@ -361,6 +361,13 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_global_avg_pool(...) ND__NEW_TENSOR(nd_global_avg_pool, __VA_ARGS__)
 #define nd_global_max_pool(...) ND__NEW_TENSOR(nd_global_max_pool, __VA_ARGS__)
 
+// <nd/quantization.h>
+#define nd_quantize(...) ND__CALL(nd_quantize, __VA_ARGS__)
+#define nd_dequantize(...) ND__NEW_TENSOR(nd_dequantize, __VA_ARGS__)
+#define nd_pack_int4(...) ND__NEW_TENSOR(nd_pack_int4, __VA_ARGS__)
+#define nd_unpack_int4(...) ND__NEW_TENSOR(nd_unpack_int4, __VA_ARGS__)
+#define nd_quantized_linear(...) ND__NEW_TENSOR(nd_quantized_linear, __VA_ARGS__)
+
 // <nd/interpolation.h>
 #define nd_interpolate(...) ND__NEW_TENSOR(nd_interpolate, __VA_ARGS__)
 #define nd_pixel_shuffle(...) ND__NEW_TENSOR(nd_pixel_shuffle, __VA_ARGS__)

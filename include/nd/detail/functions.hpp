@@ -664,6 +664,18 @@ inline tensor global_avg_pool(const nd_tensor *x) noexcept {
 inline tensor global_max_pool(const nd_tensor *x) noexcept {
     return tensor((nd_global_max_pool)(x));
 }
+inline tensor dequantize(const nd_tensor *values, const nd_tensor *scales, const nd_tensor *zeros, nd_dtype dtype) noexcept {
+    return tensor((nd_dequantize)(values, scales, zeros, dtype));
+}
+inline tensor pack_int4(const nd_tensor *x) noexcept {
+    return tensor((nd_pack_int4)(x));
+}
+inline tensor unpack_int4(const nd_tensor *x) noexcept {
+    return tensor((nd_unpack_int4)(x));
+}
+inline tensor quantized_linear(const nd_tensor *x, const nd_tensor *values, const nd_tensor *scales, const nd_tensor *zeros, const nd_tensor *bias) noexcept {
+    return tensor((nd_quantized_linear)(x, values, scales, zeros, bias));
+}
 inline tensor sort(const nd_tensor *x, int axis, bool descending) noexcept {
     return tensor((nd_sort)(x, axis, descending));
 }

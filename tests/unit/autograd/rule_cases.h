@@ -16,6 +16,7 @@
 #include "tests/windows.h"
 
 #include <math.h>
+#include <nd/quantization.h>
 
 enum { MAX_INPUTS = 3 };
 
@@ -241,6 +242,21 @@ F(f_matmul_transposed) {
 F(f_linear) {
     UNUSED;
     return nd_linear(x[0], x[1], count > 2 ? x[2] : NULL);
+}
+
+/// Weights of int4 with zeros and of int8 without, in two groups of two.
+F(f_quantized_linear) {
+    UNUSED;
+    const int8_t bytes[] = {1, -3, 5, 2, -7, 4, 0, 6};
+    const uint8_t pairs[] = {1, 35, 240, 127, 64, 9};
+    const float numbers[] = {0.5F, 0.25F, 0.1F, 0.3F, 0.2F, 0.4F}, others[] = {7, 8, 9, 0, 15, 1};
+    bool packed = count == 1 && nd_get_ndim(x[0]) == 2;
+    int64_t rows = packed ? 3 : 2;
+    nd_auto nd_tensor *values = packed ? nd_from_data(pairs, ND_SHAPE(rows, 2), ND_U8)
+                                       : nd_from_data(bytes, ND_SHAPE(rows, 4), ND_I8);
+    nd_auto nd_tensor *scales = nd_from_data(numbers, ND_SHAPE(rows, 2), ND_F32);
+    nd_auto nd_tensor *zeros = packed ? nd_from_data(others, ND_SHAPE(rows, 2), ND_F32) : NULL;
+    return nd_quantized_linear(x[0], values, scales, zeros, count > 1 ? x[1] : NULL);
 }
 
 F(f_conv2d) {
@@ -722,6 +738,15 @@ static const rule_case cases[] = {
     {ND_OP_linear, f_linear, 3, {{M(3, 4)}, {M(2, 4)}, {1, {2}, -2, 2}}, 0, 0, 0},
     {ND_OP_linear, f_linear, 3, {{3, {2, 3, 4}, -2, 2}, {M(2, 4)}, {1, {2}, -2, 2}}, 0, 0, 0},
     {ND_OP_linear, f_linear, 2, {{1, {4}, -2, 2}, {M(2, 4)}}, 0, 0, 0},
+    {ND_OP_quantized_linear, f_quantized_linear, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_quantized_linear, f_quantized_linear, 1, {{1, {4}, -2, 2}}, 0, 0, 0},
+    {ND_OP_quantized_linear,
+     f_quantized_linear,
+     2,
+     {{3, {2, 1, 4}, -2, 2}, {1, {2}, -2, 2}},
+     0,
+     0,
+     0},
     {ND_OP_softmax, f_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_softmax, f_softmax_first, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
     {ND_OP_log_softmax, f_log_softmax, 1, {{M(3, 4)}}, 0, 0, 0},

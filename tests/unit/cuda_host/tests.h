@@ -32,6 +32,7 @@
     TEST(test_random_tensors_agree)           \
     TEST(test_matmul_agrees)                  \
     TEST(test_matmul_by_blas_agrees)          \
+    TEST(test_quantized_products_agree)       \
     TEST(test_convolutions_agree)             \
     TEST(test_unfolding_agrees)               \
     TEST(test_max_pool_agrees)                \
