@@ -3,13 +3,21 @@
 #include "kernels/cpu/rows.h"
 #include "kernels/half.h"
 
-/// Elements that are worked on at once. Constant, so that a product's sum has the same order on
-/// every machine but for the operations that it fuses.
+/// Elements that are worked on at once. gcc 12 handles vectors wider than the machine's badly, but
+/// where it has only the narrowest.
+#if defined(__AVX__) && !defined(__AVX512F__)
+#define ND__LANES 8
+#else
 #define ND__LANES 16
+#endif
 
 typedef uint8_t bytes __attribute__((vector_size(ND__LANES), aligned(1), may_alias));
 typedef int8_t signed_bytes __attribute__((vector_size(ND__LANES), aligned(1), may_alias));
+typedef int16_t shorts __attribute__((vector_size(2 * ND__LANES)));
 typedef int32_t integers __attribute__((vector_size(4 * ND__LANES)));
+
+// In two steps: gcc 12 takes a vector apart that becomes four times as wide at once.
+#define WIDENED(vector) __builtin_convertvector(__builtin_convertvector(vector, shorts), integers)
 
 static inline float number_of(const void *numbers, nd_dtype dtype, int64_t index) {
     if (dtype == ND_F32)
