@@ -141,7 +141,7 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
 
 static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
                         nd_tensor *const *outputs, size_t before) {
-    if (output->node || output->follows || output->own_requires_grad)
+    if (output->node || output->base || output->own_requires_grad)
         return true;
     for (size_t i = 0; i < ninputs; i++)
         if (output == inputs[i])

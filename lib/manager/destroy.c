@@ -21,6 +21,7 @@
 #include "lib/object/object.h"
 #include "lib/object/weak.h"
 #include <nd/detail/counts.h>
+#include <string.h>
 
 /// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's
 /// error.
@@ -118,11 +119,24 @@ static void release_last(nd_object *object, uint32_t count) {
         nd__destroy_died(object);
 }
 
-/// A plain tensor and, when this was its last tensor, the storage: out of their manager under one
-/// lock, which is `shard`'s, is held, and is given up. NULL: the tensor is in none.
-/// Without the gate: who looks at edges of green objects does so under that lock.
+/// True for a tensor that the collector may see and which is plain apart from that. Not while this
+/// thread cuts garbage, which counts the edges that it clears.
+static bool is_tracked_tensor(const nd_object *object, const nd_thread *thread) {
+    const uint32_t bits = ND__CLASS_BITS | ND__LENT | ND__TRACKED;
+    return (object->type->flags & ND__TYPE_TENSOR) && !(nd__object_flags(object) & ~bits) &&
+           !thread->cut;
+}
+
+/// A plain or tracked tensor and, when this was its last tensor, the storage: out of their manager
+/// under one lock, which is `shard`'s, is held, and is given up. NULL: the tensor is in none.
+///
+/// A plain one without the gate: who looks at edges of green objects does so under that lock. A
+/// tracked one inside the gate, which is left. So no collection is looking at it, none has it as a
+/// candidate (one in steps would hold it), and none can find it once it is in no list, as nothing
+/// leads to what has a count of zero. Hence its edges need not be cleared there one by one: what is
+/// released after the gate is what the block said before it was freed.
 static inline __attribute__((always_inline)) void
-destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread) {
+destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool tracked) {
     nd_object *storage = nd__object_storage(object);
     if (shard)
         nd__member_die(shard, object, thread);
@@ -140,25 +154,35 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread) {
         nd__member_die(shard, storage, thread);
     if (shard)
         nd__lock_release(&shard->lock);
-    free_unlinked(object);
-    if (both) {
-        destroy_object(storage);
-        return;
+    nd_object *edges[ND__STORED_EDGES];
+    if (tracked) {
+        nd__gate_leave_as(thread);
+        memcpy(edges, ((const nd__stored *)object)->edges, sizeof edges);
     }
-    if (count <= 1 || count > ND__COUNT_LIMIT)
+    free_unlinked(object);
+    if (both)
+        destroy_object(storage);
+    else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
+    for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
+        if (edges[i])
+            nd_object_release(edges[i]);
 }
 
 static void destroy_dead(nd_object *object, nd_thread *thread) {
     if (__builtin_expect(is_plain(object), 1)) {
         if (object->type->flags & ND__TYPE_TENSOR) {
-            destroy_with_storage(object, nd__shard_lock_of(object), thread);
+            destroy_with_storage(object, nd__shard_lock_of(object), thread, false);
             return;
         }
         nd__member_unlink(object);
         if (object->type->clear)
             object->type->clear(object);
         free_unlinked(object);
+        return;
+    }
+    if (is_tracked_tensor(object, thread) && nd__gate_try_enter_as(thread)) {
+        destroy_with_storage(object, nd__shard_lock_of(object), thread, true);
         return;
     }
     if (nd__object_flags(object) & ND__HAS_WEAK)
@@ -211,29 +235,46 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
     thread->is_destroying = false;
 }
 
-/// The release of a plain object of which this is the only reference: without a locked decrement,
-/// since the lock that its death takes anyway keeps everybody else from taking a count. Who has
-/// none gets one from a weak reference, which a plain object has not, or from a walk over its
-/// manager, under that lock. (The collector holds tracked objects alone.) False: nothing was done,
-/// because it is no such object.
-bool nd__destroy_alone(nd_object *object) {
-    nd_thread *thread = nd__thread();
-    if (thread->is_destroying || !is_plain(object))
-        return false;
+/// Locks the shard of an object of which this is the only reference, if it is of the kind that
+/// nd__destroy_alone destroys; `tracked`: inside the gate. NULL, and nothing is locked, if it is not.
+static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, bool tracked) {
     nd_shard *shard = nd__shard_lock_of(object);
     if (!shard)
-        return false;
+        return NULL;
     // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.
     uint64_t word = nd__atomic_load(&object->word, acquire);
-    if ((uint32_t)word != 1 || !is_plain(object)) {
-        nd__lock_release(&shard->lock);
+    if ((uint32_t)word == 1 && (tracked ? is_tracked_tensor(object, thread) : is_plain(object))) {
+        nd__atomic_store(&object->word, word - 1, relaxed);
+        return shard;
+    }
+    nd__lock_release(&shard->lock);
+    return NULL;
+}
+
+/// The release of a plain object, or a tracked tensor, of which this is the only reference: without
+/// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking a
+/// count. Who has none gets one from a weak reference, which such an object has not, or from a walk
+/// over its manager, under that lock; a collection in steps takes it in such a walk. False: nothing
+/// was done, because it is no such object.
+bool nd__destroy_alone(nd_object *object) {
+    nd_thread *thread = nd__thread();
+    if (thread->is_destroying)
+        return false;
+    bool tracked = !is_plain(object);
+    if (tracked && !(is_tracked_tensor(object, thread) && nd__gate_try_enter_as(thread)))
+        return false;
+    nd_shard *shard = lock_alone(object, thread, tracked);
+    if (!shard) {
+        if (tracked)
+            nd__gate_leave_as(thread);
         return false;
     }
-    nd__atomic_store(&object->word, word - 1, relaxed);
     nd__checked_death(object);
     thread->is_destroying = true;
-    if (object->type->flags & ND__TYPE_TENSOR) {
-        destroy_with_storage(object, shard, thread);
+    if (tracked) {
+        destroy_with_storage(object, shard, thread, true);
+    } else if (object->type->flags & ND__TYPE_TENSOR) {
+        destroy_with_storage(object, shard, thread, false);
     } else {
         nd__member_die(shard, object, thread);
         nd__lock_release(&shard->lock);

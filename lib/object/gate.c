@@ -23,18 +23,18 @@
 #include "lib/base/thread.h"
 #include "lib/object/callback.h"
 
-static _Atomic uint32_t gate_closed;
-static _Atomic bool writers_fence;        ///< never becomes false again
+_Atomic uint32_t nd__gate_closed;
+_Atomic bool nd__gate_writers_fence;      ///< never becomes false again
 static _Atomic uint32_t unlisted_writers; ///< inside the gate, of those that are in no registry
 static _Atomic(nd_object *) parked;
 
 __attribute__((constructor)) static void prepare_barrier(void) {
-    nd__atomic_store(&writers_fence, !nd__barrier_prepare(), relaxed);
+    nd__atomic_store(&nd__gate_writers_fence, !nd__barrier_prepare(), relaxed);
 }
 
 __attribute__((cold, noinline)) static bool try_enter_unlisted(nd_thread *thread) {
     (void)nd__atomic_fetch_add(&unlisted_writers, 1, seq_cst);
-    if (nd__atomic_load(&gate_closed, seq_cst) == 0) {
+    if (nd__atomic_load(&nd__gate_closed, seq_cst) == 0) {
         thread->gate_depth = 1;
         return true;
     }
@@ -48,25 +48,25 @@ __attribute__((cold, noinline)) static void fence_of_writer(nd_thread *thread) {
     nd__atomic_full_fence();
 }
 
-bool nd__gate_try_enter(void) {
-    nd_thread *thread = nd__thread();
+bool nd__gate_try_enter_slowly(nd_thread *thread) {
     if (thread->gate_depth > 0 || thread->owns_gate) {
         thread->gate_depth++;
         return true;
     }
-    if (__builtin_expect(!thread->registered, 0))
+    if (!thread->registered)
         return try_enter_unlisted(thread);
     nd__atomic_store(&thread->writing, 1, relaxed);
-    if (__builtin_expect(nd__atomic_load(&writers_fence, relaxed), 0))
-        fence_of_writer(thread);
-    else
-        nd__atomic_compiler_fence();
-    if (__builtin_expect(nd__atomic_load(&gate_closed, acquire) == 0, 1)) {
+    fence_of_writer(thread);
+    if (nd__atomic_load(&nd__gate_closed, acquire) == 0) {
         thread->gate_depth = 1;
         return true;
     }
     nd__atomic_store(&thread->writing, 0, release);
     return false;
+}
+
+bool nd__gate_try_enter(void) {
+    return nd__gate_try_enter_as(nd__thread());
 }
 
 #if defined(ND_MODEL) || ND_COLLECT_EVERYWHERE
@@ -114,17 +114,15 @@ void nd__gate_enter(void) {
 
 void nd__gate_enter_to_clear(void) {
     while (!nd__gate_try_enter())
-        nd__futex_wait(&gate_closed, 1);
+        nd__futex_wait(&nd__gate_closed, 1);
+}
+
+void nd__gate_leave_unlisted(void) {
+    (void)nd__atomic_fetch_sub(&unlisted_writers, 1, release);
 }
 
 void nd__gate_leave(void) {
-    nd_thread *thread = nd__thread();
-    if (--thread->gate_depth > 0 || thread->owns_gate)
-        return;
-    if (__builtin_expect(thread->registered, 1))
-        nd__atomic_store(&thread->writing, 0, release);
-    else
-        (void)nd__atomic_fetch_sub(&unlisted_writers, 1, release);
+    nd__gate_leave_as(nd__thread());
 }
 
 static void wait_until_zero(_Atomic uint32_t *word) {
@@ -151,16 +149,16 @@ static void find_unfenced(nd_thread *thread, void *data) {
     search->found |= thread != search->self && !nd__atomic_load(&thread->fences, acquire);
 }
 
-/// After gate_closed was set: who does not see it now has set its flag, which this thread will see.
+/// After nd__gate_closed was set: who does not see it now has set its flag, which this thread will see.
 static void order_writers(const nd_thread *self) {
-    if (!nd__atomic_load(&writers_fence, relaxed) && !nd__atomic_single_threaded()) {
+    if (!nd__atomic_load(&nd__gate_writers_fence, relaxed) && !nd__atomic_single_threaded()) {
         if (nd__barrier_run())
             return;
-        nd__atomic_store(&writers_fence, true, relaxed);
+        nd__atomic_store(&nd__gate_writers_fence, true, relaxed);
     }
     nd__atomic_full_fence();
     unfenced search = {.self = self};
-    if (nd__atomic_load(&writers_fence, relaxed))
+    if (nd__atomic_load(&nd__gate_writers_fence, relaxed))
         nd__thread_each(find_unfenced, &search);
     if (search.found)
         nd__barrier_run_slow();
@@ -183,7 +181,7 @@ void nd__gate_admit_writers(void) {
 
 void nd__gate_close(void) {
     nd_thread *self = nd__thread();
-    nd__atomic_store(&gate_closed, 1, seq_cst);
+    nd__atomic_store(&nd__gate_closed, 1, seq_cst);
     order_writers(self);
     nd__thread_each(wait_for_writer, self);
     if (nd__atomic_load(&unlisted_writers, seq_cst) != 0)
@@ -195,8 +193,8 @@ void nd__gate_open(void) {
     nd__thread()->owns_gate = false;
     // Sequentially consistent with nd__gate_park: either it sees the gate open, or
     // nd__gate_destroy_parked sees its object.
-    nd__atomic_store(&gate_closed, 0, seq_cst);
-    if (!nd__atomic_single_threaded() && nd__futex_wake_all(&gate_closed))
+    nd__atomic_store(&nd__gate_closed, 0, seq_cst);
+    if (!nd__atomic_single_threaded() && nd__futex_wake_all(&nd__gate_closed))
         woken_at_ns = nd__clock_now_ns();
 }
 
@@ -228,8 +226,8 @@ static void open_after_fork(bool child) {
         nd__thread_record.owns_gate = false;
         nd__atomic_store(&unlisted_writers, 0, relaxed);
         nd__atomic_store(&parked, NULL, relaxed);
-        nd__atomic_store(&gate_closed, 0, relaxed);
-        if (!nd__atomic_load(&writers_fence, relaxed))
+        nd__atomic_store(&nd__gate_closed, 0, relaxed);
+        if (!nd__atomic_load(&nd__gate_writers_fence, relaxed))
             prepare_barrier();
     } else {
         nd__gate_open();
@@ -244,7 +242,7 @@ void nd__gate_park(nd_object *object) {
     do
         object->next = head;
     while (!nd__atomic_cas(&parked, &head, object, seq_cst, relaxed));
-    if (nd__atomic_load(&gate_closed, seq_cst) == 0)
+    if (nd__atomic_load(&nd__gate_closed, seq_cst) == 0)
         nd__gate_destroy_parked();
 }
 

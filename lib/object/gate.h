@@ -8,6 +8,8 @@
 // address), then weak locks.
 #ifndef ND_LIB_OBJECT_GATE_H
 #define ND_LIB_OBJECT_GATE_H
+#include "lib/base/atomics.h"
+#include "lib/base/thread.h"
 #include "lib/object/object.h"
 
 /// Waits while the gate is closed, then holds it open. Nests. Notes that edges are written, so it
@@ -18,6 +20,38 @@ void nd__gate_enter_to_clear(void);
 /// As nd__gate_enter_to_clear, but answers false instead of waiting.
 bool nd__gate_try_enter(void);
 void nd__gate_leave(void);
+
+// The same two, inline, of a thread that has its record at hand.
+
+extern _Atomic uint32_t nd__gate_closed;
+extern _Atomic bool nd__gate_writers_fence; ///< writers fence for themselves
+/// Of a thread that is inside already, is in no registry, or fences.
+__attribute__((cold)) bool nd__gate_try_enter_slowly(nd_thread *thread);
+__attribute__((cold)) void nd__gate_leave_unlisted(void);
+
+static inline bool nd__gate_try_enter_as(nd_thread *thread) {
+    if (__builtin_expect(thread->gate_depth > 0 || thread->owns_gate || !thread->registered ||
+                             nd__atomic_load(&nd__gate_writers_fence, relaxed),
+                         0))
+        return nd__gate_try_enter_slowly(thread);
+    nd__atomic_store(&thread->writing, 1, relaxed);
+    nd__atomic_compiler_fence();
+    if (__builtin_expect(nd__atomic_load(&nd__gate_closed, acquire) == 0, 1)) {
+        thread->gate_depth = 1;
+        return true;
+    }
+    nd__atomic_store(&thread->writing, 0, release);
+    return false;
+}
+
+static inline void nd__gate_leave_as(nd_thread *thread) {
+    if (--thread->gate_depth > 0 || thread->owns_gate)
+        return;
+    if (__builtin_expect(thread->registered, 1))
+        nd__atomic_store(&thread->writing, 0, release);
+    else
+        nd__gate_leave_unlisted();
+}
 
 // Whether a cycle can have been closed. An object is made with edges to what is there already, so
 // each cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or

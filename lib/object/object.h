@@ -79,14 +79,21 @@ typedef struct nd_accounted {
     int32_t device_index;
 } nd_accounted;
 
+/// Edges that an object of ND__TYPE_TENSOR may have beside its storage.
+enum { ND__STORED_EDGES = 4 };
+
 /// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own
-/// block, while it has no storage; else the storage has them.
+/// block, while it has no storage; else the storage has them. It has no finalizer and no `destroy`,
+/// and `traverse` and `clear` know of no other edges than these, so that its death needs neither
+/// (destroy.c).
 typedef struct nd__stored {
     nd_accounted accounted;
     /// Edge to a green nd_accounted without edges (the storage): made with it, or later
     /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object
     /// is green this is its only edge.
     _Atomic(nd_object *) storage;
+    uint64_t own[3]; ///< the type's
+    nd_object *edges[ND__STORED_EDGES];
 } nd__stored;
 
 /// Whether reports say how many bytes an object has: not of a tensor whose storage has them.

@@ -131,8 +131,8 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
         return nd__error(ND_ERROR_DTYPE,
                          "set_requires_grad: a tensor of %s has no gradient; floats do",
                          nd_dtype_get_name(x->dtype));
-    if (requires_grad && x->follows)
-        nd_edge_clear(nd__tensor_base_slot(x)); // a leaf has its own history
+    if (requires_grad && x->base)
+        nd_edge_clear(&x->base); // a leaf has its own history
     x->own_requires_grad = requires_grad;
     return ND_OK;
 }

@@ -44,27 +44,23 @@ static bool window_of(const nd_tensor *base, const nd_tensor *view, nd_op_attrs 
 
 nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset) {
-    nd_tensor *base = NULL;
-    bool cut = false;
-    if (nd__dtype_is_float(x->dtype)) {
-        base = nd__tensor_base(x);
-        if (!base)
-            base = (nd_tensor *)(uintptr_t)x;
-        bool is_of_leaf = base == x && x->own_requires_grad &&
-                          (!x->node || nd__record_is_view(x->node)); // never written
-        cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
-        if (cut || is_of_leaf)
-            base = NULL;
-    }
-    nd_tensor *view = nd__tensor_view_following(base, x, ndim, shape, strides, offset);
-    if (view && cut)
-        view->cut = true;
+    if (!nd__dtype_is_float(x->dtype))
+        return nd__tensor_view(x, ndim, shape, strides, offset);
+    nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
+    bool is_of_leaf = base == x && x->own_requires_grad &&
+                      (!x->node || nd__record_is_view(x->node)); // never written
+    bool cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
+    if (__builtin_expect(!cut && !is_of_leaf, 1))
+        return nd__tensor_view_following(base, x, ndim, shape, strides, offset);
+    nd_tensor *view = nd__tensor_view(x, ndim, shape, strides, offset);
+    if (view)
+        view->cut = cut;
     return view;
 }
 
-nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_tensor *x,
-                             const nd_op_attrs *attrs) {
-    if (!nd__record_wants_history(&x, 1))
+nd_tensor *nd__rebase_record_where_on(nd_op op, nd_tensor *view, const nd_tensor *x,
+                                      const nd_op_attrs *attrs) {
+    if (nd__node_recording_off)
         return view;
     nd_op_attrs window;
     if (op == ND_OP_as_strided) {

@@ -20,10 +20,15 @@
 nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
 
+/// nd__rebase_record for an x that requires a gradient.
+nd_tensor *nd__rebase_record_where_on(nd_op op, nd_tensor *view, const nd_tensor *x,
+                                      const nd_op_attrs *attrs);
 /// Records how a fresh view came about. Consumes the view; returns
 /// it, or NULL with an error. attrs may be NULL; as_strided needs none.
-nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_tensor *x,
-                             const nd_op_attrs *attrs);
+static inline nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_tensor *x,
+                                           const nd_op_attrs *attrs) {
+    return nd__tensor_requires_grad(x) ? nd__rebase_record_where_on(op, view, x, attrs) : view;
+}
 
 /// Makes x's node what x's base says it is, before it is read. Safe beside other threads that do
 /// the same. No-op where x follows nobody. Errors: no memory; the base was closed.

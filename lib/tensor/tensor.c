@@ -37,7 +37,7 @@ static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
     nd_visit(visitor, x->hooks, "hooks");
-    nd_visit(visitor, nd__tensor_base(x), "base");
+    nd_visit(visitor, x->base, "base");
 }
 
 static void tensor_clear(nd_object *self) {
@@ -49,8 +49,8 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
-    if (nd__tensor_base(x))
-        nd_edge_clear(nd__tensor_base_slot(x));
+    if (x->base)
+        nd_edge_clear(&x->base);
     if (nd__tensor_storage_now(x))
         nd_edge_clear(&x->storage);
 }
@@ -84,7 +84,10 @@ _Static_assert(ND__BLOCK_UNIT % ND__HOST_ALIGNMENT == 0, "the data of small tens
 static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype dtype, int ndim,
                                   int64_t numel) {
     nd_tensor *x = (nd_tensor *)object;
-    memset(&x->header + 1, 0, offsetof(nd_tensor, shape) - sizeof x->header);
+    // In two parts, each of few enough bytes for compilers to write stores, and not a loop.
+    _Static_assert(offsetof(nd_tensor, shape) - offsetof(nd_tensor, grad) <= 64, "as said");
+    memset(&x->header + 1, 0, offsetof(nd_tensor, grad) - sizeof x->header);
+    memset(&x->grad, 0, offsetof(nd_tensor, shape) - offsetof(nd_tensor, grad));
     x->device = device;
     x->numel = numel;
     x->dtype = dtype;
@@ -92,11 +95,9 @@ static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype 
     return x;
 }
 
-/// Private tensor with an edge to `storage`, which is taken over, and `more` bytes behind the
-/// strides. NULL: nothing was taken over.
-static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel,
-                         size_t more) {
-    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim) + more);
+/// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
+static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
+    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
     if (__builtin_expect(!object, 0))
         return NULL;
     nd_device device = {storage->accounted.kind, storage->accounted.device_index};
@@ -114,7 +115,7 @@ static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel) {
-    nd_tensor *x = new_on(storage, dtype, ndim, numel, 0);
+    nd_tensor *x = new_on(storage, dtype, ndim, numel);
     if (__builtin_expect(!x, 0)) {
         nd__storage_discard(storage, manager);
         return NULL;
@@ -181,7 +182,7 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
     if (__builtin_expect(!storage, 0))
         return NULL;
     nd__object_keep(storage);
-    nd_tensor *view = new_on(storage, x->dtype, ndim, numel, base ? sizeof base : 0);
+    nd_tensor *view = new_on(storage, x->dtype, ndim, numel);
     if (!view) {
         nd_object_release(storage);
         return NULL;
@@ -194,15 +195,15 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
     const nd_object *operand = &x->header;
     nd_place place = nd__place_begin(&operand, 1);
-    if (!base)
-        return nd__place_publish_or_release(place, &view->header);
-    view->follows = true;
-    *nd__tensor_base_slot(view) = nd_object_retain(base);
-    nd__atomic_set_flags(&view->header.flags, ND__TRACKED); // still private
-    if (nd__place_publish(place, &view->header) == ND_OK)
+    if (base) {
+        view->base = nd_object_retain(base);
+        uint32_t flags = nd__object_flags(&view->header);
+        nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
+    }
+    if (__builtin_expect(nd__place_publish(place, &view->header) == ND_OK, 1))
         return view;
-    view->follows = false;
-    nd_object_release(base);
+    if (base)
+        nd_edge_clear(&view->base); // a private object is green again
     nd_object_release(view);
     return NULL;
 }

@@ -33,7 +33,6 @@ struct nd_tensor {
     nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
     int8_t ndim;
     bool contiguous : 1;
-    bool follows : 1;       ///< a recorded view: its base stands behind the strides
     bool cut : 1;           ///< a view whose base could not learn of a recorded write
     bool own_requires_grad; ///< leaf that wants a gradient, or result with history. Of a view that
                             ///< follows a base: false; ask nd__tensor_requires_grad
@@ -41,28 +40,28 @@ struct nd_tensor {
     nd_tensor *grad;        ///< edge
     nd_node *node;          ///< edge: what computed it; NULL for a leaf
     nd_object *hooks;       ///< edge: lib/autograd's hook list of a leaf, or NULL
+    nd_tensor *base; ///< edge of a recorded view: whose history is its own as well; else NULL
     _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
-    int64_t shape[];          ///< ndim sizes, ndim strides (in elements), then perhaps the base
+    int64_t shape[];          ///< ndim sizes, ndim strides (in elements)
 };
 
 _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &&
                    offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
                    offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
-                   offsetof(nd_tensor, storage) == offsetof(nd__stored, storage),
+                   offsetof(nd_tensor, storage) == offsetof(nd__stored, storage) &&
+                   offsetof(nd_tensor, grad) == offsetof(nd__stored, edges) &&
+                   offsetof(nd_tensor, version) ==
+                       offsetof(nd__stored, edges) + ND__STORED_EDGES * sizeof(nd_object *),
                "a tensor is stored by its storage");
 
 static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
 
-/// Where a view that follows a base keeps that edge.
-static inline nd_tensor **nd__tensor_base_slot(const nd_tensor *x) {
-    return (nd_tensor **)(uintptr_t)(x->shape + 2 * x->ndim);
-}
 /// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own.
 /// Borrowed.
 static inline nd_tensor *nd__tensor_base(const nd_tensor *x) {
-    return x->follows ? *nd__tensor_base_slot(x) : NULL;
+    return x->base;
 }
 /// Whether x is a leaf that wants a gradient, or has history.
 static inline bool nd__tensor_requires_grad(const nd_tensor *x) {

@@ -110,11 +110,9 @@ def lower_name(value, prefix):
 
 
 def requires_grad(tensor):
-    """A recorded view keeps behind its strides the base whose history is its own (lib/tensor/rebase.h)."""
-    if int(tensor["follows"]):
-        base = structure(int(tensor["shape"][2 * int(tensor["ndim"])]), "nd_tensor")
-        return base is not None and bool(base["own_requires_grad"])
-    return bool(tensor["own_requires_grad"])
+    """A recorded view keeps an edge to the base whose history is its own (lib/tensor/rebase.h)."""
+    base = tensor["base"]
+    return bool((base.dereference() if int(base) else tensor)["own_requires_grad"])
 
 
 def tensor_details(address):
