@@ -144,6 +144,8 @@ static const nd_dtype wider[ND_DTYPE_COUNT] = {
 
 /// The dtype that x has for the loops: its own or a wider one; for what is real, that of a float.
 static nd_dtype loops_dtype(const nd__cpu_loops *loops, nd_op op, nd__fold fold, nd_dtype x) {
+    if (op == ND_OP_sum && loops->reducers[fold][x])
+        return x;
     bool is_float = x == ND_F32 || x == ND_F64 || x == ND_F16 || x == ND_BF16;
     if (op == ND_OP_any || op == ND_OP_all || op == ND_OP_count_nonzero)
         return ND_BOOL;
@@ -238,14 +240,18 @@ static void store(const reduction_work *work, int64_t begin, int64_t end, const 
     const nd__reduction *plan = &work->plan;
     nd_dtype from = work->second->partial, to = work->call->operand[0].dtype;
     repeat(work, work->second_fold, from, partials, end - begin);
-    if (from == ND_F64)
+    if (from == ND_F64 && work->call->op != ND_OP_sum)
         finish(work->call, parameters, (double *)partials, end - begin);
     nd__loop convert = nd__cpu_loops_now()->convert[from][to];
     int64_t bytes = nd__dtype_bytes(from), out_bytes = nd__dtype_bytes(to);
-    int last = plan->kept.count - 1;
-    int64_t strides[2] = {last < 0 ? 1 : plan->kept.out_strides[last], 1};
-    nd__position position = nd__position_at(&plan->kept, begin);
     char *out = (char *)work->call->operand[0].data, *value = (char *)partials;
+    int last = plan->kept.count - 1;
+    if (last < 0) {
+        convert(1, (char *[]){out, value}, (int64_t[]){1, 1}, NULL);
+        return;
+    }
+    int64_t strides[2] = {plan->kept.out_strides[last], 1};
+    nd__position position = nd__position_at(&plan->kept, begin);
     while (begin < end) {
         int64_t run = nd__position_run(&position, &plan->kept, end - begin);
         convert(run, (char *[]){out + position.out_offset * out_bytes, value}, strides, NULL);
@@ -266,10 +272,10 @@ static int64_t cost_of(const reduction_work *work) {
 }
 
 /// Parameters of the one fold that has the same for all results.
-static void set_parameters(const nd_kernel_call *call, int64_t count, double *ret_parameters) {
-    if (call->op == ND_OP_norm)
+static void set_parameters(const reduction_work *work, int64_t count, double *ret_parameters) {
+    if (work->second_fold == ND__FOLD_POWER)
         for (int64_t i = 0; i < count; i++)
-            ret_parameters[i] = call->attrs.f[0];
+            ret_parameters[i] = work->call->attrs.f[0];
 }
 
 static void reduce_results(void *context, int64_t begin, int64_t end) {
@@ -277,7 +283,9 @@ static void reduce_results(void *context, int64_t begin, int64_t end) {
     const nd__reduction *plan = &work->plan;
     double partials[ND__REDUCE_BATCH], parameters[ND__REDUCE_BATCH];
     int64_t batch = ND__REDUCE_BATCH;
-    set_parameters(work->call, ND__REDUCE_BATCH, parameters);
+    bool has_parameters = work->first || work->second_fold == ND__FOLD_POWER;
+    const double *given = has_parameters ? parameters : NULL;
+    set_parameters(work, ND__REDUCE_BATCH, parameters);
     // What is walked twice should still be in the cache the second time.
     while (work->first && batch > 16 && batch * plan->elements > BATCH_ELEMENTS)
         batch /= 2;
@@ -287,7 +295,7 @@ static void reduce_results(void *context, int64_t begin, int64_t end) {
             work->first->range(plan, begin, stop, 0, plan->elements, NULL, partials);
             make_parameters(work, partials, stop - begin, parameters);
         }
-        work->second->range(plan, begin, stop, 0, plan->elements, parameters, partials);
+        work->second->range(plan, begin, stop, 0, plan->elements, given, partials);
         store(work, begin, stop, parameters, partials);
         begin = stop;
     }
@@ -328,7 +336,7 @@ static void fold_few(reduction_work *work, const nd__reducer *reducer, const dou
 static void reduce_few(reduction_work *work) {
     double partials[MOST_PARTIALS], parameters[FEW_RESULTS];
     int64_t results = work->plan.results;
-    set_parameters(work->call, results, parameters);
+    set_parameters(work, results, parameters);
     if (work->first) {
         fold_few(work, work->first, NULL, partials);
         make_parameters(work, partials, results, parameters);
@@ -338,7 +346,8 @@ static void reduce_few(reduction_work *work) {
 }
 
 nd_status nd__cpu_reduce(const nd_kernel_call *call) {
-    reduction_work work = {.call = call};
+    reduction_work work; // large: what is not set is not read
+    work.call = call;
     make_plan(&work.plan, call);
     nd_status status = choose_loops(&work);
     if (status != ND_OK)

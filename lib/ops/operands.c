@@ -72,7 +72,7 @@ nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd
     if (__builtin_expect(refused, 0))
         return refuse_dtypes(name, rule, a, b);
     nd_dtype dtype = a->dtype;
-    if (b && nd__operands_promote(name, a, b, &dtype) != ND_OK)
+    if (b && b->dtype != dtype && nd__operands_promote(name, a, b, &dtype) != ND_OK)
         return nd_error_get_status();
     *ret_dtype = rule == ND__FLOAT && !nd__dtype_is_float(dtype) ? ND_F32 : dtype;
     return ND_OK;

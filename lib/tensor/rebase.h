@@ -9,6 +9,13 @@
 // one, which nobody may write while recording. `cut` instead: the view was made inside nd_no_grad,
 // or of a tensor that is not contiguous, so that its base cannot learn of a recorded write.
 //
+// The edge is counted and the view tracked from the start, also where there is no history yet: so
+// the base outlives the view, and siblings that were made before the base got history learn of it
+// through the base. A weak link would lose that when the program releases the base first. A view
+// that were green until the base has history would hide the edge from the collector where a
+// program's object holds the view in a cycle, because nobody could find the views to track then.
+// What that costs is kept small where a view dies (lib/manager/destroy.c: is_tracked_tensor).
+//
 // Nothing that a node holds leads to a view that follows a base (what it saves is an alias of the
 // view, record.c), so the edge closes no cycle by itself.
 #ifndef ND_LIB_TENSOR_REBASE_H
