@@ -179,6 +179,45 @@ static void test_threads_use_a_stale_view(void **state) {
     }
 }
 
+/// Makes views that nobody else has and lets go of them in all orders: with a base that goes first,
+/// with history, and as the last that holds a chain of it.
+static void *make_and_free(void *leaf) {
+    for (int round = 0; round < 300; round++) {
+        nd_tensor *base = nd_zeros(ND_SHAPE(4, 3), ND_F64);
+        nd_tensor *view = nd_slice(base, 1, 3, 1, 0), *column = nd_select(view, 0, 1);
+        nd_release(view);
+        nd_release(base);
+        nd_tensor *x = nd_mul_scalar(leaf, 2.0), *part = nd_slice(x, 1, 3, 1, 0);
+        nd_release(x);
+        if (nd_copy_(column, part) !=
+            ND_OK) // column now holds the history of a base without a handle
+            return NULL;
+        nd_release(part);
+        nd_tensor *flat = nd_reshape(column, ND_SHAPE(2, 1));
+        nd_release(column);
+        nd_release(flat);
+    }
+    return leaf;
+}
+
+static void test_views_die_beside_collections(void **state) {
+    (void)state;
+    nd_auto nd_tensor *leaf = make_leaf(VALUES(1, 2, 3));
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_and_free, leaf), 0);
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    for (int i = 0; i < 100; i++) {
+        assert_ok(nd_gc_collect(NULL, &report));
+        assert_int_equal(report.broken_objects, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        void *done;
+        assert_int_equal(pthread_join(threads[i], &done), 0);
+        assert_ptr_equal(done, leaf);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_the_base_and_other_views_follow_a_write),
@@ -189,6 +228,7 @@ int main(void) {
         ND_TEST(test_a_closed_base),
         ND_TEST(test_a_view_as_a_leaf),
         ND_TEST(test_threads_use_a_stale_view),
+        ND_TEST(test_views_die_beside_collections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
