@@ -4,6 +4,7 @@
 #include "tests/unit/autograd/support.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /// [2, 3] of 1 ... 6 times 1, with the history of a leaf that it writes.
 static nd_tensor *computed(nd_tensor **ret_leaf) {
@@ -179,10 +180,12 @@ static void test_threads_use_a_stale_view(void **state) {
     }
 }
 
+static atomic_int makers;
+
 /// Makes views that nobody else has and lets go of them in all orders: with a base that goes first,
 /// with history, and as the last that holds a chain of it.
 static void *make_and_free(void *leaf) {
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 2000; round++) {
         nd_tensor *base = nd_zeros(ND_SHAPE(4, 3), ND_F64);
         nd_tensor *view = nd_slice(base, 1, 3, 1, 0), *column = nd_select(view, 0, 1);
         nd_release(view);
@@ -197,6 +200,7 @@ static void *make_and_free(void *leaf) {
         nd_release(column);
         nd_release(flat);
     }
+    atomic_fetch_sub(&makers, 1);
     return leaf;
 }
 
@@ -204,10 +208,11 @@ static void test_views_die_beside_collections(void **state) {
     (void)state;
     nd_auto nd_tensor *leaf = make_leaf(VALUES(1, 2, 3));
     pthread_t threads[3];
+    atomic_store(&makers, 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, make_and_free, leaf), 0);
-    nd_gc_report report = ND_GC_REPORT_INIT;
-    for (int i = 0; i < 100; i++) {
+    while (atomic_load(&makers) > 0) {
+        nd_gc_report report = ND_GC_REPORT_INIT;
         assert_ok(nd_gc_collect(NULL, &report));
         assert_int_equal(report.broken_objects, 0);
     }
