@@ -21,7 +21,6 @@
 #include "lib/object/object.h"
 #include "lib/object/weak.h"
 #include <nd/detail/counts.h>
-#include <string.h>
 
 /// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's
 /// error.
@@ -155,10 +154,10 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     if (shard)
         nd__lock_release(&shard->lock);
     nd_object *edges[ND__STORED_EDGES];
-    if (tracked) {
+    if (tracked)
         nd__gate_leave_as(thread);
-        memcpy(edges, ((const nd__stored *)object)->edges, sizeof edges);
-    }
+    for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
+        edges[i] = ((const nd__stored *)object)->edges[i];
     free_unlinked(object);
     if (both)
         destroy_object(storage);
@@ -236,7 +235,8 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
 }
 
 /// Locks the shard of an object of which this is the only reference, if it is of the kind that
-/// nd__destroy_alone destroys; `tracked`: inside the gate. NULL, and nothing is locked, if it is not.
+/// nd__destroy_alone destroys; `tracked`: inside the gate. NULL, and nothing is locked, if it is
+/// not.
 static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, bool tracked) {
     nd_shard *shard = nd__shard_lock_of(object);
     if (!shard)
@@ -252,10 +252,10 @@ static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, b
 }
 
 /// The release of a plain object, or a tracked tensor, of which this is the only reference: without
-/// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking a
-/// count. Who has none gets one from a weak reference, which such an object has not, or from a walk
-/// over its manager, under that lock; a collection in steps takes it in such a walk. False: nothing
-/// was done, because it is no such object.
+/// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking
+/// a count. Who has none gets one from a weak reference, which such an object has not, or from a
+/// walk over its manager, under that lock; a collection in steps takes it in such a walk. False:
+/// nothing was done, because it is no such object.
 bool nd__destroy_alone(nd_object *object) {
     nd_thread *thread = nd__thread();
     if (thread->is_destroying)

@@ -149,7 +149,8 @@ static void find_unfenced(nd_thread *thread, void *data) {
     search->found |= thread != search->self && !nd__atomic_load(&thread->fences, acquire);
 }
 
-/// After nd__gate_closed was set: who does not see it now has set its flag, which this thread will see.
+/// After nd__gate_closed was set: who does not see it now has set its flag, which this thread will
+/// see.
 static void order_writers(const nd_thread *self) {
     if (!nd__atomic_load(&nd__gate_writers_fence, relaxed) && !nd__atomic_single_threaded()) {
         if (nd__barrier_run())

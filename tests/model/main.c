@@ -69,6 +69,7 @@ static void list_programs(void) {
                  {model_settled_programs, model_settled_program_count},
                  {model_steps_programs, model_steps_program_count},
                  {model_attach_programs, model_attach_program_count},
+                 {model_tensors_programs, model_tensors_program_count},
                  {model_lock_programs, model_lock_program_count},
                  {model_accounts_programs, model_accounts_program_count}};
     for (int bounded = 0; bounded < 2; bounded++)

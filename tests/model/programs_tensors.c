@@ -1,0 +1,242 @@
+// Programs of an object that the collector may see and which has a storage, as a tensor with
+// history, or a view that follows its base: the death of one takes one pass of the gate and one
+// lock (lib/manager/destroy.c).
+#include "lib/base/atomics.h"
+#include "lib/manager/account.h"
+#include "lib/manager/charge.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/member.h"
+#include "lib/object/object.h"
+#include "tests/model/cells.h"
+#include "tests/model/programs.h"
+#include "tests/model/shared.h"
+
+enum { BYTES = 100 };
+
+static nd__stored *base, *view;
+static int held_base, held_view; ///< handles that the end releases
+
+static void sheet_traverse(const nd_object *self, nd_visitor *visitor) {
+    nd_visit(visitor, nd__object_storage(self), "paint");
+    for (int i = 0; i < ND__STORED_EDGES; i++)
+        nd_visit(visitor, ((const nd__stored *)self)->edges[i], "edge");
+}
+
+static void sheet_clear(nd_object *self) {
+    nd__stored *sheet = (nd__stored *)self;
+    for (int i = 0; i < ND__STORED_EDGES; i++)
+        if (sheet->edges[i])
+            nd_edge_clear(&sheet->edges[i]);
+    if (nd__object_storage(self))
+        nd_edge_clear(&sheet->storage);
+}
+
+static const nd_type sheet_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "sheet",
+    .flags = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
+    .traverse = sheet_traverse,
+    .clear = sheet_clear,
+};
+
+static const nd_type paint_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "paint",
+    .flags = ND_TYPE_GREEN | ND__TYPE_ACCOUNTED | ND__TYPE_UNCAPPED,
+};
+
+static nd__stored *begin_sheet(const char *name) {
+    nd__stored *sheet = (nd__stored *)nd__object_new(&sheet_type, sizeof *sheet);
+    model_assert(sheet);
+    model_name(sheet, name);
+    return sheet;
+}
+
+/// With a storage of its own.
+static nd__stored *make_sheet(nd_manager *manager, const char *name) {
+    nd__stored *sheet = begin_sheet(name);
+    nd_accounted *paint = (nd_accounted *)nd__object_new(&paint_type, sizeof *paint);
+    model_assert(paint && nd__charge("paint", manager, ND_CPU, BYTES) == ND_OK);
+    model_name(paint, "paint");
+    paint->bytes = BYTES;
+    atomic_init(&sheet->storage, &paint->header);
+    model_assert(nd__member_publish_both(&sheet->accounted.header, &paint->header, manager) ==
+                 ND_OK);
+    return sheet;
+}
+
+/// Another one of the same storage, tracked from the start, with an edge to where that is from.
+static nd__stored *make_view(nd_manager *manager, nd__stored *of) {
+    nd__stored *sheet = begin_sheet("view");
+    nd_object *paint = nd__object_storage(&of->accounted.header);
+    nd__object_keep(paint);
+    atomic_init(&sheet->storage, paint);
+    nd__object_keep(of);
+    sheet->edges[ND__STORED_EDGES - 1] = &of->accounted.header;
+    nd__atomic_set_flags(&sheet->accounted.header.flags, ND__TRACKED); // still private
+    model_assert(nd__member_publish(&sheet->accounted.header, manager) == ND_OK);
+    return sheet;
+}
+
+/// A view, whose one handle a thread releases; the base is held to the end.
+static void setup_view(void) {
+    make_managers(2);
+    base = make_sheet(managers[0], "base");
+    view = make_view(managers[0], base);
+    held_base = 1;
+    held_view = 0;
+}
+
+/// Collections are in steps of one object's edges.
+static void setup_view_in_steps(void) {
+    setup_view();
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    model_assert(nd_manager_set_gc_policy(NULL, &policy) == ND_OK);
+}
+
+/// Two threads have a handle on the view.
+static void setup_view_shared(void) {
+    setup_view();
+    nd__object_keep(view);
+}
+
+static void setup_view_shared_in_steps(void) {
+    setup_view_in_steps();
+    nd__object_keep(view);
+}
+
+/// The base's one handle is a thread's, too.
+static void setup_view_and_base(void) {
+    setup_view();
+    held_base = 0;
+}
+
+/// The view lives in another manager than base and storage.
+static void setup_view_elsewhere(void) {
+    make_managers(2);
+    base = make_sheet(managers[0], "base");
+    view = make_view(managers[1], base);
+    held_base = held_view = 0;
+}
+
+/// The base leads back to the view, as a gradient that keeps its graph does.
+static void setup_view_ring(void) {
+    setup_view();
+    nd_edge_set(&base->edges[0], view);
+    nd__member_track(&base->accounted.header);
+    nd_release(base);
+    held_base = 0;
+}
+
+/// A tracked cell in garbage holds a view that lives elsewhere, and dies with the garbage.
+static void setup_view_in_ring(void) {
+    setup_view_elsewhere();
+    make_ring(managers[0], 0, 0);
+    nd_edge_set(&cell_of(cells[0])->edges[1], view);
+    nd_release(view);
+    held_base = 1;
+}
+
+static void release_view(void) {
+    nd_release(view);
+}
+static void release_base(void) {
+    nd_release(base);
+}
+
+/// Uses the base by way of the view, then lets go.
+static void follow_and_release(void) {
+    model_assert(nd_get_count(base) > 0);
+    nd_object *kept = nd_retain(view->edges[ND__STORED_EDGES - 1]);
+    nd_release(view);
+    model_assert(kept == &base->accounted.header && nd_get_count(kept) > 0);
+    nd_release(kept);
+}
+
+/// The view becomes a leaf with its own history, and is let go.
+static void part_and_release(void) {
+    nd_edge_clear(&view->edges[ND__STORED_EDGES - 1]);
+    nd_release(view);
+}
+
+static void attach_and_release(void) {
+    model_assert(nd_manager_attach(managers[1], view) == ND_OK);
+    nd_release(view);
+}
+
+static void close_and_release(void) {
+    model_assert(nd_close(view) == ND_OK);
+    nd_release(view);
+}
+
+static void upgrade_view(void) {
+    nd_weak *weakly = nd_weak_new(view);
+    nd_release(view);
+    nd_object *got = nd_weak_get(weakly);
+    if (got)
+        model_assert(nd_get_count(base) > 0);
+    nd_release(got);
+    nd_release(weakly);
+}
+
+static void close_first(void) {
+    model_assert(nd_manager_close(managers[0], NULL) == ND_OK);
+}
+static void dispose_first(void) {
+    model_assert(nd_manager_dispose(managers[0], NULL) == ND_OK);
+}
+
+static void finish_views(void) {
+    while (held_base-- > 0)
+        nd_release(base);
+    while (held_view-- > 0)
+        nd_release(view);
+    model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
+    for (int i = 0; i < MANAGERS && managers[i]; i++)
+        model_assert(nd__account_bytes(managers[i], ND_CPU) == 0);
+    model_assert(nd__account_bytes(nd_manager_get_root(), ND_CPU) == 0);
+    finish();
+}
+
+#define VIEW(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish_views, 0, 0 }
+
+const model_program model_tensors_programs[] = {
+    VIEW("view_collection", "the last handle of a view is released beside a collection", setup_view,
+         release_view, collect),
+    VIEW("view_releasers", "two threads release a view, and one of them frees it",
+         setup_view_shared, release_view, follow_and_release),
+    VIEW("view_releasers_collected", "two threads release a view beside a collection",
+         setup_view_shared, release_view, release_view, collect),
+    VIEW("view_base", "a view and its base are released by two threads", setup_view_and_base,
+         release_view, release_base),
+    VIEW("view_base_collection", "the same beside a collection", setup_view_and_base, release_view,
+         release_base, collect),
+    VIEW("view_elsewhere", "the same where the view is in another manager", setup_view_elsewhere,
+         release_view, release_base, collect_all),
+    VIEW("view_ring", "the only handle on a ring of view and base is released beside a collection",
+         setup_view_ring, release_view, collect),
+    VIEW("view_in_ring", "garbage holds a view of another manager", setup_view_in_ring,
+         collect_all),
+    VIEW("view_parted", "a view leaves its base and is released beside a collection", setup_view,
+         part_and_release, collect),
+    VIEW("view_attach", "a view moves to another manager as another thread releases it",
+         setup_view_shared, attach_and_release, release_view),
+    VIEW("view_closed", "a view is closed as another thread releases it", setup_view_shared,
+         close_and_release, release_view),
+    VIEW("view_weak", "a weak reference to a view is made beside the last release",
+         setup_view_shared, upgrade_view, release_view),
+    VIEW("view_close", "the last handle of a view is released as its manager closes", setup_view,
+         release_view, close_first),
+    VIEW("view_dispose", "the same as its manager is disposed of, which takes handles for a while",
+         setup_view, release_view, dispose_first),
+    VIEW("view_steps", "the last handle of a view is released beside a collection in steps",
+         setup_view_in_steps, release_view, collect),
+    VIEW("view_steps_releasers", "two threads release a view beside a collection in steps",
+         setup_view_shared_in_steps, release_view, follow_and_release, collect),
+};
+const size_t model_tensors_program_count =
+    sizeof model_tensors_programs / sizeof model_tensors_programs[0];
