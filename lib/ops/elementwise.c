@@ -3,6 +3,7 @@
 #include "lib/ops/elementwise.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
 
@@ -91,7 +92,8 @@ static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value, nd_
         dtype = ND_F32;
     if (nd__operands_check_number(name, dtype, value) != ND_OK)
         return NULL;
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, dtype, value);
     return unary_as(op, x, dtype, &attrs);
 }
@@ -124,7 +126,8 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
     // Infinite limits, and those beyond an integer's range, cut nothing.
     if (!nd__dtype_is_float(dtype) && (is_fraction(low) || is_fraction(high)))
         dtype = ND_F32;
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, dtype, low);
     nd__number_pass(&attrs, 1, dtype, high);
     return unary_as(op, x, dtype, &attrs);

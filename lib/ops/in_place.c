@@ -139,7 +139,8 @@ nd_status(nd_add_scaled_)(nd_tensor *x, const nd_tensor *y, nd_number alpha) {
         status = nd__operands_check_number("add_scaled_", x->dtype, alpha);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, alpha);
     return binary_in_place("add_scaled_", ND_OP_add_scaled, x, y, ND__NUMBER, &attrs);
 }
@@ -159,7 +160,8 @@ nd_status(nd_mul_scalar_)(nd_tensor *x, nd_number value) {
         status = nd__operands_apply_rule("mul_scalar_", ND__NUMBER, x, NULL, &dtype);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, value);
     const nd_tensor *input = x;
     status = write_over("mul_scalar_", ND_OP_mul_scalar, x, &input, 1, &attrs);
@@ -170,7 +172,8 @@ nd_status(nd_fill_)(nd_tensor *x, nd_number value) {
     nd_status status = check_number_write("fill_", x, value);
     if (status != ND_OK)
         return status;
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, value);
     status = write_over("fill_", ND_OP_fill, x, NULL, 0, &attrs);
     return status == ND_OK ? nd__record_in_place(ND_OP_fill, x, NULL, 0, NULL) : status;

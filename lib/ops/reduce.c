@@ -104,7 +104,11 @@ static nd_tensor *reduce_axes(nd_op op, const nd_tensor *x, int mask, double num
                   nd__shape_text(text, x->ndim, x->shape));
         return NULL;
     }
-    nd_op_attrs attrs = {.f = {number}, .i = {mask, keepdims}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
+    attrs.f[0] = number;
+    attrs.i[0] = mask;
+    attrs.i[1] = keepdims;
     nd_tensor *result = reduced_result(name, x, mask, keepdims, result_dtype(op, x->dtype));
     if (!result)
         return NULL;

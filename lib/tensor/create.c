@@ -9,6 +9,7 @@
 #include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/number.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/storage.h"
 #include "lib/tensor/tensor.h"
@@ -57,7 +58,8 @@ nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, nd_number valu
         memset(x->data, 0, bytes);
         return x;
     }
-    nd_op_attrs attrs = {.f = {0.0}};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, value);
     return nd__create_with(operation, ND_OP_fill, x, &attrs);
 }

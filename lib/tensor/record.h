@@ -2,6 +2,7 @@
 #ifndef ND_LIB_TENSOR_RECORD_H
 #define ND_LIB_TENSOR_RECORD_H
 #include "lib/tensor/node.h"
+#include <string.h>
 
 /// True when recording is on in this thread and one of the inputs requires a gradient.
 bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count);
@@ -9,6 +10,15 @@ bool nd__record_wants_history(const nd_tensor *const *inputs, size_t count);
 /// nd__record for inputs one of which requires a gradient.
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs);
+
+/// Attributes that are all zero. In parts, for which compilers write stores: where they see all of
+/// it they write an instruction that repeats itself, which takes longer to begin than these take.
+static inline void nd__record_clear_attrs(nd_op_attrs *ret_attrs) {
+    _Static_assert(sizeof ret_attrs->f <= 64 && sizeof ret_attrs->i / 2 <= 64, "as said");
+    memset(ret_attrs->f, 0, sizeof ret_attrs->f);
+    memset(ret_attrs->i, 0, sizeof ret_attrs->i / 2);
+    memset((char *)ret_attrs->i + sizeof ret_attrs->i / 2, 0, sizeof ret_attrs->i / 2);
+}
 
 /// Before an in-place write, while recording: refuses x when it is a leaf that requires a gradient,
 /// or a view of one, or of a tensor that would not learn of the write. Also refuses NULL and closed

@@ -1,6 +1,7 @@
 // Shapes and strides: checks, broadcasting, texts. No memory is touched here.
 #ifndef ND_LIB_TENSOR_SHAPE_H
 #define ND_LIB_TENSOR_SHAPE_H
+#include "lib/base/atomics.h"
 #include "lib/tensor/tensor.h"
 
 /// Product of sizes into ret_numel; errors: negative size, too many dimensions, overflow of
@@ -20,6 +21,15 @@ const char *nd__shape_text(char *buffer, int ndim, const int64_t *shape);
 
 /// Operand of x seen through a broadcast to `ndim`, `shape` (stride 0 where it repeats).
 nd_operand nd__shape_broadcast_operand(const nd_tensor *x, int ndim, const int64_t *shape);
+
+/// Copies sizes or strides. The fence keeps compilers from seeing one copy of unknown length in it:
+/// the instruction that repeats itself takes longer to begin than the few that there are.
+static inline void nd__shape_copy(int64_t *ret_to, const int64_t *from, int count) {
+    for (int i = 0; i < count; i++) {
+        ret_to[i] = from[i];
+        nd__atomic_compiler_fence();
+    }
+}
 
 /// Merges neighbouring dimensions that all operands walk contiguously and drops those of size 1;
 /// sets call->ndim and shape.

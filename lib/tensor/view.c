@@ -83,13 +83,12 @@ nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
     int64_t resolved[ND_MAX_DIMS];
     int unknown = -1;
     if (ndim >= 0 && ndim <= ND_MAX_DIMS && shape) {
-        for (int i = 0; i < ndim; i++) {
-            resolved[i] = shape[i];
-            if (shape[i] == -1 && unknown < 0) {
+        nd__shape_copy(resolved, shape, ndim);
+        for (int i = 0; i < ndim && unknown < 0; i++)
+            if (shape[i] == -1)
                 unknown = i;
-                resolved[i] = 1;
-            }
-        }
+        if (unknown >= 0)
+            resolved[unknown] = 1;
         shape = resolved;
     }
     int64_t numel;
@@ -193,7 +192,8 @@ nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) {
         return NULL;
     }
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
-    nd_op_attrs attrs = {0};
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
     unsigned seen = 0;
     for (int i = 0; i < naxes; i++) {
         int axis = nd__shape_resolve_axis("permute", axes[i], x->ndim);
@@ -270,17 +270,21 @@ typedef struct range {
 
 static nd_tensor *sliced(const nd_tensor *x, range along) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
-    for (int i = 0; i < x->ndim; i++) {
-        shape[i] = x->shape[i];
-        strides[i] = nd__tensor_strides(x)[i];
-    }
+    nd__shape_copy(shape, x->shape, x->ndim);
+    nd__shape_copy(strides, nd__tensor_strides(x), x->ndim);
     shape[along.axis] = along.count;
     strides[along.axis] *= along.count > 1 ? along.step : 1; // a huge step must not overflow
     // An empty slice points to where x does, not behind its end.
     int64_t offset = nd__tensor_offset(x) +
                      (along.count > 0 ? along.start * nd__tensor_strides(x)[along.axis] : 0);
-    nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
-    return recorded(ND_OP_slice, x, x->ndim, shape, strides, offset, &attrs);
+    nd_tensor *view = nd__rebase_view(x, x->ndim, shape, strides, offset);
+    if (!view || !nd__tensor_requires_grad(x))
+        return view;
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
+    const int64_t given[] = {along.axis, along.start, along.stop, along.step};
+    nd__shape_copy(attrs.i, given, 4);
+    return nd__rebase_record(ND_OP_slice, view, x, &attrs);
 }
 
 nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {
