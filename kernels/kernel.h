@@ -26,6 +26,14 @@ typedef struct nd_op_attrs {
     int64_t i[12];
 } nd_op_attrs;
 
+/// What scatter_reduce makes of an element and of what is scattered there.
+typedef enum nd_scatter_kind {
+    ND_SCATTER_PRODUCT = 0,
+    ND_SCATTER_LEAST,
+    ND_SCATTER_GREATEST,
+    ND_SCATTER_KINDS,
+} nd_scatter_kind;
+
 typedef struct nd_operand {
     void *data; ///< address of the first element
     nd_dtype dtype;
@@ -89,6 +97,8 @@ typedef struct nd_kernel_call {
 //            scatter_add: out (holds x already), index (i64), source; iteration space = index's
 //            axes; i[0], i[1] as gather, for out; repeated indices accumulate in iteration order on
 //            the CPU, and on every backend in the same order each time where i[2] is not 0.
+//            scatter_reduce: as scatter_add, numbers that are no 16-bit floats; i[3] = an
+//            nd_scatter_kind. NaN wins.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x.
 // CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64 and ND_U64

@@ -27,6 +27,24 @@ ND_API nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor
 ND_API nd_tensor *nd_index_add(const nd_tensor *x, const nd_tensor *indices,
                                const nd_tensor *source, int axis) ND_OWNED;
 
+/// What nd_scatter() makes of all that comes to one place.
+typedef enum nd_scatter_reduction {
+    ND_SCATTER_SUM = 0,
+    ND_SCATTER_PROD,
+    ND_SCATTER_AMIN, ///< NaN wins
+    ND_SCATTER_AMAX, ///< NaN wins
+    ND_SCATTER_MEAN, ///< of integers: rounded down
+} nd_scatter_reduction;
+
+/// x with source's elements reduced along an axis where index says, as nd_scatter_add() adds them:
+/// index and source have one shape, x and source one dtype, not bool. `include_self`: x's own
+/// element is one of those that are reduced; else it stays only where nothing comes. 16-bit floats
+/// are computed in f32 and rounded once; other integers than the sums of a mean wrap. Differentiable
+/// to any order; elements that are the extreme together share its gradient, and the second
+/// derivative of a product by two elements of source that are both 0 is taken as 0.
+ND_API nd_tensor *nd_scatter(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
+                             int axis, nd_scatter_reduction reduction, bool include_self) ND_OWNED;
+
 #ifdef __cplusplus
 }
 #endif

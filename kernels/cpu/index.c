@@ -1,10 +1,11 @@
-// take, gather, scatter_add, one_hot and masked_select.
+// take, gather, scatter_add, scatter_reduce, one_hot and masked_select.
 //
 // Every index is checked where it is used; one out of range stops the call, which then has written
 // part of its fresh result and nothing else.
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -63,37 +64,61 @@ GATHER_ROW(uint16_t)
 GATHER_ROW(uint32_t)
 GATHER_ROW(uint64_t)
 
-// W: type whose addition has no undefined overflow.
-#define SCATTER_ROW(T, W)                                                                      \
-    static bool scatter_row_##T(int64_t n, char *const *data, const int64_t *strides,          \
-                                int64_t size, int64_t stride) {                                \
-        T *out = (T *)data[0];                                                                 \
-        const int64_t *index = (const int64_t *)data[1];                                       \
-        const T *source = (const T *)data[2];                                                  \
-        if (strides[1] == 0 && strides[0] != 0) {                                              \
-            if (*index < 0 || *index >= size)                                                  \
-                return false;                                                                  \
-            out += *index * stride;                                                            \
-            for (int64_t i = 0; i < n; i++)                                                    \
-                out[i * strides[0]] = (T)((W)out[i * strides[0]] + (W)source[i * strides[2]]); \
-            return true;                                                                       \
-        }                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            int64_t at = index[i * strides[1]];                                                \
-            if (at < 0 || at >= size)                                                          \
-                return false;                                                                  \
-            T *to = &out[i * strides[0] + at * stride];                                        \
-            *to = (T)((W)*to + (W)source[i * strides[2]]);                                     \
-        }                                                                                      \
-        return true;                                                                           \
+// out[index] becomes `expression` of what it was, a, and of what comes, b. W: the type in which that
+// has no undefined overflow.
+#define SCATTER_ROW(name, T, W, expression)                                                        \
+    static bool name##_row_##T(int64_t n, char *const *data, const int64_t *strides, int64_t size, \
+                               int64_t stride) {                                                   \
+        T *out = (T *)data[0];                                                                     \
+        const int64_t *index = (const int64_t *)data[1];                                           \
+        const T *source = (const T *)data[2];                                                      \
+        if (strides[1] == 0 && strides[0] != 0) {                                                  \
+            if (*index < 0 || *index >= size)                                                      \
+                return false;                                                                      \
+            out += *index * stride;                                                                \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                W a = (W)out[i * strides[0]], b = (W)source[i * strides[2]];                       \
+                out[i * strides[0]] = (T)(expression);                                             \
+            }                                                                                      \
+            return true;                                                                           \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            int64_t at = index[i * strides[1]];                                                    \
+            if (at < 0 || at >= size)                                                              \
+                return false;                                                                      \
+            T *to = &out[i * strides[0] + at * stride];                                            \
+            W a = (W)*to, b = (W)source[i * strides[2]];                                           \
+            *to = (T)(expression);                                                                 \
+        }                                                                                          \
+        return true;                                                                               \
     }
-// An addition that wraps has the same bits with a sign and without.
-SCATTER_ROW(uint8_t, uint32_t)
-SCATTER_ROW(uint16_t, uint32_t)
-SCATTER_ROW(uint32_t, uint32_t)
-SCATTER_ROW(uint64_t, uint64_t)
-SCATTER_ROW(float, float)
-SCATTER_ROW(double, double)
+// Sums and products that wrap have the same bits with a sign and without.
+#define WRAPPING_ROWS(T, W)           \
+    SCATTER_ROW(scatter, T, W, a + b) \
+    SCATTER_ROW(multiply, T, W, a *b)
+WRAPPING_ROWS(uint8_t, uint32_t)
+WRAPPING_ROWS(uint16_t, uint32_t)
+WRAPPING_ROWS(uint32_t, uint32_t)
+WRAPPING_ROWS(uint64_t, uint64_t)
+WRAPPING_ROWS(float, float)
+WRAPPING_ROWS(double, double)
+
+#define ORDERED_ROWS(T)                     \
+    SCATTER_ROW(least, T, T, b < a ? b : a) \
+    SCATTER_ROW(greatest, T, T, b > a ? b : a)
+ORDERED_ROWS(uint8_t)
+ORDERED_ROWS(uint16_t)
+ORDERED_ROWS(uint32_t)
+ORDERED_ROWS(uint64_t)
+ORDERED_ROWS(int8_t)
+ORDERED_ROWS(int16_t)
+ORDERED_ROWS(int32_t)
+ORDERED_ROWS(int64_t)
+// A NaN that was there stays, and one that comes does.
+SCATTER_ROW(least, float, float, b < a || isnan(b) ? b : a)
+SCATTER_ROW(greatest, float, float, b > a || isnan(b) ? b : a)
+SCATTER_ROW(least, double, double, b < a || isnan(b) ? b : a)
+SCATTER_ROW(greatest, double, double, b > a || isnan(b) ? b : a)
 
 typedef bool (*index_row)(int64_t n, char *const *data, const int64_t *strides, int64_t size,
                           int64_t stride);
@@ -103,22 +128,38 @@ static index_row row_of(const nd_kernel_call *call) {
                                         [2] = gather_row_uint16_t,
                                         [4] = gather_row_uint32_t,
                                         [8] = gather_row_uint64_t};
-    static const index_row scatter[ND_DTYPE_COUNT] = {
-        [ND_U8] = scatter_row_uint8_t,   [ND_I8] = scatter_row_uint8_t,
-        [ND_U16] = scatter_row_uint16_t, [ND_I16] = scatter_row_uint16_t,
-        [ND_U32] = scatter_row_uint32_t, [ND_I32] = scatter_row_uint32_t,
-        [ND_U64] = scatter_row_uint64_t, [ND_I64] = scatter_row_uint64_t,
-        [ND_F32] = scatter_row_float,    [ND_F64] = scatter_row_double,
+#define WRAPPING(name)                                                  \
+    {                                                                   \
+        [ND_U8] = name##_row_uint8_t, [ND_I8] = name##_row_uint8_t,     \
+        [ND_U16] = name##_row_uint16_t, [ND_I16] = name##_row_uint16_t, \
+        [ND_U32] = name##_row_uint32_t, [ND_I32] = name##_row_uint32_t, \
+        [ND_U64] = name##_row_uint64_t, [ND_I64] = name##_row_uint64_t, \
+        [ND_F32] = name##_row_float, [ND_F64] = name##_row_double       \
+    }
+#define ORDERED(name)                                                                              \
+    {                                                                                              \
+        [ND_U8] = name##_row_uint8_t, [ND_I8] = name##_row_int8_t, [ND_U16] = name##_row_uint16_t, \
+        [ND_I16] = name##_row_int16_t, [ND_U32] = name##_row_uint32_t,                             \
+        [ND_I32] = name##_row_int32_t, [ND_U64] = name##_row_uint64_t,                             \
+        [ND_I64] = name##_row_int64_t, [ND_F32] = name##_row_float, [ND_F64] = name##_row_double   \
+    }
+    static const index_row scatter[ND_DTYPE_COUNT] = WRAPPING(scatter);
+    static const index_row reduce[ND_SCATTER_KINDS][ND_DTYPE_COUNT] = {
+        [ND_SCATTER_PRODUCT] = WRAPPING(multiply),
+        [ND_SCATTER_LEAST] = ORDERED(least),
+        [ND_SCATTER_GREATEST] = ORDERED(greatest),
     };
     nd_dtype dtype = call->operand[0].dtype;
-    return call->op == ND_OP_gather ? gather[nd__dtype_bytes(dtype)] : scatter[dtype];
+    if (call->op == ND_OP_gather)
+        return gather[nd__dtype_bytes(dtype)];
+    return call->op == ND_OP_scatter_add ? scatter[dtype] : reduce[call->attrs.i[3]][dtype];
 }
 
 /// The iterations in which the index along work->axis is in [begin, end), in row-major order.
 static void indexed_rows(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;
     const nd_kernel_call *call = work->call;
-    // The operand that the index value moves: gather's x, scatter_add's out. Its own stride along
+    // The operand that the index value moves: gather's x, the out of others. Its own stride along
     // the indexed axis is not walked.
     int indexed = call->op == ND_OP_gather ? 1 : 0;
     int index_axis = (int)call->attrs.i[0], last = call->ndim - 1;
@@ -217,6 +258,7 @@ nd_status nd__cpu_index(const nd_kernel_call *call) {
         return take(call);
     case ND_OP_gather:
     case ND_OP_scatter_add:
+    case ND_OP_scatter_reduce:
         return gather_or_scatter(call);
     case ND_OP_one_hot:
         return one_hot(call);

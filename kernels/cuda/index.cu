@@ -1,9 +1,10 @@
-// INDEX: take, gather, scatter_add, one_hot, masked_select.
+// INDEX: take, gather, scatter_add, scatter_reduce, one_hot, masked_select.
 //
 // An index out of range raises the queue's flag and is otherwise left out. Elements that are only
 // moved are compiled per size.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/walk.cuh"
+#include <string.h>
 #include <type_traits>
 
 namespace nd_cuda {
@@ -102,22 +103,73 @@ static nd_status run_gather(const nd_cuda_queue *queue, const nd_kernel_call *ca
     return run_elements(queue, body.walk.count, body);
 }
 
-// Addition that other threads may do to the same element at the same time.
-#ifdef __CUDA_ARCH__
-template <class T> static __device__ __forceinline__ void add_shared(T *to, T value) {
-    atomicAdd(to, value);
-}
-static __device__ __forceinline__ void add_shared(int64_t *to, int64_t value) {
-    atomicAdd((unsigned long long *)to, (unsigned long long)value);
-}
-#else
-template <class T> static ND_BOTH void add_shared(T *to, T value) {
-    typedef typename Wide<T>::type W;
-    *to = (T)((W)*to + (W)value);
-}
-#endif
+// What a place holds and what comes to it, joined; NaN wins.
+struct Sum {
+    template <class T> static ND_BOTH T of(T a, T b) {
+        typedef typename Wide<T>::type W;
+        return (T)((W)a + (W)b);
+    }
+};
+struct Product {
+    template <class T> static ND_BOTH T of(T a, T b) {
+        typedef typename Wide<T>::type W;
+        return (T)((W)a * (W)b);
+    }
+};
+struct Least {
+    template <class T> static ND_BOTH T of(T a, T b) {
+        return b < a || is_nan(b) ? b : a;
+    }
+};
+struct Greatest {
+    template <class T> static ND_BOTH T of(T a, T b) {
+        return b > a || is_nan(b) ? b : a;
+    }
+};
 
-template <class T> struct ScatterAdd {
+/// An unsigned integer as large as T, 4 or 8 bytes, that the hardware compares and swaps.
+template <class T>
+using Word = typename std::conditional<sizeof(T) == 4, unsigned, unsigned long long>::type;
+
+/// Joins beside other threads that do the same to the same element.
+template <class Join> struct Shared {
+    template <class T> static ND_BOTH void join(T *to, T value) {
+#ifdef __CUDA_ARCH__
+        Word<T> *word = (Word<T> *)to, seen = *(volatile Word<T> *)word, expected;
+        do {
+            expected = seen;
+            T joined, before;
+            memcpy(&before, &expected, sizeof before);
+            joined = Join::of(before, value);
+            Word<T> next;
+            memcpy(&next, &joined, sizeof next);
+            if (next == expected)
+                return;
+            seen = atomicCAS(word, expected, next);
+        } while (seen != expected);
+#else
+        *to = Join::of(*to, value);
+#endif
+    }
+};
+template <> struct Shared<Sum> {
+    template <class T> static ND_BOTH void join(T *to, T value) {
+#ifdef __CUDA_ARCH__
+        atomicAdd(to, value);
+#else
+        *to = Sum::of(*to, value);
+#endif
+    }
+    static ND_BOTH void join(int64_t *to, int64_t value) {
+#ifdef __CUDA_ARCH__
+        atomicAdd((unsigned long long *)to, (unsigned long long)value);
+#else
+        *to = Sum::of(*to, value);
+#endif
+    }
+};
+
+template <class T> struct Scatter {
     const T *source;
     const int64_t *indices;
     T *out;
@@ -127,12 +179,11 @@ template <class T> struct ScatterAdd {
 };
 
 /// One thread per line along the axis. Elements of different lines never meet, so the order of
-/// addition is that of the line.
-template <class T> struct ScatterLines : ScatterAdd<T> {
+/// joining is that of the line.
+template <class T, class Join> struct ScatterLines : Scatter<T> {
     int64_t length, index_stride, source_stride; ///< of the axis, which the walk leaves out
 
     ND_BOTH void operator()(int64_t line) const {
-        typedef typename Wide<T>::type W;
         int64_t offset[3];
         this->walk.offsets(line, offset);
         for (int64_t position = 0; position < length; position++) {
@@ -142,13 +193,13 @@ template <class T> struct ScatterLines : ScatterAdd<T> {
                 continue;
             }
             T *to = this->out + offset[0] + index * this->stride;
-            *to = (T)((W)*to + (W)this->source[offset[2] + position * source_stride]);
+            *to = Join::of(*to, this->source[offset[2] + position * source_stride]);
         }
     }
 };
 
-/// One thread per element; the order of addition is the hardware's.
-template <class T> struct ScatterElements : ScatterAdd<T> {
+/// One thread per element; the order of joining is the hardware's.
+template <class T, class Join> struct ScatterElements : Scatter<T> {
     ND_BOTH void operator()(int64_t element) const {
         int64_t offset[3];
         this->walk.offsets(element, offset);
@@ -156,18 +207,20 @@ template <class T> struct ScatterElements : ScatterAdd<T> {
         if (index < 0 || index >= this->size)
             *this->out_of_range = 1;
         else
-            add_shared(this->out + offset[0] + index * this->stride, this->source[offset[2]]);
+            Shared<Join>::join(this->out + offset[0] + index * this->stride,
+                               this->source[offset[2]]);
     }
 };
 
 /// Lines give the same bits every time, and are taken where the call asks for that, while there are
-/// enough of them, or they are short. Integers have the same bits in any order.
+/// enough of them, or they are short. Integers have the same bits in any order; products of floats
+/// always keep to lines, because their order may decide between 0, infinity and NaN.
 constexpr int64_t enough_lines = 1024, short_line = 64;
 
-template <class T>
-static nd_status run_scatter_add(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+template <class T, class Join>
+static nd_status run_scatter(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     int axis = (int)call->attrs.i[0];
-    ScatterLines<T> lines = {};
+    ScatterLines<T, Join> lines = {};
     lines.source = (const T *)call->operand[2].data;
     lines.indices = (const int64_t *)call->operand[1].data;
     lines.out = (T *)call->operand[0].data;
@@ -185,11 +238,11 @@ static nd_status run_scatter_add(const nd_cuda_queue *queue, const nd_kernel_cal
     }
     if (lines.walk.count * lines.length == 0)
         return ND_OK;
-    if constexpr (sizeof(T) >= 4) {
+    if constexpr (sizeof(T) >= 4 && !(is_float<T> && std::is_same<Join, Product>::value)) {
         bool any_order = call->attrs.i[2] == 0 || std::is_integral<T>::value;
         if (any_order && lines.walk.count < enough_lines && lines.length > short_line) {
-            ScatterElements<T> elements = {};
-            (ScatterAdd<T> &)elements = lines;
+            ScatterElements<T, Join> elements = {};
+            (Scatter<T> &)elements = lines;
             elements.walk = Walk<3>(call);
             elements.walk.strides[0][axis] = 0;
             return run_elements(queue, elements.walk.count, elements);
@@ -305,27 +358,55 @@ static nd_status run_masked_select(const nd_cuda_queue *queue, const nd_kernel_c
     return status;
 }
 
-/// An addition that wraps has the same bits with a sign and without.
-static nd_status scatter_add(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+/// Sums and products that wrap have the same bits with a sign and without.
+template <class Join>
+static nd_status scatter_wrapping(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (call->operand[0].dtype) {
     case ND_U8:
     case ND_I8:
-        return run_scatter_add<uint8_t>(queue, call);
+        return run_scatter<uint8_t, Join>(queue, call);
     case ND_U16:
     case ND_I16:
-        return run_scatter_add<uint16_t>(queue, call);
+        return run_scatter<uint16_t, Join>(queue, call);
     case ND_U32:
     case ND_I32:
-        return run_scatter_add<int32_t>(queue, call);
+        return run_scatter<int32_t, Join>(queue, call);
     case ND_U64:
     case ND_I64:
-        return run_scatter_add<int64_t>(queue, call);
+        return run_scatter<int64_t, Join>(queue, call);
     case ND_F32:
-        return run_scatter_add<float>(queue, call);
+        return run_scatter<float, Join>(queue, call);
     case ND_F64:
-        return run_scatter_add<double>(queue, call);
+        return run_scatter<double, Join>(queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
+    }
+}
+
+template <class Join>
+static nd_status scatter_ordered(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    switch (call->operand[0].dtype) {
+    case ND_I8:
+        return run_scatter<int8_t, Join>(queue, call);
+    case ND_I16:
+        return run_scatter<int16_t, Join>(queue, call);
+    case ND_U32:
+        return run_scatter<uint32_t, Join>(queue, call);
+    case ND_U64:
+        return run_scatter<uint64_t, Join>(queue, call);
+    default:
+        return scatter_wrapping<Join>(queue, call);
+    }
+}
+
+static nd_status scatter_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    switch (call->attrs.i[3]) {
+    case ND_SCATTER_PRODUCT:
+        return scatter_wrapping<Product>(queue, call);
+    case ND_SCATTER_LEAST:
+        return scatter_ordered<Least>(queue, call);
+    default:
+        return scatter_ordered<Greatest>(queue, call);
     }
 }
 
@@ -343,7 +424,9 @@ nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call)
     case ND_OP_take:
         return take(queue, call);
     case ND_OP_scatter_add:
-        return scatter_add(queue, call);
+        return scatter_wrapping<Sum>(queue, call);
+    case ND_OP_scatter_reduce:
+        return scatter_reduce(queue, call);
     case ND_OP_one_hot:
         return one_hot(queue, call);
     case ND_OP_gather:

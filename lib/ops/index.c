@@ -1,7 +1,8 @@
 // take, gather, scatter_add, one_hot and masked_select.
 //
 // Indices become dense i64 without negatives before a kernel or the tape sees them. What is
-// recorded is i[0] = axis.
+// recorded is i[0] = axis, and of scatter_reduce i[1] = its kind.
+#include "lib/ops/index.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/ops/operands.h"
@@ -66,9 +67,8 @@ static nd_status check_indices(const char *name, const nd_tensor *indices) {
 
 /// Runs a call whose indices may turn out to be out of range.
 static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kernel_call *call,
-                              const nd_tensor *const *inputs, size_t count, int axis,
-                              int64_t size) {
-    nd_op_attrs attrs = {.i = {axis}};
+                              const nd_tensor *const *inputs, size_t count,
+                              const nd_op_attrs *attrs, int64_t size) {
     if (result->numel > 0) {
         nd_status status = nd__launch(name, result->device, call);
         if (status == ND_ERROR_INVALID_ARGUMENT)
@@ -79,7 +79,7 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
             return NULL;
         }
     }
-    return nd__record(call->op, result, inputs, count, &attrs);
+    return nd__record(call->op, result, inputs, count, attrs);
 }
 
 static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
@@ -108,7 +108,8 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
     const int64_t attrs[] = {outer, indices->numel, inner, x->shape[axis]};
     for (int i = 0; i < 4; i++)
         call.attrs.i[i] = attrs[i];
-    return run_indexed("take", result, &call, inputs, 2, axis, x->shape[axis]);
+    return run_indexed("take", result, &call, inputs, 2, &(nd_op_attrs){.i = {axis}},
+                       x->shape[axis]);
 }
 
 nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
@@ -179,66 +180,69 @@ nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
     call.operand[0] = plain_operand(result);
     call.operand[1] = plain_operand(x);
     call.operand[2] = plain_operand(resolved);
-    return run_indexed("gather", result, &call, inputs, 2, axis, x->shape[axis]);
+    return run_indexed("gather", result, &call, inputs, 2, &(nd_op_attrs){.i = {axis}},
+                       x->shape[axis]);
 }
 
-static nd_status check_scatter(const nd_tensor *x, const nd_tensor *index,
-                               const nd_tensor *source) {
-    nd_status status = nd__operands_check_pair("scatter_add", "x", x, "index", index);
+nd_status nd__index_check_scatter(const char *name, const nd_tensor *x, const nd_tensor *index,
+                                  const nd_tensor *source) {
+    nd_status status = nd__operands_check_pair(name, "x", x, "index", index);
     if (status == ND_OK)
-        status = nd__operands_check_pair("scatter_add", "x", x, "source", source);
+        status = nd__operands_check_pair(name, "x", x, "source", source);
     if (status == ND_OK)
-        status = check_indices("scatter_add", index);
+        status = check_indices(name, index);
     if (status != ND_OK)
         return status;
     if (x->dtype != source->dtype || x->dtype == ND_BOOL)
         return nd__error(ND_ERROR_DTYPE,
-                         "scatter_add: x is %s and source %s; both must be the same number type",
+                         "%s: x is %s and source %s; both must be the same number type", name,
                          nd_dtype_get_name(x->dtype), nd_dtype_get_name(source->dtype));
     char index_text[ND__SHAPE_TEXT], source_text[ND__SHAPE_TEXT];
     if (!nd__operands_same_shape(index, source))
-        return nd__error(ND_ERROR_SHAPE, "scatter_add: index has shape %s and source %s",
+        return nd__error(ND_ERROR_SHAPE, "%s: index has shape %s and source %s", name,
                          nd__shape_text(index_text, index->ndim, index->shape),
                          nd__shape_text(source_text, source->ndim, source->shape));
     return ND_OK;
 }
 
-static nd_tensor *scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
-                              int axis) {
-    axis = nd__shape_resolve_axis("scatter_add", axis, x->ndim);
-    if (axis < 0 || check_index_shape("scatter_add", x, index, axis) != ND_OK)
+nd_tensor *nd__index_scatter(const char *name, nd_op op, nd_scatter_kind kind, const nd_tensor *x,
+                             const nd_tensor *index, const nd_tensor *source, int axis) {
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
+    if (axis < 0 || check_index_shape(name, x, index, axis) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *resolved = resolve_expanded("scatter_add", index, x->shape[axis]);
+    nd_auto nd_tensor *resolved = resolve_expanded(name, index, x->shape[axis]);
     if (!resolved)
         return NULL;
     const nd_tensor *inputs[] = {x, resolved, source};
     nd_auto nd_tensor *result =
-        nd__tensor_result("scatter_add", inputs, 3, x->device, x->dtype, x->ndim, x->shape);
-    if (!result || nd__copy_into("scatter_add", result, x) != ND_OK)
+        nd__tensor_result(name, inputs, 3, x->device, x->dtype, x->ndim, x->shape);
+    if (!result || nd__copy_into(name, result, x) != ND_OK)
         return NULL;
-    if (resolved->numel == 0) {
-        nd_op_attrs attrs = {.i = {axis}};
-        return nd__record(ND_OP_scatter_add, nd_steal(&result), inputs, 3, &attrs);
-    }
+    nd_op_attrs attrs = {.i = {axis, kind}};
+    if (resolved->numel == 0)
+        return nd__record(op, nd_steal(&result), inputs, 3, &attrs);
     nd_kernel_call call;
-    fill_indexed(&call, ND_OP_scatter_add, resolved, axis, x);
+    fill_indexed(&call, op, resolved, axis, x);
     call.operand[0] = plain_operand(result);
     call.operand[1] = plain_operand(resolved);
     call.operand[2] = plain_operand(source);
     call.attrs.i[2] = nd_is_deterministic();
-    return run_indexed("scatter_add", nd_steal(&result), &call, inputs, 3, axis, x->shape[axis]);
+    call.attrs.i[3] = kind;
+    return run_indexed(name, nd_steal(&result), &call, inputs, 3, &attrs, x->shape[axis]);
 }
 
 nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
                           int axis) {
-    if (check_scatter(x, index, source) != ND_OK)
+    const char *name = "scatter_add";
+    if (nd__index_check_scatter(name, x, index, source) != ND_OK)
         return NULL;
     if (!nd__dtype_is_half(x->dtype))
-        return scatter_add(x, index, source, axis);
+        return nd__index_scatter(name, ND_OP_scatter_add, 0, x, index, source, axis);
     // In f32: rounded once, however many are added.
     nd_auto nd_tensor *wide = nd_cast(x, ND_F32);
     nd_auto nd_tensor *added = wide ? nd_cast(source, ND_F32) : NULL;
-    nd_auto nd_tensor *sum = added ? scatter_add(wide, index, added, axis) : NULL;
+    nd_auto nd_tensor *sum =
+        added ? nd__index_scatter(name, ND_OP_scatter_add, 0, wide, index, added, axis) : NULL;
     return sum ? nd_cast(sum, x->dtype) : NULL;
 }
 

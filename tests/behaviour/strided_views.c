@@ -473,6 +473,9 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(take, nd_take(in->a, in->rows, given.axis))                                         \
     CASE(gather, nd_gather(in->a, in->index, given.axis))                                    \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->source, given.axis))              \
+    CASE(scatter_prod, nd_scatter(in->a, in->index, in->source, given.axis, ND_SCATTER_PROD, given.keepdims)) \
+    CASE(scatter_amin, nd_scatter(in->a, in->index, in->source, given.axis, ND_SCATTER_AMIN, given.keepdims)) \
+    CASE(scatter_mean, nd_scatter(in->a, in->index, in->source, given.axis, ND_SCATTER_MEAN, given.keepdims)) \
     CASE(one_hot, nd_one_hot(in->classes, 6, nd_get_dtype(in->a)))                           \
     CASE(masked_select, nd_masked_select(in->a, in->mask))                                   \
     CASE(masked_fill, nd_masked_fill(in->a, in->condition, given.number))                    \

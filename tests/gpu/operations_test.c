@@ -242,6 +242,11 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(scatter_add_columns, nd_scatter_add(in->a, in->index, in->b, 1))            \
     CASE(scatter_add_long, nd_scatter_add(in->row, in->bins, \
                                           nd_tmp(nd_slice(in->flat, 0, 5000, 1, 0)),                      0))  \
+    CASE(scatter_prod, nd_scatter(in->a, in->index, in->b, 0, ND_SCATTER_PROD, true)) \
+    CASE(scatter_amin, nd_scatter(in->a, in->index, in->b, 1, ND_SCATTER_AMIN, false)) \
+    CASE(scatter_amax_long, nd_scatter(in->row, in->bins, \
+                                       nd_tmp(nd_slice(in->flat, 0, 5000, 1, 0)), 0, ND_SCATTER_AMAX, true)) \
+    CASE(scatter_mean, nd_scatter(in->a, in->index, in->b, 0, ND_SCATTER_MEAN, false)) \
     CASE(masked_select, nd_masked_select(in->a, in->condition))                      \
     CASE(contiguous, nd_contiguous(TRANSPOSED(in->a)))                               \
     CASE(clone_of_slice, nd_clone(nd_tmp(nd_slice(in->cube, 1, 52, 3, 2))))          \

@@ -228,6 +228,11 @@ op("nd_gather", lambda random: [full_shape(random, 1)] * 2, lambda t, e: [t[0], 
    lambda t, e: torch.gather(t[0], e, t[1]), FLOAT, axis_of, index={1: indices})
 op("nd_scatter_add", lambda random: [full_shape(random, 1)] * 3, lambda t, e: [t[0], t[1], t[2], e],
    lambda t, e: torch.scatter_add(t[0], e, t[1], t[2]), FLOAT, axis_of, index={1: indices})
+SCATTERED = ["sum", "prod", "amin", "amax", "mean"]  # nd_scatter_reduction
+op("nd_scatter", lambda random: [full_shape(random, 1)] * 3, lambda t, e: [t[0], t[1], t[2], e[0], e[1], e[2]],
+   lambda t, e: torch.scatter_reduce(t[0], e[0], t[1], t[2], SCATTERED[e[1]], include_self=e[2]), FLOAT,
+   lambda random, shapes: (axis_of(random, shapes), int(random.integers(len(SCATTERED))), bool(random.integers(2))),
+   index={1: lambda random, shapes, e: random.integers(0, shapes[0][e[0]], shapes[1])})
 op("nd_masked_select", lambda random: [any_shape(random)] * 2, plain, lambda t, _: torch.masked_select(*t), FLOAT,
    index={1: lambda random, shapes, _: random.integers(0, 2, shapes[0]).astype(bool)})
 op("nd_transpose", one_with_axes, lambda t, e: [t[0], e[0], e[1]], lambda t, e: torch.transpose(t[0], *e), ANY,

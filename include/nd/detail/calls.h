@@ -298,6 +298,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_outer(...) ND__NEW_TENSOR(nd_outer, __VA_ARGS__)
 #define nd_tensordot(...) ND__NEW_TENSOR(nd_tensordot, __VA_ARGS__)
 #define nd_kron(...) ND__NEW_TENSOR(nd_kron, __VA_ARGS__)
+#define nd_scatter(...) ND__NEW_TENSOR(nd_scatter, __VA_ARGS__)
 #define nd_einsum(...) ND__NEW_TENSOR(nd_einsum, __VA_ARGS__)
 
 // <nd/sorting.h>

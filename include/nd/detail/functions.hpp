@@ -559,6 +559,9 @@ inline tensor index_put(const nd_tensor *x, size_t count, const nd_tensor *const
 inline tensor index_add(const nd_tensor *x, const nd_tensor *indices, const nd_tensor *source, int axis) noexcept {
     return tensor((nd_index_add)(x, indices, source, axis));
 }
+inline tensor scatter(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source, int axis, nd_scatter_reduction reduction, bool include_self) noexcept {
+    return tensor((nd_scatter)(x, index, source, axis, reduction, include_self));
+}
 inline tensor interpolate(const nd_tensor *x, const nd_interpolate_options *options) noexcept {
     return tensor((nd_interpolate)(x, options));
 }

@@ -483,6 +483,26 @@ F(f_scatter_add) {
     return nd_scatter_add(x[0], index, x[1], 0);
 }
 
+static nd_tensor *scatter_reduced(const nd_tensor *const *x, nd_scatter_reduction reduction) {
+    nd_auto nd_tensor *index = index_tensor();
+    return nd_scatter(x[0], index, x[1], 0, reduction, true);
+}
+
+F(f_scatter_prod) {
+    UNUSED;
+    return scatter_reduced(x, ND_SCATTER_PROD);
+}
+
+F(f_scatter_amin) {
+    UNUSED;
+    return scatter_reduced(x, ND_SCATTER_AMIN);
+}
+
+F(f_scatter_amax) {
+    UNUSED;
+    return scatter_reduced(x, ND_SCATTER_AMAX);
+}
+
 static nd_tensor *mask_tensor(void) {
     const uint8_t mask[] = {1, 0, 0, 1, 1, 0, 1, 0, 1, 0, 0, 1};
     return nd_from_data(mask, ND_SHAPE(3, 4), ND_BOOL);
@@ -921,6 +941,9 @@ static const rule_case composed_cases[] = {
     {ND_OP_none, f_pixel_unshuffle, 1, {{4, {1, 2, 4, 6}, -2, 2}}, 0, 0, 0},
     {ND_OP_none, f_mse_loss, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
     {ND_OP_none, f_copy_, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_prod, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_amin, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_amax, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
     {ND_OP_none, f_masked_fill_, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
 };
 

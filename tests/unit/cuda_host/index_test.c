@@ -27,15 +27,16 @@ void test_take_agrees(void **state) {
         }
 }
 
-/// Whether scatter_add is asked for the same order each time.
+/// Whether what is scattered is to be joined in the same order each time.
 static bool in_order;
+static nd_scatter_kind kind; ///< of scatter_reduce
 
 /// gather: out[i] = x[... index[i] ...]; scatter_add: out[... index[i] ...] += source[i]. `size` is
 /// that of the tensor that is indexed, along the axis; transposed strides when asked for.
 static nd_status along_axis(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape, int axis,
                             int64_t size, int64_t *index, bool transposed) {
     nd_kernel_call call = {
-        .op = op, .noperands = 3, .ndim = ndim, .attrs = {.i = {axis, size, in_order}}};
+        .op = op, .noperands = 3, .ndim = ndim, .attrs = {.i = {axis, size, in_order, kind}}};
     nd_kernel_call whole = call; // the indexed tensor's shape
     memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);
@@ -85,6 +86,16 @@ void test_scatter_add_agrees(void **state) {
     for (int ordered = 0; ordered < 2; ordered++) {
         in_order = ordered;
         run_along_axis(ND_OP_scatter_add);
+    }
+    in_order = false;
+}
+
+void test_scatter_reduce_agrees(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * ND_SCATTER_KINDS; i++) {
+        kind = (nd_scatter_kind)(i / 2);
+        in_order = i % 2;
+        run_along_axis(ND_OP_scatter_reduce);
     }
     in_order = false;
 }

@@ -25,6 +25,7 @@
     TEST(test_take_agrees)                    \
     TEST(test_gather_agrees)                  \
     TEST(test_scatter_add_agrees)             \
+    TEST(test_scatter_reduce_agrees)          \
     TEST(test_one_hot_agrees)                 \
     TEST(test_masked_select_agrees)           \
     TEST(test_index_out_of_range_is_reported) \

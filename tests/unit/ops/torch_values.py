@@ -355,6 +355,21 @@ def index_add(x, source):
     return x.index_add(1, torch.tensor([2, 0, 2, 1]), source)
 
 
+def scattered(x, source, reduction, include_self):
+    index = torch.tensor([[0, 2, 2], [1, 0, 2], [0, 0, 2], [3, 0, 2], [1, 2, 2]])
+    return x.scatter_reduce(0, index, source, reduction, include_self=include_self)
+
+
+for _reduction in ("sum", "prod", "amin", "amax", "mean"):
+    for _include_self in (True, False):
+
+        def _scatter(x, source, reduction=_reduction, include_self=_include_self):
+            return scattered(x, source, reduction, include_self)
+
+        _scatter.__name__ = f"scatter_{_reduction}" + ("" if _include_self else "_alone")
+        case((4, 3), (5, 3))(_scatter)
+
+
 # -------------------------------------------------------------------------------------------------------------- contractions
 
 

@@ -1,0 +1,15 @@
+// Scattering for other files of operations.
+#ifndef ND_LIB_OPS_INDEX_H
+#define ND_LIB_OPS_INDEX_H
+#include "lib/ops/operands.h"
+
+/// A copy of x in which scatter_add or scatter_reduce (of `kind`) has joined source, at index along
+/// the axis, recorded. Checked before are dtypes and that index and source have one shape.
+nd_tensor *nd__index_scatter(const char *name, nd_op op, nd_scatter_kind kind, const nd_tensor *x,
+                             const nd_tensor *index, const nd_tensor *source, int axis);
+
+/// What scatter_add and its kin ask of their operands: tensors of one device, x and source numbers of
+/// one dtype, index i64 or i32 and of source's shape.
+nd_status nd__index_check_scatter(const char *name, const nd_tensor *x, const nd_tensor *index,
+                                  const nd_tensor *source);
+#endif
