@@ -18,6 +18,9 @@ ND_API nd_tensor *nd_outer(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a's other axes, then b's. naxes 0: every element with every other.
 ND_API nd_tensor *nd_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const int *a_axes,
                                const int *b_axes) ND_OWNED;
+/// The sum over an axis of products of elements, the axis counted from the end (-1 ... -ndim of both)
+/// and as long in a as in b; other axes broadcast.
+ND_API nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) ND_OWNED;
 /// The Kronecker product: [m1, m2, ...] and [n1, n2, ...] -> [m1 n1, m2 n2, ...]; an operand with
 /// fewer axes gets more before its own.
 ND_API nd_tensor *nd_kron(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

@@ -1,8 +1,8 @@
 /// @file
 /// Elements in other places: padding, turning, repeating, cutting, triangles.
 ///
-/// As in <nd/ops.h>, all but nd_split() return a new owned tensor on x's device, placed at x's
-/// manager, or NULL with an error; all take every dtype, and are differentiable to any order.
+/// As in <nd/ops.h>, results are new owned tensors on x's device, placed at x's manager, or there is
+/// an error; all take every dtype, unless they say otherwise, and are differentiable to any order.
 #ifndef ND_MANIPULATION_H
 #define ND_MANIPULATION_H
 #include <nd/tensor.h>
@@ -40,9 +40,22 @@ ND_API nd_tensor *nd_tile(const nd_tensor *x, int ndim, const int64_t *counts) N
 /// x with axis `source` at the place `destination`, the others in their order. A view.
 ND_API nd_tensor *nd_moveaxis(const nd_tensor *x, int source, int destination) ND_OWNED;
 /// Views of x, one behind the other along an axis, of `sizes`, which add up to x's: writes `count`
-/// owned tensors to ret_parts, on error none.
+/// owned tensors to ret_parts, on error none. They have one node of the graph: a backward pass joins
+/// their gradients once.
 ND_API nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
                           nd_tensor **ret_parts);
+
+/// Views of x without an axis, one for each of its elements: writes as many owned tensors as the
+/// axis has to ret_parts, on error none.
+ND_API nd_status nd_unstack(const nd_tensor *x, int axis, nd_tensor **ret_parts);
+/// Windows of `size` elements along an axis, `step` apart: [..., n, ...] -> [..., (n - size) / step +
+/// 1, ..., size]. A view, in which windows share elements where the step is below the size. Error:
+/// size outside 0 ... n, or a step below 1.
+ND_API nd_tensor *nd_sliding_window(const nd_tensor *x, int64_t size, int64_t step,
+                                    int axis) ND_OWNED;
+/// The difference of each element and the one before it along an axis, `order` times over: [..., n,
+/// ...] -> [..., max(n - order, 0), ...]. Numbers; of integers it wraps. Error: an order below 0.
+ND_API nd_tensor *nd_diff(const nd_tensor *x, int64_t order, int axis) ND_OWNED;
 
 /// The diagonal of two axes, which leave their places: it is the last axis of the result. `offset`
 /// as in nd_tril(). A view where the two are the last axes and contiguous, else a copy.

@@ -120,6 +120,8 @@ ND_API nd_tensor *nd_empty_like(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_zeros_like(const nd_tensor *x) ND_OWNED;
 /// The same, all 1.
 ND_API nd_tensor *nd_ones_like(const nd_tensor *x) ND_OWNED;
+/// The same, all `value`, as in nd_full().
+ND_API nd_tensor *nd_full_like(const nd_tensor *x, nd_number value) ND_OWNED;
 
 /// Key of the counter-based generator (Philox 4x32-10): the same key gives the same numbers on
 /// every device and with any number of threads.
@@ -194,7 +196,9 @@ ND_API nd_tensor *nd_permute(const nd_tensor *x, int naxes, const int *axes) ND_
 ND_API nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) ND_OWNED;
 /// Broadcast to `shape` (stride 0); -1 keeps a size.
 ND_API nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
-/// x[start:stop:step] along axis, with Python's clamping; step > 0. Use INT64_MAX for "to the end".
+/// x[start:stop:step] along axis, with Python's clamping; INT64_MAX is the end. A view where step is
+/// above 0. A step below 0 walks backwards, to INT64_MIN for "to the first" (INT64_MAX, INT64_MIN, -1
+/// is all of it), and copies. Error: a step of 0.
 ND_API nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step,
                            int axis) ND_OWNED;
 /// x[index] along axis; the axis goes away. Error when out of range.
@@ -244,6 +248,7 @@ ND_API int64_t nd_format(const nd_tensor *x, char *buffer, size_t size);
 #define nd_full(...) (nd_full)(ND__NUMBER_BEFORE_LAST(__VA_ARGS__))
 #define nd_arange(...) (nd_arange)(ND__NUMBERS_BEFORE_LAST(__VA_ARGS__))
 #define nd_scalar(...) (nd_scalar)(ND__NUMBER_FIRST(__VA_ARGS__))
+#define nd_full_like(...) (nd_full_like)(ND__NUMBER_SECOND(__VA_ARGS__))
 /// @endcond
 #endif
 

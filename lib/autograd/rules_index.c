@@ -2,10 +2,13 @@
 // What an operation picked, its gradient puts back: take, gather and masked_select add into zeros,
 // slice fills the rest with zeros.
 #include "lib/autograd/rules.h"
+#include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
+#include <nd/manipulation.h>
 
 static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
                                  const nd_tensor *index);
@@ -138,9 +141,68 @@ nd_status nd__rule_slice(const nd_rule_call *call) {
 nd_status nd__rule_unslice(const nd_rule_call *call) {
     const int64_t *i = call->node->attrs.i;
     int64_t count = call->node->inputs[0].shape[i[0]];
-    int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + 1 : i[1];
+    int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + (i[3] > 0 ? 1 : -1) : i[1];
+    stop = stop < 0 ? INT64_MIN : stop; // before the first element
     return nd__rule_give(call, 0,
                          nd_slice(nd__rules_output_grad(call), i[1], stop, i[3], (int)i[0]));
+}
+
+/// g's parts, zeros where a part has none, one behind the other.
+nd_status nd__rule_split(const nd_rule_call *call) {
+    const nd_node *node = call->node;
+    const nd_tensor *like = NULL;
+    for (uint32_t k = 0; k < node->noutputs; k++)
+        like = like ? like : call->grads[k];
+    nd_tensor **parts = nd__pressure_alloc_zeroed(node->noutputs * sizeof *parts);
+    if (!parts)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "split: no memory for %u gradients",
+                         node->noutputs);
+    uint32_t made = 0;
+    for (; made < node->noutputs; made++) {
+        parts[made] = call->grads[made] ? nd_retain(call->grads[made])
+                                        : nd__rules_zeros_of(like, &node->outputs[made]);
+        if (!parts[made])
+            break;
+    }
+    nd_auto nd_tensor *whole =
+        made == node->noutputs
+            ? nd_concat(made, (const nd_tensor *const *)parts, (int)node->attrs.i[0])
+            : NULL;
+    for (uint32_t k = 0; k < made; k++)
+        nd_release(parts[k]);
+    nd__alloc_free(parts);
+    return nd__rule_give(call, 0, nd_steal(&whole));
+}
+
+/// 0 ... count - 1, i64, on a device.
+static nd_tensor *counted(int64_t count, nd_device device) {
+    nd_auto nd_tensor *numbers = nd_arange(0, count, 1, ND_I64);
+    return numbers ? nd_to(numbers, device) : NULL;
+}
+
+/// g: [outer..., count, inner..., size], window i from i step on: its elements added where they
+/// were taken.
+nd_status nd__rule_sliding_window(const nd_rule_call *call) {
+    const nd_node_input *x = &call->node->inputs[0], *windows = call->node->outputs;
+    int axis = (int)call->node->attrs.i[0];
+    int64_t size = call->node->attrs.i[1], step = call->node->attrs.i[2];
+    int64_t count = windows->shape[axis];
+    int64_t target[3] = {1, x->shape[axis], 1};
+    for (int i = 0; i < x->ndim; i++)
+        if (i != axis)
+            target[i < axis ? 0 : 2] *= x->shape[i];
+    const int64_t source[3] = {target[0], count * size, target[2]};
+    nd_auto nd_tensor *firsts = counted(count, x->device);
+    nd_auto nd_tensor *starts = firsts ? nd_mul_scalar(firsts, step) : NULL;
+    nd_auto nd_tensor *column = nd_unsqueeze(starts, 1);
+    nd_auto nd_tensor *inside = counted(size, x->device);
+    nd_auto nd_tensor *places = nd_add(column, inside);
+    nd_auto nd_tensor *flat = nd_reshape(places, 1, &source[1]);
+    nd_auto nd_tensor *index = row_index(flat, source);
+    nd_auto nd_tensor *near = nd_moveaxis(nd__rules_output_grad(call), -1, axis + 1);
+    nd_auto nd_tensor *rows = nd_reshape(near, 3, source);
+    nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
+    return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
 /// Whether no two elements of a window are the same one.

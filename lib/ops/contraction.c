@@ -218,6 +218,30 @@ nd_tensor *nd_outer(const nd_tensor *a, const nd_tensor *b) {
     return nd_mul(column, b);
 }
 
+nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
+    const char *name = "vecdot";
+    if (nd__operands_check_pair(name, "a", a, "b", b) != ND_OK)
+        return NULL;
+    bool fits = axis < 0 && axis >= -a->ndim && axis >= -b->ndim;
+    if (!fits || a->shape[a->ndim + axis] != b->shape[b->ndim + axis]) {
+        char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
+        nd__error(
+            fits ? ND_ERROR_SHAPE : ND_ERROR_INVALID_ARGUMENT,
+            "%s: axis %d of a of shape %s and b of shape %s; it must be negative, of both, and "
+            "of one size",
+            name, axis, nd__shape_text(a_text, a->ndim, a->shape),
+            nd__shape_text(b_text, b->ndim, b->shape));
+        return NULL;
+    }
+    nd_auto nd_tensor *a_last = nd_moveaxis(a, axis, -1);
+    nd_auto nd_tensor *b_last = nd_moveaxis(b, axis, -1);
+    nd_auto nd_tensor *row = nd_unsqueeze(a_last, -2);
+    nd_auto nd_tensor *column = nd_unsqueeze(b_last, -1);
+    nd_auto nd_tensor *product = nd_matmul(row, column);
+    nd_auto nd_tensor *line = nd_squeeze(product, -1);
+    return nd_squeeze(line, -1);
+}
+
 static nd_status check_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes,
                                  const int *a_axes, const int *b_axes) {
     nd_status status = nd__operands_check_pair("tensordot", "a", a, "b", b);

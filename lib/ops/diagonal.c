@@ -1,4 +1,4 @@
-// Diagonals and grids: views under the names of the Array API.
+// Diagonals, differences and grids: views under the names of the Array API.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/shape.h"
@@ -54,6 +54,30 @@ nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) {
     }
     nd_auto nd_tensor *diagonal = diagonal_of(x, offset, -2, -1);
     return nd_sum(diagonal, 1, (const int[]){-1}, false);
+}
+
+nd_tensor *nd_diff(const nd_tensor *x, int64_t order, int axis) {
+    if (nd__tensor_check_operand("diff", "x", x) != ND_OK)
+        return NULL;
+    axis = nd__shape_resolve_axis("diff", axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    if (order < 0 || x->dtype == ND_BOOL) {
+        nd__error(order < 0 ? ND_ERROR_INVALID_ARGUMENT : ND_ERROR_DTYPE,
+                  "diff: order %lld of %s; it must be at least 0, of numbers", (long long)order,
+                  nd_dtype_get_name(x->dtype));
+        return NULL;
+    }
+    nd_auto nd_tensor *result = nd_retain(x);
+    for (; order > 0 && result && result->shape[axis] > 0; order--) {
+        int64_t n = result->shape[axis];
+        nd_auto nd_tensor *behind = nd_slice(result, 1, n, 1, axis);
+        nd_auto nd_tensor *before = nd_slice(result, 0, n - 1, 1, axis);
+        nd_tensor *next = nd_sub(behind, before);
+        nd_release(result);
+        result = next;
+    }
+    return nd_steal(&result);
 }
 
 // -------------------------------------------------------------------------------------------------

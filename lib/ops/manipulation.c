@@ -2,6 +2,8 @@
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
+#include "lib/tensor/rebase.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/manipulation.h>
@@ -284,6 +286,36 @@ nd_tensor *nd_moveaxis(const nd_tensor *x, int source, int destination) {
     return nd_permute(x, x->ndim, axes);
 }
 
+static void forget_parts(size_t made, nd_tensor **parts) {
+    while (made-- > 0) {
+        nd_release(parts[made]);
+        parts[made] = NULL;
+    }
+}
+
+/// Views of x of sizes that add up to the axis; `sizes` NULL: of one element each. They have one
+/// node, so that their gradients are joined once.
+static nd_status split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
+                       nd_tensor **ret_parts) {
+    int64_t shape[ND_MAX_DIMS], stride = nd__tensor_strides(x)[axis], start = 0;
+    for (int i = 0; i < x->ndim; i++)
+        shape[i] = x->shape[i];
+    size_t made = 0;
+    for (; made < count; made++) {
+        shape[axis] = sizes ? sizes[made] : 1;
+        // An empty part points to where x does, not behind its end.
+        int64_t offset = nd__tensor_offset(x) + (shape[axis] > 0 ? start * stride : 0);
+        ret_parts[made] = nd__rebase_view(x, x->ndim, shape, nd__tensor_strides(x), offset);
+        if (!ret_parts[made])
+            break;
+        start += shape[axis];
+    }
+    if (made == count && nd__record_split(ret_parts, count, x, axis) == ND_OK)
+        return ND_OK;
+    forget_parts(made, ret_parts);
+    return nd_error_get_status();
+}
+
 nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
                    nd_tensor **ret_parts) {
     nd_status status = nd__tensor_check_operand("split", "x", x);
@@ -305,17 +337,60 @@ nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int a
                          "split: the sizes do not add up to the %lld elements of "
                          "axis %d",
                          (long long)x->shape[axis], axis);
-    int64_t start = 0;
-    for (size_t i = 0; i < count; start += sizes[i], i++) {
-        nd_tensor *part = nd_slice(x, start, start + sizes[i], 1, axis);
+    return split(x, count, sizes, axis, ret_parts);
+}
+
+nd_status nd_unstack(const nd_tensor *x, int axis, nd_tensor **ret_parts) {
+    nd_status status = nd__tensor_check_operand("unstack", "x", x);
+    if (status != ND_OK)
+        return status;
+    axis = nd__shape_resolve_axis("unstack", axis, x->ndim);
+    if (axis < 0)
+        return nd_error_get_status();
+    size_t count = (size_t)x->shape[axis];
+    if (count > 0 && !ret_parts)
+        return nd__error_null("unstack", "ret_parts");
+    status = split(x, count, NULL, axis, ret_parts);
+    for (size_t i = 0; i < count && status == ND_OK; i++) {
+        nd_tensor *part = nd_squeeze(ret_parts[i], axis);
         if (!part) {
-            while (i-- > 0) {
-                nd_release(ret_parts[i]);
-                ret_parts[i] = NULL;
-            }
+            forget_parts(count, ret_parts);
             return nd_error_get_status();
         }
+        nd_release(ret_parts[i]);
         ret_parts[i] = part;
     }
-    return ND_OK;
+    return status;
+}
+
+nd_tensor *nd_sliding_window(const nd_tensor *x, int64_t size, int64_t step, int axis) {
+    const char *name = "sliding_window";
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
+        return NULL;
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    if (x->ndim == ND_MAX_DIMS) {
+        nd__error(ND_ERROR_SHAPE, "%s: x already has %d dimensions", name, ND_MAX_DIMS);
+        return NULL;
+    }
+    if (size < 0 || size > x->shape[axis] || step <= 0) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "%s: windows of %lld elements, %lld apart, of the %lld of axis %d; the step must "
+                  "be positive",
+                  name, (long long)size, (long long)step, (long long)x->shape[axis], axis);
+        return NULL;
+    }
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        shape[i] = x->shape[i];
+        strides[i] = nd__tensor_strides(x)[i];
+    }
+    shape[x->ndim] = size;
+    strides[x->ndim] = strides[axis];
+    shape[axis] = (x->shape[axis] - size) / step + 1;
+    strides[axis] *= shape[axis] > 1 ? step : 1; // a huge step must not overflow
+    nd_tensor *view = nd__rebase_view(x, x->ndim + 1, shape, strides, nd__tensor_offset(x));
+    nd_op_attrs attrs = {.i = {axis, size, step}};
+    return view ? nd__rebase_record(ND_OP_sliding_window, view, x, &attrs) : NULL;
 }

@@ -64,14 +64,18 @@ nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, nd_number valu
     return nd__create_with(operation, ND_OP_fill, x, &attrs);
 }
 
+static nd_status check_number(const char *operation, nd_number value, nd_dtype dtype) {
+    char text[ND__NUMBER_TEXT];
+    if (nd__number_held_cut(dtype, value))
+        return ND_OK;
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is no %s", operation,
+                     nd__number_text(text, value), nd_dtype_get_name(dtype));
+}
+
 static nd_tensor *create_filled(const char *operation, int ndim, const int64_t *shape,
                                 nd_number value, nd_dtype dtype) {
-    if (!nd__number_held_cut(dtype, value)) {
-        char text[ND__NUMBER_TEXT];
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is no %s", operation,
-                  nd__number_text(text, value), nd_dtype_get_name(dtype));
+    if (check_number(operation, value, dtype) != ND_OK)
         return NULL;
-    }
     return nd__create_filled(operation, nd__create(operation, ndim, shape, dtype), value);
 }
 
@@ -115,6 +119,13 @@ nd_tensor *nd_zeros_like(const nd_tensor *x) {
 
 nd_tensor *nd_ones_like(const nd_tensor *x) {
     return nd__create_filled("ones_like", create_like("ones_like", x), ND_NUMBER(1));
+}
+
+nd_tensor *(nd_full_like)(const nd_tensor *x, nd_number value) {
+    nd_auto nd_tensor *result = create_like("full_like", x);
+    if (!result || check_number("full_like", value, result->dtype) != ND_OK)
+        return NULL;
+    return nd__create_filled("full_like", nd_steal(&result), value);
 }
 
 /// Numbers in a row make no sense as bool.

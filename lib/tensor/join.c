@@ -150,7 +150,7 @@ nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, 
         nd_object_release(result);
         return NULL;
     }
-    int64_t stop = count > 0 ? start + (count - 1) * step + 1 : start;
+    int64_t stop = count > 0 ? start + (count - 1) * step + (step > 0 ? 1 : -1) : start;
     nd_op_attrs attrs = {.i = {axis, start, stop, step}};
     return nd__record(ND_OP_unslice, result, &g, 1, &attrs);
 }

@@ -38,7 +38,9 @@ typedef struct nd_saved {
 //   permute      i[0 .. ndim-1] = axes: result axis k is input axis i[k] (also transpose)
 //   expand       none
 //   slice        i[0] = axis, i[1] = start, i[2] = stop, i[3] = step; resolved: 0 <= start <= stop
-//                <= size, step > 0
+//                <= size, step > 0; or -1 <= stop <= start < size, step < 0, and a copy
+//   split        i[0] = axis; an output for each part, in their order
+//   sliding_window   i[0] = axis, i[1] = size, i[2] = step
 //   unslice      as slice; the result's shape is outputs[0].shape, the slice's is inputs[0].shape
 //   concat       i[0] = axis (resolved); sizes along it are inputs[k].shape[axis]
 //   cast, clone, to   none: the other dtype or device is inputs[0]'s (nd_contiguous records clone)

@@ -116,6 +116,7 @@ static nd_tensor *saved_of(const nd_tensor *x) {
     alias->cut = true;
     if (nd__tensor_requires_grad(x)) { // x->node is fresh: fill_inputs has been here
         alias->own_requires_grad = true;
+        alias->output_index = x->output_index;
         nd__member_track_with(&alias->header, &alias->node, nd_object_retain(x->node));
     }
     return alias;
@@ -199,6 +200,29 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
     result->own_requires_grad = !nd__tensor_base(result);
     give_node(result, node);
     return result;
+}
+
+nd_status nd__record_split(nd_tensor *const *parts, size_t count, const nd_tensor *x, int axis) {
+    if (count == 0 || !nd__dtype_is_float(x->dtype) || !nd__record_wants_history(&x, 1))
+        return ND_OK;
+    nd_auto nd_node *node = new_node(ND_OP_split, 1, 0, count);
+    if (!node)
+        return nd_error_get_status();
+    node->attrs = (nd_op_attrs){.i = {axis}};
+    node->attrs.i[ND__VERSION_SLOT] = (int64_t)nd__tensor_version(x);
+    for (size_t i = 0; i < count; i++)
+        describe(&node->outputs[i], parts[i]);
+    nd_status status = fill_inputs(node, &x, 1, NULL);
+    if (status == ND_OK)
+        status = nd__place_publish(nd__place_of(&parts[0]->header), &node->header);
+    for (size_t i = 0; i < count && status == ND_OK; i++) {
+        if (nd__object_is_closing(parts[i])) // by a callback for memory
+            continue;
+        parts[i]->own_requires_grad = !nd__tensor_base(parts[i]);
+        parts[i]->output_index = (uint32_t)i;
+        give_node(parts[i], nd_retain(node));
+    }
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------------

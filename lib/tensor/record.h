@@ -60,6 +60,10 @@ nd_node *nd__record_build_scatter(const nd_tensor *base, const nd_tensor *old,
 /// memory has closed that.
 void nd__record_replace_node(nd_tensor *x, nd_node *node);
 
+/// One node for the parts of x that nd_split makes, fresh views of x along an axis; no-op where
+/// nothing is recorded.
+nd_status nd__record_split(nd_tensor *const *parts, size_t count, const nd_tensor *x, int axis);
+
 /// Node with `noutputs` for a user function; recorded onto all results at once.
 nd_status nd__record_function(const nd_function *function, const nd_object *context,
                               nd_tensor *const *results, size_t noutputs,

@@ -287,26 +287,62 @@ static nd_tensor *sliced(const nd_tensor *x, range along) {
     return nd__rebase_record(ND_OP_slice, view, x, &attrs);
 }
 
+/// The elements of a range with a negative step, copied: strides are never negative. The range from
+/// its smallest index up is read, and written from the end of the result.
+static nd_tensor *reversed(const nd_tensor *x, range along) {
+    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        shape[i] = x->shape[i];
+        strides[i] = nd__tensor_strides(x)[i];
+    }
+    shape[along.axis] = along.count;
+    nd_auto nd_tensor *result =
+        nd__tensor_result("slice", &x, 1, x->device, x->dtype, x->ndim, shape);
+    if (!result)
+        return NULL;
+    if (result->numel > 0) {
+        int64_t last = along.start + (along.count - 1) * along.step;
+        int64_t offset = nd__tensor_offset(x) + last * strides[along.axis];
+        strides[along.axis] *= along.count > 1 ? -along.step : 1;
+        nd_auto nd_tensor *ascending = nd__tensor_view(x, x->ndim, shape, strides, offset);
+        nd_operand destination = nd__shape_broadcast_operand(result, x->ndim, shape);
+        int64_t stride = destination.strides[along.axis];
+        destination.data =
+            (char *)destination.data + (along.count - 1) * stride * nd__dtype_bytes[x->dtype];
+        destination.strides[along.axis] = -stride;
+        if (!ascending || nd__copy_to_operand("slice", &destination, ascending) != ND_OK)
+            return NULL;
+    }
+    nd_op_attrs attrs = {.i = {along.axis, along.start, along.stop, along.step}};
+    return nd__record(ND_OP_slice, nd_steal(&result), &x, 1, &attrs);
+}
+
+/// The same for a step below 0: both ends may be -1, before the first element.
+static int64_t clamp_backwards(int64_t index, int64_t size) {
+    if (index < 0)
+        return index < -size ? -1 : index + size;
+    return index >= size ? size - 1 : index;
+}
+
 nd_tensor *nd_slice(const nd_tensor *x, int64_t start, int64_t stop, int64_t step, int axis) {
     if (nd__tensor_check_operand("slice", "x", x) != ND_OK)
         return NULL;
-    range along = {.axis = nd__shape_resolve_axis("slice", axis, x->ndim)};
+    range along = {.axis = nd__shape_resolve_axis("slice", axis, x->ndim), .step = step};
     if (along.axis < 0)
         return NULL;
-    if (step <= 0) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "slice: step %lld; it must be positive",
-                  (long long)step);
+    if (step == 0) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "slice: the step is 0");
         return NULL;
     }
     int64_t size = x->shape[along.axis];
-    along.start = clamp(start, size);
-    along.stop = clamp(stop, size);
-    if (along.stop < along.start)
+    along.start = step > 0 ? clamp(start, size) : clamp_backwards(start, size);
+    along.stop = step > 0 ? clamp(stop, size) : clamp_backwards(stop, size);
+    if (step > 0 ? along.stop < along.start : along.stop > along.start)
         along.stop = along.start;
-    int64_t span = along.stop - along.start;
-    along.step = step;
-    along.count = span / step + (span % step != 0);
-    return sliced(x, along);
+    uint64_t span = (uint64_t)(step > 0 ? along.stop - along.start : along.start - along.stop);
+    uint64_t stride = step > 0 ? (uint64_t)step : -(uint64_t)step;
+    along.count = (int64_t)(span / stride + (span % stride != 0));
+    return step > 0 ? sliced(x, along) : reversed(x, along);
 }
 
 nd_tensor *nd_select(const nd_tensor *x, int64_t index, int axis) {

@@ -484,6 +484,10 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(transpose, nd_transpose(in->a, given.axis, given.second_axis))                      \
     CASE(expand, nd_expand(in->a, given.expanded_ndim, given.expanded))                      \
     CASE(slice, nd_slice(in->a, given.start, given.stop, given.step, given.axis))            \
+    CASE(slice_backwards, nd_slice(in->a, given.stop, given.start, -given.step, given.axis)) \
+    CASE(sliding_window, nd_sliding_window(in->a, given.start, given.step, given.axis))      \
+    CASE(diff, nd_diff(in->a, 1, given.axis))                                                \
+    CASE(vecdot, nd_vecdot(in->a, in->a, -1))                                                \
     CASE(select, nd_select(in->a, given.at, given.axis))                                     \
     CASE(squeeze, nd_squeeze(in->a, given.axis))                                             \
     CASE(unsqueeze, nd_unsqueeze(in->a, given.axis))                                         \
@@ -499,6 +503,7 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(concat, nd_concat(3, LISTED(in->a, in->piece, in->a), given.axis))                  \
     CASE(stack, nd_stack(2, LISTED(in->a, in->a), given.axis))                               \
     CASE(zeros_like, nd_zeros_like(in->a))                                                   \
+    CASE(full_like, nd_full_like(in->a, 1))                                                  \
     CASE(ones_like, nd_ones_like(in->a))
 
 #define WRITES(CASE)                                                                         \

@@ -247,6 +247,8 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(scatter_amax_long, nd_scatter(in->row, in->bins, \
                                        nd_tmp(nd_slice(in->flat, 0, 5000, 1, 0)), 0, ND_SCATTER_AMAX, true)) \
     CASE(scatter_mean, nd_scatter(in->a, in->index, in->b, 0, ND_SCATTER_MEAN, false)) \
+    CASE(slice_backwards, nd_slice(in->a, INT64_MAX, INT64_MIN, -2, 1))              \
+    CASE(sliding_window, nd_clone(nd_tmp(nd_sliding_window(in->a, 3, 2, 1))))        \
     CASE(masked_select, nd_masked_select(in->a, in->condition))                      \
     CASE(contiguous, nd_contiguous(TRANSPOSED(in->a)))                               \
     CASE(clone_of_slice, nd_clone(nd_tmp(nd_slice(in->cube, 1, 52, 3, 2))))          \

@@ -245,6 +245,15 @@ op("nd_unsqueeze", one, lambda t, e: [t[0], e], lambda t, e: torch.unsqueeze(t[0
 op("nd_slice", one_with_axes, lambda t, e: [t[0], Long(e[1]), Long(e[2]), Long(e[3]), e[0]],
    lambda t, e: t[0].movedim(e[0], 0)[e[1] : e[2] : e[3]].movedim(0, e[0]), ANY,
    lambda random, shapes: (axis_of(random, shapes), *(int(random.integers(-5, 6)) for _ in range(2)), int(random.integers(1, 4))))
+op("nd_slice", one_with_axes, lambda t, e: [t[0], Long(e[1]), Long(e[2]), Long(-e[3]), e[0]],
+   lambda t, e: t[0].movedim(e[0], 0)[torch.tensor(range(t[0].shape[e[0]])[e[1] : e[2] : -e[3]], dtype=torch.int64)].movedim(0, e[0]), ANY,
+   lambda random, shapes: (axis_of(random, shapes), *(int(random.integers(-5, 6)) for _ in range(2)), int(random.integers(1, 4))))
+op("nd_sliding_window", one_with_axes, lambda t, e: [t[0], Long(e[1]), Long(e[2]), e[0]], lambda t, e: t[0].unfold(e[0], e[1], e[2]), ANY,
+   lambda random, shapes: (lambda axis: (axis, int(random.integers(shapes[0][axis] + 1)), int(random.integers(1, 4))))(axis_of(random, shapes)))
+op("nd_diff", one_with_axes, lambda t, e: [t[0], Long(e[1]), e[0]], lambda t, e: torch.diff(t[0], n=e[1], dim=e[0]), NUMBER,
+   lambda random, shapes: (axis_of(random, shapes), int(random.integers(3))))
+op("nd_vecdot", lambda random: [full_shape(random, 1)] * 2, lambda t, e: [t[0], t[1], e], lambda t, e: torch.linalg.vecdot(t[0], t[1], dim=e), FLOAT,
+   lambda random, shapes: -1 - int(random.integers(len(shapes[0]))))
 op("nd_concat", lambda random: [full_shape(random, 1)] * 3, lambda t, e: [t, e], lambda t, e: torch.cat(t, e), ANY, axis_of)
 op("nd_stack", lambda random: [any_shape(random, 0, 3)] * 2, lambda t, e: [t, e], lambda t, e: torch.stack(t, e), ANY,
    lambda random, shapes: int(random.integers(len(shapes[0]) + 1)))

@@ -78,6 +78,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 
 // What <nd/tensor.h> and <nd/ops.h> define for C, and this list anew.
 #undef nd_full
+#undef nd_full_like
 #undef nd_scalar
 #undef nd_arange
 #undef nd_add_scalar
@@ -123,6 +124,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_empty_like(...) ND__NEW_TENSOR(nd_empty_like, __VA_ARGS__)
 #define nd_zeros_like(...) ND__NEW_TENSOR(nd_zeros_like, __VA_ARGS__)
 #define nd_ones_like(...) ND__NEW_TENSOR(nd_ones_like, __VA_ARGS__)
+#define nd_full_like(...) ND__NEW_TENSOR(nd_full_like, ND__NUMBER_SECOND(__VA_ARGS__))
 #define nd_rand(...) ND__NEW_TENSOR(nd_rand, __VA_ARGS__)
 #define nd_randn(...) ND__NEW_TENSOR(nd_randn, __VA_ARGS__)
 #define nd_randint(...) ND__NEW_TENSOR(nd_randint, __VA_ARGS__)
@@ -284,6 +286,9 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_tile(...) ND__NEW_TENSOR(nd_tile, __VA_ARGS__)
 #define nd_moveaxis(...) ND__NEW_TENSOR(nd_moveaxis, __VA_ARGS__)
 #define nd_split(...) ND__CALL(nd_split, __VA_ARGS__)
+#define nd_unstack(...) ND__CALL(nd_unstack, __VA_ARGS__)
+#define nd_sliding_window(...) ND__NEW_TENSOR(nd_sliding_window, __VA_ARGS__)
+#define nd_diff(...) ND__NEW_TENSOR(nd_diff, __VA_ARGS__)
 #define nd_diagonal(...) ND__NEW_TENSOR(nd_diagonal, __VA_ARGS__)
 #define nd_trace(...) ND__NEW_TENSOR(nd_trace, __VA_ARGS__)
 #define nd_broadcast_arrays(...) ND__CALL(nd_broadcast_arrays, __VA_ARGS__)
@@ -293,12 +298,13 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_index(...) ND__NEW_TENSOR(nd_index, __VA_ARGS__)
 #define nd_index_put(...) ND__NEW_TENSOR(nd_index_put, __VA_ARGS__)
 #define nd_index_add(...) ND__NEW_TENSOR(nd_index_add, __VA_ARGS__)
+#define nd_scatter(...) ND__NEW_TENSOR(nd_scatter, __VA_ARGS__)
 
 // <nd/contraction.h>
 #define nd_outer(...) ND__NEW_TENSOR(nd_outer, __VA_ARGS__)
 #define nd_tensordot(...) ND__NEW_TENSOR(nd_tensordot, __VA_ARGS__)
 #define nd_kron(...) ND__NEW_TENSOR(nd_kron, __VA_ARGS__)
-#define nd_scatter(...) ND__NEW_TENSOR(nd_scatter, __VA_ARGS__)
+#define nd_vecdot(...) ND__NEW_TENSOR(nd_vecdot, __VA_ARGS__)
 #define nd_einsum(...) ND__NEW_TENSOR(nd_einsum, __VA_ARGS__)
 
 // <nd/sorting.h>

@@ -457,6 +457,9 @@ inline tensor zeros_like(const nd_tensor *x) noexcept {
 inline tensor ones_like(const nd_tensor *x) noexcept {
     return tensor((nd_ones_like)(x));
 }
+inline tensor full_like(const nd_tensor *x, nd_number value) noexcept {
+    return tensor((nd_full_like)(x, value));
+}
 inline tensor rand(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) noexcept {
     return tensor((nd_rand)(key, ndim, shape, dtype));
 }
@@ -525,6 +528,9 @@ inline tensor outer(const nd_tensor *a, const nd_tensor *b) noexcept {
 }
 inline tensor tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const int *a_axes, const int *b_axes) noexcept {
     return tensor((nd_tensordot)(a, b, naxes, a_axes, b_axes));
+}
+inline tensor vecdot(const nd_tensor *a, const nd_tensor *b, int axis) noexcept {
+    return tensor((nd_vecdot)(a, b, axis));
 }
 inline tensor kron(const nd_tensor *a, const nd_tensor *b) noexcept {
     return tensor((nd_kron)(a, b));
@@ -603,6 +609,12 @@ inline tensor tile(const nd_tensor *x, int ndim, const int64_t *counts) noexcept
 }
 inline tensor moveaxis(const nd_tensor *x, int source, int destination) noexcept {
     return tensor((nd_moveaxis)(x, source, destination));
+}
+inline tensor sliding_window(const nd_tensor *x, int64_t size, int64_t step, int axis) noexcept {
+    return tensor((nd_sliding_window)(x, size, step, axis));
+}
+inline tensor diff(const nd_tensor *x, int64_t order, int axis) noexcept {
+    return tensor((nd_diff)(x, order, axis));
 }
 inline tensor diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) noexcept {
     return tensor((nd_diagonal)(x, offset, axis1, axis2));

@@ -619,6 +619,43 @@ F(f_slice_empty) {
     return nd_concat(2, parts, 1);
 }
 
+F(f_slice_backwards) {
+    UNUSED;
+    return nd_slice(x[0], -2, INT64_MIN, -2, 1);
+}
+
+/// The product of parts, of which one is left out.
+F(f_split) {
+    UNUSED;
+    nd_tensor *parts[3];
+    if (nd_split(x[0], 3, (const int64_t[]){2, 1, 2}, 1, parts) != ND_OK)
+        return NULL;
+    nd_tensor *product = nd_mul(parts[0], parts[2]);
+    for (int i = 0; i < 3; i++)
+        nd_release(parts[i]);
+    return product;
+}
+
+/// Of a result, which the parts follow: what the product saves of them keeps which part it was.
+F(f_split_of_result) {
+    UNUSED;
+    nd_auto nd_tensor *square = nd_square(x[0]);
+    const nd_tensor *whole = square;
+    return square ? f_split(1, &whole, NULL) : NULL;
+}
+
+F(f_sliding_window) {
+    UNUSED;
+    return nd_sliding_window(x[0], 3, 1, 1);
+}
+
+/// Of an input that is not contiguous.
+F(f_sliding_window_of_columns) {
+    UNUSED;
+    nd_auto nd_tensor *transposed = nd_transpose(x[0], 0, 1);
+    return nd_sliding_window(transposed, 2, 2, 0);
+}
+
 F(f_select) {
     UNUSED;
     nd_auto nd_tensor *row = nd_select(x[0], -1, 0);
@@ -912,6 +949,9 @@ static const rule_case cases[] = {
     {ND_OP_take, f_take_i32, 1, {{M(2, 3)}}, 0, 0, 0},
     {ND_OP_gather, f_gather, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_scatter_add, f_scatter_add, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_prod, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_amin, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
+    {ND_OP_scatter_reduce, f_scatter_amax, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
     {ND_OP_masked_select, f_masked_select, 1, {{M(3, 4)}}, 0, 0, 0},
 
     {ND_OP_cast, f_cast, 1, {{V(-2, 2)}}, 0, 1e-2, 1e-2},
@@ -931,6 +971,11 @@ static const rule_case cases[] = {
     {ND_OP_permute, f_permute, 1, {{3, {2, 3, 4}, -2, 2}}, 0, 0, 0},
     {ND_OP_expand, f_expand, 1, {{M(3, 1)}}, 0, 0, 0},
     {ND_OP_slice, f_slice, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_slice, f_slice_backwards, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_split, f_split, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_split, f_split_of_result, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_sliding_window, f_sliding_window, 1, {{M(3, 5)}}, 0, 0, 0},
+    {ND_OP_sliding_window, f_sliding_window_of_columns, 1, {{M(3, 5)}}, 0, 0, 0},
     {ND_OP_slice, f_select, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_function, f_function, 1, {{M(3, 4)}}, 0, 0, 0},
 };
@@ -941,9 +986,6 @@ static const rule_case composed_cases[] = {
     {ND_OP_none, f_pixel_unshuffle, 1, {{4, {1, 2, 4, 6}, -2, 2}}, 0, 0, 0},
     {ND_OP_none, f_mse_loss, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
     {ND_OP_none, f_copy_, 2, {{M(3, 4)}, {M(1, 4)}}, 0, 0, 0},
-    {ND_OP_scatter_reduce, f_scatter_prod, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
-    {ND_OP_scatter_reduce, f_scatter_amin, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
-    {ND_OP_scatter_reduce, f_scatter_amax, 2, {{M(3, 4)}, {M(2, 3)}}, 0, 0, 0},
     {ND_OP_none, f_masked_fill_, 2, {{M(3, 4)}, {M(3, 4)}}, 0, 0, 0},
 };
 

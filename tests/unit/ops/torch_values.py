@@ -370,6 +370,46 @@ for _reduction in ("sum", "prod", "amin", "amax", "mean"):
         case((4, 3), (5, 3))(_scatter)
 
 
+# ------------------------------------------------------------------------------------------------------------- windows, steps
+
+
+@case((2, 7, 2))
+def sliding_window(x):
+    return x.unfold(1, 4, 2)
+
+
+@case((3, 5))
+def sliding_window_apart(x):
+    return x.unfold(-1, 1, 3)
+
+
+@case((2, 7, 2))
+def slice_backwards(x):
+    return x.flip(1)[:, 1::2]
+
+
+@case((3, 2))
+def unstack(x):
+    first, second, third = x.unbind(0)
+    return first * third + second
+
+
+@case((2, 5))
+def diff(x):
+    return torch.diff(x, n=2, dim=-1)
+
+
+@case((2, 3, 2), (3, 2))
+def vecdot(a, b):
+    return torch.linalg.vecdot(a, b, dim=-2)
+
+
+@case((6,))
+def split_shared(x):
+    first, second, third = x.split([3, 0, 3])
+    return first * third + torch.cat([second, first]) * first
+
+
 # -------------------------------------------------------------------------------------------------------------- contractions
 
 

@@ -45,6 +45,10 @@ static void create_everything(nd_device device) {
     assert_values(like, 1, 1, 1, 1, 1, 1, 1, 1, 1);
     assert_int_equal(nd_get_device(like).index, device.index);
     nd_release(like);
+    like = nd_full_like(x, -2.5);
+    assert_values(like, -2.5, -2.5, -2.5, -2.5, -2.5, -2.5, -2.5, -2.5, -2.5);
+    assert_int_equal(nd_get_device(like).index, device.index);
+    nd_release(like);
     nd_release(x);
     int32_t data[] = {5, 6, 7, 8};
     x = nd_from_data(data, ND_SHAPE(2, 2), ND_I32);

@@ -150,7 +150,6 @@ static void test_slice_clamps_as_python_does(void **state) {
     nd_release(still);
     nd_release(none);
     assert_refused(nd_slice(x, 0, 5, 0, 0), ND_ERROR_INVALID_ARGUMENT);
-    assert_refused(nd_slice(x, 0, 5, -1, 0), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_slice(x, 0, 5, 1, 1), ND_ERROR_INVALID_ARGUMENT);
     assert_refused(nd_slice(NULL, 0, 5, 1, 0), ND_ERROR_INVALID_ARGUMENT);
     nd_release(x);
