@@ -2,7 +2,7 @@
 """operations.py ROOT FOLDER: writes docs/operations.md and include/nd/detail/functions.hpp into a folder.
 
 Both are made from the public headers and kernels/ops.inc of the repository at ROOT: the page lists every function that makes a
-tensor or writes one in place, with what the table says of it; the C++ header has nd::NAME for every nd_NAME that makes a tensor.
+tensor or writes one in place, with what the table says of it; the C++ header has nd::NAME for every nd_NAME that returns a tensor.
 A row without a function is an error, and an operation that no test calls.
 """
 
@@ -54,8 +54,9 @@ def read_table(root):
     return rows
 
 
-def read_functions(root, headers):
-    """(name, parameters, header) of every function that makes a tensor, or writes one in place."""
+def read_functions(root, headers, several):
+    """(name, parameters, header, whether it returns one) of every function that makes a tensor or writes one in place, and of those
+    of the names in `several` that make more than one."""
     found = []
     for header in headers:
         text = (root / f"include/nd/{header}.h").read_text()
@@ -63,7 +64,8 @@ def read_functions(root, headers):
         pattern = r"^ND_API (nd_tensor \*|nd_status )nd_(\w+)\(([^;{]*?)\)\s*(ND_OWNED)?\s*;"
         for match in re.finditer(pattern, text, flags=re.M):
             makes = match[4] is not None
-            if makes or (match[1].startswith("nd_status") and match[2].endswith("_")):
+            writes = match[2].endswith("_") or (match[2] in several and "nd_tensor **ret_" in match[3])
+            if makes or (match[1].startswith("nd_status") and writes):
                 found.append((match[2], " ".join(match[3].split()), header, makes))
     return found
 
@@ -184,7 +186,7 @@ def main():
     root, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     rows = read_table(root)
     headers = sorted(path.stem for path in (root / "include/nd").glob("*.h"))
-    functions = read_functions(root, list(FIRST) + [header for header in headers if header not in FIRST])
+    functions = read_functions(root, list(FIRST) + [header for header in headers if header not in FIRST], rows["FUNCTION"])
     if len(functions) < 150 or len(rows["UNARY"]) < 40:
         sys.exit(f"found {len(functions)} functions and {len(rows['UNARY'])} rows of UNARY")
     (folder / "docs").mkdir(parents=True, exist_ok=True)

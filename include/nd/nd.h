@@ -17,6 +17,7 @@
 #include <nd/indexing.h>
 #include <nd/interpolation.h>
 #include <nd/io.h>
+#include <nd/linalg.h>
 #include <nd/manager.h>
 #include <nd/manipulation.h>
 #include <nd/map.h>

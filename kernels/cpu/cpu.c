@@ -28,6 +28,7 @@ enum {
     INDEX,
     CREATE,
     COPY,
+    HOST,
     VIEW,
 };
 static const uint8_t family_of[ND_OP_COUNT] = {

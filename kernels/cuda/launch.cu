@@ -22,6 +22,7 @@ enum class Family {
     CONV,
     POOL,
     RESAMPLE,
+    HOST,
     VIEW,
 };
 
@@ -79,6 +80,7 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_pool(queue, call);
     case Family::RESAMPLE:
         return nd__cuda_resample(queue, call);
+    case Family::HOST:
     case Family::VIEW:
         break;
     }

@@ -74,6 +74,7 @@ enum {
     FAMILY_CONV,
     FAMILY_POOL,
     FAMILY_RESAMPLE,
+    FAMILY_HOST,
     FAMILY_VIEW,
 };
 

@@ -392,6 +392,17 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(matmul, nd_matmul(in->left, in->right))                                             \
     CASE(linear, nd_linear(in->x, in->weight, in->bias))                                     \
     CASE(linear_plain, nd_linear(in->x, in->weight, NULL))                                   \
+    CASE(solve, nd_solve(in->weight, in->weight))                                            \
+    CASE(solve_triangular, nd_solve_triangular(in->weight, in->weight, true, true))          \
+    CASE(inv, nd_inv(in->weight))                                                            \
+    CASE(lstsq, nd_lstsq(in->weight, in->weight, -1))                                        \
+    CASE(pinv, nd_pinv(in->weight, -1))                                                      \
+    CASE(cholesky, nd_cholesky(in->weight))                                                  \
+    CASE(svdvals, nd_svdvals(in->weight))                                                    \
+    CASE(eigvalsh, nd_eigvalsh(in->weight))                                                  \
+    CASE(det, nd_det(in->weight))                                                            \
+    CASE(matrix_rank, nd_matrix_rank(in->weight, 0.1))                                       \
+    CASE(matrix_norm, nd_matrix_norm(in->left, ND_MATRIX_NORM_ROWS, false))                  \
     CASE(softmax, nd_softmax(in->a, given.axis))                                             \
     CASE(log_softmax, nd_log_softmax(in->a, given.axis))                                     \
     CASE(cross_entropy, nd_cross_entropy(in->logits, in->targets))                           \

@@ -190,6 +190,8 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(quantized_int8, quantized_product(in->a, in->b, 8, false))                  \
     CASE(quantized_int4, quantized_product(nd_tmp(nd_slice(in->a, 1, 53, 1, 1)),     \
                                            nd_tmp(nd_slice(in->b, 0, 52, 1, 1)), 4, true)) \
+    CASE(svdvals, nd_svdvals(in->a))                                                 \
+    CASE(lstsq, nd_lstsq(in->cube, in->a, -1))                                       \
     CASE(layer_norm, nd_layer_norm(in->a, in->row, in->row, 1e-5, 1))                \
     CASE(rms_norm, nd_rms_norm(in->a, NULL, 1e-5, 1))                                \
     CASE(group_norm, nd_group_norm(in->image, NULL, NULL, 3, 1e-5))                  \

@@ -11,7 +11,8 @@ import torch
 import ndarc
 from ndarc import Axes, call
 from operations import OPERATIONS
-import networks  # adds its own to OPERATIONS
+import linalg  # add their own to OPERATIONS
+import networks
 
 EPSILON = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
 

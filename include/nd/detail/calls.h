@@ -374,6 +374,22 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_pack_int4(...) ND__NEW_TENSOR(nd_pack_int4, __VA_ARGS__)
 #define nd_unpack_int4(...) ND__NEW_TENSOR(nd_unpack_int4, __VA_ARGS__)
 #define nd_quantized_linear(...) ND__NEW_TENSOR(nd_quantized_linear, __VA_ARGS__)
+// <nd/linalg.h>
+#define nd_solve(...) ND__NEW_TENSOR(nd_solve, __VA_ARGS__)
+#define nd_solve_triangular(...) ND__NEW_TENSOR(nd_solve_triangular, __VA_ARGS__)
+#define nd_inv(...) ND__NEW_TENSOR(nd_inv, __VA_ARGS__)
+#define nd_lstsq(...) ND__NEW_TENSOR(nd_lstsq, __VA_ARGS__)
+#define nd_pinv(...) ND__NEW_TENSOR(nd_pinv, __VA_ARGS__)
+#define nd_cholesky(...) ND__NEW_TENSOR(nd_cholesky, __VA_ARGS__)
+#define nd_qr(...) ND__CALL(nd_qr, __VA_ARGS__)
+#define nd_svd(...) ND__CALL(nd_svd, __VA_ARGS__)
+#define nd_svdvals(...) ND__NEW_TENSOR(nd_svdvals, __VA_ARGS__)
+#define nd_eigh(...) ND__CALL(nd_eigh, __VA_ARGS__)
+#define nd_eigvalsh(...) ND__NEW_TENSOR(nd_eigvalsh, __VA_ARGS__)
+#define nd_det(...) ND__NEW_TENSOR(nd_det, __VA_ARGS__)
+#define nd_slogdet(...) ND__CALL(nd_slogdet, __VA_ARGS__)
+#define nd_matrix_rank(...) ND__NEW_TENSOR(nd_matrix_rank, __VA_ARGS__)
+#define nd_matrix_norm(...) ND__NEW_TENSOR(nd_matrix_norm, __VA_ARGS__)
 
 // <nd/interpolation.h>
 #define nd_interpolate(...) ND__NEW_TENSOR(nd_interpolate, __VA_ARGS__)

@@ -586,6 +586,39 @@ inline tensor fold(const nd_tensor *x, int64_t h, int64_t w, const nd_unfold_opt
 inline tensor load_idx(const char *path) noexcept {
     return tensor((nd_load_idx)(path));
 }
+inline tensor solve(const nd_tensor *a, const nd_tensor *b) noexcept {
+    return tensor((nd_solve)(a, b));
+}
+inline tensor solve_triangular(const nd_tensor *a, const nd_tensor *b, bool upper, bool unit_diagonal) noexcept {
+    return tensor((nd_solve_triangular)(a, b, upper, unit_diagonal));
+}
+inline tensor inv(const nd_tensor *x) noexcept {
+    return tensor((nd_inv)(x));
+}
+inline tensor lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) noexcept {
+    return tensor((nd_lstsq)(a, b, tolerance));
+}
+inline tensor pinv(const nd_tensor *x, double tolerance) noexcept {
+    return tensor((nd_pinv)(x, tolerance));
+}
+inline tensor cholesky(const nd_tensor *x) noexcept {
+    return tensor((nd_cholesky)(x));
+}
+inline tensor svdvals(const nd_tensor *x) noexcept {
+    return tensor((nd_svdvals)(x));
+}
+inline tensor eigvalsh(const nd_tensor *x) noexcept {
+    return tensor((nd_eigvalsh)(x));
+}
+inline tensor det(const nd_tensor *x) noexcept {
+    return tensor((nd_det)(x));
+}
+inline tensor matrix_rank(const nd_tensor *x, double tolerance) noexcept {
+    return tensor((nd_matrix_rank)(x, tolerance));
+}
+inline tensor matrix_norm(const nd_tensor *x, nd_matrix_norm_kind kind, bool keepdims) noexcept {
+    return tensor((nd_matrix_norm)(x, kind, keepdims));
+}
 inline tensor pad(const nd_tensor *x, int naxes, const int64_t *padding, nd_number value, nd_padding mode) noexcept {
     return tensor((nd_pad)(x, naxes, padding, value, mode));
 }

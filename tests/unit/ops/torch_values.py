@@ -544,6 +544,133 @@ def bincount_weighted(x):
     return torch.zeros(8, dtype=torch.float64).index_add(0, torch.tensor([3, 0, 3, 5, 1, 3]), x)
 
 
+# ----------------------------------------------------------------------------------------------------------- linear algebra
+
+
+def regular(x):
+    return x + 2 * torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def flat(*parts):
+    return torch.cat([part.flatten() for part in parts])
+
+
+@case((2, 3, 3), (3, 2))
+def solve(a, b):
+    return torch.linalg.solve(regular(a), b)
+
+
+@case((3, 3), (3,))
+def solve_vector(a, b):
+    return torch.linalg.solve(regular(a), b)
+
+
+@case((3, 3), (2, 3, 2))
+def solve_upper(a, b):
+    return torch.linalg.solve_triangular(regular(a).expand(2, 3, 3), b, upper=True)
+
+
+@case((2, 3, 3), (3, 2))
+def solve_unit_lower(a, b):
+    return torch.linalg.solve_triangular(a, b.expand(2, 3, 2), upper=False, unitriangular=True)
+
+
+@case((2, 3, 3))
+def inv(x):
+    return torch.linalg.inv(regular(x))
+
+
+@case((4, 2), (4, 3))
+def lstsq_tall(a, b):
+    return torch.linalg.lstsq(a, b).solution
+
+
+@case((2, 4), (2,))
+def lstsq_wide(a, b):
+    return torch.linalg.lstsq(a, b.unsqueeze(1)).solution.squeeze(1)
+
+
+@case((2, 3, 2))
+def pinv_tall(x):
+    return torch.linalg.pinv(x)
+
+
+@case((2, 3))
+def pinv_wide(x):
+    return torch.linalg.pinv(x)
+
+
+@case((2, 3, 3))
+def cholesky(x):
+    return torch.linalg.cholesky(x @ x.mT + torch.eye(3, dtype=x.dtype))
+
+
+# Of decompositions the squares: their columns may point either way.
+
+
+@case((2, 3, 2))
+def qr_tall(x):
+    q, r = torch.linalg.qr(x)
+    return flat(q**2, r**2)
+
+
+@case((2, 4))
+def qr_wide(x):
+    q, r = torch.linalg.qr(x)
+    return flat(q**2, r**2)
+
+
+def squares_of_svd(x):
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    return flat(u**2, s, vt**2)
+
+
+@case((2, 3, 2))
+def svd_tall(x):
+    return squares_of_svd(x)
+
+
+@case((2, 4))
+def svd_wide(x):
+    return squares_of_svd(x)
+
+
+@case((3, 3))
+def svd_square(x):
+    return squares_of_svd(regular(x))
+
+
+@case((2, 3, 3))
+def svdvals(x):
+    return torch.linalg.svdvals(regular(x))
+
+
+@case((2, 3, 3))
+def eigh(x):
+    values, vectors = torch.linalg.eigh((x + x.mT) / 2)
+    return flat(values, vectors**2)
+
+
+@case((3, 3))
+def eigvalsh(x):
+    return torch.linalg.eigvalsh((x + x.mT) / 2)
+
+
+@case((2, 3, 3))
+def det(x):
+    return torch.linalg.det(regular(x))
+
+
+@case((2, 3, 3))
+def slogdet(x):
+    return torch.linalg.slogdet(regular(x)).logabsdet
+
+
+@case((2, 3, 2))
+def matrix_norms(x):
+    return torch.stack([torch.linalg.matrix_norm(x, kind) for kind in ("fro", "nuc", 2, 1, float("inf"))])
+
+
 # ------------------------------------------------------------------------------------------------------------------------
 
 

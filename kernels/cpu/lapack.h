@@ -1,0 +1,49 @@
+// LAPACK, opened when it is first asked for: nothing links with it, and a machine without it lacks
+// only what needs it.
+//
+// ND_LAPACK in the environment names the file to open instead of the usual ones; a name that does
+// not exist means that there is none.
+//
+// Invariant: what is called here is the Fortran interface with 32-bit integers, which every LAPACK
+// of a system has. Arguments are checked before, because LAPACK stops the program over bad ones.
+#ifndef ND_KERNELS_CPU_LAPACK_H
+#define ND_KERNELS_CPU_LAPACK_H
+#include <nd/base.h>
+#include <stddef.h>
+
+/// The functions that are used, without the letter of their type. Every argument is an address;
+/// behind them stand the lengths of the texts, as gfortran passes them.
+#define ND__LAPACK_FUNCTIONS(F)                                                                    \
+    F(potrf, (const char *uplo, const int *n, void *a, const int *lda, int *info, size_t))         \
+    F(getrf, (const int *m, const int *n, void *a, const int *lda, int *pivots, int *info))        \
+    F(getrs, (const char *trans, const int *n, const int *others, const void *a, const int *lda,   \
+              const int *pivots, void *b, const int *ldb, int *info, size_t))                      \
+    F(trtrs,                                                                                       \
+      (const char *uplo, const char *trans, const char *diag, const int *n, const int *others,     \
+       const void *a, const int *lda, void *b, const int *ldb, int *info, size_t, size_t, size_t)) \
+    F(geqrf, (const int *m, const int *n, void *a, const int *lda, void *tau, void *work,          \
+              const int *lwork, int *info))                                                        \
+    F(orgqr, (const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,  \
+              void *work, const int *lwork, int *info))                                            \
+    F(gesdd, (const char *job, const int *m, const int *n, void *a, const int *lda, void *s,       \
+              void *u, const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork,    \
+              int *iwork, int *info, size_t))                                                      \
+    F(syevd,                                                                                       \
+      (const char *job, const char *uplo, const int *n, void *a, const int *lda, void *w,          \
+       void *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t))    \
+    F(gelsd, (const int *m, const int *n, const int *others, void *a, const int *lda, void *b,     \
+              const int *ldb, void *s, const void *rcond, int *rank, void *work, const int *lwork, \
+              int *iwork, int *info))                                                              \
+    F(gemm, (const char *transa, const char *transb, const int *m, const int *n, const int *k,     \
+             const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,      \
+             const void *beta, void *c, const int *ldc, size_t, size_t))
+
+typedef struct nd__lapack_functions {
+#define ND__MEMBER(name, arguments) void(*name) arguments;
+    ND__LAPACK_FUNCTIONS(ND__MEMBER)
+#undef ND__MEMBER
+} nd__lapack_functions;
+
+/// Those of f32 or f64; NULL when the machine has no LAPACK.
+const nd__lapack_functions *nd__cpu_lapack(nd_dtype dtype);
+#endif

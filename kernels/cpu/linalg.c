@@ -1,0 +1,376 @@
+#include "kernels/cpu/linalg.h"
+#include "kernels/cpu/lapack.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/scratch.h"
+#include <limits.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/// Above this, LAPACK's integers cannot say how much working memory it wants.
+enum { LARGEST_ITERATED = 16384 };
+
+/// One call, with what its matrices share.
+typedef struct job {
+    const nd__linalg_call *call;
+    const nd__lapack_functions *lapack;
+    size_t element;    ///< bytes
+    int m, n, k, o;    ///< as LAPACK wants them
+    int lwork, liwork; ///< working memory, in elements and in integers
+    _Atomic int64_t first_failed;
+} job;
+
+/// Working memory of one matrix. Matrices are column by column, as LAPACK has them.
+typedef struct workspace {
+    void *a; ///< [m, n]
+    void *b; ///< [larger of m and n, o]
+    void *u; ///< [m, k]
+    void *v; ///< [k, n]
+    void *s; ///< [k]
+    void *work;
+    int *integers;
+} workspace;
+
+static double get(const job *j, const void *x, int64_t i) {
+    return j->element == 4 ? (double)((const float *)x)[i] : ((const double *)x)[i];
+}
+
+static void put(const job *j, void *x, int64_t i, double value) {
+    if (j->element == 4)
+        ((float *)x)[i] = (float)value;
+    else
+        ((double *)x)[i] = value;
+}
+
+static void *behind(const job *j, void *x, int64_t elements) {
+    return (char *)x + (size_t)elements * j->element;
+}
+
+#define DEFINE_TURN(T)                                                                         \
+    static bool turn_##T(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, \
+                         int64_t columns) {                                                    \
+        T difference = 0;                                                                      \
+        for (int64_t i = 0; i < rows; i++)                                                     \
+            for (int64_t j = 0; j < columns; j++) {                                            \
+                T value = from[i * from_row + j];                                              \
+                difference += value - value;                                                   \
+                to[j * to_row + i] = value;                                                    \
+            }                                                                                  \
+        return difference == 0;                                                                \
+    }
+DEFINE_TURN(float)
+DEFINE_TURN(double)
+
+/// Writes `rows` rows of `columns` as columns; *_row is how far one is behind the other. Whether
+/// all that was read is finite.
+static bool turn(const job *j, void *to, int64_t to_row, const void *from, int64_t from_row,
+                 int64_t rows, int64_t columns) {
+    return j->element == 4 ? turn_float(to, to_row, from, from_row, rows, columns)
+                           : turn_double(to, to_row, from, from_row, rows, columns);
+}
+
+// -------------------------------------------------------------------------------------------------
+// working memory
+
+int64_t nd__cpu_linalg_size(const nd__linalg_call *call) {
+    int64_t m = call->m, n = call->n, k = m < n ? m : n;
+    switch (call->op) {
+    case ND_OP_solve:
+    case ND_OP_solve_triangular:
+    case ND_OP_lstsq:
+        return n * call->o;
+    case ND_OP_slogdet:
+        return 3;
+    case ND_OP_qr:
+        return m * n + n * n;
+    case ND_OP_svd:
+        return call->values_only ? k : m * k + k + k * n;
+    case ND_OP_eigh:
+        return call->values_only ? n : n + n * n;
+    default: // cholesky, pinv
+        return m * n;
+    }
+}
+
+/// The next `bytes` of a block, at an address that every type may have.
+static void *carved(char *block, size_t *offset, size_t bytes) {
+    void *part = block ? block + *offset : NULL;
+    *offset += (bytes + 63) & ~(size_t)63;
+    return part;
+}
+
+/// Cuts a block into the parts of a workspace; returns what they need. Without a block only that.
+static size_t carve(const job *j, char *block, workspace *ret_space) {
+    nd_op op = j->call->op;
+    bool vectors = (op == ND_OP_svd && !j->call->values_only) || op == ND_OP_pinv;
+    size_t m = (size_t)j->m, n = (size_t)j->n, k = (size_t)j->k, larger = m > n ? m : n;
+    size_t offset = 0, e = j->element;
+    ret_space->a = carved(block, &offset, m * n * e);
+    ret_space->b = carved(block, &offset, j->call->b ? larger * (size_t)j->o * e : 0);
+    ret_space->u = carved(block, &offset, vectors ? m * k * e : 0);
+    ret_space->v = carved(block, &offset, vectors ? k * n * e : 0);
+    ret_space->s = carved(block, &offset, k * e);
+    ret_space->work = carved(block, &offset, (size_t)j->lwork * e);
+    ret_space->integers = carved(block, &offset, (size_t)j->liwork * sizeof(int));
+    return offset;
+}
+
+static bool is_iterated(nd_op op) {
+    return op == ND_OP_svd || op == ND_OP_eigh || op == ND_OP_pinv || op == ND_OP_lstsq;
+}
+
+static bool is_too_large(const nd__linalg_call *call) {
+    int64_t most = is_iterated(call->op) ? LARGEST_ITERATED : INT_MAX;
+    int64_t k = call->m < call->n ? call->m : call->n;
+    if (call->m > INT_MAX || call->n > INT_MAX || call->o > INT_MAX || k > most)
+        return true;
+    int64_t larger = call->m > call->n ? call->m : call->n;
+    return call->op == ND_OP_lstsq && call->o > INT_MAX / larger;
+}
+
+static const char *job_letter(const job *j) {
+    return j->call->values_only ? "N" : j->call->op == ND_OP_eigh ? "V" : "S";
+}
+
+/// How much working memory LAPACK wants for a matrix of these sizes.
+static void ask_for_sizes(job *j) {
+    const nd__lapack_functions *f = j->lapack;
+    const int ask = -1;
+    int larger = j->m > j->n ? j->m : j->n, info = 0, integers = 1, rank;
+    double wanted = 0, other = 0;
+    void *w = &wanted;
+    j->liwork = j->n;
+    switch (j->call->op) {
+    case ND_OP_qr:
+        f->geqrf(&j->m, &j->n, NULL, &j->m, NULL, w, &ask, &info);
+        f->orgqr(&j->m, &j->n, &j->n, NULL, &j->m, NULL, &other, &ask, &info);
+        break;
+    case ND_OP_svd:
+    case ND_OP_pinv:
+        f->gesdd(job_letter(j), &j->m, &j->n, NULL, &j->m, NULL, NULL, &j->m, NULL, &j->k, w, &ask,
+                 &integers, &info, 1);
+        j->liwork = 8 * j->k;
+        break;
+    case ND_OP_eigh:
+        f->syevd(job_letter(j), "L", &j->n, NULL, &j->n, NULL, w, &ask, &integers, &ask, &info, 1,
+                 1);
+        j->liwork = integers;
+        break;
+    case ND_OP_lstsq:
+        f->gelsd(&j->m, &j->n, &j->o, NULL, &j->m, NULL, &larger, NULL, &other, &rank, w, &ask,
+                 &integers, &info);
+        j->liwork = integers;
+        break;
+    default:
+        return;
+    }
+    double most = fmax(get(j, &wanted, 0), get(j, &other, 0));
+    // As f32 says it, a number may have been rounded down.
+    j->lwork = (int)fmin(most + most * 0x1p-22 + 1, INT_MAX);
+}
+
+// -------------------------------------------------------------------------------------------------
+// one matrix
+
+static nd__linalg_result solve(const job *j, const workspace *w, const void *b, void *out,
+                               int *ret_place) {
+    turn(j, w->b, j->n, b, j->o, j->n, j->o);
+    const nd__linalg_call *call = j->call;
+    int info = 0;
+    if (call->op == ND_OP_solve_triangular)
+        j->lapack->trtrs(call->upper ? "U" : "L", "N", call->unit ? "U" : "N", &j->n, &j->o, w->a,
+                         &j->n, w->b, &j->n, &info, 1, 1, 1);
+    else
+        j->lapack->getrf(&j->n, &j->n, w->a, &j->n, w->integers, &info);
+    *ret_place = info;
+    if (info > 0)
+        return ND__LINALG_SINGULAR;
+    if (call->op == ND_OP_solve)
+        j->lapack->getrs("N", &j->n, &j->o, w->a, &j->n, w->integers, w->b, &j->n, &info, 1);
+    turn(j, out, j->o, w->b, j->n, j->o, j->n);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result cholesky(const job *j, const workspace *w, void *out, int *ret_place) {
+    j->lapack->potrf("L", &j->n, w->a, &j->n, ret_place, 1);
+    if (*ret_place > 0)
+        return ND__LINALG_NOT_POSITIVE;
+    turn(j, out, j->n, w->a, j->n, j->n, j->n);
+    for (int64_t row = 0; row < j->n; row++)
+        memset(behind(j, out, row * j->n + row + 1), 0, (size_t)(j->n - row - 1) * j->element);
+    return ND__LINALG_DONE;
+}
+
+/// By the diagonal of u: a row that was exchanged turns the sign.
+static nd__linalg_result slogdet(const job *j, const workspace *w, void *out) {
+    int info = 0;
+    j->lapack->getrf(&j->n, &j->n, w->a, &j->n, w->integers, &info);
+    double sign = 1, logarithm = 0, product = 1;
+    for (int64_t i = 0; i < j->n; i++) {
+        double pivot = get(j, w->a, i * j->n + i);
+        double swapped = w->integers[i] != i + 1 ? -1 : 1;
+        sign *= swapped * (pivot < 0 ? -1 : pivot > 0 ? 1 : pivot);
+        logarithm += log(fabs(pivot));
+        product *= swapped * pivot;
+    }
+    put(j, out, 0, sign);
+    put(j, out, 1, logarithm);
+    put(j, out, 2, product);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result qr(const job *j, const workspace *w, void *out) {
+    int info = 0;
+    int64_t m = j->m, n = j->n;
+    j->lapack->geqrf(&j->m, &j->n, w->a, &j->m, w->s, w->work, &j->lwork, &info);
+    void *r = behind(j, out, m * n);
+    turn(j, r, n, w->a, m, n, n);
+    for (int64_t row = 1; row < n; row++)
+        memset(behind(j, r, row * n), 0, (size_t)row * j->element);
+    j->lapack->orgqr(&j->m, &j->n, &j->n, w->a, &j->m, w->s, w->work, &j->lwork, &info);
+    turn(j, out, n, w->a, m, n, m);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result decompose(const job *j, const workspace *w) {
+    int info = 0;
+    j->lapack->gesdd(job_letter(j), &j->m, &j->n, w->a, &j->m, w->s, w->u, &j->m, w->v, &j->k,
+                     w->work, &j->lwork, w->integers, &info, 1);
+    return info == 0 ? ND__LINALG_DONE : ND__LINALG_NOT_CONVERGED;
+}
+
+static nd__linalg_result svd(const job *j, const workspace *w, void *out) {
+    nd__linalg_result result = decompose(j, w);
+    bool only = j->call->values_only;
+    int64_t m = j->m, n = j->n, k = j->k;
+    memcpy(behind(j, out, only ? 0 : m * k), w->s, (size_t)k * j->element);
+    if (result != ND__LINALG_DONE || only)
+        return result;
+    turn(j, out, k, w->u, m, k, m);
+    turn(j, behind(j, out, m * k + k), n, w->v, k, n, k);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result eigh(const job *j, const workspace *w, void *out) {
+    int info = 0;
+    j->lapack->syevd(job_letter(j), "L", &j->n, w->a, &j->n, w->s, w->work, &j->lwork, w->integers,
+                     &j->liwork, &info, 1, 1);
+    if (info != 0)
+        return ND__LINALG_NOT_CONVERGED;
+    memcpy(out, w->s, (size_t)j->n * j->element);
+    if (!j->call->values_only)
+        turn(j, behind(j, out, j->n), j->n, w->a, j->n, j->n, j->n);
+    return ND__LINALG_DONE;
+}
+
+/// v s^-1 u^T, whose rows are the columns of u s^-1 v^T: what LAPACK writes is what is wanted.
+static nd__linalg_result pinv(const job *j, const workspace *w, void *out) {
+    nd__linalg_result result = decompose(j, w);
+    if (result != ND__LINALG_DONE)
+        return result;
+    double least = j->call->tolerance * get(j, w->s, 0);
+    int rank = 0;
+    for (; rank < j->k && get(j, w->s, rank) > least; rank++)
+        for (int64_t i = 0; i < j->m; i++) {
+            int64_t at = (int64_t)rank * j->m + i;
+            put(j, w->u, at, get(j, w->u, at) / get(j, w->s, rank));
+        }
+    double one = 0, zero = 0;
+    put(j, &one, 0, 1);
+    j->lapack->gemm("N", "N", &j->m, &j->n, &rank, &one, w->u, &j->m, w->v, &j->k, &zero, out,
+                    &j->m, 1, 1);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result lstsq(const job *j, const workspace *w, const void *b, void *out) {
+    int larger = j->m > j->n ? j->m : j->n, rank = 0, info = 0;
+    if (!turn(j, w->b, larger, b, j->o, j->m, j->o))
+        return ND__LINALG_NOT_FINITE;
+    double tolerance = 0;
+    put(j, &tolerance, 0, j->call->tolerance);
+    j->lapack->gelsd(&j->m, &j->n, &j->o, w->a, &j->m, w->b, &larger, w->s, &tolerance, &rank,
+                     w->work, &j->lwork, w->integers, &info);
+    if (info != 0)
+        return ND__LINALG_NOT_CONVERGED;
+    turn(j, out, j->o, w->b, larger, j->o, j->n);
+    return ND__LINALG_DONE;
+}
+
+static nd__linalg_result compute(const job *j, int64_t matrix, int *ret_place) {
+    const nd__linalg_call *call = j->call;
+    workspace w;
+    char *block = nd__cpu_scratch(carve(j, NULL, &w));
+    if (!block)
+        return ND__LINALG_NO_MEMORY;
+    carve(j, block, &w);
+    const char *x = (const char *)call->x + (size_t)(matrix * call->m * call->n) * j->element;
+    const char *b = call->b;
+    if (b)
+        b += (size_t)(matrix * call->m * call->o) * j->element;
+    void *out = behind(j, call->out, matrix * nd__cpu_linalg_size(call));
+    if (!turn(j, w.a, call->m, x, call->n, call->m, call->n) && is_iterated(call->op))
+        return ND__LINALG_NOT_FINITE;
+    switch (call->op) {
+    case ND_OP_cholesky:
+        return cholesky(j, &w, out, ret_place);
+    case ND_OP_slogdet:
+        return slogdet(j, &w, out);
+    case ND_OP_qr:
+        return qr(j, &w, out);
+    case ND_OP_svd:
+        return svd(j, &w, out);
+    case ND_OP_eigh:
+        return eigh(j, &w, out);
+    case ND_OP_pinv:
+        return pinv(j, &w, out);
+    case ND_OP_lstsq:
+        return lstsq(j, &w, b, out);
+    default:
+        return solve(j, &w, b, out, ret_place);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+
+static void compute_range(void *context, int64_t begin, int64_t end) {
+    job *j = context;
+    int place;
+    for (int64_t i = begin; i < end; i++) {
+        if (compute(j, i, &place) == ND__LINALG_DONE)
+            continue;
+        int64_t first = atomic_load_explicit(&j->first_failed, memory_order_relaxed);
+        while (i < first &&
+               !atomic_compare_exchange_weak_explicit(&j->first_failed, &first, i,
+                                                      memory_order_relaxed, memory_order_relaxed))
+            continue;
+        return;
+    }
+}
+
+nd__linalg_result nd__cpu_linalg(const nd__linalg_call *call, int64_t *ret_matrix, int *ret_place) {
+    *ret_matrix = 0;
+    *ret_place = 0;
+    if (is_too_large(call))
+        return ND__LINALG_TOO_LARGE;
+    job j = {.call = call, .lapack = nd__cpu_lapack(call->dtype)};
+    if (!j.lapack)
+        return ND__LINALG_MISSING;
+    j.element = call->dtype == ND_F32 ? 4 : 8;
+    j.m = (int)call->m;
+    j.n = (int)call->n;
+    j.k = j.m < j.n ? j.m : j.n;
+    j.o = (int)call->o;
+    atomic_init(&j.first_failed, INT64_MAX);
+    ask_for_sizes(&j);
+    int64_t cost = call->m * call->n < INT64_MAX / (8 * (j.k + call->o + 1))
+                       ? call->m * call->n * 8 * (j.k + call->o + 1)
+                       : INT64_MAX / call->count;
+    nd__cpu_parallel(call->count, cost, 1, compute_range, &j);
+    int64_t first = atomic_load_explicit(&j.first_failed, memory_order_relaxed);
+    if (first == INT64_MAX)
+        return ND__LINALG_DONE;
+    // Once more, to learn why. What fails no more had no memory.
+    *ret_matrix = first;
+    nd__linalg_result result = compute(&j, first, ret_place);
+    return result == ND__LINALG_DONE ? ND__LINALG_NO_MEMORY : result;
+}

@@ -1,0 +1,27 @@
+// Parts of what decompositions record. An operation has one result, so the matrices of a
+// decomposition stand behind each other in the last axis of one tensor, and what the caller gets
+// are views of it.
+//
+// Packed, of x: [..., m, n], k the smaller of m and n:
+//   slogdet   sign, log |det x|, det x
+//   qr        q [m, n], r [n, n], of m >= n
+//   svd       u [m, k], s [k], v^T [k, n]
+//   eigh      values [n], vectors [n, n]
+//
+// What is recorded: solve_triangular i[0] = upper, i[1] = unit diagonal; pinv, lstsq f[0] = the
+// tolerance.
+#ifndef ND_LIB_OPS_LINALG_H
+#define ND_LIB_OPS_LINALG_H
+#include "lib/tensor/tensor.h"
+#include <nd/linalg.h>
+
+/// The matrix [rows, columns] that begins at `offset` of the last axis; a vector of `columns` when
+/// `rows` is 0.
+nd_tensor *nd__linalg_part(const nd_tensor *packed, int64_t offset, int64_t rows, int64_t columns);
+
+/// x with its last two axes exchanged.
+nd_tensor *nd__linalg_turn(const nd_tensor *x);
+
+/// The identity [n, n] on the host, placed where a result of `like` belongs.
+nd_tensor *nd__linalg_identity(const nd_tensor *like, int64_t n);
+#endif

@@ -1,0 +1,460 @@
+// Linear algebra by what defines a decomposition, on random matrices of many sizes, and at its
+// edges: singular, empty, refused, on another device, and without LAPACK.
+#include "kernels/cpu/lapack.h"
+#include "lib/device/fake/fake.h"
+#include "tests/unit/ops/matrices.h"
+#include "tests/unit/ops/values.h"
+#include <float.h>
+#include <nd/threads.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// -------------------------------------------------------------------------------------------------
+// what defines a result
+
+/// The largest absolute value of x - y, or of x; consumes neither.
+static double largest(const nd_tensor *x, const nd_tensor *y) {
+    assert_handle(x);
+    nd_auto nd_tensor *difference = y ? nd_sub(x, y) : nd_retain(x);
+    assert_handle(difference);
+    double most = 0;
+    for (int64_t i = 0; i < nd_get_numel(difference); i++)
+        most = fmax(most, fabs(at_flat(difference, i)));
+    return most;
+}
+
+/// x is y but for so many roundings of numbers as large as `scale`; consumes x.
+static void assert_near(const char *what, nd_tensor *x, const nd_tensor *y, double scale) {
+    int64_t side = 1;
+    for (int i = 1; i <= 2 && i <= nd_get_ndim(y); i++)
+        side =
+            side > nd_get_shape(y)[nd_get_ndim(y) - i] ? side : nd_get_shape(y)[nd_get_ndim(y) - i];
+    double unit = nd_get_dtype(y) == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+    double bound = 32 * unit * (double)(side + 8) * fmax(scale, 1), apart = largest(x, y);
+    if (!(apart <= bound))
+        fail_msg("%s of %s: %g apart, and not %g", what, nd_dtype_get_name(nd_get_dtype(y)), apart,
+                 bound);
+    nd_release(x);
+}
+
+/// x^T x is the identity: its columns are orthonormal.
+static void assert_orthonormal(const char *what, const nd_tensor *x) {
+    nd_auto nd_tensor *turned = nd_transpose(x, -2, -1);
+    nd_auto nd_tensor *square = nd_matmul(turned, x);
+    nd_auto nd_tensor *zeros = nd_zeros_like(square);
+    nd_auto nd_tensor *identity = shifted(zeros, 1);
+    assert_near(what, nd_steal(&square), identity, 1);
+}
+
+static void check_qr(const nd_tensor *x) {
+    nd_tensor *q = NULL, *r = NULL;
+    assert_ok(nd_qr(x, &q, &r));
+    assert_orthonormal("q", q);
+    assert_near("q r", nd_matmul(q, r), x, largest(x, NULL));
+    nd_auto nd_tensor *upper = nd_triu(r, 0);
+    assert_true(largest(r, upper) == 0);
+    nd_release(q);
+    nd_release(r);
+}
+
+static void check_svd(const nd_tensor *x) {
+    nd_tensor *u = NULL, *s = NULL, *vt = NULL;
+    assert_ok(nd_svd(x, &u, &s, &vt));
+    assert_orthonormal("u", u);
+    nd_auto nd_tensor *v = nd_transpose(vt, -2, -1);
+    assert_orthonormal("v", v);
+    nd_auto nd_tensor *row = nd_unsqueeze(s, -2);
+    nd_auto nd_tensor *scaled = nd_mul(u, row);
+    assert_near("u s v^T", nd_matmul(scaled, vt), x, largest(x, NULL));
+    int64_t k = nd_get_shape(s)[nd_get_ndim(s) - 1];
+    for (int64_t i = 0; i < nd_get_numel(s); i++)
+        assert_true(at_flat(s, i) >= 0 && (i % k == 0 || at_flat(s, i) <= at_flat(s, i - 1)));
+    assert_near("svdvals", nd_svdvals(x), s, largest(s, NULL));
+    nd_release(u);
+    nd_release(s);
+    nd_release(vt);
+}
+
+/// The four conditions of Penrose, and least squares by the pseudo-inverse.
+static void check_pinv(const nd_tensor *x) {
+    nd_auto nd_tensor *p = nd_pinv(x, -1);
+    nd_auto nd_tensor *xp = nd_matmul(x, p);
+    nd_auto nd_tensor *px = nd_matmul(p, x);
+    // Random matrices have condition numbers of some hundreds.
+    double scale = largest(x, NULL) * largest(p, NULL) * 100;
+    assert_near("x p x", nd_matmul(xp, x), x, scale);
+    assert_near("p x p", nd_matmul(px, p), p, scale * largest(p, NULL));
+    nd_auto nd_tensor *xp_turned = nd_transpose(xp, -2, -1);
+    nd_auto nd_tensor *px_turned = nd_transpose(px, -2, -1);
+    assert_near("x p", nd_retain(xp), xp_turned, scale);
+    assert_near("p x", nd_retain(px), px_turned, scale);
+    nd_auto nd_tensor *expected = nd_matmul(p, x);
+    assert_near("lstsq", nd_lstsq(x, x, -1), expected, scale * largest(p, NULL));
+}
+
+static void check_square(const nd_tensor *random) {
+    double side = (double)nd_get_shape(random)[nd_get_ndim(random) - 1];
+    nd_auto nd_tensor *x = shifted(random, 2 * side); // a diagonal that dominates
+    nd_auto nd_tensor *inverse = nd_inv(x);
+    nd_auto nd_tensor *zeros = nd_zeros_like(x);
+    nd_auto nd_tensor *identity = shifted(zeros, 1);
+    assert_near("x x^-1", nd_matmul(x, inverse), identity, 1);
+    nd_auto nd_tensor *z = nd_solve(x, random);
+    assert_near("x z", nd_matmul(x, z), random, 4 * side);
+    nd_auto nd_tensor *upper = nd_triu(x, 0);
+    nd_auto nd_tensor *t = nd_solve_triangular(x, random, true, false);
+    assert_near("triu(x) t", nd_matmul(upper, t), random, 4 * side);
+
+    nd_auto nd_tensor *gram = product(x, x, true);
+    nd_auto nd_tensor *l = nd_cholesky(gram);
+    assert_near("l l^T", product(l, l, true), gram, largest(gram, NULL));
+    nd_auto nd_tensor *lower = nd_tril(l, 0);
+    assert_true(largest(l, lower) == 0);
+
+    nd_tensor *values = NULL, *v = NULL;
+    assert_ok(nd_eigh(gram, &values, &v));
+    assert_orthonormal("eigenvectors", v);
+    nd_auto nd_tensor *row = nd_unsqueeze(values, -2);
+    nd_auto nd_tensor *stretched = nd_mul(v, row);
+    assert_near("x v", nd_matmul(gram, v), stretched, largest(gram, NULL));
+    assert_near("eigvalsh", nd_eigvalsh(gram), values, largest(gram, NULL));
+    nd_release(values);
+    nd_release(v);
+}
+
+/// The product of the eigenvalues, and of the diagonal of l twice.
+static void check_determinant(const nd_tensor *random) {
+    nd_auto nd_tensor *square = product(random, random, true);
+    nd_auto nd_tensor *x = shifted(square, 1);
+    nd_tensor *sign = NULL, *logarithm = NULL;
+    assert_ok(nd_slogdet(x, &sign, &logarithm));
+    nd_auto nd_tensor *values = nd_eigvalsh(x);
+    nd_auto nd_tensor *logarithms = nd_log(values);
+    nd_auto nd_tensor *expected = nd_sum(logarithms, 1, (const int[]){-1}, false);
+    double tolerance = nd_get_dtype(x) == ND_F32 ? 1e-3 : 1e-11;
+    nd_auto nd_tensor *det = nd_det(x);
+    nd_auto nd_tensor *negative = nd_neg(x);
+    nd_auto nd_tensor *other = nd_det(negative);
+    int64_t n = nd_get_shape(x)[nd_get_ndim(x) - 1];
+    for (int64_t i = 0; i < nd_get_numel(sign); i++) {
+        assert_true(at_flat(sign, i) == 1);
+        assert_close("slogdet", at_flat(logarithm, i), at_flat(expected, i), tolerance, tolerance);
+        if (at_flat(logarithm, i) > 80)
+            continue; // beyond f32
+        double d = at_flat(det, i);
+        assert_close("det", log(d), at_flat(logarithm, i), tolerance, tolerance);
+        assert_close("det of -x", at_flat(other, i), n % 2 ? -d : d, 0, 0);
+    }
+    nd_release(sign);
+    nd_release(logarithm);
+}
+
+static void test_what_defines_a_decomposition(void **state) {
+    (void)state;
+    static const struct {
+        int ndim;
+        int64_t shape[4];
+    } shapes[] = {
+        {2, {1, 1}},   {2, {3, 3}},   {3, {4, 5, 2}},   {2, {2, 5}},   {4, {2, 1, 3, 4}},
+        {2, {17, 17}}, {2, {40, 13}}, {3, {3, 13, 40}}, {2, {70, 70}},
+    };
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        for (int dtype = 0; dtype < 2; dtype++)
+            for (int how = DENSE; how < LAYOUTS; how++) {
+                if (how == EXPANDED && shapes[s].ndim == 2)
+                    continue; // rows alike
+                nd_auto nd_tensor *x = random_tensor((layout)how, shapes[s].ndim, shapes[s].shape,
+                                                     dtype ? ND_F64 : ND_F32, -1, 1);
+                check_qr(x);
+                check_svd(x);
+                check_pinv(x);
+                check_determinant(x);
+                if (shapes[s].shape[shapes[s].ndim - 1] == shapes[s].shape[shapes[s].ndim - 2])
+                    check_square(x);
+            }
+}
+
+/// A batch is shared between threads, and each matrix is computed as it is alone.
+static void test_linalg_has_the_same_bits_on_any_number_of_threads(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(40, 20, 20), ND_F32, -1, 1);
+    int threads = nd_get_num_threads();
+    assert_ok(nd_set_num_threads(1));
+    nd_auto nd_tensor *one = nd_inv(x);
+    assert_ok(nd_set_num_threads(3));
+    nd_auto nd_tensor *three = nd_inv(x);
+    nd_auto nd_tensor *row = nd_select(x, 17, 0);
+    nd_auto nd_tensor *alone = nd_inv(row);
+    assert_memory_equal(nd_get_data(one), nd_get_data(three), 40 * 400 * sizeof(float));
+    assert_memory_equal((float *)nd_get_data(one) + (ptrdiff_t)17 * 400, nd_get_data(alone),
+                        400 * sizeof(float));
+    assert_ok(nd_set_num_threads(threads));
+}
+
+// -------------------------------------------------------------------------------------------------
+// edges
+
+static nd_tensor *matrix(int64_t rows, int64_t columns, const double *values) {
+    return nd_from_data(values, ND_SHAPE(rows, columns), ND_F64);
+}
+
+static void test_matrices_without_full_rank(void **state) {
+    (void)state;
+    // The second row is twice the first.
+    nd_auto nd_tensor *x = matrix(3, 3, (const double[]){1, 2, 3, 2, 4, 6, 1, 0, 1});
+    nd_auto nd_tensor *rank = nd_matrix_rank(x, -1);
+    assert_int_equal(nd_get_dtype(rank), ND_I64);
+    assert_true(at_flat(rank, 0) == 2);
+    nd_auto nd_tensor *all = nd_matrix_rank(x, 0.9);
+    assert_true(at_flat(all, 0) == 1);
+    check_pinv(x);
+    nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(2, 3), ND_F64);
+    nd_auto nd_tensor *none = nd_matrix_rank(zeros, -1);
+    assert_true(at_flat(none, 0) == 0);
+    nd_auto nd_tensor *p = nd_pinv(zeros, -1);
+    assert_shape(p, 2, (const int64_t[]){3, 2});
+    assert_true(largest(p, NULL) == 0);
+
+    nd_auto nd_tensor *singular = matrix(2, 2, (const double[]){1, 2, 2, 4});
+    nd_auto nd_tensor *det = nd_det(singular);
+    assert_true(at_flat(det, 0) == 0);
+    nd_tensor *sign = NULL, *logarithm = NULL;
+    assert_ok(nd_slogdet(singular, &sign, &logarithm));
+    assert_true(at_flat(sign, 0) == 0 && at_flat(logarithm, 0) == -INFINITY);
+    nd_release(sign);
+    nd_release(logarithm);
+    assert_refused(nd_inv(singular), ND_ERROR_INVALID_ARGUMENT, "solve: a is singular: pivot 2");
+}
+
+/// The sum of equal singular values, or eigenvalues, has a gradient: that of the nuclear norm, or
+/// of the trace.
+static void test_gradients_of_equal_values(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_eye(3, ND_F64);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *nuclear = nd_matrix_norm(x, ND_MATRIX_NORM_NUCLEAR, false);
+    nd_auto nd_tensor *values = nd_eigvalsh(x);
+    nd_auto nd_tensor *trace = nd_sum(values, 0, NULL, false);
+    nd_auto nd_tensor *both = nd_add(nuclear, trace);
+    assert_ok(nd_backward(both, NULL));
+    nd_auto nd_tensor *identity = nd_eye(3, ND_F64);
+    nd_auto nd_tensor *twice = nd_mul_scalar(identity, 2);
+    assert_near("gradient", nd_retain(nd_get_grad(x)), twice, 1);
+}
+
+static void assert_shapes_of_nothing(int64_t m, int64_t n) {
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(2, m, n), ND_F32);
+    nd_tensor *q = NULL, *r = NULL, *u = NULL, *s = NULL, *vt = NULL;
+    assert_ok(nd_qr(x, &q, &r));
+    assert_ok(nd_svd(x, &u, &s, &vt));
+    assert_shape(q, 3, (const int64_t[]){2, m, 0});
+    assert_shape(r, 3, (const int64_t[]){2, 0, n});
+    assert_shape(u, 3, (const int64_t[]){2, m, 0});
+    assert_shape(s, 2, (const int64_t[]){2, 0});
+    assert_shape(vt, 3, (const int64_t[]){2, 0, n});
+    nd_auto nd_tensor *p = nd_pinv(x, -1);
+    assert_shape(p, 3, (const int64_t[]){2, n, m});
+    nd_auto nd_tensor *b = nd_ones(ND_SHAPE(2, m, 3), ND_F32);
+    nd_auto nd_tensor *z = nd_lstsq(x, b, -1);
+    assert_shape(z, 3, (const int64_t[]){2, n, 3});
+    assert_true(largest(z, NULL) == 0);
+    nd_auto nd_tensor *rank = nd_matrix_rank(x, -1);
+    assert_shape(rank, 1, (const int64_t[]){2});
+    assert_true(largest(rank, NULL) == 0);
+    nd_tensor *const parts[] = {q, r, u, s, vt};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        nd_release(parts[i]);
+}
+
+static void test_matrices_of_nothing(void **state) {
+    (void)state;
+    assert_shapes_of_nothing(0, 3);
+    assert_shapes_of_nothing(3, 0);
+    assert_shapes_of_nothing(0, 0);
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(2, 0, 0), ND_F64);
+    nd_auto nd_tensor *inverse = nd_inv(x);
+    assert_shape(inverse, 3, (const int64_t[]){2, 0, 0});
+    nd_auto nd_tensor *l = nd_cholesky(x);
+    assert_shape(l, 3, (const int64_t[]){2, 0, 0});
+    nd_auto nd_tensor *det = nd_det(x);
+    assert_true(at_flat(det, 0) == 1 && at_flat(det, 1) == 1);
+    nd_tensor *values = NULL, *v = NULL, *sign = NULL, *logarithm = NULL;
+    assert_ok(nd_eigh(x, &values, &v));
+    assert_shape(values, 2, (const int64_t[]){2, 0});
+    assert_shape(v, 3, (const int64_t[]){2, 0, 0});
+    assert_ok(nd_slogdet(x, &sign, &logarithm));
+    assert_true(at_flat(sign, 1) == 1 && at_flat(logarithm, 1) == 0);
+    nd_auto nd_tensor *batch = nd_zeros(ND_SHAPE(0, 3, 3), ND_F64);
+    nd_auto nd_tensor *none = nd_inv(batch);
+    assert_shape(none, 3, (const int64_t[]){0, 3, 3});
+    nd_tensor *const parts[] = {values, v, sign, logarithm};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        nd_release(parts[i]);
+}
+
+static void test_refusals_name_the_matrix(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(3, 2, 2), ND_F64);
+    nd_auto nd_tensor *regular = shifted(x, 1);
+    double *values = nd_get_data(regular);
+    values[7] = 0; // the third matrix stays positive definite, the second becomes singular
+    assert_refused(nd_inv(regular), ND_ERROR_INVALID_ARGUMENT,
+                   "solve: a is singular: pivot 2 is 0 (matrix 1 of 3)");
+    assert_refused(nd_solve_triangular(regular, regular, true, false), ND_ERROR_INVALID_ARGUMENT,
+                   "solve_triangular: a is singular: pivot 2 is 0 (matrix 1 of 3)");
+    assert_refused(nd_cholesky(regular), ND_ERROR_INVALID_ARGUMENT,
+                   "cholesky: x is not positive definite: leading minor 2 is not positive (matrix "
+                   "1 of 3)");
+    nd_release(nd_solve_triangular(regular, regular, true, true));
+    values[8] = NAN;
+    assert_refused(nd_svdvals(regular), ND_ERROR_INVALID_ARGUMENT,
+                   "svdvals: an operand has an infinity or NaN (matrix 2 of 3)");
+    assert_refused(nd_pinv(regular, -1), ND_ERROR_INVALID_ARGUMENT, "pinv: an operand has");
+    assert_refused(nd_eigvalsh(regular), ND_ERROR_INVALID_ARGUMENT, "eigvalsh: an operand has");
+    assert_refused(nd_lstsq(x, regular, -1), ND_ERROR_INVALID_ARGUMENT, "lstsq: an operand has");
+    nd_tensor *u = NULL;
+    assert_int_equal(nd_svd(regular, &u, NULL, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_null(u);
+    nd_error_clear();
+}
+
+static void test_refusals_of_operands(void **state) {
+    (void)state;
+    nd_auto nd_tensor *wide = nd_zeros(ND_SHAPE(2, 3), ND_F32);
+    nd_auto nd_tensor *square = nd_eye(2, ND_F32);
+    nd_auto nd_tensor *doubles = nd_eye(2, ND_F64);
+    nd_auto nd_tensor *halves = nd_eye(2, ND_F16);
+    nd_auto nd_tensor *whole = nd_eye(2, ND_I64);
+    nd_auto nd_tensor *vector = nd_zeros(ND_SHAPE(3), ND_F32);
+    assert_refused(nd_inv(wide), ND_ERROR_SHAPE, "inv: x has shape [2, 3] and must be [..., n, n]");
+    assert_refused(nd_pinv(vector, 0), ND_ERROR_SHAPE, "pinv: x has shape [3]");
+    assert_refused(nd_det(halves), ND_ERROR_DTYPE, "det: x is float16");
+    assert_refused(nd_cholesky(whole), ND_ERROR_DTYPE, "cholesky: x is int64");
+    assert_refused(nd_solve(square, doubles), ND_ERROR_DTYPE, "solve: a is float32 and b float64");
+    assert_refused(nd_solve(square, vector), ND_ERROR_SHAPE, "solve: shapes [2, 2] and [3]");
+    assert_refused(nd_solve(square, NULL), ND_ERROR_INVALID_ARGUMENT, "solve: ");
+    assert_refused(nd_lstsq(wide, vector, -1), ND_ERROR_SHAPE, "lstsq: shapes [2, 3] and [3]");
+    assert_refused(nd_lstsq(wide, square, NAN), ND_ERROR_INVALID_ARGUMENT, "lstsq: tolerance");
+    assert_refused(nd_pinv(wide, INFINITY), ND_ERROR_INVALID_ARGUMENT, "pinv: tolerance");
+    assert_refused(nd_matrix_rank(NULL, -1), ND_ERROR_INVALID_ARGUMENT, "matrix_rank: ");
+    assert_refused(nd_matrix_norm(wide, (nd_matrix_norm_kind)9, false), ND_ERROR_INVALID_ARGUMENT,
+                   "matrix_norm: there is no norm 9");
+    nd_tensor *q = NULL;
+    assert_int_equal(nd_qr(vector, &q, NULL), ND_ERROR_SHAPE);
+    assert_null(q);
+    nd_auto nd_tensor *three = nd_zeros(ND_SHAPE(3, 2, 2), ND_F32);
+    nd_auto nd_tensor *four = nd_zeros(ND_SHAPE(4, 2, 2), ND_F32);
+    assert_refused(nd_solve(three, four), ND_ERROR_SHAPE, "solve: ");
+    nd_error_clear();
+}
+
+/// Results declined, and norms that keep their axes.
+static void test_forms_of_results(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(4, 3, 2), ND_F32, -1, 1);
+    nd_tensor *r = NULL, *s = NULL;
+    assert_ok(nd_qr(x, NULL, &r));
+    assert_ok(nd_svd(x, NULL, &s, NULL));
+    assert_ok(nd_svd(x, NULL, NULL, NULL));
+    assert_shape(r, 3, (const int64_t[]){4, 2, 2});
+    assert_shape(s, 2, (const int64_t[]){4, 2});
+    for (int kind = 0; kind < 5; kind++) {
+        nd_auto nd_tensor *kept = nd_matrix_norm(x, (nd_matrix_norm_kind)kind, true);
+        nd_auto nd_tensor *norm = nd_matrix_norm(x, (nd_matrix_norm_kind)kind, false);
+        assert_shape(kept, 3, (const int64_t[]){4, 1, 1});
+        assert_shape(norm, 1, (const int64_t[]){4});
+    }
+    nd_release(r);
+    nd_release(s);
+}
+
+/// Matrices of another device go to the host and come back, with their history.
+static void test_linalg_of_another_device(void **state) {
+    (void)state;
+    nd_auto nd_tensor *random = random_dense(ND_SHAPE(3, 3), ND_F64, -1, 1);
+    nd_auto nd_tensor *here = shifted(random, 4);
+    nd_auto nd_tensor *there = nd_to(here, (nd_device){ND_FAKE, 0});
+    assert_ok(nd_set_requires_grad(there, true));
+    nd_auto nd_tensor *inverse = nd_inv(there);
+    assert_int_equal(nd_get_device(inverse).kind, ND_FAKE);
+    nd_auto nd_tensor *sum = nd_sum(inverse, 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    assert_int_equal(nd_get_device(nd_get_grad(there)).kind, ND_FAKE);
+    nd_auto nd_tensor *back = nd_to(inverse, (nd_device){ND_CPU, 0});
+    nd_auto nd_tensor *plain = nd_detach(back);
+    nd_auto nd_tensor *expected = nd_inv(here);
+    assert_true(largest(plain, expected) == 0);
+    nd_tensor *u = NULL, *vt = NULL;
+    assert_ok(nd_svd(there, &u, NULL, &vt));
+    assert_int_equal(nd_get_device(u).kind, ND_FAKE);
+    assert_int_equal(nd_get_device(vt).kind, ND_FAKE);
+    nd_release(u);
+    nd_release(vt);
+}
+
+// -------------------------------------------------------------------------------------------------
+// without LAPACK
+
+static bool is_unsupported(nd_tensor *result) {
+    bool refused = !result && nd_error_get_status() == ND_ERROR_UNSUPPORTED;
+    nd_release(result);
+    nd_error_clear();
+    return refused;
+}
+
+/// What a process finds that has none: 0 when everything is refused but what needs none.
+static int look_without(void) {
+    nd_auto nd_tensor *x = nd_eye(2, ND_F32);
+    nd_auto nd_tensor *norm = nd_matrix_norm(x, ND_MATRIX_NORM_ROWS, false);
+    nd_tensor *part = NULL;
+    bool fine = norm && nd_qr(x, &part, NULL) == ND_ERROR_UNSUPPORTED &&
+                nd_svd(x, &part, NULL, NULL) == ND_ERROR_UNSUPPORTED &&
+                nd_eigh(x, &part, NULL) == ND_ERROR_UNSUPPORTED &&
+                nd_slogdet(x, &part, NULL) == ND_ERROR_UNSUPPORTED && !part;
+    nd_error_clear();
+    fine = fine && is_unsupported(nd_solve(x, x)) && is_unsupported(nd_inv(x)) &&
+           is_unsupported(nd_solve_triangular(x, x, true, false)) &&
+           is_unsupported(nd_lstsq(x, x, -1)) && is_unsupported(nd_pinv(x, -1)) &&
+           is_unsupported(nd_cholesky(x)) && is_unsupported(nd_svdvals(x)) &&
+           is_unsupported(nd_eigvalsh(x)) && is_unsupported(nd_det(x)) &&
+           is_unsupported(nd_matrix_rank(x, -1)) &&
+           is_unsupported(nd_matrix_norm(x, ND_MATRIX_NORM_NUCLEAR, false));
+    return fine ? 0 : 1;
+}
+
+static void test_without_lapack_each_function_says_so(void **state) {
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("ND_LAPACK", "/nonexistent/liblapack.so", 1);
+        execl("/proc/self/exe", "linalg_test", "without", (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    if (count > 1)
+        return look_without();
+    if (!nd__cpu_lapack(ND_F64)) {
+        puts("SKIPPED: no LAPACK");
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_what_defines_a_decomposition),
+        ND_TEST(test_linalg_has_the_same_bits_on_any_number_of_threads),
+        ND_TEST(test_matrices_without_full_rank),
+        ND_TEST(test_gradients_of_equal_values),
+        ND_TEST(test_matrices_of_nothing),
+        ND_TEST(test_refusals_name_the_matrix),
+        ND_TEST(test_refusals_of_operands),
+        ND_TEST(test_forms_of_results),
+        ND_TEST(test_linalg_of_another_device),
+        ND_TEST(test_without_lapack_each_function_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
