@@ -70,8 +70,8 @@ ND_API nd_tensor *nd_det(const nd_tensor *x) ND_OWNED;
 /// Its sign (1, -1 or 0) and the logarithm of its absolute value, which no number of rows makes
 /// overflow. The sign has no gradient.
 ND_API nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet);
-/// How many singular values of x: [..., m, n] are above the tolerance, as in nd_lstsq(): i64, [...].
-/// Never requires a gradient.
+/// How many singular values of x: [..., m, n] are above the tolerance, as in nd_lstsq(): i64 of
+/// [...]. Never requires a gradient.
 ND_API nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) ND_OWNED;
 
 /// What nd_matrix_norm() measures.

@@ -10,7 +10,7 @@
 /// What is computed of each x: [m, n], for some of b: [m, o]. k is the smaller of m and n. All
 /// sizes are positive.
 ///   solve             m = n: out [n, o], x^-1 b
-///   solve_triangular  the same, of the upper or lower triangle, with ones on the diagonal if `unit`
+///   solve_triangular  the same, of the upper or lower triangle; `unit`: with ones on the diagonal
 ///   cholesky          m = n, reads the lower triangle: out [n, n], l with zeros above
 ///   slogdet           m = n: out sign, log |det x|, det x
 ///   qr                m >= n: out q [m, n], r [n, n]
