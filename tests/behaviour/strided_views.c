@@ -363,6 +363,28 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     return first_of(nd_broadcast_arrays(2, LISTED(x, y), results), results);
 }
 
+/// Of bytes, the last axis first in memory; `doubled`: each column twice.
+static nd_tensor *bytes_of(const nd_tensor *weight, nd_dtype dtype, bool doubled) {
+    nd_auto nd_tensor *bytes = nd_cast(weight, dtype);
+    nd_auto nd_tensor *even = doubled ? nd_repeat(bytes, 2, 1) : nd_retain(bytes);
+    nd_auto nd_tensor *turned = nd_transpose(even, 0, 1);
+    nd_auto nd_tensor *laid = nd_clone(turned);
+    return nd_transpose(laid, 0, 1);
+}
+
+/// The weight itself holds its scales, in its first column.
+static nd_tensor *quantized(const nd_tensor *x, const nd_tensor *weight) {
+    nd_auto nd_tensor *values = bytes_of(weight, ND_I8, false);
+    nd_auto nd_tensor *scales = nd_slice(weight, 0, 1, 1, 1);
+    return x ? nd_quantized_linear(x, values, scales, NULL, NULL)
+             : nd_dequantize(values, scales, NULL, ND_F32);
+}
+
+static nd_tensor *int4_of(const nd_tensor *weight, bool packed) {
+    nd_auto nd_tensor *values = bytes_of(weight, ND_U8, true);
+    return packed ? nd_unpack_int4(values) : nd_pack_int4(values);
+}
+
 // clang-format off
 #define OPERATIONS(CASE)                                                                     \
     CASE(add_promoted, nd_add(in->other, in->a))                                             \
@@ -392,6 +414,10 @@ static nd_tensor *broadcast_of(const nd_tensor *x, const nd_tensor *y) {
     CASE(matmul, nd_matmul(in->left, in->right))                                             \
     CASE(linear, nd_linear(in->x, in->weight, in->bias))                                     \
     CASE(linear_plain, nd_linear(in->x, in->weight, NULL))                                   \
+    CASE(quantized_linear, quantized(in->x, in->weight))                                     \
+    CASE(dequantize, quantized(NULL, in->weight))                                            \
+    CASE(pack_int4, int4_of(in->weight, false))                                              \
+    CASE(unpack_int4, int4_of(in->weight, true))                                             \
     CASE(solve, nd_solve(in->weight, in->weight))                                            \
     CASE(solve_triangular, nd_solve_triangular(in->weight, in->weight, true, true))          \
     CASE(inv, nd_inv(in->weight))                                                            \
