@@ -1,5 +1,5 @@
 /// @file
-/// Products of tensors summed over axes: outer, tensordot, einsum, Kronecker.
+/// Products of tensors summed over axes: outer, tensordot, einsum, Kronecker; vector products.
 ///
 /// As in <nd/ops.h>, all return a new owned tensor on the operands' device, placed at the operands'
 /// manager, or NULL with an error. Operands are numbers, promoted as in nd_matmul(), of which sums
@@ -21,6 +21,9 @@ ND_API nd_tensor *nd_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes
 /// The sum over an axis of products of elements, the axis counted from the end (-1 ... -ndim of both)
 /// and as long in a as in b; other axes broadcast.
 ND_API nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) ND_OWNED;
+/// The vector product of the three elements along an axis, counted as in nd_vecdot(), of a with
+/// those of b; other axes broadcast.
+ND_API nd_tensor *nd_cross(const nd_tensor *a, const nd_tensor *b, int axis) ND_OWNED;
 /// The Kronecker product: [m1, m2, ...] and [n1, n2, ...] -> [m1 n1, m2 n2, ...]; an operand with
 /// fewer axes gets more before its own.
 ND_API nd_tensor *nd_kron(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

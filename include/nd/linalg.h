@@ -1,14 +1,15 @@
 /// @file
 /// Linear algebra: systems of equations, inverses, decompositions, determinants, norms of matrices.
 ///
-/// A matrix is the last two axes of a tensor of f32 or f64; the axes before them are a batch, each
+/// A matrix is the last two axes of a tensor of f32 or f64 where nothing else is said; the axes before them are a batch, each
 /// of whose matrices is treated by itself. Functions return a new owned tensor, or NULL with an
 /// error; those with several results write them last and leave them untouched on error, and any of
 /// these results may be declined with NULL. All are differentiable to any order where nothing else
 /// is said. As everywhere, operands are borrowed, and different threads may use one operand.
 ///
 /// The host computes, by LAPACK, which is opened when it is first needed: without it every function
-/// here but nd_matrix_norm() of columns, rows and Frobenius answers ND_ERROR_UNSUPPORTED. Matrices
+/// here but nd_matrix_power() and nd_matrix_norm() of columns, rows and Frobenius answers
+/// ND_ERROR_UNSUPPORTED. Matrices
 /// of another device are copied to the host, and the result back, each recorded as nd_to() is;
 /// nothing is computed there.
 ///
@@ -36,6 +37,9 @@ ND_API nd_tensor *nd_inv(const nd_tensor *x) ND_OWNED;
 /// values of a up to `tolerance` times its largest count as 0; negative: as many units in the last
 /// place of 1 as the longer side of a. Gradients assume that the rank stays as it is.
 ND_API nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) ND_OWNED;
+/// x multiplied with itself `power` times, x: [..., n, n] of any numbers; 0: the identity. Of a
+/// negative power that of the inverse (of f32 and f64, with its errors).
+ND_API nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) ND_OWNED;
 /// The pseudo-inverse of x: [..., m, n] -> [..., n, m] (Moore 1920, Penrose 1955), with a tolerance
 /// as in nd_lstsq().
 ND_API nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) ND_OWNED;

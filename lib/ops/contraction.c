@@ -218,21 +218,26 @@ nd_tensor *nd_outer(const nd_tensor *a, const nd_tensor *b) {
     return nd_mul(column, b);
 }
 
-nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
-    const char *name = "vecdot";
-    if (nd__operands_check_pair(name, "a", a, "b", b) != ND_OK)
-        return NULL;
+/// The axis counts from the end, because the operands may have different numbers of them.
+static nd_status check_vectors(const char *name, const nd_tensor *a, const nd_tensor *b, int axis) {
+    nd_status status = nd__operands_check_pair(name, "a", a, "b", b);
+    if (status != ND_OK)
+        return status;
     bool fits = axis < 0 && axis >= -a->ndim && axis >= -b->ndim;
-    if (!fits || a->shape[a->ndim + axis] != b->shape[b->ndim + axis]) {
-        char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
-        nd__error(
-            fits ? ND_ERROR_SHAPE : ND_ERROR_INVALID_ARGUMENT,
-            "%s: axis %d of a of shape %s and b of shape %s; it must be negative, of both, and "
-            "of one size",
-            name, axis, nd__shape_text(a_text, a->ndim, a->shape),
-            nd__shape_text(b_text, b->ndim, b->shape));
+    if (fits && a->shape[a->ndim + axis] == b->shape[b->ndim + axis])
+        return ND_OK;
+    char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
+    return nd__error(
+        fits ? ND_ERROR_SHAPE : ND_ERROR_INVALID_ARGUMENT,
+        "%s: axis %d of a of shape %s and b of shape %s; it must be negative, of both, and "
+        "of one size",
+        name, axis, nd__shape_text(a_text, a->ndim, a->shape),
+        nd__shape_text(b_text, b->ndim, b->shape));
+}
+
+nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
+    if (check_vectors("vecdot", a, b, axis) != ND_OK)
         return NULL;
-    }
     nd_auto nd_tensor *a_last = nd_moveaxis(a, axis, -1);
     nd_auto nd_tensor *b_last = nd_moveaxis(b, axis, -1);
     nd_auto nd_tensor *row = nd_unsqueeze(a_last, -2);
@@ -240,6 +245,27 @@ nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
     nd_auto nd_tensor *product = nd_matmul(row, column);
     nd_auto nd_tensor *line = nd_squeeze(product, -1);
     return nd_squeeze(line, -1);
+}
+
+nd_tensor *nd_cross(const nd_tensor *a, const nd_tensor *b, int axis) {
+    if (check_vectors("cross", a, b, axis) != ND_OK)
+        return NULL;
+    char text[ND__SHAPE_TEXT];
+    if (a->shape[a->ndim + axis] != 3 || a->dtype == ND_BOOL || b->dtype == ND_BOOL) {
+        nd__error(a->dtype == ND_BOOL || b->dtype == ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
+                  "cross: a is %s of shape %s and b %s; both must be numbers, three along axis %d",
+                  nd_dtype_get_name(a->dtype), nd__shape_text(text, a->ndim, a->shape),
+                  nd_dtype_get_name(b->dtype), axis);
+        return NULL;
+    }
+    // With the elements behind each other in a circle: a[i + 1] b[i + 2] - a[i + 2] b[i + 1].
+    nd_auto nd_tensor *a_next = nd_roll(a, -1, axis);
+    nd_auto nd_tensor *b_next = nd_roll(b, -1, axis);
+    nd_auto nd_tensor *a_last = nd_roll(a, 1, axis);
+    nd_auto nd_tensor *b_last = nd_roll(b, 1, axis);
+    nd_auto nd_tensor *plus = nd_mul(a_next, b_last);
+    nd_auto nd_tensor *minus = nd_mul(a_last, b_next);
+    return nd_sub(plus, minus);
 }
 
 static nd_status check_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes,

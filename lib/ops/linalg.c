@@ -267,6 +267,59 @@ nd_tensor *nd_inv(const nd_tensor *x) {
     return identity ? to_device_of(x, solve(host, identity)) : NULL;
 }
 
+/// The identity in each place of x's batch.
+static nd_tensor *identity_of(const nd_tensor *x) {
+    nd_auto nd_tensor *host = nd__linalg_identity(x, x->shape[x->ndim - 1]);
+    nd_auto nd_tensor *one = host ? nd_to(host, x->device) : NULL;
+    nd_auto nd_tensor *all = nd_expand(one, x->ndim, x->shape);
+    return nd_clone(all);
+}
+
+/// By squaring: as many products as the power has bits, and one more for each that is set.
+static nd_tensor *power_of(const nd_tensor *x, uint64_t power) {
+    nd_tensor *result = NULL;
+    nd_auto nd_tensor *square = nd_retain(x);
+    for (;; power >>= 1) {
+        if (power & 1) {
+            nd_tensor *product = result ? nd_matmul(result, square) : nd_retain(square);
+            nd_release(result);
+            result = product;
+        }
+        if (power <= 1 || !square || (power & 1 && !result))
+            return result;
+        nd_tensor *next = nd_matmul(square, square);
+        nd_release(square);
+        square = next;
+        if (!square) {
+            nd_release(result);
+            return NULL;
+        }
+    }
+}
+
+nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
+    const char *name = "matrix_power";
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
+        return NULL;
+    char text[ND__SHAPE_TEXT];
+    if (x->ndim < 2 || x->shape[x->ndim - 2] != x->shape[x->ndim - 1] || x->dtype == ND_BOOL) {
+        nd__error(x->dtype == ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
+                  "%s: x is %s of shape %s and must be numbers of [..., n, n]", name,
+                  nd_dtype_get_name(x->dtype), nd__shape_text(text, x->ndim, x->shape));
+        return NULL;
+    }
+    if (power == 0)
+        return identity_of(x);
+    if (power == 1)
+        return nd_clone(x);
+    if (power > 0)
+        return power_of(x, (uint64_t)power);
+    if (check(name, "x", x, true) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *inverse = nd_inv(x);
+    return inverse ? power_of(inverse, -(uint64_t)power) : NULL;
+}
+
 nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) {
     system_operands s;
     if (make_system("lstsq", a, b, false, &s) != ND_OK)

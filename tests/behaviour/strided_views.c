@@ -385,6 +385,22 @@ static nd_tensor *int4_of(const nd_tensor *weight, bool packed) {
     return packed ? nd_unpack_int4(values) : nd_pack_int4(values);
 }
 
+/// Three neighbours in a row each, with their squares.
+static nd_tensor *cross_of(const nd_tensor *x) {
+    nd_auto nd_tensor *threes = nd_sliding_window(x, 3, 1, 1);
+    nd_auto nd_tensor *squares = nd_square(threes);
+    return nd_cross(threes, squares, -1);
+}
+
+/// The third power of x's first rows and columns.
+static nd_tensor *power_of(const nd_tensor *x) {
+    int64_t rows = nd_get_shape(x)[0], columns = nd_get_shape(x)[1];
+    int64_t side = rows < columns ? rows : columns;
+    nd_auto nd_tensor *upper = nd_slice(x, 0, side, 1, 0);
+    nd_auto nd_tensor *square = nd_slice(upper, 0, side, 1, 1);
+    return nd_matrix_power(square, 3);
+}
+
 // clang-format off
 #define OPERATIONS(CASE)                                                                     \
     CASE(add_promoted, nd_add(in->other, in->a))                                             \
@@ -525,6 +541,8 @@ static nd_tensor *int4_of(const nd_tensor *weight, bool packed) {
     CASE(sliding_window, nd_sliding_window(in->a, given.start, given.step, given.axis))      \
     CASE(diff, nd_diff(in->a, 1, given.axis))                                                \
     CASE(vecdot, nd_vecdot(in->a, in->a, -1))                                                \
+    CASE(cross, cross_of(in->weight))                                                        \
+    CASE(matrix_power, power_of(in->weight))                                                 \
     CASE(select, nd_select(in->a, given.at, given.axis))                                     \
     CASE(squeeze, nd_squeeze(in->a, given.axis))                                             \
     CASE(unsqueeze, nd_unsqueeze(in->a, given.axis))                                         \

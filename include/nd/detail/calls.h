@@ -305,6 +305,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_tensordot(...) ND__NEW_TENSOR(nd_tensordot, __VA_ARGS__)
 #define nd_kron(...) ND__NEW_TENSOR(nd_kron, __VA_ARGS__)
 #define nd_vecdot(...) ND__NEW_TENSOR(nd_vecdot, __VA_ARGS__)
+#define nd_cross(...) ND__NEW_TENSOR(nd_cross, __VA_ARGS__)
 #define nd_einsum(...) ND__NEW_TENSOR(nd_einsum, __VA_ARGS__)
 
 // <nd/sorting.h>
@@ -378,6 +379,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_solve(...) ND__NEW_TENSOR(nd_solve, __VA_ARGS__)
 #define nd_solve_triangular(...) ND__NEW_TENSOR(nd_solve_triangular, __VA_ARGS__)
 #define nd_inv(...) ND__NEW_TENSOR(nd_inv, __VA_ARGS__)
+#define nd_matrix_power(...) ND__NEW_TENSOR(nd_matrix_power, __VA_ARGS__)
 #define nd_lstsq(...) ND__NEW_TENSOR(nd_lstsq, __VA_ARGS__)
 #define nd_pinv(...) ND__NEW_TENSOR(nd_pinv, __VA_ARGS__)
 #define nd_cholesky(...) ND__NEW_TENSOR(nd_cholesky, __VA_ARGS__)

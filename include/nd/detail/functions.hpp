@@ -532,6 +532,9 @@ inline tensor tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const
 inline tensor vecdot(const nd_tensor *a, const nd_tensor *b, int axis) noexcept {
     return tensor((nd_vecdot)(a, b, axis));
 }
+inline tensor cross(const nd_tensor *a, const nd_tensor *b, int axis) noexcept {
+    return tensor((nd_cross)(a, b, axis));
+}
 inline tensor kron(const nd_tensor *a, const nd_tensor *b) noexcept {
     return tensor((nd_kron)(a, b));
 }
@@ -597,6 +600,9 @@ inline tensor inv(const nd_tensor *x) noexcept {
 }
 inline tensor lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) noexcept {
     return tensor((nd_lstsq)(a, b, tolerance));
+}
+inline tensor matrix_power(const nd_tensor *x, int64_t power) noexcept {
+    return tensor((nd_matrix_power)(x, power));
 }
 inline tensor pinv(const nd_tensor *x, double tolerance) noexcept {
     return tensor((nd_pinv)(x, tolerance));

@@ -191,6 +191,32 @@ static void test_linalg_has_the_same_bits_on_any_number_of_threads(void **state)
     assert_ok(nd_set_num_threads(threads));
 }
 
+/// Powers of integers wrap as products do, 0 is the identity of a batch, and no result is the operand.
+static void test_powers_of_matrices(void **state) {
+    (void)state;
+    const int64_t step[] = {1, 1, 1, 0}; // of the sequence of Fibonacci
+    nd_auto nd_tensor *x = nd_from_data(step, ND_SHAPE(2, 2), ND_I64);
+    int64_t before = 0, now = 1;
+    for (int power = 1; power < 120; power++) {
+        nd_auto nd_tensor *y = nd_matrix_power(x, power);
+        assert_int_equal(nd_get_dtype(y), ND_I64);
+        assert_ptr_not_equal(y, x);
+        assert_true(((const int64_t *)nd_get_data(y))[1] == now);
+        int64_t next = (int64_t)((uint64_t)before + (uint64_t)now);
+        before = now;
+        now = next;
+    }
+    nd_auto nd_tensor *batch = nd_ones(ND_SHAPE(3, 2, 2), ND_BF16);
+    nd_auto nd_tensor *identity = nd_matrix_power(batch, 0);
+    assert_shape(identity, ND_SHAPE(3, 2, 2));
+    assert_int_equal(nd_get_dtype(identity), ND_BF16);
+    for (int64_t i = 0; i < 12; i++)
+        assert_true(at_flat(identity, i) == (i % 4 == 0 || i % 4 == 3));
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(2, 0, 0), ND_F32);
+    nd_auto nd_tensor *of_none = nd_matrix_power(none, 5);
+    assert_shape(of_none, ND_SHAPE(2, 0, 0));
+}
+
 // -------------------------------------------------------------------------------------------------
 // edges
 
@@ -327,6 +353,9 @@ static void test_refusals_of_operands(void **state) {
     nd_auto nd_tensor *whole = nd_eye(2, ND_I64);
     nd_auto nd_tensor *vector = nd_zeros(ND_SHAPE(3), ND_F32);
     assert_refused(nd_inv(wide), ND_ERROR_SHAPE, "inv: x has shape [2, 3] and must be [..., n, n]");
+    assert_refused(nd_matrix_power(wide, 2), ND_ERROR_SHAPE, "matrix_power: x is float32 of shape");
+    assert_refused(nd_matrix_power(whole, -2), ND_ERROR_DTYPE, "matrix_power: x is int64 and");
+    assert_refused(nd_matrix_power(NULL, 0), ND_ERROR_INVALID_ARGUMENT, "matrix_power: ");
     assert_refused(nd_pinv(vector, 0), ND_ERROR_SHAPE, "pinv: x has shape [3]");
     assert_refused(nd_det(halves), ND_ERROR_DTYPE, "det: x is float16");
     assert_refused(nd_cholesky(whole), ND_ERROR_DTYPE, "cholesky: x is int64");
@@ -447,6 +476,7 @@ int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_what_defines_a_decomposition),
         ND_TEST(test_linalg_has_the_same_bits_on_any_number_of_threads),
+        ND_TEST(test_powers_of_matrices),
         ND_TEST(test_matrices_without_full_rank),
         ND_TEST(test_gradients_of_equal_values),
         ND_TEST(test_matrices_of_nothing),

@@ -40,6 +40,15 @@ TORCH_FUNCTION(inv) {
     nd_auto nd_tensor *a = shifted(x[0], 2);
     return nd_inv(a);
 }
+TORCH_FUNCTION(matrix_power) {
+    (void)count, (void)data;
+    return nd_matrix_power(x[0], 5);
+}
+TORCH_FUNCTION(matrix_power_inverse) {
+    (void)count, (void)data;
+    nd_auto nd_tensor *a = shifted(x[0], 2);
+    return nd_matrix_power(a, -3);
+}
 TORCH_FUNCTION(lstsq_tall) {
     (void)count, (void)data;
     return nd_lstsq(x[0], x[1], -1);
@@ -115,6 +124,8 @@ static void test_linalg_is_pytorchs(void **state) {
         TORCH_CASE(solve_upper, 2, {2, {3, 3}}, {3, {2, 3, 2}}),
         TORCH_CASE(solve_unit_lower, 2, {3, {2, 3, 3}}, {2, {3, 2}}),
         TORCH_CASE(inv, 1, {3, {2, 3, 3}}),
+        TORCH_CASE(matrix_power, 1, {3, {2, 3, 3}}),
+        TORCH_CASE(matrix_power_inverse, 1, {2, {3, 3}}),
         TORCH_CASE(lstsq_tall, 2, {2, {4, 2}}, {2, {4, 3}}),
         TORCH_CASE(pinv_tall, 1, {3, {2, 3, 2}}),
         TORCH_CASE(cholesky, 1, {3, {2, 3, 3}}),

@@ -15,6 +15,7 @@ PART(sliding_window_apart, nd_sliding_window(x[0], 1, 3, -1))
 PART(slice_backwards, nd_slice(x[0], -2, INT64_MIN, -2, 1))
 PART(diff, nd_diff(x[0], 2, -1))
 PART(vecdot, nd_vecdot(x[0], x[1], -2))
+PART(cross, nd_cross(x[0], x[1], -2))
 
 static void release_all(size_t count, nd_tensor **parts) {
     for (size_t i = 0; i < count; i++)
@@ -55,6 +56,7 @@ static void test_parts_as_in_pytorch(void **state) {
         TORCH_CASE(split_shared, 1, {1, {6}}),
         TORCH_CASE(diff, 1, {2, {2, 5}}),
         TORCH_CASE(vecdot, 2, {3, {2, 3, 2}}, {2, {3, 2}}),
+        TORCH_CASE(cross, 2, {3, {2, 3, 2}}, {2, {3, 2}}),
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         check_torch_case(&cases[i], false);
@@ -233,6 +235,8 @@ static void test_parts_refuse(void **state) {
     assert_refused(nd_vecdot(x, x, 1), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis 1");
     assert_refused(nd_vecdot(x, mask, -2), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis -2");
     assert_refused(nd_vecdot(x, scalar, -1), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis -1");
+    assert_refused(nd_cross(x, x, -1), ND_ERROR_SHAPE, "cross: a is float32 of shape");
+    assert_refused(nd_cross(x, x, 0), ND_ERROR_INVALID_ARGUMENT, "cross: axis 0");
     assert_status(nd_unstack(x, 2, parts), ND_ERROR_INVALID_ARGUMENT);
     assert_status(nd_unstack(x, 0, NULL), ND_ERROR_INVALID_ARGUMENT);
     assert_status(nd_unstack(NULL, 0, parts), ND_ERROR_INVALID_ARGUMENT);

@@ -404,6 +404,11 @@ def vecdot(a, b):
     return torch.linalg.vecdot(a, b, dim=-2)
 
 
+@case((2, 3, 2), (3, 2))
+def cross(a, b):
+    return torch.linalg.cross(a, b.expand(2, 3, 2), dim=-2)
+
+
 @case((6,))
 def split_shared(x):
     first, second, third = x.split([3, 0, 3])
@@ -578,6 +583,16 @@ def solve_unit_lower(a, b):
 @case((2, 3, 3))
 def inv(x):
     return torch.linalg.inv(regular(x))
+
+
+@case((2, 3, 3))
+def matrix_power(x):
+    return torch.linalg.matrix_power(x, 5)
+
+
+@case((3, 3))
+def matrix_power_inverse(x):
+    return torch.linalg.matrix_power(regular(x), -3)
 
 
 @case((4, 2), (4, 3))
