@@ -35,6 +35,27 @@ ND_API const char *nd_dtype_get_name(nd_dtype dtype);
 /// and bf16; bool gives way. ND_DTYPE_COUNT for u64 and a signed integer, which no dtype holds (an
 /// operation on the two is ND_ERROR_DTYPE), and for an invalid dtype.
 ND_API nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b);
+/// Whether operands of both have results of `to`: can_cast of the Array API. nd_cast() itself goes
+/// from every dtype to every other. False for an invalid dtype.
+ND_API bool nd_can_cast(nd_dtype from, nd_dtype to);
+
+/// The kinds of dtypes.
+typedef enum nd_dtype_kind {
+    ND_KIND_BOOL = 0, ///< 0 and 1
+    ND_KIND_UNSIGNED, ///< integers from 0 on
+    ND_KIND_SIGNED,   ///< integers
+    ND_KIND_FLOAT,    ///< floating-point numbers
+    ND_KIND_COUNT,    ///< how many there are; of an invalid dtype
+} nd_dtype_kind;
+ND_API nd_dtype_kind nd_dtype_get_kind(nd_dtype dtype);
+/// The least and the greatest finite number of a dtype, exactly: nd_full(ndim, shape,
+/// nd_dtype_get_max(dtype), dtype) holds it. 0 of an invalid dtype.
+ND_API nd_number nd_dtype_get_min(nd_dtype dtype);
+ND_API nd_number nd_dtype_get_max(nd_dtype dtype);
+/// Of floats: from 1 to the next number, and the least positive number of full precision. 0 of other
+/// dtypes.
+ND_API double nd_dtype_get_epsilon(nd_dtype dtype);
+ND_API double nd_dtype_get_smallest_normal(nd_dtype dtype);
 
 // ----------------------------------------------------------------------------------------- devices
 

@@ -259,12 +259,16 @@ nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool uppe
     return run_system("solve_triangular", &call, &s, a, &attrs);
 }
 
-nd_tensor *nd_inv(const nd_tensor *x) {
-    if (check("inv", "x", x, true) != ND_OK)
+static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
+    if (check(name, "x", x, true) != ND_OK)
         return NULL;
     nd_auto nd_tensor *host = to_host(x);
     nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
     return identity ? to_device_of(x, solve(host, identity)) : NULL;
+}
+
+nd_tensor *nd_inv(const nd_tensor *x) {
+    return inverse_of("inv", x);
 }
 
 /// The identity in each place of x's batch.
@@ -314,9 +318,7 @@ nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
         return nd_clone(x);
     if (power > 0)
         return power_of(x, (uint64_t)power);
-    if (check(name, "x", x, true) != ND_OK)
-        return NULL;
-    nd_auto nd_tensor *inverse = nd_inv(x);
+    nd_auto nd_tensor *inverse = inverse_of(name, x);
     return inverse ? power_of(inverse, -(uint64_t)power) : NULL;
 }
 

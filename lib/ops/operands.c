@@ -53,9 +53,9 @@ nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd
                                   const nd_tensor *b, nd_dtype *ret_dtype) {
     // Kinds of dtypes as bits, those of the operands and those that the rule takes.
     enum {
-        BOOLS = 1 << ND__DTYPE_BOOL,
-        INTEGERS = 1 << ND__DTYPE_UNSIGNED | 1 << ND__DTYPE_SIGNED,
-        FLOATS = 1 << ND__DTYPE_FLOAT,
+        BOOLS = 1 << ND_KIND_BOOL,
+        INTEGERS = 1 << ND_KIND_UNSIGNED | 1 << ND_KIND_SIGNED,
+        FLOATS = 1 << ND_KIND_FLOAT,
     };
     static const uint8_t taken[] = {
         [ND__ANY] = BOOLS | INTEGERS | FLOATS,

@@ -65,7 +65,7 @@ static nd_dtype result_dtype(nd_op op, nd_dtype x) {
     case ND_OP_prod:
         if (nd__dtype_is_float(x))
             return x;
-        return nd__dtype_kinds[x] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
+        return nd__dtype_kinds[x] == ND_KIND_UNSIGNED ? ND_U64 : ND_I64;
     default:
         return nd__dtype_is_float(x) ? x : ND_F32;
     }

@@ -46,7 +46,7 @@ nd_tensor *nd__scan(nd_op op, const nd_tensor *x, int axis, bool backwards) {
         return NULL;
     nd_dtype dtype = x->dtype;
     if ((op == ND_OP_cumsum || op == ND_OP_cumprod) && !nd__dtype_is_float(dtype))
-        dtype = nd__dtype_kinds[dtype] == ND__DTYPE_UNSIGNED ? ND_U64 : ND_I64;
+        dtype = nd__dtype_kinds[dtype] == ND_KIND_UNSIGNED ? ND_U64 : ND_I64;
     return scan(op, &x, 1, dtype, axis, backwards);
 }
 

@@ -1,5 +1,6 @@
 // Element types: sizes, names, promotion.
 #include "lib/tensor/dtype.h"
+#include <float.h>
 #include <nd/tensor.h>
 
 const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT] = {
@@ -9,7 +10,7 @@ const uint8_t nd__dtype_bytes[ND_DTYPE_COUNT] = {
 };
 
 const uint8_t nd__dtype_kinds[ND_DTYPE_COUNT] = {
-#define ND_DTYPE(ENUMERATOR, name, text, T, kind) [ND_##ENUMERATOR] = ND__DTYPE_##kind,
+#define ND_DTYPE(ENUMERATOR, name, text, T, kind) [ND_##ENUMERATOR] = ND_KIND_##kind,
 #include "kernels/dtypes.inc"
 #undef ND_DTYPE
 };
@@ -18,6 +19,18 @@ static const char *const names[ND_DTYPE_COUNT] = {
 #define ND_DTYPE(ENUMERATOR, name, text, T, kind) [ND_##ENUMERATOR] = text,
 #include "kernels/dtypes.inc"
 #undef ND_DTYPE
+};
+
+/// Where a format of floating-point numbers ends.
+typedef struct float_limits {
+    double max, epsilon, smallest_normal;
+} float_limits;
+
+static const float_limits limits[ND_DTYPE_COUNT] = {
+    [ND_F64] = {DBL_MAX, DBL_EPSILON, DBL_MIN},
+    [ND_F32] = {FLT_MAX, FLT_EPSILON, FLT_MIN},
+    [ND_F16] = {65504, 0x1p-10, 0x1p-14},
+    [ND_BF16] = {0x1.fep127, 0x1p-7, 0x1p-126},
 };
 
 size_t nd_dtype_get_size(nd_dtype dtype) {
@@ -44,14 +57,49 @@ static nd_dtype signed_for(nd_dtype has_sign, nd_dtype has_none) {
 nd_dtype nd_promote_dtypes(nd_dtype a, nd_dtype b) {
     if ((unsigned)a >= ND_DTYPE_COUNT || (unsigned)b >= ND_DTYPE_COUNT)
         return ND_DTYPE_COUNT;
-    nd__dtype_kind a_kind = nd__dtype_kinds[a], b_kind = nd__dtype_kinds[b];
+    nd_dtype_kind a_kind = nd__dtype_kinds[a], b_kind = nd__dtype_kinds[b];
     if (a == b)
         return a;
     if (a_kind == b_kind) // two floats of 16 bits have different ranges and digits
         return nd__dtype_is_half(a) && nd__dtype_is_half(b) ? ND_F32 : wider(a, b);
-    if (a_kind == ND__DTYPE_FLOAT || b_kind == ND__DTYPE_BOOL)
+    if (a_kind == ND_KIND_FLOAT || b_kind == ND_KIND_BOOL)
         return a;
-    if (b_kind == ND__DTYPE_FLOAT || a_kind == ND__DTYPE_BOOL)
+    if (b_kind == ND_KIND_FLOAT || a_kind == ND_KIND_BOOL)
         return b;
-    return a_kind == ND__DTYPE_SIGNED ? signed_for(a, b) : signed_for(b, a);
+    return a_kind == ND_KIND_SIGNED ? signed_for(a, b) : signed_for(b, a);
+}
+
+bool nd_can_cast(nd_dtype from, nd_dtype to) {
+    return (unsigned)to < ND_DTYPE_COUNT && nd_promote_dtypes(from, to) == to;
+}
+
+nd_dtype_kind nd_dtype_get_kind(nd_dtype dtype) {
+    return (unsigned)dtype < ND_DTYPE_COUNT ? (nd_dtype_kind)nd__dtype_kinds[dtype] : ND_KIND_COUNT;
+}
+
+nd_number nd_dtype_get_max(nd_dtype dtype) {
+    nd_dtype_kind kind = nd_dtype_get_kind(dtype);
+    if (kind == ND_KIND_FLOAT)
+        return ND_NUMBER(limits[dtype].max);
+    if (kind == ND_KIND_BOOL || kind == ND_KIND_COUNT)
+        return ND_NUMBER(kind == ND_KIND_BOOL);
+    int bits = 8 * nd__dtype_bytes[dtype];
+    return kind == ND_KIND_SIGNED ? ND_NUMBER(INT64_MAX >> (64 - bits))
+                                  : ND_NUMBER(UINT64_MAX >> (64 - bits));
+}
+
+nd_number nd_dtype_get_min(nd_dtype dtype) {
+    nd_dtype_kind kind = nd_dtype_get_kind(dtype);
+    if (kind == ND_KIND_FLOAT)
+        return ND_NUMBER(-limits[dtype].max);
+    return kind == ND_KIND_SIGNED ? ND_NUMBER(-(INT64_MAX >> (64 - 8 * nd__dtype_bytes[dtype])) - 1)
+                                  : ND_NUMBER(0);
+}
+
+double nd_dtype_get_epsilon(nd_dtype dtype) {
+    return (unsigned)dtype < ND_DTYPE_COUNT ? limits[dtype].epsilon : 0;
+}
+
+double nd_dtype_get_smallest_normal(nd_dtype dtype) {
+    return (unsigned)dtype < ND_DTYPE_COUNT ? limits[dtype].smallest_normal : 0;
 }

@@ -66,7 +66,7 @@ bool nd__number_held(nd_dtype dtype, nd_number number) {
     if ((unsigned)dtype >= ND_DTYPE_COUNT || nd__dtype_is_float(dtype))
         return is_number(number);
     int bits = dtype == ND_BOOL ? 1 : 8 * nd__dtype_bytes[dtype];
-    if (nd__dtype_kinds[dtype] == ND__DTYPE_SIGNED) {
+    if (nd__dtype_kinds[dtype] == ND_KIND_SIGNED) {
         int64_t value;
         return nd__number_is_i64(number, &value) && value >> (bits - 1) == value >> 63;
     }
@@ -129,10 +129,10 @@ nd_number nd__number_at(nd_dtype dtype, const void *element) {
     size_t bytes = nd__dtype_bytes[dtype];
     memcpy(&bits, element, bytes); // little-endian: the bytes that are not there are the upper ones
     switch (nd__dtype_kinds[dtype]) {
-    case ND__DTYPE_BOOL:
-    case ND__DTYPE_UNSIGNED:
+    case ND_KIND_BOOL:
+    case ND_KIND_UNSIGNED:
         return (nd_number){ND_NUMBER_U64, {.u64 = bits}};
-    case ND__DTYPE_SIGNED:
+    case ND_KIND_SIGNED:
         return (nd_number){ND_NUMBER_I64,
                            {.i64 = (int64_t)(bits << (64 - 8 * bytes)) >> (64 - 8 * bytes)}};
     default:

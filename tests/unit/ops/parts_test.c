@@ -235,7 +235,7 @@ static void test_parts_refuse(void **state) {
     assert_refused(nd_vecdot(x, x, 1), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis 1");
     assert_refused(nd_vecdot(x, mask, -2), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis -2");
     assert_refused(nd_vecdot(x, scalar, -1), ND_ERROR_INVALID_ARGUMENT, "vecdot: axis -1");
-    assert_refused(nd_cross(x, x, -1), ND_ERROR_SHAPE, "cross: a is float32 of shape");
+    assert_refused(nd_cross(x, x, -2), ND_ERROR_SHAPE, "cross: a is float32 of shape");
     assert_refused(nd_cross(x, x, 0), ND_ERROR_INVALID_ARGUMENT, "cross: axis 0");
     assert_status(nd_unstack(x, 2, parts), ND_ERROR_INVALID_ARGUMENT);
     assert_status(nd_unstack(x, 0, NULL), ND_ERROR_INVALID_ARGUMENT);

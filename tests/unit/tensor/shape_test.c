@@ -2,6 +2,8 @@
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 #include "tests/unit/tensor/values.h"
+#include <float.h>
+#include <math.h>
 
 static void test_dtypes(void **state) {
     (void)state;
@@ -15,6 +17,61 @@ static void test_dtypes(void **state) {
     assert_int_equal(nd_promote_dtypes(ND_BOOL, ND_U8), ND_U8);
     assert_int_equal(nd_promote_dtypes(ND_F32, ND_I64), ND_F32);
     assert_int_equal(nd_promote_dtypes(ND_F64, ND_F32), ND_F64);
+}
+
+/// Beside what C says of its own types, and what conversions find at the edges.
+static void test_limits_of_dtypes(void **state) {
+    (void)state;
+    const int64_t of_signed[][2] = {{INT8_MIN, INT8_MAX},
+                                    {INT16_MIN, INT16_MAX},
+                                    {INT32_MIN, INT32_MAX},
+                                    {INT64_MIN, INT64_MAX}};
+    const nd_dtype has_sign[] = {ND_I8, ND_I16, ND_I32, ND_I64};
+    const nd_dtype has_none[] = {ND_U8, ND_U16, ND_U32, ND_U64};
+    const uint64_t of_unsigned[] = {UINT8_MAX, UINT16_MAX, UINT32_MAX, UINT64_MAX};
+    for (int i = 0; i < 4; i++) {
+        assert_true(nd_dtype_get_min(has_sign[i]).value.i64 == of_signed[i][0]);
+        assert_true(nd_dtype_get_max(has_sign[i]).value.i64 == of_signed[i][1]);
+        assert_true(nd_dtype_get_max(has_none[i]).value.u64 == of_unsigned[i]);
+        assert_int_equal(nd_dtype_get_kind(has_sign[i]), ND_KIND_SIGNED);
+        assert_int_equal(nd_dtype_get_kind(has_none[i]), ND_KIND_UNSIGNED);
+    }
+    assert_true(nd_dtype_get_max(ND_F32).value.f64 == (double)FLT_MAX);
+    assert_true(nd_dtype_get_epsilon(ND_F64) == DBL_EPSILON && nd_dtype_get_epsilon(ND_I8) == 0);
+    assert_int_equal(nd_dtype_get_kind(ND_DTYPE_COUNT), ND_KIND_COUNT);
+    assert_true(nd_dtype_get_epsilon(ND_DTYPE_COUNT) == 0);
+    for (int i = 0; i < ND_DTYPE_COUNT; i++) {
+        nd_dtype dtype = (nd_dtype)i;
+        nd_auto nd_tensor *min = nd_scalar(nd_dtype_get_min(dtype), dtype);
+        nd_auto nd_tensor *max = nd_scalar(nd_dtype_get_max(dtype), dtype);
+        assert_handle(min);
+        assert_handle(max);
+        if (nd_dtype_get_kind(dtype) != ND_KIND_FLOAT)
+            continue;
+        // The next number is infinite, half an epsilon is lost beside 1, a whole one is not, and
+        // half of the smallest normal number is still one of this dtype.
+        double epsilon = nd_dtype_get_epsilon(dtype), normal = nd_dtype_get_smallest_normal(dtype);
+        double greatest = nd_dtype_get_max(dtype).value.f64;
+        const double given[] = {1 + epsilon,
+                                1 + epsilon / 2,
+                                normal,
+                                normal * (1 + epsilon),
+                                normal / 2 * (1 + epsilon),
+                                greatest,
+                                dtype == ND_F64 ? INFINITY : greatest * (1 + epsilon)};
+        nd_auto nd_tensor *doubles = nd_from_data(given, ND_SHAPE(7), ND_F64);
+        nd_auto nd_tensor *there = nd_cast(doubles, dtype);
+        nd_auto nd_tensor *back = nd_cast(there, ND_F64);
+        const double *kept = nd_get_data(back);
+        assert_true(kept[0] == given[0] && kept[1] == 1 && kept[2] == given[2] &&
+                    kept[3] == given[3] && (kept[4] != given[4] || dtype == ND_F64) &&
+                    kept[5] == greatest && isinf(kept[6]));
+    }
+    assert_true(nd_can_cast(ND_I8, ND_I16) && nd_can_cast(ND_U8, ND_I16) &&
+                nd_can_cast(ND_I64, ND_F16) && nd_can_cast(ND_BOOL, ND_U64));
+    assert_false(nd_can_cast(ND_F16, ND_BF16) || nd_can_cast(ND_I16, ND_I8) ||
+                 nd_can_cast(ND_I8, ND_U64) || nd_can_cast(ND_F32, ND_I64) ||
+                 nd_can_cast(ND_F32, ND_DTYPE_COUNT) || nd_can_cast(ND_DTYPE_COUNT, ND_F32));
 }
 
 static nd_status check(int ndim, const int64_t *shape, nd_dtype dtype) {
@@ -125,6 +182,7 @@ static void test_collapse_keeps_what_one_operand_breaks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_dtypes),
+        ND_TEST(test_limits_of_dtypes),
         ND_TEST(test_F08_elements_overflow),
         ND_TEST(test_F09_bytes_overflow),
         ND_TEST(test_F10_negative_zero_and_too_many),
