@@ -49,7 +49,8 @@ void cudart_abort(const cudart_block *block, const char *format, ...) {
     abort();
 }
 
-static struct sigaction before[2]; ///< of SIGSEGV and SIGBUS
+static const int signals[] = {SIGSEGV, SIGBUS};
+static struct sigaction before[2]; ///< what others have set for them
 
 static bool was_write(const void *context) {
 #if defined(__x86_64__)
@@ -98,18 +99,36 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     sigaction(signal, &before[signal == SIGBUS], NULL); // it happens again, and is theirs
 }
 
-/// A test may have put a handler of its own in front meanwhile, which is then called for its own
+static bool is_watching(const struct sigaction *action) {
+    return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == on_fault;
+}
+
+/// A program may have put a handler of its own in front meanwhile, which is then called for its own
 /// faults.
 void cudart_watch_faults(void) {
-    static const int signals[] = {SIGSEGV, SIGBUS};
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < 2; i++) {
         struct sigaction found;
         sigaction(signals[i], NULL, &found);
-        if ((found.sa_flags & SA_SIGINFO) && found.sa_sigaction == on_fault)
+        if (is_watching(&found))
             continue;
         before[i] = found;
         sigaction(signals[i], &action, NULL);
     }
+}
+
+/// In the place of the C library's. cmocka sets its handlers as each test begins, while a worker may
+/// be at work whose next fault is the runtime's: they are set behind it.
+void (*signal(int number, void (*handler)(int)))(int) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, found;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < 2; i++) {
+        if (number != signals[i] || sigaction(number, NULL, &found) != 0 || !is_watching(&found))
+            continue;
+        found = before[i];
+        before[i] = action;
+        return found.sa_handler;
+    }
+    return sigaction(number, &action, &found) == 0 ? found.sa_handler : SIG_ERR;
 }

@@ -5,6 +5,8 @@
 #include "tests/cudart/test_kernels.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -543,6 +545,45 @@ static int sticky(void) {
     return cudaSetDevice(2) == cudaSuccess && cudaMalloc(&x, 100) == cudaSuccess ? 0 : 4;
 }
 
+static volatile int held_has_begun, held_may_write, faults_that_came_by;
+
+static void on_fault_of_another(int number) {
+    faults_that_came_by++;
+    signal(number, SIG_DFL);
+}
+
+/// While the kernel runs, as a test framework does when a test begins.
+static void *put_a_handler_in_front(void *unused) {
+    (void)unused;
+    while (!held_has_begun)
+        sched_yield();
+    void (*before)(int) = signal(SIGSEGV, on_fault_of_another);
+    held_may_write = 1;
+    return (void *)before;
+}
+
+/// A fault is how the runtime learns what a kernel touches. It stays the runtime's own.
+static void test_a_handler_put_in_front_meanwhile(void **state) {
+    (void)state;
+    void (*before)(int) = signal(SIGSEGV, SIG_DFL);
+    cudaStream_t stream = stream_new();
+    float *x = floats(stream), host[COUNT];
+    assert_cuda(cudaStreamSynchronize(stream));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, put_a_handler_in_front, NULL), 0);
+    assert_cuda(test_held_write(x, &held_has_begun, &held_may_write, stream));
+    to_host(host, x, stream);
+    assert_cuda(cudaStreamSynchronize(stream));
+    void *found;
+    assert_int_equal(pthread_join(thread, &found), 0);
+    assert_ptr_equal(found, (void *)SIG_DFL);
+    assert_ptr_equal((void *)signal(SIGSEGV, before), (void *)on_fault_of_another);
+    assert_int_equal(faults_that_came_by, 0);
+    assert_true(host[0] == 1);
+    assert_cuda(cudaFreeAsync(x, stream));
+    assert_cuda(cudaStreamDestroy(stream));
+}
+
 static void test_an_illegal_address_stays_an_error(void **state) {
     (void)state;
     char said[4096];
@@ -590,6 +631,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_peers),
         ND_TEST(test_what_must_not_be_done_ends_the_program),
         ND_TEST(test_streams_that_nothing_orders),
+        ND_TEST(test_a_handler_put_in_front_meanwhile),
         ND_TEST(test_an_illegal_address_stays_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,13 @@ __global__ void reverse_kernel(float *to, const float *from, bool wait) {
     __syncthreads();
 }
 
+__global__ void held_kernel(float *to, volatile int *begun, const volatile int *may_write) {
+    *begun = 1;
+    while (!*may_write) {
+    }
+    to[threadIdx.x] = 1;
+}
+
 cudaLaunchConfig_t blocks_for(long count, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)((count + THREADS - 1) / THREADS));
@@ -51,4 +58,10 @@ cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stre
 cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(count, stream);
     return cudaLaunchKernelEx(&config, reverse_kernel, to, from, wait != 0);
+}
+
+cudaError_t test_held_write(float *to, volatile int *begun, const volatile int *may_write,
+                            cudaStream_t stream) {
+    cudaLaunchConfig_t config = blocks_for(1, stream);
+    return cudaLaunchKernelEx(&config, held_kernel, to, begun, may_write);
 }

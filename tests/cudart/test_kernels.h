@@ -11,6 +11,9 @@ cudaError_t test_fill(float *to, long count, float value, cudaStream_t stream);
 cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stream);
 /// Each 64 elements the other way round; without `wait` it lacks a barrier.
 cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream);
+/// Says that it has begun, and writes 1 when it may.
+cudaError_t test_held_write(float *to, volatile int *begun, const volatile int *may_write,
+                            cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif
