@@ -57,7 +57,8 @@ static void drop_repeated(nd__term *term, const int64_t *sizes) {
         }
 }
 
-/// Sums over labels that are not needed, in the term's dtype.
+/// Sums over labels that are not needed, in the term's dtype; of 16-bit floats in f32, which the
+/// term then has.
 static void sum_unneeded(nd__term *term, label_set needed) {
     int axes[ND_MAX_DIMS], naxes = 0;
     for (int i = 0; i < term->ndim; i++)
@@ -65,8 +66,10 @@ static void sum_unneeded(nd__term *term, label_set needed) {
             axes[naxes++] = i;
     if (naxes == 0 || !term->x)
         return;
-    nd_auto nd_tensor *sum = nd_sum(term->x, naxes, axes, false);
-    replace(term, sum ? nd__operands_as_dtype(sum, term->x->dtype) : NULL);
+    nd_dtype dtype = nd__dtype_is_half(term->x->dtype) ? ND_F32 : term->x->dtype;
+    nd_auto nd_tensor *wide = nd__operands_as_dtype(term->x, dtype);
+    nd_auto nd_tensor *sum = wide ? nd_sum(wide, naxes, axes, false) : NULL;
+    replace(term, sum ? nd__operands_as_dtype(sum, dtype) : NULL);
     for (int i = naxes - 1; i >= 0; i--)
         drop_label(term, axes[i]);
 }
@@ -167,8 +170,40 @@ static nd_tensor *in_order(const nd__term *term, const int *output, int noutput)
     return nd_permute(term->x, noutput, order);
 }
 
+/// All terms in one dtype, which the result has; ND_DTYPE_COUNT on error.
+static nd_dtype promote(const char *name, nd__term *terms, size_t count) {
+    nd_dtype dtype = terms[0].x->dtype;
+    for (size_t i = 1; i < count; i++) {
+        nd_dtype wider = nd_promote_dtypes(dtype, terms[i].x->dtype);
+        if (wider == ND_DTYPE_COUNT) {
+            nd__error(ND_ERROR_DTYPE, "%s: no dtype holds the numbers of %s and %s", name,
+                      nd_dtype_get_name(dtype), nd_dtype_get_name(terms[i].x->dtype));
+            return ND_DTYPE_COUNT;
+        }
+        dtype = wider;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (terms[i].x->dtype != dtype)
+            replace(&terms[i], nd_cast(terms[i].x, dtype));
+        if (!terms[i].x)
+            return ND_DTYPE_COUNT;
+    }
+    return dtype;
+}
+
+static void release_terms(nd__term *terms, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        nd_release(terms[i].x);
+}
+
 nd_tensor *nd__contraction_run(const char *name, nd__term *terms, size_t count, const int *output,
                                int noutput) {
+    nd_dtype dtype = promote(name, terms, count);
+    if (dtype == ND_DTYPE_COUNT) {
+        release_terms(terms, count);
+        return NULL;
+    }
+    nd_auto nd_tensor *first = nd_retain(terms[0].x);
     int64_t sizes[ND__CONTRACTION_LABELS];
     label_set wanted = 0;
     bool whole = true;
@@ -196,10 +231,9 @@ nd_tensor *nd__contraction_run(const char *name, nd__term *terms, size_t count, 
         terms[b] = terms[left - 1];
         terms[left - 1] = (nd__term){.x = NULL};
     }
-    nd_tensor *result = whole ? in_order(&terms[0], output, noutput) : NULL;
-    for (size_t i = 0; i < count; i++)
-        nd_release(terms[i].x);
-    return result;
+    nd_auto nd_tensor *laid = whole ? in_order(&terms[0], output, noutput) : NULL;
+    release_terms(terms, count);
+    return laid ? nd__operands_own(nd__operands_as_dtype(laid, dtype), first) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ nd_tensor *nd_diff(const nd_tensor *x, int64_t order, int axis) {
         nd_release(result);
         result = next;
     }
-    return nd_steal(&result);
+    return nd__operands_own(nd_steal(&result), x);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_nu
         nd_release(result);
         result = next;
     }
-    return nd_steal(&result);
+    return nd__operands_own(nd_steal(&result), x);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
         nd_release(result);
         result = next;
     }
-    return nd_steal(&result);
+    return nd__operands_own(nd_steal(&result), x);
 }
 
 nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {
@@ -165,7 +165,7 @@ nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {
     int64_t size = x->shape[axis], places = size > 0 ? shift % size : 0;
     places = places < 0 ? places + size : places;
     if (places == 0)
-        return nd_retain(x);
+        return nd_clone(x);
     nd_auto nd_tensor *first = nd_slice(x, size - places, size, 1, axis);
     nd_auto nd_tensor *last = nd_slice(x, 0, size - places, 1, axis);
     const nd_tensor *parts[] = {first, last};
@@ -240,7 +240,7 @@ nd_tensor *nd_repeat(const nd_tensor *x, int64_t count, int axis) {
     if (nd__tensor_check_operand("repeat", "x", x) != ND_OK)
         return NULL;
     axis = nd__shape_resolve_axis("repeat", axis, x->ndim);
-    return axis < 0 ? NULL : repeated("repeat", x, count, axis, true);
+    return axis < 0 ? NULL : nd__operands_own(repeated("repeat", x, count, axis, true), x);
 }
 
 nd_tensor *nd_tile(const nd_tensor *x, int ndim, const int64_t *counts) {
@@ -261,7 +261,7 @@ nd_tensor *nd_tile(const nd_tensor *x, int ndim, const int64_t *counts) {
         nd_release(result);
         result = next;
     }
-    return nd_steal(&result);
+    return nd__operands_own(nd_steal(&result), x);
 }
 
 // -------------------------------------------------------------------------------------------------

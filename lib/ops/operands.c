@@ -89,6 +89,14 @@ nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dty
     return copy;
 }
 
+nd_tensor *nd__operands_own(nd_tensor *x, const nd_tensor *of) {
+    if (!x || !nd__tensor_share_storage(x, of))
+        return x;
+    nd_tensor *copy = nd_clone(x);
+    nd_release(x);
+    return copy;
+}
+
 nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number value) {
     if (nd__number_held(dtype, value))
         return ND_OK;

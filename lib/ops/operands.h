@@ -63,6 +63,10 @@ static inline nd_tensor *nd__operands_as_dtype(const nd_tensor *x, nd_dtype dtyp
 /// What is recorded is x itself.
 nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype);
 
+/// x (consumed), or a copy where it shares memory with `of`: a result that is new whatever the
+/// arguments were. NULL gives NULL.
+nd_tensor *nd__operands_own(nd_tensor *x, const nd_tensor *of);
+
 /// An error unless nd__number_held.
 nd_status nd__operands_check_number(const char *name, nd_dtype dtype, nd_number value);
 

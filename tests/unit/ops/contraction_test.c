@@ -187,6 +187,33 @@ static void test_contractions_of_every_number(void **state) {
     }
 }
 
+/// "i,k->i" of one element and k equal ones; consumes both.
+static double summed_product(nd_tensor *one, nd_tensor *many, nd_dtype expected) {
+    const nd_tensor *operands[] = {one, many};
+    nd_auto nd_tensor *result = nd_einsum("i,k->i", 2, operands);
+    assert_handle(result);
+    assert_int_equal(nd_get_dtype(result), expected);
+    nd_release(one);
+    nd_release(many);
+    return at_flat(result, 0);
+}
+
+/// Sums of one operand's letters are made in the dtype of the result, 16-bit floats in f32.
+static void test_sums_before_products_do_not_overflow(void **state) {
+    (void)state;
+    nd_tensor *halves[] = {nd_full(ND_SHAPE(2), 60000, ND_F16),
+                           nd_full(ND_SHAPE(2), 60000, ND_F16)};
+    assert_true(summed_product(nd_full(ND_SHAPE(1), 0.03125, ND_F32), halves[0], ND_F32) == 3750);
+    assert_true(summed_product(nd_full(ND_SHAPE(1), 0.03125, ND_F16), halves[1], ND_F16) == 3750);
+    assert_true(summed_product(nd_ones(ND_SHAPE(1), ND_I32), nd_full(ND_SHAPE(2), 65535, ND_U16),
+                               ND_I32) == 131070);
+    assert_true(summed_product(nd_ones(ND_SHAPE(1), ND_F64),
+                               nd_full(ND_SHAPE(2), UINT64_MAX, ND_U64), ND_F64) == 0x1p65);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2), ND_U64), *y = nd_ones(ND_SHAPE(2), ND_I8);
+    const nd_tensor *apart[] = {x, y};
+    assert_refused(nd_einsum("i,i->", 2, apart), ND_ERROR_DTYPE, "einsum: no dtype holds");
+}
+
 static void test_diagonals_and_grids_of_other_shapes(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3, 4), ND_BOOL);
@@ -266,6 +293,7 @@ int main(void) {
         ND_TEST(test_contractions_as_in_pytorch),
         ND_TEST(test_random_equations),
         ND_TEST(test_contractions_of_every_number),
+        ND_TEST(test_sums_before_products_do_not_overflow),
         ND_TEST(test_diagonals_and_grids_of_other_shapes),
         ND_TEST(test_contractions_refuse),
     };

@@ -1,6 +1,8 @@
 // Padding, turning, repeating and cutting against PyTorch and against differences; other dtypes,
 // nothing, and what is refused.
 #include "tests/unit/ops/torch_case.h"
+#include <nd/contraction.h>
+#include <nd/manipulation.h>
 
 #define COUNTS(...)     \
     (const int64_t[]) { \
@@ -83,6 +85,35 @@ static void test_manipulation_of_nothing_and_of_integers(void **state) {
         assert_true(at_flat(all, i) == 1 && at_flat(nothing, i) == 0 && at_flat(whole, i) == 1);
 }
 
+/// Writes a result and looks whether x has stayed; consumes it.
+static void assert_new(const nd_tensor *x, nd_tensor *result) {
+    assert_handle(result);
+    assert_ok(nd_fill_(result, 7));
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        assert_true(at_flat(x, i) == 1);
+    nd_release(result);
+}
+
+/// Whatever the numbers, also where nothing has to be moved, a result is no window onto x.
+static void test_results_are_new(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 4), ND_F32);
+    nd_auto nd_tensor *number = nd_scalar(1, ND_F32);
+    const nd_tensor *one[] = {x};
+    assert_new(x, nd_roll(x, 0, 1));
+    assert_new(x, nd_roll(x, 1, 0));
+    assert_new(x, nd_diff(x, 0, 1));
+    assert_new(x, nd_repeat(x, 1, 1));
+    assert_new(x, nd_repeat(x, 3, 0));
+    assert_new(x, nd_tile(x, 2, COUNTS(1, 1)));
+    assert_new(x, nd_tile(x, 3, COUNTS(3, 1, 1)));
+    assert_new(x, nd_pad(x, 1, COUNTS(0, 0), 0, ND_PADDING_CONSTANT));
+    assert_new(x, nd_pad(x, 1, COUNTS(-1, -1), 0, ND_PADDING_CONSTANT));
+    assert_new(number, nd_flip(number, 0, NULL));
+    assert_new(x, nd_einsum("ij->ij", 1, one));
+    assert_new(x, nd_einsum("ij->ji", 1, one));
+}
+
 static void test_manipulation_refuses(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 3), ND_U8);
@@ -118,6 +149,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_manipulation_as_in_pytorch),
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
+        ND_TEST(test_results_are_new),
         ND_TEST(test_manipulation_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
