@@ -11,7 +11,9 @@ extern "C" {
 /// and the convolutions of <nd/convolution.h> take operands of f32, f16 and bf16 as this dtype, and
 /// give a result of it. nd_softmax, nd_log_softmax, the norms and the losses take halves as f32 and
 /// give f32. f64 stays f64. nd_rnn, nd_lstm and nd_gru keep the dtype of x and compute their
-/// products in the half. The casts are recorded: parameters stay f32,
+/// products in the half, and so do nd_einsum and nd_tensordot with the dtype of their operands;
+/// nd_vecdot and nd_quantized_linear are as nd_matmul. A backward pass casts nothing, wherever it
+/// runs: gradients are computed in the dtypes that the forward pass had. The casts are recorded: parameters stay f32,
 /// and so do their gradients. ND_F32 casts nothing to a half, as outside. Another dtype is an
 /// error, and casts nothing either.
 #define nd_autocast(dtype) \

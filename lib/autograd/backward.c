@@ -9,6 +9,7 @@
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/shape.h"
+#include <nd/autocast.h>
 
 enum { INLINE_LEAVES = 16 };
 
@@ -31,8 +32,10 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
     nd_pass pass;
     nd__engine_pass_init(&pass, "backward", chosen.create_graph);
     nd_grad_block block = nd__grad_block_begin(chosen.create_graph);
+    nd_autocast_block autocast = nd__autocast_block_begin(ND_F32); // rules say their dtypes
     status = run_backward(&pass, output, chosen.grad);
     nd__engine_pass_free(&pass);
+    nd__autocast_block_end(&autocast);
     nd__grad_block_end(&block);
     return status;
 }
@@ -54,12 +57,14 @@ nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const 
     nd__engine_pass_init(&pass, "grad", chosen.create_graph);
     pass.only_targets = true;
     nd_grad_block block = nd__grad_block_begin(chosen.create_graph);
+    nd_autocast_block autocast = nd__autocast_block_begin(ND_F32); // rules say their dtypes
     status = make_targets(&pass, inputs, count);
     if (status == ND_OK)
         status = run_grad(&pass, output, &chosen);
     nd__engine_pass_free(&pass);
     if (status == ND_OK)
         status = complete_targets(&pass, inputs, chosen.allow_unused);
+    nd__autocast_block_end(&autocast);
     nd__grad_block_end(&block);
     for (size_t i = 0; i < pass.target_count; i++) {
         if (status == ND_OK)

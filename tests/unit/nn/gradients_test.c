@@ -307,6 +307,36 @@ static void test_autocast_of_attention_and_recurrent_nets(void **state) {
     }
 }
 
+/// A pass inside the block is the one outside: rules mix the dtypes of the forward pass as they say.
+static void test_a_backward_pass_inside_autocast(void **state) {
+    (void)state;
+    nd_auto nd_tensor *seen = nd_randn(nd_key_new(3), ND_SHAPE(3, 3), ND_F32);
+    assert_ok(nd_set_requires_grad(seen, true));
+    nd_auto nd_tensor *product = nd_matmul(seen, seen);
+    nd_auto nd_tensor *sum = nd_sum(product, 0, NULL, false);
+    nd_tensor *outside = NULL, *inside = NULL, *first = NULL, *second = NULL;
+    const nd_tensor *inputs[] = {seen};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
+    assert_ok(nd_grad(sum, 1, inputs, &options, &outside));
+    nd_autocast(ND_BF16) {
+        assert_ok(nd_grad(sum, 1, inputs, &options, &inside));
+        nd_auto nd_tensor *attended = nd_attention(seen, seen, seen, NULL, NULL);
+        nd_auto nd_tensor *square = nd_square(attended);
+        nd_auto nd_tensor *loss = nd_sum(square, 0, NULL, false);
+        assert_ok(nd_grad(loss, 1, inputs, &options, &first));
+        nd_auto nd_tensor *first_square = nd_square(first);
+        nd_auto nd_tensor *first_loss = nd_sum(first_square, 0, NULL, false);
+        assert_ok(nd_grad(first_loss, 1, inputs, NULL, &second));
+    }
+    assert_int_equal(nd_get_dtype(second), ND_F32);
+    assert_memory_equal(nd_get_data(outside), nd_get_data(inside), 9 * sizeof(float));
+    nd_release(outside);
+    nd_release(inside);
+    nd_release(first);
+    nd_release(second);
+}
+
 /// A net of a convolution and a linear layer: learns its labels in bf16 as well, and its parameters
 /// and gradients stay f32.
 static void test_a_net_learns_inside_autocast(void **state) {
@@ -380,6 +410,7 @@ int main(void) {
         ND_TEST(test_autocast_computes_products_in_a_half),
         ND_TEST(test_autocast_raises_norms_and_losses),
         ND_TEST(test_autocast_of_attention_and_recurrent_nets),
+        ND_TEST(test_a_backward_pass_inside_autocast),
         ND_TEST(test_a_net_learns_inside_autocast),
         ND_TEST(test_halves_have_masters),
     };
