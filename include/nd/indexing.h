@@ -3,8 +3,9 @@
 ///
 /// As in <nd/ops.h>, all return a new owned tensor on x's device, placed at x's manager, or NULL
 /// with an error. An index is i64 or i32 and names a place along an axis, from the end where it is
-/// negative; what is outside is an error, of nd_take() or nd_scatter_add(). All are differentiable
-/// to any order in x, and in what is written.
+/// negative; what is outside is an error, of nd_take() or nd_scatter_add(), but is not looked at
+/// where it picks empty slices, or where what is written has no elements. All are differentiable to
+/// any order in x, and in what is written.
 #ifndef ND_INDEXING_H
 #define ND_INDEXING_H
 #include <nd/tensor.h>
@@ -14,7 +15,8 @@ extern "C" {
 
 /// x[i, j, ...] in NumPy's words, for `count` indices of x's first axes, which broadcast: their
 /// shape, then x's other axes. A bool index is a mask of as many axes as it has, and stands for the
-/// places where it is true, as nd_nonzero() gives them (which waits for the device).
+/// places where it is true, as nd_nonzero() gives them (which waits for the device). Error: a count
+/// of 0, also of nd_index_put().
 ND_API nd_tensor *nd_index(const nd_tensor *x, size_t count,
                            const nd_tensor *const *indices) ND_OWNED;
 /// x with `values`, of x's dtype, which broadcast to nd_index()'s result, in the places of that. Of
@@ -39,9 +41,10 @@ typedef enum nd_scatter_reduction {
 /// x with source's elements reduced along an axis where index says, as nd_scatter_add() adds them:
 /// index and source have one shape, x and source one dtype, not bool. `include_self`: x's own
 /// element is one of those that are reduced; else it stays only where nothing comes. 16-bit floats
-/// are computed in f32 and rounded once; other integers than the sums of a mean wrap. Differentiable
-/// to any order; elements that are the extreme together share its gradient, and the second
-/// derivative of a product by two elements of source that are both 0 is taken as 0.
+/// are computed in f32 and rounded once. Integers wrap, but the sums of a mean are of 64 bits,
+/// signed except for u64, and wrap there. Differentiable to any order; elements that are the
+/// extreme together share its gradient, and the second derivative of a product by two elements of
+/// source that are both 0 is taken as 0.
 ND_API nd_tensor *nd_scatter(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
                              int axis, nd_scatter_reduction reduction, bool include_self) ND_OWNED;
 

@@ -1,20 +1,22 @@
 /// @file
 /// Linear algebra: systems of equations, inverses, decompositions, determinants, norms of matrices.
 ///
-/// A matrix is the last two axes of a tensor of f32 or f64 where nothing else is said; the axes before them are a batch, each
-/// of whose matrices is treated by itself. Functions return a new owned tensor, or NULL with an
-/// error; those with several results write them last and leave them untouched on error, and any of
-/// these results may be declined with NULL. All are differentiable to any order where nothing else
-/// is said. As everywhere, operands are borrowed, and different threads may use one operand.
+/// A matrix is the last two axes of a tensor of f32 or f64 where nothing else is said; the axes
+/// before them are a batch, each of whose matrices is treated by itself. Functions return a new
+/// owned tensor, or NULL with an error; those with several results write them last and leave them
+/// untouched on error, and any of these results may be declined with NULL. All are differentiable
+/// to any order where nothing else is said. As everywhere, operands are borrowed, and different
+/// threads may use one operand.
 ///
 /// The host computes, by LAPACK, which is opened when it is first needed: without it every function
-/// here but nd_matrix_power() and nd_matrix_norm() of columns, rows and Frobenius answers
-/// ND_ERROR_UNSUPPORTED. Matrices
-/// of another device are copied to the host, and the result back, each recorded as nd_to() is;
-/// nothing is computed there.
+/// here but nd_matrix_power() of no negative power and nd_matrix_norm() of columns, rows and
+/// Frobenius answers ND_ERROR_UNSUPPORTED. Matrices of another device are copied to the host, and
+/// the result back, each recorded as nd_to() is; nothing is computed there.
 ///
 /// Errors: ND_ERROR_DTYPE for other dtypes, ND_ERROR_SHAPE for shapes that do not fit, and
-/// ND_ERROR_INVALID_ARGUMENT where a matrix has no result, which says which one of the batch.
+/// ND_ERROR_INVALID_ARGUMENT where a matrix has no result. Its message names the first such matrix
+/// of the batch, counted from 0 in row-major order (of two operands: of the batch to which theirs
+/// broadcast), and the pivot or leading minor at which it failed, counted from 1.
 #ifndef ND_LINALG_H
 #define ND_LINALG_H
 #include <nd/tensor.h>

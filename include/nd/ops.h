@@ -1,5 +1,5 @@
 /// @file
-/// Operations on tensors. Definitions follow the Python Array API standard (2022.12) where it has
+/// Operations on tensors. Definitions follow the Python Array API standard (2024.12) where it has
 /// the operation.
 ///
 /// All return a new owned tensor on the operands' device, placed at the operands' manager
@@ -312,16 +312,19 @@ ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- indexing
 
-/// Rows `indices` of an axis: x: [a, n, b], indices: [i...] i64 or i32 -> [a, i..., b]. Out of
-/// range is an error.
+/// Rows `indices` of an axis: x: [a, n, b], indices: [i...] i64 or i32 -> [a, i..., b]. A negative
+/// index counts from the end. Out of range is an error; where the rows are empty (a or b is 0), no
+/// index is looked at.
 ND_API nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) ND_OWNED;
-/// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's.
+/// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's. Its
+/// dtypes and what it may hold are as in nd_take(), and all of it is looked at.
 ND_API nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) ND_OWNED;
 /// Copy of x with source added at index along axis; repeated indices accumulate (16-bit floats in
-/// f32). Numbers of every dtype; x and source have the same.
+/// f32). Numbers of every dtype; x and source have the same. index as in nd_gather(), of source's
+/// shape; it is not looked at where x has no elements.
 ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index,
                                  const nd_tensor *source, int axis) ND_OWNED;
-/// indices: [...] i64 -> [..., classes] of `dtype`.
+/// indices: [...] i64 or i32 -> [..., classes] of `dtype`. Error: one is outside 0 ... classes - 1.
 ND_API nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) ND_OWNED;
 /// Elements of x where mask (same shape, bool) holds, in row-major order: [count].
 ND_API nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) ND_OWNED;
@@ -331,9 +334,11 @@ ND_API nd_tensor *nd_masked_fill(const nd_tensor *x, const nd_tensor *mask,
 
 // ---------------------------------------------------------------------------------------- in place
 //
-// Write x, bump its version counter, and return a status. y broadcasts to x. Errors: x needs
-// history and is a leaf that requires a gradient, or a view of one (outside nd_no_grad); x overlaps
-// itself (expanded); partial overlap of x and y; x's dtype cannot hold the number (<nd/number.h>).
+// Write x, bump its version counter, and return a status. y broadcasts to x, and is of numbers
+// whose dtype promotes with x's to x's own (nd_promote_dtypes(): an x of f32 takes integers and
+// f16, one of i32 no floats); nd_copy_() takes any. Errors: x needs history and is a leaf that
+// requires a gradient, or a view of one (outside nd_no_grad); x overlaps itself (expanded); partial
+// overlap of x and y; x's dtype cannot hold the result, or the number (<nd/number.h>).
 //
 // x may be a view: the tensor it is a view of, and all other views of that, have the history of the
 // write afterwards, as in PyTorch. Refused with ND_ERROR_STATE is a write of what requires a
@@ -347,7 +352,7 @@ ND_API nd_status nd_add_(nd_tensor *x, const nd_tensor *y);
 ND_API nd_status nd_sub_(nd_tensor *x, const nd_tensor *y);
 /// x *= y.
 ND_API nd_status nd_mul_(nd_tensor *x, const nd_tensor *y);
-/// x /= y; x is f32 or f64.
+/// x /= y; x is of floats.
 ND_API nd_status nd_div_(nd_tensor *x, const nd_tensor *y);
 /// x += alpha * y.
 ND_API nd_status nd_add_scaled_(nd_tensor *x, const nd_tensor *y, nd_number alpha);

@@ -14,6 +14,10 @@
 /// Without an open scope these functions fail with ND_ERROR_STATE. A tensor that is to be written
 /// in place is retained first: `nd_auto nd_tensor *w = nd_retain(nd_zeros(...));`.
 ///
+/// Functions that write tensors to addresses (nd_topk(), nd_split(), nd_svd(), nd_grad()) write
+/// owned ones here too, and need no scope: the caller releases them, or hands them over with
+/// nd_tmp().
+///
 /// Only tensors are handed over. Modules, optimizers, data sets, lists, resources, managers and
 /// weak references stay owned here too (nd_tmp() hands over any of them); nd_retain, nd_edge_take,
 /// nd_steal and nd_weak_get always return owned handles.

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /// x sorted along an axis, from the smallest up, or from the greatest down. Differentiable to any
-/// order.
+/// order. Error: x has no axis, as for the two that follow.
 ND_API nd_tensor *nd_sort(const nd_tensor *x, int axis, bool descending) ND_OWNED;
 /// Where along the axis the elements of nd_sort() stand in x.
 ND_API nd_tensor *nd_argsort(const nd_tensor *x, int axis, bool descending) ND_OWNED;
@@ -58,8 +58,12 @@ typedef enum nd_quantile_method {
 } nd_quantile_method;
 
 /// The quantiles of the n elements along the reduced axes (naxes 0: all) for each of `count` q in
-/// [0, 1]: [count, ...], then as nd_mean(). bool and integers become f32. NaN where there is one.
-/// Differentiable to any order. Error: a q outside, no elements.
+/// [0, 1]: [count, ...], then as nd_mean(). bool and integers are sorted as they are, and what is
+/// taken of them becomes f32 before it is averaged; f16 and bf16 are averaged in f32. NaN where
+/// there is one. Halfway between two elements the result is the sum of their halves, elsewhere the
+/// nearer of them and a part of their difference: NaN between infinities (but between equal ones
+/// halfway) and nearer to an infinity than to a number, infinite where the difference overflows.
+/// Differentiable to any order. Error: a count of 0, a q outside, no elements.
 ND_API nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q,
                               nd_quantile_method method, int naxes, const int *axes,
                               bool keepdims) ND_OWNED;
@@ -69,13 +73,17 @@ ND_API nd_tensor *nd_median(const nd_tensor *x, int naxes, const int *axes, bool
 
 /// How many elements of x are in each bin: edges: [n + 1], ascending; bin i reaches from edges[i]
 /// up to but not including edges[i + 1], the last includes it. Result i64 [n]; with weights (of x's
-/// shape, not bool) their sums, in their dtype and differentiable in them. What is outside, NaN too,
-/// is not counted. Error: fewer than two edges.
+/// shape, not bool) their sums, in their dtype and differentiable in them. Weights are added one
+/// after another in that dtype (f16 and bf16 in f32), not in f64 as by nd_sum(): a sum in f32 of
+/// very many stops growing, of ones at 2^24. What is outside, NaN too, is not counted. That edges
+/// ascend is not checked; where they do not, the counts have no meaning. Error: fewer than two
+/// edges.
 ND_API nd_tensor *nd_histogram(const nd_tensor *x, const nd_tensor *edges,
                                const nd_tensor *weights) ND_OWNED;
 /// How often each number from 0 on stands in x, [n] of integers: i64 as long as the greatest asks
 /// for, and at least `minimum`; with weights ([n], not bool) their sums, in their dtype and
-/// differentiable in them. Waits for the device. Error: a negative number in x.
+/// differentiable in them, added as by nd_histogram(). Waits for the device. Error: a negative
+/// number in x.
 ND_API nd_tensor *nd_bincount(const nd_tensor *x, const nd_tensor *weights,
                               int64_t minimum) ND_OWNED;
 

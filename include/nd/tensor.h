@@ -230,9 +230,10 @@ ND_API nd_tensor *nd_squeeze(const nd_tensor *x, int axis) ND_OWNED;
 ND_API nd_tensor *nd_unsqueeze(const nd_tensor *x, int axis) ND_OWNED;
 /// Axes from `start_axis` on become one.
 ND_API nd_tensor *nd_flatten(const nd_tensor *x, int start_axis) ND_OWNED;
-/// Arbitrary window; checked against the storage's bounds. Differentiable where x is contiguous, or
-/// a view of a contiguous tensor, and the window shows nothing beyond that; elements that it shows
-/// more than once get the sum of their gradients.
+/// Arbitrary window; checked against the storage's bounds. `offset` counts elements from the
+/// storage's first, wherever x begins in it; neither it nor a stride is negative. Differentiable
+/// where x is contiguous, or a view of a contiguous tensor, and the window shows nothing beyond
+/// that; elements that it shows more than once get the sum of their gradients.
 ND_API nd_tensor *nd_as_strided(const nd_tensor *x, int ndim, const int64_t *shape,
                                 const int64_t *strides, int64_t offset) ND_OWNED;
 /// Same storage, no history.
