@@ -81,7 +81,7 @@ static nd_tensor *scatter(const nd_tensor *x, const nd_tensor *index, const nd_t
     return mean ? mean_of(result, counts, include_self) : nd_steal(&result);
 }
 
-/// 16-bit floats are reduced in f32 and rounded once; the sum behind a mean of integers fits.
+/// 16-bit floats are reduced in f32 and rounded once; the sum behind a mean of integers has 64 bits.
 static nd_dtype dtype_within(nd_dtype dtype, nd_scatter_reduction reduction) {
     if (nd__dtype_is_half(dtype))
         return ND_F32;
