@@ -141,10 +141,13 @@ nd_status nd__rule_slice(const nd_rule_call *call) {
 nd_status nd__rule_unslice(const nd_rule_call *call) {
     const int64_t *i = call->node->attrs.i;
     int64_t count = call->node->inputs[0].shape[i[0]];
-    int64_t stop = count > 0 ? i[1] + (count - 1) * i[3] + (i[3] > 0 ? 1 : -1) : i[1];
+    // An empty slice may start at -1, before the first element, which nd_slice would read as the
+    // last one. Every start gives the same nothing.
+    int64_t start = count > 0 ? i[1] : 0;
+    int64_t stop = count > 0 ? start + (count - 1) * i[3] + (i[3] > 0 ? 1 : -1) : start;
     stop = stop < 0 ? INT64_MIN : stop; // before the first element
     return nd__rule_give(call, 0,
-                         nd_slice(nd__rules_output_grad(call), i[1], stop, i[3], (int)i[0]));
+                         nd_slice(nd__rules_output_grad(call), start, stop, i[3], (int)i[0]));
 }
 
 /// g's parts, zeros where a part has none, one behind the other.

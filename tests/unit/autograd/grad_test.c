@@ -197,6 +197,28 @@ static void test_seed_with_history(void **state) {
     nd_release(second);
 }
 
+/// A start before the first element stays there when the gradient is sliced in its turn.
+static void test_an_empty_slice_backwards_twice(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2, 3));
+    nd_auto nd_tensor *y = nd_slice(x, -6, 2, -2, 0);
+    assert_int_equal(nd_get_numel(y), 0);
+    nd_auto nd_tensor *seed = nd_ones_like(y);
+    assert_ok(nd_set_requires_grad(seed, true));
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
+    options.grad = seed;
+    const nd_tensor *inputs[] = {x, seed};
+    nd_tensor *grads[2] = {NULL};
+    assert_ok(nd_grad(y, 1, inputs, &options, grads));
+    assert_values(grads[0], VALUES(0, 0, 0));
+    nd_auto nd_tensor *sum = total(grads[0]);
+    assert_ok(nd_grad(sum, 1, inputs + 1, NULL, grads + 1));
+    assert_int_equal(nd_get_numel(grads[1]), 0);
+    nd_release(grads[0]);
+    nd_release(grads[1]);
+}
+
 static void test_pow_at_zero(void **state) {
     (void)state;
     nd_auto nd_tensor *a = make_leaf(VALUES(0, 0, 2));
@@ -338,6 +360,7 @@ int main(void) {
         ND_TEST(test_gradient_penalty),
         ND_TEST(test_recorded_gradients_add_up),
         ND_TEST(test_seed_with_history),
+        ND_TEST(test_an_empty_slice_backwards_twice),
         ND_TEST(test_pow_at_zero),
         ND_TEST(test_ties_share_the_gradient),
         ND_TEST(test_gradcheck_tells_right_from_wrong),
