@@ -197,9 +197,9 @@ nd_status nd__rule_qr(const nd_rule_call *call) {
 nd_status nd__rule_eigh(const nd_rule_call *call) {
     int64_t n = size_of(call, 1);
     nd_auto nd_tensor *packed = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *s = nd__linalg_part(packed, 0, 0, n);
+    nd_auto nd_tensor *s = nd__linalg_vector(packed, 0, n);
     nd_auto nd_tensor *v = nd__linalg_part(packed, n, n, n);
-    nd_auto nd_tensor *of_s = nd__linalg_part(nd__rules_output_grad(call), 0, 0, n);
+    nd_auto nd_tensor *of_s = nd__linalg_vector(nd__rules_output_grad(call), 0, n);
     nd_auto nd_tensor *of_v = nd__linalg_part(nd__rules_output_grad(call), n, n, n);
     nd_auto nd_tensor *product = turned_product(v, of_v);
     nd_auto nd_tensor *inverse = inverse_differences(s);
@@ -221,9 +221,9 @@ static svd_parts parts_of(const nd_rule_call *call) {
     nd_auto nd_tensor *packed = nd__record_saved(call->node, 0);
     const nd_tensor *g = nd__rules_output_grad(call);
     return (svd_parts){
-        nd__linalg_part(packed, 0, m, k),         nd__linalg_part(packed, m * k, 0, k),
+        nd__linalg_part(packed, 0, m, k),         nd__linalg_vector(packed, m * k, k),
         nd__linalg_part(packed, m * k + k, k, n), nd__linalg_part(g, 0, m, k),
-        nd__linalg_part(g, m * k, 0, k),          nd__linalg_part(g, m * k + k, k, n),
+        nd__linalg_vector(g, m * k, k),           nd__linalg_part(g, m * k + k, k, n),
     };
 }
 

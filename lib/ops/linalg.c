@@ -363,17 +363,20 @@ nd_tensor *nd_cholesky(const nd_tensor *x) {
                : NULL;
 }
 
+nd_tensor *nd__linalg_vector(const nd_tensor *packed, int64_t offset, int64_t columns) {
+    return packed ? nd_slice(packed, offset, offset + columns, 1, -1) : NULL;
+}
+
 nd_tensor *nd__linalg_part(const nd_tensor *packed, int64_t offset, int64_t rows, int64_t columns) {
-    if (!packed)
+    nd_auto nd_tensor *part = nd__linalg_vector(packed, offset, rows * columns);
+    if (!part)
         return NULL;
-    int64_t elements = (rows ? rows : 1) * columns, shape[ND_MAX_DIMS];
-    nd_auto nd_tensor *part = nd_slice(packed, offset, offset + elements, 1, -1);
-    int batch = packed->ndim - 1;
-    for (int i = 0; i < batch; i++)
-        shape[i] = packed->shape[i];
+    int64_t shape[ND_MAX_DIMS];
+    int batch = part->ndim - 1;
+    nd__shape_copy(shape, part->shape, batch);
     shape[batch] = rows;
     shape[batch + 1] = columns;
-    return rows ? nd_reshape(part, batch + 2, shape) : nd_steal(&part);
+    return nd_reshape(part, batch + 2, shape);
 }
 
 /// A result of several, and where it goes.
@@ -458,13 +461,7 @@ nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_te
         return nd_error_get_status();
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1], k = m < n ? m : n;
     nd_auto nd_tensor *packed = packed_values("svd", ND_OP_svd, host, false, m * k + k + k * n);
-    nd_auto nd_tensor *s = nd__linalg_part(packed, m * k, 0, k);
-    if (k == 0) {
-        part nothing[] = {{nd_slice(host, 0, 0, 1, -1), ret_u},
-                          {nd_steal(&s), ret_s},
-                          {nd_slice(host, 0, 0, 1, -2), ret_vt}};
-        return give(x, 3, nothing);
-    }
+    nd_auto nd_tensor *s = nd__linalg_vector(packed, m * k, k);
     part parts[] = {{nd__linalg_part(packed, 0, m, k), ret_u},
                     {nd_steal(&s), ret_s},
                     {nd__linalg_part(packed, m * k + k, k, n), ret_vt}};
@@ -497,9 +494,8 @@ static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor
     only = only && !nd__record_wants_history(&x, 1);
     nd_auto nd_tensor *packed =
         packed_values(name, ND_OP_eigh, symmetric, only, only ? n : n + n * n);
-    part parts[] = {
-        {nd__linalg_part(packed, 0, 0, n), ret_values},
-        {only || n == 0 ? nd_retain(symmetric) : nd__linalg_part(packed, n, n, n), ret_vectors}};
+    part parts[] = {{nd__linalg_vector(packed, 0, n), ret_values},
+                    {only ? nd_retain(symmetric) : nd__linalg_part(packed, n, n, n), ret_vectors}};
     return give(x, 2, parts);
 }
 
@@ -538,7 +534,8 @@ static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
     nd_auto nd_tensor *known = nd_from_data(values, 1, (const int64_t[]){3}, ND_F64);
     nd_auto nd_tensor *there = nd_to(known, host->device);
     nd_auto nd_tensor *numbers = nd_cast(there, x->dtype);
-    return nd_mul(ones, numbers);
+    nd_tensor *packed = nd_mul(ones, numbers);
+    return packed ? nd__record(ND_OP_slogdet, packed, &like, 1, NULL) : NULL;
 }
 
 nd_tensor *nd_det(const nd_tensor *x) {

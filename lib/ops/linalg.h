@@ -15,8 +15,10 @@
 #include "lib/tensor/tensor.h"
 #include <nd/linalg.h>
 
-/// The matrix [rows, columns] that begins at `offset` of the last axis; a vector of `columns` when
-/// `rows` is 0.
+/// The vector of `columns` elements that begins at `offset` of the last axis.
+nd_tensor *nd__linalg_vector(const nd_tensor *packed, int64_t offset, int64_t columns);
+
+/// The matrix [rows, columns] that begins at `offset` of the last axis.
 nd_tensor *nd__linalg_part(const nd_tensor *packed, int64_t offset, int64_t rows, int64_t columns);
 
 /// x with its last two axes exchanged.

@@ -318,6 +318,87 @@ static void test_matrices_of_nothing(void **state) {
         nd_release(parts[i]);
 }
 
+static nd_tensor *left_vectors(const nd_tensor *x) {
+    nd_tensor *u = NULL;
+    return nd_svd(x, &u, NULL, NULL) == ND_OK ? u : NULL;
+}
+
+static nd_tensor *right_vectors(const nd_tensor *x) {
+    nd_tensor *vt = NULL;
+    return nd_svd(x, NULL, NULL, &vt) == ND_OK ? vt : NULL;
+}
+
+static nd_tensor *singular(const nd_tensor *x) {
+    nd_tensor *s = NULL;
+    return nd_svd(x, NULL, &s, NULL) == ND_OK ? s : NULL;
+}
+
+static nd_tensor *nuclear(const nd_tensor *x) {
+    return nd_matrix_norm(x, ND_MATRIX_NORM_NUCLEAR, false);
+}
+
+static nd_tensor *eigenvalues(const nd_tensor *x) {
+    nd_tensor *values = NULL;
+    return nd_eigh(x, &values, NULL) == ND_OK ? values : NULL;
+}
+
+static nd_tensor *eigenvectors(const nd_tensor *x) {
+    nd_tensor *v = NULL;
+    return nd_eigh(x, NULL, &v) == ND_OK ? v : NULL;
+}
+
+static nd_tensor *logarithm(const nd_tensor *x) {
+    nd_tensor *result = NULL;
+    return nd_slogdet(x, NULL, &result) == ND_OK ? result : NULL;
+}
+
+/// Two derivatives of the sum of f at an x without elements.
+static void assert_gradients_of_nothing(nd_tensor *(*f)(const nd_tensor *), int ndim,
+                                        const int64_t *shape) {
+    nd_auto nd_tensor *x = nd_zeros(ndim, shape, ND_F64);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *y = f(x);
+    assert_handle(y);
+    assert_true(nd_requires_grad(y));
+    nd_auto nd_tensor *sum = nd_sum(y, 0, NULL, false);
+    const nd_tensor *input = x;
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
+    nd_tensor *first = NULL, *second = NULL;
+    assert_ok(nd_grad(sum, 1, &input, &options, &first));
+    assert_shape(first, ndim, shape);
+    nd_auto nd_tensor *square = nd_square(first);
+    nd_auto nd_tensor *sum_of_squares = nd_sum(square, 0, NULL, false);
+    options.allow_unused = true;
+    if (nd_requires_grad(sum_of_squares))
+        assert_ok(nd_grad(sum_of_squares, 1, &input, &options, &second));
+    if (second)
+        assert_shape(second, ndim, shape);
+    nd_release(first);
+    nd_release(second);
+}
+
+static void test_gradients_of_matrices_of_nothing(void **state) {
+    (void)state;
+    nd_tensor *(*const of_any[])(const nd_tensor *) = {nd_svdvals, singular, left_vectors,
+                                                       right_vectors, nuclear};
+    const int64_t shapes[][3] = {{1, 0, 0}, {2, 0, 3}, {2, 3, 0}, {0, 3, 3}, {0, 0, 0}};
+    for (size_t i = 0; i < COUNT_OF(of_any); i++) {
+        for (size_t k = 0; k < COUNT_OF(shapes); k++)
+            assert_gradients_of_nothing(of_any[i], 3, shapes[k]);
+        assert_gradients_of_nothing(of_any[i], ND_SHAPE(0, 3));
+        assert_gradients_of_nothing(of_any[i], ND_SHAPE(3, 0));
+    }
+    nd_tensor *(*const of_square[])(const nd_tensor *) = {eigenvalues, eigenvectors, nd_eigvalsh,
+                                                          nd_det, logarithm};
+    for (size_t i = 0; i < COUNT_OF(of_square); i++) {
+        assert_gradients_of_nothing(of_square[i], ND_SHAPE(0, 0));
+        assert_gradients_of_nothing(of_square[i], ND_SHAPE(1, 0, 0));
+        assert_gradients_of_nothing(of_square[i], ND_SHAPE(2, 0, 0));
+        assert_gradients_of_nothing(of_square[i], ND_SHAPE(0, 2, 2));
+    }
+}
+
 static void test_refusals_name_the_matrix(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(3, 2, 2), ND_F64);
@@ -480,6 +561,7 @@ int main(int count, char **arguments) {
         ND_TEST(test_matrices_without_full_rank),
         ND_TEST(test_gradients_of_equal_values),
         ND_TEST(test_matrices_of_nothing),
+        ND_TEST(test_gradients_of_matrices_of_nothing),
         ND_TEST(test_refusals_name_the_matrix),
         ND_TEST(test_refusals_of_operands),
         ND_TEST(test_forms_of_results),
