@@ -220,6 +220,46 @@ static void test_leaves_that_require_a_gradient_are_refused(void **state) {
     assert_false(nd_requires_grad(plain));
 }
 
+/// The bytes stay what they are, and the history comes along.
+static void test_a_copy_of_another_handle_onto_the_same_memory_is_a_write(void **state) {
+    (void)state;
+    nd_auto nd_tensor *leaf = nd_ones(ND_SHAPE(3), ND_F32);
+    assert_ok(nd_set_requires_grad(leaf, true));
+    nd_auto nd_tensor *y = nd_mul_scalar(leaf, 3.0);
+    nd_auto nd_tensor *x = nd_detach(y);
+    assert_ok(nd_copy_(x, y));
+    assert_int_equal(nd_get_version(x), 1);
+    assert_true(nd_requires_grad(x));
+    nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    for (int64_t i = 0; i < 3; i++)
+        assert_true(at_flat(x, i) == 3.0 && at_flat(nd_get_grad(leaf), i) == 3.0);
+    // The other way the history goes: what is copied has none.
+    nd_auto nd_tensor *plain = nd_detach(x);
+    assert_ok(nd_copy_(x, plain));
+    assert_int_equal(nd_get_version(x), 2);
+    assert_false(nd_requires_grad(x));
+    assert_ok(nd_copy_(x, x));
+    assert_int_equal(nd_get_version(x), 2);
+}
+
+/// A view and its base: both have the base's history before and after.
+static void test_a_copy_of_a_view_of_all_of_a_tensor(void **state) {
+    (void)state;
+    nd_auto nd_tensor *leaf = nd_ones(ND_SHAPE(3), ND_F32);
+    assert_ok(nd_set_requires_grad(leaf, true));
+    nd_auto nd_tensor *x = nd_mul_scalar(leaf, 3.0);
+    nd_auto nd_tensor *view = nd_slice(x, 0, 3, 1, 0);
+    assert_ok(nd_copy_(x, view));
+    assert_ok(nd_copy_(view, x));
+    assert_int_equal(nd_get_version(x), 2);
+    nd_auto nd_tensor *both = nd_add(x, view);
+    nd_auto nd_tensor *sum = nd_sum(both, 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    for (int64_t i = 0; i < 3; i++)
+        assert_true(at_flat(x, i) == 3.0 && at_flat(nd_get_grad(leaf), i) == 6.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_results),
@@ -231,6 +271,8 @@ int main(void) {
         ND_TEST(test_F12_a_search_that_takes_too_long_counts_as_overlap),
         ND_TEST(test_what_x_cannot_hold_is_refused),
         ND_TEST(test_leaves_that_require_a_gradient_are_refused),
+        ND_TEST(test_a_copy_of_another_handle_onto_the_same_memory_is_a_write),
+        ND_TEST(test_a_copy_of_a_view_of_all_of_a_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
