@@ -47,14 +47,16 @@ typedef enum nd_dtype_kind {
     ND_KIND_FLOAT,    ///< floating-point numbers
     ND_KIND_COUNT,    ///< how many there are; of an invalid dtype
 } nd_dtype_kind;
+/// Of what kind a dtype is.
 ND_API nd_dtype_kind nd_dtype_get_kind(nd_dtype dtype);
-/// The least and the greatest finite number of a dtype, exactly: nd_full(ndim, shape,
-/// nd_dtype_get_max(dtype), dtype) holds it. 0 of an invalid dtype.
+/// The least finite number of a dtype, exactly: nd_full(ndim, shape, nd_dtype_get_min(dtype), dtype)
+/// holds it. 0 of an invalid dtype.
 ND_API nd_number nd_dtype_get_min(nd_dtype dtype);
+/// The greatest finite number of a dtype, likewise.
 ND_API nd_number nd_dtype_get_max(nd_dtype dtype);
-/// Of floats: from 1 to the next number, and the least positive number of full precision. 0 of other
-/// dtypes.
+/// From 1 to the next number of a dtype of floats; 0 of others.
 ND_API double nd_dtype_get_epsilon(nd_dtype dtype);
+/// The least positive number of full precision of a dtype of floats; 0 of others.
 ND_API double nd_dtype_get_smallest_normal(nd_dtype dtype);
 
 // ----------------------------------------------------------------------------------------- devices
