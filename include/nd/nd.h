@@ -12,6 +12,7 @@
 #include <nd/contraction.h>
 #include <nd/convolution.h>
 #include <nd/debug.h>
+#include <nd/dlpack.h>
 #include <nd/error.h>
 #include <nd/gc.h>
 #include <nd/indexing.h>

@@ -380,7 +380,8 @@ static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
 /// Tensor on a block of the host allocator, which stays the caller's until `borrowed` is cleared.
 static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes, nd_dtype dtype,
                                   int ndim, const int64_t *shape) {
-    nd_storage *storage = nd__storage_wrap("dataset_next_batch", manager, block, bytes);
+    nd_storage *storage =
+        nd__storage_wrap("dataset_next_batch", manager, (nd_device){ND_CPU, 0}, block, bytes);
     int64_t numel = (int64_t)(bytes / nd_dtype_get_size(dtype));
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }

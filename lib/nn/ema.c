@@ -80,6 +80,9 @@ nd_status nd_ema_apply(nd_ema *ema) {
     nd_status status = check_all(operation, ema, false);
     for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
         const nd_tensor *parameter = ema->of[i].parameter;
+        status = nd__tensor_check_writable(operation, "a parameter", parameter);
+        if (status != ND_OK)
+            break;
         nd_tensor *kept = nd__parameters_copy_to(operation, parameter, parameter, parameter->device,
                                                  parameter->dtype);
         status = kept ? ND_OK : nd_error_get_status();

@@ -259,6 +259,8 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
         status = nd__optimizer_check(step_operation, optimizer); // a callback may have closed it
         if (status == ND_OK)
             status = nd__tensor_check_operand(step_operation, "a parameter", state->parameter);
+        if (status == ND_OK)
+            status = nd__tensor_check_writable(step_operation, "a parameter", state->parameter);
         if (status == ND_OK && state->parameter->grad)
             status = prepare_parameter(optimizer, state, scratch);
     }

@@ -399,6 +399,8 @@ static nd_status check_file(const nd_safetensors *table, const nd_module *module
 static nd_status check_entry(const nd_safetensors *table, const nd_safetensors_entry *entry,
                              const nd_tensor *parameter, const char *name) {
     nd_status status = nd__tensor_check_operand(table->file.operation, "a parameter", parameter);
+    if (status == ND_OK)
+        status = nd__tensor_check_writable(table->file.operation, "a parameter", parameter);
     if (status != ND_OK)
         return status;
     bool same_shape = entry->ndim == parameter->ndim;

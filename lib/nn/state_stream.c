@@ -97,6 +97,9 @@ nd_status nd__state_stream_tensor(nd_state_stream *stream, const char *name, con
     if (stream->phase == ND__STATE_SAVE)
         return collect(stream, buffer, x);
     const nd_tensor *found = NULL;
+    status = nd__tensor_check_writable(stream->operation, "a tensor of the state", x);
+    if (status != ND_OK)
+        return status;
     status = find(stream, buffer, x->dtype, x->ndim, x->shape, &found);
     if (status != ND_OK || stream->phase == ND__STATE_CHECK)
         return status;

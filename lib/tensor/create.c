@@ -290,7 +290,8 @@ nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
         return NULL;
     }
     nd_place place = nd__place_begin(NULL, 0);
-    nd_storage *storage = nd__storage_wrap("wrap", place.manager, data, (size_t)numel * element);
+    nd_storage *storage = nd__storage_wrap("wrap", place.manager, (nd_device){ND_CPU, 0}, data,
+                                           (size_t)numel * element);
     nd_tensor *x =
         storage ? nd__tensor_on(place.manager, storage, dtype, ndim, shape, numel) : NULL;
     nd__place_end(place);

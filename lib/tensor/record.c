@@ -232,6 +232,8 @@ nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x) {
     nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status == ND_OK)
         status = nd__callback_check(operation);
+    if (status == ND_OK)
+        status = nd__tensor_check_writable(operation, "x", x);
     if (status != ND_OK || nd__node_recording_off)
         return status;
     if (nd__tensor_base(x))

@@ -98,12 +98,13 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
     return storage;
 }
 
-nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes) {
-    if (nd__charge(operation, manager, ND_CPU, bytes) != ND_OK)
+nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, nd_device device,
+                             void *data, size_t bytes) {
+    if (nd__charge(operation, manager, device.kind, bytes) != ND_OK)
         return NULL;
-    nd_storage *storage = new_storage((nd_device){ND_CPU, 0}, bytes);
+    nd_storage *storage = new_storage(device, bytes);
     if (!storage) {
-        nd__charge_return(manager, ND_CPU, bytes);
+        nd__charge_return(manager, device.kind, bytes);
         return NULL;
     }
     storage->data = data;
@@ -135,6 +136,19 @@ nd_storage *nd__storage_make(nd_tensor *x) {
     return status == ND_OK ? nd__tensor_storage_now(x) : NULL;
 }
 
+/// Memory of others goes back to them. Of a device's: when nothing queued here reads it any more,
+/// which our own memory need not wait for, since its release is queued, too.
+static void give_back(const nd_storage *storage, void *memory) {
+    ND__UNCANCELLED;
+    nd_error_state own, *error;
+    nd__error_begin(&own, &error);
+    const nd_backend *backend = nd__registry_backend(storage->accounted.kind);
+    if (!backend->host_accessible)
+        (void)backend->synchronize(storage->accounted.device_index);
+    storage->free(memory, storage->bytes);
+    nd__error_end(error);
+}
+
 static void storage_destroy(nd_object *self) {
     nd_storage *storage = (nd_storage *)self;
     void *data = storage->data;
@@ -143,14 +157,10 @@ static void storage_destroy(nd_object *self) {
         nd__adopt_end(&storage->base->header);
         return;
     }
-    if (storage->borrowed || !data)
+    if (storage->borrowed || (!data && !storage->owner))
         return;
     if (storage->free) {
-        ND__UNCANCELLED;
-        nd_error_state own, *error;
-        nd__error_begin(&own, &error);
-        storage->free(data, storage->bytes);
-        nd__error_end(error);
+        give_back(storage, storage->owner ? storage->owner : data);
         return;
     }
     nd__registry_backend(storage->accounted.kind)

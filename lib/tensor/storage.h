@@ -10,10 +10,12 @@ typedef struct nd_storage {
     size_t bytes; ///< of data
     _Atomic uint64_t
         version; ///< bumped by every in-place write; saved tensors compare it. Not with `base`
-    void (*free)(void *pointer, size_t bytes); ///< nd_wrap's; NULL: the backend's release
+    void (*free)(void *pointer, size_t bytes); ///< memory of others; NULL: the backend's release
+    void *owner; ///< what `free` gets for memory of others; NULL: data
     nd_tensor
-        *base;     ///< whose block data and version lie in; dead or alive, not counted. NULL: none
-    bool borrowed; ///< nd_wrap without free: memory is the user's
+        *base;      ///< whose block data and version lie in; dead or alive, not counted. NULL: none
+    bool borrowed;  ///< nd_wrap without free: memory is the user's
+    bool read_only; ///< memory of others that nobody here may write
 } nd_storage;
 
 /// A storage for x, where it has none yet; NULL with an error: no memory, closed.
@@ -28,9 +30,10 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
 void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
                         size_t data);
 
-/// The same on the caller's host data, charged but `borrowed`. A caller who gives the data away
-/// sets `free` and clears `borrowed` once nothing can fail any more. Owned.
-nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, void *data, size_t bytes);
+/// The same on the caller's data, charged but `borrowed`. A caller who gives the data away sets
+/// `free` and clears `borrowed` once nothing can fail any more. Owned.
+nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, nd_device device,
+                             void *data, size_t bytes);
 
 /// A private storage that got no tensor: gives it and its charge back.
 void nd__storage_discard(nd_storage *storage, nd_manager *manager);

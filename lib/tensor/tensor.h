@@ -135,6 +135,16 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
 nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
                                      const int64_t *shape, const int64_t *strides, int64_t offset);
 
+/// ND_ERROR_STATE for an open tensor over memory of others that may not be written.
+static inline nd_status nd__tensor_check_writable(const char *operation, const char *argument,
+                                                  const nd_tensor *x) {
+    const nd_storage *storage = nd__tensor_storage_now(x);
+    return __builtin_expect(storage && storage->read_only, 0)
+               ? nd__error(ND_ERROR_STATE, "%s: the memory of %s is read-only; use a clone",
+                           operation, argument)
+               : ND_OK;
+}
+
 /// Whether an operand is there and not closed.
 static inline bool nd__tensor_is_usable(const nd_tensor *x) {
     return x && !nd__object_is_closed(x);
