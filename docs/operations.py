@@ -11,7 +11,7 @@ import re
 import sys
 
 FIRST = ("ops", "neural", "tensor")  # of the page; the other headers follow
-NO_OPERATIONS = ("autograd", "io", "nn", "object")
+NO_OPERATIONS = ("autograd", "dlpack", "io", "nn", "object")
 ELEMENTWISE = ("UNARY", "PREDICATE", "BINARY", "COMPARE", "LOGICAL")
 DTYPES = {
     "ANY": "any",

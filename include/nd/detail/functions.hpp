@@ -559,6 +559,12 @@ inline tensor conv_transpose2d(const nd_tensor *x, const nd_tensor *weight, cons
 inline tensor conv_transpose3d(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, const nd_conv_transpose3d_options *options) noexcept {
     return tensor((nd_conv_transpose3d)(x, weight, bias, options));
 }
+inline tensor from_dlpack(struct DLManagedTensorVersioned *managed) noexcept {
+    return tensor((nd_from_dlpack)(managed));
+}
+inline tensor from_dlpack_unversioned(struct DLManagedTensor *managed) noexcept {
+    return tensor((nd_from_dlpack_unversioned)(managed));
+}
 inline tensor index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) noexcept {
     return tensor((nd_index)(x, count, indices));
 }

@@ -1,0 +1,352 @@
+"""The module of tools/python: what it reads in the headers, calls, errors, ownership, and DLPack to and from NumPy and PyTorch.
+
+What needs NumPy or PyTorch is skipped where they are missing; every test ends with no object left.
+"""
+
+import ctypes
+import gc
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import threading
+import unittest
+import ndarc as nd
+from ndarc.binding import headers, library
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+with_numpy = unittest.skipUnless(np, "no NumPy")
+with_torch = unittest.skipUnless(np and torch, "no PyTorch")
+
+
+class Case(unittest.TestCase):
+    def tearDown(self):
+        gc.collect()
+        self.assertEqual(nd.manager_get_total_objects(None), 0)
+        self.assertEqual(nd.manager_get_total_bytes(None), 0)
+
+
+class Headers(Case):
+    def test_every_function_of_the_recorded_interface_is_read(self):
+        recorded = set(re.findall(r"\b(nd_\w+)\(", pathlib.Path(os.environ["ND_INTERFACE"]).read_text()))
+        self.assertGreater(len(recorded), 500)
+        self.assertEqual(recorded - set(headers.functions), set())
+
+    def test_every_function_that_is_read_is_in_the_library(self):
+        self.assertEqual([name for name in headers.functions if not hasattr(library, name)], [])
+
+    def test_options_begin_as_their_macros_say(self):
+        options = nd.new_struct("nd_conv2d_options", padding=2)
+        self.assertEqual((list(options.stride), list(options.padding), options.groups, options.version), ([1, 1], [2, 2], 1, 1))
+        self.assertEqual(options.size, ctypes.sizeof(options))
+        self.assertEqual(nd.new_struct("nd_adam_options").beta2, 0.999)
+        with self.assertRaises(TypeError):
+            nd.new_struct("nd_adam_options", beta3=1)
+
+    def test_sizes_of_structs_are_the_librarys(self):
+        # The library checks the size of each versioned struct that it is given.
+        self.assertEqual(nd.manager_get_stats(None).live_objects, 0)
+        self.assertGreaterEqual(nd.gc_get_stats().collections, 0)
+        self.assertGreaterEqual(nd.memory_get_stats().size, 8)
+
+
+class Calls(Case):
+    def test_arguments_by_what_they_are(self):
+        x = nd.arange(0, 6, 1, "float32")
+        self.assertEqual(nd.reshape(x, [2, 3]).shape, (2, 3))
+        self.assertEqual(nd.permute(nd.reshape(x, (2, 3)), [1, 0]).strides, (1, 3))
+        self.assertEqual(nd.sum(x).item(), 15.0)
+        self.assertEqual(nd.sum(nd.reshape(x, [2, 3]), [1], True).shape, (2, 1))
+        self.assertEqual(nd.concat([x, x], 0).shape, (12,))
+        self.assertEqual([part.shape for part in nd.split(x, [2, 4], 0)], [(2,), (4,)])
+        self.assertEqual(len(nd.unstack(x, 0)), 6)
+        self.assertEqual(nd.pad(x, [1, 2], 0, "constant").shape, (9,))
+        self.assertEqual(nd.tensordot(x, x, [0], [0]).item(), 55.0)
+        self.assertEqual(nd.rand(7, [3], "float64").dtype, "float64")
+        self.assertEqual(nd.l1_loss(x, x, "sum").item(), 0.0)
+        self.assertEqual(nd.full([], 2**64 - 1, "uint64").dtype, "uint64")
+        self.assertEqual(nd.dtype_get_max("int64"), 2**63 - 1)
+        self.assertEqual(nd.dtype_get_min("int64"), -(2**63))
+        self.assertEqual(nd.to(x, "cpu:0").device, "cpu:0")
+
+    def test_several_results(self):
+        values, positions = nd.topk(nd.arange(0, 6, 1, "float32"), 2, 0, True)
+        self.assertEqual((values[0].item(), positions[0].item()), (5.0, 5))
+        self.assertEqual(len(nd.quantize(nd.ones([2, 4], "float32"), 8, 0, "float32", zeros=False)), 2)
+        self.assertEqual(len(nd.quantize(nd.ones([2, 4], "float32"), 8, 0, "float32")), 3)
+
+    def test_options_are_keywords(self):
+        x, w = nd.ones([1, 1, 4, 4], "float32"), nd.ones([1, 1, 3, 3], "float32")
+        self.assertEqual(nd.conv2d(x, w).shape, (1, 1, 2, 2))
+        self.assertEqual(nd.conv2d(x, w, None, padding=1, stride=[1, 2]).shape, (1, 1, 4, 2))
+        with self.assertRaises(TypeError):
+            nd.conv2d(x, w, None, margin=1)
+
+    def test_errors_are_exceptions_and_leave_nothing(self):
+        x = nd.ones([2], "float32")
+        with self.assertRaises(nd.Error) as caught:
+            nd.add(x, nd.ones([3], "float32"))
+        self.assertEqual(caught.exception.status, "ND_ERROR_SHAPE")
+        self.assertIn("do not broadcast", str(caught.exception))
+        self.assertEqual(nd.add(x, x)[1].item(), 2.0)  # the error is gone
+        with self.assertRaises(nd.Error):
+            nd.get_item(x)
+        with self.assertRaises(nd.Error):  # what is missing is NULL
+            nd.add(x)
+        with self.assertRaises(TypeError):
+            nd.full([2])
+        with self.assertRaises(TypeError):
+            nd.add(x, x, x)
+        with self.assertRaises(ValueError):
+            nd.l1_loss(x, x, "median")
+        with self.assertRaises(AttributeError):
+            nd.nonsense
+        del caught
+
+    def test_borrowed_handles_are_retained(self):
+        x = nd.ones([2], "float32")
+        x.requires_grad = True
+        nd.sum(x * x).backward()
+        grad = x.grad
+        self.assertEqual(nd.get_count(grad), 2)
+        del x
+        self.assertEqual(grad[0].item(), 2.0)
+
+    def test_indices_are_views(self):
+        x = nd.reshape(nd.arange(0, 24, 1, "float64"), [2, 3, 4])
+        self.assertEqual(x[1, 2, 3].item(), 23.0)
+        self.assertEqual(x[..., 1:3].shape, (2, 3, 2))
+        self.assertEqual(x[:, None, 0].shape, (2, 1, 4))
+        self.assertTrue(nd.is_view_of(x[0], x))
+        self.assertEqual([row[0].item() for row in x[0]], [0.0, 4.0, 8.0])
+        self.assertEqual(x[0, 0, ::-1][0].item(), 3.0)
+        self.assertEqual(x[0, 0, 2:0:-1].shape, (2,))
+        with self.assertRaises(nd.Error):
+            x[5]
+
+    def test_operators(self):
+        x = nd.arange(1, 4, 1, "float32")
+        for made, expected in ((x + 1, 4.0), (1 - x, -2.0), (x * x, 9.0), (6 / x, 2.0), (x**2, 9.0), (2**x, 8.0), (-x, -3.0), (x % 2, 1.0), (x // 2, 1.0)):
+            self.assertEqual(made[2].item(), expected)
+        self.assertTrue((x > 2)[2].item())
+        self.assertEqual((x @ x).item(), 14.0)
+
+    def test_files_of_python_are_streams(self):
+        x = nd.ones([3], "float32")
+        with tempfile.TemporaryFile("w+") as file:
+            nd.print(x, file)
+            file.seek(0)
+            self.assertIn("tensor([1., 1., 1.]", file.read())
+        nd.set_name(x, "what is held")
+        self.assertIn("what is held", nd.dump())
+
+
+class Managers(Case):
+    def test_a_block_closes_and_reports(self):
+        with nd.manager("step") as step:
+            x = nd.ones([100], "float32")
+            y = nd.exp(x)
+            del x
+            self.assertEqual(step.stats.live_objects > 0, True)
+        self.assertGreater(step.report.escaped_objects, 0)
+        self.assertEqual(step.report.escaped_bytes, 400)
+        self.assertAlmostEqual(y[0].item(), 2.718281, 5)
+
+    def test_blocks_nest_and_survive_exceptions(self):
+        with self.assertRaises(KeyError):
+            with nd.manager("outer"), nd.manager("inner"):
+                nd.ones([3], "float32")
+                raise KeyError
+        self.assertEqual(nd.get_size(nd.ones([3], "float32"), 0), 3)
+
+    def test_no_grad(self):
+        x = nd.ones([2], "float32")
+        x.requires_grad = True
+        with nd.no_grad():
+            self.assertFalse((x * x).requires_grad)
+            with nd.enable_grad():
+                self.assertTrue((x * x).requires_grad)
+        self.assertTrue((x * x).requires_grad)
+
+    def test_an_object_of_a_c_program(self):
+        address = nd.call("nd_ones", [3], "float32")
+        seen = nd.Tensor.borrow(address.address)
+        del address
+        self.assertEqual(seen.shape, (3,))
+
+
+@with_numpy
+class NumPy(Case):
+    NAMES = [name for name in nd.DTYPES if name != "bfloat16"]
+
+    def test_every_dtype_both_ways_without_a_copy(self):
+        for name in self.NAMES:
+            array = np.arange(6).reshape(2, 3).astype(name)
+            x = nd.from_dlpack(array)
+            self.assertEqual((x.dtype, x.shape, nd.get_data(x)), (name, (2, 3), array.ctypes.data))
+            back = np.from_dlpack(x)
+            self.assertEqual((back.dtype, back.ctypes.data), (array.dtype, array.ctypes.data))
+            np.testing.assert_array_equal(back, array)
+
+    def test_every_layout_both_ways(self):
+        base = np.arange(120.0).reshape(2, 3, 4, 5)
+        layouts = [base, base.T, base[:, ::2], base[::-1, :, ::-2], base[1:, :1], base[:, :0], base[0, 0, 0, :1],
+                   np.broadcast_to(base[:1], (7, 3, 4, 5)).copy()[::3], np.array(3.5)]  # fmt: skip
+        for array in layouts:
+            x = nd.from_dlpack(array)
+            self.assertEqual(x.shape, array.shape)
+            np.testing.assert_array_equal(nd.mul_scalar(x, 2).numpy(), array * 2)
+            np.testing.assert_array_equal(np.from_dlpack(x), array)
+        for x in (nd.from_dlpack(base)[1:, :, 2], nd.permute(nd.from_dlpack(base), [3, 1, 0, 2]), nd.expand(nd.ones([1, 3], "float32"), [4, 3])):
+            np.testing.assert_array_equal(np.from_dlpack(x), np.from_dlpack(nd.clone(x)))
+
+    def test_both_sides_write_the_same_memory(self):
+        array = np.zeros(4)
+        x = nd.from_dlpack(array)
+        nd.fill_(x, 3)
+        np.testing.assert_array_equal(array, 3)
+        array[1] = 7
+        self.assertEqual(x[1].item(), 7.0)
+        y = nd.zeros([4], "float32")
+        np.from_dlpack(y)[2] = 5
+        self.assertEqual(y[2].item(), 5.0)
+
+    def test_memory_lives_as_long_as_either_side(self):
+        array = np.arange(1000.0)
+        references = sys.getrefcount(array)
+        x = nd.from_dlpack(array)
+        self.assertEqual(sys.getrefcount(array), references + 1)
+        part = x[10:20]
+        del x
+        self.assertEqual(sys.getrefcount(array), references + 1)
+        del part
+        self.assertEqual(sys.getrefcount(array), references)
+        y = nd.full([1000], 3.0, "float32")
+        shown = np.from_dlpack(y)
+        nd.close(y)
+        del y
+        gc.collect()
+        self.assertEqual(float(shown.sum()), 3000.0)
+
+    def test_a_manager_reports_what_numpy_holds(self):
+        with nd.manager("lender") as lender:
+            shown = np.from_dlpack(nd.ones([250], "float32"))
+        self.assertEqual((lender.report.escaped_objects, lender.report.escaped_bytes), (1, 1000))
+        self.assertEqual(float(shown.sum()), 250.0)
+
+    def test_read_only_arrays_stay_so(self):
+        array = np.arange(4.0)
+        array.flags.writeable = False
+        x = nd.from_dlpack(array)
+        with self.assertRaises(nd.Error) as caught:
+            nd.fill_(x, 0)
+        self.assertIn("read-only", str(caught.exception))
+        del caught
+        self.assertFalse(np.from_dlpack(x).flags.writeable)
+
+    def test_what_is_refused(self):
+        for array in (np.zeros(3, np.complex64), np.zeros(3, "S4"), np.zeros(3, [("a", "i4")]), np.zeros(3, ">f4")):
+            with self.assertRaises((nd.Error, BufferError)):
+                nd.from_dlpack(array)
+        x = nd.ones([2], "float32")
+        x.requires_grad = True
+        with self.assertRaises(BufferError) as caught:
+            np.from_dlpack(x)
+        self.assertIn("nd_detach", str(caught.exception))
+        del caught
+
+    def test_a_capsule_is_consumed_once_or_gives_back(self):
+        x = nd.ones([100], "float32")
+        capsule = x.__dlpack__(max_version=(1, 0))
+        del x
+        self.assertEqual(nd.manager_get_total_bytes(None), 400)
+        del capsule
+        self.assertEqual(nd.manager_get_total_bytes(None), 0)
+
+        class Once:
+            def __init__(self, capsule):
+                self.capsule = capsule
+
+            def __dlpack__(self, **_):
+                return self.capsule
+
+        for version in ((1, 0), None):
+            once = Once(nd.ones([2], "float32").__dlpack__(max_version=version))
+            taken = nd.from_dlpack(once)
+            with self.assertRaises(ValueError):
+                nd.from_dlpack(once)
+            self.assertEqual(nd.sum(taken).item(), 2.0)
+
+    def test_asarray_and_tensor(self):
+        x = nd.tensor([[1, 2], [3, 4]])
+        self.assertEqual(x.dtype, "int64")
+        self.assertEqual(nd.tensor([1.5]).dtype, "float32")
+        self.assertEqual(nd.tensor(np.arange(3, dtype=">i4")).dtype, "int32")
+        self.assertEqual(nd.tensor([1.5], "bfloat16").dtype, "bfloat16")
+        np.testing.assert_array_equal(np.asarray(x), [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(np.asarray(x, np.float64), [[1, 2], [3, 4]])
+
+    def test_deleters_on_other_threads(self):
+        nd.gc_set_mode(nd.GC_ON)
+        errors = []
+
+        def work():
+            try:
+                for i in range(200):
+                    with nd.manager("step"):
+                        x = nd.from_dlpack(np.full(64, float(i)))
+                        y = np.from_dlpack(x * 2)
+                        held = nd.call("nd_list_new")
+                        nd.list_append(held, x)
+                        nd.list_append(held, held)  # a cycle, which the close collects
+                        del held, x
+                    if y[0] != 2.0 * i:
+                        raise AssertionError(f"{y[0]} is not {2 * i}")
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        nd.gc_set_mode(nd.GC_OFF)
+        self.assertEqual(errors, [])
+        nd.gc_collect(None)
+
+
+@with_torch
+class PyTorch(Case):
+    def test_every_dtype_both_ways_without_a_copy(self):
+        for name in nd.DTYPES:
+            given = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
+            x = nd.from_dlpack(given)
+            self.assertEqual((x.dtype, nd.get_data(x)), (name, given.data_ptr()))
+            back = torch.from_dlpack(x)
+            self.assertEqual((back.dtype, back.data_ptr()), (given.dtype, given.data_ptr()))
+            self.assertTrue(torch.equal(back, given))
+
+    def test_layouts_and_life(self):
+        given = torch.arange(24.0).reshape(2, 3, 4)
+        for layout in (given.permute(2, 0, 1), given[:, 1:2], given[:1].expand(5, 3, 4), given[:, :0], given[0, 0, 0]):
+            x = nd.from_dlpack(layout)
+            self.assertTrue(torch.equal(torch.from_dlpack(nd.clone(x)), layout))
+            self.assertTrue(torch.equal(torch.from_dlpack(x), layout))
+        y = nd.full([1000], 3.0, "float32")
+        shown = torch.from_dlpack(y)
+        del y
+        self.assertEqual(float(shown.sum()), 3000.0)
+        del shown
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

@@ -1,0 +1,278 @@
+"""ndarc from Python: every function of the public headers by its name without nd_, on libnd.so, through ctypes.
+
+    import ndarc as nd, numpy as np
+
+    with nd.manager("step") as step:
+        x = nd.from_dlpack(np.ones((2, 3), np.float32))     # the array's memory
+        y = nd.softmax(x * 2, 1)                            # nd_softmax(nd_mul_scalar(x, 2), 1)
+        array = np.from_dlpack(y)                           # the tensor's memory
+    print(step.report.escaped_objects)
+
+What a function takes and gives back is said in its C header; how Python's arguments become C's, in ndarc.binding. Nothing is
+computed here and nothing is kept: a Tensor is a reference that is released with its Python object, as by nd_release(). The library
+is that of ND_LIBRARY, else bazel-bin/libnd.so.0 of the repository, else the system's; the headers are those of ND_INCLUDE.
+"""
+
+import ctypes as _ctypes
+import functools as _functools
+import tempfile as _tempfile
+
+from . import dlpack as _dlpack
+from .binding import DTYPES, Error, Handle, Number, call, handle_class, handle_classes, headers as _headers
+from .binding import library as _library, new_struct, raise_error as _raise_error, struct_type as _struct_type
+
+__all__ = "DTYPES Error Handle Manager Number Tensor call dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
+
+
+class Tensor(Handle):
+    """An nd_tensor. Operators are the functions of their names; indices make views."""
+
+    @property
+    def ndim(self):
+        return call("nd_get_ndim", self)
+
+    def _sizes(self, name):
+        sizes = _ctypes.cast(call(name, self), _ctypes.POINTER(_ctypes.c_int64))
+        return tuple(sizes[i] for i in range(self.ndim))
+
+    @property
+    def shape(self):
+        return self._sizes("nd_get_shape")
+
+    @property
+    def strides(self):
+        """In elements."""
+        return self._sizes("nd_get_strides")
+
+    @property
+    def numel(self):
+        return call("nd_get_numel", self)
+
+    @property
+    def dtype(self):
+        return DTYPES[call("nd_get_dtype", self)]
+
+    @property
+    def device(self):
+        device = call("nd_get_device", self)
+        return f"{('cpu', 'cuda')[device.kind]}:{device.index}"
+
+    @property
+    def requires_grad(self):
+        return call("nd_requires_grad", self)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted):
+        call("nd_set_requires_grad", self, wanted)
+
+    @property
+    def grad(self):
+        return call("nd_get_grad", self)
+
+    def backward(self, **options):
+        call("nd_backward", self, **options)
+
+    def item(self):
+        """The one element as an int, a float or a bool."""
+        if self.dtype.startswith(("float", "bfloat")):
+            return call("nd_get_item", self)
+        value = call("nd_get_item_i64", self)
+        return bool(value) if self.dtype == "bool" else value
+
+    def numpy(self):
+        """A NumPy array over the same memory, of a tensor on the CPU that requires no gradient."""
+        import numpy
+
+        return numpy.from_dlpack(self)
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        return wanted.copy() if copy and wanted is array else wanted
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        # Work that was queued for a device is done when nd_to_dlpack() returns: any stream is right.
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            if copy is False:
+                raise BufferError("another device needs a copy")
+            kind = {1: "cpu", 2: "cuda"}[dl_device[0]]
+            return call("nd_to", self, f"{kind}:{dl_device[1]}").__dlpack__(max_version=max_version)
+        return _dlpack.export(call("nd_clone", self) if copy else self, max_version)
+
+    def __dlpack_device__(self):
+        device = call("nd_get_device", self)
+        return ((1, 2)[device.kind], device.index)
+
+    def __len__(self):
+        if not self.ndim:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key):
+        """Integers, slices, None and one Ellipsis: a view."""
+        keys = key if isinstance(key, tuple) else (key,)
+        taken = sum(1 for k in keys if k is not None and k is not Ellipsis)
+        x, axis, expanded = self, 0, False
+        for k in keys:
+            if k is Ellipsis:
+                if expanded:
+                    raise IndexError("more than one Ellipsis")
+                expanded, axis = True, axis + self.ndim - taken
+            elif k is None:
+                x, axis = call("nd_unsqueeze", x, axis), axis + 1
+            elif isinstance(k, slice):
+                start, stop, step = k.indices(x.shape[axis])
+                if step < 0 and stop < 0:
+                    stop = -(2**63)  # to the first
+                x, axis = call("nd_slice", x, start, stop, step, axis), axis + 1
+            else:
+                x = call("nd_select", x, k.__index__(), axis)
+        return x
+
+    def __repr__(self):
+        size = call("nd_format", self, None, 0)
+        buffer = _ctypes.create_string_buffer(size + 1)
+        _library.nd_format(_ctypes.c_void_p(self.address), buffer, _ctypes.c_size_t(size + 1))
+        return buffer.value.decode()
+
+    def __bool__(self):
+        return bool(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+
+def _operator(name, number=None, swapped=False):
+    def apply(self, other=None):
+        if not isinstance(other, Tensor):
+            if not isinstance(other, (int, float)):
+                return NotImplemented
+            if number and not swapped:
+                return call(number, self, other)
+            other = call("nd_full_like", self, other)
+        return call(name, other, self) if swapped else call(name, self, other)
+
+    return apply
+
+
+for _python, _name, _number in (
+    ("add", "nd_add", "nd_add_scalar"),
+    ("sub", "nd_sub", "nd_sub_scalar"),
+    ("mul", "nd_mul", "nd_mul_scalar"),
+    ("truediv", "nd_div", "nd_div_scalar"),
+    ("pow", "nd_pow", "nd_pow_scalar"),
+    ("floordiv", "nd_floor_divide", None),
+    ("mod", "nd_remainder", None),
+    ("matmul", "nd_matmul", None),
+):
+    setattr(Tensor, f"__{_python}__", _operator(_name, _number))
+    setattr(Tensor, f"__r{_python}__", _operator(_name, _number, swapped=True))
+for _python, _name in (("lt", "nd_less"), ("le", "nd_less_equal"), ("gt", "nd_greater"), ("ge", "nd_greater_equal")):
+    setattr(Tensor, f"__{_python}__", _operator(_name))
+for _python, _name in (("neg", "nd_neg"), ("abs", "nd_abs"), ("invert", "nd_bitwise_invert")):
+    setattr(Tensor, f"__{_python}__", lambda self, name=_name: call(name, self))
+
+
+class Manager(Handle):
+    """An nd_manager. As a block it is the current manager of the thread, and is closed at the block's end; `report` is then what
+    nd_manager_close() said. What Python still holds moves to the manager above."""
+
+    report = None
+
+    def __enter__(self):
+        _library.nd__manager_block_begin.restype = _struct_type("nd_manager_block")
+        self._block = _library.nd__manager_block_begin(_ctypes.c_void_p(self.address))
+        _raise_error()
+        return self
+
+    def __exit__(self, *_):
+        _library.nd__manager_block_end(_ctypes.byref(self._block))
+        _raise_error()
+        self.close()
+
+    def close(self):
+        self.report = call("nd_manager_close", self)
+
+    @property
+    def stats(self):
+        return call("nd_manager_get_stats", self)
+
+
+handle_classes["nd_tensor"] = Tensor
+handle_classes["nd_manager"] = Manager
+
+
+def manager(name=None, parent=None):
+    """A new manager, below the current one or `parent`."""
+    return call("nd_manager_new", parent, name)
+
+
+class _GradBlock:
+    """nd_no_grad and nd_enable_grad, as blocks; can be used again."""
+
+    def __init__(self, enabled):
+        self._enabled, self._blocks = enabled, []
+
+    def __enter__(self):
+        _library.nd__grad_block_begin.restype = _struct_type("nd_grad_block")
+        self._blocks.append(_library.nd__grad_block_begin(_ctypes.c_bool(self._enabled)))
+
+    def __exit__(self, *_):
+        _library.nd__grad_block_end(_ctypes.byref(self._blocks.pop()))
+
+
+def no_grad():
+    """`with nd.no_grad():` records nothing."""
+    return _GradBlock(False)
+
+
+def enable_grad():
+    """`with nd.enable_grad():` records again inside no_grad()."""
+    return _GradBlock(True)
+
+
+def from_dlpack(array):
+    """A tensor over the memory of an array of NumPy's, PyTorch's or whoever's has __dlpack__; written by both."""
+    return _dlpack.take_in(array)
+
+
+def tensor(values, dtype=None):
+    """A tensor with a copy of numbers, nested sequences of them, or an array."""
+    import numpy
+
+    if dtype == "bfloat16":
+        return call("nd_cast", tensor(values, "float32"), dtype)
+    array = numpy.array(values, dtype, order="C")
+    if dtype is None and array.dtype == numpy.float64 and not hasattr(values, "dtype"):
+        array = array.astype(numpy.float32)  # Python's floats, as everywhere
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return call("nd_from_data", array.ctypes.data, array.shape, str(array.dtype))
+
+
+def dump(manager=None):
+    """The text of nd_debug_dump(): managers, objects, who holds what."""
+    with _tempfile.TemporaryFile("w+") as file:
+        call("nd_debug_dump", manager, file)
+        file.seek(0)
+        return file.read()
+
+
+def __getattr__(name):
+    """nd.softmax is nd_softmax, nd.F32 is ND_F32."""
+    if f"nd_{name}" in _headers.functions:
+        function = _functools.partial(call, f"nd_{name}")
+        function.__doc__ = f"nd_{name}({', '.join(p.name for p in _headers.functions[f'nd_{name}'].parameters)})"
+        return function
+    if f"ND_{name}" in _headers.constants:
+        return _headers.constants[f"ND_{name}"]
+    raise AttributeError(f"ndarc has no {name}")
+
+
+def __dir__():
+    return __all__ + [name[3:] for name in _headers.functions if not name.startswith("nd__")]

@@ -1,0 +1,387 @@
+"""Calls of libnd.so: what Python gives becomes what the headers declare, and what comes back becomes Python's.
+
+Which of a function's parameters a Python argument stands for is read from their form:
+
+    handles              a Tensor or another Handle, None for NULL
+    count and arrays     one sequence for each array; the count is its length; None: no elements
+    nd_number            an int, a float or a bool
+    nd_dtype             its name ("float32"), a NumPy dtype, or its number
+    nd_device            "cpu", "cuda:1"
+    nd_key               an int (the seed), or a key
+    other enumerations   the end of a constant's name ("sum" for ND_REDUCTION_SUM), or its number
+    options              None, or the fields as keyword arguments of the call
+    FILE *               an open file of Python, or None
+    ret_...              no argument: results of the call, in this order; NAME=False passes NULL
+
+A handle that a function returns as `const T *` is borrowed, and retained here; a `T *` is owned. Arguments that are missing at the
+end of a call are NULL, no elements, false, or 0 for an enumeration. An error of the library is raised as Error.
+"""
+
+import ctypes
+import os
+import pathlib
+import struct
+
+from .headers import Headers
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+def _find(variable, *candidates):
+    """What the environment names, else the first that exists, else the last."""
+    given = os.environ.get(variable)
+    if given:
+        return given
+    return next((str(path) for path in candidates[:-1] if path.exists()), str(candidates[-1]))
+
+
+headers = Headers(_find("ND_INCLUDE", _REPOSITORY / "include", pathlib.Path("/usr/local/include"), pathlib.Path("/usr/include")))
+library = ctypes.CDLL(_find("ND_LIBRARY", _REPOSITORY / "bazel-bin/libnd.so.0", pathlib.Path("libnd.so.0")))
+
+DTYPES = "bool uint8 int32 int64 float32 float64 int8 int16 uint16 uint32 uint64 float16 bfloat16".split()
+_DTYPE_NUMBERS = {name: number for number, name in enumerate(DTYPES)}
+_DEVICES = {"cpu": 0, "cuda": 1}
+
+_BASIC = {
+    "bool": ctypes.c_bool,
+    "char": ctypes.c_char,
+    "int": ctypes.c_int,
+    "double": ctypes.c_double,
+    "float": ctypes.c_float,
+    "size_t": ctypes.c_size_t,
+    "int32_t": ctypes.c_int32,
+    "uint32_t": ctypes.c_uint32,
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+    "uint8_t": ctypes.c_uint8,
+}
+# Results that are arrays: as long as the call's first count, or as an axis of its first operand.
+_RESULT_ARRAYS = ("ret_grads", "ret_results", "ret_parts", "ret_outputs")
+
+
+class Error(Exception):
+    """An error of the library: `status` is the name of its nd_status, the text its sentence."""
+
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class Number(ctypes.Structure):
+    """nd_number; the union as the bits of what is in it, because ctypes passes no unions by value."""
+
+    _fields_ = [("kind", ctypes.c_int), ("bits", ctypes.c_uint64)]
+
+    @classmethod
+    def of(cls, value):
+        if isinstance(value, float):
+            return cls(0, struct.unpack("Q", struct.pack("d", value))[0])
+        value = int(value)
+        return cls(1, value % 2**64) if value < 2**63 else cls(2, value)
+
+    def value(self):
+        if self.kind == 0:
+            return struct.unpack("d", struct.pack("Q", self.bits))[0]
+        return self.bits - 2**64 if self.kind == 1 and self.bits >= 2**63 else self.bits
+
+
+class Handle:
+    """A counted object. The reference goes with it."""
+
+    def __init__(self, address):
+        """Takes over a reference; Handle.borrow() adds one."""
+        self._address = address
+
+    @classmethod
+    def borrow(cls, address):
+        """A handle on an object whose address somebody else holds, such as a C program's."""
+        library.nd_object_retain(ctypes.c_void_p(address))
+        return cls(address)
+
+    @property
+    def address(self):
+        return self._address
+
+    def __del__(self):
+        # At the end of the process the library may have gone before.
+        if getattr(self, "_address", None) and library is not None and library.nd_object_release is not None:
+            library.nd_object_release(ctypes.c_void_p(self._address))
+            self._address = None
+
+    def __repr__(self):
+        return f"<{type(self).__name__} at {self._address:#x}>"
+
+
+library.nd_object_retain.restype = ctypes.c_void_p
+library.nd_object_release.restype = None
+library.nd_error_get_message.restype = ctypes.c_char_p
+library.nd_status_get_name.restype = ctypes.c_char_p
+
+# Python's class for each type of handle; those that are not here are made when one is met.
+handle_classes = {}
+_structs = {"nd_number": Number}
+
+
+def handle_class(name):
+    if name not in handle_classes:
+        handle_classes[name] = type("".join(word.title() for word in name[3:].split("_")), (Handle,), {})
+    return handle_classes[name]
+
+
+def raise_error():
+    """Raises the error that the library has noted on this thread, if any."""
+    status = library.nd_error_get_status()
+    if status:
+        name, text = library.nd_status_get_name(status), library.nd_error_get_message()
+        library.nd_error_clear()
+        raise Error(name.decode(), text.decode(errors="replace"))
+
+
+def _ctype(of):
+    """What ctypes passes for a parameter or a field."""
+    if of.stars:
+        kind = ctypes.c_char_p if of.base == "char" and of.stars == 1 and not of.lengths else ctypes.c_void_p
+    else:
+        kind = _BASIC.get(of.base) or (struct_type(of.base) if of.base in headers.structs or of.base in _structs else ctypes.c_int)
+    for length in reversed(of.lengths):
+        kind = kind * int(headers.number(length))
+    return kind
+
+
+def struct_type(name):
+    """The ctypes structure of a struct of the headers."""
+    if name not in _structs:
+        fields = [(field.name, _ctype(field)) for field in headers.structs[name]]
+        _structs[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return _structs[name]
+
+
+def new_struct(name, **given):
+    """A struct as its _INIT leaves it, with these fields set."""
+    kind = struct_type(name)
+    made = kind()
+    names = [field for field, _ in kind._fields_]
+    if names[:2] == ["size", "version"]:
+        made.size, made.version = ctypes.sizeof(kind), 1
+        for field, value in zip(headers.structs[name][2:], headers.initial(name)):
+            _set_field(made, field, value)
+    fields = {field.name: field for field in headers.structs[name]}
+    for field, value in given.items():
+        if field not in fields:
+            raise TypeError(f"{name} has no field {field}")
+        _set_field(made, fields[field], value)
+    return made
+
+
+def _set_field(made, field, value):
+    if field.lengths:
+        array = getattr(made, field.name)
+        values = list(value) if hasattr(value, "__iter__") else [value] * len(array)
+        if len(values) > len(array):
+            raise ValueError(f"{field.name} has {len(array)} places")
+        for place, element in enumerate(values):
+            array[place] = element
+    elif isinstance(value, Handle):
+        setattr(made, field.name, value.address)
+    elif isinstance(value, (list, tuple)) and field.base in headers.structs:
+        setattr(made, field.name, struct_type(field.base)(*value))
+    else:
+        setattr(made, field.name, _value(field.base, value) if not field.stars else value)
+
+
+def _value(base, value):
+    """A value that is passed as such."""
+    if base == "nd_number":
+        return value if isinstance(value, Number) else Number.of(value)
+    if base == "nd_dtype":
+        return value if isinstance(value, int) else _DTYPE_NUMBERS[str(value)]
+    if base == "nd_device" and isinstance(value, str):
+        kind, _, index = value.partition(":")
+        return struct_type("nd_device")(_DEVICES[kind], int(index or 0))
+    if base == "nd_key" and isinstance(value, int):
+        library.nd_key_new.restype = struct_type("nd_key")
+        return library.nd_key_new(ctypes.c_uint64(value))
+    if base in headers.enums and isinstance(value, str):
+        ending = "_" + value.upper()
+        found = [number for name, number in headers.enums[base].items() if name.endswith(ending)]
+        if len(found) != 1:
+            raise ValueError(f"{value!r} is no {base}: {', '.join(headers.enums[base])}")
+        return found[0]
+    if base in _BASIC and base not in ("double", "float", "bool") and not isinstance(value, int):
+        return value.__index__()
+    return value
+
+
+class _Call:
+    """One call while its arguments are put together."""
+
+    def __init__(self, function, arguments, keywords):
+        self.function, self.given, self.keywords = function, list(arguments), dict(keywords)
+        self.passed, self.kept, self.results = [], [], []
+        self.counts = []
+
+    def next_argument(self, parameter):
+        """The Python argument for a parameter; what is missing at the end of a call is None."""
+        if self.given:
+            return self.given.pop(0)
+        if parameter.name in self.keywords:
+            return self.keywords.pop(parameter.name)
+        optional = parameter.stars or parameter.base == "bool" or parameter.base in headers.enums
+        if optional and parameter.base not in ("nd_dtype",):
+            return None if parameter.stars else 0
+        raise TypeError(f"{self.function.name}: no argument for {parameter.name}")
+
+    def array(self, parameter, values):
+        values = [] if values is None else list(values)
+        if parameter.base in _BASIC and parameter.base != "char":
+            kind = _BASIC[parameter.base]
+        else:
+            kind = ctypes.c_char_p if parameter.base == "char" else ctypes.c_void_p
+            values = [value.address if isinstance(value, Handle) else _text(value) for value in values]
+        made = (kind * max(1, len(values)))(*values)
+        self.kept += [made, values]
+        return made, len(values)
+
+    def pass_arrays(self, at):
+        """The count at a place and the arrays behind it; how many parameters that were."""
+        parameters = self.function.parameters
+        end = at + 1
+        while end < len(parameters) and _is_array(parameters[end]):
+            end += 1
+        made = [self.array(parameter, self.next_argument(parameter)) for parameter in parameters[at + 1 : end]]
+        lengths = {length // (2 if parameter.name == "padding" else 1) for (_, length), parameter in zip(made, parameters[at + 1 :])}
+        if len(lengths) != 1:
+            raise ValueError(f"{self.function.name}: the sequences differ in length")
+        count = lengths.pop()
+        self.counts.append(count)
+        self.passed.append(_ctype(parameters[at])(count))
+        self.passed += [array if count or parameters[at].base == "int" and parameters[at].name == "ndim" else None for array, _ in made]
+        return end - at
+
+    def pass_one(self, parameter):
+        if parameter.name.startswith("ret_"):
+            return self.pass_result(parameter)
+        if parameter.stars == 1 and parameter.base.endswith("_options") and parameter.base in headers.structs:
+            return self.pass_options(parameter)
+        argument = self.next_argument(parameter)
+        if parameter.base == "FILE" and argument is not None:
+            argument = self.open_stream(argument)
+        if parameter.stars:
+            if isinstance(argument, Handle):
+                argument = ctypes.c_void_p(argument.address)
+            elif isinstance(argument, (str, os.PathLike)):
+                argument = _text(argument)
+            elif isinstance(argument, ctypes.Structure):
+                argument = ctypes.byref(argument)
+            elif isinstance(argument, int):
+                argument = ctypes.c_void_p(argument)
+            self.kept.append(argument)
+            self.passed.append(argument)
+        else:
+            value = _value(parameter.base, argument)
+            self.passed.append(value if isinstance(value, ctypes.Structure) else _ctype(parameter)(value))
+        return None
+
+    def pass_options(self, parameter):
+        """Options given as a struct or None in their place, or as keywords."""
+        fields = {field.name for field in headers.structs[parameter.base]}
+        given = {name: self.keywords.pop(name) for name in list(self.keywords) if name in fields}
+        options = self.given.pop(0) if self.given else None
+        if options is None and given:
+            options = new_struct(parameter.base, **given)
+            self.kept += list(given.values())
+        self.kept.append(options)
+        self.passed.append(None if options is None else ctypes.byref(options))
+
+    def pass_result(self, parameter):
+        if self.keywords.pop(parameter.name[4:], True) is False:
+            self.passed.append(None)
+            return
+        if parameter.name in _RESULT_ARRAYS:
+            count = self.counts[-1] if self.counts else self.size_of_axis()
+            made = (ctypes.c_void_p * max(1, count))()
+            self.results.append(lambda: [_handle(parameter, made[i]) for i in range(count)])
+        elif parameter.stars == 2:
+            made = ctypes.c_char_p() if parameter.base == "char" else ctypes.c_void_p()
+            self.results.append(lambda: made.value if parameter.base == "char" else _handle(parameter, made.value))
+        elif parameter.base in headers.structs:
+            made = new_struct(parameter.base)
+            self.results.append(lambda: made)
+        else:
+            made = _BASIC[parameter.base]()
+            self.results.append(lambda: made.value)
+        self.passed.append(ctypes.byref(made))
+
+    def size_of_axis(self):
+        """nd_unstack: as many results as the axis has elements."""
+        operand, axis = self.passed[0], self.passed[1]
+        library.nd_get_size.restype = ctypes.c_int64
+        return max(0, library.nd_get_size(operand, axis))
+
+    def open_stream(self, file):
+        file.flush()
+        libc = ctypes.CDLL(None)
+        libc.fdopen.restype = ctypes.c_void_p
+        stream = libc.fdopen(os.dup(file.fileno()), b"a")
+        self.streams = getattr(self, "streams", []) + [stream]
+        return stream
+
+    def close_streams(self):
+        for stream in getattr(self, "streams", []):
+            ctypes.CDLL(None).fclose(ctypes.c_void_p(stream))
+
+
+def _is_array(parameter):
+    """What stands behind its count."""
+    if parameter.name.startswith("ret_"):
+        return False
+    return (parameter.stars == 1 and parameter.base in ("int", "int64_t", "double") and parameter.is_const) or parameter.stars == 2
+
+
+def _text(value):
+    return os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
+
+
+def _handle(parameter, address):
+    """The Python object for a handle that the library wrote or returned; a borrowed one is retained."""
+    if not address:
+        return None
+    kind = handle_class(parameter.base)
+    return kind.borrow(address) if parameter.is_const else kind(address)
+
+
+def _result(of, value):
+    if of.stars == 1 and of.base == "char":
+        return None if value is None else value.decode(errors="replace")
+    if of.stars == 1 and of.base.startswith("nd_") and of.base not in headers.structs:
+        return _handle(of, value)
+    return value.value() if isinstance(value, Number) else value
+
+
+def call(name, *arguments, **keywords):
+    """Calls a function of the headers by its name: call("nd_add", x, y)."""
+    function = headers.functions[name]
+    putting = _Call(function, arguments, keywords)
+    at, parameters = 0, function.parameters
+    while at < len(parameters):
+        is_count = not parameters[at].stars and parameters[at].base in ("int", "size_t") and at + 1 < len(parameters)
+        if is_count and _is_array(parameters[at + 1]):
+            at += putting.pass_arrays(at)
+        else:
+            putting.pass_one(parameters[at])
+            at += 1
+    if putting.given or putting.keywords:
+        raise TypeError(f"{name}: too many arguments: {putting.given or ''} {putting.keywords or ''}")
+    foreign = getattr(library, name)
+    is_status = function.result.base == "nd_status" and not function.result.stars
+    is_void = function.result.base == "void" and not function.result.stars
+    foreign.restype = None if is_void else _ctype(function.result)
+    try:
+        value = foreign(*putting.passed)
+    finally:
+        putting.close_streams()
+    raise_error()
+    results = [result() for result in putting.results]
+    if not is_status and not is_void:
+        results.insert(0, _result(function.result, value))
+    return None if not results else results[0] if len(results) == 1 else tuple(results)

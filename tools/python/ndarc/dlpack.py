@@ -1,0 +1,90 @@
+"""DLPack's Python form: capsules around what nd_to_dlpack() makes and nd_from_dlpack() takes.
+
+Deleters are called without the interpreter's lock, which another thread's collection may be waiting for.
+"""
+
+import ctypes
+
+from .binding import Error, handle_class, library, raise_error
+
+_VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"
+# Capsules keep the address of their name.
+_USED = {_VERSIONED: ctypes.c_char_p(b"used_dltensor_versioned"), _UNVERSIONED: ctypes.c_char_p(b"used_dltensor")}
+_NAMES = {name: ctypes.c_char_p(name) for name in _USED}
+
+_python = ctypes.pythonapi
+_python.PyCapsule_New.restype = ctypes.py_object
+_python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_python.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_is_valid_object = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
+# In a destructor the capsule has no references any more, and must not get one.
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _python))
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Versioned(ctypes.Structure):
+    """The head of DLManagedTensorVersioned."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor, by whose size DLManagedTensor's context and deleter are found."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint32),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Unversioned(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _end(capsule):
+    """A capsule that nobody consumed gives the memory back."""
+    for name, kind in ((_VERSIONED, _Versioned), (_UNVERSIONED, _Unversioned)):
+        if _is_valid(capsule, name):
+            address = _pointer(capsule, name)
+            deleter = kind.from_address(address).deleter
+            if deleter:
+                _DELETER(deleter)(address)
+
+
+def export(tensor, max_version):
+    """A capsule of the newest form that the consumer knows."""
+    versioned = max_version is not None and max_version[0] >= 1
+    function = library.nd_to_dlpack if versioned else library.nd_to_dlpack_unversioned
+    function.restype = ctypes.c_void_p
+    address = function(ctypes.c_void_p(tensor.address))
+    try:
+        raise_error()
+    except Error as error:
+        raise BufferError(str(error)) from error
+    return _python.PyCapsule_New(address, _NAMES[_VERSIONED if versioned else _UNVERSIONED], ctypes.cast(_end, ctypes.c_void_p))
+
+
+def take_in(array):
+    """A Tensor over the memory of an object that has __dlpack__."""
+    try:
+        capsule = array.__dlpack__(max_version=(1, 3))
+    except TypeError:  # older than max_version
+        capsule = array.__dlpack__()
+    name = next((name for name in _USED if _is_valid_object(capsule, name)), None)
+    if name is None:
+        raise ValueError("no capsule of DLPack's, or one that was consumed before")
+    function = library.nd_from_dlpack if name == _VERSIONED else library.nd_from_dlpack_unversioned
+    function.restype = ctypes.c_void_p
+    address = function(ctypes.c_void_p(_python.PyCapsule_GetPointer(capsule, name)))
+    raise_error()
+    _python.PyCapsule_SetName(capsule, _USED[name])
+    return handle_class("nd_tensor")(address)
