@@ -7,8 +7,8 @@ f64. f32 and f64 may differ from it by some units of the last place; f16 and bf1
 import sys
 import numpy as np
 import torch
-import ndarc
-from ndarc import CODES, Number, call
+import operands
+from operands import CODES, Number, call
 from operations import broadcast, one
 from table import ROWS
 
@@ -78,21 +78,21 @@ def answer(row, arrays, numbers, dtype):
 def check(row, random, dtype):
     shapes = broadcast(random) if row.inputs == 2 else one(random)
     numbers = row.numbers(random, dtype not in FLOATS and row.types != "FLOAT")
-    layouts = [str(random.choice(ndarc.LAYOUTS)) for _ in shapes]
-    operands = [
-        ndarc.operand(values(row, random, shape, dtype, i), layout, random, dtype=dtype)[0]
+    layouts = [str(random.choice(operands.LAYOUTS)) for _ in shapes]
+    given = [
+        operands.operand(values(row, random, shape, dtype, i), layout, random, dtype=dtype)[0]
         for i, (shape, layout) in enumerate(zip(shapes, layouts))
     ]
     what = f"nd_{row.name} of {dtype} {shapes} {layouts} {numbers}"
     try:
-        found = call(f"nd_{row.name}", *operands, *(Number(n) for n in numbers))
-    except ndarc.Error as error:
+        found = call(f"nd_{row.name}", *given, *(Number(n) for n in numbers))
+    except operands.Error as error:
         raise AssertionError(f"{what}: {error}")
     wanted = result_dtype(row, dtype)
     assert found.dtype == wanted, f"{what}: {found.dtype}, not {wanted}"
-    arrays = [x.numpy() for x in operands]
+    arrays = [operands.array_of(x) for x in given]
     expected = answer(row, arrays, numbers, dtype)
-    ours = found.numpy()
+    ours = operands.array_of(found)
     assert ours.shape == expected.shape, f"{what}: shape {ours.shape}, not {expected.shape}"
     with np.errstate(all="ignore"):
         if wanted == "float32" or wanted == "float16":
@@ -125,7 +125,7 @@ def main():
             failed[row.name] = failed.get(row.name, 0) + 1
             if failed[row.name] == 1:
                 print(f"call {number} of seed {seed}: {str(error).strip()}")
-    alive = ndarc.objects_alive()
+    alive = operands.objects_alive()
     print(f"{max(count, len(pairs))} calls of {len(pairs)} pairs of row and dtype, {differences} differ {failed or ''}, {alive} objects are left")
     return 1 if differences or alive else 0
 

@@ -4,15 +4,14 @@ Matrices get a diagonal that dominates, with steps between its elements: then no
 eigenvalues stay apart. Of decompositions the squares are compared: their columns may point either way.
 """
 
-import ctypes
 import numpy as np
 import torch
-import ndarc
-from ndarc import call
+import operands
+from operands import call
 from operations import FLOAT, op
 
 NORMS = ["fro", "nuc", 2, 1, float("inf")]  # in the order of nd_matrix_norm_kind
-LAYOUTS = [layout for layout in ndarc.LAYOUTS if layout != "expanded"]  # rows alike
+LAYOUTS = [layout for layout in operands.LAYOUTS if layout != "expanded"]  # rows alike
 
 
 def size(random, low, high):
@@ -28,7 +27,7 @@ def regular(x):
     """x, ours or PyTorch's, with that diagonal added."""
     if isinstance(x, torch.Tensor):
         return x + torch.tensor(diagonal(x.shape)).to(x.dtype)
-    return call("nd_add", x, ndarc.from_numpy(diagonal(x.shape).astype(x.dtype)))
+    return call("nd_add", x, operands.from_numpy(diagonal(x.shape).astype(x.dtype)))
 
 
 def matrices(square, systems=False):
@@ -50,9 +49,7 @@ def combined(name, count):
     """Runs a function that writes `count` tensors; their squares behind one another."""
 
     def run(arguments):
-        places = [ctypes.c_void_p() for _ in range(count)]
-        ndarc.status(name, *arguments, *(ndarc.Raw(ctypes.addressof(place)) for place in places))
-        return joined([ndarc.Tensor(place.value) for place in places])
+        return joined(list(call(name, *arguments)))
 
     return run
 
@@ -64,10 +61,14 @@ def joined(parts):
 
 
 def columns(function):
-    """A function of PyTorch's of two matrices, with a vector as a column where the second is one."""
+    """A function of PyTorch's of two matrices, with a vector as a column where the second is one. Batches are written out: PyTorch
+    may take a matrix for a batch of vectors."""
 
     def with_column(a, b):
-        return function(a, b.unsqueeze(-1)).squeeze(-1) if b.ndim == 1 else function(a, b)
+        matrix = b.unsqueeze(-1) if b.ndim == 1 else b
+        batch = torch.broadcast_shapes(a.shape[:-2], matrix.shape[:-2])
+        result = function(a, matrix.expand(*batch, *matrix.shape[-2:]))
+        return result.squeeze(-1) if b.ndim == 1 else result
 
     return with_column
 

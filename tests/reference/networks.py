@@ -1,12 +1,10 @@
 """The operations of neural networks for compare.py: windows, norms, attention, recurrent nets, losses. Lines as in operations.py."""
 
-import ctypes
 import numpy as np
 import torch
 import torch.nn.functional as F
-import ndarc
-import options
-from ndarc import Long
+import operands
+from operands import Long, call, options
 from operations import FLOAT, broadcast, full_shape, op
 
 REDUCTIONS = ["mean", "sum", "none", "batchmean"]  # in the order of nd_reduction
@@ -46,9 +44,9 @@ def conv_extra(axes, transposed):
 
 
 for axes in (1, 2, 3):
-    op(f"nd_conv{axes}d", conv_shapes(axes, False), lambda t, e, n=axes: [*t, options.conv[n](**e)],
+    op(f"nd_conv{axes}d", conv_shapes(axes, False), lambda t, e, n=axes: [*t, options(f"conv{n}d", **e)],
        lambda t, e, f=getattr(F, f"conv{axes}d"): f(*t, **e), FLOAT, conv_extra(axes, False))
-    op(f"nd_conv_transpose{axes}d", conv_shapes(axes, True), lambda t, e, n=axes: [*t, options.conv_transpose[n](**e)],
+    op(f"nd_conv_transpose{axes}d", conv_shapes(axes, True), lambda t, e, n=axes: [*t, options(f"conv_transpose{n}d", **e)],
        lambda t, e, f=getattr(F, f"conv_transpose{axes}d"): f(*t, **e), FLOAT, conv_extra(axes, True))
 
 
@@ -79,9 +77,9 @@ def torch_pool(function, e):
 
 
 for axes in (1, 2, 3):
-    op(f"nd_max_pool{axes}d", image(axes), lambda t, e, n=axes: [*t, options.max_pool[n](**e)],
+    op(f"nd_max_pool{axes}d", image(axes), lambda t, e, n=axes: [*t, options(f"max_pool{n}d", **e)],
        lambda t, e, f=getattr(F, f"max_pool{axes}d"): torch_pool(f, e)(*t), FLOAT, pool_extra(axes, True))
-    op(f"nd_avg_pool{axes}d", image(axes), lambda t, e, n=axes: [*t, options.avg_pool[n](**e)],
+    op(f"nd_avg_pool{axes}d", image(axes), lambda t, e, n=axes: [*t, options(f"avg_pool{n}d", **e)],
        lambda t, e, f=getattr(F, f"avg_pool{axes}d"): torch_pool(f, e)(*t), FLOAT, pool_extra(axes, False))
     for which in ("avg", "max"):
         op(f"nd_adaptive_{which}_pool{axes}d", image(axes), lambda t, e: [*t, *(Long(n) for n in e)],
@@ -101,7 +99,7 @@ def interpolate_extra(random, shapes):
 
 def interpolate_options(t, e):
     mode, corners, target, scales = e
-    return [*t, options.interpolate(mode=mode, align_corners=corners, sizes=[*(target or []), 0, 0, 0][:3], scales=[*(scales or []), 0.0, 0.0, 0.0][:3])]
+    return [*t, options("interpolate", mode=mode, align_corners=corners, sizes=[*(target or []), 0, 0, 0][:3], scales=[*(scales or []), 0.0, 0.0, 0.0][:3])]
 
 
 def torch_interpolate(t, e):
@@ -121,7 +119,7 @@ def unfold_extra(random, _):
     return {"kernel": sizes(random, 2, 1, 2), "stride": sizes(random, 2, 1, 2), "padding": sizes(random, 2, 0, 1), "dilation": sizes(random, 2, 1, 2)}
 
 
-op("nd_unfold", image(2), lambda t, e: [*t, options.unfold(**e)],
+op("nd_unfold", image(2), lambda t, e: [*t, options("unfold", **e)],
    lambda t, e: F.unfold(t[0], e["kernel"], e["dilation"], e["padding"], e["stride"]), FLOAT, unfold_extra)
 
 
@@ -143,9 +141,9 @@ for dtypes, order in ((["float64"], 2), (["float32"], 0)):
     op("nd_rms_norm", lambda random: inner_norm(random)[:2], lambda t, _: [*t, 1e-5, t[1].ndim], lambda t, _: F.rms_norm(t[0], t[1].shape, t[1], 1e-5), **how)
     op("nd_group_norm", channels_norm, lambda t, e: [*t, Long(e), 1e-5], lambda t, e: F.group_norm(t[0], e, t[1], t[2], 1e-5),
        extra=lambda random, shapes: int(random.choice([1, 2, shapes[0][1]])), **how)
-    op("nd_batch_norm", channels_norm, lambda t, _: [*t, None, None, options.batch_norm(training=True)],
+    op("nd_batch_norm", channels_norm, lambda t, _: [*t, None, None, options("batch_norm", training=True)],
        lambda t, _: F.batch_norm(t[0], None, None, t[1], t[2], True, 0.1, 1e-5), **how)
-    op("nd_instance_norm", channels_norm, lambda t, _: [*t, None, None, options.batch_norm()],
+    op("nd_instance_norm", channels_norm, lambda t, _: [*t, None, None, options("batch_norm")],
        lambda t, _: F.instance_norm(t[0], None, None, t[1], t[2], True, 0.1, 1e-5), **how)
 
 
@@ -169,17 +167,15 @@ def torch_attention(t, e):
     return torch.softmax(scores, -1) @ value
 
 
-op("nd_attention", attention_shapes, lambda t, e: [*t, options.attention(causal=e)], torch_attention, FLOAT, lambda random, _: bool(random.integers(2)))
+op("nd_attention", attention_shapes, lambda t, e: [*t, options("attention", causal=e)], torch_attention, FLOAT, lambda random, _: bool(random.integers(2)))
 
 
 # recurrent nets ---------------------------------------------------------------------------------------------------------------
-def outputs(name, count):
-    """Runs a function that writes `count` tensors and returns a status; the first of them."""
+def first_output(name):
+    """Runs a function that writes several tensors and returns a status; the first of them."""
 
     def run(arguments):
-        places = [ctypes.c_void_p() for _ in range(count)]
-        ndarc.status(name, *arguments, *(ndarc.Raw(ctypes.addressof(place)) for place in places))
-        return [ndarc.Tensor(place.value) for place in places][0]
+        return call(name, *arguments)[0]
 
     return run
 
@@ -215,9 +211,9 @@ def recurrent_extra(cells):
 
 def recurrent(name, gates, cells, function):
     op(name, recurrent_shapes(gates, cells),
-       lambda t, e: [*t[: 2 + cells], t[2 + cells :], options.recurrent(layers=e[0], bidirectional=e[1])],
+       lambda t, e: [*t[: 2 + cells], t[2 + cells :], options("recurrent", layers=e[0], bidirectional=e[1])],
        lambda t, e: function(t[0], tuple(t[1:3]) if cells else t[1], list(t[2 + cells :]), True, e[0], 0.0, False, e[1], False)[0],
-       FLOAT, recurrent_extra(cells), order=1, run=outputs(name, 2 + cells))
+       FLOAT, recurrent_extra(cells), order=1, run=first_output(name))
 
 
 recurrent("nd_rnn", 1, 0, torch._VF.rnn_tanh)
@@ -256,7 +252,7 @@ def labels(random, shapes, _):
 
 op("nd_nll_loss", classes_shapes, lambda t, e: [*t, Long(-100), e], lambda t, e: F.nll_loss(t[0], t[1], t[2].detach(), reduction=REDUCTIONS[e]), FLOAT, reduction,
    low=0.1, index={1: labels, 2: lambda random, shapes, _: random.uniform(0.5, 2, shapes[2])}, order=2)
-op("nd_cross_entropy_with", classes_shapes, lambda t, e: [*t, options.cross_entropy(reduction=e[0], label_smoothing=e[1])],
+op("nd_cross_entropy_with", classes_shapes, lambda t, e: [*t, options("cross_entropy", reduction=e[0], label_smoothing=e[1])],
    lambda t, e: F.cross_entropy(t[0], t[1], t[2], reduction=REDUCTIONS[e[0]], label_smoothing=e[1]), FLOAT,
    lambda random, _: (size(random, 0, 2), float(random.choice([0.0, 0.2]))), index={1: labels, 2: lambda random, shapes, _: random.uniform(0.5, 2, shapes[2])})
 op("nd_cross_entropy", lambda random: (lambda n, c: [[n, c], [n]])(size(random, 1, 5), size(random, 1, 5)), lambda t, _: t, lambda t, _: F.cross_entropy(*t), FLOAT,

@@ -4,7 +4,7 @@
 
 name        the function of ndarc
 operands    shapes(random) -> list of shapes of the tensor operands
-arguments   (tensors, extra) -> the arguments of the call, as ndarc.py converts them
+arguments   (tensors, extra) -> the arguments of the call, as operands.py converts them
 reference   (torch tensors, extra) -> PyTorch's result
 run         (arguments) -> the result, of functions that return a status
 dtypes      of the operands
@@ -15,8 +15,8 @@ order       of the gradients that are compared: 2, 1, or 0
 
 import numpy as np
 import torch
-import ndarc
-from ndarc import Axes, Long, Number, PaddingOf, Shape
+import operands
+from operands import Axes, Long, Number, PaddingOf, Shape
 from table import ROWS
 
 OPERATIONS = []
@@ -27,7 +27,7 @@ ANY = NUMBER + ["bool"]
 
 class Operation:
     def __init__(self, name, shapes, arguments, reference, dtypes, extra=None, low=-2.0, high=2.0, order=2, kinks=False, index=None, run=None,
-                 layouts=ndarc.LAYOUTS):
+                 layouts=operands.LAYOUTS):
         self.name, self.shapes, self.arguments, self.reference, self.dtypes = name, shapes, arguments, reference, dtypes
         self.extra, self.low, self.high, self.order, self.kinks = extra, low, high, order, kinks
         self.layouts = layouts
@@ -297,5 +297,5 @@ op("nd_expand", lambda random: [full_shape(random)], lambda t, e: [t[0], Shape(e
    lambda random, shapes: [2, *(3 if size == 1 and random.integers(2) else size for size in shapes[0])])
 op("nd_select", lambda random: [full_shape(random, 1)], lambda t, e: [t[0], Long(e[1]), e[0]], lambda t, e: torch.select(t[0], *e), ANY,
    lambda random, shapes: (lambda axis: (axis, int(random.integers(shapes[0][axis]))))(axis_of(random, shapes)))
-op("nd_one_hot", lambda random: [full_shape(random)], lambda t, _: [t[0], Long(5), ndarc.CODES["int64"]], lambda t, _: torch.nn.functional.one_hot(t[0], 5), ["int64"],
+op("nd_one_hot", lambda random: [full_shape(random)], lambda t, _: [t[0], Long(5), operands.CODES["int64"]], lambda t, _: torch.nn.functional.one_hot(t[0], 5), ["int64"],
    order=0, index={0: lambda random, shapes, _: random.integers(0, 5, shapes[0])})

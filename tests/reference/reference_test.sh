@@ -9,5 +9,6 @@ if ! "$python" -c 'import numpy, torch' 2>/dev/null; then
     echo "SKIPPED: $1: no Python with NumPy and PyTorch at $python (tests/reference/environment.sh makes one)"
     exit 0
 fi
-export ND_LIBRARY="$root/libnd.so" PYTHONPATH="$root/tests/reference" PYTHONDONTWRITEBYTECODE=1
+export ND_LIBRARY="$root/libnd.so" ND_INCLUDE="$root/include"
+export PYTHONPATH="$root/tests/reference:$root/tools/python" PYTHONDONTWRITEBYTECODE=1
 exec "$python" -W ignore "$root/tests/reference/$1" "${ND_REFERENCE_CALLS:-$2}" "${ND_REFERENCE_SEED:-1}"

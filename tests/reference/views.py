@@ -9,8 +9,8 @@ import os
 import sys
 import numpy as np
 import torch
-import ndarc
-from ndarc import Axes, Long, Number, Shape, call, status
+import operands
+from operands import Axes, Long, Number, Shape, call
 
 
 class Pair:
@@ -39,9 +39,9 @@ class Program:
 
     def make(self, requires_grad):
         array = self.values(self.shape())
-        nd, other = ndarc.from_numpy(array), torch.tensor(array)
+        nd, other = operands.from_numpy(array), torch.tensor(array)
         if requires_grad:
-            status("nd_set_requires_grad", nd, True)
+            call("nd_set_requires_grad", nd, True)
             other.requires_grad_(True)
         pair = Pair(nd, other)
         self.all.append(pair)
@@ -86,7 +86,7 @@ class Program:
             # Where strides leave no view both copy.
             nd = call("nd_reshape", x.nd, Shape(shape))
             other = x.torch.reshape(shape)
-            shares = bool(ndarc.library.nd_is_view_of(nd.handle_pointer(), x.nd.handle_pointer()))
+            shares = call("nd_is_view_of", nd, x.nd)
             if x.torch.numel() == 0 or shares == (other.untyped_storage().data_ptr() == x.torch.untyped_storage().data_ptr()):
                 self.add(Pair(nd, other), f"reshape(t{at}, {shape})")
         elif kind == 4:
@@ -129,22 +129,22 @@ class Program:
                 y = self.all[other]
             else:
                 other, array = None, self.values(x.torch.shape)
-                y = Pair(ndarc.from_numpy(array), torch.tensor(array))
+                y = Pair(operands.from_numpy(array), torch.tensor(array))
             if tuple(torch.broadcast_shapes(x.torch.shape, y.torch.shape)) != tuple(x.torch.shape) if self._joins(x, y) else True:
                 return
-            if kind == 4 and ndarc.library.nd_is_view_of(x.nd.handle_pointer(), y.nd.handle_pointer()):
+            if kind == 4 and call("nd_is_view_of", x.nd, y.nd):
                 return  # a copy to itself is no write for ndarc
             if kind == 3 and bool((y.torch == 0).any()):
                 return
             self.both(
                 f"{names[kind]}(t{at}, {'constant' if other is None else f't{other}'})",
-                lambda: status(names[kind], x.nd, y.nd),
+                lambda: call(names[kind], x.nd, y.nd),
                 lambda: torches[kind](x.torch, y.torch),
             )
         elif kind == 5:
-            self.both(f"mul_scalar_(t{at})", lambda: status("nd_mul_scalar_", x.nd, Number(1.5)), lambda: x.torch.mul_(1.5))
+            self.both(f"mul_scalar_(t{at})", lambda: call("nd_mul_scalar_", x.nd, Number(1.5)), lambda: x.torch.mul_(1.5))
         elif kind == 6:
-            self.both(f"fill_(t{at})", lambda: status("nd_fill_", x.nd, Number(0.75)), lambda: x.torch.fill_(0.75))
+            self.both(f"fill_(t{at})", lambda: call("nd_fill_", x.nd, Number(0.75)), lambda: x.torch.fill_(0.75))
         elif kind == 7:
             other = self.pick()
             y = self.all[other]
@@ -152,14 +152,14 @@ class Program:
                 return
             self.both(
                 f"add_scaled_(t{at}, t{other})",
-                lambda: status("nd_add_scaled_", x.nd, y.nd, Number(-0.5)),
+                lambda: call("nd_add_scaled_", x.nd, y.nd, Number(-0.5)),
                 lambda: x.torch.add_(y.torch, alpha=-0.5),
             )
         else:
             mask = self.random.integers(0, 2, tuple(x.torch.shape)).astype(bool)
             self.both(
                 f"masked_fill_(t{at})",
-                lambda: status("nd_masked_fill_", x.nd, ndarc.from_numpy(mask), Number(0.25)),
+                lambda: call("nd_masked_fill_", x.nd, operands.from_numpy(mask), Number(0.25)),
                 lambda: x.torch.masked_fill_(torch.tensor(mask), 0.25),
             )
 
@@ -186,11 +186,11 @@ class Program:
             refusal = str(error)
         try:
             if inside:
-                with ndarc.no_grad():
+                with operands.no_grad():
                     ours()
             else:
                 ours()
-        except ndarc.Error as error:
+        except operands.Error as error:
             failure = str(error)
         if failure and not refusal:
             # ndarc says no to operands that partly overlap; PyTorch computes something.
@@ -213,7 +213,7 @@ class Program:
 
     def check_values(self):
         for i, pair in enumerate(self.all):
-            np.testing.assert_allclose(pair.nd.numpy(), pair.torch.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=f"t{i}")
+            np.testing.assert_allclose(operands.array_of(pair.nd), pair.torch.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=f"t{i}")
             # What was overwritten everywhere by constants has no history in ndarc, and zeros for gradients in PyTorch.
             assert pair.torch.requires_grad or not pair.nd.requires_grad, f"t{i} requires a gradient"
 
@@ -223,7 +223,7 @@ class Program:
         for pair in self.all:
             weights = self.values(tuple(pair.torch.shape))
             term = (pair.torch * torch.tensor(weights)).square().sum()
-            nd = call("nd_sum", call("nd_square", call("nd_mul", pair.nd, ndarc.from_numpy(weights))), Axes(), False)
+            nd = call("nd_sum", call("nd_square", call("nd_mul", pair.nd, operands.from_numpy(weights))), Axes(), False)
             total = term if total is None else total + term
             total_nd = nd if total_nd is None else call("nd_add", total_nd, nd)
         if not total.requires_grad:
@@ -239,8 +239,8 @@ class Program:
         except RuntimeError as error:
             refusal = str(error)
         try:
-            ours = ndarc.grad(total_nd, [p.nd for p in wanted], True)
-        except ndarc.Error as error:
+            ours = operands.grad(total_nd, [p.nd for p in wanted], True)
+        except operands.Error as error:
             failure = str(error)
         if refusal or failure:
             # ndarc saves operands that PyTorch knows it will not need.
@@ -259,7 +259,7 @@ class Program:
         second_nd = None
         for g, w in zip(ours, weights):
             if g is not None:
-                term = call("nd_sum", call("nd_mul", g, ndarc.from_numpy(w)), Axes(), False)
+                term = call("nd_sum", call("nd_mul", g, operands.from_numpy(w)), Axes(), False)
                 second_nd = term if second_nd is None else call("nd_add", second_nd, term)
         try:
             theirs = torch.autograd.grad(second, [p.torch for p in wanted], allow_unused=True)
@@ -268,8 +268,8 @@ class Program:
         try:
             if not second_nd.requires_grad:
                 second_nd = call("nd_add", second_nd, self.zero_of_leaves())
-            ours = ndarc.grad(second_nd, [p.nd for p in wanted])
-        except ndarc.Error as error:
+            ours = operands.grad(second_nd, [p.nd for p in wanted])
+        except operands.Error as error:
             if "was changed in place" in str(error):
                 raise Stop
             raise
@@ -281,7 +281,7 @@ class Program:
         return x._base is not None and x._base.is_leaf
 
     def zero_of_leaves(self):
-        zero = ndarc.from_numpy(np.zeros(()))
+        zero = operands.from_numpy(np.zeros(()))
         for leaf in self.leaves:
             term = call("nd_sum", call("nd_mul_scalar", leaf.nd, Number(0.0)), Axes(), False)
             zero = call("nd_add", zero, term)
@@ -291,7 +291,7 @@ class Program:
         for i, (a, b) in enumerate(zip(ours, theirs)):
             zero = np.zeros(a.shape if a is not None else tuple(b.shape) if b is not None else ())
             np.testing.assert_allclose(
-                a.numpy() if a is not None else zero,
+                operands.array_of(a) if a is not None else zero,
                 b.detach().numpy() if b is not None else zero,
                 rtol=1e-7,
                 atol=1e-9,
@@ -303,8 +303,6 @@ class Stop(Exception):
     """The program ends here, as it should."""
 
 
-ndarc.Tensor.handle_pointer = lambda self: ndarc.ctypes.c_void_p(self.handle)
-ndarc.library.nd_is_view_of.restype = ndarc.ctypes.c_bool
 
 
 def main():
@@ -318,18 +316,18 @@ def main():
             whole += 1
         except Stop:
             pass
-        except (AssertionError, ndarc.Error) as error:
+        except (AssertionError, operands.Error) as error:
             differences += 1
             if differences <= int(os.environ.get("ND_REFERENCE_SHOW", "3")):
                 print(f"program {number} of seed {seed}:", *program.text, str(error), sep="\n    ")
         text = program.text
         del program
-        if ndarc.objects_alive():
+        if operands.objects_alive():
             # x *= c * x: the history of x has saved x as it was. The collector finds it.
             cycles += 1
-            ndarc.library.nd_gc_collect(None, None)
-        if ndarc.objects_alive():
-            print(f"program {number} of seed {seed}: {ndarc.objects_alive()} objects are left", *text, sep="\n    ")
+            call("nd_gc_collect", None)
+        if operands.objects_alive():
+            print(f"program {number} of seed {seed}: {operands.objects_alive()} objects are left", *text, sep="\n    ")
             return 1
     print(f"{count} programs, {whole} to the end, {cycles} with cycles, {differences} differ")
     return 1 if differences or whole < count // 4 else 0
