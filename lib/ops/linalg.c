@@ -43,19 +43,6 @@ static double tolerance_of(const nd_tensor *x, double tolerance) {
     return tolerance >= 0 ? tolerance : (double)(m > n ? m : n) * unit;
 }
 
-static nd_tensor *to_host(const nd_tensor *x) {
-    return x && x->device.kind == ND_CPU ? nd_retain(x) : nd_to(x, (nd_device){ND_CPU, 0});
-}
-
-/// x (owned, consumed) on the device of `like`.
-static nd_tensor *to_device_of(const nd_tensor *like, nd_tensor *x) {
-    if (!x || like->device.kind == ND_CPU)
-        return x;
-    nd_tensor *there = nd_to(x, like->device);
-    nd_release(x);
-    return there;
-}
-
 nd_tensor *nd__linalg_turn(const nd_tensor *x) {
     return nd_transpose(x, -2, -1);
 }
@@ -211,8 +198,8 @@ static nd_status make_system(const char *name, const nd_tensor *a, const nd_tens
     if (batch < 0)
         return nd_error_get_status();
     nd_auto nd_tensor *matrix = column ? nd_unsqueeze(b, 1) : nd_retain(b);
-    system_operands made = {with_batch(to_host(a), batch, shape),
-                            with_batch(to_host(matrix), batch, shape), column};
+    system_operands made = {with_batch(nd__operands_to_host(a), batch, shape),
+                            with_batch(nd__operands_to_host(matrix), batch, shape), column};
     if (!made.a || !made.b) {
         release_system(&made);
         return nd_error_get_status();
@@ -229,7 +216,7 @@ static nd_tensor *run_system(const char *name, nd__linalg_call *call, system_ope
     nd_auto nd_tensor *matrix = run(name, call, inputs, 2, 2, tail, attrs);
     nd_tensor *result = s->column ? nd_squeeze(matrix, -1) : nd_retain(matrix);
     release_system(s);
-    return to_device_of(like, result);
+    return nd__operands_to_device_of(like, result);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -262,9 +249,9 @@ nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool uppe
 static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
     if (check(name, "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(x);
     nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
-    return identity ? to_device_of(x, solve(host, identity)) : NULL;
+    return identity ? nd__operands_to_device_of(x, solve(host, identity)) : NULL;
 }
 
 nd_tensor *nd_inv(const nd_tensor *x) {
@@ -343,9 +330,10 @@ nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
     nd__linalg_call call = {.op = ND_OP_pinv, .tolerance = tolerance};
     const nd_op_attrs attrs = {.f = {tolerance}};
     const int64_t tail[] = {x->shape[x->ndim - 1], x->shape[x->ndim - 2]};
-    nd_auto nd_tensor *host = to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(x);
     const nd_tensor *inputs[] = {host};
-    return host ? to_device_of(x, run("pinv", &call, inputs, 1, 2, tail, &attrs)) : NULL;
+    return host ? nd__operands_to_device_of(x, run("pinv", &call, inputs, 1, 2, tail, &attrs))
+                : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -354,13 +342,13 @@ nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
 nd_tensor *nd_cholesky(const nd_tensor *x) {
     if (check("cholesky", "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(x);
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     nd__linalg_call call = {.op = ND_OP_cholesky};
     const nd_tensor *inputs[] = {symmetric};
-    return symmetric
-               ? to_device_of(x, run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL))
-               : NULL;
+    return symmetric ? nd__operands_to_device_of(
+                           x, run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL))
+                     : NULL;
 }
 
 nd_tensor *nd__linalg_vector(const nd_tensor *packed, int64_t offset, int64_t columns) {
@@ -390,7 +378,7 @@ static nd_status give(const nd_tensor *like, int count, part *parts) {
     bool fine = true;
     for (int i = 0; i < count; i++) {
         if (parts[i].ret && parts[i].made)
-            parts[i].made = to_device_of(like, parts[i].made);
+            parts[i].made = nd__operands_to_device_of(like, parts[i].made);
         fine = fine && parts[i].made;
     }
     for (int i = 0; i < count; i++)
@@ -430,7 +418,7 @@ static nd_status wide_qr(const nd_tensor *x, const nd_tensor *host, nd_tensor **
 
 nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
     nd_status status = check("qr", "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? to_host(x) : NULL;
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
     if (!host)
         return nd_error_get_status();
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
@@ -456,7 +444,7 @@ static nd_tensor *packed_values(const char *name, nd_op op, const nd_tensor *hos
 
 nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_tensor **ret_vt) {
     nd_status status = check("svd", "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? to_host(x) : NULL;
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
     if (!host)
         return nd_error_get_status();
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1], k = m < n ? m : n;
@@ -475,8 +463,9 @@ static nd_tensor *singular_values(const nd_tensor *x) {
     if (nd__record_wants_history(&x, 1)) // the gradient is one of u and v
         return nd_svd(x, NULL, &s, NULL) == ND_OK ? s : NULL;
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
-    nd_auto nd_tensor *host = to_host(x);
-    return to_device_of(x, packed_values("svdvals", ND_OP_svd, host, true, m < n ? m : n));
+    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    return nd__operands_to_device_of(
+        x, packed_values("svdvals", ND_OP_svd, host, true, m < n ? m : n));
 }
 
 nd_tensor *nd_svdvals(const nd_tensor *x) {
@@ -486,7 +475,7 @@ nd_tensor *nd_svdvals(const nd_tensor *x) {
 static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor **ret_values,
                       nd_tensor **ret_vectors) {
     nd_status status = check(name, "x", x, true);
-    nd_auto nd_tensor *host = status == ND_OK ? to_host(x) : NULL;
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     if (!symmetric)
         return nd_error_get_status();
@@ -515,7 +504,7 @@ nd_tensor *nd_eigvalsh(const nd_tensor *x) {
 static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
     if (check(name, "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(x);
     if (!host)
         return NULL;
     if (x->shape[x->ndim - 1] > 0) {
@@ -540,7 +529,7 @@ static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
 
 nd_tensor *nd_det(const nd_tensor *x) {
     nd_auto nd_tensor *packed = packed_slogdet("det", x);
-    return packed ? to_device_of(x, nd_select(packed, 2, -1)) : NULL;
+    return packed ? nd__operands_to_device_of(x, nd_select(packed, 2, -1)) : NULL;
 }
 
 nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet) {

@@ -89,6 +89,18 @@ nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dty
     return copy;
 }
 
+nd_tensor *nd__operands_to_host(const nd_tensor *x) {
+    return x && x->device.kind == ND_CPU ? nd_retain(x) : nd_to(x, (nd_device){ND_CPU, 0});
+}
+
+nd_tensor *nd__operands_to_device_of(const nd_tensor *like, nd_tensor *x) {
+    if (!x || like->device.kind == ND_CPU)
+        return x;
+    nd_tensor *there = nd_to(x, like->device);
+    nd_release(x);
+    return there;
+}
+
 nd_tensor *nd__operands_own(nd_tensor *x, const nd_tensor *of) {
     if (!x || !nd__tensor_share_storage(x, of))
         return x;

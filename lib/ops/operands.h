@@ -63,6 +63,12 @@ static inline nd_tensor *nd__operands_as_dtype(const nd_tensor *x, nd_dtype dtyp
 /// What is recorded is x itself.
 nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype);
 
+/// x on the host, where what no device has a kernel for is computed: retained, or copied, recorded.
+/// NULL gives NULL.
+nd_tensor *nd__operands_to_host(const nd_tensor *x);
+/// x (consumed) on the device of `like`. NULL gives NULL.
+nd_tensor *nd__operands_to_device_of(const nd_tensor *like, nd_tensor *x);
+
 /// x (consumed), or a copy where it shares memory with `of`: a result that is new whatever the
 /// arguments were. NULL gives NULL.
 nd_tensor *nd__operands_own(nd_tensor *x, const nd_tensor *of);
