@@ -122,7 +122,8 @@ typedef struct nd_kernel_call {
 // RESAMPLE   Along one axis: resample: out [outer, out, inner], x [outer, in, inner]; resample_adjoint: out as x, grad as
 //            resample's out. ndim is 0, i[0..8] = mode, outer, in, out, inner, window, stride, padding, flags; f[0] = step
 //            (kernels/windows.h, which says what each result is made of).
-// HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h).
+// HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
+//            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)

@@ -14,6 +14,7 @@
 #include <nd/debug.h>
 #include <nd/dlpack.h>
 #include <nd/error.h>
+#include <nd/fft.h>
 #include <nd/gc.h>
 #include <nd/indexing.h>
 #include <nd/interpolation.h>

@@ -89,6 +89,7 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 ///   unfold, fold                                     i[0..7] as lib/ops/fold.h
 ///   resample, resample_adjoint                       as the kernel (kernels/kernel.h)
 ///   solve_triangular, pinv, lstsq                    as lib/ops/linalg.h
+///   fft, rfft, irfft                                 as lib/ops/fft.h
 /// Sizes come from the node's inputs and outputs.
 static inline nd_tensor *nd__record(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                     size_t count, const nd_op_attrs *attrs) {

@@ -19,6 +19,7 @@ typedef struct operands {
     nd_tensor *piece;                 ///< stands beside a along the axis
     nd_tensor *left, *right;          ///< a product's operands
     nd_tensor *x, *weight, *bias;     ///< linear's
+    nd_tensor *pairs;                 ///< complex numbers along two axes
     nd_tensor *logits, *targets;      ///< cross_entropy's
     nd_tensor *image, *filter, *tint; ///< a convolution's
     nd_tensor *signal, *band, *turned_band, *turned; ///< of one axis; of a transposed one
@@ -46,6 +47,8 @@ static struct {
     nd_interpolate_options sizes;
     nd_unfold_options columns, columns_of_four;
     int64_t side;
+    int64_t lengths[2]; ///< of a transform along turned_axes
+    int turned_axes[2];
     int expanded_ndim, factored_ndim, reduced_ndim;
     int64_t expanded[ND_MAX_DIMS], factored[ND_MAX_DIMS], reduced[ND_MAX_DIMS];
 } given;
@@ -143,6 +146,7 @@ static void choose_products(operands *in, nd_dtype dtype) {
     in->x = view(ndim + 2 - at, shape + at, dtype);
     in->weight = view(ND_SHAPE(n, k), dtype);
     in->bias = view(ND_SHAPE(n), dtype);
+    in->pairs = view(ND_SHAPE(m, k, 2), dtype);
     in->few = as_indices(view(ND_SHAPE(n), index_dtype()), n < k ? n : k);
 }
 
@@ -202,6 +206,8 @@ static void choose_windows(void) {
     given.sizes.mode = (nd_interpolation)views_below(4);
     given.sizes.scales[0] = 0.4 + (double)views_below(4);
     given.sizes.sizes[1] = 1 + views_below(9);
+    given.lengths[0] = 1 + views_below(5), given.lengths[1] = 1 + views_below(9);
+    given.turned_axes[0] = 1, given.turned_axes[1] = 0;
     given.side = 1 + views_below(3);
     given.columns = given.columns_of_four = (nd_unfold_options)ND_UNFOLD_OPTIONS_INIT;
     for (int i = 0; i < 3; i++) {
@@ -445,6 +451,18 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(det, nd_det(in->weight))                                                            \
     CASE(matrix_rank, nd_matrix_rank(in->weight, 0.1))                                       \
     CASE(matrix_norm, nd_matrix_norm(in->left, ND_MATRIX_NORM_ROWS, false))                  \
+    CASE(rfft, nd_rfft(in->a, 5, given.axis, ND_FFT_NORM_BACKWARD))                          \
+    CASE(ihfft, nd_ihfft(in->weight, 0, 0, ND_FFT_NORM_ORTHO))                               \
+    CASE(rfftn, nd_rfftn(in->weight, 0, NULL, NULL, ND_FFT_NORM_FORWARD))                    \
+    CASE(fft, nd_fft(in->pairs, 0, 0, ND_FFT_NORM_BACKWARD))                                 \
+    CASE(ifft, nd_ifft(in->pairs, 6, -1, ND_FFT_NORM_BACKWARD))                              \
+    CASE(irfft, nd_irfft(in->pairs, 6, -1, ND_FFT_NORM_BACKWARD))                            \
+    CASE(hfft, nd_hfft(in->pairs, 5, 0, ND_FFT_NORM_BACKWARD))                               \
+    CASE(fftn, nd_fftn(in->pairs, 0, NULL, NULL, ND_FFT_NORM_ORTHO))                         \
+    CASE(ifftn, nd_ifftn(in->pairs, 0, NULL, NULL, ND_FFT_NORM_ORTHO))                       \
+    CASE(irfftn, nd_irfftn(in->pairs, 2, given.lengths, given.turned_axes, ND_FFT_NORM_ORTHO))\
+    CASE(fftshift, nd_fftshift(in->a, given.naxes, given.axes))                              \
+    CASE(ifftshift, nd_ifftshift(in->a, given.naxes, given.axes))                            \
     CASE(softmax, nd_softmax(in->a, given.axis))                                             \
     CASE(log_softmax, nd_log_softmax(in->a, given.axis))                                     \
     CASE(cross_entropy, nd_cross_entropy(in->logits, in->targets))                           \

@@ -393,6 +393,22 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_matrix_rank(...) ND__NEW_TENSOR(nd_matrix_rank, __VA_ARGS__)
 #define nd_matrix_norm(...) ND__NEW_TENSOR(nd_matrix_norm, __VA_ARGS__)
 
+// <nd/fft.h>
+#define nd_fft(...) ND__NEW_TENSOR(nd_fft, __VA_ARGS__)
+#define nd_ifft(...) ND__NEW_TENSOR(nd_ifft, __VA_ARGS__)
+#define nd_fftn(...) ND__NEW_TENSOR(nd_fftn, __VA_ARGS__)
+#define nd_ifftn(...) ND__NEW_TENSOR(nd_ifftn, __VA_ARGS__)
+#define nd_rfft(...) ND__NEW_TENSOR(nd_rfft, __VA_ARGS__)
+#define nd_irfft(...) ND__NEW_TENSOR(nd_irfft, __VA_ARGS__)
+#define nd_rfftn(...) ND__NEW_TENSOR(nd_rfftn, __VA_ARGS__)
+#define nd_irfftn(...) ND__NEW_TENSOR(nd_irfftn, __VA_ARGS__)
+#define nd_hfft(...) ND__NEW_TENSOR(nd_hfft, __VA_ARGS__)
+#define nd_ihfft(...) ND__NEW_TENSOR(nd_ihfft, __VA_ARGS__)
+#define nd_fftfreq(...) ND__NEW_TENSOR(nd_fftfreq, __VA_ARGS__)
+#define nd_rfftfreq(...) ND__NEW_TENSOR(nd_rfftfreq, __VA_ARGS__)
+#define nd_fftshift(...) ND__NEW_TENSOR(nd_fftshift, __VA_ARGS__)
+#define nd_ifftshift(...) ND__NEW_TENSOR(nd_ifftshift, __VA_ARGS__)
+
 // <nd/interpolation.h>
 #define nd_interpolate(...) ND__NEW_TENSOR(nd_interpolate, __VA_ARGS__)
 #define nd_pixel_shuffle(...) ND__NEW_TENSOR(nd_pixel_shuffle, __VA_ARGS__)

@@ -564,6 +564,47 @@ inline tensor from_dlpack(struct DLManagedTensorVersioned *managed) noexcept {
 }
 inline tensor from_dlpack_unversioned(struct DLManagedTensor *managed) noexcept {
     return tensor((nd_from_dlpack_unversioned)(managed));
+inline tensor fft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_fft)(x, n, axis, norm));
+}
+inline tensor ifft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_ifft)(x, n, axis, norm));
+}
+inline tensor fftn(const nd_tensor *x, int naxes, const int64_t *sizes, const int *axes, nd_fft_norm norm) noexcept {
+    return tensor((nd_fftn)(x, naxes, sizes, axes, norm));
+}
+inline tensor ifftn(const nd_tensor *x, int naxes, const int64_t *sizes, const int *axes, nd_fft_norm norm) noexcept {
+    return tensor((nd_ifftn)(x, naxes, sizes, axes, norm));
+}
+inline tensor rfft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_rfft)(x, n, axis, norm));
+}
+inline tensor irfft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_irfft)(x, n, axis, norm));
+}
+inline tensor rfftn(const nd_tensor *x, int naxes, const int64_t *sizes, const int *axes, nd_fft_norm norm) noexcept {
+    return tensor((nd_rfftn)(x, naxes, sizes, axes, norm));
+}
+inline tensor irfftn(const nd_tensor *x, int naxes, const int64_t *sizes, const int *axes, nd_fft_norm norm) noexcept {
+    return tensor((nd_irfftn)(x, naxes, sizes, axes, norm));
+}
+inline tensor hfft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_hfft)(x, n, axis, norm));
+}
+inline tensor ihfft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
+    return tensor((nd_ihfft)(x, n, axis, norm));
+}
+inline tensor fftfreq(int64_t n, double spacing, nd_dtype dtype) noexcept {
+    return tensor((nd_fftfreq)(n, spacing, dtype));
+}
+inline tensor rfftfreq(int64_t n, double spacing, nd_dtype dtype) noexcept {
+    return tensor((nd_rfftfreq)(n, spacing, dtype));
+}
+inline tensor fftshift(const nd_tensor *x, int naxes, const int *axes) noexcept {
+    return tensor((nd_fftshift)(x, naxes, axes));
+}
+inline tensor ifftshift(const nd_tensor *x, int naxes, const int *axes) noexcept {
+    return tensor((nd_ifftshift)(x, naxes, axes));
 }
 inline tensor index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) noexcept {
     return tensor((nd_index)(x, count, indices));

@@ -1,9 +1,10 @@
-// The functions of rule_cases.h, for linear algebra.
+// The functions of rule_cases.h, for linear algebra and Fourier transforms.
 #ifndef ND_TESTS_UNIT_AUTOGRAD_RULE_FUNCTIONS_MATRIX_H
 #define ND_TESTS_UNIT_AUTOGRAD_RULE_FUNCTIONS_MATRIX_H
 #include "lib/device/fake/fake.h"
 #include "tests/unit/autograd/rule_case.h"
 
+#include <nd/fft.h>
 #include <nd/linalg.h>
 
 // -------------------------------------------------------------------------------------------------
@@ -103,5 +104,40 @@ F(f_slogdet) {
     nd_tensor *product = nd_mul(det, logarithm);
     nd_release(logarithm);
     return product;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Fourier transforms on the host
+
+F(f_fft) {
+    UNUSED;
+    return nd_fft(x[0], 0, 1, ND_FFT_NORM_BACKWARD);
+}
+
+F(f_ifft) {
+    UNUSED;
+    return nd_ifft(x[0], 5, 0, ND_FFT_NORM_ORTHO);
+}
+
+F(f_rfft) {
+    UNUSED;
+    return nd_rfft(x[0], 0, 1, ND_FFT_NORM_FORWARD);
+}
+
+F(f_rfft_elsewhere) {
+    UNUSED;
+    nd_auto nd_tensor *far = nd_to(x[0], (nd_device){ND_FAKE, 0});
+    nd_auto nd_tensor *half = nd_rfft(far, 2, 0, ND_FFT_NORM_BACKWARD);
+    return nd_to(half, (nd_device){ND_CPU, 0});
+}
+
+F(f_irfft) {
+    UNUSED;
+    return nd_irfft(x[0], 0, 1, ND_FFT_NORM_BACKWARD);
+}
+
+F(f_hfft) {
+    UNUSED;
+    return nd_hfft(x[0], 7, 0, ND_FFT_NORM_ORTHO);
 }
 #endif

@@ -1,0 +1,258 @@
+#include "kernels/cpu/fftw.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// -------------------------------------------------------------------------------------------------
+// the library
+
+/// The functions that are used, without the prefix of their precision. A complex number is two
+/// elements behind each other.
+#define FUNCTIONS(F)                                                               \
+    F(void *, plan_dft_1d, (int n, void *in, void *out, int sign, unsigned flags)) \
+    F(void *, plan_dft_r2c_1d, (int n, void *in, void *out, unsigned flags))       \
+    F(void *, plan_dft_c2r_1d, (int n, void *in, void *out, unsigned flags))       \
+    F(void, execute_dft, (const void *plan, void *in, void *out))                  \
+    F(void, execute_dft_r2c, (const void *plan, void *in, void *out))              \
+    F(void, execute_dft_c2r, (const void *plan, void *in, void *out))              \
+    F(void, destroy_plan, (void *plan))
+
+typedef struct functions {
+    bool found;
+#define MEMBER(result, name, arguments) result(*name) arguments;
+    FUNCTIONS(MEMBER)
+#undef MEMBER
+} functions;
+
+// As FFTW's interface has them.
+enum { SIGN_FORWARD = -1, SIGN_BACKWARD = 1 };
+#define FLAG_ESTIMATE (1U << 6)
+
+static functions f32, f64;
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+
+/// A symbol of the library into a function pointer of any type.
+static bool find(void *library, const char *prefix, const char *name, void *ret_function) {
+    char symbol[32];
+    snprintf(symbol, sizeof symbol, "%s%s", prefix, name);
+    *(void **)ret_function = dlsym(library, symbol);
+    return *(void **)ret_function != NULL;
+}
+
+static void open_library(const char *file, const char *prefix, functions *ret_functions) {
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return;
+    ret_functions->found = true
+#define FIND(result, name, arguments) &&find(library, prefix, #name, &ret_functions->name)
+        FUNCTIONS(FIND)
+#undef FIND
+        ;
+    if (!ret_functions->found)
+        dlclose(library);
+}
+
+static void open_once(void) {
+    const char *chosen = secure_getenv("ND_FFTW");
+    bool is_chosen = chosen && *chosen;
+    open_library(is_chosen ? chosen : "libfftw3f.so.3", "fftwf_", &f32);
+    open_library(is_chosen ? chosen : "libfftw3.so.3", "fftw_", &f64);
+}
+
+static const functions *functions_of(nd_dtype dtype) {
+    pthread_once(&opened, open_once);
+    return dtype == ND_F32 ? &f32 : &f64;
+}
+
+bool nd__fftw_exists(nd_dtype dtype) {
+    return functions_of(dtype)->found;
+}
+
+// -------------------------------------------------------------------------------------------------
+// plans
+
+/// So many plans are kept, of so many elements together. For a long prime number of elements a plan
+/// has 70 bytes for each.
+enum { PLANS = 64, ELEMENTS = 1 << 21, LONGEST = 1 << 20 };
+
+struct nd__fftw_plan {
+    const functions *library;
+    nd__fftw_kind kind;
+    int n;
+    bool is_kept;
+    int users;
+    uint64_t last_use;
+    void *plan;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t clock;
+    int64_t elements;
+    nd__fftw_plan *plans[PLANS];
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void destroy_plan(nd__fftw_plan *plan) {
+    plan->library->destroy_plan(plan->plan);
+    free(plan);
+}
+
+static void empty_slot(int slot) {
+    cache.elements -= cache.plans[slot]->n;
+    destroy_plan(cache.plans[slot]);
+    cache.plans[slot] = NULL;
+}
+
+/// At exit. A plan that another thread is running is left to it.
+__attribute__((destructor)) static void clear_cache(void) {
+    pthread_mutex_lock(&cache.lock);
+    for (int i = 0; i < PLANS; i++)
+        if (cache.plans[i] && cache.plans[i]->users == 0)
+            empty_slot(i);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+// A child must not inherit the lock, or a use, of a thread that it does not have.
+static void lock_cache(void) {
+    pthread_mutex_lock(&cache.lock);
+}
+static void unlock_cache(void) {
+    pthread_mutex_unlock(&cache.lock);
+}
+static void begin_child(void) {
+    for (int i = 0; i < PLANS; i++)
+        if (cache.plans[i])
+            cache.plans[i]->users = 0;
+    pthread_mutex_unlock(&cache.lock);
+}
+// Early, so that this lock is taken last: whoever computes may hold other ones.
+__attribute__((constructor(101))) static void watch_forks(void) {
+    pthread_atfork(lock_cache, unlock_cache, begin_child);
+}
+
+static void *planned(const functions *library, nd__fftw_kind kind, int n, void *in, void *out) {
+    switch (kind) {
+    case ND__FFTW_FORWARD:
+        return library->plan_dft_1d(n, in, out, SIGN_FORWARD, FLAG_ESTIMATE);
+    case ND__FFTW_BACKWARD:
+        return library->plan_dft_1d(n, in, out, SIGN_BACKWARD, FLAG_ESTIMATE);
+    case ND__FFTW_REAL:
+        return library->plan_dft_r2c_1d(n, in, out, FLAG_ESTIMATE);
+    default:
+        return library->plan_dft_c2r_1d(n, in, out, FLAG_ESTIMATE);
+    }
+}
+
+/// Whether FFTW has a way of its own for every prime factor; others are made of longer transforms.
+static bool has_small_factors(int n) {
+    static const int factors[] = {2, 3, 5, 7, 11, 13};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        while (n % factors[i] == 0)
+            n /= factors[i];
+    return n == 1;
+}
+
+/// FFTW stops the program when it finds no memory. So it is asked only where there is more than a
+/// plan and running it take.
+static bool has_memory_for(int n) {
+    enum { MOST_BYTES_ANYWAY = 1 << 20, MOST_BYTES_EACH = 32, MOST_BYTES_EACH_OTHER = 192 };
+    size_t each = has_small_factors(n) ? MOST_BYTES_EACH : MOST_BYTES_EACH_OTHER;
+    void *probe = malloc((size_t)n * each + MOST_BYTES_ANYWAY);
+    __asm__ volatile("" : : "r"(probe) : "memory"); // or the compiler leaves both calls out
+    free(probe);
+    return probe != NULL;
+}
+
+static nd__fftw_plan *new_plan(const functions *library, nd__fftw_kind kind, int n, void *in,
+                               void *out) {
+    nd__fftw_plan *made = has_memory_for(n) ? malloc(sizeof *made) : NULL;
+    if (!made)
+        return NULL;
+    *made = (nd__fftw_plan){.library = library, .kind = kind, .n = n};
+    made->plan = planned(library, kind, n, in, out);
+    if (made->plan)
+        return made;
+    free(made);
+    return NULL;
+}
+
+/// The slot of the plan that was not used for longest, of those that nobody uses; -1: none.
+static int oldest_slot(void) {
+    int oldest = -1;
+    for (int i = 0; i < PLANS; i++) {
+        const nd__fftw_plan *plan = cache.plans[i];
+        if (plan && plan->users == 0 &&
+            (oldest < 0 || plan->last_use < cache.plans[oldest]->last_use))
+            oldest = i;
+    }
+    return oldest;
+}
+
+static int free_slot(void) {
+    for (int i = 0; i < PLANS; i++)
+        if (!cache.plans[i])
+            return i;
+    return -1;
+}
+
+/// Keeps a plan in the place of older ones, if it is not too long and those are not in use.
+static void keep(nd__fftw_plan *plan) {
+    if (plan->n > LONGEST)
+        return;
+    int slot = free_slot();
+    while (slot < 0 || cache.elements + plan->n > ELEMENTS) {
+        int oldest = oldest_slot();
+        if (oldest < 0)
+            return;
+        empty_slot(oldest);
+        slot = oldest;
+    }
+    cache.plans[slot] = plan;
+    cache.elements += plan->n;
+    plan->is_kept = true;
+}
+
+nd__fftw_plan *nd__fftw_plan_acquire(nd_dtype dtype, nd__fftw_kind kind, int n, void *in,
+                                     void *out) {
+    const functions *library = functions_of(dtype);
+    nd__fftw_plan *found = NULL;
+    pthread_mutex_lock(&cache.lock);
+    for (int i = 0; i < PLANS && !found; i++) {
+        nd__fftw_plan *plan = cache.plans[i];
+        if (plan && plan->library == library && plan->kind == kind && plan->n == n)
+            found = plan;
+    }
+    if (!found) {
+        found = new_plan(library, kind, n, in, out);
+        if (found)
+            keep(found);
+    }
+    if (found) {
+        found->users++;
+        found->last_use = ++cache.clock;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return found;
+}
+
+void nd__fftw_plan_release(nd__fftw_plan *plan) {
+    pthread_mutex_lock(&cache.lock);
+    plan->users--;
+    if (!plan->is_kept)
+        destroy_plan(plan);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void nd__fftw_run(const nd__fftw_plan *plan, void *in, void *out) {
+    switch (plan->kind) {
+    case ND__FFTW_REAL:
+        plan->library->execute_dft_r2c(plan->plan, in, out);
+        return;
+    case ND__FFTW_HALF:
+        plan->library->execute_dft_c2r(plan->plan, in, out);
+        return;
+    default:
+        plan->library->execute_dft(plan->plan, in, out);
+    }
+}
