@@ -11,7 +11,8 @@ import torch
 import operands
 from operands import Axes, call
 from operations import OPERATIONS
-import linalg  # add their own to OPERATIONS
+import fourier  # add their own to OPERATIONS
+import linalg
 import networks
 
 EPSILON = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
