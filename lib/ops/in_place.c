@@ -5,8 +5,8 @@
 // needs of x's old value is cloned before, too.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
-#include "lib/ops/overlap.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/overlap.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"

@@ -100,7 +100,4 @@ void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_opera
 /// Runs the call and records it onto `result`, which it consumes; NULL on error.
 nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,
                             const nd_tensor *const *inputs, size_t count, const nd_op_attrs *attrs);
-
-/// How a window that is written relates to one that is read. Both of the shape of x; y broadcasts.
-typedef enum nd_overlap { ND__APART, ND__SAME, ND__PARTIAL } nd_overlap;
 #endif

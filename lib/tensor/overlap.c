@@ -1,11 +1,11 @@
-// Which windows onto a storage share elements: in-place operations must know before they write.
+// Which windows onto a storage share elements: what writes a tensor that is there already must know
+// before it writes.
 //
 // Two windows share an element when the sum of stride * index terms of one equals that of the other
 // plus the distance between them: a bounded linear equation in integers. It is searched term by
 // term, the largest stride first, and a branch is cut as soon as the terms left cannot reach what
 // is missing.
-#include "lib/ops/overlap.h"
-#include "lib/ops/operands.h"
+#include "lib/tensor/overlap.h"
 #include "lib/tensor/shape.h"
 
 /// Steps of the search before it gives up and calls the windows overlapping.
@@ -71,28 +71,61 @@ bool nd__overlap_within(const nd_tensor *x) {
     return false;
 }
 
+/// Two windows seen from their first elements, their strides made positive.
+typedef struct meeting {
+    term terms[2 * ND_MAX_DIMS];
+    int count;
+    int64_t missing; ///< what the terms must sum to
+} meeting;
+
+/// x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term turned
+/// so that its stride is positive.
+static void begin_meeting(meeting *m, const nd_tensor *x, const nd_tensor *y) {
+    m->count = 0;
+    m->missing = nd__tensor_offset(y) - nd__tensor_offset(x);
+}
+
+static void add_axis_of_x(meeting *m, int64_t stride, int64_t most) {
+    if (stride < 0)
+        m->missing -= stride * most;
+    m->count = add_term(m->terms, m->count, stride < 0 ? -stride : stride, most);
+}
+
+static void add_axis_of_y(meeting *m, int64_t stride, int64_t most) {
+    if (stride > 0)
+        m->missing += stride * most;
+    m->count = add_term(m->terms, m->count, stride < 0 ? -stride : stride, most);
+}
+
+static bool meet(const meeting *m) {
+    int steps = SEARCH_STEPS;
+    return reachable(m->terms, m->count, m->missing, &steps);
+}
+
 nd_overlap nd__overlap(const nd_tensor *x, const nd_tensor *y) {
     if (!nd__tensor_share_storage(x, y) || x->numel == 0 || y->numel == 0)
         return ND__APART;
     nd_operand seen = nd__shape_broadcast_operand(y, x->ndim, x->shape);
-    // x's element minus y's: offset + sum(x stride * i) - sum(y stride * j) = 0, with every term
-    // turned so that its stride is positive.
-    int64_t missing = nd__tensor_offset(y) - nd__tensor_offset(x);
-    term terms[2 * ND_MAX_DIMS];
-    int count = 0;
-    bool same = missing == 0;
+    meeting m;
+    begin_meeting(&m, x, y);
+    bool same = m.missing == 0;
     for (int i = 0; i < x->ndim; i++) {
         int64_t most = x->shape[i] - 1, mine = nd__tensor_strides(x)[i], theirs = seen.strides[i];
         same = same && (most == 0 || mine == theirs);
-        if (mine < 0)
-            missing -= mine * most;
-        if (theirs > 0)
-            missing += theirs * most;
-        count = add_term(terms, count, mine < 0 ? -mine : mine, most);
-        count = add_term(terms, count, theirs < 0 ? -theirs : theirs, most);
+        add_axis_of_x(&m, mine, most);
+        add_axis_of_y(&m, theirs, most);
     }
-    if (same)
-        return ND__SAME;
-    int steps = SEARCH_STEPS;
-    return reachable(terms, count, missing, &steps) ? ND__PARTIAL : ND__APART;
+    return same ? ND__SAME : meet(&m) ? ND__PARTIAL : ND__APART;
+}
+
+bool nd__overlap_any(const nd_tensor *x, const nd_tensor *y) {
+    if (!nd__tensor_share_storage(x, y) || x->numel == 0 || y->numel == 0)
+        return false;
+    meeting m;
+    begin_meeting(&m, x, y);
+    for (int i = 0; i < x->ndim; i++)
+        add_axis_of_x(&m, nd__tensor_strides(x)[i], x->shape[i] - 1);
+    for (int i = 0; i < y->ndim; i++)
+        add_axis_of_y(&m, nd__tensor_strides(y)[i], y->shape[i] - 1);
+    return meet(&m);
 }
