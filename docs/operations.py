@@ -2,13 +2,15 @@
 """operations.py ROOT FOLDER: writes docs/operations.md and include/nd/detail/functions.hpp into a folder.
 
 Both are made from the public headers and kernels/ops.inc of the repository at ROOT: the page lists every function that makes a
-tensor or writes one in place, with what the table says of it; the C++ header has nd::NAME for every nd_NAME that returns a tensor.
+tensor or writes one in place, with what the table says of it, and those with a form nd_NAME_out; the C++ header has nd::NAME for
+every nd_NAME that returns a tensor.
 A row without a function is an error, and an operation that no test calls.
 """
 
 import pathlib
 import re
 import sys
+import textwrap
 
 FIRST = ("ops", "neural", "tensor")  # of the page; the other headers follow
 NO_OPERATIONS = ("autograd", "dlpack", "io", "nn", "object")
@@ -70,6 +72,11 @@ def read_functions(root, headers, several):
     return found
 
 
+def read_forms(root):
+    """The names of the functions that have a form nd_NAME_out()."""
+    return re.findall(r"^ND_API nd_status nd_(\w+)_out\(", (root / "include/nd/out.h").read_text(), flags=re.M)
+
+
 def line_of(name, rows, tests):
     """What the table says of a function, as the cells of its line; a dash where it says nothing."""
     for family in ELEMENTWISE:
@@ -110,6 +117,8 @@ def write_page(root, functions, rows, path):
         else:
             lines.append((header, "| " + " | ".join(line) + " |"))
     names = {name for name, *_ in functions}
+    forms = read_forms(root)
+    errors += [f"nd_{name}_out: there is no nd_{name}" for name in forms if name not in names]
     public = [name for family in ELEMENTWISE for name, row in rows[family].items() if row[5] != "NONE"]
     for name in public + list(rows["FUNCTION"]):
         if name not in names:
@@ -134,6 +143,9 @@ and from [the table of operations](../kernels/ops.inc); `//tests/docs:operations
         page += f"\n## `<nd/{header}.h>`\n\n| function | standard | dtypes | gradient | elsewhere | tested against |\n"
         page += "|---|---|---|---|---|---|\n"
         page += "".join(line + "\n" for where, line in lines if where == header)
+    page += "\n## `<nd/out.h>`\n\n"
+    page += "What these return can be written to a tensor that the caller owns, by `nd_NAME_out`:\n\n"
+    page += textwrap.fill(", ".join(f"`{name}`" for name in forms) + ".", 130) + "\n"
     path.write_text(page)
 
 

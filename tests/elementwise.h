@@ -25,6 +25,9 @@ typedef struct elementwise_row {
     double domain[4]; ///< of a, then of b; where it has a gradient
     /// nd_<name> of a, and of b, p, q where it takes them.
     nd_tensor *(*run)(const nd_tensor *a, const nd_tensor *b, nd_number p, nd_number q);
+    /// nd_<name>_out of the same.
+    nd_status (*write)(const nd_tensor *a, const nd_tensor *b, nd_number p, nd_number q,
+                       nd_tensor *out);
 } elementwise_row;
 
 static inline bool elementwise_is_float(nd_dtype dtype) {
@@ -57,17 +60,25 @@ static inline nd_dtype elementwise_result(const elementwise_row *row, nd_dtype d
 }
 
 // Expansions of one row for each form of the public function.
-#define ELEMENTWISE_DEFINE(name, call)                                                  \
-    static inline nd_tensor *elementwise_##name(const nd_tensor *a, const nd_tensor *b, \
-                                                nd_number p, nd_number q) {             \
-        (void)b, (void)p, (void)q;                                                      \
-        return call;                                                                    \
+#define ELEMENTWISE_DEFINE(name, call, write)                                                    \
+    static inline nd_tensor *elementwise_##name(const nd_tensor *a, const nd_tensor *b,          \
+                                                nd_number p, nd_number q) {                      \
+        (void)b, (void)p, (void)q;                                                               \
+        return call;                                                                             \
+    }                                                                                            \
+    static inline nd_status elementwise_##name##_out(const nd_tensor *a, const nd_tensor *b,     \
+                                                     nd_number p, nd_number q, nd_tensor *out) { \
+        (void)b, (void)p, (void)q;                                                               \
+        return write;                                                                            \
     }
 #define ELEMENTWISE_DEFINE_NONE(name)
-#define ELEMENTWISE_DEFINE_X(name) ELEMENTWISE_DEFINE(name, nd_##name(a))
-#define ELEMENTWISE_DEFINE_XP(name) ELEMENTWISE_DEFINE(name, nd_##name(a, p))
-#define ELEMENTWISE_DEFINE_XPQ(name) ELEMENTWISE_DEFINE(name, nd_##name(a, p, q))
-#define ELEMENTWISE_DEFINE_AB(name) ELEMENTWISE_DEFINE(name, nd_##name(a, b))
+#define ELEMENTWISE_DEFINE_X(name) ELEMENTWISE_DEFINE(name, nd_##name(a), nd_##name##_out(a, out))
+#define ELEMENTWISE_DEFINE_XP(name) \
+    ELEMENTWISE_DEFINE(name, nd_##name(a, p), nd_##name##_out(a, p, out))
+#define ELEMENTWISE_DEFINE_XPQ(name) \
+    ELEMENTWISE_DEFINE(name, nd_##name(a, p, q), nd_##name##_out(a, p, q, out))
+#define ELEMENTWISE_DEFINE_AB(name) \
+    ELEMENTWISE_DEFINE(name, nd_##name(a, b), nd_##name##_out(a, b, out))
 
 #define ND_UNARY(name, types, expression, cost, differentiable, saves, form, ...) \
     ELEMENTWISE_DEFINE_##form(name)
@@ -89,7 +100,8 @@ static inline nd_dtype elementwise_result(const elementwise_row *row, nd_dtype d
      gives_bool,                                                                   \
      ELEMENTWISE_##differentiable,                                                 \
      {ELEMENTWISE_DOMAIN domain},                                                  \
-     elementwise_##name},
+     elementwise_##name,                                                           \
+     elementwise_##name##_out},
 #define ELEMENTWISE_ROW_NONE(...)
 #define ELEMENTWISE_ROW_X(name, types, ...) ELEMENTWISE_ROW(name, types, 1, __VA_ARGS__)
 #define ELEMENTWISE_ROW_XP(name, types, ...) ELEMENTWISE_ROW(name, types, 1, __VA_ARGS__)

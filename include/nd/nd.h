@@ -29,6 +29,7 @@
 #include <nd/number.h>
 #include <nd/object.h>
 #include <nd/ops.h>
+#include <nd/out.h>
 #include <nd/pooling.h>
 #include <nd/quantization.h>
 #include <nd/scope.h>

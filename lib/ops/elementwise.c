@@ -1,11 +1,13 @@
 // Elementwise operations: one path for each form that a row of kernels/ops.inc names, and the
-// public functions, which are made from the rows.
+// public functions, which are made from the rows. Each writes to `out` (lib/tensor/out.h).
 #include "lib/ops/elementwise.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
+#include <nd/out.h>
 
 // ------------------------------------------------------------------------------------ two operands
 
@@ -17,8 +19,8 @@ static nd_op logical_of(nd_op op) {
 }
 
 /// dtype COMPARE and LOGICAL results have; ND_DTYPE_COUNT: the operands'.
-static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dtype_rule rule,
-                         nd_dtype result_dtype) {
+static nd_tensor *binary(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_tensor *b,
+                         nd_dtype_rule rule, nd_dtype result_dtype) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__operands_check_pair(name, "a", a, "b", b) != ND_OK ||
@@ -30,18 +32,18 @@ static nd_tensor *binary(nd_op op, const nd_tensor *a, const nd_tensor *b, nd_dt
         result_dtype = dtype;
     if (__builtin_expect(a->dtype == dtype && b->dtype == dtype, 1)) {
         const nd_tensor *inputs[] = {a, b};
-        return nd__operands_elementwise(op, inputs, 2, result_dtype, NULL);
+        return nd__operands_elementwise_to(out, op, inputs, 2, result_dtype, NULL);
     }
     nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
     nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {a_cast, b_cast};
-    return nd__operands_elementwise(op, inputs, 2, result_dtype, NULL);
+    return nd__operands_elementwise_to(out, op, inputs, 2, result_dtype, NULL);
 }
 
 nd_tensor *nd__elementwise_relu_grad(const nd_tensor *grad, const nd_tensor *out) {
-    return binary(ND_OP_relu_grad, grad, out, ND__FLOAT, ND_DTYPE_COUNT);
+    return binary(NULL, ND_OP_relu_grad, grad, out, ND__FLOAT, ND_DTYPE_COUNT);
 }
 
 nd_tensor *nd__elementwise_derivative(nd_op op, const nd_tensor *grad, const nd_tensor *saved,
@@ -54,35 +56,38 @@ nd_tensor *nd__elementwise_derivative(nd_op op, const nd_tensor *grad, const nd_
 
 // ------------------------------------------------------------------------------------- one operand
 
-static nd_tensor *unary_as(nd_op op, const nd_tensor *x, nd_dtype dtype, const nd_op_attrs *attrs) {
+static nd_tensor *unary_as(nd_tensor *out, nd_op op, const nd_tensor *x, nd_dtype dtype,
+                           const nd_op_attrs *attrs) {
     if (__builtin_expect(x->dtype == dtype, 1))
-        return nd__operands_elementwise(op, &x, 1, dtype, attrs);
+        return nd__operands_elementwise_to(out, op, &x, 1, dtype, attrs);
     nd_auto nd_tensor *cast = nd_cast(x, dtype);
     const nd_tensor *input = cast;
-    return cast ? nd__operands_elementwise(op, &input, 1, dtype, attrs) : NULL;
+    return cast ? nd__operands_elementwise_to(out, op, &input, 1, dtype, attrs) : NULL;
 }
 
 /// As for binary().
-static nd_tensor *unary(nd_op op, const nd_tensor *x, nd_dtype_rule rule, nd_dtype result_dtype) {
+static nd_tensor *unary(nd_tensor *out, nd_op op, const nd_tensor *x, nd_dtype_rule rule,
+                        nd_dtype result_dtype) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
         nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (rule == ND__BITS && dtype == ND_BOOL)
-        return nd_logical_not(x);
+        op = ND_OP_logical_not;
     if (result_dtype == ND_DTYPE_COUNT)
-        return unary_as(op, x, dtype, NULL);
+        return unary_as(out, op, x, dtype, NULL);
     nd_auto nd_tensor *cast = nd__operands_as_dtype(x, dtype);
     const nd_tensor *input = cast;
-    return cast ? nd__operands_elementwise(op, &input, 1, result_dtype, NULL) : NULL;
+    return cast ? nd__operands_elementwise_to(out, op, &input, 1, result_dtype, NULL) : NULL;
 }
 
 // ---------------------------------------------------------------------------------- with a number
 
 /// x's dtype, or f32 when x is an integer and the number has a fraction (or is none). An integer
 /// that x's dtype cannot hold is an error: wrapping it would be a silent surprise.
-static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value, nd_dtype_rule rule) {
+static nd_tensor *with_number(nd_tensor *out, nd_op op, const nd_tensor *x, nd_number value,
+                              nd_dtype_rule rule) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
@@ -95,7 +100,7 @@ static nd_tensor *with_number(nd_op op, const nd_tensor *x, nd_number value, nd_
     nd_op_attrs attrs;
     nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, dtype, value);
-    return unary_as(op, x, dtype, &attrs);
+    return unary_as(out, op, x, dtype, &attrs);
 }
 
 /// Any number but NaN.
@@ -110,8 +115,8 @@ static bool is_fraction(nd_number limit) {
 }
 
 /// x's dtype, or f32 when x is an integer and a limit has a fraction.
-static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_number high,
-                              nd_dtype_rule rule) {
+static nd_tensor *with_limits(nd_tensor *out, nd_op op, const nd_tensor *x, nd_number low,
+                              nd_number high, nd_dtype_rule rule) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
@@ -130,13 +135,13 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
     nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, dtype, low);
     nd__number_pass(&attrs, 1, dtype, high);
-    return unary_as(op, x, dtype, &attrs);
+    return unary_as(out, op, x, dtype, &attrs);
 }
 
 // ---------------------------------------------------------------------------- the public functions
 //
-// Made from the table of operations. That <nd/ops.h> declares each, and in this form, is asserted:
-// without the declaration its name is unknown here.
+// Made from the table of operations. That <nd/ops.h> and <nd/out.h> declare each, and in this form,
+// is asserted: without the declaration its name is unknown here.
 
 #define RESULT_UNARY ND_DTYPE_COUNT
 #define RESULT_PREDICATE ND_BOOL
@@ -144,35 +149,37 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
 #define RESULT_COMPARE ND_BOOL
 #define RESULT_LOGICAL ND_BOOL
 
-#define SIGNATURE_X nd_tensor *(const nd_tensor *)
-#define SIGNATURE_XP nd_tensor *(const nd_tensor *, nd_number)
-#define SIGNATURE_XPQ nd_tensor *(const nd_tensor *, nd_number, nd_number)
-#define SIGNATURE_AB nd_tensor *(const nd_tensor *, const nd_tensor *)
-#define DECLARED(name, form)                                                              \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(nd_##name), SIGNATURE_##form), \
-                   "<nd/ops.h> declares nd_" #name " in another form than ops.inc says");
+#define OPERANDS_X const nd_tensor *x
+#define OPERANDS_XP const nd_tensor *x, nd_number value
+#define OPERANDS_XPQ const nd_tensor *x, nd_number low, nd_number high
+#define OPERANDS_AB const nd_tensor *a, const nd_tensor *b
+#define SHARED_X(out, name, rule, result) unary(out, ND_OP_##name, x, rule, result)
+#define SHARED_XP(out, name, rule, result) with_number(out, ND_OP_##name, x, value, rule)
+#define SHARED_XPQ(out, name, rule, result) with_limits(out, ND_OP_##name, x, low, high, rule)
+#define SHARED_AB(out, name, rule, result) binary(out, ND_OP_##name, a, b, rule, result)
 
+#define SIGNATURE_X const nd_tensor *
+#define SIGNATURE_XP const nd_tensor *, nd_number
+#define SIGNATURE_XPQ const nd_tensor *, nd_number, nd_number
+#define SIGNATURE_AB const nd_tensor *, const nd_tensor *
+#define DECLARED(header, function, ...)                                             \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(function), __VA_ARGS__), \
+                   header " declares " #function " in another form than ops.inc says");
+
+#define BOTH(name, form, rule, result)                                                \
+    DECLARED("<nd/ops.h>", nd_##name, nd_tensor *(SIGNATURE_##form))                  \
+    nd_tensor *(nd_##name)(OPERANDS_##form) {                                         \
+        return SHARED_##form(NULL, name, rule, result);                               \
+    }                                                                                 \
+    DECLARED("<nd/out.h>", nd_##name##_out, nd_status(SIGNATURE_##form, nd_tensor *)) \
+    nd_status(nd_##name##_out)(OPERANDS_##form, nd_tensor * out) {                    \
+        return ND__OUT_FORM(#name, out, SHARED_##form(out, name, rule, result));      \
+    }
 #define FUNCTION_NONE(name, rule, result)
-#define FUNCTION_X(name, rule, result)               \
-    DECLARED(name, X)                                \
-    nd_tensor *nd_##name(const nd_tensor *x) {       \
-        return unary(ND_OP_##name, x, rule, result); \
-    }
-#define FUNCTION_XP(name, rule, result)                           \
-    DECLARED(name, XP)                                            \
-    nd_tensor *(nd_##name)(const nd_tensor *x, nd_number value) { \
-        return with_number(ND_OP_##name, x, value, rule);         \
-    }
-#define FUNCTION_XPQ(name, rule, result)                                        \
-    DECLARED(name, XPQ)                                                         \
-    nd_tensor *(nd_##name)(const nd_tensor *x, nd_number low, nd_number high) { \
-        return with_limits(ND_OP_##name, x, low, high, rule);                   \
-    }
-#define FUNCTION_AB(name, rule, result)                            \
-    DECLARED(name, AB)                                             \
-    nd_tensor *nd_##name(const nd_tensor *a, const nd_tensor *b) { \
-        return binary(ND_OP_##name, a, b, rule, result);           \
-    }
+#define FUNCTION_X(name, rule, result) BOTH(name, X, rule, result)
+#define FUNCTION_XP(name, rule, result) BOTH(name, XP, rule, result)
+#define FUNCTION_XPQ(name, rule, result) BOTH(name, XPQ, rule, result)
+#define FUNCTION_AB(name, rule, result) BOTH(name, AB, rule, result)
 
 #define ROW(name, types, form, family) FUNCTION_##form(name, ND__##types, RESULT_##family)
 #define ND_UNARY(name, types, expression, cost, differentiable, saves, form, ...) \
@@ -189,7 +196,8 @@ static nd_tensor *with_limits(nd_op op, const nd_tensor *x, nd_number low, nd_nu
 
 // -------------------------------------------------------------------------------- chosen elements
 
-nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b) {
+static nd_tensor *choose(nd_tensor *out, const nd_tensor *condition, const nd_tensor *a,
+                         const nd_tensor *b) {
     nd_dtype dtype;
     if (nd__operands_check_pair("where", "condition", condition, "a", a) != ND_OK ||
         nd__operands_check_pair("where", "a", a, "b", b) != ND_OK ||
@@ -205,7 +213,16 @@ nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_ten
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {condition, a_cast, b_cast};
-    return nd__operands_elementwise(ND_OP_where, inputs, 3, dtype, NULL);
+    return nd__operands_elementwise_to(out, ND_OP_where, inputs, 3, dtype, NULL);
+}
+
+nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b) {
+    return choose(NULL, condition, a, b);
+}
+
+nd_status nd_where_out(const nd_tensor *condition, const nd_tensor *a, const nd_tensor *b,
+                       nd_tensor *out) {
+    return ND__OUT_FORM("where", out, choose(out, condition, a, b));
 }
 
 nd_tensor *(nd_masked_fill)(const nd_tensor *x, const nd_tensor *mask, nd_number value) {

@@ -4,6 +4,7 @@
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/neural.h>
+#include <nd/out.h>
 
 static nd_status check_embedding(const nd_tensor *weight, const nd_tensor *indices,
                                  int64_t padding) {
@@ -49,4 +50,10 @@ nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices, int64
     nd_auto nd_tensor *mask = elsewhere(indices, row, weight->shape[0]);
     nd_auto nd_tensor *constant = nd_detach(rows);
     return nd_where(mask, rows, constant);
+}
+
+nd_status nd_embedding_out(const nd_tensor *weight, const nd_tensor *indices, int64_t padding,
+                           nd_tensor *out) {
+    nd_status status = check_embedding(weight, indices, padding);
+    return status == ND_OK ? nd_take_out(weight, indices, 0, out) : status;
 }

@@ -8,8 +8,10 @@
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
+#include <nd/out.h>
 #include <nd/threads.h>
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
@@ -82,7 +84,9 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
     return nd__record(call->op, result, inputs, count, attrs);
 }
 
-static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+/// `indices` are resolved ones of `given`. To `out`, which is contiguous (NULL: a new tensor).
+static nd_tensor *take_resolved(nd_tensor *out, const nd_tensor *x, const nd_tensor *indices,
+                                const nd_tensor *given, int axis) {
     int64_t shape[ND_MAX_DIMS], outer = 1, inner = 1;
     int ndim = 0;
     for (int i = 0; i < axis; i++)
@@ -95,7 +99,8 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
     if (!dense)
         return NULL;
     const nd_tensor *inputs[] = {x, indices};
-    nd_tensor *result = nd__tensor_result("take", inputs, 2, x->device, x->dtype, ndim, shape);
+    nd_tensor *result = nd__out_result("take", out, ND__OUT_APART, (const nd_tensor *[]){x, given},
+                                       2, x->device, x->dtype, ndim, shape);
     if (!result)
         return NULL;
     nd_kernel_call call;
@@ -112,7 +117,7 @@ static nd_tensor *take(const nd_tensor *x, const nd_tensor *indices, int axis) {
                        x->shape[axis]);
 }
 
-nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+static nd_tensor *take(nd_tensor *out, const nd_tensor *x, const nd_tensor *indices, int axis) {
     if (nd__operands_check_pair("take", "x", x, "indices", indices) != ND_OK ||
         check_indices("take", indices) != ND_OK)
         return NULL;
@@ -125,7 +130,19 @@ nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
         return NULL;
     }
     nd_auto nd_tensor *resolved = resolve_indices("take", indices, x->shape[axis]);
-    return resolved ? take(x, resolved, axis) : NULL;
+    return resolved ? take_resolved(out, x, resolved, indices, axis) : NULL;
+}
+
+nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) {
+    return take(NULL, x, indices, axis);
+}
+
+nd_status nd_take_out(const nd_tensor *x, const nd_tensor *indices, int axis, nd_tensor *out) {
+    nd_status status = nd__tensor_check_operand("take", "out", out);
+    if (status != ND_OK)
+        return status;
+    nd_tensor *result = take(nd__out_dense(out), x, indices, axis);
+    return nd__out_deliver("take", result, (const nd_tensor *[]){x, indices}, 2, out);
 }
 
 /// gather and scatter_add: `walked` has index's shape, `indexed` is what the index points into.
@@ -160,7 +177,7 @@ static nd_status check_index_shape(const char *name, const nd_tensor *x, const n
                      nd__shape_text(x_text, x->ndim, x->shape), axis);
 }
 
-nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
+static nd_tensor *gather(nd_tensor *out, const nd_tensor *x, const nd_tensor *index, int axis) {
     if (nd__operands_check_pair("gather", "x", x, "index", index) != ND_OK ||
         check_indices("gather", index) != ND_OK)
         return NULL;
@@ -172,7 +189,8 @@ nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
         return NULL;
     const nd_tensor *inputs[] = {x, resolved};
     nd_tensor *result =
-        nd__tensor_result("gather", inputs, 2, x->device, x->dtype, index->ndim, index->shape);
+        nd__out_result("gather", out, ND__OUT_APART, (const nd_tensor *[]){x, index}, 2, x->device,
+                       x->dtype, index->ndim, index->shape);
     if (!result)
         return NULL;
     nd_kernel_call call;
@@ -182,6 +200,14 @@ nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
     call.operand[2] = plain_operand(resolved);
     return run_indexed("gather", result, &call, inputs, 2, &(nd_op_attrs){.i = {axis}},
                        x->shape[axis]);
+}
+
+nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) {
+    return gather(NULL, x, index, axis);
+}
+
+nd_status nd_gather_out(const nd_tensor *x, const nd_tensor *index, int axis, nd_tensor *out) {
+    return ND__OUT_FORM("gather", out, gather(out, x, index, axis));
 }
 
 nd_status nd__index_check_scatter(const char *name, const nd_tensor *x, const nd_tensor *index,

@@ -2,14 +2,17 @@
 //
 // A product's operands go to the kernel as they lie in memory whenever one of their two strides is
 // 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
-// product.
+// product. The result is contiguous: what a kernel adds up first may depend on how it lies, and both
+// forms give the same bits.
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
+#include <nd/out.h>
 
 typedef struct operand_matrix {
     nd_tensor *tensor; ///< owned: the operand itself or a dense copy
@@ -138,15 +141,15 @@ static int product_shape(const operand_matrix *a, const operand_matrix *b, int *
     return ndim;
 }
 
-static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix *a,
+static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const operand_matrix *a,
                            const operand_matrix *b) {
     int64_t shape[ND_MAX_DIMS];
     int batch;
     int ndim = product_shape(a, b, &batch, shape);
     if (ndim < 0)
         return NULL;
-    nd_tensor *result =
-        nd__tensor_result("matmul", inputs, 2, inputs[0]->device, inputs[0]->dtype, ndim, shape);
+    nd_tensor *result = nd__out_result("matmul", out, ND__OUT_APART, inputs, 2, inputs[0]->device,
+                                       inputs[0]->dtype, ndim, shape);
     if (result && a->columns == 0)
         result = nd__create_filled("matmul", result, ND_NUMBER(0));
     if (!result || result->numel == 0 || a->columns == 0)
@@ -167,8 +170,8 @@ static nd_tensor *multiply(const nd_tensor *const *inputs, const operand_matrix 
     return nd__operands_run("matmul", result, &call, inputs, 2, NULL);
 }
 
-nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
-    ND__AUTOCAST(lower, a, b, NULL, nd_matmul(x0, x1))
+/// To `out`, which is contiguous (NULL: a new tensor).
+static nd_tensor *matmul(nd_tensor *out, const nd_tensor *a, const nd_tensor *b) {
     nd_dtype dtype;
     if (nd__operands_check_pair("matmul", "a", a, "b", b) != ND_OK ||
         nd__operands_promote("matmul", a, b, &dtype) != ND_OK)
@@ -199,11 +202,24 @@ nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
     if (right.tensor) {
         tidy_strides(&left);
         tidy_strides(&right);
-        result = multiply(inputs, &left, &right);
+        result = multiply(out, inputs, &left, &right);
     }
     nd_release(left.tensor);
     nd_release(right.tensor);
     return result;
+}
+
+nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) {
+    ND__AUTOCAST(lower, a, b, NULL, nd_matmul(x0, x1))
+    return matmul(NULL, a, b);
+}
+
+nd_status nd_matmul_out(const nd_tensor *a, const nd_tensor *b, nd_tensor *out) {
+    nd_status status = nd__tensor_check_operand("matmul", "out", out);
+    if (status != ND_OK)
+        return status;
+    nd_tensor *result = matmul(nd__out_dense(out), a, b);
+    return nd__out_deliver("matmul", result, (const nd_tensor *[]){a, b}, 2, out);
 }
 
 // ------------------------------------------------------------------------------------------ linear
@@ -270,42 +286,46 @@ static nd_status write_bias(nd_tensor *result, const nd_tensor *bias) {
     return nd__launch("linear", result->device, &call);
 }
 
+/// The product of rows of x and the turned weight, over the bias, into `result`, which it consumes.
+static nd_tensor *multiply_rows(nd_tensor *result, const nd_tensor *const *inputs, size_t count,
+                                const operand_matrix *rows, const operand_matrix *turned) {
+    const nd_tensor *bias = inputs[2];
+    bool empty = result->numel == 0, nothing_inside = rows->columns == 0;
+    if (!empty && bias && write_bias(result, bias) != ND_OK) {
+        nd_object_release(result);
+        return NULL;
+    }
+    if (!empty && !bias && nothing_inside)
+        result = nd__create_filled("linear", result, ND_NUMBER(0));
+    if (!result || empty || nothing_inside)
+        return nd__record(ND_OP_linear, result, inputs, count, NULL);
+    nd_kernel_call call;
+    fill_product(&call, ND_OP_linear, rows, turned, result, bias ? 1.0 : 0.0);
+    call.ndim = 0;
+    return nd__operands_run("linear", result, &call, inputs, count, NULL);
+}
+
 /// Inputs of one dtype whose shapes fit.
-static nd_tensor *linear(const nd_tensor *const *inputs) {
-    const nd_tensor *x = inputs[0], *weight = inputs[1], *bias = inputs[2];
-    size_t count = bias ? 3 : 2;
+static nd_tensor *linear_of(nd_tensor *out, const nd_tensor *const *inputs) {
+    const nd_tensor *x = inputs[0], *weight = inputs[1];
+    size_t count = inputs[2] ? 3 : 2;
     int64_t shape[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim - 1; i++)
         shape[i] = x->shape[i];
     shape[x->ndim - 1] = weight->shape[0];
-    nd_auto nd_tensor *result =
-        nd__tensor_result("linear", inputs, count, x->device, x->dtype, x->ndim, shape);
-    if (!result)
-        return NULL;
-    bool empty = result->numel == 0, nothing_inside = x->shape[x->ndim - 1] == 0;
-    if (!empty && bias && write_bias(result, bias) != ND_OK)
-        return NULL;
-    if (!empty && !bias && nothing_inside) {
-        result = nd__create_filled("linear", result, ND_NUMBER(0));
-        if (!result)
-            return NULL;
-    }
-    if (empty || nothing_inside)
-        return nd__record(ND_OP_linear, nd_steal(&result), inputs, count, NULL);
     operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
     make_rows(&rows, x);
     if (rows.tensor)
         make_turned(&turned, weight);
-    nd_tensor *done = NULL;
-    if (turned.tensor) {
-        nd_kernel_call call;
-        fill_product(&call, ND_OP_linear, &rows, &turned, result, bias ? 1.0 : 0.0);
-        call.ndim = 0;
-        done = nd__operands_run("linear", nd_steal(&result), &call, inputs, count, NULL);
-    }
+    nd_tensor *result = NULL;
+    if (turned.tensor)
+        result = nd__out_result("linear", out, ND__OUT_APART, inputs, count, x->device, x->dtype,
+                                x->ndim, shape);
+    if (result)
+        result = multiply_rows(result, inputs, count, &rows, &turned);
     nd_release(rows.tensor);
     nd_release(turned.tensor);
-    return done;
+    return result;
 }
 
 static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
@@ -328,8 +348,9 @@ static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const
     return status;
 }
 
-nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
-    ND__AUTOCAST(lower, x, weight, bias, nd_linear(x0, x1, x2))
+/// As matmul().
+static nd_tensor *linear(nd_tensor *out, const nd_tensor *x, const nd_tensor *weight,
+                         const nd_tensor *bias) {
     nd_dtype dtype;
     if (check_linear(x, weight, bias) != ND_OK ||
         nd__operands_promote("linear", x, weight, &dtype) != ND_OK)
@@ -349,5 +370,19 @@ nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tenso
     if (!weight_cast || (bias && !bias_cast))
         return NULL;
     const nd_tensor *inputs[] = {x_cast, weight_cast, bias_cast};
-    return linear(inputs);
+    return linear_of(out, inputs);
+}
+
+nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
+    ND__AUTOCAST(lower, x, weight, bias, nd_linear(x0, x1, x2))
+    return linear(NULL, x, weight, bias);
+}
+
+nd_status nd_linear_out(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                        nd_tensor *out) {
+    nd_status status = nd__tensor_check_operand("linear", "out", out);
+    if (status != ND_OK)
+        return status;
+    nd_tensor *result = linear(nd__out_dense(out), x, weight, bias);
+    return nd__out_deliver("linear", result, (const nd_tensor *[]){x, weight, bias}, 3, out);
 }

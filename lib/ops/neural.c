@@ -3,10 +3,12 @@
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
+#include <nd/out.h>
 
-static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
+static nd_tensor *softmax(nd_tensor *to, nd_op op, const nd_tensor *x, int axis) {
     const char *name = nd__node_op_name(op);
     nd_dtype dtype;
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
@@ -19,7 +21,8 @@ static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
     if (!cast)
         return NULL;
     const nd_tensor *input = cast;
-    nd_tensor *result = nd__tensor_result(name, &input, 1, x->device, dtype, x->ndim, x->shape);
+    nd_tensor *result =
+        nd__out_result(name, to, ND__OUT_APART, &input, 1, x->device, dtype, x->ndim, x->shape);
     nd_op_attrs attrs = {.i = {axis}};
     if (!result || result->numel == 0)
         return nd__record(op, result, &input, 1, &attrs);
@@ -31,12 +34,20 @@ static nd_tensor *softmax(nd_op op, const nd_tensor *x, int axis) {
 
 nd_tensor *nd_softmax(const nd_tensor *x, int axis) {
     ND__AUTOCAST(raise, x, NULL, NULL, nd_softmax(x0, axis))
-    return softmax(ND_OP_softmax, x, axis);
+    return softmax(NULL, ND_OP_softmax, x, axis);
+}
+
+nd_status nd_softmax_out(const nd_tensor *x, int axis, nd_tensor *out) {
+    return ND__OUT_FORM("softmax", out, softmax(out, ND_OP_softmax, x, axis));
 }
 
 nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) {
     ND__AUTOCAST(raise, x, NULL, NULL, nd_log_softmax(x0, axis))
-    return softmax(ND_OP_log_softmax, x, axis);
+    return softmax(NULL, ND_OP_log_softmax, x, axis);
+}
+
+nd_status nd_log_softmax_out(const nd_tensor *x, int axis, nd_tensor *out) {
+    return ND__OUT_FORM("log_softmax", out, softmax(out, ND_OP_log_softmax, x, axis));
 }
 
 static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {

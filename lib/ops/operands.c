@@ -8,6 +8,7 @@
 #include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <stdio.h>
@@ -177,8 +178,8 @@ static void set_flat_operand(nd_operand *operand, const nd_tensor *x) {
     operand->strides[0] = 1;
 }
 
-nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,
-                                    nd_dtype dtype, const nd_op_attrs *attrs) {
+nd_tensor *nd__operands_elementwise_to(nd_tensor *out, nd_op op, const nd_tensor *const *inputs,
+                                       int count, nd_dtype dtype, const nd_op_attrs *attrs) {
     const char *name = nd__node_op_name(op);
     const nd_tensor *first = inputs[0];
     nd_kernel_call call;
@@ -190,7 +191,7 @@ nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, in
         call.attrs.f[which] = numbers->f[which];
         call.attrs.i[which] = numbers->i[which];
     }
-    bool flat = all_flat(inputs, count);
+    bool flat = (!out || out->contiguous) && all_flat(inputs, count);
     int ndim = first->ndim;
     const int64_t *shape = first->shape;
     int64_t broadcast[2][ND_MAX_DIMS]; // the shape so far and the next one
@@ -201,8 +202,8 @@ nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, in
             return NULL;
         shape = next;
     }
-    nd_tensor *result =
-        nd__tensor_result(name, inputs, (size_t)count, first->device, dtype, ndim, shape);
+    nd_tensor *result = nd__out_result(name, out, ND__OUT_OVER_OPERAND, inputs, (size_t)count,
+                                       first->device, dtype, ndim, shape);
     if (__builtin_expect(!result, 0))
         return NULL;
     if (result->numel == 0)

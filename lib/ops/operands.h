@@ -88,9 +88,14 @@ nd_tensor *nd__operands_counted(const char *name, const nd_tensor *x, int ndim,
                                 const int64_t *shape);
 
 /// Runs an elementwise op over broadcast inputs that already have the dtypes the kernel wants, into
-/// a fresh result, and records it. attrs may be NULL.
-nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs, int count,
-                                    nd_dtype dtype, const nd_op_attrs *attrs);
+/// `out` (NULL: a new tensor), and records it. attrs may be NULL.
+nd_tensor *nd__operands_elementwise_to(nd_tensor *out, nd_op op, const nd_tensor *const *inputs,
+                                       int count, nd_dtype dtype, const nd_op_attrs *attrs);
+static inline nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *const *inputs,
+                                                  int count, nd_dtype dtype,
+                                                  const nd_op_attrs *attrs) {
+    return nd__operands_elementwise_to(NULL, op, inputs, count, dtype, attrs);
+}
 
 /// Axes of x but one as the iteration space, collapsed, then that axis last. The call's first two
 /// operands are set: `out` (broadcast over the axis when it lacks it or has size 1) and x.

@@ -1,5 +1,5 @@
 // Reductions: axes are resolved once into a mask; those of the family REDUCE share one path, argmax
-// and argmin another. The kernels read every dtype and accumulate in a wide one, so nothing is cast
+// and argmin another. Each writes to `out` (lib/tensor/out.h). The kernels read every dtype and accumulate in a wide one, so nothing is cast
 // before.
 //
 // What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims, f[0] = the operation's
@@ -7,9 +7,11 @@
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
+#include <nd/out.h>
 
 /// Elements of x that become one.
 static int64_t elements_of(const nd_tensor *x, int mask) {
@@ -20,9 +22,9 @@ static int64_t elements_of(const nd_tensor *x, int mask) {
     return elements;
 }
 
-/// Uninitialised result of a reduction.
-static nd_tensor *reduced_result(const char *name, const nd_tensor *x, int mask, bool keepdims,
-                                 nd_dtype dtype) {
+/// What a reduction writes.
+static nd_tensor *reduced_result(const char *name, nd_tensor *out, const nd_tensor *x, int mask,
+                                 bool keepdims, nd_dtype dtype) {
     int64_t shape[ND_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -31,7 +33,7 @@ static nd_tensor *reduced_result(const char *name, const nd_tensor *x, int mask,
         else if (keepdims)
             shape[ndim++] = 1;
     }
-    return nd__tensor_result(name, &x, 1, x->device, dtype, ndim, shape);
+    return nd__out_result(name, out, ND__OUT_APART, &x, 1, x->device, dtype, ndim, shape);
 }
 
 /// The result seen in x's axes: stride 0 on those that are reduced.
@@ -94,7 +96,7 @@ static nd_number result_of_nothing(nd_op op) {
 }
 
 /// `number`: what f[0] means to the kernel and the gradient rule.
-static nd_tensor *reduce_axes(nd_op op, const nd_tensor *x, int mask, double number,
+static nd_tensor *reduce_axes(nd_tensor *out, nd_op op, const nd_tensor *x, int mask, double number,
                               bool keepdims) {
     const char *name = nd__node_op_name(op);
     int64_t elements = elements_of(x, mask);
@@ -109,7 +111,7 @@ static nd_tensor *reduce_axes(nd_op op, const nd_tensor *x, int mask, double num
     attrs.f[0] = number;
     attrs.i[0] = mask;
     attrs.i[1] = keepdims;
-    nd_tensor *result = reduced_result(name, x, mask, keepdims, result_dtype(op, x->dtype));
+    nd_tensor *result = reduced_result(name, out, x, mask, keepdims, result_dtype(op, x->dtype));
     if (!result)
         return NULL;
     if (elements == 0)
@@ -130,60 +132,53 @@ static nd_tensor *reduce_axes(nd_op op, const nd_tensor *x, int mask, double num
     return nd__operands_run(name, result, &call, &x, 1, &attrs);
 }
 
-static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, double number,
-                         bool keepdims) {
+static nd_tensor *reduce_to(nd_tensor *out, nd_op op, const nd_tensor *x, int naxes,
+                            const int *axes, double number, bool keepdims) {
     const char *name = nd__node_op_name(op);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
     int mask = nd__operands_axes_mask(name, x, naxes, axes);
-    return mask < 0 ? NULL : reduce_axes(op, x, mask, number, keepdims);
+    return mask < 0 ? NULL : reduce_axes(out, op, x, mask, number, keepdims);
 }
 
-nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_sum, x, naxes, axes, 0.0, keepdims);
+static nd_tensor *reduce(nd_op op, const nd_tensor *x, int naxes, const int *axes, double number,
+                         bool keepdims) {
+    return reduce_to(NULL, op, x, naxes, axes, number, keepdims);
 }
 
-nd_tensor *nd_mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_mean, x, naxes, axes, 0.0, keepdims);
-}
+// Both forms of a reduction without a number.
+#define REDUCTION(name)                                                                      \
+    nd_tensor *nd_##name(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {    \
+        return reduce(ND_OP_##name, x, naxes, axes, 0.0, keepdims);                          \
+    }                                                                                        \
+    nd_status nd_##name##_out(const nd_tensor *x, int naxes, const int *axes, bool keepdims, \
+                              nd_tensor *out) {                                              \
+        return ND__OUT_FORM(#name, out,                                                      \
+                            reduce_to(out, ND_OP_##name, x, naxes, axes, 0.0, keepdims));    \
+    }
+REDUCTION(sum)
+REDUCTION(mean)
+REDUCTION(max)
+REDUCTION(min)
+REDUCTION(prod)
+REDUCTION(any)
+REDUCTION(all)
+REDUCTION(count_nonzero)
+REDUCTION(logsumexp)
 
-nd_tensor *nd_max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_max, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_min, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_var(const nd_tensor *x, int naxes, const int *axes, double correction,
-                  bool keepdims) {
-    return reduce(ND_OP_var, x, naxes, axes, correction, keepdims);
-}
-
-nd_tensor *nd_std(const nd_tensor *x, int naxes, const int *axes, double correction,
-                  bool keepdims) {
-    return reduce(ND_OP_std, x, naxes, axes, correction, keepdims);
-}
-
-nd_tensor *nd_prod(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_prod, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_any(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_any, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_all(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_all, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_count_nonzero(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_count_nonzero, x, naxes, axes, 0.0, keepdims);
-}
-
-nd_tensor *nd_logsumexp(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
-    return reduce(ND_OP_logsumexp, x, naxes, axes, 0.0, keepdims);
-}
+// The same with a correction.
+#define MOMENT(name)                                                                             \
+    nd_tensor *nd_##name(const nd_tensor *x, int naxes, const int *axes, double correction,      \
+                         bool keepdims) {                                                        \
+        return reduce(ND_OP_##name, x, naxes, axes, correction, keepdims);                       \
+    }                                                                                            \
+    nd_status nd_##name##_out(const nd_tensor *x, int naxes, const int *axes, double correction, \
+                              bool keepdims, nd_tensor *out) {                                   \
+        return ND__OUT_FORM(#name, out,                                                          \
+                            reduce_to(out, ND_OP_##name, x, naxes, axes, correction, keepdims)); \
+    }
+MOMENT(var)
+MOMENT(std)
 
 /// The largest |x|, or the smallest. 16-bit floats pass through f32, which changes none.
 static nd_tensor *extreme_norm(const nd_tensor *x, double ord, int naxes, const int *axes,
@@ -211,7 +206,8 @@ nd_tensor *nd_norm(const nd_tensor *x, double ord, int naxes, const int *axes, b
     return count ? nd_cast(count, nd__dtype_is_float(x->dtype) ? x->dtype : ND_F32) : NULL;
 }
 
-static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keepdims) {
+static nd_tensor *arg_extremum(nd_tensor *to, nd_op op, const nd_tensor *x, int axis,
+                               bool keepdims) {
     const char *name = nd__node_op_name(op);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
@@ -224,7 +220,7 @@ static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keep
                   nd__shape_text(text, x->ndim, x->shape), axis);
         return NULL;
     }
-    nd_tensor *result = reduced_result(name, x, 1 << axis, keepdims, ND_I64);
+    nd_tensor *result = reduced_result(name, to, x, 1 << axis, keepdims, ND_I64);
     if (!result || result->numel == 0)
         return result;
     nd_kernel_call call;
@@ -234,11 +230,19 @@ static nd_tensor *arg_extremum(nd_op op, const nd_tensor *x, int axis, bool keep
 }
 
 nd_tensor *nd_argmax(const nd_tensor *x, int axis, bool keepdims) {
-    return arg_extremum(ND_OP_argmax, x, axis, keepdims);
+    return arg_extremum(NULL, ND_OP_argmax, x, axis, keepdims);
+}
+
+nd_status nd_argmax_out(const nd_tensor *x, int axis, bool keepdims, nd_tensor *out) {
+    return ND__OUT_FORM("argmax", out, arg_extremum(out, ND_OP_argmax, x, axis, keepdims));
 }
 
 nd_tensor *nd_argmin(const nd_tensor *x, int axis, bool keepdims) {
-    return arg_extremum(ND_OP_argmin, x, axis, keepdims);
+    return arg_extremum(NULL, ND_OP_argmin, x, axis, keepdims);
+}
+
+nd_status nd_argmin_out(const nd_tensor *x, int axis, bool keepdims, nd_tensor *out) {
+    return ND__OUT_FORM("argmin", out, arg_extremum(out, ND_OP_argmin, x, axis, keepdims));
 }
 
 nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {

@@ -1,6 +1,6 @@
 // Joining: concat, stack, and the inverse of slicing.
 //
-// The result is allocated once and every input is copied straight to its place in it.
+// Every input is copied straight to its place in the result, a new tensor or the caller's.
 #include "lib/tensor/join.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -10,9 +10,11 @@
 #include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/node.h"
+#include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
+#include <nd/out.h>
 
 /// Checks that x can stand beside `first` along `axis`.
 static nd_status check_part(const char *operation, const nd_tensor *first, const nd_tensor *x,
@@ -51,8 +53,8 @@ static nd_status write_parts(const char *operation, nd_tensor *result,
     return ND_OK;
 }
 
-static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, size_t count,
-                         int axis) {
+static nd_tensor *concat(nd_tensor *out, const char *operation, const nd_tensor *const *inputs,
+                         size_t count, int axis) {
     const nd_tensor *first = inputs[0];
     int resolved = nd__shape_resolve_axis(operation, axis, first->ndim);
     if (resolved < 0)
@@ -69,8 +71,8 @@ static nd_tensor *concat(const char *operation, const nd_tensor *const *inputs, 
             return NULL;
         }
     }
-    nd_tensor *result = nd__tensor_result(operation, inputs, count, first->device, first->dtype,
-                                          first->ndim, shape);
+    nd_tensor *result = nd__out_result(operation, out, ND__OUT_APART, inputs, count, first->device,
+                                       first->dtype, first->ndim, shape);
     if (!result)
         return NULL;
     if (write_parts(operation, result, inputs, count, resolved) != ND_OK) {
@@ -94,13 +96,22 @@ static nd_status check_inputs(const char *operation, const nd_tensor *const *inp
     return ND_OK;
 }
 
-nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) {
-    if (check_inputs("concat", inputs, count) != ND_OK)
-        return NULL;
-    return concat("concat", inputs, count, axis);
+static nd_tensor *concat_checked(nd_tensor *out, const nd_tensor *const *inputs, size_t count,
+                                 int axis) {
+    return check_inputs("concat", inputs, count) == ND_OK
+               ? concat(out, "concat", inputs, count, axis)
+               : NULL;
 }
 
-nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
+nd_tensor *nd_concat(size_t count, const nd_tensor *const *inputs, int axis) {
+    return concat_checked(NULL, inputs, count, axis);
+}
+
+nd_status nd_concat_out(size_t count, const nd_tensor *const *inputs, int axis, nd_tensor *out) {
+    return ND__OUT_FORM("concat", out, concat_checked(out, inputs, count, axis));
+}
+
+static nd_tensor *stack(nd_tensor *out, const nd_tensor *const *inputs, size_t count, int axis) {
     if (check_inputs("stack", inputs, count) != ND_OK)
         return NULL;
     int resolved = inputs[0]->ndim < ND_MAX_DIMS
@@ -125,11 +136,19 @@ nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
     while (made < count && (parts[made] = nd_unsqueeze(inputs[made], resolved)))
         made++;
     if (made == count)
-        result = concat("stack", (const nd_tensor *const *)parts, count, resolved);
+        result = concat(out, "stack", (const nd_tensor *const *)parts, count, resolved);
     for (size_t k = 0; k < made; k++)
         nd_object_release(parts[k]);
     nd__alloc_free(parts);
     return result;
+}
+
+nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axis) {
+    return stack(NULL, inputs, count, axis);
+}
+
+nd_status nd_stack_out(size_t count, const nd_tensor *const *inputs, int axis, nd_tensor *out) {
+    return ND__OUT_FORM("stack", out, stack(out, inputs, count, axis));
 }
 
 nd_tensor *nd__join_unslice(const nd_tensor *g, int ndim, const int64_t *shape, int axis,

@@ -49,6 +49,8 @@ static void test_scoped_leaves_what_is_no_tensor_owned(void **state) {
         assert_ok(nd_optimizer_step(optimizer));
         nd_auto nd_tensor *written = nd_retain(nd_zeros(ND_SHAPE(2), ND_F32));
         assert_ok(nd_fill_(written, 1));
+        assert_ok(nd_add_scalar_out(nd_neg(written), 3, written));
+        assert_true(nd_get_item(nd_sum(written, 0, NULL, false)) == 4);
         nd_auto nd_weak *weak = nd_weak_new(written);
         nd_auto nd_tensor *again = nd_weak_get_tensor(weak);
         assert_ptr_equal(again, written);

@@ -217,6 +217,8 @@ static void numbers() {
     int evaluated = 0;
     CHECK(nd_fill_(x, ++evaluated) == ND_OK && evaluated == 1);
     CHECK(nd_mul_scalar_(x, odd) == ND_OK && nd_masked_fill_(x, mask, -1) == ND_OK);
+    CHECK(nd_add_scalar_out(x, ++evaluated, x) == ND_OK && evaluated == 2);
+    CHECK(nd_clip_out(x, -1, odd, x) == ND_OK && nd_maximum_out(x, x, x) == ND_OK);
     CHECK(static_cast<const int64_t *>(nd_get_data(x))[5] == odd);
     nd_tensor *(*function)(const nd_tensor *, nd_number) = nd_mul_scalar;
     nd_auto nd_tensor *half = function(x, 0.5);

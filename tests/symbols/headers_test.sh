@@ -65,6 +65,8 @@ void use(const nd_tensor *x, nd_tensor *y, const int64_t *shape, size_t size, sh
     nd_release(nd_clip(nd_tmp(nd_pow_scalar(x, number)), -1, 0.5));
     nd_release(nd_masked_fill(x, y, (unsigned char)3));
     if (nd_fill_(y, little++) || nd_mul_scalar_(y, 2UL) || nd_add_scaled_(y, x, -0.5L) || nd_masked_fill_(y, x, 'x'))
+        nd_release(nd_scalar(INT64_MIN, ND_I64));
+    if (nd_mul_scalar_out(x, little--, y) || nd_clip_out(x, -1, number, y) || nd_hardtanh_out(x, truth, 2UL, y))
         nd_release(nd_scalar(INT64_MAX, ND_I64));
 }
 END

@@ -10,6 +10,8 @@
 #define ND__NUMBER_SECOND(...) __VA_ARGS__
 #define ND__NUMBER_THIRD(...) __VA_ARGS__
 #define ND__NUMBER_SECOND_AND_THIRD(...) __VA_ARGS__
+#define ND__NUMBER_BETWEEN(...) __VA_ARGS__
+#define ND__NUMBERS_BETWEEN(...) __VA_ARGS__
 #define ND__NUMBER_BEFORE_LAST(...) __VA_ARGS__
 #define ND__NUMBERS_BEFORE_LAST(...) __VA_ARGS__
 #else
@@ -17,6 +19,8 @@
 #define ND__NUMBER_SECOND(a, value) a, ND_NUMBER(value)
 #define ND__NUMBER_THIRD(a, b, value) a, b, ND_NUMBER(value)
 #define ND__NUMBER_SECOND_AND_THIRD(a, value, other) a, ND_NUMBER(value), ND_NUMBER(other)
+#define ND__NUMBER_BETWEEN(a, value, z) a, ND_NUMBER(value), z
+#define ND__NUMBERS_BETWEEN(a, value, other, z) a, ND_NUMBER(value), ND_NUMBER(other), z
 #define ND__NUMBERS_BEFORE_LAST(a, b, c, d) ND_NUMBER(a), ND_NUMBER(b), ND_NUMBER(c), d
 
 // Of 4 to 12 arguments: to the preprocessor the commas of a compound literal, such as the shape
