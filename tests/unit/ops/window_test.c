@@ -315,6 +315,48 @@ static void test_pooling_tells_where(void **state) {
     nd_error_clear();
 }
 
+/// Of one axis and of three: places are counted over all axes of a channel.
+static void test_pooling_tells_where_along_one_axis_and_three(void **state) {
+    (void)state;
+    const float values[] = {1, 5, 5, 2, 0, 7, 3, 1, 1, 2, 8, 8};
+    nd_max_pool1d_options line = ND_MAX_POOL1D_OPTIONS_INIT;
+    line.kernel = 3;
+    line.stride = 2;
+    line.padding = 1;
+    nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(1, 2, 6), ND_F32);
+    nd_auto nd_tensor *largest = NULL, *places = NULL;
+    assert_int_equal(nd_max_pool1d_with_indices(x, &line, &largest, &places), ND_OK);
+    assert_shape(largest, ND_SHAPE(1, 2, 3));
+    assert_int_equal(nd_get_dtype(places), ND_I64);
+    const double expected[] = {5, 5, 7, 3, 2, 8}, where[] = {1, 1, 5, 0, 3, 4};
+    for (int i = 0; i < 6; i++)
+        assert_true(at_flat(largest, i) == expected[i] && at_flat(places, i) == where[i]);
+
+    nd_max_pool3d_options block = ND_MAX_POOL3D_OPTIONS_INIT;
+    for (int i = 0; i < 3; i++)
+        block.kernel[i] = block.stride[i] = i < 2 ? 2 : 1;
+    nd_auto nd_tensor *volume = nd_from_data(values, ND_SHAPE(1, 1, 2, 2, 3), ND_F32);
+    nd_auto nd_tensor *deepest = NULL, *spots = NULL;
+    assert_int_equal(nd_max_pool3d_with_indices(volume, &block, &deepest, &spots), ND_OK);
+    assert_shape(deepest, ND_SHAPE(1, 1, 1, 1, 3));
+    const double high[] = {3, 8, 8}, at[] = {6, 10, 11};
+    for (int i = 0; i < 3; i++)
+        assert_true(at_flat(deepest, i) == high[i] && at_flat(spots, i) == at[i]);
+
+    nd_tensor *untouched = x;
+    line.kernel = block.kernel[2] = 99;
+    assert_int_equal(nd_max_pool1d_with_indices(x, &line, &untouched, &untouched), ND_ERROR_SHAPE);
+    assert_int_equal(nd_max_pool3d_with_indices(volume, &block, &untouched, &untouched),
+                     ND_ERROR_SHAPE);
+    nd_error_clear();
+    assert_int_equal(nd_max_pool1d_with_indices(x, &line, &untouched, NULL),
+                     ND_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nd_max_pool3d_with_indices(volume, &block, NULL, &untouched),
+                     ND_ERROR_INVALID_ARGUMENT);
+    assert_ptr_equal(untouched, x);
+    nd_error_clear();
+}
+
 static void test_global_pooling(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 4, 5), ND_F64, -1, 1);
@@ -491,10 +533,15 @@ static void test_images_refuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_every_row_of_pytorch), ND_TEST(test_halves_are_rounded_once),
-        ND_TEST(test_pooling_tells_where),  ND_TEST(test_global_pooling),
-        ND_TEST(test_cubic_of_other_axes),  ND_TEST(test_nothing),
-        ND_TEST(test_convolutions_refuse),  ND_TEST(test_pools_refuse),
+        ND_TEST(test_every_row_of_pytorch),
+        ND_TEST(test_halves_are_rounded_once),
+        ND_TEST(test_pooling_tells_where),
+        ND_TEST(test_pooling_tells_where_along_one_axis_and_three),
+        ND_TEST(test_global_pooling),
+        ND_TEST(test_cubic_of_other_axes),
+        ND_TEST(test_nothing),
+        ND_TEST(test_convolutions_refuse),
+        ND_TEST(test_pools_refuse),
         ND_TEST(test_images_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
