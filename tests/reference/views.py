@@ -132,8 +132,8 @@ class Program:
                 y = Pair(operands.from_numpy(array), torch.tensor(array))
             if tuple(torch.broadcast_shapes(x.torch.shape, y.torch.shape)) != tuple(x.torch.shape) if self._joins(x, y) else True:
                 return
-            if kind == 4 and call("nd_is_view_of", x.nd, y.nd):
-                return  # a copy to itself is no write for ndarc
+            if kind == 4 and other == at:
+                return  # a copy of a tensor to itself is no write for ndarc, as one of another handle is
             if kind == 3 and bool((y.torch == 0).any()):
                 return
             self.both(
