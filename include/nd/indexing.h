@@ -3,9 +3,8 @@
 ///
 /// As in <nd/ops.h>, all return a new owned tensor on x's device, placed at x's manager, or NULL
 /// with an error. An index is i64 or i32 and names a place along an axis, from the end where it is
-/// negative; what is outside is an error, of nd_take() or nd_scatter_add(), but is not looked at
-/// where it picks empty slices, or where what is written has no elements. All are differentiable to
-/// any order in x, and in what is written.
+/// negative; what is outside is an error, of nd_take() or nd_scatter_add(), also where it picks or
+/// writes empty slices. All are differentiable to any order in x, and in what is written.
 #ifndef ND_INDEXING_H
 #define ND_INDEXING_H
 #include <nd/tensor.h>

@@ -313,15 +313,15 @@ ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 // ---------------------------------------------------------------------------------------- indexing
 
 /// Rows `indices` of an axis: x: [a, n, b], indices: [i...] i64 or i32 -> [a, i..., b]. A negative
-/// index counts from the end. Out of range is an error; where the rows are empty (a or b is 0), no
-/// index is looked at.
+/// index counts from the end. Out of range is an error, also where the rows are empty (a or b is 0;
+/// then, on a device, this waits for it).
 ND_API nd_tensor *nd_take(const nd_tensor *x, const nd_tensor *indices, int axis) ND_OWNED;
 /// result[i][j] = x[index[i][j]][j] (axis 0): index has x's ndim; sizes elsewhere <= x's. Its
 /// dtypes and what it may hold are as in nd_take(), and all of it is looked at.
 ND_API nd_tensor *nd_gather(const nd_tensor *x, const nd_tensor *index, int axis) ND_OWNED;
 /// Copy of x with source added at index along axis; repeated indices accumulate (16-bit floats in
 /// f32). Numbers of every dtype; x and source have the same. index as in nd_gather(), of source's
-/// shape; it is not looked at where x has no elements.
+/// shape.
 ND_API nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index,
                                  const nd_tensor *source, int axis) ND_OWNED;
 /// indices: [...] i64 or i32 -> [..., classes] of `dtype`. Error: one is outside 0 ... classes - 1.

@@ -22,8 +22,13 @@ static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
     return shifted ? nd_where(negative, shifted, indices) : NULL;
 }
 
-/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. What
-/// is out of range stays so for the kernel to find.
+static nd_status outside(const char *name, int64_t size) {
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: an index is outside %lld ... %lld", name,
+                     (long long)-size, (long long)size - 1);
+}
+
+/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. On the
+/// host one out of range is an error; elsewhere it stays so for the kernel to find.
 static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size) {
     nd_auto nd_tensor *dense = nd__operands_dense(name, indices, ND_I64);
     if (!dense)
@@ -31,9 +36,15 @@ static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, in
     if (!nd__registry_backend(dense->device.kind)->host_accessible)
         return wrap_on_device(dense, size);
     const int64_t *values = (const int64_t *)dense->data;
-    int64_t lowest = 0;
-    for (int64_t i = 0; i < dense->numel; i++)
+    int64_t lowest = 0, highest = -1;
+    for (int64_t i = 0; i < dense->numel; i++) {
         lowest = values[i] < lowest ? values[i] : lowest;
+        highest = values[i] > highest ? values[i] : highest;
+    }
+    if (lowest < -size || highest >= size) {
+        outside(name, size);
+        return NULL;
+    }
     return lowest < 0 ? wrap_on_device(dense, size) : nd_steal(&dense);
 }
 
@@ -67,19 +78,31 @@ static nd_status check_indices(const char *name, const nd_tensor *indices) {
                      nd_dtype_get_name(indices->dtype));
 }
 
-/// Runs a call whose indices may turn out to be out of range.
+/// For resolved indices that no kernel looks at, since nothing stands where they point. Waits for
+/// the device.
+static nd_status check_unread(const char *name, const nd_tensor *indices, int64_t size) {
+    if (indices->numel == 0 || nd__registry_backend(indices->device.kind)->host_accessible)
+        return ND_OK; // resolve_indices() has looked
+    nd_auto nd_tensor *low = nd_min(indices, 0, NULL, false);
+    nd_auto nd_tensor *high = nd_max(indices, 0, NULL, false);
+    int64_t lowest, highest;
+    if (!low || !high || nd_get_item_i64(low, &lowest) != ND_OK ||
+        nd_get_item_i64(high, &highest) != ND_OK)
+        return nd_error_get_status();
+    return lowest < 0 || highest >= size ? outside(name, size) : ND_OK;
+}
+
+/// Runs a call whose indices, inputs[1], may turn out to be out of range.
 static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kernel_call *call,
                               const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs, int64_t size) {
-    if (result->numel > 0) {
-        nd_status status = nd__launch(name, result->device, call);
+    nd_status status = result->numel > 0 ? nd__launch(name, result->device, call)
+                                         : check_unread(name, inputs[1], size);
+    if (status != ND_OK) {
         if (status == ND_ERROR_INVALID_ARGUMENT)
-            nd__error(status, "%s: an index is outside %lld ... %lld", name, (long long)-size,
-                      (long long)size - 1);
-        if (status != ND_OK) {
-            nd_object_release(result);
-            return NULL;
-        }
+            outside(name, size);
+        nd_object_release(result);
+        return NULL;
     }
     return nd__record(call->op, result, inputs, count, attrs);
 }

@@ -170,6 +170,12 @@ static nd_tensor *accumulated(const nd_tensor *table, const nd_tensor *flat,
     return nd_scatter_add(table, index, source, 0);
 }
 
+/// For indices of slices without elements, which nothing else looks at: whether all are in range.
+static bool points_into(const nd_tensor *x, const nd_tensor *indices, int axis) {
+    nd_auto nd_tensor *slices = nd_take(x, indices, axis);
+    return slices != NULL;
+}
+
 nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const *indices,
                         const nd_tensor *values, bool accumulate) {
     const char *name = "index_put";
@@ -183,6 +189,10 @@ nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const
                   nd_dtype_get_name(x->dtype), nd_dtype_get_name(values->dtype));
         return NULL;
     }
+    if (accumulate && x->dtype == ND_BOOL) {
+        nd__error(ND_ERROR_DTYPE, "%s: x is bool, and only numbers can be added up", name);
+        return NULL;
+    }
     int64_t inner = 1;
     int ndim = places->ndim + x->ndim - axes;
     for (int i = 0; i < places->ndim; i++)
@@ -191,12 +201,12 @@ nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const
         inner *= shape[places->ndim + i - axes] = x->shape[i];
     nd_auto nd_tensor *spread = nd_expand(values, ndim, shape);
     nd_auto nd_tensor *source = nd_reshape(spread, 2, (const int64_t[]){places->numel, inner});
-    if (!source || source->numel == 0)
-        return source ? nd_clone(x) : NULL;
     nd_auto nd_tensor *flat = nd_reshape(places, 1, &places->numel);
     nd_auto nd_tensor *table = nd_reshape(x, 2, (const int64_t[]){rows, inner});
-    if (!flat || !table)
+    if (!source || !flat || !table)
         return NULL;
+    if (source->numel == 0)
+        return points_into(table, flat, 0) ? nd_clone(x) : NULL;
     nd_auto nd_tensor *result =
         accumulate ? accumulated(table, flat, source) : replaced(table, flat, source);
     return nd_reshape(result, x->ndim, x->shape);
@@ -227,6 +237,8 @@ nd_tensor *nd_index_add(const nd_tensor *x, const nd_tensor *indices, const nd_t
                   nd__shape_text(x_text, x->ndim, x->shape));
         return NULL;
     }
+    if (source->numel == 0 && !points_into(x, indices, axis))
+        return NULL;
     nd_auto nd_tensor *lined = nd_reshape(indices, x->ndim, line);
     nd_auto nd_tensor *index = nd_expand(lined, x->ndim, source->shape);
     return nd_scatter_add(x, index, source, axis);

@@ -1,5 +1,6 @@
 // take, gather, scatter_add, one_hot and masked_select against plain loops; indices that count from
 // the end, repeat, or are out of range.
+#include "lib/device/fake/fake.h"
 #include "tests/unit/ops/values.h"
 
 static const nd_dtype all[] = {ND_BOOL, ND_U8, ND_I32, ND_I64, ND_F32, ND_F64};
@@ -189,6 +190,38 @@ static void test_bad_indices_are_refused(void **state) {
     assert_refused(nd_take(empty, high, 0), ND_ERROR_INVALID_ARGUMENT, "take: an index is outside");
 }
 
+/// Nothing stands where they point, and they are looked at all the same; on a device, too.
+static void test_indices_of_empty_rows(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        nd_device device = {kind ? ND_FAKE : ND_CPU, 0};
+        nd_auto nd_tensor *rows_here = nd_zeros(ND_SHAPE(3, 0), ND_F32);
+        nd_auto nd_tensor *none_here = nd_zeros(ND_SHAPE(0, 3), ND_F32);
+        nd_auto nd_tensor *ones_here = nd_ones(ND_SHAPE(1, 3), ND_F32);
+        nd_auto nd_tensor *zeros_here = nd_zeros(ND_SHAPE(1, 3), ND_I64);
+        nd_auto nd_tensor *rows = nd_to(rows_here, device);
+        nd_auto nd_tensor *none = nd_to(none_here, device);
+        nd_auto nd_tensor *ones = nd_to(ones_here, device);
+        nd_auto nd_tensor *zeros = nd_to(zeros_here, device);
+        for (int64_t value = -4; value <= 3; value++) {
+            nd_auto nd_tensor *here = nd_full(ND_SHAPE(2), value, ND_I64);
+            nd_auto nd_tensor *index = nd_to(here, device);
+            bool fits = value >= -3 && value < 3;
+            nd_error_clear();
+            nd_auto nd_tensor *taken = nd_take(rows, index, 0);
+            assert_int_equal(nd_error_get_status(), fits ? ND_OK : ND_ERROR_INVALID_ARGUMENT);
+            if (fits)
+                assert_shape(taken, ND_SHAPE(2, 0));
+        }
+        assert_refused(nd_scatter_add(none, zeros, ones, 0), ND_ERROR_INVALID_ARGUMENT,
+                       "scatter_add: an index is outside 0 ... -1");
+        nd_auto nd_tensor *nowhere = nd_zeros(ND_SHAPE(2, 0), ND_I64);
+        nd_auto nd_tensor *nowhere_there = nd_to(nowhere, device);
+        nd_auto nd_tensor *nothing = nd_gather(rows, nowhere_there, 0);
+        assert_shape(nothing, ND_SHAPE(2, 0));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_take),
@@ -197,6 +230,7 @@ int main(void) {
         ND_TEST(test_one_hot),
         ND_TEST(test_masked_select),
         ND_TEST(test_bad_indices_are_refused),
+        ND_TEST(test_indices_of_empty_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

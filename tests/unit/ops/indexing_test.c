@@ -135,6 +135,25 @@ static void test_indexing_refuses(void **state) {
         assert_refused(nd_index_put(x, 2, LISTED(zero, index), number, true),
                        ND_ERROR_INVALID_ARGUMENT, "scatter_add: ");
     }
+    // Of slices without elements, and where nothing is added.
+    nd_auto nd_tensor *narrow = nd_zeros(ND_SHAPE(3, 0), ND_F32);
+    nd_auto nd_tensor *nothing = nd_zeros(ND_SHAPE(1, 0), ND_F32);
+    nd_auto nd_tensor *five = nd_full(ND_SHAPE(1), 5, ND_I64);
+    nd_auto nd_tensor *two = nd_full(ND_SHAPE(1), 2, ND_I64);
+    assert_refused(nd_index(narrow, 1, LISTED(five)), ND_ERROR_INVALID_ARGUMENT, "take: ");
+    assert_refused(nd_index_put(narrow, 1, LISTED(five), nothing, false), ND_ERROR_INVALID_ARGUMENT,
+                   "take: ");
+    assert_refused(nd_index_add(narrow, five, nothing, 0), ND_ERROR_INVALID_ARGUMENT, "take: ");
+    nd_auto nd_tensor *written = nd_index_put(narrow, 1, LISTED(two), nothing, false);
+    nd_auto nd_tensor *added = nd_index_add(narrow, two, nothing, 0);
+    assert_shape(written, ND_SHAPE(3, 0));
+    assert_shape(added, ND_SHAPE(3, 0));
+    nd_auto nd_tensor *no_places = nd_zeros(ND_SHAPE(0), ND_I64);
+    nd_auto nd_tensor *yes = nd_ones(ND_SHAPE(4), ND_BOOL);
+    nd_auto nd_tensor *no_values = nd_zeros(ND_SHAPE(0), ND_BOOL);
+    assert_refused(nd_index_put(yes, 1, LISTED(no_places), no_values, true), ND_ERROR_DTYPE,
+                   "index_put: x is bool, and only numbers");
+    assert_refused(nd_index_put(yes, 1, LISTED(two), yes, true), ND_ERROR_DTYPE, "index_put: x is");
     assert_refused(nd_index(x, 0, NULL), ND_ERROR_INVALID_ARGUMENT, "index: 0 indices at NULL");
     assert_refused(nd_index(x, 3, LISTED(zero, zero, zero)), ND_ERROR_SHAPE, "index: more indices");
     assert_refused(nd_index(x, 1, LISTED(number)), ND_ERROR_DTYPE, "index: index 0 is float32");
