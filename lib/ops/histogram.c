@@ -84,8 +84,12 @@ nd_tensor *nd_bincount(const nd_tensor *x, const nd_tensor *weights, int64_t min
             return NULL;
     }
     if (least < 0 || greatest == INT64_MAX) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "bincount: %lld is in x and cannot be counted",
-                  (long long)(least < 0 ? least : greatest));
+        // What is negative as i64 was 2^63 or more as u64.
+        int64_t number = least < 0 ? least : greatest;
+        char text[ND__NUMBER_TEXT];
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "bincount: %s is in x and cannot be counted",
+                  nd__number_text(text, x->dtype == ND_U64 ? ND_NUMBER((uint64_t)number)
+                                                           : ND_NUMBER(number)));
         return NULL;
     }
     size = greatest + 1 > size ? greatest + 1 : size;

@@ -165,6 +165,9 @@ static void test_statistics_refuse(void **state) {
     assert_refused(nd_median(none, 0, NULL, false), ND_ERROR_SHAPE, "median: shape [2, 0]");
     assert_refused(nd_median(x, 1, (const int[]){1}, false), ND_ERROR_INVALID_ARGUMENT, "median: ");
     assert_refused(nd_bincount(x, NULL, 0), ND_ERROR_INVALID_ARGUMENT, "bincount: -1 is in x");
+    nd_auto nd_tensor *large = nd_full(ND_SHAPE(1), UINT64_MAX - 1, ND_U64);
+    assert_refused(nd_bincount(large, NULL, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "bincount: 18446744073709551614 is in x and cannot be counted");
     assert_refused(nd_bincount(none, NULL, 0), ND_ERROR_SHAPE, "bincount: x is float32");
     assert_refused(nd_bincount(flags, NULL, 0), ND_ERROR_DTYPE, "bincount: x is bool");
     assert_refused(nd_bincount(x, flags, 0), ND_ERROR_DTYPE, "bincount: the weights are bool");
