@@ -42,9 +42,10 @@ typedef struct nd_interpolate_options {
 ND_API nd_tensor *nd_interpolate(const nd_tensor *x,
                                  const nd_interpolate_options *options) ND_OWNED;
 
-/// x: [..., c factor^2, h, w] -> [..., c, h factor, w factor] (Shi and others 2016).
+/// x: [..., c factor^2, h, w] -> [..., c, h factor, w factor] (Shi and others 2016). No view of x,
+/// whatever the factor.
 ND_API nd_tensor *nd_pixel_shuffle(const nd_tensor *x, int64_t factor) ND_OWNED;
-/// The inverse: x: [..., c, h factor, w factor] -> [..., c factor^2, h, w].
+/// The inverse: x: [..., c, h factor, w factor] -> [..., c factor^2, h, w]. No view of x either.
 ND_API nd_tensor *nd_pixel_unshuffle(const nd_tensor *x, int64_t factor) ND_OWNED;
 
 /// Options of nd_unfold() and nd_fold(). Pairs are of h and w, in this order.

@@ -2,8 +2,8 @@
 /// Operations on tensors. Definitions follow the Python Array API standard (2024.12) where it has
 /// the operation.
 ///
-/// All return a new owned tensor on the operands' device, placed at the operands' manager
-/// (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
+/// All return a new owned tensor on the operands' device, which shares no memory with them, placed at
+/// the operands' manager (<nd/manager.h>), or NULL with an error. Operands broadcast (sizes equal, 1, or missing on the
 /// left) and promote dtypes. Operands on different devices are an error. Safe from any thread while
 /// nobody writes the operands.
 ///
@@ -273,7 +273,7 @@ ND_API nd_tensor *nd_cumprod(const nd_tensor *x, int axis) ND_OWNED;
 ND_API nd_tensor *nd_cummax(const nd_tensor *x, int axis) ND_OWNED;
 /// Smallest element so far along an axis; as nd_cummax().
 ND_API nd_tensor *nd_cummin(const nd_tensor *x, int axis) ND_OWNED;
-/// Sums x down to `shape`, the inverse of broadcasting.
+/// Sums x down to `shape`, the inverse of broadcasting; a copy of x where it has that shape.
 ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) ND_OWNED;
 
 // ---------------------------------------------------------------------------------- linear algebra

@@ -3,6 +3,7 @@
 #include "lib/autograd/rules.h"
 #include "lib/base/error.h"
 #include "lib/ops/elementwise.h"
+#include "lib/ops/reduce.h"
 #include "lib/tensor/record.h"
 
 /// No row may say NO.
@@ -43,7 +44,7 @@ nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gra
     for (int i = 0; fits && i < given->ndim; i++)
         fits = given->shape[i] == expected->shape[i];
     if (!fits) {
-        nd_tensor *sum = nd_sum_to(given, expected->ndim, expected->shape);
+        nd_tensor *sum = nd__reduce_sum_to(given, expected->ndim, expected->shape);
         nd_release(given);
         given = sum;
     }

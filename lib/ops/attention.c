@@ -10,6 +10,7 @@
 #include "lib/ops/dropout.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
+#include "lib/ops/reduce.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
@@ -305,7 +306,7 @@ static nd_tensor *times(const nd_tensor *x, const nd_tensor *factors) {
 
 /// x summed down to the shape of an input.
 static nd_tensor *summed(const nd_tensor *x, const nd_tensor *input) {
-    return x ? nd_sum_to(x, input->ndim, input->shape) : NULL;
+    return x ? nd__reduce_sum_to(x, input->ndim, input->shape) : NULL;
 }
 
 static nd_status backward_recorded(const prepared *p, const nd_tensor *grad, const bool *wanted,

@@ -9,6 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/ops/dropout.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/reduce.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/create.h"
 #include <math.h>
@@ -295,13 +296,15 @@ nd_status nd__attention_blocks_forward(const nd__attention *a, nd_tensor **ret_r
 /// Adds to rows of a sum what may have to be summed over leading axes first.
 static nd_status add_rows(nd_tensor *sum, int64_t start, int64_t count, const nd_tensor *more) {
     nd_auto nd_tensor *rows = rows_of(sum, start, count);
-    nd_auto nd_tensor *fitting = rows && more ? nd_sum_to(more, rows->ndim, rows->shape) : NULL;
+    nd_auto nd_tensor *fitting =
+        rows && more ? nd__reduce_sum_to(more, rows->ndim, rows->shape) : NULL;
     return fitting ? nd_add_(rows, fitting) : nd_error_get_status();
 }
 
 static nd_status add_mask_gradient(nd_tensor *sum, const tile *t, const nd_tensor *slopes) {
     nd_auto nd_tensor *part = mask_of(sum, t);
-    nd_auto nd_tensor *fitting = part && slopes ? nd_sum_to(slopes, part->ndim, part->shape) : NULL;
+    nd_auto nd_tensor *fitting =
+        part && slopes ? nd__reduce_sum_to(slopes, part->ndim, part->shape) : NULL;
     return fitting ? nd_add_(part, fitting) : nd_error_get_status();
 }
 

@@ -146,7 +146,7 @@ static nd_tensor *rearrange(const nd_tensor *x, const int64_t *split, const int 
         result[before + i] = joined[i];
     nd_auto nd_tensor *parts = nd_reshape(x, before + 5, shape);
     nd_auto nd_tensor *turned = nd_permute(parts, before + 5, axes);
-    return nd_reshape(turned, before + 3, result);
+    return nd__operands_own(nd_reshape(turned, before + 3, result), x);
 }
 
 nd_tensor *nd_pixel_shuffle(const nd_tensor *x, int64_t factor) {

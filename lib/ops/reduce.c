@@ -4,6 +4,7 @@
 //
 // What is recorded: i[0] = bit mask of the reduced axes, i[1] = keepdims, f[0] = the operation's
 // number (var and std: the correction; norm: its order).
+#include "lib/ops/reduce.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
@@ -246,6 +247,11 @@ nd_status nd_argmin_out(const nd_tensor *x, int axis, bool keepdims, nd_tensor *
 }
 
 nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
+    nd_tensor *sum = nd__reduce_sum_to(x, ndim, shape);
+    return sum ? nd__operands_own(sum, x) : NULL;
+}
+
+nd_tensor *nd__reduce_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
     int64_t numel;
     if (nd__tensor_check_operand("sum_to", "x", x) != ND_OK ||
         nd__shape_check("sum_to", ndim, shape, x->dtype, &numel) != ND_OK)

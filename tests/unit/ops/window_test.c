@@ -376,6 +376,21 @@ static void test_global_pooling(void **state) {
 
 /// Cubic interpolation of one axis, which PyTorch has of two alone: the same, when the other has
 /// size 1.
+/// Where the elements stay where they are, too.
+static void test_shuffled_pixels_are_no_view(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(4, 1, 1), ND_F32, -1, 1);
+    nd_auto nd_tensor *same = nd_pixel_shuffle(x, 1);
+    nd_auto nd_tensor *back = nd_pixel_unshuffle(x, 1);
+    nd_auto nd_tensor *square = nd_pixel_shuffle(x, 2);
+    nd_tensor *const results[] = {same, back, square};
+    for (int k = 0; k < 3; k++) {
+        assert_false(nd_is_view_of(results[k], x));
+        for (int64_t i = 0; i < 4; i++)
+            assert_true(at_flat(results[k], i) == at_flat(x, i));
+    }
+}
+
 static void test_cubic_of_other_axes(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 6), ND_F64, -1, 1);
@@ -538,6 +553,7 @@ int main(void) {
         ND_TEST(test_pooling_tells_where),
         ND_TEST(test_pooling_tells_where_along_one_axis_and_three),
         ND_TEST(test_global_pooling),
+        ND_TEST(test_shuffled_pixels_are_no_view),
         ND_TEST(test_cubic_of_other_axes),
         ND_TEST(test_nothing),
         ND_TEST(test_convolutions_refuse),
