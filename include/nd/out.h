@@ -17,18 +17,20 @@
 /// held is refused. nd_autocast is not looked at: what `out` is says the dtype.
 ///
 /// What is allocated all the same: a converted copy of an operand whose dtype is not the one that
-/// the operation computes in, a dense copy of one that the kernel cannot read as it lies, a scratch
-/// of the kernel. nd_matmul_out(), nd_linear_out(), nd_take_out() and nd_embedding_out() write a
-/// contiguous `out` directly, and make any other a copy of their result.
+/// the operation computes in, a dense copy of one that the kernel cannot read as it lies, scratch of
+/// the kernel, views of nd_stack_out()'s inputs. nd_matmul_out(), nd_linear_out(), nd_take_out() and
+/// nd_embedding_out() write a contiguous `out` directly, and make any other a copy of their result.
+/// (On CUDA the last bits of a product may depend on how its memory is aligned, as cuBLAS chooses by
+/// that; a new tensor begins at 256 bytes.)
 ///
-/// nd_copy_() is the form of nd_cast(), nd_clone(), nd_contiguous() and nd_to(); nd_add_() and the
-/// other functions that end so are shorter, and recorded, where `out` is the first operand.
-/// Operations without such a form are made of several steps, the last of which would only be copied
-/// (norms of infinite order, losses, normalization, attention, recurrent nets, indices of several
-/// tensors, contractions, linear algebra), have a size that the data say (nd_nonzero(),
-/// nd_unique(), nd_masked_select()), or begin with a copy of their operand (nd_scatter(),
-/// nd_masked_fill(); for the latter nd_masked_fill_() writes x itself). Convolution and pooling,
-/// which a buffer would suit, bring their operands into a form of their own first.
+/// nd_copy_() is the form of nd_cast(), nd_clone(), nd_contiguous() and nd_to(), nd_fill_() that of
+/// nd_full(); nd_add_() and the other functions that end so are shorter, and recorded, where `out`
+/// is the first operand. Operations without such a form are made of several steps, the last of which
+/// would only be copied (nd_norm(), losses, normalization, attention, recurrent nets, indices of
+/// several tensors, contractions, linear algebra), have a size that the data say (nd_nonzero(),
+/// nd_unique(), nd_masked_select()), begin with a copy of their operand (nd_scatter(),
+/// nd_masked_fill(), of which nd_masked_fill_() writes the operand itself), or bring operands and
+/// result into a form of their own (sorting, nd_one_hot(), quantized weights, convolution, pooling).
 ///
 /// Errors beyond those of nd_NAME(): ND_ERROR_SHAPE, ND_ERROR_DTYPE and ND_ERROR_DEVICE where `out`
 /// is not what the result is, ND_ERROR_INVALID_ARGUMENT for memory that is shared, ND_ERROR_STATE for
