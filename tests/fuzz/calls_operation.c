@@ -100,35 +100,6 @@ void fuzz_operation(fuzz_actor *me, const fuzz_step *s, int count, fuzz_function
 
 // -------------------------------------------------------------------------------------- operations
 
-#define CALL(name, operands)                                      \
-    static void call_##name(fuzz_actor *me, const fuzz_step *s) { \
-        fuzz_operation(me, s, operands, f_##name);                \
-    }
-#define ONE(name)                                                                \
-    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
-        (void)s;                                                                 \
-        return nd_##name(in[0]);                                                 \
-    }                                                                            \
-    CALL(name, 1)
-#define TWO(name)                                                                \
-    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
-        (void)s;                                                                 \
-        return nd_##name(in[0], in[1]);                                          \
-    }                                                                            \
-    CALL(name, 2)
-#define THREE(name)                                                              \
-    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
-        (void)s;                                                                 \
-        return nd_##name(in[0], in[1], in[2]);                                   \
-    }                                                                            \
-    CALL(name, 3)
-/// With an expression of `in` and `s`.
-#define WITH(name, operands, expression)                                         \
-    static nd_tensor *f_##name(const nd_tensor *const *in, const fuzz_step *s) { \
-        return expression;                                                       \
-    }                                                                            \
-    CALL(name, operands)
-
 #define ALL_ONE(X) \
     X(logical_not) \
     X(neg)         \
@@ -149,13 +120,9 @@ ALL_ONE(ONE)
 ALL_TWO(TWO)
 ALL_THREE(THREE)
 
-static int axis_of(uint8_t number) {
-    return number % 10 - 5;
-}
-
 static nd_tensor *reduce(const nd_tensor *x, const fuzz_step *s,
                          nd_tensor *(*function)(const nd_tensor *, int, const int *, bool)) {
-    const int axes[] = {axis_of(s->c), axis_of(s->c / 10)};
+    const int axes[] = {fuzz_axis(s->c), fuzz_axis(s->c / 10)};
     return function(x, s->d % 3, axes, s->d / 3 % 2);
 }
 
@@ -247,11 +214,11 @@ WITH(sum, 1, reduce(in[0], s, nd_sum))
 WITH(mean, 1, reduce(in[0], s, nd_mean))
 WITH(max, 1, reduce(in[0], s, nd_max))
 WITH(min, 1, reduce(in[0], s, nd_min))
-WITH(var, 1, nd_var(in[0], s->d % 2, &(const int){axis_of(s->c)}, s->d / 2 % 2, s->d / 4 % 2))
-WITH(argmax, 1, nd_argmax(in[0], axis_of(s->c), s->d % 2))
-WITH(argmin, 1, nd_argmin(in[0], axis_of(s->c), s->d % 2))
-WITH(softmax, 1, nd_softmax(in[0], axis_of(s->c)))
-WITH(log_softmax, 1, nd_log_softmax(in[0], axis_of(s->c)))
+WITH(var, 1, nd_var(in[0], s->d % 2, &(const int){fuzz_axis(s->c)}, s->d / 2 % 2, s->d / 4 % 2))
+WITH(argmax, 1, nd_argmax(in[0], fuzz_axis(s->c), s->d % 2))
+WITH(argmin, 1, nd_argmin(in[0], fuzz_axis(s->c), s->d % 2))
+WITH(softmax, 1, nd_softmax(in[0], fuzz_axis(s->c)))
+WITH(log_softmax, 1, nd_log_softmax(in[0], fuzz_axis(s->c)))
 WITH(conv2d, 2, convolve(in[0], in[1], s))
 WITH(max_pool2d, 1, pool(in[0], s))
 WITH(conv_transpose2d, 2, convolve_back(in[0], in[1], s))
@@ -262,14 +229,11 @@ WITH(interpolate, 1, resize(in[0], s))
 WITH(pixel_shuffle, 1, nd_pixel_shuffle(in[0], s->c % 4))
 WITH(pixel_unshuffle, 1, nd_pixel_unshuffle(in[0], s->c % 4))
 WITH(unfold, 1, unfold(in[0], s))
-WITH(take, 2, nd_take(in[0], in[1], axis_of(s->d)))
-WITH(gather, 2, nd_gather(in[0], in[1], axis_of(s->d)))
+WITH(take, 2, nd_take(in[0], in[1], fuzz_axis(s->d)))
+WITH(gather, 2, nd_gather(in[0], in[1], fuzz_axis(s->d)))
 WITH(scatter_add, 3, nd_scatter_add(in[0], in[1], in[2], s->a / 16 % 4 - 1))
 WITH(one_hot, 1, nd_one_hot(in[0], s->c % 6, fuzz_dtype(s->d)))
 WITH(masked_fill, 2, nd_masked_fill(in[0], in[1], fuzz_value(s->d)))
-
-#define ENTRY(name) {#name, call_##name, FUZZ_QUEUES},
-#define WAITING(name) {#name, call_##name, 0},
 
 const fuzz_call fuzz_operation_calls[] = {
     // clang-format off

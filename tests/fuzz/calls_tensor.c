@@ -200,33 +200,30 @@ static nd_tensor *f_permute(const nd_tensor *const *in, const fuzz_step *s) {
     return nd_permute(in[0], ndim, axes);
 }
 
-static int axis_of(uint8_t number) {
-    return number % 10 - 5;
-}
-
 static nd_tensor *f_transpose(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_transpose(in[0], axis_of(s->c), axis_of(s->c / 10));
+    return nd_transpose(in[0], fuzz_axis(s->c), fuzz_axis(s->c / 10));
 }
 
 static nd_tensor *f_slice(const nd_tensor *const *in, const fuzz_step *s) {
     static const int64_t ends[] = {0, 1, -1, 2, INT64_MAX, -2, INT64_MIN, 3};
-    return nd_slice(in[0], ends[s->d % 4], ends[s->d / 4 % 8], s->d / 32 % 4, axis_of(s->c));
+    static const int64_t steps[] = {0, 1, 2, 3, -1, -2, -3, INT64_MIN};
+    return nd_slice(in[0], ends[s->d % 4], ends[s->d / 4 % 8], steps[s->d / 32], fuzz_axis(s->c));
 }
 
 static nd_tensor *f_select(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_select(in[0], s->c / 10 % 6 - 3, axis_of(s->c));
+    return nd_select(in[0], s->c / 10 % 6 - 3, fuzz_axis(s->c));
 }
 
 static nd_tensor *f_squeeze(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_squeeze(in[0], axis_of(s->c));
+    return nd_squeeze(in[0], fuzz_axis(s->c));
 }
 
 static nd_tensor *f_unsqueeze(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_unsqueeze(in[0], axis_of(s->c));
+    return nd_unsqueeze(in[0], fuzz_axis(s->c));
 }
 
 static nd_tensor *f_flatten(const nd_tensor *const *in, const fuzz_step *s) {
-    return nd_flatten(in[0], axis_of(s->c));
+    return nd_flatten(in[0], fuzz_axis(s->c));
 }
 
 static nd_tensor *f_as_strided(const nd_tensor *const *in, const fuzz_step *s) {
@@ -300,8 +297,8 @@ static void join(fuzz_actor *me, const fuzz_step *s) {
         if (fuzz_is_large(inputs[i]))
             return;
     }
-    nd_tensor *joined = s->d / 4 % 2 ? nd_stack(count, inputs, axis_of(s->c))
-                                     : nd_concat(count, inputs, axis_of(s->c));
+    nd_tensor *joined = s->d / 4 % 2 ? nd_stack(count, inputs, fuzz_axis(s->c))
+                                     : nd_concat(count, inputs, fuzz_axis(s->c));
     fuzz_expect(me, joined);
     fuzz_put(me, FUZZ_TENSOR, s->a, joined);
 }
@@ -345,6 +342,93 @@ static void in_place(fuzz_actor *me, const fuzz_step *s) {
     fuzz_expect(me, status == ND_OK);
 }
 
+/// The result of a form in a tensor that is there; `axis` and `keepdims` from c, a number from d.
+static nd_status write_to(nd_tensor *out, const nd_tensor *const *in, const fuzz_step *s) {
+    int axis = fuzz_axis(s->c / 24);
+    bool keepdims = s->d % 2;
+    switch (s->c % 24) {
+    case 0:
+        return nd_add_out(in[0], in[1], out);
+    case 1:
+        return nd_mul_out(in[0], in[1], out);
+    case 2:
+        return nd_div_out(in[0], in[1], out);
+    case 3:
+        return nd_less_out(in[0], in[1], out);
+    case 4:
+        return nd_bitwise_and_out(in[0], in[1], out);
+    case 5:
+        return nd_bitwise_invert_out(in[0], out);
+    case 6:
+        return nd_exp_out(in[0], out);
+    case 7:
+        return nd_neg_out(in[0], out);
+    case 8:
+        return nd_mul_scalar_out(in[0], fuzz_value(s->d), out);
+    case 9:
+        return nd_clip_out(in[0], fuzz_value(s->d), 3, out);
+    case 10:
+        return nd_where_out(in[2], in[0], in[1], out);
+    case 11:
+        return nd_sum_out(in[0], s->d % 3, (const int[]){axis, axis + 1}, keepdims, out);
+    case 12:
+        return nd_max_out(in[0], 1, &axis, keepdims, out);
+    case 13:
+        return nd_std_out(in[0], 1, &axis, 1, keepdims, out);
+    case 14:
+        return nd_argmin_out(in[0], axis, keepdims, out);
+    case 15:
+        return nd_cumsum_out(in[0], axis, out);
+    case 16:
+        return nd_matmul_out(in[0], in[1], out);
+    case 17:
+        return nd_linear_out(in[0], in[1], in[2], out);
+    case 18:
+        return nd_softmax_out(in[0], axis, out);
+    case 19:
+        return nd_take_out(in[0], in[1], axis, out);
+    case 20:
+        return nd_gather_out(in[0], in[1], axis, out);
+    case 21:
+        return nd_embedding_out(in[0], in[1], ND_NO_PADDING, out);
+    case 22:
+        return nd_concat_out(2, in, axis, out);
+    default:
+        return nd_stack_out(2, in, axis, out);
+    }
+}
+
+static void out(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *operands[3];
+    for (uint8_t i = 0; i < 3; i++) {
+        operands[i] = fuzz_tensor(me, (uint8_t)(s->b + i));
+        if (fuzz_is_large(operands[i]))
+            return;
+    }
+    nd_tensor *to = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
+    if (!to && fuzz_threaded)
+        return;
+    fuzz_expect(me, write_to(to, operands, s) == ND_OK);
+}
+
+/// The same to a tensor of the result's form, so that it is written more often than refused.
+static void out_fitting(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->b), *y = fuzz_tensor(me, s->d);
+    if (fuzz_is_large(x) || fuzz_is_large(y))
+        return;
+    nd_auto nd_tensor *model = s->c % 2 ? nd_mul(x, y) : nd_sum(x, 1, &(int){s->c / 16 - 4}, true);
+    nd_auto nd_tensor *plain = nd_detach(model);
+    nd_tensor *made = plain ? nd_clone(plain) : NULL;
+    nd_status status = ND_OK;
+    nd_no_grad {
+        status = !made      ? nd_error_get_status()
+                 : s->c % 2 ? nd_mul_out(x, y, made)
+                            : nd_sum_out(x, 1, &(int){s->c / 16 - 4}, true, made);
+    }
+    fuzz_expect(me, status == ND_OK);
+    fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
+}
+
 const fuzz_call fuzz_tensor_calls[] = {
     {"zeros", zeros, FUZZ_QUEUES},
     {"ones", ones, FUZZ_QUEUES},
@@ -379,5 +463,7 @@ const fuzz_call fuzz_tensor_calls[] = {
     {"to", to, 0},
     {"join", join, FUZZ_QUEUES},
     {"in_place", in_place, FUZZ_QUEUES},
+    {"out", out, 0},
+    {"out_fitting", out_fitting, FUZZ_QUEUES},
     {0},
 };

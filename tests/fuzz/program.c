@@ -37,6 +37,8 @@ static void gather_all(void) {
     gather(fuzz_report_calls);
     gather(fuzz_device_calls);
     gather(fuzz_map_calls);
+    gather(fuzz_indexing_calls);
+    gather(fuzz_linalg_calls);
     traced = getenv("ND_FUZZ_TRACE") != NULL;
 }
 

@@ -90,7 +90,7 @@ enum {
 /// The tables of calls, one per subject; each ends with an entry without a name.
 extern const fuzz_call fuzz_object_calls[], fuzz_manager_calls[], fuzz_tensor_calls[],
     fuzz_operation_calls[], fuzz_autograd_calls[], fuzz_nn_calls[], fuzz_report_calls[],
-    fuzz_device_calls[], fuzz_map_calls[];
+    fuzz_device_calls[], fuzz_map_calls[], fuzz_indexing_calls[], fuzz_linalg_calls[];
 
 // ----------------------------------------------------------------------------------------- running
 
