@@ -41,9 +41,9 @@ typedef enum nd_scatter_reduction {
 /// index and source have one shape, x and source one dtype, not bool. `include_self`: x's own
 /// element is one of those that are reduced; else it stays only where nothing comes. 16-bit floats
 /// are computed in f32 and rounded once. Integers wrap, but the sums of a mean are of 64 bits,
-/// signed except for u64, and wrap there. Differentiable to any order; elements that are the
-/// extreme together share its gradient, and the second derivative of a product by two elements of
-/// source that are both 0 is taken as 0.
+/// signed except for u64, and wrap there (PyTorch's wrap in their dtype, in i64 to the same mean).
+/// Differentiable to any order; elements that are the extreme together share its gradient, and the
+/// second derivative of a product by two elements of source that are both 0 is taken as 0.
 ND_API nd_tensor *nd_scatter(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
                              int axis, nd_scatter_reduction reduction, bool include_self) ND_OWNED;
 

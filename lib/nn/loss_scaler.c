@@ -57,7 +57,8 @@ nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer
         if (optimizer->states[i].parameter->dtype == ND_F16)
             status = nd__error(ND_ERROR_DTYPE,
                                "%s: the parameter '%.100s' is float16, in which gradients vanish "
-                               "when they are divided; keep parameters in float32 (nd_autocast)",
+                               "when they are divided; keep parameters in float32 "
+                               "(nd_module_cast) and compute in float16 inside nd_autocast",
                                operation, optimizer->names[i]);
     if (status != ND_OK)
         return status;

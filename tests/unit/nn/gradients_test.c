@@ -207,6 +207,28 @@ static void test_a_scaled_loss_gives_the_same_steps(void **state) {
     assert_memory_equal(nd_get_data(x), nd_get_data(y), 32 * sizeof(float));
 }
 
+/// The error says what to do instead; nothing was divided.
+static void test_parameters_of_f16_are_not_unscaled(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 4, 3, true);
+    assert_ok(nd_module_cast(net, ND_F16));
+    nd_auto nd_optimizer *optimizer = sgd_of(net, 0.1, 0, 0);
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+    nd_auto nd_tensor *grad = nd_full(ND_SHAPE(3, 4), 2, ND_F16);
+    assert_ok(nd_set_grad(weight, grad));
+    bool stepped = true;
+    assert_int_equal(nd_loss_scaler_unscale(scaler, optimizer), ND_ERROR_DTYPE);
+    assert_non_null(strstr(nd_error_get_message(), "'weight' is float16"));
+    assert_non_null(strstr(nd_error_get_message(), "nd_module_cast"));
+    assert_non_null(strstr(nd_error_get_message(), "nd_autocast"));
+    assert_int_equal(nd_loss_scaler_step(scaler, optimizer, &stepped), ND_ERROR_DTYPE);
+    assert_true(stepped);
+    nd_auto nd_tensor *sum = nd_sum(nd_get_grad(weight), 0, NULL, false);
+    assert_true(nd_get_item(sum) == 24);
+    nd_error_clear();
+}
+
 static void test_autocast_computes_products_in_a_half(void **state) {
     (void)state;
     nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 4, 3, true);
@@ -407,6 +429,7 @@ int main(void) {
         ND_TEST(test_gradients_accumulate),
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
+        ND_TEST(test_parameters_of_f16_are_not_unscaled),
         ND_TEST(test_autocast_computes_products_in_a_half),
         ND_TEST(test_autocast_raises_norms_and_losses),
         ND_TEST(test_autocast_of_attention_and_recurrent_nets),

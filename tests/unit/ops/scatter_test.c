@@ -181,6 +181,24 @@ static void test_scatter_of_nothing(void **state) {
         }
 }
 
+/// The sum of i64 wraps, as PyTorch's does; that of narrower integers has 64 bits.
+static void test_scatter_mean_of_large_integers(void **state) {
+    (void)state;
+    nd_auto nd_tensor *index = nd_zeros(ND_SHAPE(3), ND_I64);
+    for (int self = 0; self < 2; self++) {
+        nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(1), ND_I64);
+        nd_auto nd_tensor *source = nd_full(ND_SHAPE(3), INT64_C(1) << 62, ND_I64);
+        nd_auto nd_tensor *mean = nd_scatter(x, index, source, 0, ND_SCATTER_MEAN, self);
+        int64_t value;
+        assert_ok(nd_get_item_i64(mean, &value));
+        assert_true(value == (self ? -1152921504606846976 : -1537228672809129302)); // PyTorch 2.15
+        nd_auto nd_tensor *bytes = nd_full(ND_SHAPE(3), 100, ND_I8);
+        nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(1), ND_I8);
+        nd_auto nd_tensor *narrow = nd_scatter(zero, index, bytes, 0, ND_SCATTER_MEAN, self);
+        assert_true(at_flat(narrow, 0) == (self ? 75 : 100));
+    }
+}
+
 static void test_scatter_refuses(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3), ND_F32);
@@ -211,6 +229,7 @@ int main(void) {
         ND_TEST(test_scatter_of_equal_elements_zeros_and_nan),
         ND_TEST(test_scatter_rounds_16_bit_floats_once),
         ND_TEST(test_scatter_of_nothing),
+        ND_TEST(test_scatter_mean_of_large_integers),
         ND_TEST(test_scatter_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
