@@ -76,7 +76,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #ifndef ND__CALLS_LISTED
 #define ND__CALLS_LISTED
 
-// What <nd/tensor.h>, <nd/ops.h> and <nd/out.h> define for C, and this list anew.
+// What <nd/tensor.h> and <nd/ops.h> define for C, and this list anew.
 #undef nd_full
 #undef nd_full_like
 #undef nd_scalar
@@ -96,15 +96,6 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #undef nd_mul_scalar_
 #undef nd_fill_
 #undef nd_masked_fill_
-#undef nd_add_scalar_out
-#undef nd_sub_scalar_out
-#undef nd_mul_scalar_out
-#undef nd_div_scalar_out
-#undef nd_pow_scalar_out
-#undef nd_leaky_relu_out
-#undef nd_elu_out
-#undef nd_hardtanh_out
-#undef nd_clip_out
 
 // <nd/object.h>
 #define nd_object_new(...) ND__NEW_OBJECT(nd_object *, nd_object_new, __VA_ARGS__)
@@ -286,119 +277,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_masked_fill_(...) ND__CALL(nd_masked_fill_, ND__NUMBER_THIRD(__VA_ARGS__))
 
 // <nd/out.h>
-#define nd_add_out(...) ND__CALL(nd_add_out, __VA_ARGS__)
-#define nd_sub_out(...) ND__CALL(nd_sub_out, __VA_ARGS__)
-#define nd_mul_out(...) ND__CALL(nd_mul_out, __VA_ARGS__)
-#define nd_div_out(...) ND__CALL(nd_div_out, __VA_ARGS__)
-#define nd_floor_divide_out(...) ND__CALL(nd_floor_divide_out, __VA_ARGS__)
-#define nd_remainder_out(...) ND__CALL(nd_remainder_out, __VA_ARGS__)
-#define nd_pow_out(...) ND__CALL(nd_pow_out, __VA_ARGS__)
-#define nd_maximum_out(...) ND__CALL(nd_maximum_out, __VA_ARGS__)
-#define nd_minimum_out(...) ND__CALL(nd_minimum_out, __VA_ARGS__)
-#define nd_atan2_out(...) ND__CALL(nd_atan2_out, __VA_ARGS__)
-#define nd_hypot_out(...) ND__CALL(nd_hypot_out, __VA_ARGS__)
-#define nd_logaddexp_out(...) ND__CALL(nd_logaddexp_out, __VA_ARGS__)
-#define nd_copysign_out(...) ND__CALL(nd_copysign_out, __VA_ARGS__)
-#define nd_nextafter_out(...) ND__CALL(nd_nextafter_out, __VA_ARGS__)
-#define nd_bitwise_and_out(...) ND__CALL(nd_bitwise_and_out, __VA_ARGS__)
-#define nd_bitwise_or_out(...) ND__CALL(nd_bitwise_or_out, __VA_ARGS__)
-#define nd_bitwise_xor_out(...) ND__CALL(nd_bitwise_xor_out, __VA_ARGS__)
-#define nd_bitwise_left_shift_out(...) ND__CALL(nd_bitwise_left_shift_out, __VA_ARGS__)
-#define nd_bitwise_right_shift_out(...) ND__CALL(nd_bitwise_right_shift_out, __VA_ARGS__)
-#define nd_equal_out(...) ND__CALL(nd_equal_out, __VA_ARGS__)
-#define nd_not_equal_out(...) ND__CALL(nd_not_equal_out, __VA_ARGS__)
-#define nd_less_out(...) ND__CALL(nd_less_out, __VA_ARGS__)
-#define nd_less_equal_out(...) ND__CALL(nd_less_equal_out, __VA_ARGS__)
-#define nd_greater_out(...) ND__CALL(nd_greater_out, __VA_ARGS__)
-#define nd_greater_equal_out(...) ND__CALL(nd_greater_equal_out, __VA_ARGS__)
-#define nd_logical_and_out(...) ND__CALL(nd_logical_and_out, __VA_ARGS__)
-#define nd_logical_or_out(...) ND__CALL(nd_logical_or_out, __VA_ARGS__)
-#define nd_logical_xor_out(...) ND__CALL(nd_logical_xor_out, __VA_ARGS__)
-#define nd_where_out(...) ND__CALL(nd_where_out, __VA_ARGS__)
-#define nd_add_scalar_out(...) ND__CALL(nd_add_scalar_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_sub_scalar_out(...) ND__CALL(nd_sub_scalar_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_mul_scalar_out(...) ND__CALL(nd_mul_scalar_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_div_scalar_out(...) ND__CALL(nd_div_scalar_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_pow_scalar_out(...) ND__CALL(nd_pow_scalar_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_logical_not_out(...) ND__CALL(nd_logical_not_out, __VA_ARGS__)
-#define nd_neg_out(...) ND__CALL(nd_neg_out, __VA_ARGS__)
-#define nd_abs_out(...) ND__CALL(nd_abs_out, __VA_ARGS__)
-#define nd_sign_out(...) ND__CALL(nd_sign_out, __VA_ARGS__)
-#define nd_square_out(...) ND__CALL(nd_square_out, __VA_ARGS__)
-#define nd_exp_out(...) ND__CALL(nd_exp_out, __VA_ARGS__)
-#define nd_expm1_out(...) ND__CALL(nd_expm1_out, __VA_ARGS__)
-#define nd_log_out(...) ND__CALL(nd_log_out, __VA_ARGS__)
-#define nd_log1p_out(...) ND__CALL(nd_log1p_out, __VA_ARGS__)
-#define nd_log2_out(...) ND__CALL(nd_log2_out, __VA_ARGS__)
-#define nd_log10_out(...) ND__CALL(nd_log10_out, __VA_ARGS__)
-#define nd_sqrt_out(...) ND__CALL(nd_sqrt_out, __VA_ARGS__)
-#define nd_rsqrt_out(...) ND__CALL(nd_rsqrt_out, __VA_ARGS__)
-#define nd_sin_out(...) ND__CALL(nd_sin_out, __VA_ARGS__)
-#define nd_cos_out(...) ND__CALL(nd_cos_out, __VA_ARGS__)
-#define nd_tan_out(...) ND__CALL(nd_tan_out, __VA_ARGS__)
-#define nd_asin_out(...) ND__CALL(nd_asin_out, __VA_ARGS__)
-#define nd_acos_out(...) ND__CALL(nd_acos_out, __VA_ARGS__)
-#define nd_atan_out(...) ND__CALL(nd_atan_out, __VA_ARGS__)
-#define nd_sinh_out(...) ND__CALL(nd_sinh_out, __VA_ARGS__)
-#define nd_cosh_out(...) ND__CALL(nd_cosh_out, __VA_ARGS__)
-#define nd_asinh_out(...) ND__CALL(nd_asinh_out, __VA_ARGS__)
-#define nd_acosh_out(...) ND__CALL(nd_acosh_out, __VA_ARGS__)
-#define nd_atanh_out(...) ND__CALL(nd_atanh_out, __VA_ARGS__)
-#define nd_tanh_out(...) ND__CALL(nd_tanh_out, __VA_ARGS__)
-#define nd_sigmoid_out(...) ND__CALL(nd_sigmoid_out, __VA_ARGS__)
-#define nd_relu_out(...) ND__CALL(nd_relu_out, __VA_ARGS__)
-#define nd_gelu_out(...) ND__CALL(nd_gelu_out, __VA_ARGS__)
-#define nd_gelu_tanh_out(...) ND__CALL(nd_gelu_tanh_out, __VA_ARGS__)
-#define nd_silu_out(...) ND__CALL(nd_silu_out, __VA_ARGS__)
-#define nd_mish_out(...) ND__CALL(nd_mish_out, __VA_ARGS__)
-#define nd_softplus_out(...) ND__CALL(nd_softplus_out, __VA_ARGS__)
-#define nd_logsigmoid_out(...) ND__CALL(nd_logsigmoid_out, __VA_ARGS__)
-#define nd_softsign_out(...) ND__CALL(nd_softsign_out, __VA_ARGS__)
-#define nd_relu6_out(...) ND__CALL(nd_relu6_out, __VA_ARGS__)
-#define nd_hardsigmoid_out(...) ND__CALL(nd_hardsigmoid_out, __VA_ARGS__)
-#define nd_hardswish_out(...) ND__CALL(nd_hardswish_out, __VA_ARGS__)
-#define nd_hardtanh_out(...) ND__CALL(nd_hardtanh_out, ND__NUMBERS_BETWEEN(__VA_ARGS__))
-#define nd_leaky_relu_out(...) ND__CALL(nd_leaky_relu_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_elu_out(...) ND__CALL(nd_elu_out, ND__NUMBER_BETWEEN(__VA_ARGS__))
-#define nd_selu_out(...) ND__CALL(nd_selu_out, __VA_ARGS__)
-#define nd_erf_out(...) ND__CALL(nd_erf_out, __VA_ARGS__)
-#define nd_floor_out(...) ND__CALL(nd_floor_out, __VA_ARGS__)
-#define nd_ceil_out(...) ND__CALL(nd_ceil_out, __VA_ARGS__)
-#define nd_round_out(...) ND__CALL(nd_round_out, __VA_ARGS__)
-#define nd_trunc_out(...) ND__CALL(nd_trunc_out, __VA_ARGS__)
-#define nd_bitwise_invert_out(...) ND__CALL(nd_bitwise_invert_out, __VA_ARGS__)
-#define nd_isnan_out(...) ND__CALL(nd_isnan_out, __VA_ARGS__)
-#define nd_isinf_out(...) ND__CALL(nd_isinf_out, __VA_ARGS__)
-#define nd_isfinite_out(...) ND__CALL(nd_isfinite_out, __VA_ARGS__)
-#define nd_signbit_out(...) ND__CALL(nd_signbit_out, __VA_ARGS__)
-#define nd_reciprocal_out(...) ND__CALL(nd_reciprocal_out, __VA_ARGS__)
-#define nd_clip_out(...) ND__CALL(nd_clip_out, ND__NUMBERS_BETWEEN(__VA_ARGS__))
-#define nd_sum_out(...) ND__CALL(nd_sum_out, __VA_ARGS__)
-#define nd_mean_out(...) ND__CALL(nd_mean_out, __VA_ARGS__)
-#define nd_max_out(...) ND__CALL(nd_max_out, __VA_ARGS__)
-#define nd_min_out(...) ND__CALL(nd_min_out, __VA_ARGS__)
-#define nd_var_out(...) ND__CALL(nd_var_out, __VA_ARGS__)
-#define nd_std_out(...) ND__CALL(nd_std_out, __VA_ARGS__)
-#define nd_prod_out(...) ND__CALL(nd_prod_out, __VA_ARGS__)
-#define nd_any_out(...) ND__CALL(nd_any_out, __VA_ARGS__)
-#define nd_all_out(...) ND__CALL(nd_all_out, __VA_ARGS__)
-#define nd_count_nonzero_out(...) ND__CALL(nd_count_nonzero_out, __VA_ARGS__)
-#define nd_logsumexp_out(...) ND__CALL(nd_logsumexp_out, __VA_ARGS__)
-#define nd_argmax_out(...) ND__CALL(nd_argmax_out, __VA_ARGS__)
-#define nd_argmin_out(...) ND__CALL(nd_argmin_out, __VA_ARGS__)
-#define nd_cumsum_out(...) ND__CALL(nd_cumsum_out, __VA_ARGS__)
-#define nd_cumprod_out(...) ND__CALL(nd_cumprod_out, __VA_ARGS__)
-#define nd_cummax_out(...) ND__CALL(nd_cummax_out, __VA_ARGS__)
-#define nd_cummin_out(...) ND__CALL(nd_cummin_out, __VA_ARGS__)
-#define nd_matmul_out(...) ND__CALL(nd_matmul_out, __VA_ARGS__)
-#define nd_linear_out(...) ND__CALL(nd_linear_out, __VA_ARGS__)
-#define nd_softmax_out(...) ND__CALL(nd_softmax_out, __VA_ARGS__)
-#define nd_log_softmax_out(...) ND__CALL(nd_log_softmax_out, __VA_ARGS__)
-#define nd_take_out(...) ND__CALL(nd_take_out, __VA_ARGS__)
-#define nd_gather_out(...) ND__CALL(nd_gather_out, __VA_ARGS__)
-#define nd_embedding_out(...) ND__CALL(nd_embedding_out, __VA_ARGS__)
-#define nd_concat_out(...) ND__CALL(nd_concat_out, __VA_ARGS__)
-#define nd_stack_out(...) ND__CALL(nd_stack_out, __VA_ARGS__)
+#include <nd/detail/calls_out.h>
 
 // <nd/manipulation.h>
 #define nd_pad(...) ND__NEW_TENSOR(nd_pad, ND__NUMBER_BEFORE_LAST(__VA_ARGS__))
