@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/io/elements.h"
 #include "lib/io/inflate.h"
 #include "lib/manager/place.h"
 #include "lib/tensor/shape.h"
@@ -13,8 +14,6 @@
 #include <nd/io.h>
 
 #include <string.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are swapped from big endian");
 
 typedef struct nd_idx_header {
     unsigned char type; ///< code of the file's element type
@@ -38,7 +37,6 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header);
 static nd_status set_type(const nd_stream *stream, nd_idx_header *header, unsigned char type);
 static nd_tensor *read_tensor(nd_stream *stream, const nd_idx_header *header);
 static nd_status read_narrow(nd_stream *stream, const nd_idx_header *header, int32_t *ret_elements);
-static void swap_elements(void *elements, unsigned element_bytes, int64_t count);
 
 nd_tensor *nd_load_idx(const char *path) {
     ND__UNCANCELLED;
@@ -153,7 +151,7 @@ static nd_tensor *read_tensor(nd_stream *stream, const nd_idx_header *header) {
         status =
             nd__inflate_read(stream, tensor->data, (size_t)header->numel * header->element_bytes);
         if (status == ND_OK)
-            swap_elements(tensor->data, header->element_bytes, header->numel);
+            nd__elements_swap(tensor->data, header->element_bytes, header->numel);
     }
     if (status != ND_OK) {
         nd_release(tensor);
@@ -180,21 +178,4 @@ static nd_status read_narrow(nd_stream *stream, const nd_idx_header *header,
         done += count;
     }
     return ND_OK;
-}
-
-/// Big endian to little endian, in place. Through memcpy, because the elements may be floats.
-static void swap_elements(void *elements, unsigned element_bytes, int64_t count) {
-    unsigned char *bytes = elements;
-    uint32_t word;
-    uint64_t long_word;
-    for (int64_t i = 0; element_bytes == sizeof(word) && i < count; i++) {
-        memcpy(&word, bytes + i * (int64_t)sizeof(word), sizeof(word));
-        word = __builtin_bswap32(word);
-        memcpy(bytes + i * (int64_t)sizeof(word), &word, sizeof(word));
-    }
-    for (int64_t i = 0; element_bytes == sizeof(long_word) && i < count; i++) {
-        memcpy(&long_word, bytes + i * (int64_t)sizeof(long_word), sizeof(long_word));
-        long_word = __builtin_bswap64(long_word);
-        memcpy(bytes + i * (int64_t)sizeof(long_word), &long_word, sizeof(long_word));
-    }
 }

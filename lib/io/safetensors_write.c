@@ -6,8 +6,9 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/io/elements.h"
 #include "lib/io/file.h"
-#include "lib/io/json.h"
+#include "lib/io/named.h"
 #include "lib/io/safetensors_read.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
@@ -36,11 +37,9 @@ typedef struct nd_text {
     bool failed; ///< no memory
 } nd_text;
 
-static nd_status check_input(const char *path, const char *const *names,
-                             const nd_tensor *const *tensors, size_t count);
+static nd_status check_names(const char *const *names, size_t count);
 static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
                                      size_t count);
-static nd_status check_unique(const nd_saved_tensor *items, size_t count);
 static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count);
 static nd_status write_file(const char *path, const nd_text *header, const nd_saved_tensor *items,
                             size_t count);
@@ -48,23 +47,20 @@ static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *ite
 static void append(nd_text *text, const char *data, size_t size);
 static void append_string(nd_text *text, const char *string);
 static int compare_position(const void *a, const void *b);
-static int compare_name(const void *a, const void *b);
 
 nd_status nd_save_safetensors(const char *path, size_t count, const char *const *names,
                               const nd_tensor *const *tensors) {
     ND__UNCANCELLED;
-    nd_status status = check_input(path, names, tensors, count);
+    nd_status status = nd__named_check(operation, path, count, names, tensors);
+    if (status == ND_OK)
+        status = check_names(names, count);
     if (status != ND_OK)
         return status;
     nd_saved_tensor *items = sort_tensors(names, tensors, count);
     if (!items)
         return nd_error_get_status();
     nd_text header = {.data = NULL};
-    status = check_unique(items, count);
-    if (status == ND_OK) {
-        qsort(items, count, sizeof(*items), compare_position);
-        status = compose_header(&header, items, count);
-    }
+    status = compose_header(&header, items, count);
     if (status == ND_OK)
         status = write_file(path, &header, items, count);
     nd__alloc_free(header.data);
@@ -72,32 +68,16 @@ nd_status nd_save_safetensors(const char *path, size_t count, const char *const 
     return status;
 }
 
-static nd_status check_input(const char *path, const char *const *names,
-                             const nd_tensor *const *tensors, size_t count) {
-    if (!path)
-        return nd__error_null(operation, "path");
-    if (count > 0 && !names)
-        return nd__error_null(operation, "names");
-    if (count > 0 && !tensors)
-        return nd__error_null(operation, "tensors");
-    for (size_t i = 0; i < count; i++) {
-        nd_status status = nd__tensor_check_operand(operation, "a tensor", tensors[i]);
-        if (status != ND_OK)
-            return status;
-        if (!names[i])
-            return nd__error_null(operation, "a name");
-        if (!nd__json_utf8_is_valid(names[i]))
-            return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                             "%s: the name of tensor %zu is not valid UTF-8", operation, i);
+static nd_status check_names(const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
         if (strcmp(names[i], ND__SAFETENSORS_METADATA) == 0)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "%s: '" ND__SAFETENSORS_METADATA "' cannot be the name of a tensor",
                              operation);
-    }
     return ND_OK;
 }
 
-/// The tensors with their sizes, sorted by name; owned. NULL with an error.
+/// The tensors with their sizes, in the order of the file; owned. NULL with an error.
 static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
                                      size_t count) {
     nd_saved_tensor *items = nd__pressure_alloc((count + 1) * sizeof(*items));
@@ -110,16 +90,8 @@ static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *
         items[i] =
             (nd_saved_tensor){names[i], tensors[i],
                               (size_t)tensors[i]->numel * nd_dtype_get_size(tensors[i]->dtype), i};
-    qsort(items, count, sizeof(*items), compare_name);
+    qsort(items, count, sizeof(*items), compare_position);
     return items;
-}
-
-static nd_status check_unique(const nd_saved_tensor *items, size_t count) {
-    for (size_t i = 1; i < count; i++)
-        if (strcmp(items[i - 1].name, items[i].name) == 0)
-            return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the name '%.100s' was given twice",
-                             operation, items[i].name);
-    return ND_OK;
 }
 
 static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count) {
@@ -171,19 +143,12 @@ static nd_status write_file(const char *path, const nd_text *header, const nd_sa
     return status;
 }
 
-/// Directly from host memory where the tensor lies there in order, else through a copy.
 static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *item) {
-    const nd_tensor *tensor = item->tensor;
-    if (tensor->contiguous && tensor->device.kind == ND_CPU)
-        return nd__file_write(writer, tensor->data, item->bytes);
-    void *copy = nd__pressure_alloc(item->bytes + 1);
-    if (!copy)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a copy of '%.100s', %zu bytes",
-                         operation, item->name, item->bytes);
-    nd_status status = nd_copy_to_host(tensor, copy, item->bytes);
+    nd_elements elements;
+    nd_status status = nd__elements_get(&elements, operation, item->tensor);
     if (status == ND_OK)
-        status = nd__file_write(writer, copy, item->bytes);
-    nd__alloc_free(copy);
+        status = nd__file_write(writer, elements.data, elements.bytes);
+    nd__elements_drop(&elements);
     return status;
 }
 
@@ -231,8 +196,4 @@ static int compare_position(const void *a, const void *b) {
     if (xsize != ysize)
         return xsize > ysize ? -1 : 1;
     return (x->position > y->position) - (x->position < y->position);
-}
-
-static int compare_name(const void *a, const void *b) {
-    return strcmp(((const nd_saved_tensor *)a)->name, ((const nd_saved_tensor *)b)->name);
 }
