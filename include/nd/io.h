@@ -1,5 +1,11 @@
 /// @file
-/// Files: IDX (MNIST), safetensors, and data sets with shuffled batches.
+/// Files: IDX (MNIST), NumPy's .npy and .npz, safetensors, and data sets with shuffled batches.
+/// docs/files.md says which formats and dtypes, what is mapped, and what hostile files can cost.
+///
+/// What is read is a contiguous CPU tensor of its own, in the current manager. A function that reads
+/// or writes a file may be called on any thread, beside others. Every error of a file names it and
+/// says what is wrong where: ND_ERROR_IO (missing, unreadable, truncated), ND_ERROR_FORMAT (content
+/// that breaks its format), ND_ERROR_UNSUPPORTED (valid, but beyond ndarc).
 #ifndef ND_IO_H
 #define ND_IO_H
 #include <nd/tensor.h>
@@ -12,6 +18,49 @@ extern "C" {
 /// truncated), ND_ERROR_FORMAT (content that breaks the format, more bytes than it announces),
 /// ND_ERROR_UNSUPPORTED (gzipped, and built without zlib).
 ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
+
+/// How a file is read.
+typedef struct nd_load_options {
+    uint32_t size;    ///< sizeof(nd_load_options)
+    uint32_t version; ///< 1
+    /// Tensors of 16 KiB and more that lie in the file as they do in memory are mapped, not read:
+    /// in order, little endian, at a multiple of their element's size. Pages are then read when they
+    /// are first used, and what is written to the tensor stays in the process. The file must not
+    /// become shorter, or be written, while such a tensor lives; a file that another one was
+    /// renamed over is fine. Default: false.
+    bool mapped;
+} nd_load_options;
+/// What an nd_load_options must begin as.
+#define ND_LOAD_OPTIONS_INIT ND__SIZED(nd_load_options)
+
+/// Reads the array of a .npy file (https://numpy.org/doc/stable/reference/generated/
+/// numpy.lib.format.html), versions 1.0 to 3.0, either order of axes and of bytes, to a tensor in
+/// row-major order. options: NULL for the defaults. ND_ERROR_UNSUPPORTED: dtypes that ndarc does not
+/// have, which the error names (complex numbers, strings, dates, structures, pickled objects), and
+/// more than 8 dimensions.
+ND_API nd_tensor *nd_load_npy(const char *path, const nd_load_options *options) ND_OWNED;
+/// Writes a tensor of any device and layout as the .npy file, of version 1.0, that NumPy makes of
+/// it. The file takes its place as in nd_save_safetensors(). ND_ERROR_DTYPE: bf16, which the format
+/// does not have.
+ND_API nd_status nd_save_npy(const char *path, const nd_tensor *tensor);
+/// Reads all arrays of a .npz file: a map from their names, without ".npy", to tensors, in the order
+/// of the archive's directory. Entries are stored or deflated; their checksums are verified. What is
+/// no array, and names given twice, are ND_ERROR_FORMAT; encrypted entries, other compression, and
+/// deflated entries in a library without zlib, ND_ERROR_UNSUPPORTED.
+ND_API nd_map *nd_load_npz(const char *path) ND_OWNED;
+/// How a .npz file is written.
+typedef struct nd_npz_options {
+    uint32_t size;    ///< sizeof(nd_npz_options)
+    uint32_t version; ///< 1
+    bool compressed;  ///< arrays are deflated. Default: false, stored
+} nd_npz_options;
+/// What an nd_npz_options must begin as.
+#define ND_NPZ_OPTIONS_INIT ND__SIZED(nd_npz_options)
+/// Writes tensors of any device and layout under unique UTF-8 names as a .npz file, which NumPy
+/// reads. The file takes its place as in nd_save_safetensors(). options: NULL for the defaults.
+/// ND_ERROR_DTYPE: bf16; ND_ERROR_UNSUPPORTED: compressed, and built without zlib.
+ND_API nd_status nd_save_npz(const char *path, size_t count, const char *const *names,
+                             const nd_tensor *const *tensors, const nd_npz_options *options);
 
 /// Writes tensors of any device and layout under unique UTF-8 names as safetensors
 /// (https://github.com/huggingface/safetensors). Written beside the target and renamed, so a

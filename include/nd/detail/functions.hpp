@@ -636,6 +636,9 @@ inline tensor fold(const nd_tensor *x, int64_t h, int64_t w, const nd_unfold_opt
 inline tensor load_idx(const char *path) noexcept {
     return tensor((nd_load_idx)(path));
 }
+inline tensor load_npy(const char *path, const nd_load_options *options) noexcept {
+    return tensor((nd_load_npy)(path, options));
+}
 inline tensor solve(const nd_tensor *a, const nd_tensor *b) noexcept {
     return tensor((nd_solve)(a, b));
 }

@@ -1,0 +1,191 @@
+"""files.py COUNT SEED: files that ndarc writes, read by the packages whose formats they are, and the other way round.
+
+Random arrays of every dtype, shape and layout. Bytes must agree, and where NumPy's writer says what a file looks like, the
+whole file.
+"""
+
+import ctypes
+import io
+import os
+import sys
+import tempfile
+import zipfile
+import numpy as np
+import ndarc
+from ndarc import Raw, Size, call, status
+
+NUMPY_DTYPES = [name for name in ndarc.DTYPES if name != "bfloat16"]
+library = ndarc.library
+
+
+class LoadOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("mapped", ctypes.c_bool)]
+
+
+class NpzOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("compressed", ctypes.c_bool)]
+
+
+def mapped(yes=True):
+    return LoadOptions(ctypes.sizeof(LoadOptions), 1, yes)
+
+
+def text(string):
+    """A C string, which must live as long as the call: keep what this returns."""
+    return ctypes.create_string_buffer(string.encode())
+
+
+def address(buffer):
+    return Raw(ctypes.addressof(buffer))
+
+
+def same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+class Files:
+    def __init__(self, seed, folder):
+        self.random = np.random.default_rng(seed)
+        self.path = os.path.join(folder, "file")
+        self.c_path = text(self.path)
+        self.at = address(self.c_path)
+
+    def below(self, n):
+        return int(self.random.integers(n))
+
+    def array(self, dtypes=NUMPY_DTYPES, most=40):
+        """Random bits, also those of NaN; sometimes large enough to be mapped."""
+        dtype = np.dtype(dtypes[self.below(len(dtypes))])
+        shape = [self.below(5) for _ in range(self.below(6))]
+        if self.below(4) == 0:
+            shape = [self.below(most) + 1, self.below(most) + 1, self.below(12) + 1]
+        bits = self.random.integers(0, 256, int(np.prod(shape)) * dtype.itemsize, dtype=np.uint8)
+        return (bits % 2 if dtype == np.bool_ else bits).view(dtype).reshape(shape)
+
+    def laid_out(self, array):
+        """The same numbers in another order of axes or bytes, or in steps."""
+        how = self.below(5)
+        if array.ndim == 0:  # asfortranarray makes an axis
+            how = 1
+        if how == 0:
+            return np.asfortranarray(array)
+        if how == 1:
+            return array.astype(array.dtype.newbyteorder(">"))
+        if how == 2:
+            return np.repeat(array, 2, axis=0)[::2]
+        if how == 3:
+            return np.asfortranarray(array.astype(array.dtype.newbyteorder(">")))
+        return array
+
+    def tensor(self, array):
+        """The array as a tensor, in row-major order or a transposed view."""
+        x = ndarc.from_numpy(np.array(array, order="C"))
+        if array.ndim > 1 and self.below(2):
+            turned = ndarc.from_numpy(np.array(np.swapaxes(array, 0, -1), order="C"))
+            return call("nd_transpose", turned, 0, array.ndim - 1)
+        return x
+
+    def load_map(self, name):
+        handle = ndarc._call(ctypes.c_void_p, name, [self.at])
+        if not handle:
+            raise ndarc.Error(ndarc.message())
+        at, key, value, found = ctypes.c_size_t(0), ctypes.c_char_p(), ctypes.c_void_p(), {}
+        library.nd_map_next.restype = ctypes.c_bool
+        while library.nd_map_next(ctypes.c_void_p(handle), ctypes.byref(at), ctypes.byref(key), ctypes.byref(value)):
+            found[key.value.decode()] = ndarc.Tensor(ndarc.library_retain(value.value)).numpy()
+        library.nd_object_release(ctypes.c_void_p(handle))
+        return found
+
+    def npy_of_numpy(self):
+        array = self.array()
+        written = self.laid_out(array)
+        with open(self.path, "wb") as file:
+            np.lib.format.write_array(file, written, version=[None, (1, 0), (2, 0), (3, 0)][self.below(4)])
+        read = call("nd_load_npy", self.at, mapped(bool(self.below(2)))).numpy()
+        assert same(read, array), (written.dtype, written.shape, written.flags)
+
+    def npy_of_ndarc(self):
+        array = self.array()
+        status("nd_save_npy", self.at, self.tensor(array))
+        assert same(np.load(self.path), array), (array.dtype, array.shape)
+        expected = io.BytesIO()
+        np.save(expected, array)
+        with open(self.path, "rb") as file:
+            assert file.read() == expected.getvalue(), (array.dtype, array.shape)
+
+    def refused_of_numpy(self):
+        array = [
+            np.array([1j]), np.array(["text"]), np.array([b"bytes"]), np.array([{}], dtype=object),
+            np.zeros(2, [("a", "f4"), ("b", "i4")]), np.array(["2026-01-01"], "M8[D]"), np.zeros(1, np.longdouble),
+        ][self.below(7)]
+        with open(self.path, "wb") as file:
+            np.save(file, array, allow_pickle=True)
+        try:
+            call("nd_load_npy", self.at, None)
+        except ndarc.Error as error:
+            descr = np.lib.format.dtype_to_descr(array.dtype)
+            assert (descr if isinstance(descr, str) else "structured") in str(error), error
+            return
+        raise AssertionError(array.dtype)
+
+    def names(self, count):
+        letters = "abz/.. é漢_"
+        names = {"".join(letters[self.below(len(letters))] for _ in range(1 + self.below(6))) + str(i) for i in range(count)}
+        return sorted(names)
+
+    def npz_of_numpy(self):
+        arrays = {name: self.array() for name in self.names(self.below(5))}
+        how = self.below(3)
+        if how < 2:
+            with open(self.path, "wb") as file:
+                [np.savez, np.savez_compressed][how](file, **{k: self.laid_out(v) for k, v in arrays.items()})
+        else:  # another writer: nothing can be patched afterwards, so sizes stand behind the data
+
+            class Pipe(io.RawIOBase):
+                written = b""
+
+                def writable(self):
+                    return True
+
+                def write(self, data):
+                    self.written += bytes(data)
+                    return len(data)
+
+            pipe = Pipe()
+            with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED if self.below(2) else zipfile.ZIP_STORED) as archive:
+                for name, array in arrays.items():
+                    with archive.open(name + ".npy", "w", force_zip64=bool(self.below(2))) as entry:
+                        np.lib.format.write_array(entry, array)
+            with open(self.path, "wb") as file:
+                file.write(pipe.written)
+        read = self.load_map("nd_load_npz")
+        assert list(read) == list(arrays)
+        assert all(same(read[name], arrays[name]) for name in arrays)
+
+    def npz_of_ndarc(self):
+        arrays = {name: self.array() for name in self.names(self.below(5))}
+        tensors = [self.tensor(array) for array in arrays.values()]
+        buffers = [text(name) for name in arrays]
+        names = (ctypes.c_void_p * (len(arrays) or 1))(*[ctypes.addressof(buffer) for buffer in buffers])
+        handles = (ctypes.c_void_p * (len(arrays) or 1))(*[x.handle for x in tensors])
+        options = NpzOptions(ctypes.sizeof(NpzOptions), 1, bool(self.below(2)))
+        status("nd_save_npz", self.at, Size(len(arrays)), address(names), address(handles), options)
+        with zipfile.ZipFile(self.path) as archive:
+            assert archive.testzip() is None
+        with np.load(self.path) as read:
+            assert list(read) == list(arrays)
+            assert all(same(read[name], arrays[name]) for name in arrays)
+
+
+def main():
+    count, seed = int(sys.argv[1]), int(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(seed, folder)
+        kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc"]
+        for i in range(count):
+            getattr(files, kinds[i % len(kinds)])()
+        assert ndarc.objects_alive() == 0, ndarc.objects_alive()
+    print(f"{count} files: {', '.join(kinds)}")
+
+
+main()
