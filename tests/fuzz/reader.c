@@ -74,6 +74,26 @@ bool fuzz_tensors_equal(const nd_tensor *a, const nd_tensor *b) {
     return bytes == 0 || memcmp(nd_get_data(a), nd_get_data(b), bytes) == 0;
 }
 
+bool fuzz_maps_equal(const nd_map *a, const nd_map *b) {
+    const char *name_a, *name_b;
+    const nd_object *object_a, *object_b;
+    size_t at_b = 0;
+    if (nd_map_get_size(a) != nd_map_get_size(b))
+        return false;
+    for (size_t at_a = 0; nd_map_next(a, &at_a, &name_a, &object_a);)
+        if (!nd_map_next(b, &at_b, &name_b, &object_b) || strcmp(name_a, name_b) != 0 ||
+            !fuzz_tensors_equal((const nd_tensor *)object_a, (const nd_tensor *)object_b))
+            return false;
+    return true;
+}
+
+const char *fuzz_path(void) {
+    static char path[64];
+    snprintf(path, sizeof path, "%s/ndarc-fuzz-%d",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
+    return path;
+}
+
 void fuzz_end_input(void) {
     nd_error_clear();
     if (nd_manager_get_total_objects(NULL) != 0 || nd_manager_get_total_bytes(NULL) != 0)

@@ -19,6 +19,13 @@ void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path
 /// Whether two tensors have the same shape, dtype, name and bytes.
 bool fuzz_tensors_equal(const nd_tensor *a, const nd_tensor *b);
 
+/// Whether two maps have the same names in the same order, and such tensors under them.
+bool fuzz_maps_equal(const nd_map *a, const nd_map *b);
+
+/// Path for a file to be written and unlinked, in memory where that can be: a writer waits for the
+/// disk.
+const char *fuzz_path(void);
+
 /// At the end of an input: no object, no byte, no error is left.
 void fuzz_end_input(void);
 

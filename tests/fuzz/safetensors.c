@@ -71,10 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_parameters(fuzz_file(data, size));
     nd_error_clear();
     if (list) {
-        // In memory where that can be: a writer waits for the disk.
-        char path[64];
-        snprintf(path, sizeof path, "%s/ndarc-fuzz-%d",
-                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
+        const char *path = fuzz_path();
         check_round_trip(list, path);
         unlink(path);
     }
