@@ -77,6 +77,15 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes beyond
 /// ours, such as F8_E4M3, and more than 8 dimensions.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
+/// nd_load_safetensors() with options; NULL for the defaults.
+ND_API nd_list *nd_load_safetensors_with(const char *path, const nd_load_options *options) ND_OWNED;
+/// Reads a model of several files by its index (model.safetensors.index.json): an owned list of
+/// named CPU tensors in the order of the index's weight_map, of files beside it. The files must hold
+/// exactly what the index says: a file that is missing, a name that its file does not have, a tensor
+/// that the index does not have or puts elsewhere, names given twice, and names of files that lead
+/// into another folder are errors. options: NULL for the defaults.
+ND_API nd_list *nd_load_safetensors_index(const char *path,
+                                          const nd_load_options *options) ND_OWNED;
 /// Writes all parameters and buffers of a module under their full names ("0.weight") with
 /// nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);

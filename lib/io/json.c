@@ -7,6 +7,8 @@
 #include <string.h>
 
 static bool fail(nd_json *json, const char *problem);
+static bool skip_key(nd_json *json);
+static bool skip_simple(nd_json *json);
 static bool read_escape(nd_json *json, char **write);
 static bool read_hex4(nd_json *json, uint32_t *ret_unit);
 static size_t encode_utf8(uint32_t code_point, char *ret_text);
@@ -85,6 +87,37 @@ bool nd__json_integer(nd_json *json, int64_t *ret_value) {
     return true;
 }
 
+bool nd__json_skip(nd_json *json) {
+    uint64_t objects = 0; // a bit for each level: whether it is an object
+    int depth = 0;
+    bool fine = true;
+    do {
+        bool object = nd__json_take(json, '{');
+        if (object || nd__json_take(json, '[')) {
+            if (depth == 64)
+                return fail(json, "values are more than 64 deep");
+            objects = objects << 1 | object;
+            depth++;
+            if (!nd__json_take(json, object ? '}' : ']')) {
+                fine = !object || skip_key(json);
+                continue;
+            }
+            objects >>= 1;
+            depth--;
+        } else {
+            fine = skip_simple(json);
+        }
+        while (fine && depth > 0 && nd__json_take(json, objects & 1 ? '}' : ']')) {
+            objects >>= 1;
+            depth--;
+        }
+        if (fine && depth > 0)
+            fine = nd__json_expect(json, ',', "a comma or the end of a value was expected") &&
+                   (!(objects & 1) || skip_key(json));
+    } while (fine && depth > 0);
+    return fine;
+}
+
 bool nd__json_at_end(nd_json *json) {
     nd__json_peek(json);
     return !json->problem && json->position == json->size;
@@ -127,6 +160,55 @@ static bool fail(nd_json *json, const char *problem) {
     if (!json->problem)
         json->problem = problem;
     return false;
+}
+
+/// The name of a member and its colon.
+static bool skip_key(nd_json *json) {
+    const char *name;
+    return nd__json_string(json, &name) && nd__json_expect(json, ':', "a colon was expected");
+}
+
+/// Passes digits; how many.
+static size_t skip_digits(nd_json *json) {
+    size_t start = json->position;
+    while (json->position < json->size && json->text[json->position] >= '0' &&
+           json->text[json->position] <= '9')
+        json->position++;
+    return json->position - start;
+}
+
+/// Passes a character that is next at once, one of two; 0 for none.
+static bool skip_one_of(nd_json *json, char a, char b) {
+    bool there = json->position < json->size &&
+                 (json->text[json->position] == a || json->text[json->position] == b);
+    json->position += there;
+    return there;
+}
+
+/// A string, a number, true, false or null.
+static bool skip_simple(nd_json *json) {
+    static const char *const words[] = {"true", "false", "null"};
+    const char *text;
+    if (nd__json_peek(json) == '"')
+        return nd__json_string(json, &text);
+    for (size_t i = 0; !json->problem && i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i]);
+        if (json->size - json->position >= length &&
+            memcmp(json->text + json->position, words[i], length) == 0) {
+            json->position += length;
+            return true;
+        }
+    }
+    skip_one_of(json, '-', '-');
+    bool zero = skip_one_of(json, '0', '0');
+    bool fine = zero || skip_digits(json) > 0;
+    if (fine && skip_one_of(json, '.', '.'))
+        fine = skip_digits(json) > 0;
+    if (fine && skip_one_of(json, 'e', 'E')) {
+        skip_one_of(json, '+', '-');
+        fine = skip_digits(json) > 0;
+    }
+    return (fine && !json->problem) || fail(json, "a value was expected");
 }
 
 /// Reads \n, \u00e9, \ud83d\ude00 and the like; the text they stand for is never longer.

@@ -1,5 +1,5 @@
-// A small strict scanner over a JSON text in memory: exactly what the header of a safetensors file
-// needs.
+// A small strict scanner over a JSON text in memory: exactly what the header of a safetensors file,
+// and the index of several, need.
 //
 // The text is changed: strings are decoded in place (a decoded string is never longer than its
 // source), so scanning needs no memory and cannot be made to use any. The caller walks the
@@ -28,6 +28,8 @@ bool nd__json_expect(nd_json *json, char character, const char *problem);
 bool nd__json_string(nd_json *json, const char **ret_string);
 /// An integer 0 ... INT64_MAX without sign, fraction, exponent or leading zero.
 bool nd__json_integer(nd_json *json, int64_t *ret_value);
+/// Any value, read and left out: objects and lists at most 64 deep.
+bool nd__json_skip(nd_json *json);
 /// Whether only white space is left.
 bool nd__json_at_end(nd_json *json);
 

@@ -8,8 +8,9 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/versioned.h"
+#include "lib/io/elements.h"
 #include "lib/io/json.h"
-#include "lib/manager/place.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/shape.h"
@@ -49,10 +50,19 @@ static nd_status json_error(const nd_safetensors *table, const nd_json *json);
 static nd_safetensors_entry *add_entry(nd_safetensors *table);
 
 nd_list *nd_load_safetensors(const char *path) {
+    return nd_load_safetensors_with(path, NULL);
+}
+
+nd_list *nd_load_safetensors_with(const char *path, const nd_load_options *options) {
     ND__UNCANCELLED;
+    static const char operation[] = "load_safetensors";
+    nd_load_options chosen = ND_LOAD_OPTIONS_INIT;
     nd_safetensors table;
-    if (nd__safetensors_open(&table, "load_safetensors", path) != ND_OK)
+    if (nd__versioned_read(operation, "ND_LOAD_OPTIONS_INIT", options, &chosen, sizeof chosen) !=
+            ND_OK ||
+        nd__safetensors_open(&table, operation, path) != ND_OK)
         return NULL;
+    table.mapped = chosen.mapped;
     nd_list *list = nd_list_new();
     for (size_t i = 0; list && i < table.count; i++) {
         nd_tensor *tensor = nd__safetensors_read(&table, &table.entries[i]);
@@ -86,22 +96,15 @@ nd_status nd__safetensors_open(nd_safetensors *table, const char *operation, con
 }
 
 nd_tensor *nd__safetensors_read(nd_safetensors *table, const nd_safetensors_entry *entry) {
-    const char *operation = table->file.operation;
-    nd_place place = nd__place_begin(NULL, 0);
-    nd_tensor *tensor = nd__tensor_new(operation, place.manager, (nd_device){ND_CPU, 0},
-                                       entry->dtype, entry->ndim, entry->shape);
-    nd__place_end(place);
+    nd_tensor *tensor = nd__elements_read(&table->file, table->data_start + (uint64_t)entry->begin,
+                                          table->mapped, entry->dtype, entry->ndim, entry->shape);
     if (!tensor)
         return NULL;
-    size_t bytes = (size_t)(entry->end - entry->begin);
-    table->file.position = table->data_start + (uint64_t)entry->begin;
-    nd_status status = nd__file_read(&table->file, tensor->data, bytes);
-    const unsigned char *byte = tensor->data;
-    for (size_t i = 0; status == ND_OK && entry->dtype == ND_BOOL && i < bytes; i++)
-        if (byte[i] > 1)
-            status =
-                nd__error(ND_ERROR_FORMAT, "%s: '%s': tensor '%.100s' is BOOL and holds a byte %d",
-                          operation, table->file.path, entry->name, byte[i]);
+    int bad = nd__elements_bad_bool(tensor);
+    nd_status status = ND_OK;
+    if (bad)
+        status = nd__error(ND_ERROR_FORMAT, "%s: '%s': tensor '%.100s' is BOOL and holds a byte %d",
+                           table->file.operation, table->file.path, entry->name, bad);
     if (status == ND_OK)
         status = nd_set_name(tensor, entry->name);
     if (status != ND_OK) {
@@ -289,20 +292,11 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
 
 /// Shape times element size must be the range, without overflow on the way.
 static nd_status check_size(const nd_safetensors *table, const nd_safetensors_entry *entry) {
-    int64_t bytes = (int64_t)nd_dtype_get_size(entry->dtype);
-    bool overflow = false;
-    bool empty = false;
-    for (int axis = 0; axis < entry->ndim; axis++) {
-        // A size of zero makes the tensor empty, and the others no smaller: strides are counted
-        // with them.
-        int64_t size = entry->shape[axis] ? entry->shape[axis] : 1;
-        empty |= entry->shape[axis] == 0;
-        overflow |= __builtin_mul_overflow(bytes, size, &bytes);
-    }
+    int64_t bytes = nd__elements_bytes(entry->dtype, entry->ndim, entry->shape);
     char text[ND__SHAPE_TEXT];
     nd__shape_text(text, entry->ndim, entry->shape);
     uint64_t data = table->file.size - table->data_start;
-    if (overflow)
+    if (bytes < 0)
         return nd__error(
             ND_ERROR_FORMAT,
             "%s: '%s': tensor '%.100s' has the shape %s, more bytes than 64 bits count",
@@ -312,12 +306,12 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
                          "%s: '%s': tensor '%.100s' lies at bytes %lld to %lld of %llu",
                          table->file.operation, table->file.path, entry->name,
                          (long long)entry->begin, (long long)entry->end, (unsigned long long)data);
-    if (entry->end - entry->begin != (empty ? 0 : bytes))
+    if (entry->end - entry->begin != bytes)
         return nd__error(
             ND_ERROR_FORMAT,
             "%s: '%s': tensor '%.100s' of %s and shape %s needs %lld bytes, its range has %lld",
             table->file.operation, table->file.path, entry->name, nd_dtype_get_name(entry->dtype),
-            text, (long long)(empty ? 0 : bytes), (long long)(entry->end - entry->begin));
+            text, (long long)bytes, (long long)(entry->end - entry->begin));
     return ND_OK;
 }
 

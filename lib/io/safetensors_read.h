@@ -30,6 +30,7 @@ typedef struct nd_safetensors {
     size_t count;
     size_t capacity;
     bool has_metadata;
+    bool mapped;         ///< whether tensors are mapped where they can be; set by the opener
     uint64_t data_start; ///< position of the data in the file
 } nd_safetensors;
 

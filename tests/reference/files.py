@@ -6,6 +6,7 @@ whole file.
 
 import ctypes
 import io
+import json
 import os
 import sys
 import tempfile
@@ -13,6 +14,11 @@ import zipfile
 import numpy as np
 import ndarc
 from ndarc import Raw, Size, call, status
+
+try:
+    import safetensors.numpy
+except ImportError:
+    safetensors = None
 
 NUMPY_DTYPES = [name for name in ndarc.DTYPES if name != "bfloat16"]
 library = ndarc.library
@@ -95,6 +101,36 @@ class Files:
             found[key.value.decode()] = ndarc.Tensor(ndarc.library_retain(value.value)).numpy()
         library.nd_object_release(ctypes.c_void_p(handle))
         return found
+
+    def load_list(self, name, options):
+        handle = ndarc._call(ctypes.c_void_p, name, [self.at, options])
+        if not handle:
+            raise ndarc.Error(ndarc.message())
+        library.nd_list_get.restype = ctypes.c_void_p
+        library.nd_list_get_size.restype = ctypes.c_size_t
+        found, text_of = {}, ctypes.create_string_buffer(200)
+        for i in range(library.nd_list_get_size(ctypes.c_void_p(handle))):
+            x = ndarc.Tensor(ndarc.library_retain(library.nd_list_get(ctypes.c_void_p(handle), ctypes.c_size_t(i))))
+            library.nd_get_name(ctypes.c_void_p(x.handle), text_of, ctypes.c_size_t(200))
+            found[text_of.value.decode()] = x.numpy()
+        library.nd_object_release(ctypes.c_void_p(handle))
+        return found
+
+    def shards_of_safetensors(self):
+        """A model in several files, as the package writes them, read mapped or not."""
+        arrays = {name: np.ascontiguousarray(self.array()) for name in self.names(6)}
+        shards, weight_map = {}, {}
+        for name, array in arrays.items():
+            shard = f"file-{self.below(3)}.safetensors"
+            shards.setdefault(shard, {})[name] = array
+            weight_map[name] = shard
+        for shard, tensors in shards.items():
+            safetensors.numpy.save_file(tensors, os.path.join(os.path.dirname(self.path), shard), {"format": "pt"})
+        with open(self.path, "w") as file:
+            json.dump({"metadata": {"total_size": 1e9}, "weight_map": weight_map}, file, indent=2)
+        read = self.load_list("nd_load_safetensors_index", mapped(bool(self.below(2))))
+        assert list(read) == list(weight_map)
+        assert all(same(read[name], arrays[name]) for name in arrays)
 
     def npy_of_numpy(self):
         array = self.array()
@@ -182,6 +218,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         files = Files(seed, folder)
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc"]
+        kinds += ["shards_of_safetensors"] if safetensors else []
         for i in range(count):
             getattr(files, kinds[i % len(kinds)])()
         assert ndarc.objects_alive() == 0, ndarc.objects_alive()

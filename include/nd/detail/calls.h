@@ -512,6 +512,10 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_load_npy(...) ND__NEW_TENSOR(nd_load_npy, __VA_ARGS__)
 #define nd_load_npz(...) ND__NEW_OBJECT(nd_map *, nd_load_npz, __VA_ARGS__)
 #define nd_load_safetensors(...) ND__NEW_OBJECT(nd_list *, nd_load_safetensors, __VA_ARGS__)
+#define nd_load_safetensors_with(...) \
+    ND__NEW_OBJECT(nd_list *, nd_load_safetensors_with, __VA_ARGS__)
+#define nd_load_safetensors_index(...) \
+    ND__NEW_OBJECT(nd_list *, nd_load_safetensors_index, __VA_ARGS__)
 #define nd_dataset_new(...) ND__NEW_OBJECT(nd_dataset *, nd_dataset_new, __VA_ARGS__)
 #define nd_dataset_open_idx(...) ND__NEW_OBJECT(nd_dataset *, nd_dataset_open_idx, __VA_ARGS__)
 #define nd_load_parameters(...) ND__CALL(nd_load_parameters, __VA_ARGS__)

@@ -118,12 +118,59 @@ static void test_the_first_problem_stays(void **state) {
     free(json.text);
 }
 
+static void test_values_are_left_out(void **state) {
+    (void)state;
+    static const char *const values[] = {
+        "1",
+        "-0.5e+10",
+        "0",
+        "12.25E3",
+        "true",
+        "null",
+        "{}",
+        "[]",
+        "[{}, [1, \"]\"], false]",
+        "{\"a\" : {\"b\":[]} , \"c\":-1}",
+        " [ 1 , 2 ] ",
+        "\"x\"",
+        "[[[[]]],{}]",
+    };
+    static const char *const bad[] = {
+        "",           "-",   "01",        "1.",    "1e", ".5",  "+1",      "tru",
+        "[",          "[1",  "[1,]",      "[1 2]", "{",  "{1}", "{\"a\"}", "{\"a\":}",
+        "{\"a\":1,}", "[1}", "{\"a\":1]", "[,1]",  "}",  "nan", "'x'",
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        nd_json json = scanner(values[i], strlen(values[i]));
+        if (!nd__json_skip(&json) || !nd__json_at_end(&json))
+            fail_msg("refused: %s", values[i]);
+        free(json.text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nd_json json = scanner(bad[i], strlen(bad[i]));
+        if (nd__json_skip(&json) && nd__json_at_end(&json))
+            fail_msg("accepted: %s", bad[i]);
+        free(json.text);
+    }
+}
+
+static void test_F25_values_are_64_deep_at_most(void **state) {
+    (void)state;
+    char text[132];
+    for (int depth = 63; depth <= 65; depth++) {
+        memset(text, '[', (size_t)depth);
+        memset(text + depth, ']', (size_t)depth);
+        nd_json json = scanner(text, 2 * (size_t)depth);
+        assert_int_equal(nd__json_skip(&json), depth <= 64);
+        free(json.text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_strings_are_decoded),
-        ND_TEST(test_F25_malformed_strings_are_refused),
-        ND_TEST(test_F25_integers_are_strict),
-        ND_TEST(test_the_first_problem_stays),
+        ND_TEST(test_strings_are_decoded),     ND_TEST(test_F25_malformed_strings_are_refused),
+        ND_TEST(test_F25_integers_are_strict), ND_TEST(test_the_first_problem_stays),
+        ND_TEST(test_values_are_left_out),     ND_TEST(test_F25_values_are_64_deep_at_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // safetensors: round trips, and files that lie.
 #include "tests/unit/io/files.h"
+#include "tests/unit/io/memory.h"
 
 #include <errno.h>
 #include <math.h>
@@ -460,6 +461,76 @@ static void test_permissions_and_links_of_the_old_file_stay(void **state) {
     assert_handle(list);
 }
 
+static void test_mapped_tensors_are_private(void **state) {
+    (void)state;
+    const char *path = nd_test_path("mapped.safetensors");
+    nd_auto nd_tensor *large = nd_arange(0, 10000, 1, ND_F64);
+    nd_auto nd_tensor *small = nd_arange(0, 3, 1, ND_I32);
+    nd_auto nd_tensor *mask = nd_ones(ND_SHAPE(200, 100), ND_BOOL);
+    const char *names[] = {"large", "small", "mask"};
+    const nd_tensor *tensors[] = {large, small, mask};
+    assert_ok(nd_save_safetensors(path, 3, names, tensors));
+    nd_load_options options = ND_LOAD_OPTIONS_INIT;
+    options.mapped = true;
+    reset_memory();
+    nd_auto nd_list *list = nd_load_safetensors_with(path, &options);
+    assert_true(stop_memory() < 20000); // of 100012
+    nd_auto nd_list *read = nd_load_safetensors(path);
+    assert_int_equal(nd_list_get_size(list), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const nd_tensor *a = (const nd_tensor *)nd_list_get(list, i);
+        const nd_tensor *b = (const nd_tensor *)nd_list_get(read, i);
+        assert_int_equal(nd_get_dtype(a), nd_get_dtype(b));
+        assert_memory_equal(nd_get_data(a), nd_get_data(b),
+                            (size_t)nd_get_numel(b) * nd_dtype_get_size(nd_get_dtype(b)));
+    }
+    nd_auto nd_tensor *first = (nd_tensor *)nd_list_remove(list, 0);
+    nd_release(nd_steal(&list));
+    assert_ok(nd_fill_(first, 5)); // lives by itself, and the file stays
+    nd_auto nd_list *again = nd_load_safetensors(path);
+    assert_memory_equal(nd_get_data((const nd_tensor *)nd_list_get(again, 0)), nd_get_data(large),
+                        80000);
+    assert_null(nd_load_safetensors_with(path, &(nd_load_options){.size = 0}));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "ND_LOAD_OPTIONS_INIT");
+}
+
+/// A tensor that is not at a multiple of its element's size is read all the same.
+static void test_mapped_where_the_place_allows_it(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"x\":{\"dtype\":\"F32\",\"shape\":[8192],\"data_offsets\":[0,32768]}}";
+    char *data = malloc(32768);
+    memset(data, 0x3f, 32768);
+    const char *path = write_raw(strlen(header), header, strlen(header), data, 32768);
+    nd_load_options options = ND_LOAD_OPTIONS_INIT;
+    options.mapped = true;
+    nd_auto nd_list *list = nd_load_safetensors_with(path, &options);
+    assert_handle(list);
+    const void *read = nd_get_data((const nd_tensor *)nd_list_get(list, 0));
+    assert_int_equal((uintptr_t)read % 4, 0);
+    assert_memory_equal(read, data, 32768);
+    free(data);
+}
+
+static void test_F25_headers_cost_a_multiple_of_their_size(void **state) {
+    (void)state;
+    enum { TENSORS = 3000 };
+    char *header = malloc(TENSORS * 80);
+    size_t size = 0;
+    for (int i = 0; i < TENSORS; i++)
+        size += (size_t)sprintf(header + size,
+                                "%s\"%x\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                                i ? "," : "{", i);
+    header[size++] = '}';
+    header[size] = 0;
+    const char *path = write_raw(size, header, size, "x", 1); // a byte too many: refused at last
+    reset_memory();
+    assert_null(nd_load_safetensors(path));
+    assert_true(stop_memory() < MEMORY_MAX(size + 9));
+    assert_failed(ND_ERROR_FORMAT, "1 bytes of data");
+    free(header);
+}
+
 static void test_F30_bad_arguments(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
@@ -515,6 +586,9 @@ int main(void) {
         ND_TEST(test_F24_full_disk_leaves_the_old_file),
         ND_TEST(test_F24_targets_that_cannot_be_written),
         ND_TEST(test_permissions_and_links_of_the_old_file_stay),
+        ND_TEST(test_mapped_tensors_are_private),
+        ND_TEST(test_mapped_where_the_place_allows_it),
+        ND_TEST(test_F25_headers_cost_a_multiple_of_their_size),
         ND_TEST(test_F30_bad_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
