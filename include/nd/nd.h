@@ -16,6 +16,7 @@
 #include <nd/error.h>
 #include <nd/fft.h>
 #include <nd/gc.h>
+#include <nd/gguf.h>
 #include <nd/indexing.h>
 #include <nd/interpolation.h>
 #include <nd/io.h>

@@ -102,6 +102,12 @@ static void call_save_and_load(void) {
     nd_save_safetensors(path, 1, &name, tensors);
     nd_release(nd_load_safetensors(path));
     nd_release(nd_load_idx(path)); // it is none
+    nd_save_npz(path, 1, &name, tensors, NULL);
+    nd_release(nd_load_npz(path));
+    nd_save_npy(path, x);
+    nd_release(nd_load_npy(path, NULL));
+    nd_release(nd_load_safetensors_index(path, NULL)); // it is none
+    nd_release(nd_gguf_open(path));                    // nor that
 }
 
 static void call_dataset(void) {

@@ -19,6 +19,10 @@ try:
     import safetensors.numpy
 except ImportError:
     safetensors = None
+try:
+    import gguf
+except ImportError:
+    gguf = None
 
 NUMPY_DTYPES = [name for name in ndarc.DTYPES if name != "bfloat16"]
 library = ndarc.library
@@ -212,6 +216,74 @@ class Files:
             assert list(read) == list(arrays)
             assert all(same(read[name], arrays[name]) for name in arrays)
 
+    def gguf_of_gguf(self):
+        """Values and tensors as the package writes them; quantized ones as it dequantizes them, to the same bits."""
+        writer = gguf.GGUFWriter(self.path, "test")
+        if self.below(2):
+            writer.add_custom_alignment(8 << self.below(6))
+        integers = {f"i{i}": int(self.random.integers(-(2**63), 2**63)) for i in range(self.below(4))}
+        words = self.names(self.below(6) + 1)
+        numbers = [int(n) for n in self.random.integers(-100, 100, self.below(5) + 1)]
+        for key, value in integers.items():
+            writer.add_int64(key, value)
+        writer.add_float64("f64", 0.1)
+        writer.add_string("text", words[0])
+        writer.add_array("words", words)
+        writer.add_array("numbers", numbers)
+        expected = {}
+        for name in self.names(self.below(4) + 1):
+            kind = self.below(4)
+            if kind == 0:
+                array = self.array(["float32", "float16", "float64", "int8", "int16", "int32", "int64"])
+                array = array.reshape(array.shape or (1,))
+                if array.ndim > 4 or array.size == 0:  # the package cannot
+                    array = array.reshape(-1)
+                if array.size == 0:
+                    continue
+                writer.add_tensor(name, array)
+                expected[name] = array
+                continue
+            kind = [None, gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_K][kind]
+            elements, size = gguf.GGML_QUANT_SIZES[kind]
+            shape = (self.below(4) + 1, (self.below(4) + 1) * elements)
+            if kind == gguf.GGMLQuantizationType.Q4_K:  # which it does not write: any bits, but finite scales
+                blocks = self.random.integers(0, 256, (shape[0], shape[1] // elements, size), dtype=np.uint8)
+                blocks[..., :4] = self.random.normal(0, 0.1, blocks.shape[:2] + (2,)).astype(np.float16).view(np.uint8)
+                data = blocks.reshape(shape[0], -1)
+            else:
+                data = gguf.quants.quantize(self.random.normal(size=shape).astype(np.float32), kind)
+            writer.add_tensor(name, data, raw_dtype=kind)
+            expected[name] = gguf.quants.dequantize(data, kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        self.check_gguf(integers, words, numbers, expected)
+
+    def check_gguf(self, integers, words, numbers, expected):
+        opened = call("nd_gguf_open", self.at)
+        file, code = ctypes.c_void_p(opened.handle), ctypes.c_char_p
+        whole, half, pointer, size, at = ctypes.c_int64(), ctypes.c_double(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(0)
+        for key, value in integers.items():
+            assert library.nd_gguf_get_i64(file, code(key.encode()), ctypes.byref(whole)) == ndarc.OK
+            assert whole.value == value
+        assert library.nd_gguf_get_f64(file, b"f64", ctypes.byref(half)) == ndarc.OK and half.value == 0.1
+        assert library.nd_gguf_get_string(file, b"text", ctypes.byref(pointer), ctypes.byref(size)) == ndarc.OK
+        assert ctypes.string_at(pointer.value, size.value).decode() == words[0]
+        library.nd_gguf_next_string.restype = ctypes.c_bool
+        found = []
+        while library.nd_gguf_next_string(file, b"words", ctypes.byref(at), ctypes.byref(pointer), ctypes.byref(size)):
+            found.append(ctypes.string_at(pointer.value, size.value).decode())
+        assert found == words, (found, words)
+        key = text("numbers")
+        assert call("nd_gguf_load_array", opened, address(key)).numpy().tolist() == numbers
+        library.nd_gguf_get_tensor_count.restype = ctypes.c_size_t
+        assert library.nd_gguf_get_tensor_count(file) == len(expected)
+        for name, array in expected.items():
+            key = text(name)
+            read = call("nd_gguf_load_tensor", opened, address(key), ndarc.CODES["float32"], mapped(bool(self.below(2)))).numpy()
+            assert same(read, array), (name, read.dtype, array.dtype, read.shape, array.shape)
+
 
 def main():
     count, seed = int(sys.argv[1]), int(sys.argv[2])
@@ -219,6 +291,7 @@ def main():
         files = Files(seed, folder)
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc"]
         kinds += ["shards_of_safetensors"] if safetensors else []
+        kinds += ["gguf_of_gguf"] if gguf else []
         for i in range(count):
             getattr(files, kinds[i % len(kinds)])()
         assert ndarc.objects_alive() == 0, ndarc.objects_alive()

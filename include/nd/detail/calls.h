@@ -507,6 +507,12 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_state_new(...) ND__NEW_OBJECT(nd_state *, nd_state_new, __VA_ARGS__)
 #define nd_load_state(...) ND__CALL(nd_load_state, __VA_ARGS__)
 
+// <nd/gguf.h>
+#define nd_gguf_open(...) ND__NEW_OBJECT(nd_gguf *, nd_gguf_open, __VA_ARGS__)
+#define nd_gguf_load_array(...) ND__NEW_TENSOR(nd_gguf_load_array, __VA_ARGS__)
+#define nd_gguf_load_tensor(...) ND__NEW_TENSOR(nd_gguf_load_tensor, __VA_ARGS__)
+#define nd_gguf_load_quantized(...) ND__CALL(nd_gguf_load_quantized, __VA_ARGS__)
+
 // <nd/io.h>
 #define nd_load_idx(...) ND__NEW_TENSOR(nd_load_idx, __VA_ARGS__)
 #define nd_load_npy(...) ND__NEW_TENSOR(nd_load_npy, __VA_ARGS__)

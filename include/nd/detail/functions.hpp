@@ -605,6 +605,11 @@ inline tensor fftshift(const nd_tensor *x, int naxes, const int *axes) noexcept 
 }
 inline tensor ifftshift(const nd_tensor *x, int naxes, const int *axes) noexcept {
     return tensor((nd_ifftshift)(x, naxes, axes));
+inline tensor gguf_load_array(const nd_gguf *the_gguf, const char *key) noexcept {
+    return tensor((nd_gguf_load_array)(the_gguf, key));
+}
+inline tensor gguf_load_tensor(const nd_gguf *the_gguf, const char *name, nd_dtype dtype, const nd_load_options *options) noexcept {
+    return tensor((nd_gguf_load_tensor)(the_gguf, name, dtype, options));
 }
 inline tensor index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) noexcept {
     return tensor((nd_index)(x, count, indices));

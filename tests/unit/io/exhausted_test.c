@@ -19,6 +19,24 @@ static bool write_and_read_numpy(const char *const *names, const nd_tensor *cons
     return array != NULL;
 }
 
+/// Opens a GGUF file of one block of Q8_0, all zero, and reads it. False at the first error.
+static bool read_gguf(void) {
+    static const unsigned char gguf[128 + 34] = {
+        'G', 'G', 'U', 'F', 3, 0, 0, 0,   1, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        0,   0,   0,   0,   0, 0, 0, 'w', 1, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0};
+    const char *path = nd_test_path("exhausted.gguf");
+    nd_test_write(path, gguf, sizeof gguf);
+    nd_auto nd_gguf *file = nd_gguf_open(path);
+    nd_auto nd_tensor *w = file ? nd_gguf_load_tensor(file, "w", ND_F16, NULL) : NULL;
+    nd_tensor *values = NULL, *scales = NULL;
+    if (!w || nd_gguf_load_quantized(file, "w", &values, &scales) != ND_OK)
+        return false;
+    assert_int_equal(nd_get_numel(values), 32);
+    nd_release(values);
+    nd_release(scales);
+    return true;
+}
+
 /// Writes two tensors, reads them, and an IDX file. False at the first error.
 static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     const char *names[] = {"first", "second"};
@@ -26,7 +44,7 @@ static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     if (nd_save_safetensors(path, 2, names, tensors) != ND_OK)
         return false;
     nd_auto nd_list *list = nd_load_safetensors(path);
-    if (!list || !write_and_read_numpy(names, tensors))
+    if (!list || !write_and_read_numpy(names, tensors) || !read_gguf())
         return false;
     nd_auto nd_tensor *digits = nd_load_idx(idx);
     if (!digits)
