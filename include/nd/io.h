@@ -1,5 +1,5 @@
 /// @file
-/// Files: IDX (MNIST), NumPy's .npy and .npz, safetensors, and data sets with shuffled batches.
+/// Files: IDX (MNIST), CSV, NumPy's .npy and .npz, safetensors, and data sets with shuffled batches.
 /// docs/files.md says which formats and dtypes, what is mapped, and what hostile files can cost.
 ///
 /// What is read is a contiguous CPU tensor of its own, in the current manager. A function that reads
@@ -18,6 +18,33 @@ extern "C" {
 /// truncated), ND_ERROR_FORMAT (content that breaks the format, more bytes than it announces),
 /// ND_ERROR_UNSUPPORTED (gzipped, and built without zlib).
 ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
+
+/// How a text of numbers is laid out.
+typedef struct nd_csv_options {
+    uint32_t size;    ///< sizeof(nd_csv_options)
+    uint32_t version; ///< 1
+    /// Between two fields: a punctuation mark or a tab; a space stands for any number of spaces and
+    /// tabs. Not one that numbers or quotes are made of. Default: 0, a comma.
+    char separator;
+    bool missing;  ///< read: empty fields are NaN, of floats. Default: false, an error
+    uint64_t skip; ///< read: lines at the beginning to leave out. Default: 0
+} nd_csv_options;
+/// What an nd_csv_options must begin as.
+#define ND_CSV_OPTIONS_INIT ND__SIZED(nd_csv_options)
+
+/// Reads a text of numbers, a line for each row, to [rows, columns] of f32, f64 or any integer
+/// dtype, whatever the locale. Floats are rounded once, "inf" and "nan" are numbers; integers must
+/// fit. Lines end with LF or CR LF, blank ones are left out, spaces and tabs around numbers too.
+/// options: NULL for the defaults. ND_ERROR_FORMAT names line and column: what is no number, a
+/// missing one, a row of another length. ND_ERROR_DTYPE: other dtypes.
+ND_API nd_tensor *nd_load_csv(const char *path, nd_dtype dtype,
+                              const nd_csv_options *options) ND_OWNED;
+/// Writes [rows, columns], or [n] as n rows of one, of any dtype, device and layout, so that
+/// nd_load_csv() reads the same numbers back: floats with as many digits as that takes, f16 and bf16
+/// as f32, bool as 0 and 1. The file takes its place as in nd_save_safetensors(). options: NULL for
+/// the defaults.
+ND_API nd_status nd_save_csv(const char *path, const nd_tensor *tensor,
+                             const nd_csv_options *options);
 
 /// How a file is read.
 typedef struct nd_load_options {

@@ -36,6 +36,16 @@ class NpzOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("compressed", ctypes.c_bool)]
 
 
+class CsvOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("separator", ctypes.c_char),
+        ("missing", ctypes.c_bool),
+        ("skip", ctypes.c_uint64),
+    ]
+
+
 def mapped(yes=True):
     return LoadOptions(ctypes.sizeof(LoadOptions), 1, yes)
 
@@ -284,12 +294,49 @@ class Files:
             read = call("nd_gguf_load_tensor", opened, address(key), ndarc.CODES["float32"], mapped(bool(self.below(2)))).numpy()
             assert same(read, array), (name, read.dtype, array.dtype, read.shape, array.shape)
 
+    def csv_of_numpy(self):
+        """Random bits as NumPy writes them, with a header and gaps, read as NumPy does."""
+        dtype = ["float32", "float64", "int8", "int64", "uint64", "int32"][self.below(6)]
+        array = self.array([dtype], 20)
+        array = array.reshape(array.shape[0], -1) if array.ndim and array.size else np.zeros((1, 1), dtype)
+        separator = [",", ";", "\t", " "][self.below(4)]
+        floats = array.dtype.kind == "f"
+        header = ["", "a header,\nof two lines"][self.below(2)]
+        np.savetxt(self.path, array, "%.17g" if floats else "%d", separator, header=header, newline=["\n", "\r\n"][self.below(2)])
+        gaps = floats and separator in ",;" and self.below(2)
+        if gaps:
+            array = np.where(self.random.random(array.shape) < 0.2, np.array(np.nan, dtype), array)
+            array[np.isnan(array).all(axis=1), 0] = 1  # a line of one gap alone is blank
+            with open(self.path, "w") as file:
+                file.write("".join(line + "\n" for line in ("# " + header.replace("\n", "\n# ")).split("\n")) if header else "")
+                file.writelines(separator.join("" if np.isnan(x) else f"{x:.17g}" for x in row) + "\n" for row in array)
+            expected = np.genfromtxt(self.path, dtype, delimiter=separator, ndmin=2)
+        else:
+            expected = np.loadtxt(self.path, dtype, delimiter=None if separator == " " else separator, ndmin=2)
+        options = CsvOptions(ctypes.sizeof(CsvOptions), 1, separator.encode(), bool(gaps), 2 if header else 0)
+        read = call("nd_load_csv", self.at, ndarc.CODES[dtype], options).numpy()
+        assert read.shape == expected.shape and np.array_equal(read, expected, equal_nan=floats), (read, expected)
+
+    def csv_of_ndarc(self):
+        dtype = ["float32", "float64", "int8", "int64", "uint64", "int32", "float16", "bool"][self.below(8)]
+        array = self.array([dtype], 20)
+        array = array.reshape(array.shape[0], -1) if array.ndim and array.size else np.ones((1, 1), dtype)
+        array = array[:, 0] if self.below(4) == 0 else array
+        separator = [",", ";", "\t", " "][self.below(4)]
+        options = CsvOptions(ctypes.sizeof(CsvOptions), 1, separator.encode(), False, 0)
+        status("nd_save_csv", self.at, self.tensor(array), options)
+        kept = np.loadtxt(self.path, {"bool": "int8", "float16": "float32"}.get(dtype, dtype), delimiter=separator, ndmin=2)
+        given = array.reshape(array.shape[0], -1).astype(kept.dtype)
+        assert np.array_equal(kept, given, equal_nan=given.dtype.kind == "f")
+        if given.dtype.kind == "f":
+            assert np.array_equal(np.signbit(kept[~np.isnan(kept)]), np.signbit(given[~np.isnan(given)]))
+
 
 def main():
     count, seed = int(sys.argv[1]), int(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
         files = Files(seed, folder)
-        kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc"]
+        kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc", "csv_of_numpy", "csv_of_ndarc"]
         kinds += ["shards_of_safetensors"] if safetensors else []
         kinds += ["gguf_of_gguf"] if gguf else []
         for i in range(count):

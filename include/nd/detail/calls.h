@@ -515,6 +515,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 
 // <nd/io.h>
 #define nd_load_idx(...) ND__NEW_TENSOR(nd_load_idx, __VA_ARGS__)
+#define nd_load_csv(...) ND__NEW_TENSOR(nd_load_csv, __VA_ARGS__)
 #define nd_load_npy(...) ND__NEW_TENSOR(nd_load_npy, __VA_ARGS__)
 #define nd_load_npz(...) ND__NEW_OBJECT(nd_map *, nd_load_npz, __VA_ARGS__)
 #define nd_load_safetensors(...) ND__NEW_OBJECT(nd_list *, nd_load_safetensors, __VA_ARGS__)

@@ -641,6 +641,9 @@ inline tensor fold(const nd_tensor *x, int64_t h, int64_t w, const nd_unfold_opt
 inline tensor load_idx(const char *path) noexcept {
     return tensor((nd_load_idx)(path));
 }
+inline tensor load_csv(const char *path, nd_dtype dtype, const nd_csv_options *options) noexcept {
+    return tensor((nd_load_csv)(path, dtype, options));
+}
 inline tensor load_npy(const char *path, const nd_load_options *options) noexcept {
     return tensor((nd_load_npy)(path, options));
 }

@@ -37,6 +37,15 @@ static bool read_gguf(void) {
     return true;
 }
 
+/// Writes a text of numbers and reads it. False at the first error.
+static bool write_and_read_csv(const nd_tensor *tensor) {
+    const char *path = nd_test_path("exhausted.csv");
+    if (nd_save_csv(path, tensor, NULL) != ND_OK)
+        return false;
+    nd_auto nd_tensor *read = nd_load_csv(path, ND_F64, NULL);
+    return read != NULL;
+}
+
 /// Writes two tensors, reads them, and an IDX file. False at the first error.
 static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     const char *names[] = {"first", "second"};
@@ -44,7 +53,8 @@ static bool write_and_read(const nd_tensor *const *tensors, const char *idx) {
     if (nd_save_safetensors(path, 2, names, tensors) != ND_OK)
         return false;
     nd_auto nd_list *list = nd_load_safetensors(path);
-    if (!list || !write_and_read_numpy(names, tensors) || !read_gguf())
+    if (!list || !write_and_read_numpy(names, tensors) || !read_gguf() ||
+        !write_and_read_csv(tensors[1]))
         return false;
     nd_auto nd_tensor *digits = nd_load_idx(idx);
     if (!digits)
