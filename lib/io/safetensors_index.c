@@ -210,6 +210,13 @@ static char *path_beside(const nd_index *index, const char *shard) {
     return path;
 }
 
+/// Adds to the error of a file which index it is a part of.
+static nd_status name_index(const nd_index *index) {
+    nd_error_state error;
+    nd__error_save(&error);
+    return nd__error(error.status, "%.600s (a part of '%.300s')", error.message, index->path);
+}
+
 /// Reads the tensors of one file, whose entries are sorted by name.
 static nd_status load_shard(const nd_index *index, nd_indexed *entries, size_t count) {
     char *path = path_beside(index, entries->shard);
@@ -219,7 +226,7 @@ static nd_status load_shard(const nd_index *index, nd_indexed *entries, size_t c
     nd_status status = nd__safetensors_open(&table, operation, path);
     if (status != ND_OK) {
         nd__alloc_free(path);
-        return status;
+        return name_index(index);
     }
     table.mapped = index->mapped;
     for (size_t i = 0; status == ND_OK && i < table.count; i++) {
@@ -230,7 +237,7 @@ static nd_status load_shard(const nd_index *index, nd_indexed *entries, size_t c
                                "%s: '%s' has a tensor '%.100s', which '%s' does not put there",
                                operation, path, key.name, index->path);
         else if (!(entry->tensor = nd__safetensors_read(&table, &table.entries[i])))
-            status = nd_error_get_status();
+            status = name_index(index);
     }
     for (size_t i = 0; status == ND_OK && i < count; i++)
         if (!entries[i].tensor)

@@ -68,6 +68,7 @@ static void test_F25_files_that_do_not_fit_the_index(void **state) {
     write_shard("two.safetensors", "ab");
     refuse("{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"three.safetensors\"}}", ND_ERROR_IO,
            "three.safetensors' cannot be opened: No such file");
+    refuse("{\"weight_map\":{\"b\":\"three.safetensors\"}}", ND_ERROR_IO, "directory (a part of '");
     refuse("{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"one.safetensors\"}}",
            ND_ERROR_FORMAT, "index.json' says that 'c' is in");
     refuse("{\"weight_map\":{\"b\":\"two.safetensors\"}}", ND_ERROR_FORMAT,
