@@ -3,6 +3,7 @@
 #include "tests/unit/io/memory.h"
 
 #include "kernels/half.h"
+#include <pthread.h>
 
 // A file that a test builds.
 typedef struct builder {
@@ -76,9 +77,9 @@ static void assert_text(const char *expected, const char *text, size_t bytes) {
     assert_memory_equal(text, expected, bytes);
 }
 
-static void test_values_of_every_type(void **state) {
-    (void)state;
-    builder file = begin(3, 0, 14);
+/// A file with a value of every type.
+static builder values_of_every_type(uint32_t version) {
+    builder file = begin(version, 0, 14);
     add_number(&file, "u8", ND_GGUF_U8, 200, 1);
     add_number(&file, "i8", ND_GGUF_I8, (uint64_t)-5, 1);
     add_number(&file, "u16", ND_GGUF_U16, 65535, 2);
@@ -105,8 +106,59 @@ static void test_values_of_every_type(void **state) {
     add_string(&file, "a");
     add_string(&file, "");
     add_string(&file, "ccc");
-    for (int version = 2; version <= 3; version++) {
-        file.data[4] = (unsigned char)version;
+    return file;
+}
+
+static void check_numbers(const nd_gguf *gguf) {
+    static const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {{"u8", 200},         {"i8", -5},         {"u16", 65535},    {"i16", -30000},
+                    {"u32", UINT32_MAX}, {"i32", INT32_MIN}, {"i64", INT64_MIN}};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        int64_t value = 0;
+        assert_ok(nd_gguf_get_i64(gguf, integers[i].key, &value));
+        assert_true(value == integers[i].value);
+    }
+    double number = 0;
+    assert_ok(nd_gguf_get_f64(gguf, "f32", &number));
+    assert_true(number == 1.5);
+    assert_ok(nd_gguf_get_f64(gguf, "f64", &number));
+    assert_true(number == -2.5);
+    bool yes = false;
+    assert_ok(nd_gguf_get_bool(gguf, "bool", &yes));
+    assert_true(yes);
+    nd_auto nd_tensor *numbers = nd_gguf_load_array(gguf, "numbers");
+    assert_int_equal(nd_get_dtype(numbers), ND_I16);
+    assert_int_equal(nd_get_numel(numbers), 3);
+    assert_memory_equal(nd_get_data(numbers), ((int16_t[]){1, -2, 3}), 6);
+}
+
+static void check_texts(const nd_gguf *gguf) {
+    static const char *const words[] = {"a", "", "ccc"};
+    const char *text = NULL;
+    size_t bytes = 0, at = 0, size = 0;
+    assert_ok(nd_gguf_get_string(gguf, "text", &text, &bytes));
+    assert_text("h\xc3\xa9llo", text, bytes);
+    assert_ok(nd_gguf_get_array_size(gguf, "words", &size));
+    assert_int_equal(size, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
+        assert_text(words[i], text, bytes);
+    }
+    assert_false(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
+    at = SIZE_MAX;
+    assert_false(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
+    nd_gguf_type type, element;
+    assert_ok(nd_gguf_get_type(gguf, "words", &type, &element));
+    assert_int_equal(type, ND_GGUF_ARRAY);
+    assert_int_equal(element, ND_GGUF_STRING);
+}
+
+static void test_values_of_every_type(void **state) {
+    (void)state;
+    for (uint32_t version = 2; version <= 3; version++) {
+        builder file = values_of_every_type(version);
         nd_auto nd_gguf *gguf = nd_gguf_open(write_file(&file));
         assert_handle(gguf);
         assert_int_equal(nd_gguf_get_version(gguf), version);
@@ -114,46 +166,8 @@ static void test_values_of_every_type(void **state) {
         assert_int_equal(nd_gguf_get_tensor_count(gguf), 0);
         assert_string_equal(nd_gguf_get_key(gguf, 0), "u8");
         assert_string_equal(nd_gguf_get_key(gguf, 13), "words");
-        static const struct {
-            const char *key;
-            int64_t value;
-        } integers[] = {{"u8", 200},         {"i8", -5},         {"u16", 65535},    {"i16", -30000},
-                        {"u32", UINT32_MAX}, {"i32", INT32_MIN}, {"i64", INT64_MIN}};
-        for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
-            int64_t value = 0;
-            assert_ok(nd_gguf_get_i64(gguf, integers[i].key, &value));
-            assert_true(value == integers[i].value);
-        }
-        double number = 0;
-        assert_ok(nd_gguf_get_f64(gguf, "f32", &number));
-        assert_true(number == 1.5);
-        assert_ok(nd_gguf_get_f64(gguf, "f64", &number));
-        assert_true(number == -2.5);
-        bool yes = false;
-        assert_ok(nd_gguf_get_bool(gguf, "bool", &yes));
-        assert_true(yes);
-        const char *text = NULL;
-        size_t bytes = 0, at = 0, size = 0;
-        assert_ok(nd_gguf_get_string(gguf, "text", &text, &bytes));
-        assert_text("h\xc3\xa9llo", text, bytes);
-        assert_ok(nd_gguf_get_array_size(gguf, "words", &size));
-        assert_int_equal(size, 3);
-        static const char *const words[] = {"a", "", "ccc"};
-        for (int i = 0; i < 3; i++) {
-            assert_true(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
-            assert_text(words[i], text, bytes);
-        }
-        assert_false(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
-        at = SIZE_MAX;
-        assert_false(nd_gguf_next_string(gguf, "words", &at, &text, &bytes));
-        nd_auto nd_tensor *numbers = nd_gguf_load_array(gguf, "numbers");
-        assert_int_equal(nd_get_dtype(numbers), ND_I16);
-        assert_int_equal(nd_get_numel(numbers), 3);
-        assert_memory_equal(nd_get_data(numbers), ((int16_t[]){1, -2, 3}), 6);
-        nd_gguf_type type, element;
-        assert_ok(nd_gguf_get_type(gguf, "words", &type, &element));
-        assert_int_equal(type, ND_GGUF_ARRAY);
-        assert_int_equal(element, ND_GGUF_STRING);
+        check_numbers(gguf);
+        check_texts(gguf);
     }
 }
 
@@ -361,6 +375,46 @@ static void test_quantized_tensors(void **state) {
     }
 }
 
+static const nd_gguf *shared;
+
+/// Reads the tensors of an open file again and again: NULL when each was as it should be.
+static void *read_again_and_again(void *number) {
+    static const char *const names[] = {"a", "b"};
+    for (int i = 0; i < 200; i++) {
+        int which = (i + *(const int *)number) % 2;
+        nd_auto nd_tensor *x = nd_gguf_load_tensor(shared, names[which], ND_F32, NULL);
+        const float *elements = x ? nd_get_data(x) : NULL;
+        for (int at = 0; at < 64; at++)
+            if (!elements || elements[at] != (float)(which + 1))
+                return number;
+    }
+    return NULL;
+}
+
+static void test_an_open_file_on_several_threads(void **state) {
+    (void)state;
+    builder file = begin(3, 2, 0);
+    add_tensor(&file, "a", 1, (uint64_t[]){64}, 0, 0);
+    add_tensor(&file, "b", 1, (uint64_t[]){64}, 0, 256);
+    align(&file, 32);
+    for (int i = 0; i < 128; i++)
+        add_bytes(&file, &(float){i < 64 ? 1 : 2}, 4);
+    nd_auto nd_gguf *gguf = nd_gguf_open(write_file(&file));
+    assert_handle(gguf);
+    shared = gguf;
+    pthread_t threads[4];
+    int numbers[4];
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, read_again_and_again, &numbers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+}
+
 static void test_F25_starts_that_lie(void **state) {
     (void)state;
     builder file = begin(3, 0, 0);
@@ -490,6 +544,7 @@ int main(void) {
         ND_TEST(test_tensors_that_are_not_quantized),
         ND_TEST(test_mapped_tensors),
         ND_TEST(test_quantized_tensors),
+        ND_TEST(test_an_open_file_on_several_threads),
         ND_TEST(test_F25_starts_that_lie),
         ND_TEST(test_F25_values_that_lie),
         ND_TEST(test_F25_tensors_that_lie),
