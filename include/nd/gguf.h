@@ -85,8 +85,8 @@ ND_API const char *nd_gguf_get_tensor_type(const nd_gguf *gguf, const char *name
 ND_API nd_status nd_gguf_get_tensor_shape(const nd_gguf *gguf, const char *name, int *ret_ndim,
                                           int64_t *ret_shape);
 /// Reads a tensor, or maps it, by options (NULL for the defaults). One that is not quantized has its
-/// own dtype; a quantized one becomes f32, f16 or bf16, as `dtype` says, computed in f32 as ggml does
-/// and rounded once. ND_ERROR_UNSUPPORTED: a type that ndarc cannot read.
+/// own dtype; a quantized one becomes f32, f16 or bf16, as `dtype` says, computed in f32 and
+/// rounded once. ND_ERROR_UNSUPPORTED: a type that ndarc cannot read.
 ND_API nd_tensor *nd_gguf_load_tensor(const nd_gguf *gguf, const char *name, nd_dtype dtype,
                                       const nd_load_options *options) ND_OWNED;
 /// Reads a tensor of Q8_0 or Q4_0 [..., k] as <nd/quantization.h> has it, without loss: values

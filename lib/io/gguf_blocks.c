@@ -1,7 +1,7 @@
 // Blocks of ggml's quantized tensors.
 //
 // Invariant: what a block stands for is computed in f32, with one product for each element and for
-// Q4_K one difference, as ggml's own reference does, so that the results have the same bits.
+// Q4_K one difference, as the package gguf does, so that the results have the same bits.
 #include "lib/io/gguf_blocks.h"
 #include "kernels/half.h"
 #include "lib/io/elements.h"
