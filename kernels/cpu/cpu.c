@@ -91,7 +91,8 @@ const char *nd__cpu_isa(void) {
     return nd__cpu_loops_now()->name;
 }
 
-/// Work of one element, in additions of floats; f64 has no functions of its own.
+/// Work of one element, in additions of floats. A vector holds half as many f64, and their functions
+/// are longer.
 static int64_t cost_of(nd_op op, nd_dtype dtype) {
     static const uint8_t costs[ND_OP_COUNT] = {
 #define ND_UNARY(name, types, expression, cost, ...) [ND_OP_##name] = cost,
@@ -99,7 +100,7 @@ static int64_t cost_of(nd_op op, nd_dtype dtype) {
 #define ND_BINARY ND_UNARY
 #include "kernels/ops.inc"
     };
-    return costs[op] <= 1 ? 1 : dtype == ND_F64 ? 32 : costs[op];
+    return costs[op] <= 1 ? 1 : dtype == ND_F64 ? 3 * costs[op] : costs[op];
 }
 
 /// Most rows have no loop of 16-bit floats: they go through that of f32.

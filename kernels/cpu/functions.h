@@ -1,7 +1,6 @@
 // The functions that kernels/ops.inc names, for every dtype: nd__<function>_<dtype>.
 //
-// f32 has its own approximations (math_f32.h), f64 asks the math library. Integer functions wrap
-// and never trap.
+// Those of floats are in math_f32.h and math_f64.h. Integer functions wrap and never trap.
 #ifndef ND_KERNELS_CPU_FUNCTIONS_H
 #define ND_KERNELS_CPU_FUNCTIONS_H
 #include "kernels/cpu/convert.h"
@@ -78,20 +77,6 @@ ND__SIGNED_FUNCTIONS(int16_t, uint32_t, i16)
 ND__SIGNED_FUNCTIONS(int32_t, uint32_t, i32)
 ND__SIGNED_FUNCTIONS(int64_t, uint64_t, i64)
 
-static inline float nd__pow_f32(float base, float exponent) {
-    return powf(base, exponent);
-}
-static inline double nd__pow_f64(double base, double exponent) {
-    return pow(base, exponent);
-}
-
-static inline float nd__abs_f32(float x) {
-    return fabsf(x);
-}
-static inline double nd__abs_f64(double x) {
-    return fabs(x);
-}
-
 static inline float nd__sign_f32(float x) {
     float sign = (float)((x > 0.0f) - (x < 0.0f));
     return x != x ? x : sign;
@@ -101,44 +86,29 @@ static inline double nd__sign_f64(double x) {
     return x != x ? x : sign;
 }
 
-static inline float nd__sqrt_f32(float x) {
-    return sqrtf(x);
-}
-static inline float nd__sin_f32(float x) {
-    return sinf(x);
-}
-static inline float nd__cos_f32(float x) {
-    return cosf(x);
-}
-static inline double nd__exp_f64(double x) {
-    return exp(x);
-}
-static inline double nd__exp_of_minus_f64(double x) {
-    return exp(-fabs(x));
-}
-static inline double nd__log_f64(double x) {
-    return log(x);
-}
-static inline double nd__sqrt_f64(double x) {
-    return sqrt(x);
-}
-static inline double nd__sin_f64(double x) {
-    return sin(x);
-}
-static inline double nd__cos_f64(double x) {
-    return cos(x);
-}
-static inline double nd__tanh_f64(double x) {
-    return tanh(x);
-}
-static inline double nd__sigmoid_f64(double x) {
-    double e = exp(-fabs(x)); // of the magnitude, so that nothing overflows
-    return (x < 0.0 ? e : 1.0) / (1.0 + e);
-}
-static inline double nd__erf_f64(double x) {
-    return erf(x);
-}
-static inline double nd__gelu_f64(double x) {
-    return x < -40.0 ? -0.0 : 0.5 * x * erfc(x * -0.707106781186547524401);
-}
+// Angles beyond ND__ANGLE_MOST have lost more digits than a sum of three numbers gives back. They
+// go to the math library, and the loop over a block that has some stays scalar: `small` is 0 there.
+#define ND__ANGLES(T, dtype)                                                 \
+    static inline bool nd__angles_are_small_##dtype(const T *x, int64_t n) { \
+        int large = 0;                                                       \
+        for (int64_t i = 0; i < n; i++)                                      \
+            large |= nd__abs_##dtype(x[i]) > ND__ANGLE_MOST_##dtype;         \
+        return !large;                                                       \
+    }
+ND__ANGLES(float, f32)
+ND__ANGLES(double, f64)
+#undef ND__ANGLES
+#define ND__ANGLE_FUNCTION(name, T, dtype, library)                \
+    ND__IN_LOOPS T nd__##name##_##dtype(T x, const int small) {    \
+        if (!small && nd__abs_##dtype(x) > ND__ANGLE_MOST_##dtype) \
+            return library(x);                                     \
+        return nd__##name##_of_small_##dtype(x);                   \
+    }
+ND__ANGLE_FUNCTION(sin, float, f32, sinf)
+ND__ANGLE_FUNCTION(cos, float, f32, cosf)
+ND__ANGLE_FUNCTION(tan, float, f32, tanf)
+ND__ANGLE_FUNCTION(sin, double, f64, sin)
+ND__ANGLE_FUNCTION(cos, double, f64, cos)
+ND__ANGLE_FUNCTION(tan, double, f64, tan)
+#undef ND__ANGLE_FUNCTION
 #endif

@@ -1,85 +1,69 @@
-// More functions that kernels/ops.inc names, in f32 and f64: nd__<function>_<dtype>. Those of f32
-// that models spend their time in are made of math_f32.h, so that loops over them vectorise; the
-// others ask the math library. NaN goes through all of them.
+// More functions that kernels/ops.inc names, in f32 and f64: nd__<function>_<dtype>, made of those
+// of math_f32.h and math_f64.h, so that loops over them vectorise. A few ask the math library. NaN
+// goes through all of them.
 #ifndef ND_KERNELS_CPU_FUNCTIONS_FLOAT_H
 #define ND_KERNELS_CPU_FUNCTIONS_FLOAT_H
 #include "kernels/cpu/functions.h"
 
-#define ND__OF_THE_LIBRARY(name, library)             \
-    static inline float nd__##name##_f32(float x) {   \
-        return library##f(x);                         \
-    }                                                 \
-    static inline double nd__##name##_f64(double x) { \
-        return library(x);                            \
+#define ND__OF_THE_LIBRARY(name, library)            \
+    ND__IN_LOOPS float nd__##name##_f32(float x) {   \
+        return library##f(x);                        \
+    }                                                \
+    ND__IN_LOOPS double nd__##name##_f64(double x) { \
+        return library(x);                           \
     }
-ND__OF_THE_LIBRARY(expm1, expm1)
-ND__OF_THE_LIBRARY(log1p, log1p)
-ND__OF_THE_LIBRARY(log2, log2)
-ND__OF_THE_LIBRARY(log10, log10)
-ND__OF_THE_LIBRARY(tan, tan)
-ND__OF_THE_LIBRARY(asin, asin)
-ND__OF_THE_LIBRARY(acos, acos)
-ND__OF_THE_LIBRARY(atan, atan)
-ND__OF_THE_LIBRARY(sinh, sinh)
-ND__OF_THE_LIBRARY(cosh, cosh)
-ND__OF_THE_LIBRARY(asinh, asinh)
-ND__OF_THE_LIBRARY(acosh, acosh)
-ND__OF_THE_LIBRARY(atanh, atanh)
 ND__OF_THE_LIBRARY(floor, floor)
 ND__OF_THE_LIBRARY(ceil, ceil)
 ND__OF_THE_LIBRARY(round, rint)
 ND__OF_THE_LIBRARY(trunc, trunc)
 #undef ND__OF_THE_LIBRARY
 
-#define ND__OF_THE_LIBRARY(name)                                \
-    static inline float nd__##name##_f32(float a, float b) {    \
-        return name##f(a, b);                                   \
-    }                                                           \
-    static inline double nd__##name##_f64(double a, double b) { \
-        return name(a, b);                                      \
+#define ND__OF_THE_LIBRARY(name)                               \
+    ND__IN_LOOPS float nd__##name##_f32(float a, float b) {    \
+        return name##f(a, b);                                  \
+    }                                                          \
+    ND__IN_LOOPS double nd__##name##_f64(double a, double b) { \
+        return name(a, b);                                     \
     }
-ND__OF_THE_LIBRARY(atan2)
-ND__OF_THE_LIBRARY(hypot)
-ND__OF_THE_LIBRARY(copysign)
 ND__OF_THE_LIBRARY(nextafter)
 ND__OF_THE_LIBRARY(fmod)
 #undef ND__OF_THE_LIBRARY
 
 /// log(1 + e) for e in [0, 1]: the logarithm of the rounded sum, and what the rounding took.
-static inline float nd__log1p_of_unit_f32(float e) {
+ND__IN_LOOPS float nd__log1p_of_unit_f32(float e) {
     float sum = 1.0f + e;
     return nd__log_f32(sum) + (e - (sum - 1.0f)) / sum;
 }
-static inline double nd__log1p_of_unit_f64(double e) {
-    return log1p(e);
+ND__IN_LOOPS double nd__log1p_of_unit_f64(double e) {
+    return nd__log1p_of_sum_f64(e, 0.0, 0.0);
 }
 
 // What follows is the same for both.
 #define ND__OF_BOTH(T, name)                                                                     \
     /* max(x, 0) + log(1 + e^-|x|) */                                                            \
-    static inline T nd__softplus_##name(T x) {                                                   \
+    ND__IN_LOOPS T nd__softplus_##name(T x) {                                                    \
         T result = (x > (T)0 ? x : (T)0) + nd__log1p_of_unit_##name(nd__exp_of_minus_##name(x)); \
         return x != x ? x : result;                                                              \
     }                                                                                            \
     /* x sigmoid(t); -infinity times 0 would be NaN */                                           \
-    static inline T nd__gated_##name(T x, T t) {                                                 \
+    ND__IN_LOOPS T nd__gated_##name(T x, T t) {                                                  \
         T gate = nd__sigmoid_##name(t);                                                          \
         return gate == (T)0 ? (T)-0.0 : x * gate;                                                \
     }                                                                                            \
-    static inline T nd__silu_##name(T x) {                                                       \
+    ND__IN_LOOPS T nd__silu_##name(T x) {                                                        \
         return nd__gated_##name(x, x);                                                           \
     }                                                                                            \
     /* s + x s (1 - s) */                                                                        \
-    static inline T nd__silu_slope_##name(T x) {                                                 \
+    ND__IN_LOOPS T nd__silu_slope_##name(T x) {                                                  \
         T gate = nd__sigmoid_##name(x);                                                          \
         return gate + nd__silu_##name(x) * ((T)1 - gate);                                        \
     }                                                                                            \
     /* (1 + tanh(u)) / 2 is sigmoid(2 u), without cancellation */                                \
-    static inline T nd__gelu_tanh_##name(T x) {                                                  \
+    ND__IN_LOOPS T nd__gelu_tanh_##name(T x) {                                                   \
         return nd__gated_##name(                                                                 \
             x, x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * x * x));               \
     }                                                                                            \
-    static inline T nd__gelu_tanh_slope_##name(T x) {                                            \
+    ND__IN_LOOPS T nd__gelu_tanh_slope_##name(T x) {                                             \
         T square = x * x;                                                                        \
         T gate = nd__sigmoid_##name(                                                             \
             x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * square));                 \
@@ -87,35 +71,35 @@ static inline double nd__log1p_of_unit_f64(double e) {
         return gate + x * inner * gate * ((T)1 - gate);                                          \
     }                                                                                            \
     /* tanh(softplus(x)) as a quotient of e^-|x|: n / (n + 2) with n = e^x (e^x + 2) */          \
-    static inline T nd__mish_gate_##name(T x) {                                                  \
+    ND__IN_LOOPS T nd__mish_gate_##name(T x) {                                                   \
         T e = nd__exp_of_minus_##name(x);                                                        \
         T above = x < (T)0 ? e * (e + (T)2) : (T)1 + (T)2 * e;                                   \
         T below = above + (T)2 * (x < (T)0 ? (T)1 : e * e);                                      \
         return above / below;                                                                    \
     }                                                                                            \
-    static inline T nd__mish_##name(T x) {                                                       \
+    ND__IN_LOOPS T nd__mish_##name(T x) {                                                        \
         T gate = nd__mish_gate_##name(x);                                                        \
         return gate == (T)0 ? (T)-0.0 : x * gate;                                                \
     }                                                                                            \
-    static inline T nd__mish_slope_##name(T x) {                                                 \
+    ND__IN_LOOPS T nd__mish_slope_##name(T x) {                                                  \
         T gate = nd__mish_gate_##name(x);                                                        \
         return gate + x * nd__sigmoid_##name(x) * ((T)1 - gate * gate);                          \
     }                                                                                            \
     /* log(e^a + e^b); equal operands, infinite ones too, have no difference to look at */       \
-    static inline T nd__logaddexp_##name(T a, T b) {                                             \
+    ND__IN_LOOPS T nd__logaddexp_##name(T a, T b) {                                              \
         T more = nd__log1p_of_unit_##name(nd__exp_of_minus_##name(a - b));                       \
         T result = (a > b ? a : b) + (a == b ? (T)0.69314718055994530942 : more);                \
         return a != a ? a : b != b ? b : result;                                                 \
     }                                                                                            \
     /* Python's: of the sign of b */                                                             \
-    static inline T nd__remainder_##name(T a, T b) {                                             \
+    ND__IN_LOOPS T nd__remainder_##name(T a, T b) {                                              \
         T rest = nd__fmod_##name(a, b);                                                          \
         if (rest == (T)0)                                                                        \
             return nd__copysign_##name((T)0, b);                                                 \
         return (rest < (T)0) != (b < (T)0) ? rest + b : rest;                                    \
     }                                                                                            \
     /* As NumPy's: the whole number next to (a - remainder) / b */                               \
-    static inline T nd__floor_divide_##name(T a, T b) {                                          \
+    ND__IN_LOOPS T nd__floor_divide_##name(T a, T b) {                                           \
         if (b == (T)0)                                                                           \
             return a / b;                                                                        \
         T rest = nd__fmod_##name(a, b);                                                          \

@@ -1,5 +1,5 @@
 // Functions of f32 without branches or tables, so that loops over them vectorise on every
-// instruction set.
+// instruction set. Those that f64 has in the same form come out of math_of_type.inc.
 //
 // Polynomials are evaluated in pairs (Estrin's scheme), not term after term: what limits these
 // loops is the length of the chain. They are minimax fits (Remez) made for these files; the error
@@ -8,16 +8,14 @@
 // additions of ND__ROUND_MAGIC mean something.
 #ifndef ND_KERNELS_CPU_MATH_F32_H
 #define ND_KERNELS_CPU_MATH_F32_H
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "kernels/cpu/math_f64.h"
 
-static inline uint32_t nd__bits_f32(float x) {
+ND__IN_LOOPS uint32_t nd__bits_f32(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-static inline float nd__from_bits_f32(uint32_t bits) {
+ND__IN_LOOPS float nd__from_bits_f32(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -31,14 +29,14 @@ static inline float nd__from_bits_f32(uint32_t bits) {
 // put back at the end.
 
 /// |x| limited to `most`. NaN gives `most`.
-static inline float nd__limited_magnitude_f32(float x, float most) {
+ND__IN_LOOPS float nd__limited_magnitude_f32(float x, float most) {
     int32_t magnitude = (int32_t)(nd__bits_f32(x) & 0x7fffffffu),
             limit = (int32_t)nd__bits_f32(most);
     return nd__from_bits_f32((uint32_t)(magnitude < limit ? magnitude : limit));
 }
 
 /// e^x for -104 <= x <= 89.
-static inline float nd__exp_in_range_f32(float x) {
+ND__IN_LOOPS float nd__exp_in_range_f32(float x) {
     float shifted = x * 1.44269504f + ND__ROUND_MAGIC;
     float n = shifted - ND__ROUND_MAGIC;
     int32_t exponent = (int32_t)(nd__bits_f32(shifted) - nd__bits_f32(ND__ROUND_MAGIC));
@@ -57,12 +55,12 @@ static inline float nd__exp_in_range_f32(float x) {
 }
 
 /// e^-|x|: 1 ulp, 2 ulp where the result is subnormal; 0 for NaN.
-static inline float nd__exp_of_minus_f32(float x) {
+ND__IN_LOOPS float nd__exp_of_minus_f32(float x) {
     return nd__exp_in_range_f32(-nd__limited_magnitude_f32(x, 104.0f));
 }
 
 /// e^x: 1 ulp, 2 ulp where the result is subnormal.
-static inline float nd__exp_f32(float x) {
+ND__IN_LOOPS float nd__exp_f32(float x) {
     // As signed integers, what is above 89 is larger; as unsigned ones, what is below -104 is.
     int32_t top = (int32_t)nd__bits_f32(89.0f), bits = (int32_t)nd__bits_f32(x);
     uint32_t bottom = nd__bits_f32(-104.0f), limited = (uint32_t)(bits < top ? bits : top);
@@ -72,7 +70,7 @@ static inline float nd__exp_f32(float x) {
 }
 
 /// log(x): 1 ulp; -inf at 0, NaN below.
-static inline float nd__log_f32(float x) {
+ND__IN_LOOPS float nd__log_f32(float x) {
     float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
     float exponent_offset = x < 1.17549435e-38f ? -23.0f : 0.0f;
     // Mantissa in [sqrt(1/2), sqrt(2)).
@@ -94,7 +92,7 @@ static inline float nd__log_f32(float x) {
 }
 
 /// 1 / (1 + e^-x): 3 ulp. For negative x as e^x / (1 + e^x), so that nothing overflows.
-static inline float nd__sigmoid_f32(float x) {
+ND__IN_LOOPS float nd__sigmoid_f32(float x) {
     float e = nd__exp_of_minus_f32(x);
     float numerator = (int32_t)nd__bits_f32(x) < 0 ? e : 1.0f;
     float result = numerator / (1.0f + e);
@@ -106,13 +104,13 @@ static inline float nd__sigmoid_f32(float x) {
 // rounding.
 
 /// `ratio`, at most 1, with x's sign.
-static inline float nd__signed_ratio_f32(float ratio, float x) {
+ND__IN_LOOPS float nd__signed_ratio_f32(float ratio, float x) {
     float limited = nd__limited_magnitude_f32(ratio, 1.0f);
     return nd__from_bits_f32(nd__bits_f32(limited) | (nd__bits_f32(x) & 0x80000000u));
 }
 
 /// tanh(x): 8 ulp, which next to 1 is 5e-7.
-static inline float nd__tanh_f32(float x) {
+ND__IN_LOOPS float nd__tanh_f32(float x) {
     float t = nd__limited_magnitude_f32(x, 9.1f);
     float u = t * t, u2 = u * u, u4 = u2 * u2;
     float p = (1.0f + 0x1.19c5c8p-3f * u) + (0x1.04762cp-8f + 0x1.02db08p-15f * u) * u2 +
@@ -124,7 +122,7 @@ static inline float nd__tanh_f32(float x) {
 }
 
 /// erf(x) for x that is not NaN.
-static inline float nd__erf_of_number_f32(float x) {
+ND__IN_LOOPS float nd__erf_of_number_f32(float x) {
     float t = nd__limited_magnitude_f32(x, 4.5f);
     float u = t * t, u2 = u * u, u4 = u2 * u2;
     float p = (0x1.20dd76p+0f + 0x1.7c3ab6p-3f * u) + (0x1.bcc1f4p-5f + 0x1.f97f88p-9f * u) * u2 +
@@ -135,17 +133,143 @@ static inline float nd__erf_of_number_f32(float x) {
 }
 
 /// erf(x): 8 ulp, which next to 1 is 5e-7.
-static inline float nd__erf_f32(float x) {
+ND__IN_LOOPS float nd__erf_f32(float x) {
     float result = nd__erf_of_number_f32(x);
     return x != x ? x : result;
 }
 
 /// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative,
 /// because the sum cancels there.
-static inline float nd__gelu_f32(float x) {
+ND__IN_LOOPS float nd__gelu_f32(float x) {
     float half = 0.5f * x;
     float result = half + half * nd__erf_of_number_f32(x * 0.707106781f);
     // erf is -1 here, but for -infinity the sum would be NaN.
     return x < -6.0f ? -0.0f : result;
+}
+
+// -------------------------------------------------------------------------------- as f64 has them
+
+ND__IN_LOOPS float nd__abs_f32(float x) {
+    return fabsf(x);
+}
+ND__IN_LOOPS float nd__sqrt_f32(float x) {
+    return sqrtf(x);
+}
+ND__IN_LOOPS float nd__copysign_f32(float magnitude, float sign) {
+    return copysignf(magnitude, sign);
+}
+
+/// The error of `product`, which is a b rounded.
+ND__IN_LOOPS float nd__product_error_f32(float a, float b, float product) {
+#if ND__HAS_FMA
+    return __builtin_fmaf(a, b, -product);
+#else
+    return (float)((double)a * (double)b - (double)product);
+#endif
+}
+
+static const float nd__most_f32 = 0x1.fffffep+127f;
+static const float nd__log2_e_f32 = 0x1.715476p+0f;
+static const float nd__ln2_high_f32 = 0x1.62e8p-1f; // times an exponent is exact
+static const float nd__ln2_low_f32 = -0x1.e8082ep-16f;
+static const float nd__inverse_ln2_high_f32 = 0x1.716p+0f; // times half a number is exact
+static const float nd__inverse_ln2_low_f32 = -0x1.7135a8p-13f;
+static const float nd__inverse_ln10_high_f32 = 0x1.bccp-2f;
+static const float nd__inverse_ln10_low_f32 = -0x1.09d5b2p-15f;
+static const float nd__log10_2_high_f32 = 0x1.344p-2f;
+static const float nd__log10_2_low_f32 = 0x1.3509f8p-18f;
+static const float nd__two_over_pi_f32 = 0x1.45f306p-1f;
+static const float nd__pi_high_f32 = 0x1.921fb6p+1f;
+static const float nd__pi_low_f32 = -0x1.777a5cp-24f;
+
+/// What these are is said in math_f64.h.
+ND__IN_LOOPS float nd__exp_tail_f32(float r) {
+    float low = 0.5f + 0x1.55548ep-3f * r;
+    float high = (0x1.55545ep-5f + 0x1.123b92p-7f * r) + 0x1.6db474p-10f * (r * r);
+    return low + high * (r * r);
+}
+ND__IN_LOOPS float nd__atanh_tail_f32(float z) {
+    return 0x1.55557ap-1f + z * (0x1.995ed6p-2f + z * 0x1.31e08p-2f);
+}
+ND__IN_LOOPS float nd__sin_tail_f32(float z) {
+    return -0x1.555546p-3f + z * (0x1.11077ap-7f - z * 0x1.995492p-13f);
+}
+ND__IN_LOOPS float nd__cos_tail_f32(float z) {
+    return 0x1.55554ap-5f + z * (-0x1.6c0c1ap-10f + z * 0x1.99e0e4p-16f);
+}
+ND__IN_LOOPS float nd__atan_tail_f32(float z) {
+    float z2 = z * z, low = -0x1.555552p-2f + 0x1.999746p-3f * z;
+    float high = -0x1.24506ap-3f + 0x1.c076dep-4f * z;
+    return low + z2 * (high + z2 * (-0x1.481f7p-4f + 0x1.400a0ep-5f * z));
+}
+ND__IN_LOOPS float nd__asin_tail_f32(float z) {
+    float low = 0x1.5555cap-3f + 0x1.330162p-4f * z;
+    float high = 0x1.748b78p-5f + z * (0x1.8ba49p-6f + 0x1.59dd66p-5f * z);
+    return low + high * (z * z);
+}
+
+ND__IN_LOOPS float nd__angle_rest_f32(float x, float n, float *ret_low) {
+#if ND__HAS_FMA
+    float first = __builtin_fmaf(-n, 0x1.921fb6p+1f, x); // exact
+    float product = n * 0x1.777a5cp-24f, second = first + product, added = second - first;
+    float low = (first - (second - added)) + (product - added);
+    low = low + __builtin_fmaf(n, 0x1.777a5cp-24f, -product);
+    low = __builtin_fmaf(n, 0x1.ee59dap-49f, low);
+    float rest = second + low;
+    *ret_low = (second - rest) + low;
+    return rest;
+#else
+    double exact = ((double)x - (double)n * 0x1.921fb544p+1) - (double)n * 0x1.0b4611a626331p-33;
+    float rest = (float)exact;
+    *ret_low = (float)(exact - (double)rest);
+    return rest;
+#endif
+}
+#define ND__ANGLE_MOST_f32 131072.0f
+
+#include "kernels/cpu/type_f32.inc"
+#define ND__BITS_OF uint32_t
+#define ND__DIGITS 23
+#define ND__BIAS 127
+#define ND__MAGIC 12582912.0f
+#define ND__ROOT_HALF 0x3f3504f3u
+#define ND__HIGH_HALF 0xfffff000u
+#define ND__EXP_BELOW -105.0f
+#define ND__EXP_ABOVE 91.0f
+#define ND__EXPM1_BELOW -18.0f
+#define ND__LARGE 0x1p60f
+#define ND__SMALL 0x1p-12f
+#include "kernels/cpu/math_of_type.inc"
+#include "kernels/cpu/type_end.inc"
+
+/// The squares of floats are exact in f64, and in range.
+ND__IN_LOOPS float nd__hypot_f32(float a, float b) {
+    double x = (double)a, y = (double)b;
+    float result = (float)sqrt(x * x + y * y);
+    result = fabsf(a) > nd__most_f32 || fabsf(b) > nd__most_f32 ? INFINITY : result;
+    return result;
+}
+
+/// 2^(exponent log2(base)) in f64, for a base above 0 and finite.
+ND__IN_LOOPS float nd__pow_of_positive_f32(float base, float exponent) {
+    double e, f = nd__log_split_f64((double)base, &e);
+    double s = f / (2.0 + f), z = s * s, z2 = z * z;
+    double p = (0x1.71547652b8245p+1 + 0x1.ec709dc54539cp-1 * z) +
+               (0x1.2776c28c3f587p-1 + 0x1.a61a333b7876ep-2 * z) * z2 +
+               (0x1.4794b9f8ce37bp-2 + 0x1.21b8a8700c60dp-2 * z) * (z2 * z2);
+    double power = (double)exponent * (e + s * p);
+    power = power < -160.0 ? -160.0 : power > 140.0 ? 140.0 : power;
+    double n = nd__nearest_f64(power), r = power - n, r2 = r * r;
+    double low = (0x1.ffffffffa78a6p-1 + 0x1.62e42fef6cbd9p-1 * r) +
+                 (0x1.ebfbe0a9f65aep-3 + 0x1.c6b08e0722846p-5 * r) * r2;
+    double high = (0x1.3b29d8acb4b59p-7 + 0x1.5d87157fa997dp-10 * r) +
+                  (0x1.446c8da38d0d7p-13 + 0x1.00f7cfadda2e5p-16 * r) * r2;
+    return (float)((low + high * (r2 * r2)) * nd__power_of_two_f64(n));
+}
+
+ND__IN_LOOPS float nd__pow_f32(float base, float exponent) {
+    float magnitude = fabsf(base), size = fabsf(exponent);
+    float result = nd__pow_of_positive_f32(magnitude, exponent);
+    return nd__pow_limits_f32(base, exponent, magnitude, size, result);
 }
 #endif

@@ -8,13 +8,8 @@
 #include "kernels/cpu/functions_float.h"
 #include "kernels/cpu/functions_integer.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/names.h"
 
-#define ND__PASTE3_(a, b, c) a##b##_##c
-#define ND__PASTE3(a, b, c) ND__PASTE3_(a, b, c)
-/// name_<dtype>
-#define ND__TYPED(name) ND__PASTE3(, name, TYPE)
-/// nd__name_<dtype>
-#define ND__FUNCTION(name) ND__PASTE3(nd__, name, TYPE)
 /// A call's number `which` in the current dtype.
 #define ND__SCALAR(attrs, which) ND__FUNCTION(scalar)(attrs, which)
 
@@ -24,8 +19,8 @@
 #define ND_EXP(x) ND__FUNCTION(exp)(x)
 #define ND_LOG(x) ND__FUNCTION(log)(x)
 #define ND_SQRT(x) ND__FUNCTION(sqrt)(x)
-#define ND_SIN(x) ND__FUNCTION(sin)(x)
-#define ND_COS(x) ND__FUNCTION(cos)(x)
+#define ND_SIN(x) ND__FUNCTION(sin)(x, angles_are_small)
+#define ND_COS(x) ND__FUNCTION(cos)(x, angles_are_small)
 #define ND_TANH(x) ND__FUNCTION(tanh)(x)
 #define ND_SIGMOID(x) ND__FUNCTION(sigmoid)(x)
 #define ND_GELU(x) ND__FUNCTION(gelu)(x)
@@ -34,7 +29,7 @@
 #define ND_LOG1P(x) ND__FUNCTION(log1p)(x)
 #define ND_LOG2(x) ND__FUNCTION(log2)(x)
 #define ND_LOG10(x) ND__FUNCTION(log10)(x)
-#define ND_TAN(x) ND__FUNCTION(tan)(x)
+#define ND_TAN(x) ND__FUNCTION(tan)(x, angles_are_small)
 #define ND_ASIN(x) ND__FUNCTION(asin)(x)
 #define ND_ACOS(x) ND__FUNCTION(acos)(x)
 #define ND_ATAN(x) ND__FUNCTION(atan)(x)
@@ -67,6 +62,15 @@
 #define ND_LEFT_SHIFT(a, b) ((uint64_t)b < ND__BITS ? (T)((W)a << b) : (T)0)
 #define ND_RIGHT_SHIFT(a, b) \
     ((uint64_t)b < ND__BITS ? (T)(a >> b) : ND__IS_UNSIGNED ? (T)0 : (T)(a >> (ND__BITS - 1)))
+
+// Rows of which an operand, the last, is an angle: loops over them stay vectorised only while none
+// is large (functions.h).
+static inline bool nd__has_angles(nd_op op) {
+    return op == ND_OP_sin || op == ND_OP_cos || op == ND_OP_tan || op == ND_OP_sin_grad ||
+           op == ND_OP_cos_grad;
+}
+/// Elements of a block that is looked at, or brought together, before its loop.
+#define ND__LOOP_BLOCK 256
 
 // Every loop may be told so: an output is either exactly an operand or apart from it.
 #define ND__PRAGMA(text) _Pragma(#text)

@@ -54,7 +54,7 @@ template <class Row> struct OnHalves {
     HalfFormat format;
 
     template <class... T> ND_BOTH auto operator()(T... x) const {
-        if constexpr (Row::cost >= 32)
+        if constexpr (Row::cost >= 8)
             return format.store(called(row, format.load(x)...));
         else
             return format.store(row(format.load(x)...));
