@@ -5,7 +5,7 @@ Pairs are the last axis, of size 2, and other axes are counted without it; PyTor
 
 import numpy as np
 import torch
-from ndarc import Axes, Long, Raw
+from operands import Axes, Long
 from operations import ANY, NUMBER, any_shape, axes_of, op, over
 
 NORMS = ["backward", "ortho", "forward"]  # in the order of nd_fft_norm
@@ -67,22 +67,9 @@ def one_axis(name, function, pairs, low=1):
     op(name, shapes_of(pairs, low), lambda t, e: [t[0], Long(e[0]), e[1], e[2]], reference, NUMBER, along_one(pairs))
 
 
-class SizesAndAxes:
-    """The arguments int naxes, const int64_t *sizes, const int *axes."""
-
-    def __init__(self, sizes, axes):
-        self.sizes, self.axes = np.asarray(sizes, np.int64), np.asarray(axes, np.int32)
-
-    def arguments(self):
-        if not len(self.axes):
-            return [0, None, None]
-        return [len(self.axes), Raw(self.sizes.ctypes.data) if len(self.sizes) else None, Raw(self.axes.ctypes.data)]
-
-
 def several_axes(name, function, pairs, low=1):
     def arguments(t, e):
-        t[0].kept = SizesAndAxes(e[0], e[1])  # lives as long as the operand
-        return [t[0], *t[0].kept.arguments(), e[2]]
+        return [t[0], e[0] or None, e[1] or None, e[2]]
 
     def reference(t, e):
         x = to_complex(t[0]) if pairs else t[0]

@@ -232,7 +232,7 @@ class _Call:
         raise TypeError(f"{self.function.name}: no argument for {parameter.name}")
 
     def array(self, parameter, values):
-        values = [] if values is None else list(values)
+        values = list(values)
         if parameter.base in _BASIC and parameter.base != "char":
             kind = _BASIC[parameter.base]
         else:
@@ -248,14 +248,16 @@ class _Call:
         end = at + 1
         while end < len(parameters) and _is_array(parameters[end]):
             end += 1
-        made = [self.array(parameter, self.next_argument(parameter)) for parameter in parameters[at + 1 : end]]
-        lengths = {length // (2 if parameter.name == "padding" else 1) for (_, length), parameter in zip(made, parameters[at + 1 :])}
-        if len(lengths) != 1:
+        arrays = [(parameter, self.next_argument(parameter)) for parameter in parameters[at + 1 : end]]
+        # Of several arrays some may be NULL: nd_fftn() has axes without sizes.
+        made = [None if values is None else self.array(parameter, values) for parameter, values in arrays]
+        lengths = {one[1] // (2 if parameter.name == "padding" else 1) for one, (parameter, _) in zip(made, arrays) if one}
+        if len(lengths) > 1:
             raise ValueError(f"{self.function.name}: the sequences differ in length")
-        count = lengths.pop()
+        count = lengths.pop() if lengths else 0
         self.counts.append(count)
         self.passed.append(_ctype(parameters[at])(count))
-        self.passed += [array if count or parameters[at].base == "int" and parameters[at].name == "ndim" else None for array, _ in made]
+        self.passed += [one[0] if one and (count or parameters[at].name == "ndim") else None for one in made]
         return end - at
 
     def pass_one(self, parameter):
