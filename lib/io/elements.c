@@ -132,7 +132,8 @@ static void unmap(void *pointer, size_t bytes) {
 static nd_tensor *wrap_mapped(const char *operation, char *data, nd_dtype dtype, int ndim,
                               const int64_t *shape, size_t bytes) {
     nd_place place = nd__place_begin(NULL, 0);
-    nd_storage *storage = nd__storage_wrap(operation, place.manager, data, bytes);
+    nd_storage *storage =
+        nd__storage_wrap(operation, place.manager, (nd_device){ND_CPU, 0}, data, bytes);
     int64_t numel = (int64_t)(bytes / nd__dtype_bytes[dtype]);
     nd_tensor *tensor =
         storage ? nd__tensor_on(place.manager, storage, dtype, ndim, shape, numel) : NULL;

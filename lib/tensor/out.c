@@ -77,6 +77,7 @@ nd_tensor *nd__out_take(const char *operation, nd_tensor *out, nd_out_place plac
     // A callback for memory may have closed it since the operation began.
     if (nd__tensor_check_operand(operation, "out", out) != ND_OK ||
         nd__callback_check(operation) != ND_OK ||
+        nd__tensor_check_writable(operation, "out", out) != ND_OK ||
         check_form(operation, out, device, dtype, ndim, shape) != ND_OK ||
         check_history(operation, out, operands, count) != ND_OK ||
         check_memory(operation, out, place, operands, count) != ND_OK)

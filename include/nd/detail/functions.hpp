@@ -564,6 +564,7 @@ inline tensor from_dlpack(struct DLManagedTensorVersioned *managed) noexcept {
 }
 inline tensor from_dlpack_unversioned(struct DLManagedTensor *managed) noexcept {
     return tensor((nd_from_dlpack_unversioned)(managed));
+}
 inline tensor fft(const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm) noexcept {
     return tensor((nd_fft)(x, n, axis, norm));
 }
@@ -605,6 +606,7 @@ inline tensor fftshift(const nd_tensor *x, int naxes, const int *axes) noexcept 
 }
 inline tensor ifftshift(const nd_tensor *x, int naxes, const int *axes) noexcept {
     return tensor((nd_ifftshift)(x, naxes, axes));
+}
 inline tensor gguf_load_array(const nd_gguf *the_gguf, const char *key) noexcept {
     return tensor((nd_gguf_load_array)(the_gguf, key));
 }

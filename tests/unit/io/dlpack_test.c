@@ -461,7 +461,8 @@ static void refuse_writes(nd_tensor *x) {
                             nd_mul_scalar_(x, 2),
                             nd_copy_(x, one),
                             nd_masked_fill_(x, mask, 5),
-                            nd_add_scaled_(x, one, 3)};
+                            nd_add_scaled_(x, one, 3),
+                            nd_add_out(one, one, x)};
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         assert_int_equal(statuses[i], ND_ERROR_STATE);
     assert_failed(ND_ERROR_STATE, "read-only");
