@@ -12,8 +12,7 @@ import sys
 import tempfile
 import zipfile
 import numpy as np
-import ndarc
-from ndarc import Raw, Size, call, status
+import ndarc as nd
 
 try:
     import safetensors.numpy
@@ -24,39 +23,12 @@ try:
 except ImportError:
     gguf = None
 
-NUMPY_DTYPES = [name for name in ndarc.DTYPES if name != "bfloat16"]
-library = ndarc.library
+NUMPY_DTYPES = [name for name in nd.DTYPES if name != "bfloat16"]
 
 
-class LoadOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("mapped", ctypes.c_bool)]
-
-
-class NpzOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("compressed", ctypes.c_bool)]
-
-
-class CsvOptions(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("separator", ctypes.c_char),
-        ("missing", ctypes.c_bool),
-        ("skip", ctypes.c_uint64),
-    ]
-
-
-def mapped(yes=True):
-    return LoadOptions(ctypes.sizeof(LoadOptions), 1, yes)
-
-
-def text(string):
-    """A C string, which must live as long as the call: keep what this returns."""
-    return ctypes.create_string_buffer(string.encode())
-
-
-def address(buffer):
-    return Raw(ctypes.addressof(buffer))
+def name_of(x):
+    text = ctypes.create_string_buffer(200)
+    return nd.get_name(x, ctypes.addressof(text), len(text))
 
 
 def same(a, b):
@@ -67,8 +39,6 @@ class Files:
     def __init__(self, seed, folder):
         self.random = np.random.default_rng(seed)
         self.path = os.path.join(folder, "file")
-        self.c_path = text(self.path)
-        self.at = address(self.c_path)
 
     def below(self, n):
         return int(self.random.integers(n))
@@ -99,36 +69,11 @@ class Files:
 
     def tensor(self, array):
         """The array as a tensor, in row-major order or a transposed view."""
-        x = ndarc.from_numpy(np.array(array, order="C"))
+        x = nd.tensor(np.array(array, order="C"))
         if array.ndim > 1 and self.below(2):
-            turned = ndarc.from_numpy(np.array(np.swapaxes(array, 0, -1), order="C"))
-            return call("nd_transpose", turned, 0, array.ndim - 1)
+            turned = nd.tensor(np.array(np.swapaxes(array, 0, -1), order="C"))
+            return nd.transpose(turned, 0, array.ndim - 1)
         return x
-
-    def load_map(self, name):
-        handle = ndarc._call(ctypes.c_void_p, name, [self.at])
-        if not handle:
-            raise ndarc.Error(ndarc.message())
-        at, key, value, found = ctypes.c_size_t(0), ctypes.c_char_p(), ctypes.c_void_p(), {}
-        library.nd_map_next.restype = ctypes.c_bool
-        while library.nd_map_next(ctypes.c_void_p(handle), ctypes.byref(at), ctypes.byref(key), ctypes.byref(value)):
-            found[key.value.decode()] = ndarc.Tensor(ndarc.library_retain(value.value)).numpy()
-        library.nd_object_release(ctypes.c_void_p(handle))
-        return found
-
-    def load_list(self, name, options):
-        handle = ndarc._call(ctypes.c_void_p, name, [self.at, options])
-        if not handle:
-            raise ndarc.Error(ndarc.message())
-        library.nd_list_get.restype = ctypes.c_void_p
-        library.nd_list_get_size.restype = ctypes.c_size_t
-        found, text_of = {}, ctypes.create_string_buffer(200)
-        for i in range(library.nd_list_get_size(ctypes.c_void_p(handle))):
-            x = ndarc.Tensor(ndarc.library_retain(library.nd_list_get(ctypes.c_void_p(handle), ctypes.c_size_t(i))))
-            library.nd_get_name(ctypes.c_void_p(x.handle), text_of, ctypes.c_size_t(200))
-            found[text_of.value.decode()] = x.numpy()
-        library.nd_object_release(ctypes.c_void_p(handle))
-        return found
 
     def shards_of_safetensors(self):
         """A model in several files, as the package writes them, read mapped or not."""
@@ -142,7 +87,7 @@ class Files:
             safetensors.numpy.save_file(tensors, os.path.join(os.path.dirname(self.path), shard), {"format": "pt"})
         with open(self.path, "w") as file:
             json.dump({"metadata": {"total_size": 1e9}, "weight_map": weight_map}, file, indent=2)
-        read = self.load_list("nd_load_safetensors_index", mapped(bool(self.below(2))))
+        read = {name_of(x): x.numpy() for x in nd.load_safetensors_index(self.path, mapped=bool(self.below(2)))}
         assert list(read) == list(weight_map)
         assert all(same(read[name], arrays[name]) for name in arrays)
 
@@ -151,12 +96,12 @@ class Files:
         written = self.laid_out(array)
         with open(self.path, "wb") as file:
             np.lib.format.write_array(file, written, version=[None, (1, 0), (2, 0), (3, 0)][self.below(4)])
-        read = call("nd_load_npy", self.at, mapped(bool(self.below(2)))).numpy()
+        read = nd.load_npy(self.path, mapped=bool(self.below(2))).numpy()
         assert same(read, array), (written.dtype, written.shape, written.flags)
 
     def npy_of_ndarc(self):
         array = self.array()
-        status("nd_save_npy", self.at, self.tensor(array))
+        nd.save_npy(self.path, self.tensor(array))
         assert same(np.load(self.path), array), (array.dtype, array.shape)
         expected = io.BytesIO()
         np.save(expected, array)
@@ -171,8 +116,8 @@ class Files:
         with open(self.path, "wb") as file:
             np.save(file, array, allow_pickle=True)
         try:
-            call("nd_load_npy", self.at, None)
-        except ndarc.Error as error:
+            nd.load_npy(self.path)
+        except nd.Error as error:
             descr = np.lib.format.dtype_to_descr(array.dtype)
             assert (descr if isinstance(descr, str) else "structured") in str(error), error
             return
@@ -208,18 +153,14 @@ class Files:
                         np.lib.format.write_array(entry, array)
             with open(self.path, "wb") as file:
                 file.write(pipe.written)
-        read = self.load_map("nd_load_npz")
+        read = {name: x.numpy() for name, x in nd.load_npz(self.path).items()}
         assert list(read) == list(arrays)
         assert all(same(read[name], arrays[name]) for name in arrays)
 
     def npz_of_ndarc(self):
         arrays = {name: self.array() for name in self.names(self.below(5))}
         tensors = [self.tensor(array) for array in arrays.values()]
-        buffers = [text(name) for name in arrays]
-        names = (ctypes.c_void_p * (len(arrays) or 1))(*[ctypes.addressof(buffer) for buffer in buffers])
-        handles = (ctypes.c_void_p * (len(arrays) or 1))(*[x.handle for x in tensors])
-        options = NpzOptions(ctypes.sizeof(NpzOptions), 1, bool(self.below(2)))
-        status("nd_save_npz", self.at, Size(len(arrays)), address(names), address(handles), options)
+        nd.save_npz(self.path, list(arrays), tensors, compressed=bool(self.below(2)))
         with zipfile.ZipFile(self.path) as archive:
             assert archive.testzip() is None
         with np.load(self.path) as read:
@@ -271,27 +212,19 @@ class Files:
         self.check_gguf(integers, words, numbers, expected)
 
     def check_gguf(self, integers, words, numbers, expected):
-        opened = call("nd_gguf_open", self.at)
-        file, code = ctypes.c_void_p(opened.handle), ctypes.c_char_p
-        whole, half, pointer, size, at = ctypes.c_int64(), ctypes.c_double(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(0)
+        opened = nd.gguf_open(self.path)
         for key, value in integers.items():
-            assert library.nd_gguf_get_i64(file, code(key.encode()), ctypes.byref(whole)) == ndarc.OK
-            assert whole.value == value
-        assert library.nd_gguf_get_f64(file, b"f64", ctypes.byref(half)) == ndarc.OK and half.value == 0.1
-        assert library.nd_gguf_get_string(file, b"text", ctypes.byref(pointer), ctypes.byref(size)) == ndarc.OK
-        assert ctypes.string_at(pointer.value, size.value).decode() == words[0]
-        library.nd_gguf_next_string.restype = ctypes.c_bool
-        found = []
-        while library.nd_gguf_next_string(file, b"words", ctypes.byref(at), ctypes.byref(pointer), ctypes.byref(size)):
-            found.append(ctypes.string_at(pointer.value, size.value).decode())
+            assert nd.gguf_get_i64(opened, key) == value
+        assert nd.gguf_get_f64(opened, "f64") == 0.1
+        assert nd.gguf_get_string(opened, "text")[0].decode() == words[0]
+        at, found = ctypes.c_size_t(0), []
+        while (following := nd.gguf_next_string(opened, "words", at))[0]:
+            found.append(following[1][: following[2]].decode())
         assert found == words, (found, words)
-        key = text("numbers")
-        assert call("nd_gguf_load_array", opened, address(key)).numpy().tolist() == numbers
-        library.nd_gguf_get_tensor_count.restype = ctypes.c_size_t
-        assert library.nd_gguf_get_tensor_count(file) == len(expected)
+        assert nd.gguf_load_array(opened, "numbers").numpy().tolist() == numbers
+        assert nd.gguf_get_tensor_count(opened) == len(expected)
         for name, array in expected.items():
-            key = text(name)
-            read = call("nd_gguf_load_tensor", opened, address(key), ndarc.CODES["float32"], mapped(bool(self.below(2)))).numpy()
+            read = nd.gguf_load_tensor(opened, name, "float32", mapped=bool(self.below(2))).numpy()
             assert same(read, array), (name, read.dtype, array.dtype, read.shape, array.shape)
 
     def csv_of_numpy(self):
@@ -313,8 +246,7 @@ class Files:
             expected = np.genfromtxt(self.path, dtype, delimiter=separator, ndmin=2)
         else:
             expected = np.loadtxt(self.path, dtype, delimiter=None if separator == " " else separator, ndmin=2)
-        options = CsvOptions(ctypes.sizeof(CsvOptions), 1, separator.encode(), bool(gaps), 2 if header else 0)
-        read = call("nd_load_csv", self.at, ndarc.CODES[dtype], options).numpy()
+        read = nd.load_csv(self.path, dtype, separator=separator, missing=bool(gaps), skip=2 if header else 0).numpy()
         assert read.shape == expected.shape and np.array_equal(read, expected, equal_nan=floats), (read, expected)
 
     def csv_of_ndarc(self):
@@ -323,8 +255,7 @@ class Files:
         array = array.reshape(array.shape[0], -1) if array.ndim and array.size else np.ones((1, 1), dtype)
         array = array[:, 0] if self.below(4) == 0 else array
         separator = [",", ";", "\t", " "][self.below(4)]
-        options = CsvOptions(ctypes.sizeof(CsvOptions), 1, separator.encode(), False, 0)
-        status("nd_save_csv", self.at, self.tensor(array), options)
+        nd.save_csv(self.path, self.tensor(array), separator=separator)
         kept = np.loadtxt(self.path, {"bool": "int8", "float16": "float32"}.get(dtype, dtype), delimiter=separator, ndmin=2)
         given = array.reshape(array.shape[0], -1).astype(kept.dtype)
         assert np.array_equal(kept, given, equal_nan=given.dtype.kind == "f")
@@ -341,7 +272,7 @@ def main():
         kinds += ["gguf_of_gguf"] if gguf else []
         for i in range(count):
             getattr(files, kinds[i % len(kinds)])()
-        assert ndarc.objects_alive() == 0, ndarc.objects_alive()
+        assert nd.manager_get_total_objects(None) == 0, nd.dump()
     print(f"{count} files: {', '.join(kinds)}")
 
 

@@ -204,8 +204,39 @@ class Manager(Handle):
         return call("nd_manager_get_stats", self)
 
 
-handle_classes["nd_tensor"] = Tensor
-handle_classes["nd_manager"] = Manager
+class List(Handle):
+    """An nd_list, which is a sequence."""
+
+    def __len__(self):
+        return call("nd_list_get_size", self)
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return call("nd_list_get", self, index)
+
+
+class Map(Handle):
+    """An nd_map: names and objects, in the order in which they came."""
+
+    def __len__(self):
+        return call("nd_map_get_size", self)
+
+    def __getitem__(self, name):
+        if not call("nd_map_contains", self, name):
+            raise KeyError(name)
+        return call("nd_map_get", self, name)
+
+    def items(self):
+        at = _ctypes.c_size_t(0)
+        while (found := call("nd_map_next", self, at))[0]:
+            yield found[1].decode(), found[2]
+
+    def __iter__(self):
+        return (name for name, _ in self.items())
+
+
+handle_classes.update(nd_tensor=Tensor, nd_manager=Manager, nd_list=List, nd_map=Map)
 
 
 def manager(name=None, parent=None):

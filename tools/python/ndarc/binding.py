@@ -128,6 +128,15 @@ def handle_class(name):
     return handle_classes[name]
 
 
+def handle_of(address, base="nd_object"):
+    """A handle that takes over a reference: of the class for `base`, and for an object of any type by what it is."""
+    if base in ("nd_object", "void"):
+        library.nd_object_get_type.restype = ctypes.POINTER(struct_type("nd_type"))
+        name = library.nd_object_get_type(ctypes.c_void_p(address)).contents.name.decode()
+        base = f"nd_{name}" if f"nd_{name}" in handle_classes else "nd_object"
+    return handle_class(base)(address)
+
+
 def raise_error():
     """Raises the error that the library has noted on this thread, if any."""
     status = library.nd_error_get_status()
@@ -185,6 +194,8 @@ def _set_field(made, field, value):
         setattr(made, field.name, value.address)
     elif isinstance(value, (list, tuple)) and field.base in headers.structs:
         setattr(made, field.name, struct_type(field.base)(*value))
+    elif field.base == "char" and isinstance(value, str):
+        setattr(made, field.name, value.encode())
     else:
         setattr(made, field.name, _value(field.base, value) if not field.stars else value)
 
@@ -273,7 +284,7 @@ class _Call:
                 argument = ctypes.c_void_p(argument.address)
             elif isinstance(argument, (str, os.PathLike)):
                 argument = _text(argument)
-            elif isinstance(argument, ctypes.Structure):
+            elif isinstance(argument, (ctypes.Structure, ctypes._SimpleCData)):
                 argument = ctypes.byref(argument)
             elif isinstance(argument, int):
                 argument = ctypes.c_void_p(argument)
@@ -348,8 +359,9 @@ def _handle(parameter, address):
     """The Python object for a handle that the library wrote or returned; a borrowed one is retained."""
     if not address:
         return None
-    kind = handle_class(parameter.base)
-    return kind.borrow(address) if parameter.is_const else kind(address)
+    if parameter.is_const:
+        library.nd_object_retain(ctypes.c_void_p(address))
+    return handle_of(address, parameter.base)
 
 
 def _result(of, value):
