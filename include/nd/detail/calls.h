@@ -396,6 +396,10 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_matrix_rank(...) ND__NEW_TENSOR(nd_matrix_rank, __VA_ARGS__)
 #define nd_matrix_norm(...) ND__NEW_TENSOR(nd_matrix_norm, __VA_ARGS__)
 
+// <nd/dlpack.h>
+#define nd_from_dlpack(...) ND__NEW_TENSOR(nd_from_dlpack, __VA_ARGS__)
+#define nd_from_dlpack_unversioned(...) ND__NEW_TENSOR(nd_from_dlpack_unversioned, __VA_ARGS__)
+
 // <nd/fft.h>
 #define nd_fft(...) ND__NEW_TENSOR(nd_fft, __VA_ARGS__)
 #define nd_ifft(...) ND__NEW_TENSOR(nd_ifft, __VA_ARGS__)
