@@ -216,7 +216,8 @@ class Files:
         for key, value in integers.items():
             assert nd.gguf_get_i64(opened, key) == value
         assert nd.gguf_get_f64(opened, "f64") == 0.1
-        assert nd.gguf_get_string(opened, "text")[0].decode() == words[0]
+        string, length = nd.gguf_get_string(opened, "text")
+        assert string[:length].decode() == words[0]
         at, found = ctypes.c_size_t(0), []
         while (following := nd.gguf_next_string(opened, "words", at))[0]:
             found.append(following[1][: following[2]].decode())
