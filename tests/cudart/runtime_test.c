@@ -545,7 +545,8 @@ static int sticky(void) {
     return cudaSetDevice(2) == cudaSuccess && cudaMalloc(&x, 100) == cudaSuccess ? 0 : 4;
 }
 
-static volatile int held_has_begun, held_may_write, faults_that_came_by;
+static int held_has_begun, held_may_write;
+static volatile sig_atomic_t faults_that_came_by;
 
 static void on_fault_of_another(int number) {
     faults_that_came_by++;
@@ -555,10 +556,10 @@ static void on_fault_of_another(int number) {
 /// While the kernel runs, as a test framework does when a test begins.
 static void *put_a_handler_in_front(void *unused) {
     (void)unused;
-    while (!held_has_begun)
+    while (!__atomic_load_n(&held_has_begun, __ATOMIC_ACQUIRE))
         sched_yield();
     void (*before)(int) = signal(SIGSEGV, on_fault_of_another);
-    held_may_write = 1;
+    __atomic_store_n(&held_may_write, 1, __ATOMIC_RELEASE);
     return (void *)before;
 }
 

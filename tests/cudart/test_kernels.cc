@@ -28,9 +28,9 @@ __global__ void reverse_kernel(float *to, const float *from, bool wait) {
     __syncthreads();
 }
 
-__global__ void held_kernel(float *to, volatile int *begun, const volatile int *may_write) {
-    *begun = 1;
-    while (!*may_write) {
+__global__ void held_kernel(float *to, int *begun, const int *may_write) {
+    __atomic_store_n(begun, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(may_write, __ATOMIC_ACQUIRE)) {
     }
     to[threadIdx.x] = 1;
 }
@@ -60,8 +60,7 @@ cudaError_t test_reverse(float *to, const float *from, long count, int wait, cud
     return cudaLaunchKernelEx(&config, reverse_kernel, to, from, wait != 0);
 }
 
-cudaError_t test_held_write(float *to, volatile int *begun, const volatile int *may_write,
-                            cudaStream_t stream) {
+cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(1, stream);
     return cudaLaunchKernelEx(&config, held_kernel, to, begun, may_write);
 }

@@ -12,8 +12,7 @@ cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stre
 /// Each 64 elements the other way round; without `wait` it lacks a barrier.
 cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream);
 /// Says that it has begun, and writes 1 when it may.
-cudaError_t test_held_write(float *to, volatile int *begun, const volatile int *may_write,
-                            cudaStream_t stream);
+cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif
