@@ -20,8 +20,8 @@ struct DLManagedTensor;
 /// Lends the memory of x: a description of it that whoever gets it gives back by calling its
 /// `deleter` once, on any thread, in any order with the end of x and of its manager. Until then the
 /// memory is held as by a view of x, and counts for the manager that it is in: closing that manager
-/// moves it up, and reports it as escaped. nd_close() of x leaves the memory to the description;
-/// nd_manager_dispose() takes it away, as from every tensor.
+/// moves it up, and reports it as escaped. nd_close() of x and nd_manager_dispose() leave the memory
+/// to the description.
 ///
 /// Where x lies on a device, the work that was queued for it is done on return. Strides are given in
 /// every case; those of axes of size 1 and of empty tensors are the ones that a contiguous tensor
@@ -46,7 +46,8 @@ ND_API struct DLManagedTensor *nd_to_dlpack_unversioned(const nd_tensor *x);
 ///
 /// Where the memory is a device's, what the other library queued for it must be done, or ordered
 /// before the device's default stream. Page-locked host memory (kDLCUDAHost) is memory of the CPU.
-/// Memory with the read-only flag is not written: an operation in place is ND_ERROR_STATE;
+/// Memory that is taken in twice is not known to be the same: what writes over an operand that lies
+/// there again is not refused. Memory with the read-only flag is not written: an operation in place is ND_ERROR_STATE;
 /// nd_get_data() does not know.
 ///
 /// @param managed of version 1.x; kDLCPU, kDLCUDAHost, kDLCUDA or kDLCUDAManaged. Shape NULL stands
@@ -56,7 +57,8 @@ ND_API struct DLManagedTensor *nd_to_dlpack_unversioned(const nd_tensor *x);
 ///         numbers and vectors, memory of other devices, more than 8 dimensions),
 ///         ND_ERROR_SHAPE (a negative size or number of dimensions, sizes that overflow),
 ///         ND_ERROR_INVALID_ARGUMENT (NULL data or shape, extents beyond the address space, an
-///         address that is not aligned for the dtype), ND_ERROR_DEVICE (no such device),
+///         address that is not aligned for the dtype, a byte of a bool on the host that is neither
+///         0 nor 1), ND_ERROR_DEVICE (no such device),
 ///         ND_ERROR_STATE (inside a callback), ND_ERROR_QUOTA, ND_ERROR_OUT_OF_MEMORY
 /// @threads any
 ND_API nd_tensor *nd_from_dlpack(struct DLManagedTensorVersioned *managed) ND_OWNED;

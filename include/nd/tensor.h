@@ -129,11 +129,12 @@ ND_API nd_tensor *nd_arange(nd_number start, nd_number stop, nd_number step,
 ND_API nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) ND_OWNED;
 /// Identity matrix: [n, n].
 ND_API nd_tensor *nd_eye(int64_t n, nd_dtype dtype) ND_OWNED;
-/// Copies contiguous host memory of the given shape.
+/// Copies contiguous host memory of the given shape. Error: a byte of a bool is neither 0 nor 1.
 ND_API nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape,
                                nd_dtype dtype) ND_OWNED;
 /// Wraps host memory without copying; `free(pointer, bytes)` (may be NULL) is called when the
-/// storage dies.
+/// storage dies. Error: as nd_from_data(), and an address that is not aligned. Whoever wraps memory
+/// twice sees to it that operations with an operand over the one write nothing over the other.
 ND_API nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
                           void (*free)(void *pointer, size_t bytes)) ND_OWNED;
 /// New tensor of x's shape, dtype and device, uninitialised. Placed at x's manager, whatever is

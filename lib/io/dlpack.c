@@ -207,6 +207,29 @@ static nd_status find_extents(const char *operation, const DLTensor *from, windo
     return ND_OK;
 }
 
+static bool only_bools(const uint8_t *at, int ndim, const int64_t *shape, const int64_t *strides) {
+    if (ndim == 0)
+        return *at <= 1;
+    if (ndim == 1 && strides[0] == 1)
+        return nd__dtype_find_no_bool(at, shape[0]) < 0;
+    for (int64_t i = 0; i < shape[0]; i++) {
+        if (!only_bools(at + i * strides[0], ndim - 1, shape + 1, strides + 1))
+            return false;
+        if (strides[0] == 0)
+            break;
+    }
+    return true;
+}
+
+/// On the host; a device's memory is taken as it is.
+static nd_status check_bools(const char *operation, const DLTensor *from, const window *of) {
+    const uint8_t *first = (const uint8_t *)of->first + of->offset;
+    if (of->dtype != ND_BOOL || of->numel == 0 || of->device.kind != ND_CPU ||
+        only_bools(first, from->ndim, from->shape, of->strides))
+        return ND_OK;
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a bool is neither 0 nor 1", operation);
+}
+
 static nd_status find_window(const char *operation, const DLTensor *from, window *to) {
     nd_status status = find_dtype(operation, from->dtype, &to->dtype);
     if (status == ND_OK)
@@ -224,7 +247,8 @@ static nd_status find_window(const char *operation, const DLTensor *from, window
         return status;
     if (!from->data && to->numel > 0)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the data are NULL", operation);
-    return find_extents(operation, from, to);
+    status = find_extents(operation, from, to);
+    return status == ND_OK ? check_bools(operation, from, to) : status;
 }
 
 /// A tensor over the window, of which the caller is the owner still. NULL with an error.

@@ -8,6 +8,7 @@
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
+#include "lib/tensor/overlap.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
 #include <nd/autograd.h>
@@ -204,6 +205,15 @@ static nd_status check_running(const batch_norm *n) {
                : status;
 }
 
+/// Both are written or none.
+static nd_status check_written(const char *name, const char *argument, const nd_tensor *running) {
+    nd_status status = nd__tensor_check_writable(name, argument, running);
+    return status == ND_OK && nd__overlap_within(running)
+               ? nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: elements of %s share memory", name,
+                           argument)
+               : status;
+}
+
 static nd_status check_batch_norm(batch_norm *n, const nd_batch_norm_options *options) {
     nd_batch_norm_options read = ND_BATCH_NORM_OPTIONS_INIT;
     nd_status status =
@@ -218,6 +228,10 @@ static nd_status check_batch_norm(batch_norm *n, const nd_batch_norm_options *op
                            n->name, read.momentum);
     if (status == ND_OK)
         status = check_running(n);
+    if (status == ND_OK && read.training && n->running_mean)
+        status = check_written(n->name, "running_mean", n->running_mean);
+    if (status == ND_OK && read.training && n->running_mean)
+        status = check_written(n->name, "running_var", n->running_var);
     if (status != ND_OK)
         return status;
     n->options = read;

@@ -251,14 +251,24 @@ nd_tensor *nd_eye(int64_t n, nd_dtype dtype) {
     return nd__create_with("eye", ND_OP_eye, nd__create("eye", 2, shape, dtype), &attrs);
 }
 
+/// Memory of a program: there, and if of bools, of bools.
+static nd_status check_data(const char *operation, const void *data, int64_t numel,
+                            nd_dtype dtype) {
+    if (!data && numel > 0)
+        return nd__error_null(operation, "data");
+    int64_t wrong = dtype == ND_BOOL ? nd__dtype_find_no_bool(data, numel) : -1;
+    return wrong < 0 ? ND_OK
+                     : nd__error(ND_ERROR_INVALID_ARGUMENT,
+                                 "%s: element %lld is %d, and a bool is 0 or 1", operation,
+                                 (long long)wrong, ((const uint8_t *)data)[wrong]);
+}
+
 nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dtype dtype) {
     int64_t numel;
     if (nd__shape_check("from_data", ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
-    if (!data && numel > 0) {
-        nd__error_null("from_data", "data");
+    if (check_data("from_data", data, numel, dtype) != ND_OK)
         return NULL;
-    }
     nd_tensor *x = nd__create("from_data", ndim, shape, dtype);
     if (!x || numel == 0)
         return x;
@@ -279,10 +289,8 @@ nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
     int64_t numel;
     if (nd__shape_check("wrap", ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
-    if (!data && numel > 0) {
-        nd__error_null("wrap", "data");
+    if (check_data("wrap", data, numel, dtype) != ND_OK)
         return NULL;
-    }
     size_t element = nd_dtype_get_size(dtype);
     if ((uintptr_t)data % element != 0) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "wrap: the data at %p is not aligned for %s", data,

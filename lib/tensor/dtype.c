@@ -103,3 +103,16 @@ double nd_dtype_get_epsilon(nd_dtype dtype) {
 double nd_dtype_get_smallest_normal(nd_dtype dtype) {
     return (unsigned)dtype < ND_DTYPE_COUNT ? limits[dtype].smallest_normal : 0;
 }
+
+int64_t nd__dtype_find_no_bool(const void *data, int64_t count) {
+    const uint8_t *byte = data;
+    uint8_t all = 0;
+    for (int64_t i = 0; i < count; i++)
+        all |= byte[i];
+    if (all <= 1)
+        return -1;
+    int64_t i = 0;
+    while (byte[i] <= 1)
+        i++;
+    return i;
+}

@@ -20,4 +20,7 @@ static inline bool nd__dtype_is_half(nd_dtype dtype) {
 static inline bool nd__dtype_is_integer(nd_dtype dtype) {
     return nd__dtype_kinds[dtype] == ND_KIND_UNSIGNED || nd__dtype_kinds[dtype] == ND_KIND_SIGNED;
 }
+/// The first of `count` bytes that is no bool, or -1: what loops over bools do with another byte is
+/// not defined.
+int64_t nd__dtype_find_no_bool(const void *data, int64_t count);
 #endif

@@ -386,6 +386,32 @@ static void test_F26_dtypes_that_are_none_of_ours(void **state) {
     }
 }
 
+static void test_F26_bytes_that_are_no_bools(void **state) {
+    (void)state;
+    static const uint8_t bytes[] = {0, 1, 2, 255};
+    assert_null(nd_from_data(bytes, ND_SHAPE(4), ND_BOOL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "from_data: element 2 is 2");
+    assert_null(nd_wrap((void *)(uintptr_t)bytes, ND_SHAPE(4), ND_BOOL, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "wrap: element 2 is 2");
+    foreign f;
+    foreign_begin(&f);
+    uint8_t *at = (uint8_t *)f.data;
+    for (int i = 0; i < 64; i++)
+        at[i] = i % 4 == 3 ? 255 : 1;
+    f.managed.dl_tensor.dtype = (DLDataType){kDLBool, 8, 1};
+    refuse(&f, ND_ERROR_INVALID_ARGUMENT, "neither 0 nor 1");
+    f.strides[0] = 4; // none of the columns that have one
+    nd_tensor *x = nd_from_dlpack(&f.managed);
+    assert_handle(x);
+    nd_release(x);
+    assert_int_equal(f.deleted, 1);
+    f.deleted = 0;
+    f.strides[0] = 0;
+    f.strides[1] = -1;
+    f.managed.dl_tensor.byte_offset = 5;
+    refuse(&f, ND_ERROR_INVALID_ARGUMENT, "neither 0 nor 1");
+}
+
 static void test_F26_devices(void **state) {
     (void)state;
     foreign f;
@@ -494,6 +520,32 @@ static void test_F26_read_only_memory_is_not_written(void **state) {
     assert_failed(ND_ERROR_STATE, "read-only");
 }
 
+static void test_F26_running_statistics_are_written_both_or_none(void **state) {
+    (void)state;
+    foreign f;
+    foreign_begin(&f);
+    f.managed.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
+    f.managed.dl_tensor.ndim = 1;
+    f.strides[0] = 1;
+    nd_auto nd_tensor *variance = nd_from_dlpack(&f.managed);
+    nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(2), ND_F64);
+    nd_auto nd_tensor *numbers = nd_arange(0, 8, 1, ND_F64);
+    nd_auto nd_tensor *x = nd_reshape(numbers, ND_SHAPE(4, 2));
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    options.training = true;
+    assert_null(nd_batch_norm(x, NULL, NULL, mean, variance, &options));
+    assert_failed(ND_ERROR_STATE, "batch_norm: the memory of running_var is read-only");
+    assert_true(((double *)nd_get_data(mean))[1] == 0.0);
+    nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1), ND_F64);
+    nd_auto nd_tensor *shared = nd_expand(one, ND_SHAPE(2));
+    assert_null(nd_batch_norm(x, NULL, NULL, mean, shared, &options));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "running_var");
+    assert_true(((double *)nd_get_data(mean))[1] == 0.0);
+    options.training = false;
+    nd_auto nd_tensor *y = nd_batch_norm(x, NULL, NULL, mean, variance, &options);
+    assert_handle(y);
+}
+
 static nd_tensor *keep_forward(const nd_module *self, const nd_tensor *x) {
     (void)self;
     return nd_clone(x);
@@ -575,10 +627,12 @@ int main(void) {
         ND_TEST(test_a_quota_counts_memory_of_others),
         ND_TEST(test_F26_other_versions),
         ND_TEST(test_F26_dtypes_that_are_none_of_ours),
+        ND_TEST(test_F26_bytes_that_are_no_bools),
         ND_TEST(test_F26_devices),
         ND_TEST(test_F26_sizes_that_lie),
         ND_TEST(test_F26_extents_beyond_the_address_space),
         ND_TEST(test_F26_read_only_memory_is_not_written),
+        ND_TEST(test_F26_running_statistics_are_written_both_or_none),
         ND_TEST(test_F26_training_does_not_write_read_only_memory),
         ND_TEST(test_F01_every_allocation_fails_once),
     };
