@@ -130,8 +130,53 @@ class Calls(Case):
         self.assertEqual([row[0].item() for row in x[0]], [0.0, 4.0, 8.0])
         self.assertEqual(x[0, 0, ::-1][0].item(), 3.0)
         self.assertEqual(x[0, 0, 2:0:-1].shape, (2,))
-        with self.assertRaises(nd.Error):
+        with self.assertRaises(IndexError):
             x[5]
+
+    def test_operators_with_numbers_that_an_integer_is_not(self):
+        x = nd.tensor([1, 4]) if np else nd.full([2], 4, "int64")
+        self.assertEqual((0.5 + x)[1].item(), 4.5)
+        self.assertTrue((x < 4.5)[1].item())
+        self.assertEqual((2.0 / x)[1].item(), 0.5)
+        self.assertEqual((x // 2.5)[1].item(), 1.0)
+        self.assertTrue((x == 4)[1].item())
+        self.assertFalse((x != 4)[1].item())
+        self.assertEqual(nd.full([], 2**64 - 1, "uint64").item(), 2**64 - 1)
+
+    def test_numbers_that_c_does_not_hold(self):
+        x = nd.ones([2], "float32")
+        for wrong in (lambda: x + 2**70, lambda: nd.full([1], 2**64, "uint64"), lambda: nd.zeros([2**64 + 1], "float32"), lambda: nd.softmax(x, 2**32)):
+            with self.assertRaises(OverflowError):
+                wrong()
+
+    def test_arguments_of_another_kind(self):
+        x = nd.ones([2], "float32")
+        with nd.manager("other") as other:
+            for wrong in (lambda: nd.exp(3), lambda: nd.exp("x"), lambda: nd.maximum(x, 1), lambda: nd.clone(other), lambda: nd.manager_close(x)):
+                with self.assertRaises(TypeError):
+                    wrong()
+            with self.assertRaises(TypeError):
+                nd.conv2d(x, x, None, nd.new_struct("nd_adam_options"))
+            with self.assertRaises(ValueError):
+                nd.load_npy("a\0b")
+            with self.assertRaises(TypeError):
+                nd.ones([2], "floaty")
+
+    def test_tensors_that_only_the_call_holds(self):
+        x = nd.arange(0, 4, 1, "float32")
+        self.assertEqual(nd.stack((x[i] * float(i) for i in range(4)), 0)[3].item(), 9.0)
+        self.assertEqual(nd.concat(map(lambda i: nd.full([2], float(i), "float32"), range(4)), 0)[7].item(), 3.0)
+        self.assertEqual(nd.stack(x, 0).shape, (4,))
+
+    def test_slices_are_those_of_lists(self):
+        numbers = list(range(4))
+        x = nd.arange(0, 4, 1, "float32")
+        places = [None, -6, -5, -4, -1, 0, 1, 3, 4, 6]
+        for start in places:
+            for stop in places:
+                for step in (None, 1, 2, -1, -2, -5):
+                    taken = x[start:stop:step]
+                    self.assertEqual([taken[i].item() for i in range(len(taken))], numbers[start:stop:step], (start, stop, step))
 
     def test_operators(self):
         x = nd.arange(1, 4, 1, "float32")
@@ -167,6 +212,23 @@ class Managers(Case):
                 nd.ones([3], "float32")
                 raise KeyError
         self.assertEqual(nd.get_size(nd.ones([3], "float32"), 0), 3)
+
+    def test_blocks_that_are_left_out_of_order(self):
+        def block():
+            with nd.manager("generator"):
+                yield
+
+        first, second = block(), block()
+        next(first)
+        next(second)
+        with self.assertRaises(RuntimeError):
+            first.close()
+        second.close()
+        with nd.manager("again") as again:
+            self.assertEqual(nd.manager_get_name(again), "again")
+        # The first is left by hand, since its generator is gone.
+        manager, _ = nd._blocks()[-1]
+        manager.__exit__()
 
     def test_no_grad(self):
         x = nd.ones([2], "float32")
@@ -263,6 +325,19 @@ class NumPy(Case):
             np.from_dlpack(x)
         self.assertIn("nd_detach", str(caught.exception))
         del caught
+
+    def test_a_consumer_that_fails_leaves_nothing(self):
+        for _ in range(5):
+            with self.assertRaises((BufferError, RuntimeError)):
+                nd.zeros([1000], "bfloat16").numpy()
+            self.assertEqual(nd.manager_get_total_bytes(None), 0)
+        self.assertEqual((nd.tensor([1, 2]) + np.int64(3))[1].item(), 5)
+        self.assertEqual((np.int64(3) + nd.tensor([1, 2]))[1].item(), 5)
+        self.assertEqual(nd.cast(nd.tensor([1 + 2**-8 + 2**-30], "bfloat16"), "float64").item(), 1.0078125)
+        with self.assertRaises(ValueError):
+            np.asarray(nd.ones([2], "float32"), dtype=np.float64, copy=False)
+        with self.assertRaises(BufferError):
+            nd.ones([2], "float32").__dlpack__(dl_device=(9, 0))
 
     def test_a_capsule_is_consumed_once_or_gives_back(self):
         x = nd.ones([100], "float32")

@@ -216,11 +216,10 @@ class Files:
         for key, value in integers.items():
             assert nd.gguf_get_i64(opened, key) == value
         assert nd.gguf_get_f64(opened, "f64") == 0.1
-        string, length = nd.gguf_get_string(opened, "text")
-        assert string[:length].decode() == words[0]
+        assert nd.gguf_get_string(opened, "text").decode() == words[0]
         at, found = ctypes.c_size_t(0), []
         while (following := nd.gguf_next_string(opened, "words", at))[0]:
-            found.append(following[1][: following[2]].decode())
+            found.append(following[1].decode())
         assert found == words, (found, words)
         assert nd.gguf_load_array(opened, "numbers").numpy().tolist() == numbers
         assert nd.gguf_get_tensor_count(opened) == len(expected)

@@ -16,6 +16,7 @@ is that of ND_LIBRARY, else bazel-bin/libnd.so.0 of the repository, else the sys
 import ctypes as _ctypes
 import functools as _functools
 import tempfile as _tempfile
+import threading as _threading
 
 from . import dlpack as _dlpack
 from .binding import DTYPES, Error, Handle, Number, call, handle_class, handle_classes, headers as _headers
@@ -26,6 +27,8 @@ __all__ = "DTYPES Error Handle Manager Number Tensor call dump enable_grad from_
 
 class Tensor(Handle):
     """An nd_tensor. Operators are the functions of their names; indices make views."""
+
+    __array_ufunc__ = None  # NumPy's numbers leave operators with tensors to these
 
     @property
     def ndim(self):
@@ -76,6 +79,10 @@ class Tensor(Handle):
         """The one element as an int, a float or a bool."""
         if self.dtype.startswith(("float", "bfloat")):
             return call("nd_get_item", self)
+        if self.dtype == "uint64":
+            value = _ctypes.c_uint64()
+            call("nd_copy_to_host", self, _ctypes.addressof(value), 8)
+            return value.value
         value = call("nd_get_item_i64", self)
         return bool(value) if self.dtype == "bool" else value
 
@@ -88,6 +95,8 @@ class Tensor(Handle):
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         wanted = array if dtype is None else array.astype(dtype, copy=False)
+        if copy is False and wanted is not array:
+            raise ValueError(f"{array.dtype} becomes {wanted.dtype} by a copy alone")
         return wanted.copy() if copy and wanted is array else wanted
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
@@ -95,9 +104,13 @@ class Tensor(Handle):
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             if copy is False:
                 raise BufferError("another device needs a copy")
-            kind = {1: "cpu", 2: "cuda"}[dl_device[0]]
-            return call("nd_to", self, f"{kind}:{dl_device[1]}").__dlpack__(max_version=max_version)
-        return _dlpack.export(call("nd_clone", self) if copy else self, max_version)
+            kind = {1: "cpu", 2: "cuda"}.get(dl_device[0])
+            try:
+                there = call("nd_to", self, f"{kind}:{dl_device[1]}")
+            except (Error, KeyError) as error:
+                raise BufferError(f"no device {tuple(dl_device)}: {error}") from error
+            return _dlpack.export(there, max_version, copied=True)
+        return _dlpack.export(call("nd_clone", self) if copy else self, max_version, bool(copy))
 
     def __dlpack_device__(self):
         device = call("nd_get_device", self)
@@ -125,11 +138,16 @@ class Tensor(Handle):
                 x, axis = call("nd_unsqueeze", x, axis), axis + 1
             elif isinstance(k, slice):
                 start, stop, step = k.indices(x.shape[axis])
-                if step < 0 and stop < 0:
+                if step < 0 and start < 0:
+                    start, stop, step = 0, 0, 1  # it begins before the first
+                elif step < 0 and stop < 0:
                     stop = -(2**63)  # to the first
                 x, axis = call("nd_slice", x, start, stop, step, axis), axis + 1
             else:
-                x = call("nd_select", x, k.__index__(), axis)
+                index = k.__index__()
+                if not -x.shape[axis] <= index < x.shape[axis]:
+                    raise IndexError(f"index {index} of an axis of size {x.shape[axis]}")
+                x = call("nd_select", x, index, axis)
         return x
 
     def __repr__(self):
@@ -148,14 +166,23 @@ class Tensor(Handle):
         return int(self.item())
 
 
+def _number_like(x, number):
+    """A tensor without axes that an operation with x takes for the number: an integer x becomes f32 with a fraction, as in C."""
+    fraction = isinstance(number, float) and not x.dtype.startswith(("float", "bfloat"))
+    made = call("nd_full", [], number, "float32" if fraction else x.dtype)
+    return made if x.device == "cpu:0" else call("nd_to", made, x.device)
+
+
 def _operator(name, number=None, swapped=False):
     def apply(self, other=None):
         if not isinstance(other, Tensor):
+            if hasattr(other, "item") and not getattr(other, "ndim", 1):
+                other = other.item()  # a number of NumPy's
             if not isinstance(other, (int, float)):
                 return NotImplemented
             if number and not swapped:
                 return call(number, self, other)
-            other = call("nd_full_like", self, other)
+            other = _number_like(self, other)
         return call(name, other, self) if swapped else call(name, self, other)
 
     return apply
@@ -173,10 +200,21 @@ for _python, _name, _number in (
 ):
     setattr(Tensor, f"__{_python}__", _operator(_name, _number))
     setattr(Tensor, f"__r{_python}__", _operator(_name, _number, swapped=True))
-for _python, _name in (("lt", "nd_less"), ("le", "nd_less_equal"), ("gt", "nd_greater"), ("ge", "nd_greater_equal")):
+for _python, _name in (("eq", "nd_equal"), ("ne", "nd_not_equal"), ("lt", "nd_less"), ("le", "nd_less_equal"), ("gt", "nd_greater"), ("ge", "nd_greater_equal")):
     setattr(Tensor, f"__{_python}__", _operator(_name))
+Tensor.__hash__ = Handle.__hash__  # by identity, as of every handle
 for _python, _name in (("neg", "nd_neg"), ("abs", "nd_abs"), ("invert", "nd_bitwise_invert")):
     setattr(Tensor, f"__{_python}__", lambda self, name=_name: call(name, self))
+
+
+_of_thread = _threading.local()
+
+
+def _blocks():
+    """The manager blocks that this thread is in, the innermost last."""
+    if not hasattr(_of_thread, "blocks"):
+        _of_thread.blocks = []
+    return _of_thread.blocks
 
 
 class Manager(Handle):
@@ -187,12 +225,18 @@ class Manager(Handle):
 
     def __enter__(self):
         _library.nd__manager_block_begin.restype = _struct_type("nd_manager_block")
-        self._block = _library.nd__manager_block_begin(_ctypes.c_void_p(self.address))
+        block = _library.nd__manager_block_begin(_ctypes.c_void_p(self.address))
         _raise_error()
+        _blocks().append((self, block))
         return self
 
     def __exit__(self, *_):
-        _library.nd__manager_block_end(_ctypes.byref(self._block))
+        """The innermost block of the thread ends. One of another thread, or around others (of a generator that was left behind),
+        cannot: RuntimeError, and the manager stays current."""
+        blocks = _blocks()
+        if not blocks or blocks[-1][0] is not self:
+            raise RuntimeError(f"{self!r} is not the innermost manager block of this thread")
+        _library.nd__manager_block_end(_ctypes.byref(blocks.pop()[1]))
         _raise_error()
         self.close()
 
@@ -278,7 +322,7 @@ def tensor(values, dtype=None):
     import numpy
 
     if dtype == "bfloat16":
-        return call("nd_cast", tensor(values, "float32"), dtype)
+        return call("nd_cast", tensor(values, "float64"), dtype)
     array = numpy.array(values, dtype, order="C")
     if dtype is None and array.dtype == numpy.float64 and not hasattr(values, "dtype"):
         array = array.astype(numpy.float32)  # Python's floats, as everywhere

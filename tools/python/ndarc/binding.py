@@ -55,6 +55,12 @@ _BASIC = {
     "uint64_t": ctypes.c_uint64,
     "uint8_t": ctypes.c_uint8,
 }
+# What an address may be given for: memory, and descriptions that live elsewhere.
+_PLAIN = set(_BASIC) | {"void", "DLManagedTensorVersioned", "DLManagedTensor"}
+_RANGES = {
+    "int": (-(2**31), 2**31), "int32_t": (-(2**31), 2**31), "uint32_t": (0, 2**32), "int64_t": (-(2**63), 2**63),
+    "uint64_t": (0, 2**64), "size_t": (0, 2**64), "uint8_t": (0, 2**8),
+}
 # Results that are arrays: as long as the call's first count, or as an axis of its first operand.
 _RESULT_ARRAYS = ("ret_grads", "ret_results", "ret_parts", "ret_outputs")
 
@@ -77,6 +83,8 @@ class Number(ctypes.Structure):
         if isinstance(value, float):
             return cls(0, struct.unpack("Q", struct.pack("d", value))[0])
         value = int(value)
+        if not -(2**63) <= value < 2**64:
+            raise OverflowError(f"{value} is beyond 64 bits")
         return cls(1, value % 2**64) if value < 2**63 else cls(2, value)
 
     def value(self):
@@ -119,6 +127,7 @@ library.nd_status_get_name.restype = ctypes.c_char_p
 
 # Python's class for each type of handle; those that are not here are made when one is met.
 handle_classes = {}
+before_calls = None  # what ndarc.dlpack has left to do
 _structs = {"nd_number": Number}
 
 
@@ -194,8 +203,8 @@ def _set_field(made, field, value):
         setattr(made, field.name, value.address)
     elif isinstance(value, (list, tuple)) and field.base in headers.structs:
         setattr(made, field.name, struct_type(field.base)(*value))
-    elif field.base == "char" and isinstance(value, str):
-        setattr(made, field.name, value.encode())
+    elif field.base == "char":
+        setattr(made, field.name, value.encode() if isinstance(value, str) else value)
     else:
         setattr(made, field.name, _value(field.base, value) if not field.stars else value)
 
@@ -204,8 +213,10 @@ def _value(base, value):
     """A value that is passed as such."""
     if base == "nd_number":
         return value if isinstance(value, Number) else Number.of(value)
-    if base == "nd_dtype":
-        return value if isinstance(value, int) else _DTYPE_NUMBERS[str(value)]
+    if base == "nd_dtype" and not isinstance(value, int):
+        if str(value) not in _DTYPE_NUMBERS:
+            raise TypeError(f"{value!r} is no dtype: {', '.join(DTYPES)}")
+        return _DTYPE_NUMBERS[str(value)]
     if base == "nd_device" and isinstance(value, str):
         kind, _, index = value.partition(":")
         return struct_type("nd_device")(_DEVICES[kind], int(index or 0))
@@ -218,8 +229,17 @@ def _value(base, value):
         if len(found) != 1:
             raise ValueError(f"{value!r} is no {base}: {', '.join(headers.enums[base])}")
         return found[0]
-    if base in _BASIC and base not in ("double", "float", "bool") and not isinstance(value, int):
-        return value.__index__()
+    return _checked(base, value)
+
+
+def _checked(base, value):
+    """A number that the C type holds, which ctypes would cut."""
+    if base not in _RANGES:
+        return value
+    value = value.__index__()
+    low, high = _RANGES[base]
+    if not low <= value < high:
+        raise OverflowError(f"{value} is no {base}")
     return value
 
 
@@ -237,21 +257,29 @@ class _Call:
             return self.given.pop(0)
         if parameter.name in self.keywords:
             return self.keywords.pop(parameter.name)
-        optional = parameter.stars or parameter.base == "bool" or parameter.base in headers.enums
+        optional = parameter.stars or parameter.base == "bool" or parameter.base in headers.enums or _is_callback(parameter)
         if optional and parameter.base not in ("nd_dtype",):
-            return None if parameter.stars else 0
+            return None if parameter.stars or _is_callback(parameter) else 0
         raise TypeError(f"{self.function.name}: no argument for {parameter.name}")
 
     def array(self, parameter, values):
         values = list(values)
+        self.kept.append(values)
         if parameter.base in _BASIC and parameter.base != "char":
             kind = _BASIC[parameter.base]
         else:
             kind = ctypes.c_char_p if parameter.base == "char" else ctypes.c_void_p
-            values = [value.address if isinstance(value, Handle) else _text(value) for value in values]
-        made = (kind * max(1, len(values)))(*values)
+            values = [_text(value) if parameter.base == "char" else self.address_of(parameter, value) for value in values]
+        made = (kind * max(1, len(values)))(*(_checked(parameter.base, value) for value in values))
         self.kept += [made, values]
         return made, len(values)
+
+    def address_of(self, parameter, argument):
+        """Of a handle of the right kind; None is NULL."""
+        wanted = Handle if parameter.base in ("nd_object", "void") else handle_class(parameter.base)
+        if argument is not None and not isinstance(argument, wanted):
+            raise TypeError(f"{self.function.name}: {parameter.name} is {argument!r} and must be of {wanted.__name__}")
+        return None if argument is None else argument.address
 
     def pass_arrays(self, at):
         """The count at a place and the arrays behind it; how many parameters that were."""
@@ -280,20 +308,30 @@ class _Call:
         if parameter.base == "FILE" and argument is not None:
             argument = self.open_stream(argument)
         if parameter.stars:
-            if isinstance(argument, Handle):
-                argument = ctypes.c_void_p(argument.address)
-            elif isinstance(argument, (str, os.PathLike)):
-                argument = _text(argument)
-            elif isinstance(argument, (ctypes.Structure, ctypes._SimpleCData)):
-                argument = ctypes.byref(argument)
-            elif isinstance(argument, int):
-                argument = ctypes.c_void_p(argument)
             self.kept.append(argument)
-            self.passed.append(argument)
+            self.passed.append(self.pointer(parameter, argument))
+        elif _is_callback(parameter):
+            self.kept.append(argument)
+            self.passed.append(None if argument is None else ctypes.cast(argument, ctypes.c_void_p))
         else:
             value = _value(parameter.base, argument)
             self.passed.append(value if isinstance(value, ctypes.Structure) else _ctype(parameter)(value))
         return None
+
+    def pointer(self, parameter, argument):
+        if argument is None or parameter.base == "FILE":
+            return argument and ctypes.c_void_p(argument)
+        if parameter.base == "char":
+            return ctypes.c_void_p(argument) if isinstance(argument, int) else _text(argument)
+        if isinstance(argument, (ctypes.Structure, ctypes._SimpleCData)):
+            if parameter.base in headers.structs and not isinstance(argument, struct_type(parameter.base)):
+                raise TypeError(f"{self.function.name}: {parameter.name} is no {parameter.base}")
+            return ctypes.byref(argument)
+        if isinstance(argument, int) and (parameter.base in _PLAIN or parameter.is_callback):
+            return ctypes.c_void_p(argument)
+        if parameter.is_callback:
+            return argument
+        return ctypes.c_void_p(self.address_of(parameter, argument))
 
     def pass_options(self, parameter):
         """Options given as a struct or None in their place, or as keywords."""
@@ -304,7 +342,7 @@ class _Call:
             options = new_struct(parameter.base, **given)
             self.kept += list(given.values())
         self.kept.append(options)
-        self.passed.append(None if options is None else ctypes.byref(options))
+        self.passed.append(self.pointer(parameter, options))
 
     def pass_result(self, parameter):
         if self.keywords.pop(parameter.name[4:], True) is False:
@@ -314,6 +352,16 @@ class _Call:
             count = self.counts[-1] if self.counts else self.size_of_axis()
             made = (ctypes.c_void_p * max(1, count))()
             self.results.append(lambda: [_handle(parameter, made[i]) for i in range(count)])
+        elif parameter.name == "ret_shape":  # behind ret_ndim
+            made = (ctypes.c_int64 * headers.constants["ND_MAX_DIMS"])()
+            ndim = self.results.pop()
+            self.results.append(lambda: tuple(made[: ndim()]))
+        elif parameter.stars == 2 and parameter.base == "char" and self.next_is("ret_bytes"):
+            made = ctypes.c_void_p()
+            self.results.append(lambda: made.value)
+        elif parameter.name == "ret_bytes" and self.results:  # of a text that is not terminated
+            made, text = ctypes.c_size_t(), self.results.pop()
+            self.results.append(lambda: ctypes.string_at(text(), made.value) if text() else None)
         elif parameter.stars == 2:
             made = ctypes.c_char_p() if parameter.base == "char" else ctypes.c_void_p()
             self.results.append(lambda: made.value if parameter.base == "char" else _handle(parameter, made.value))
@@ -321,9 +369,14 @@ class _Call:
             made = new_struct(parameter.base)
             self.results.append(lambda: made)
         else:
-            made = _BASIC[parameter.base]()
+            made = _BASIC.get(parameter.base, ctypes.c_int)()
             self.results.append(lambda: made.value)
         self.passed.append(ctypes.byref(made))
+
+    def next_is(self, name):
+        """Whether the parameter behind the one that is being passed has that name."""
+        at = len(self.passed) + 1
+        return at < len(self.function.parameters) and self.function.parameters[at].name == name
 
     def size_of_axis(self):
         """nd_unstack: as many results as the axis has elements."""
@@ -344,6 +397,12 @@ class _Call:
             ctypes.CDLL(None).fclose(ctypes.c_void_p(stream))
 
 
+def _is_callback(parameter):
+    """A type of functions, such as nd_hook, which is an instance of a ctypes.CFUNCTYPE in Python."""
+    known = parameter.base in _BASIC or parameter.base in headers.enums or parameter.base in headers.structs or parameter.base in _structs
+    return not parameter.stars and not known
+
+
 def _is_array(parameter):
     """What stands behind its count."""
     if parameter.name.startswith("ret_"):
@@ -352,7 +411,12 @@ def _is_array(parameter):
 
 
 def _text(value):
-    return os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
+    text = os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
+    if not isinstance(text, bytes):
+        raise TypeError(f"{value!r} is no text")
+    if b"\0" in text:
+        raise ValueError(f"{value!r} has a NUL inside")
+    return text
 
 
 def _handle(parameter, address):
@@ -374,6 +438,8 @@ def _result(of, value):
 
 def call(name, *arguments, **keywords):
     """Calls a function of the headers by its name: call("nd_add", x, y)."""
+    if before_calls:
+        before_calls()
     function = headers.functions[name]
     putting = _Call(function, arguments, keywords)
     at, parameters = 0, function.parameters

@@ -4,7 +4,9 @@ Deleters are called without the interpreter's lock, which another thread's colle
 """
 
 import ctypes
+import sys
 
+from . import binding
 from .binding import Error, handle_class, library, raise_error
 
 _VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"
@@ -19,16 +21,19 @@ _python.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _python.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _is_valid_object = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
-# In a destructor the capsule has no references any more, and must not get one.
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _python))
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Versioned(ctypes.Structure):
     """The head of DLManagedTensorVersioned."""
 
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+    ]
 
 
 class _Tensor(ctypes.Structure):
@@ -49,18 +54,29 @@ class _Unversioned(ctypes.Structure):
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _end(capsule):
-    """A capsule that nobody consumed gives the memory back."""
-    for name, kind in ((_VERSIONED, _Versioned), (_UNVERSIONED, _Unversioned)):
-        if _is_valid(capsule, name):
-            address = _pointer(capsule, name)
-            deleter = kind.from_address(address).deleter
-            if deleter:
-                _DELETER(deleter)(address)
+_IS_COPIED = 2
+
+# Capsules that were handed out. They have no destructor: it would be Python, and a consumer that fails drops its capsule with its
+# exception set, which Python must not run under. Instead they are held here until they were consumed, or nobody else holds them.
+_lent = []
 
 
-def export(tensor, max_version):
+def _sweep():
+    for place in range(len(_lent) - 1, -1, -1):
+        capsule = _lent[place]
+        name = next((name for name in _USED if _is_valid_object(capsule, name)), None)
+        if name is None:
+            _lent.pop(place)  # consumed
+        elif sys.getrefcount(capsule) == 3:  # this list, `capsule`, the argument
+            _lent.pop(place)
+            address = _python.PyCapsule_GetPointer(capsule, name)
+            _python.PyCapsule_SetName(capsule, _USED[name])
+            _DELETER((_Versioned if name == _VERSIONED else _Unversioned).from_address(address).deleter)(address)
+    if not _lent:
+        binding.before_calls = None
+
+
+def export(tensor, max_version, copied=False):
     """A capsule of the newest form that the consumer knows."""
     versioned = max_version is not None and max_version[0] >= 1
     function = library.nd_to_dlpack if versioned else library.nd_to_dlpack_unversioned
@@ -70,7 +86,12 @@ def export(tensor, max_version):
         raise_error()
     except Error as error:
         raise BufferError(str(error)) from error
-    return _python.PyCapsule_New(address, _NAMES[_VERSIONED if versioned else _UNVERSIONED], ctypes.cast(_end, ctypes.c_void_p))
+    if copied and versioned:
+        _Versioned.from_address(address).flags |= _IS_COPIED
+    capsule = _python.PyCapsule_New(address, _NAMES[_VERSIONED if versioned else _UNVERSIONED], None)
+    _lent.append(capsule)
+    binding.before_calls = _sweep
+    return capsule
 
 
 def take_in(array):
