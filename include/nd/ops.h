@@ -92,8 +92,8 @@ ND_API nd_tensor *nd_logical_not(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
-// With a number of C instead of the second operand, exactly (<nd/number.h>). dtype is x's (integer
-// x with a fraction, an infinity or NaN: f32). Error: x is of integers, and its dtype cannot hold
+// With a number of C instead of the second operand. dtype is x's (integer x with a fraction, an
+// infinity or NaN: f32), and the number is rounded to it once (<nd/number.h>). Error: x is of integers, and its dtype cannot hold
 // the number. Integers wrap.
 /// x + value.
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, nd_number value) ND_OWNED;

@@ -5,7 +5,8 @@
 ///
 /// `out` has exactly the shape, dtype and device of the result; it is not broadcast, and nothing is
 /// converted to it (nd_copy_() converts). It may lie in any way, transposed or a window of another
-/// tensor, but not share memory with itself, as an expanded one does. Of an elementwise operation it
+/// tensor, but not share memory with itself, as an expanded one does (nor interleave with itself, as
+/// only nd_as_strided() can make it). Of an elementwise operation it
 /// may be an operand, or exactly the same window as one; where it has only part of its elements in
 /// common with an operand, or for any other operation one at all, it is refused. A refused `out` has
 /// the bytes that it had. Where the device finds an index out of range while it writes, some
@@ -14,7 +15,8 @@
 /// Nothing is recorded. While recording is on, an operand that requires a gradient is an error, and
 /// so is such an `out`, or one that is a view of a tensor with history; nd_no_grad is the place to
 /// call these. The version of `out` moves (nd_get_version()), so that a gradient that needs what it
-/// held is refused. nd_autocast is not looked at: what `out` is says the dtype.
+/// held is refused. nd_autocast is not looked at: operands are computed with as
+/// they are, and what they are says the dtype of `out`, also where nd_NAME() would lower them.
 ///
 /// What is allocated all the same: a converted copy of an operand whose dtype is not the one that
 /// the operation computes in, a dense copy of one that the kernel cannot read as it lies, scratch of
