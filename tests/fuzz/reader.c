@@ -87,10 +87,22 @@ bool fuzz_maps_equal(const nd_map *a, const nd_map *b) {
     return true;
 }
 
+static char folder[40];
+
+static void remove_folder(void) {
+    rmdir(folder);
+}
+
+/// In a folder of its own: processes in namespaces of their own have the same numbers.
 const char *fuzz_path(void) {
     static char path[64];
-    snprintf(path, sizeof path, "%s/ndarc-fuzz-%d",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
+    if (!path[0]) {
+        snprintf(folder, sizeof folder, "%s/ndarc-fuzz-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        if (!mkdtemp(folder) || atexit(remove_folder) != 0)
+            fuzz_die("no folder for a file");
+        snprintf(path, sizeof path, "%s/file", folder);
+    }
     return path;
 }
 
