@@ -11,6 +11,16 @@ _ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
 # that we do not use) it needs no C++ runtime, so neither does a C program that links it.
 _HOST_OPTIONS = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-fno-exceptions", "-fno-threadsafe-statics"]
 
+# nvcc names its temporary files by its process number, which is 2 in every sandbox: two at a time took each other's.
+_IN_A_FOLDER_OF_ITS_OWN = '''
+TMPDIR=$(mktemp -d) || exit
+export TMPDIR
+"$@"
+status=$?
+rm -rf "$TMPDIR"
+exit $status
+'''
+
 def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
@@ -32,9 +42,9 @@ def _cuda_objects(ctx):
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, source.basename))
-        ctx.actions.run(
-            executable = NVCC,
-            arguments = arguments + [source.path, "-o", object.path],
+        ctx.actions.run_shell(
+            command = _IN_A_FOLDER_OF_ITS_OWN,
+            arguments = [NVCC] + arguments + [source.path, "-o", object.path],
             inputs = depset([source], transitive = [headers]),
             outputs = [object],
             env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
