@@ -53,7 +53,8 @@ typedef struct nd_memory_callback {
     bool (*give_up)(const nd_memory_pressure *pressure, void *data);
     void *data; ///< handed to both functions
     /// Frees `data`: called once, when the callback has been replaced or removed, or its manager
-    /// was closed, and no thread runs it. NULL: nothing to free.
+    /// was closed, and no thread runs it. NULL: nothing to free; nd_object_release() where `data` is
+    /// an owned handle.
     void (*free)(void *data);
 } nd_memory_callback;
 /// What an nd_memory_callback must begin as; `give_up` must be set.
@@ -108,24 +109,67 @@ typedef struct nd_memory_stats {
 /// @threads any
 ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 
-/// Gives what the library keeps for reuse back to the system: memory of dead objects, host blocks,
-/// a device's cached memory. Slow, and what is needed next has to be obtained anew; for a program
-/// that was large and will be small. What other threads keep for themselves stays, 32 KiB for each
-/// size of objects at most.
+/// Gives what the library keeps for reuse back to the system: memory of dead objects, freed data,
+/// working memory of kernels, a device's cached memory. Slow, and what is needed next has to be
+/// obtained anew; for a program that was large and will be small. Threads of the library that
+/// compute for others end, and begin again when they are needed. What other threads keep for
+/// themselves stays: 32 KiB for each size of objects, and 16 MiB of working memory, at most.
 ///
-/// @return bytes given back, as far as that is known (glibc's malloc does not say it)
+/// @return bytes given back, as far as that is known (glibc's malloc does not say it of its own)
 /// @errors none. A kind without devices gives 0
 /// @threads any. Refused, with 0, inside a callback that a device runs
 ND_API uint64_t nd_memory_trim(nd_device_kind kind);
 
-/// Bytes that the library keeps for reuse, of a device kind: freed, and not given back to the
-/// system. For the CPU that is the memory of dead objects, of which more than 64 MiB goes back when
-/// it stays unused for a second, and what the allocator says that it keeps.
+/// Bytes that the library keeps for reuse, of all devices of a kind: not in use, and not given back
+/// to the system (nd_memory_cache_stats says of what they are).
 ///
 /// @return bytes, as far as they are known; 0 for a kind without devices
 /// @errors none
 /// @threads any
 ND_API uint64_t nd_memory_get_cached(nd_device_kind kind);
+
+/// Bounds what is kept for reuse of a kind, for each of its devices, from now on; what is more goes
+/// back to the system. docs/pooling.md says what holds without a bound.
+///
+/// On the CPU a quarter of it is for the memory of dead objects and the rest for freed data. Not
+/// bounded are the free places beside living objects (memory goes back by 16 KiB) and what threads
+/// keep for themselves. How much there is is looked at each time that an eighth of the bound, and a
+/// MiB at least, has been freed, so there may be so much more for a moment. On a device, memory whose
+/// release is queued counts when the device has come to it.
+///
+/// @param kind of device
+/// @param bytes 0: nothing is kept. UINT64_MAX: as at first
+/// @return ND_OK, or the error; then nothing has changed. A kind without devices is none
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such kind), ND_ERROR_STATE (inside a callback that a device
+///         runs)
+/// @threads any
+ND_API nd_status nd_memory_set_cache_limit(nd_device_kind kind, uint64_t bytes);
+
+/// What is kept for reuse of a kind. More may be added at the end.
+typedef struct nd_memory_cache_stats {
+    uint32_t size;    ///< sizeof(nd_memory_cache_stats)
+    uint32_t version; ///< 1
+    /// Of nd_memory_set_cache_limit; UINT64_MAX: none was set.
+    uint64_t limit;
+    /// Bytes of dead objects; 0 for kinds other than the CPU. Their memory is the host's.
+    uint64_t objects;
+    /// Bytes of freed data, the device's other memory included.
+    uint64_t data;
+    /// Bytes of the working memory of kernels, in use or not; 0 for kinds other than the CPU.
+    uint64_t workspaces;
+} nd_memory_cache_stats;
+/// What an nd_memory_cache_stats must begin as.
+#define ND_MEMORY_CACHE_STATS_INIT ND__SIZED(nd_memory_cache_stats)
+
+/// Reads what is kept for reuse of a kind. Beside other threads the figures may belong to slightly
+/// different moments.
+///
+/// @param kind of device
+/// @param ret_stats begun with ND_MEMORY_CACHE_STATS_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, no such kind)
+/// @threads any
+ND_API nd_status nd_memory_get_cache_stats(nd_device_kind kind, nd_memory_cache_stats *ret_stats);
 
 #ifdef __cplusplus
 }

@@ -477,7 +477,9 @@ ND_API nd_object *nd_list_remove(nd_list *list, size_t index) ND_OWNED;
 /// @threads one writer of a list at a time, and no reader beside it; waits for the gate
 ND_API nd_object *nd_list_pop(nd_list *list) ND_OWNED;
 
-/// One item.
+/// One item. A cast makes it a handle of its own type again, which nd_get_type_name() says:
+///
+///     const nd_tensor *x = (const nd_tensor *)nd_list_get(list, 0);
 ///
 /// @param list the list
 /// @param index from 0

@@ -4,8 +4,9 @@
 ///
 /// A scope belongs to the thread that opened it. ND_SCOPE { } ends on every exit from its block:
 /// the closing brace, return, goto, break. (ND_SCOPE is a `for` to the compiler, so `break` inside
-/// it leaves the scope, not an outer loop; nd_auto_scope opens one for the rest of an ordinary
-/// block instead.) A thread that ends with open scopes has them ended for it.
+/// it leaves the scope, not an outer loop, and a function that returns its value inside wants a
+/// return behind it too; nd_auto_scope opens one for the rest of an ordinary block instead.) A
+/// thread that ends with open scopes has them ended for it.
 ///
 /// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
 /// has already, else ND_ERROR_INVALID_ARGUMENT. The documentation below does not repeat it.

@@ -12,7 +12,7 @@ int nd__cpus_of_process(void);
 cpu_set_t *nd__cpus_allowed(size_t *ret_bytes);
 
 /// CPUs, rounded up, that the quota of the control group pays for, or 0 where there is none. `root`
-/// is the folder where control groups are mounted, `groups` the file that names the process's own.
+/// and `groups` as in lib/base/cgroup.h.
 int nd__cpus_of_quota(const char *root, const char *groups);
 
 /// The first number of a list like "4" or "4,2", where it is from 1 to `most`; else 0. NULL is no

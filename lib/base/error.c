@@ -1,30 +1,79 @@
-// The thread's last error: a status and a sentence in a fixed thread-local buffer, or in one on the
-// stack while a callback has an error of its own.
+// The thread's last error: a status and a sentence in a buffer that the thread gets at its first
+// error, or in one on the stack while a callback has an error of its own.
 #include "lib/base/error.h"
+#include "lib/base/alloc.h"
+#include "lib/base/atomics.h"
 #include "lib/base/thread.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static _Thread_local nd_error_state first;
+/// The thread's error outside of callbacks; NULL before the first one.
+static ND__THREAD_LOCAL nd_error_state *first;
 
-/// The thread's error: what a callback has to itself while one runs (nd__error_begin).
+/// For threads whose first error finds no memory.
+static nd_error_state reserve[8];
+enum { RESERVE = sizeof reserve / sizeof *reserve };
+static _Atomic bool is_taken[RESERVE];
+/// The status of a thread that has got none of these either.
+static ND__THREAD_LOCAL nd_status without_message;
+
+/// The thread's error: what a callback has to itself while one runs (nd__error_begin). NULL: there
+/// was none so far.
 static inline nd_error_state *last(void) {
     nd_error_state *inner = nd__thread_record.error;
-    return __builtin_expect(inner != NULL, 0) ? inner : &first;
+    return __builtin_expect(inner != NULL, 0) ? inner : first;
+}
+
+__attribute__((noinline)) static nd_error_state *begin_first(void) {
+#ifdef ND_MODEL // whose memory ends with each run
+    static _Thread_local nd_error_state kept;
+    first = &kept;
+#else
+    first = nd__alloc(sizeof *first);
+    (void)nd__thread_await_end(); // gives it back
+#endif
+    for (int i = 0; i < RESERVE && !first; i++)
+        if (!nd__atomic_exchange(&is_taken[i], true, acquire))
+            first = &reserve[i];
+    if (first)
+        first->status = ND_OK;
+    return first;
+}
+
+/// The same for who writes it. NULL: there is no memory for a message.
+static inline nd_error_state *writable(void) {
+    nd_error_state *error = last();
+    return __builtin_expect(error != NULL, 1) ? error : begin_first();
+}
+
+void nd__error_thread_ends(void) {
+    nd_error_state *ended = first;
+    first = NULL;
+    if (ended >= reserve && ended < reserve + RESERVE)
+        nd__atomic_store(&is_taken[ended - reserve], false, release);
+    else
+        nd__alloc_free(ended);
 }
 
 nd_status nd_error_get_status(void) {
-    return last()->status;
+    const nd_error_state *error = last();
+    return error ? error->status : without_message;
 }
 
 const char *nd_error_get_message(void) {
     const nd_error_state *error = last();
-    return error->status == ND_OK ? "no error" : error->message;
+    if (nd_error_get_status() == ND_OK)
+        return "no error";
+    return error ? error->message : "no memory to say what failed";
 }
 
 void nd_error_clear(void) {
-    last()->status = ND_OK;
+    nd_error_state *error = last();
+    if (error)
+        error->status = ND_OK;
+    else
+        without_message = ND_OK;
 }
 
 const char *nd_status_get_name(nd_status status) {
@@ -55,14 +104,18 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     char message[ND__MESSAGE_SIZE];
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    nd_error_state *error = last();
-    __builtin_memcpy(error->message, message, sizeof message);
-    error->status = status;
+    nd_error_state *error = writable();
+    if (__builtin_expect(error != NULL, 1)) {
+        __builtin_memcpy(error->message, message, sizeof message);
+        error->status = status;
+    } else {
+        without_message = status;
+    }
     return status;
 }
 
 nd_status nd__error_null(const char *operation, const char *argument) {
-    nd_status before = last()->status;
+    nd_status before = nd_error_get_status();
     if (before != ND_OK)
         return before;
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is NULL", operation, argument);
@@ -75,11 +128,19 @@ static void copy(nd_error_state *to, const nd_error_state *from) {
 }
 
 void nd__error_save(nd_error_state *ret_state) {
-    copy(ret_state, last());
+    const nd_error_state *error = last();
+    if (error)
+        copy(ret_state, error);
+    else
+        *ret_state->message = 0, ret_state->status = without_message;
 }
 
 void nd__error_restore(const nd_error_state *state) {
-    copy(last(), state);
+    nd_error_state *error = state->status == ND_OK ? last() : writable();
+    if (error)
+        copy(error, state);
+    else
+        without_message = state->status;
 }
 
 void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer) {

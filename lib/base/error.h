@@ -1,5 +1,5 @@
-// Setting the thread's error. The message buffer is thread-local and fixed, so composing a message
-// needs no memory.
+// Setting the thread's error. A thread gets the memory for its messages at its first error, and
+// there is a little for threads that get none, so composing a message never fails.
 #ifndef ND_LIB_BASE_ERROR_H
 #define ND_LIB_BASE_ERROR_H
 #include <nd/error.h>
@@ -28,6 +28,9 @@ void nd__error_restore(const nd_error_state *state);
 /// clears is its own, and the program's error is as it was. Costs no copy of a message. Nests.
 void nd__error_begin(nd_error_state *own, nd_error_state **ret_outer);
 void nd__error_end(nd_error_state *outer);
+
+/// The thread ends: gives back the memory for its messages. It may still fail again.
+void nd__error_thread_ends(void);
 
 /// A programming error that cannot be answered (count underflow, revival of a dead object): prints
 /// and aborts.

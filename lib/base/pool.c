@@ -486,6 +486,17 @@ void nd__pool_set_limit(int threads) {
     pthread_setcancelstate(state, NULL);
 }
 
+void nd__pool_end_workers(void) {
+    if (inside || atomic_load(&pool.workers) == 0)
+        return;
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&pool.lock);
+    end_workers(0);
+    pthread_mutex_unlock(&pool.lock);
+    pthread_setcancelstate(state, NULL);
+}
+
 bool nd__pool_is_deterministic(void) {
     return atomic_load_explicit(&pool.deterministic, memory_order_relaxed);
 }

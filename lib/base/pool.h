@@ -39,6 +39,10 @@ void nd__pool_set_limit(int threads);
 bool nd__pool_is_deterministic(void);
 void nd__pool_set_deterministic(bool deterministic);
 
+/// Ends all workers, and waits for what they are in the middle of: memory of theirs is free then. The
+/// next computation starts others. Inside a body: nothing.
+void nd__pool_end_workers(void);
+
 /// After so long without a job all workers end. For tests.
 void nd__pool_set_idle(int64_t nanoseconds);
 

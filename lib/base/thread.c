@@ -1,10 +1,12 @@
 // Registry of thread records.
 #include "lib/base/thread.h"
+#include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/base/seam.h"
 #include "lib/base/thread_local.h"
 #include <pthread.h>
+#include <stdlib.h>
 
 #ifndef ND_MODEL
 ND__THREAD_LOCAL nd_thread nd__thread_record;
@@ -35,6 +37,9 @@ static void thread_exit(void *data) {
     nd_thread *thread = data;
     thread->end_awaited = false;
     nd__seam_thread_ends(thread);
+    nd__error_thread_ends();
+    free(thread->name);
+    thread->name = NULL;
     thread->unlisted = true;
     if (thread->registered)
         leave_registry(thread);
@@ -49,8 +54,8 @@ __attribute__((constructor)) static void make_exit_key_early(void) {
     pthread_once(&exit_key_once, make_exit_key);
 }
 
-/// Has thread_exit run for this thread in the next round. False: it will not.
-static bool await_end(nd_thread *thread) {
+bool nd__thread_await_end(void) {
+    nd_thread *thread = &nd__thread_record;
     pthread_once(&exit_key_once, make_exit_key);
     if (!thread->end_awaited)
         thread->end_awaited = exit_key_exists && pthread_setspecific(exit_key, thread) == 0;
@@ -59,7 +64,7 @@ static bool await_end(nd_thread *thread) {
 
 void nd__thread_register(nd_thread *thread) {
     static uint32_t last_number;
-    bool awaited = await_end(thread);
+    bool awaited = nd__thread_await_end();
     if (thread->unlisted)
         return;
     thread->unlisted = !awaited;
@@ -86,6 +91,13 @@ static void forget_other_threads(bool child) {
 }
 ND__FORK_PART(fork_threads, ND__FORK_THREADS, &registry_lock, 1, sizeof registry_lock, NULL,
               forget_other_threads, NULL);
+
+char *nd__thread_name(size_t bytes) {
+    nd_thread *thread = nd__thread();
+    if (!thread->name)
+        thread->name = malloc(bytes);
+    return thread->name;
+}
 
 void nd__thread_each(void (*visit)(nd_thread *thread, void *data), void *data) {
     nd__lock_acquire(&registry_lock);

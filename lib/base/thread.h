@@ -48,7 +48,8 @@ struct nd_thread {
     int uncancelled, cancel_state;               ///< cancel.h
     uint32_t walks;                              ///< of the ladder for memory, nested
     bool forking;                                ///< has taken all locks for that
-    nd_thread *previous, *next;                  ///< registry
+    char *name;                 ///< memory for a name that is handed out for a while, or NULL
+    nd_thread *previous, *next; ///< registry
 };
 
 #ifdef ND_MODEL
@@ -67,6 +68,14 @@ static inline nd_thread *nd__thread(void) {
         nd__thread_register(thread);
     return thread;
 }
+
+/// Has what the thread keeps given back when it ends, in the next round of its keys' destructors.
+/// False: it will not be. Takes no lock.
+bool nd__thread_await_end(void);
+
+/// So many bytes of memory that the thread keeps for such a name, always the same; NULL with no error
+/// set: there is none.
+char *nd__thread_name(size_t bytes);
 
 /// Calls visit for every registered thread, holding the registry's lock.
 void nd__thread_each(void (*visit)(nd_thread *thread, void *data), void *data);

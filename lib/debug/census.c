@@ -141,7 +141,7 @@ static void copy_all(void *data) {
     for (size_t i = 0; i < result->managers.count; i++) {
         nd_manager *manager = result->managers.items[i];
         for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
-            nd__lock_acquire(&shard->lock);
+            shard = nd__shard_lock_in(shard, manager);
             for (int list = 0; list < 2; list++)
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
                     if (!nd__steps_is_condemned(nd__object_flags(object)))

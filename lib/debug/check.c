@@ -10,10 +10,10 @@
 #include <nd/debug.h>
 
 /// What is wrong with a shard; NULL: nothing.
-static const char *check_shard(nd_shard *shard) {
+static const char *check_shard(nd_shard *shard, nd_manager *manager) {
     uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND__KIND_PLACES] = {0};
     const char *broken = NULL;
-    nd__lock_acquire(&shard->lock);
+    shard = nd__shard_lock_in(shard, manager);
     for (int list = 0; list < 2; list++) {
         const nd_object *previous = NULL;
         for (nd_object *object = shard->lists[list].first; object;
@@ -54,7 +54,7 @@ static nd_status check_manager(nd_manager *manager) {
     const char *broken = NULL;
     for (nd_shard *shard = nd__shard_first(manager); shard && !broken;
          shard = nd__shard_next(shard))
-        broken = check_shard(shard);
+        broken = check_shard(shard, manager);
     return broken ? nd__error(ND_ERROR_STATE, "debug_check: manager %s: %s", manager->name, broken)
                   : ND_OK;
 }

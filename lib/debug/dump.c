@@ -48,7 +48,7 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
     for (int list = 1; list >= 0; list--) {
         int shown = 0;
         for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
-            nd__lock_acquire(&shard->lock);
+            shard = nd__shard_lock_in(shard, manager);
             for (nd_object *object = shard->lists[list].last; object && shown < SHOWN_OBJECTS;
                  object = object->previous, shown++)
                 write_object(stream, object, indent + 2);

@@ -77,9 +77,9 @@ static bool add_leak(leak_groups *groups, const nd_object *object, const char *w
 }
 
 /// Adds the objects of a shard. False: there was no room for all.
-static bool add_leaks(leak_groups *groups, nd_shard *shard) {
+static bool add_leaks(leak_groups *groups, nd_shard *shard, nd_manager *manager) {
     bool room = true;
-    nd__lock_acquire(&shard->lock);
+    shard = nd__shard_lock_in(shard, manager);
     for (int list = 0; list < 2; list++)
         for (nd_object *object = shard->lists[list].last; object && room; object = object->previous)
             room = add_leak(groups, object, nd__object_text(object));
@@ -95,7 +95,7 @@ static bool group_all(leak_groups *groups, const nd__manager_array *managers) {
         for (size_t i = 0; i < managers->count && done; i++)
             for (nd_shard *shard = nd__shard_first(managers->items[i]); shard && done;
                  shard = nd__shard_next(shard))
-                done = add_leaks(groups, shard);
+                done = add_leaks(groups, shard, managers->items[i]);
     }
     return done;
 }

@@ -23,6 +23,9 @@ typedef struct nd_backend {
     nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
+    /// Runs chains that do not write what another of them reads; NULL: they are launched call by
+    /// call.
+    nd_status (*launch_chains)(int index, size_t count, const nd_chain *chains);
     /// Calls function(data) on some thread of the host when all work queued before is done, once;
     /// what is queued later waits for it to return. The function calls no backend. On an error it
     /// is never called.

@@ -10,8 +10,6 @@
 #include "lib/base/fork.h"
 #include "lib/base/kind.h"
 #include "lib/device/backends.h"
-#include "lib/manager/request.h"
-#include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure_alloc.h"
 #include <pthread.h>
@@ -149,37 +147,6 @@ nd_status nd_synchronize(nd_device device) {
         return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
                          nd__registry_device_text(device), nd_status_get_name(status));
     return ND_OK;
-}
-
-// ------------------------------------------------------------------------------------------ memory
-
-uint64_t nd_memory_trim(nd_device_kind kind) {
-    if (!nd__kind_exists(kind) || nd__callback_running())
-        return 0;
-    // Apart, because the allocator behind the CPU's may not know what it gives back.
-    uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
-    const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
-    for (int index = 0; rows && rows->trim && index < nd_get_device_count(kind); index++) {
-        uint64_t given = rows->trim(index);
-        bytes += given == ND__UNKNOWN_BYTES ? 0 : given;
-    }
-    return bytes;
-}
-
-uint64_t nd_memory_get_cached(nd_device_kind kind) {
-    if (!nd__kind_exists(kind))
-        return 0;
-    uint64_t bytes = 0;
-    const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
-    for (int index = 0; rows && rows->usage && index < nd_get_device_count(kind); index++) {
-        nd_memory_usage usage;
-        rows->usage(index, &usage);
-        if (usage.cached != ND__UNKNOWN_BYTES)
-            bytes += usage.cached;
-        else if (kind == ND_CPU)
-            bytes += nd__block_cached_bytes();
-    }
-    return bytes;
 }
 
 // --------------------------------------------------------------------------------------- callbacks

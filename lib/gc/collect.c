@@ -450,6 +450,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *
     nd_thread *thread = nd__thread();
     nd_collection collection = {.mode = mode,
                                 .pause_ns = pause_ns,
+                                .above = above,
                                 .escaped = recent ? nd__shard_of_escaped(above) : NULL,
                                 .recent = recent,
                                 .report = ND_GC_REPORT_INIT};

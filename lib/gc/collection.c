@@ -328,9 +328,9 @@ static nd_object *take_some(nd_collection *collection, nd_object *object) {
 /// while that is warm. No lock is held while edges are read, so a release beside it does not wait.
 /// What the walk misses counts as live. It rests on a candidate, because that cannot be freed while
 /// the gate is closed; garbage of another thread's collection can.
-static void discover_shard(nd_collection *collection, nd_shard *shard, size_t *read,
-                           nd_visitor *visitor) {
-    nd__walk walk = {.shard = shard};
+static void discover_shard(nd_collection *collection, nd_shard *shard, nd_manager *manager,
+                           size_t *read, nd_visitor *visitor) {
+    nd__walk walk = {.shard = shard, .manager = manager};
     while (!collection->full && collection->count != collection->expected &&
            nd__walk_on(&walk, collection, take_some)) {
         while (*read < collection->count) {
@@ -364,7 +364,7 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__shard_first(managers[i]); shard && !collection->full;
              shard = nd__shard_next(shard))
-            discover_shard(collection, shard, &read, &counter.visitor);
+            discover_shard(collection, shard, managers[i], &read, &counter.visitor);
     *ret_room = !collection->full;
     if (collection->full || collection->contradicted)
         nd__collection_unsettle(collection);

@@ -40,8 +40,9 @@ typedef struct nd_collection {
     bool full;                                 ///< discovery ran out of capacity, or of time
     bool missed;                               ///< some of a shard was not found; it counts as live
     bool late;                                 ///< of time: nothing was decided
-    nd_shard *
-        escaped; ///< of another manager, whose latest tracked objects are candidates as well, or NULL
+    /// Of another manager, `above`, whose latest tracked objects are candidates as well, or NULL.
+    nd_shard *escaped;
+    nd_manager *above;
     size_t recent;      ///< how many of those
     intptr_t apart;     ///< how far the last two objects that were met lie apart
     intptr_t stride;    ///< how far most do

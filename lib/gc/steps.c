@@ -146,8 +146,8 @@ static nd_object *hold_some(nd_collection *collection, nd_object *object) {
     return last;
 }
 
-static void hold_shard(nd_collection *collection, nd_shard *shard) {
-    nd__walk walk = {.shard = shard};
+static void hold_shard(nd_collection *collection, nd_shard *shard, nd_manager *manager) {
+    nd__walk walk = {.shard = shard, .manager = manager};
     for (bool more = true; more;) {
         nd__gate_enter_to_clear();
         more = nd__walk_on(&walk, collection, hold_some);
@@ -556,7 +556,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     hold_recent(collection);
     for (size_t i = 0; i < count; i++)
         for (nd_shard *shard = nd__shard_first(managers[i]); shard; shard = nd__shard_next(shard))
-            hold_shard(collection, shard);
+            hold_shard(collection, shard, managers[i]);
     size_t held, garbage = look_in_rounds(&steps, &held);
     bool memory = garbage != SIZE_MAX;
     if (!memory)

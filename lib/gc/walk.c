@@ -8,11 +8,12 @@
 #include "lib/base/lock.h"
 #include "lib/gc/collection.h"
 #include "lib/manager/manager.h"
+#include "lib/manager/shard.h"
 
 bool nd__walk_on(nd__walk *walk, nd_collection *collection, nd__walk_take *take) {
     nd_shard *shard = walk->shard;
     for (; walk->starts < ND__STARTS; walk->starts++) {
-        nd__lock_acquire(&shard->lock);
+        walk->shard = shard = nd__shard_lock_in(shard, walk->manager);
         nd_object *at = walk->cursor;
         bool here = !at || nd__atomic_load(&at->shard, acquire) == shard;
         if (here)
@@ -31,7 +32,7 @@ void nd__walk_recent(nd_collection *collection, nd__walk_take *take) {
     nd_shard *shard = collection->escaped;
     if (!shard)
         return;
-    nd__lock_acquire(&shard->lock);
+    shard = nd__shard_lock_in(shard, collection->above);
     nd_object *object = shard->lists[ND__TRACKED_LIST].first;
     for (size_t n = 1; object && object->next && n < collection->recent; n++)
         object = object->next;

@@ -4,9 +4,10 @@
 #define ND_LIB_GC_WALK_H
 #include "lib/gc/collection.h"
 
-/// A walk over a shard. Begins as {.shard = shard}.
+/// A walk over a shard of a manager. Begins as {.shard = shard, .manager = manager}.
 typedef struct nd__walk {
     nd_shard *shard;
+    nd_manager *manager;
     nd_object *cursor; ///< the last one taken; NULL at the beginning
     int starts;        ///< how often it lost its place
 } nd__walk;

@@ -79,13 +79,14 @@ static bool relocation_lock(relocation *all) {
         all->from = shard;
         all->storage = storage;
         all->storage_shard = storage_shard;
-        all->to = shard->manager == all->target ? shard
-                  : retired                     ? &all->target->first
-                                                : nd__shard_own(all->target);
+        all->to = nd__manager_of_shard(shard) == all->target ? shard
+                  : retired                                  ? &all->target->first
+                                                             : nd__shard_own(all->target);
         lock_shards(all);
         retired = all->to->retired;
         // A storage that has appeared meanwhile has the object's bytes.
         if (__builtin_expect(!retired && nd__object_shard(all->object) == shard &&
+                                 all->to->manager == all->target && // else it was handed up
                                  (storage ? nd__object_shard(storage) == storage_shard
                                           : all->alone || !storage_now(all->object)),
                              1))

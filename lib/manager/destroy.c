@@ -251,6 +251,34 @@ static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, b
     return NULL;
 }
 
+/// On a thread that destroys others, the release of an object of which this is the only reference:
+/// out of its manager and onto the thread's list of the dead. As for nd__destroy_alone the lock
+/// keeps everybody else from taking a count. The collector only reads that of a tracked one, and
+/// its edges are cleared later, inside the gate. Not while this thread cuts garbage, which counts
+/// the edges that it clears.
+static bool add_dead_alone(nd_thread *thread, nd_object *object) {
+    const uint32_t bits = ND__CLASS_BITS | ND__USER | ND__SMALL | ND__LENT | ND__TRACKED;
+    if (thread->in_callback || thread->cut || object->type->finalize ||
+        (nd__object_flags(object) & ~bits))
+        return false;
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
+        return false;
+    uint64_t word = nd__atomic_load(&object->word, acquire);
+    bool alone = (uint32_t)word == 1 && !(nd__object_flags(object) & ~bits);
+    if (alone) {
+        nd__checked_death(object);
+        nd__atomic_store(&object->word, word - 1, relaxed);
+        nd__member_die(shard, object, thread);
+    }
+    nd__lock_release(&shard->lock);
+    if (alone) {
+        object->next = thread->dead;
+        thread->dead = object;
+    }
+    return alone;
+}
+
 /// The release of a plain object, or a tracked tensor, of which this is the only reference: without
 /// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking
 /// a count. Who has none gets one from a weak reference, which such an object has not, or from a
@@ -259,7 +287,7 @@ static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, b
 bool nd__destroy_alone(nd_object *object) {
     nd_thread *thread = nd__thread();
     if (thread->is_destroying)
-        return false;
+        return add_dead_alone(thread, object);
     bool tracked = !is_plain(object);
     if (tracked && !(is_tracked_tensor(object, thread) && nd__gate_try_enter_as(thread)))
         return false;

@@ -1,5 +1,14 @@
 // What outlives its manager goes up to an ancestor, and is reported.
+//
+// An object that moves is told its new shard. What is more than a few objects goes to the
+// ancestor's shard for what escaped, and when that manager closes, its shard is handed up as it is:
+// of it and the one that the next ancestor has, the objects of the smaller one move into the larger
+// one, and the managers exchange the two. So of n managers, one below the other, that are closed
+// from the innermost outwards, each with survivors, none moves an object more than log n times.
 #include "lib/manager/escape.h"
+#include "lib/base/atomics.h"
+#include "lib/base/lock.h"
+#include "lib/base/thread.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -49,7 +58,8 @@ static bool is_held(const nd_object *object) {
 
 /// Counts those of a shard that are held by their creation sites, and takes the others off what is
 /// reported.
-static void count_held(nd_shard *from, site_count *sites, uint64_t *objects, uint64_t *bytes) {
+static void count_held(const nd_shard *from, site_count *sites, uint64_t *objects,
+                       uint64_t *bytes) {
     for (int list = 0; list < 2; list++)
         for (nd_object *object = from->lists[list].first; object; object = object->next) {
             if (is_held(object)) {
@@ -63,49 +73,140 @@ static void count_held(nd_shard *from, site_count *sites, uint64_t *objects, uin
         }
 }
 
-static nd_shard *shard_to_move_to(nd_manager *ancestor, bool remembered) {
-    return remembered ? nd__shard_for_escapes(ancestor) : &ancestor->first;
+/// So many objects are more than a few.
+#ifdef ND_MODEL
+enum { MANY = 2 };
+#else
+enum { MANY = 32 };
+#endif
+
+/// What one manager lets go.
+typedef struct escape {
+    bool past, remembered; ///< as in nd__escape_all
+    bool many;             ///< there are
+    bool reported;         ///< of what is counted those that nobody holds are left out
+    bool all_held;         ///< as far as this thread knows, nothing waits to be destroyed
+    uint64_t objects;
+    uint64_t *bytes;
+    site_count sites[SITE_SLOTS];
+} escape;
+
+static nd_shard *shard_to_move_to(nd_manager *ancestor, const escape *all) {
+    return all->remembered || all->many ? nd__shard_for_escapes(ancestor, all->past)
+                                        : &ancestor->first;
 }
 
-/// Moves what is in one shard of a closing manager to an ancestor. Adds up what that was.
-static void move_shard(nd_shard *from, nd_manager *ancestor, bool past, bool remembered,
-                       site_count *sites, uint64_t *objects, uint64_t *bytes) {
-    nd_shard *target = shard_to_move_to(ancestor, remembered);
-    nd__shard_lock_pair(from, target);
-    while (!past && (!nd__manager_open(target->manager) || target->retired)) {
-        bool open = nd__manager_open(target->manager);
-        nd__shard_unlock_pair(from, target);
-        target =
-            open ? &target->manager->first
-                 : shard_to_move_to(nd__manager_nearest_open(target->manager->parent), remembered);
-        nd__shard_lock_pair(from, target);
-    }
-    const nd_manager *stop = past ? from->manager->parent : target->manager;
-    uint64_t moved = from->count.live;
+static bool may_take(const nd_shard *target, const nd_manager *ancestor, const escape *all) {
+    return target->manager == ancestor && !target->retired &&
+           (all->past || nd__manager_open(ancestor));
+}
+
+/// Takes the bytes of a shard off the accounts up to the ancestor to which they go. Adds them and
+/// the objects up; returns how many objects that were.
+static uint64_t discharge(const nd_shard *from, const nd_manager *ancestor, bool one_by_one,
+                          escape *all) {
+    const nd_manager *stop = all->past ? from->manager->parent : ancestor;
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         uint64_t own = from->count.own_bytes[kind];
-        bytes[kind] += own;
+        all->bytes[kind] += own;
         if (own)
             nd__charge_return_path(from->manager, stop, (nd_device_kind)kind, own);
     }
-    uint64_t held = moved;
-    if (sites)
-        count_held(from, sites, &held, bytes);
-    nd__shard_move(from, target);
+    uint64_t counted = from->count.live;
+    if (one_by_one)
+        count_held(from, all->sites, &counted, all->bytes);
+    all->objects += counted;
+    return counted;
+}
+
+/// Moves what is in one shard of a closing manager to an ancestor, object by object.
+static void move_shard(nd_shard *from, nd_manager *ancestor, escape *all) {
+    nd_shard *target = shard_to_move_to(ancestor, all);
+    nd__shard_lock_pair(from, target);
+    while (!may_take(target, ancestor, all)) {
+        bool retired = target->manager == ancestor && target->retired;
+        nd__shard_unlock_pair(from, target);
+        if (!all->past)
+            ancestor = nd__manager_nearest_open(ancestor);
+        target = retired ? &ancestor->first : shard_to_move_to(ancestor, all);
+        nd__shard_lock_pair(from, target);
+    }
+    uint64_t moved = from->count.live, counted = discharge(from, ancestor, all->reported, all);
+    nd__shard_move(from, target, all->remembered || target == &ancestor->first);
     target->count.arrived += moved;
     from->count.departed += moved;
-    from->count.escaped += held;
-    *objects += held;
+    from->count.escaped += counted;
     nd__shard_unlock_pair(from, target);
 }
 
-uint64_t nd__escape_all(nd_manager *from, nd_manager *target, bool past, bool remembered,
-                        uint64_t *bytes, nd_close_report *report) {
-    site_count sites[SITE_SLOTS] = {0};
-    uint64_t moved = 0;
+/// Gives an ancestor a closing manager's shard for what escaped, together with what is in its own
+/// one, which the manager gets, empty. Those two and the ancestor's first shard are locked.
+static void exchange(nd_shard *shard, nd_shard *other, nd_manager *ancestor, escape *all) {
+    nd_manager *from = shard->manager;
+    uint64_t moved = shard->count.live;
+    uint64_t counted =
+        discharge(shard, ancestor, all->reported && (shard->sited || !all->all_held), all);
+    nd__shard_begin_escapes(ancestor);
+    nd__shard_move(other, shard, !all->remembered);
+    // What a manager did stays its own; what lives goes with the objects.
+    nd__counters did = shard->count;
+    shard->count = other->count;
+    other->count = did;
+    nd__shard_move_counts(&other->count, &shard->count);
+    shard->count.arrived += moved;
+    other->count.departed += moved;
+    other->count.escaped += counted;
+    other->sited = false;
+    nd__shard_give(shard, ancestor);
+    nd__shard_give(other, from);
+    nd__atomic_store(&from->escaped, other, release);
+    nd__atomic_store(&ancestor->escaped, shard, release);
+}
+
+/// Hands up the shard for what escaped to a closing manager. False, and nothing has changed: there
+/// is little in it, or less than in the ancestor's, or that takes none.
+static bool hand_up(nd_shard *shard, nd_manager *ancestor, escape *all) {
+    for (;;) {
+        nd_shard *other = nd__atomic_load(&ancestor->escaped, acquire);
+        nd_shard *locked[] = {shard, other, &ancestor->first};
+        nd__shard_lock_all(locked, 3);
+        bool stands = nd__atomic_load(&ancestor->escaped, relaxed) == other &&
+                      (all->past || nd__manager_open(ancestor));
+        uint64_t there = nd__atomic_load(&ancestor->escapes, relaxed) ? other->count.live : 0;
+        bool larger = shard->count.live >= MANY && shard->count.live >= there;
+        if (stands && larger && !ancestor->single)
+            exchange(shard, other, ancestor, all);
+        bool done = shard->manager == ancestor;
+        nd__lock_release(&shard->lock);
+        nd__lock_release(&other->lock);
+        nd__lock_release(&ancestor->first.lock);
+        if (stands)
+            return done;
+        if (!all->past)
+            ancestor = nd__manager_nearest_open(ancestor);
+    }
+}
+
+uint64_t nd__escape_all(nd_manager *from, uint64_t live, nd_manager *target, bool past,
+                        bool remembered, uint64_t *bytes, nd_close_report *report) {
+    if (live == 0) // and nothing comes to a closing manager
+        return 0;
+    const nd_thread *thread = nd__thread();
+    escape all = {.past = past,
+                  .remembered = remembered,
+                  .many = live >= MANY,
+                  .reported = report != NULL,
+                  // A manager that ends is not closed by the callback of another object's end.
+                  .all_held =
+                      !thread->collecting && (!thread->is_destroying || nd_get_count(from) == 0),
+                  .bytes = bytes};
+    nd_shard *escaped = nd__shard_of_escaped(from);
+    if (escaped && hand_up(escaped, target, &all))
+        escaped = NULL;
     for (nd_shard *shard = nd__shard_first(from); shard; shard = nd__shard_next(shard))
-        move_shard(shard, target, past, remembered, report ? sites : NULL, &moved, bytes);
+        if (!shard->for_escapes || escaped)
+            move_shard(shard, target, &all);
     if (report)
-        report_sites(sites, report);
-    return moved;
+        report_sites(all.sites, report);
+    return all.objects;
 }

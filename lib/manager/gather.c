@@ -7,6 +7,7 @@
 // enough for them.
 #include "lib/manager/gather.h"
 #include "lib/base/alloc.h"
+#include "lib/base/atomics.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -16,10 +17,14 @@ typedef uint64_t bytes_of_kinds[ND__KIND_PLACES];
 /// Moves what is in one shard to the first one of `top`, off the account of its own manager alone.
 /// Nothing happens when the top is closed, and where there are guests, which return from where they
 /// are.
-static void gather_shard(nd_shard *from, nd_manager *top, uint64_t *bytes) {
+static void gather_shard(nd_shard *from, nd_manager *manager, nd_manager *top, uint64_t *bytes) {
     nd_shard *target = &top->first;
     nd__shard_lock_pair(from, target);
-    nd_manager *manager = from->manager;
+    while (from->manager != manager) { // it was handed up meanwhile
+        nd__shard_unlock_pair(from, target);
+        from = nd__atomic_load(&manager->escaped, acquire);
+        nd__shard_lock_pair(from, target);
+    }
     uint64_t moved = from->count.live;
     if (moved && !from->count.temporary && nd__manager_open(top)) {
         for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
@@ -28,7 +33,7 @@ static void gather_shard(nd_shard *from, nd_manager *top, uint64_t *bytes) {
             if (own)
                 nd__charge_return_path(manager, manager->parent, (nd_device_kind)kind, own);
         }
-        nd__shard_move(from, target);
+        nd__shard_move(from, target, true);
         from->count.departed += moved;
         target->count.arrived += moved;
     }
@@ -49,7 +54,7 @@ bool nd__gather_objects(const nd__manager_array *managers) {
                 nd__charge_return_path(manager, manager->parent, (nd_device_kind)kind,
                                        passed[i][kind]);
         for (nd_shard *from = nd__shard_first(manager); from; from = nd__shard_next(from))
-            gather_shard(from, top, passed[i]);
+            gather_shard(from, manager, top, passed[i]);
         while (managers->items[above] != manager->parent)
             above--;
         for (int kind = 0; kind < ND__KIND_PLACES; kind++)

@@ -34,7 +34,9 @@ nd_manager nd__manager_root = {
     .shard_count = 1,
     .name = "root",
     .first.manager = &nd__manager_root,
-    .escaped.manager = &nd__manager_root,
+    .escaped = &nd__manager_root.pocket,
+    .pocket.manager = &nd__manager_root,
+    .pocket.for_escapes = true,
 };
 
 _Atomic(nd_manager *) nd__manager_newest = &nd__manager_root;
@@ -96,7 +98,9 @@ static nd_manager *take_memory(void) {
     nd__shard_keep_block(block);
     manager = nd__shard_line_in(block);
     nd__shard_begin(&manager->first, manager);
-    nd__shard_begin(&manager->escaped, manager);
+    nd__shard_begin(&manager->pocket, manager);
+    manager->pocket.for_escapes = true;
+    atomic_init(&manager->escaped, &manager->pocket);
     manager->older = nd__atomic_load(&nd__manager_newest, relaxed);
     while (!nd__atomic_cas(&nd__manager_newest, &manager->older, manager, release, relaxed))
         ;

@@ -6,10 +6,11 @@
 //       lists[0]: green objects, lists[1]: tracked objects; weak, intrusive
 //       counters of these objects
 //       account: a part of what was charged
+//     one more, for what escaped; handed up to the parent when much is in it (escape.c)
 //
 // What a shard holds is guarded by its lock. An object names its shard (`shard`), and that its
 // manager. What escapes to a manager while the collector is on goes to a shard of its own, so that
-// its latest arrivals are the front of a list. A thread always fills the same shard of a manager,
+// its latest arrivals are the front of a list; and whenever it is much. A thread always fills the same shard of a manager,
 // so a list is in the order in which each thread made its objects; the first shard has the oldest
 // ones. A manager that was ever capped keeps all its objects in the first shard, under whose lock
 // the cap is exact.
@@ -54,8 +55,11 @@ typedef struct nd__counters {
 
 struct nd_shard {
     _Alignas(ND__LINE) nd_lock lock;
-    nd_manager *manager; ///< constant, also while the memory waits to be recycled
-    uint32_t waits;      ///< how often the lock was found held (lock)
+    /// Constant, also while the memory waits to be recycled, but of a shard for what escaped, whose
+    /// manager changes under its lock: who has not locked that asks nd__manager_of_shard.
+    nd_manager *manager;
+    uint32_t waits;   ///< how often the lock was found held (lock)
+    bool for_escapes; ///< constant
     // Guarded by lock.
     struct {
         nd_object *first, *last;
@@ -63,6 +67,7 @@ struct nd_shard {
     nd_manager *children; ///< first child; siblings' links are guarded as well
     nd__counters count;
     bool retired; ///< the manager has a cap: objects go to the first shard
+    bool sited;   ///< of one for what escaped: objects with a creation site were moved there
     // The account. A part may be negative: bytes are discharged by whoever frees them.
     _Atomic uint64_t bytes[ND__KIND_PLACES];
     _Atomic uint64_t seen[ND__KIND_PLACES]; ///< `bytes` when the peak was looked at
@@ -84,12 +89,15 @@ struct nd_manager {
     nd_object header;
     // Of the memory, not of the manager that is in it.
     nd_manager *older;         ///< memory that was taken before this
-    nd__shard_range ranges[3]; ///< the first shard; all others; that for what escaped
+    nd__shard_range ranges[3]; ///< the first shard; all others; `pocket`
+    /// The shard for what escaped here: its own `pocket`, or that of another manager's memory which
+    /// it was exchanged for. Changes under the locks of the two, and of the first shard.
+    _Atomic(nd_shard *) escaped;
     // Read by all, seldom written.
     _Alignas(ND__LINE) _Atomic uint32_t state;
     _Atomic uint32_t shard_count; ///< 1 or nd__shard_limit(); never falls while the manager lives
     nd_shard *more;               ///< the second shard and on; kept for the next life
-    _Atomic uint32_t escapes;     ///< 1: `escaped` is one of its shards
+    _Atomic uint32_t escapes;     ///< 1: `escaped` is in use: what outlived managers below
     /// How many tracked objects escaped here at the last close below and at the one before it. (Two
     /// closes at a time may lose one of them.)
     _Atomic uint32_t recent[2];
@@ -119,17 +127,22 @@ struct nd_manager {
     nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
     char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;
-    nd_shard escaped; ///< what outlived managers below while the collector was on, the latest first
+    nd_shard pocket; ///< memory of a shard for what escaped
 };
 
 extern nd_manager nd__manager_root;
 /// All memory of managers there is, newest first, linked by `older`; the root is the last.
 extern _Atomic(nd_manager *) nd__manager_newest;
+/// The manager that a shard belongs to, or did a moment ago.
+static inline nd_manager *nd__manager_of_shard(const nd_shard *shard) {
+    return nd__atomic_load((_Atomic(nd_manager *) *)(uintptr_t)&shard->manager, acquire);
+}
+
 /// The manager of an object; NULL when it is in none. Beside a thread that moves the object, one of
 /// the two.
 static inline nd_manager *nd__manager_of(const nd_object *object) {
     nd_shard *shard = nd__object_shard(object);
-    return shard ? shard->manager : NULL;
+    return shard ? nd__manager_of_shard(shard) : NULL;
 }
 
 static inline bool nd__manager_open(const nd_manager *manager) {

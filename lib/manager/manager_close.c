@@ -61,7 +61,7 @@ static nd_manager *begin_close_of_child(nd_manager *parent) {
 static size_t take_temporaries(nd_shard *shard, nd_object **objects, size_t limit) {
     size_t count = 0;
     nd__gate_enter_to_clear();
-    nd__lock_acquire(&shard->lock);
+    nd__lock_acquire(&shard->lock); // of a manager that this thread closes
     for (int list = 0; list < 2 && shard->count.temporary; list++)
         for (nd_object *object = shard->lists[list].first; object && count < limit;
              object = object->next)
@@ -107,10 +107,10 @@ static void unlink_from_parent(nd_manager *manager) {
 /// What survives in one of the managers below a closing one goes to `target`, which is closed
 /// later. Accounts between the two get rid of it as each of their managers is finished: then one
 /// walk is enough for many managers, one below the other.
-static void move_past(nd_manager *manager, nd_manager *target) {
+static void move_past(nd_manager *manager, uint64_t live, nd_manager *target) {
     nd_manager *parent = manager->parent;
     uint64_t bytes[ND__KIND_PLACES] = {0};
-    nd__escape_all(manager, target, true, false, bytes, NULL);
+    nd__escape_all(manager, live, target, true, false, bytes, NULL);
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         uint64_t carried = manager->carried[kind];
         if (carried)
@@ -122,11 +122,11 @@ static void move_past(nd_manager *manager, nd_manager *target) {
 
 /// What survives goes to the nearest open ancestor, and is reported.
 /// `remembered`: boundaries below that look at it again.
-static void let_escape(nd_manager *manager, nd_manager *outside, bool remembered,
+static void let_escape(nd_manager *manager, uint64_t live, nd_manager *outside, bool remembered,
                        nd_close_report *report) {
     uint64_t bytes[ND__KIND_PLACES] = {0};
-    report->escaped_objects += nd__escape_all(manager, nd__manager_nearest_open(outside), false,
-                                              remembered, bytes, report);
+    report->escaped_objects += nd__escape_all(manager, live, nd__manager_nearest_open(outside),
+                                              false, remembered, bytes, report);
     for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         report->escaped_bytes += bytes[kind];
 }
@@ -146,9 +146,9 @@ static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *ou
     report->freed_objects += count.freed;
     report->freed_bytes += count.freed_bytes;
     if (target) {
-        move_past(manager, target);
+        move_past(manager, count.live, target);
     } else {
-        let_escape(manager, outside, cyclic && count.tracked, report);
+        let_escape(manager, count.live, outside, cyclic && count.tracked, report);
         if (collect)
             nd__shard_escaped_note(nd__manager_nearest_open(outside), cyclic ? count.tracked : 0);
     }
@@ -249,7 +249,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
     size_t count = 0;
     nd__gate_enter_to_clear();
     for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
-        nd__lock_acquire(&shard->lock);
+        shard = nd__shard_lock_in(shard, manager);
         for (int list = 0; list < 2; list++)
             for (nd_object *object = shard->lists[list].first; object && count < capacity;
                  object = object->next)

@@ -48,7 +48,7 @@ static void find_ranges(nd_manager *newest) {
         nd__lock_release(&at->first.lock);
         at->ranges[0] = (nd__shard_range){.first = &at->first, .count = 1};
         at->ranges[1] = (nd__shard_range){.first = more, .count = more ? nd__shard_limit() - 1 : 0};
-        at->ranges[2] = (nd__shard_range){.first = &at->escaped, .count = 1};
+        at->ranges[2] = (nd__shard_range){.first = &at->pocket, .count = 1};
     }
 }
 

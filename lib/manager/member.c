@@ -30,15 +30,21 @@ static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
         listener->born(object, manager);
 }
 
+/// Of an object that is still private.
+static inline uint32_t mark_tracked(nd_object *object) {
+    uint32_t flags = nd__object_flags(object);
+    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
+        flags |= ND__TRACKED;
+        nd__atomic_store(&object->flags, flags, relaxed);
+    }
+    return flags;
+}
+
 static inline __attribute__((always_inline)) nd_status
 publish(nd_object *object, nd_object *storage, nd_manager *manager) {
     if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
-    uint32_t flags = nd__object_flags(object);
-    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
-        flags |= ND__TRACKED;
-        nd__atomic_store(&object->flags, flags, relaxed); // still private
-    }
+    uint32_t flags = mark_tracked(object);
     nd_manager *target = manager;
     nd_shard *shard;
     for (;;) {
@@ -111,6 +117,31 @@ void nd__member_track_with(nd_object *object, void *slot, void *target) {
     *(nd_object **)slot = target;
     track_locked(shard, object);
     nd__lock_release(&shard->lock);
+}
+
+bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *slot) {
+    nd_shard *shard = nd__thread_record.in_callback ? NULL : nd__shard_lock_of(neighbour);
+    if (__builtin_expect(!shard, 0))
+        return false;
+    if (__builtin_expect(!nd__manager_open(shard->manager) || shard->for_escapes ||
+                             nd__member_cap_refuses(shard, object),
+                         0)) {
+        nd__lock_release(&shard->lock);
+        return false;
+    }
+    uint32_t flags = mark_tracked(object);
+    nd__member_enter(shard, object, flags);
+    shard->count.created++;
+    if (slot) {
+        *(nd_object **)slot = object;
+        track_locked(shard, neighbour);
+    }
+    tell_of_birth(object, shard->manager);
+    nd__lock_release(&shard->lock);
+    if (flags & ND__TRACKED)
+        nd__trigger_count_tracked();
+    nd__shard_spread_if_crowded();
+    return true;
 }
 
 void nd__member_unlink(nd_object *object) {

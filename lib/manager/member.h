@@ -101,6 +101,12 @@ nd_status nd__member_publish(nd_object *object, nd_manager *manager);
 /// The same for an object and its private storage, under one lock: both are published or none.
 nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager);
 
+/// Publishes a private object without bytes where a published one is, of which only this thread
+/// knows, under one lock. With a slot the published one, which is green, gets it as its first edge,
+/// and the collector sees both (nd__member_track_with). False: nothing was done, because that
+/// manager takes it in no such way; nd__place_publish says what to do, or what is wrong.
+bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *slot);
+
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__member_track(nd_object *object);
 /// The same for a published green object that only this thread knows, which gets its first edge

@@ -21,6 +21,9 @@ typedef struct nd_memory_functions {
     uint64_t (*retire)(int index);
     /// Gives cached memory back to the system, without waiting. Bytes.
     uint64_t (*trim)(int index);
+    /// From now on keeps at most so many bytes for reuse, and gives back what is more; UINT64_MAX: as
+    /// at first.
+    void (*limit)(int index, uint64_t bytes);
     /// Waits, at most so long, for the work that was queued before. False: it is not done yet.
     bool (*wait)(int index, uint64_t nanoseconds);
     void (*usage)(int index, nd_memory_usage *ret_usage);

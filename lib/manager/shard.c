@@ -51,6 +51,16 @@ void nd__shard_lock_all(nd_shard **shards, size_t count) {
             nd__shard_lock(shards[i]);
 }
 
+nd_shard *nd__shard_lock_in(nd_shard *shard, nd_manager *manager) {
+    for (;;) {
+        nd__lock_acquire(&shard->lock);
+        if (__builtin_expect(shard->manager == manager, 1))
+            return shard;
+        nd__lock_release(&shard->lock);
+        shard = nd__atomic_load(&manager->escaped, acquire);
+    }
+}
+
 nd_shard *nd__shard_own(nd_manager *manager) {
     uint32_t place = nd__thread()->number % nd__shard_count(manager);
     return place ? &manager->more[place - 1] : &manager->first;
@@ -137,22 +147,20 @@ void nd__shard_spread_crowded(nd_thread *thread) {
     nd__shard_spread(manager);
 }
 
-void nd__shard_move(nd_shard *from, nd_shard *target) {
-    for (int list = 0; list < 2; list++) {
-        nd_object *first = from->lists[list].first, *last = from->lists[list].last;
-        for (nd_object *object = first; object; object = object->next)
-            nd__atomic_store(&object->shard, target, release);
-        if (!first)
-            continue;
-        last->next = target->lists[list].first;
-        if (last->next)
-            last->next->previous = last;
-        else
-            target->lists[list].last = last;
-        target->lists[list].first = first;
-        from->lists[list].first = from->lists[list].last = NULL;
-    }
-    nd__counters *lost = &from->count, *won = &target->count;
+/// Puts one list behind another one.
+static void append(nd_object **first, nd_object **last, nd_object *next_first,
+                   nd_object *next_last) {
+    if (!next_first)
+        return;
+    if (*last)
+        (*last)->next = next_first;
+    else
+        *first = next_first;
+    next_first->previous = *last;
+    *last = next_last;
+}
+
+void nd__shard_move_counts(nd__counters *lost, nd__counters *won) {
     won->live += lost->live;
     won->tracked += lost->tracked;
     won->capped += lost->capped;
@@ -164,6 +172,26 @@ void nd__shard_move(nd_shard *from, nd_shard *target) {
     }
 }
 
+void nd__shard_move(nd_shard *from, nd_shard *target, bool as_newest) {
+    for (int list = 0; list < 2; list++) {
+        nd_object *first = from->lists[list].first, *last = from->lists[list].last;
+        for (nd_object *object = first; object; object = object->next) {
+            nd__atomic_store(&object->shard, target, release);
+            target->sited |= object->site != NULL;
+        }
+        nd_object *there = target->lists[list].first, *there_last = target->lists[list].last;
+        if (as_newest) {
+            append(&first, &last, there, there_last);
+            target->lists[list].first = first;
+            target->lists[list].last = last;
+        } else {
+            append(&target->lists[list].first, &target->lists[list].last, first, last);
+        }
+        from->lists[list].first = from->lists[list].last = NULL;
+    }
+    nd__shard_move_counts(&from->count, &target->count);
+}
+
 void nd__shard_unite(nd_manager *manager) {
     nd_shard *first = nd__shard_first(manager);
     nd__lock_acquire(&first->lock);
@@ -171,8 +199,13 @@ void nd__shard_unite(nd_manager *manager) {
     nd__lock_release(&first->lock);
     for (nd_shard *shard = nd__shard_next(first); shard; shard = nd__shard_next(shard)) {
         nd__shard_lock_pair(first, shard);
+        while (shard->manager != manager) { // it was handed up meanwhile
+            nd__shard_unlock_pair(first, shard);
+            shard = nd__atomic_load(&manager->escaped, acquire);
+            nd__shard_lock_pair(first, shard);
+        }
         shard->retired = true;
-        nd__shard_move(shard, first);
+        nd__shard_move(shard, first, true);
         // What they did goes with them, so that the counts of each shard add up.
         nd__counters *lost = &shard->count, *won = &first->count;
         won->created += lost->created;
@@ -189,17 +222,27 @@ void nd__shard_unite(nd_manager *manager) {
 
 // ----------------------------------------------------------------------------------- what escaped
 
-nd_shard *nd__shard_for_escapes(nd_manager *manager) {
+void nd__shard_begin_escapes(nd_manager *manager) {
+    if (nd__atomic_load(&manager->escapes, relaxed))
+        return;
+    nd__shard_begin(nd__atomic_load(&manager->escaped, relaxed), manager);
+    nd__atomic_store(&manager->escapes, 1, release);
+}
+
+nd_shard *nd__shard_for_escapes(nd_manager *manager, bool closing) {
     if (nd__atomic_load(&manager->escapes, acquire))
-        return &manager->escaped;
-    nd__lock_acquire(&manager->first.lock);
-    bool may = nd__manager_open(manager) && !manager->single;
-    if (may && !nd__atomic_load(&manager->escapes, relaxed)) {
-        nd__shard_begin(&manager->escaped, manager);
-        nd__atomic_store(&manager->escapes, 1, release);
+        return nd__atomic_load(&manager->escaped, acquire);
+    for (;;) {
+        nd_shard *escaped = nd__atomic_load(&manager->escaped, acquire);
+        nd__shard_lock_pair(&manager->first, escaped);
+        bool still = nd__atomic_load(&manager->escaped, relaxed) == escaped;
+        bool may = (closing || nd__manager_open(manager)) && !manager->single;
+        if (still && may)
+            nd__shard_begin_escapes(manager);
+        nd__shard_unlock_pair(&manager->first, escaped);
+        if (still)
+            return may ? escaped : &manager->first;
     }
-    nd__lock_release(&manager->first.lock);
-    return may ? &manager->escaped : &manager->first;
 }
 
 enum { RECENT_LIMIT = 16384 };
@@ -221,7 +264,7 @@ size_t nd__shard_escaped_recently(nd_manager *manager) {
     nd_shard *shard = nd__shard_of_escaped(manager);
     if (!shard)
         return 0;
-    nd__lock_acquire(&shard->lock);
+    shard = nd__shard_lock_in(shard, manager);
     size_t there = shard->count.tracked;
     nd__lock_release(&shard->lock);
     recent = recent < RECENT_LIMIT ? recent : RECENT_LIMIT;
@@ -230,8 +273,8 @@ size_t nd__shard_escaped_recently(nd_manager *manager) {
 
 // ------------------------------------------------------------------------------------------ counts
 
-static nd__counters count_of(nd_shard *shard) {
-    nd__lock_acquire(&shard->lock);
+static nd__counters count_of(nd_shard *shard, nd_manager *manager) {
+    shard = nd__shard_lock_in(shard, manager);
     nd__counters count = shard->count;
     nd__lock_release(&shard->lock);
     return count;
@@ -240,9 +283,9 @@ static nd__counters count_of(nd_shard *shard) {
 nd__counters nd__shard_total(nd_manager *manager) {
     enum { MEMBERS = sizeof(nd__counters) / sizeof(uint64_t) };
     nd_shard *shard = nd__shard_first(manager);
-    nd__counters total = count_of(shard);
+    nd__counters total = count_of(shard, manager);
     while (__builtin_expect((shard = nd__shard_next(shard)) != NULL, 0)) {
-        nd__counters one = count_of(shard);
+        nd__counters one = count_of(shard, manager);
         for (int i = 0; i < MEMBERS; i++)
             ((uint64_t *)&total)[i] += ((const uint64_t *)&one)[i];
     }

@@ -19,22 +19,31 @@ static inline nd_shard *nd__shard_first(nd_manager *manager) {
     return &manager->first;
 }
 static inline nd_shard *nd__shard_of_escaped(nd_manager *manager) {
-    return __builtin_expect(nd__atomic_load(&manager->escapes, acquire) != 0, 0) ? &manager->escaped
-                                                                                 : NULL;
+    return __builtin_expect(nd__atomic_load(&manager->escapes, acquire) != 0, 0)
+               ? nd__atomic_load(&manager->escaped, acquire)
+               : NULL;
 }
 static inline nd_shard *nd__shard_next(const nd_shard *shard) {
+    if (__builtin_expect(shard->for_escapes, 0))
+        return NULL;
     nd_manager *manager = shard->manager;
     uint32_t count = nd__shard_count(manager);
-    if (__builtin_expect(count > 1, 0) && shard != &manager->escaped) {
+    if (__builtin_expect(count > 1, 0)) {
         ptrdiff_t next = shard == &manager->first ? 0 : shard - manager->more + 1;
         if (next + 1 < (ptrdiff_t)count)
             return &manager->more[next];
     }
-    return shard == &manager->escaped ? NULL : nd__shard_of_escaped(manager);
+    return nd__shard_of_escaped(manager);
 }
+/// Locks a shard that a walk over those of a manager has come to, or the one that the manager has
+/// got in its place meanwhile (escape.c). Returns it; the walk goes on from there.
+nd_shard *nd__shard_lock_in(nd_shard *shard, nd_manager *manager);
 
-/// The shard for what escapes to a manager; its first one when that has or had a cap, or is closed.
-nd_shard *nd__shard_for_escapes(nd_manager *manager);
+/// The shard for what escapes to a manager; its first one when that has or had a cap, or is closed,
+/// unless the caller closes it.
+nd_shard *nd__shard_for_escapes(nd_manager *manager, bool closing);
+/// The same for who has locked both it and the manager's first shard.
+void nd__shard_begin_escapes(nd_manager *manager);
 /// Takes note that so many tracked objects escaped to a manager at a close below it.
 void nd__shard_escaped_note(nd_manager *manager, uint64_t tracked);
 /// How many tracked objects, the latest in the shard for what escaped, are to be looked at again at
@@ -115,7 +124,13 @@ static inline void nd__shard_spread_if_crowded(void) {
 }
 /// Before a cap: all objects go to the first shard, for good.
 void nd__shard_unite(nd_manager *manager);
-/// Moves all objects of a shard to another one, where they are the newest, in the order they had,
-/// with the counts of what is there. Both are locked.
-void nd__shard_move(nd_shard *from, nd_shard *target);
+/// Moves all objects of a shard to another one, where they are the newest, or the oldest, in the
+/// order they had, with the counts of what is there. Both are locked.
+void nd__shard_move(nd_shard *from, nd_shard *target, bool as_newest);
+/// The counts alone, of what is in a shard now.
+void nd__shard_move_counts(nd__counters *lost, nd__counters *won);
+/// Tells who asks without a lock what manager a locked shard belongs to from now on.
+static inline void nd__shard_give(nd_shard *shard, nd_manager *manager) {
+    nd__atomic_store((_Atomic(nd_manager *) *)(uintptr_t)&shard->manager, manager, release);
+}
 #endif

@@ -19,6 +19,23 @@ void nd__host_free(void *pointer, size_t bytes);
 /// Returns unused cached memory to the system. Slow (it may have to be faulted in again). Bytes, or
 /// ND__UNKNOWN_BYTES.
 uint64_t nd__host_trim(void);
+/// From now on keeps at most so many bytes of freed data, and an eighth (1 MiB at least) more between two looks;
+/// UINT64_MAX: as at first. The system's allocator says nothing of blocks below ND__KEPT_LEAST.
+void nd__host_set_limit(uint64_t bytes);
+/// Bytes of freed data that are kept, or ND__UNKNOWN_BYTES.
+uint64_t nd__host_cached_bytes(void);
+
+/// Whoever else keeps host memory for reuse.
+typedef struct nd_host_keeper {
+    uint64_t (*trim)(void);  ///< gives back what nobody uses. Bytes
+    uint64_t (*bytes)(void); ///< that it has
+    struct nd_host_keeper *next;
+} nd_host_keeper;
+/// At load, before there are threads. It lives as long as the process.
+void nd__host_add_keeper(nd_host_keeper *keeper);
+/// Bytes that all of them have.
+uint64_t nd__host_keeper_bytes(void);
+
 /// Bytes asked for and not yet given back.
 uint64_t nd__host_live_bytes(void);
 #endif

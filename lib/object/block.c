@@ -19,6 +19,7 @@
 #include "lib/object/name.h"
 #include "lib/object/object.h"
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #define RUN_BYTES ((size_t)16 << 10)
@@ -40,7 +41,13 @@ typedef struct slab {
 } slab;
 _Static_assert(sizeof(slab) <= SLAB_HEAD, "the first run begins behind it");
 
+#if ND_SHARED
+/// Those of threads that have none of their own: nobody writes here, and nothing is in them.
+static nd__block_cache no_caches[ND__BLOCK_CACHED_CLASSES];
+ND__THREAD_LOCAL nd__block_cache *nd__block_caches = no_caches;
+#else
 ND__THREAD_LOCAL nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
+#endif
 
 static struct {
     nd_lock lock;
@@ -51,9 +58,11 @@ static struct {
     } classes[ND__BLOCK_CACHED_CLASSES];
     nd_object *large[LARGE_CLASSES]; ///< by the logarithm of their size, linked by `next`
     _Atomic uint64_t free_bytes;     ///< in batches, and in `large` with their pages
+    uint64_t limit;                  ///< of free_bytes, exactly; UINT64_MAX: DEPOT_LIMIT, for long
+    uint64_t stuck;                  ///< of free_bytes, what the last sweep could not give back
     uint64_t full_since_ns;          ///< 0: free_bytes is within the limit
     bool sweeping;                   ///< a thread has taken the batches out
-} depot;
+} depot = {.limit = UINT64_MAX};
 
 // ------------------------------------------------------------------------------------------- sizes
 
@@ -142,14 +151,21 @@ static nd_object *depot_take(uint32_t class) {
         nd__atomic_store(&depot.free_bytes, left, relaxed);
         if (left <= DEPOT_LIMIT)
             depot.full_since_ns = 0;
+        if (left < depot.stuck)
+            depot.stuck = left;
     }
     nd__lock_release(&depot.lock);
     return batch;
 }
 
-/// True when the depot has held more than its limit for a while. The depot is locked.
+/// True when the depot has held more than DEPOT_LIMIT for a while, or holds more than the limit that
+/// was set: then a quarter more than a sweep could not give back, so that sweeps stay linear. The
+/// depot is locked.
 static bool depot_is_stale(void) {
-    if (nd__atomic_load_relaxed(&depot.free_bytes) <= DEPOT_LIMIT || depot.sweeping)
+    const uint64_t bytes = nd__atomic_load_relaxed(&depot.free_bytes);
+    if (depot.limit != UINT64_MAX)
+        return bytes > depot.limit && bytes - depot.stuck > depot.stuck / 4 && !depot.sweeping;
+    if (bytes <= DEPOT_LIMIT || depot.sweeping)
         return false;
     uint64_t now = nd__clock_now_ns();
     if (!depot.full_since_ns)
@@ -231,9 +247,22 @@ static nd_object *refill(nd__block_cache *cache, uint32_t class) {
     return cut(cache, class);
 }
 
-static void begin_cache(nd__block_cache *cache, uint32_t class) {
-    cache->begun = true;
-    cache->room = blocks_in_batch(class);
+/// The thread's cache of a class, begun.
+static nd__block_cache *cache_of(uint32_t class) {
+#if ND_SHARED
+    if (nd__block_caches == no_caches) {
+        nd__block_cache *own = calloc(ND__BLOCK_CACHED_CLASSES, sizeof *own);
+        if (!own)
+            return NULL;
+        nd__block_caches = own;
+    }
+#endif
+    nd__block_cache *cache = &nd__block_caches[class];
+    if (!cache->begun) {
+        cache->begun = true;
+        cache->room = blocks_in_batch(class);
+    }
+    return cache;
 }
 
 static void *new_large(size_t bytes);
@@ -246,9 +275,9 @@ void *nd__block_new_slowly(size_t bytes) {
     if (bytes > 2 * ND__BLOCK_FINE)
         return new_large(bytes);
     uint32_t class = nd__block_class_of(bytes);
-    nd__block_cache *cache = &nd__block_caches[class];
-    if (!cache->begun)
-        begin_cache(cache, class);
+    nd__block_cache *cache = cache_of(class);
+    if (!cache)
+        return NULL;
     nd_object *block = cache->free;
     if (block) {
         cache->free = block->next;
@@ -280,20 +309,24 @@ void nd__block_free_slowly(nd_object *object) {
         free_large(object, class);
         return;
     }
-    nd__block_cache *cache = &nd__block_caches[class];
-    if (!cache->begun) {
-        begin_cache(cache, class);
-    } else if (cache->room == 0) {
-        nd_object *surplus = cache->spare;
+    nd__block_cache *cache = cache_of(class);
+    if (!cache) { // no memory for one: a batch of its own
+        object->next = NULL;
+        depot_give(class, object, 1);
+        return;
+    }
+    nd_object *surplus = NULL;
+    if (cache->room == 0) {
+        surplus = cache->spare;
         cache->spare = cache->free;
         cache->free = NULL;
         cache->room = blocks_in_batch(class);
-        if (surplus)
-            depot_give(class, surplus, blocks_in_batch(class));
     }
     cache->room--;
     object->next = cache->free;
     cache->free = object;
+    if (surplus) // last: the depot may be swept, and the cache with it
+        depot_give(class, surplus, blocks_in_batch(class));
 }
 
 static void give_cache(nd__block_cache *cache, uint32_t class) {
@@ -318,6 +351,11 @@ void nd__block_thread_end(void) {
     for (uint32_t class = 0; class < ND__BLOCK_CACHED_CLASSES; class ++)
         if (nd__block_caches[class].begun)
             give_cache(&nd__block_caches[class], class);
+#if ND_SHARED
+    if (nd__block_caches != no_caches)
+        free(nd__block_caches);
+    nd__block_caches = no_caches;
+#endif
 }
 
 // ------------------------------------------------------------------------------------ large blocks
@@ -364,7 +402,10 @@ static void free_large(nd_object *object, uint32_t class) {
     *list = object;
     if (!object->gc_index)
         nd__atomic_add_relaxed(&depot.free_bytes, whole);
+    bool stale = depot.limit != UINT64_MAX && depot_is_stale();
     nd__lock_release(&depot.lock);
+    if (stale)
+        nd__block_trim();
 }
 
 // ------------------------------------------------------------------------------------------- sweep
@@ -479,8 +520,19 @@ uint64_t nd__block_trim(void) {
     nd__lock_acquire(&depot.lock);
     depot.sweeping = false;
     depot.full_since_ns = 0;
+    depot.stuck = nd__atomic_load_relaxed(&depot.free_bytes);
     nd__lock_release(&depot.lock);
     return bytes;
+}
+
+void nd__block_set_limit(uint64_t bytes) {
+    nd__lock_acquire(&depot.lock);
+    depot.limit = bytes;
+    depot.stuck = 0;
+    bool stale = depot_is_stale();
+    nd__lock_release(&depot.lock);
+    if (stale)
+        nd__block_trim();
 }
 
 uint64_t nd__block_cached_bytes(void) {

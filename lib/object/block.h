@@ -40,7 +40,11 @@ typedef struct nd__block_cache {
     char *cut, *cut_end; ///< what is left of the thread's run
 } nd__block_cache;
 
+#if ND_SHARED // whose thread-local variables are small: allocated, and until then one that stays empty
+extern ND__THREAD_LOCAL nd__block_cache *nd__block_caches;
+#else
 extern ND__THREAD_LOCAL nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
+#endif
 
 /// With an empty cache, or of a class that has none.
 void *nd__block_new_slowly(size_t bytes);
@@ -92,6 +96,9 @@ size_t nd__block_size(const nd_object *object);
 /// The thread ends: what it has cached goes to the depot. It may still come back for more.
 void nd__block_thread_end(void);
 
+/// From now on keeps at most so many bytes, as far as what is free is whole runs (but for threads' own
+/// caches); UINT64_MAX: 64 MiB, and more for a moment, as at first.
+void nd__block_set_limit(uint64_t bytes);
 /// Gives what no object uses back to the system, but for other threads' caches. Returns the bytes.
 uint64_t nd__block_trim(void);
 /// Bytes of blocks that are kept for reuse: the depot's, and those in quarantine.

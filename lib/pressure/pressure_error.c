@@ -116,7 +116,7 @@ static void consider(holders *all, const nd_accounted *account) {
 
 static void consider_all(holders *all, nd_manager *manager, nd_device_kind kind) {
     for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
-        nd__lock_acquire(&shard->lock);
+        shard = nd__shard_lock_in(shard, manager);
         for (int list = 0; list < 2; list++)
             for (nd_object *object = shard->lists[list].first; object; object = object->next)
                 if ((object->type->flags & ND__TYPE_ACCOUNTED) &&

@@ -144,7 +144,7 @@ static void test_B31_escapes_to_a_manager_with_a_cap(void **state) {
         assert_ok(nd_manager_set_cap(outer, 1));
         run_step(outer, 1);
         assert_int_equal(outer->first.count.live, first_escape ? 2 * RING : RING);
-        assert_int_equal(outer->escaped.count.live, 0);
+        assert_int_equal(nd__atomic_load(&outer->escaped, relaxed)->count.live, 0);
         nd_object *refused = NULL;
         nd_with_manager(outer) refused = cell_new(0, 0);
         assert_null(refused);

@@ -108,6 +108,7 @@ static void call_save_and_load(void) {
     nd_release(nd_load_npy(path, NULL));
     nd_release(nd_load_safetensors_index(path, NULL)); // it is none
     nd_release(nd_gguf_open(path));                    // nor that
+    nd_release(nd_load_image(path, NULL));
 }
 
 static void call_dataset(void) {

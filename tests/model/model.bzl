@@ -61,6 +61,7 @@ def model_binary(name, planted_in = None, header = None):
             copts = INSTRUMENTED + (["-include", "$(execpath %s)" % planted] if header else []),
             local_defines = DEFINES,
             alwayslink = 1,
+            tags = ["long"],
             target_compatible_with = UNSANITIZED,
             deps = [":interface"],
         )
@@ -70,6 +71,7 @@ def model_binary(name, planted_in = None, header = None):
         testonly = 1,
         srcs = ["main.c"],
         linkstatic = 1,
+        tags = ["long"] if planted_in else [],
         target_compatible_with = UNSANITIZED,
         deps = deps + [":core_against_scheduler"],
     )

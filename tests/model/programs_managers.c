@@ -199,6 +199,57 @@ static void finish_capped(void) {
     finish();
 }
 
+// ------------------------------------------------------------------------------- shards handed up
+
+/// Two cells that escaped to the second manager, which is below the first one.
+static void setup_handed_up(void) {
+    make_managers(1);
+    managers[1] = nd_manager_new(managers[0], "m");
+    nd_manager *innermost = nd_manager_new(managers[1], "m");
+    model_assert(managers[1] && innermost);
+    managers_made += 2;
+    nd_object *first = make(innermost, 1);
+    nd_object *second = make(innermost, 1);
+    nd_edge_set(&cell_of(first)->edges[0], second);
+    model_assert(nd_manager_close(innermost, NULL) == ND_OK);
+    nd_release(innermost);
+}
+
+static void setup_handed_up_release(void) {
+    setup_handed_up();
+    handles[0] = 0;
+}
+
+/// The same, and the first manager has a shard for what escaped, too.
+static void setup_handed_up_to_another(void) {
+    setup_handed_up();
+    nd_manager *sibling = nd_manager_new(managers[0], "m");
+    model_assert(sibling);
+    make(sibling, 1);
+    make(sibling, 1);
+    model_assert(nd_manager_close(sibling, NULL) == ND_OK);
+    nd_release(sibling);
+}
+
+static void attach_to_root(void) {
+    model_assert(nd_manager_attach(nd_manager_get_root(), cells[0]) == ND_OK);
+}
+
+/// Two are in each, then all of them in the first one.
+static void count_in_both(void) {
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    model_assert(nd_manager_get_stats(managers[1], &stats) == ND_OK);
+    model_assert(stats.live_objects == 0 || stats.live_objects == 2);
+    model_assert(nd_manager_get_stats(managers[0], &stats) == ND_OK);
+    model_assert(stats.live_objects == 2 || stats.live_objects == 4);
+}
+
+static void place_of_first(void) {
+    nd_manager *manager = nd_get_manager_retained(cells[0]);
+    model_assert(manager == managers[0] || manager == managers[1]);
+    nd_release(manager);
+}
+
 const model_program model_managers_programs[] = {
     CHECKED("G35_sibling_closes", "two managers close, and nothing is collected",
             setup_siblings_off, close_first, close_second),
@@ -251,6 +302,20 @@ const model_program model_managers_programs[] = {
             setup_spreading_ring, spread_first, collect_all),
     CHECKED("spreading_close", "a manager gets shards as it closes", setup_spreading,
             spread_and_bear, close_first),
+    CHECKED("handed_up_attach", "an object is attached elsewhere as its shard is handed up",
+            setup_handed_up, close_second, attach_to_root),
+    CHECKED("handed_up_release", "an object dies as its shard is handed up",
+            setup_handed_up_release, close_second, release_first),
+    CHECKED("handed_up_place", "an object's manager is asked for as its shard is handed up",
+            setup_handed_up, close_second, place_of_first),
+    CHECKED("handed_up_count", "objects are counted as their shard is handed up",
+            setup_handed_up_to_another, close_second, count_in_both),
+    CHECKED("handed_up_twice", "two managers close, one below the other, and hand up a shard",
+            setup_handed_up, close_second, close_first),
+    CHECKED("handed_up_to_another", "shards are exchanged as an object moves away",
+            setup_handed_up_to_another, close_second, attach_to_root),
+    BOUNDED("handed_up_collection", "a shard is handed up beside a collection", setup_handed_up,
+            close_second, collect),
     BOUNDED("close_collection", "a manager with a dead ring closes beside its collection",
             setup_dead_ring, close_first, collect_all),
     BOUNDED("G35_shared_ring", "two managers close that share a ring", setup_siblings, close_first,

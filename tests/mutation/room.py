@@ -21,7 +21,7 @@ CORE_FOLDERS = (*CORE_ROOMS, "lib/debug")
 WHOLE_FOLDERS = (*CORE_FOLDERS, "lib/memory", "lib/device", "lib/device/cpu", "lib/device/fake", "lib/tensor",
                    "lib/ops", "lib/autograd", "lib/io", "lib/nn", "kernels/cpu")
 # Compiled once per instruction set (kernels/cpu/BUILD.bazel).
-ISA_SOURCES = ("binary", "convert", "loops", "matmul_loops", "reduce_loops", "softmax_loops", "stream_loops", "unary")
+ISA_SOURCES = ("binary", "convert", "loops", "matmul_loops", "norm_loops", "reduce_loops", "scan_loops", "softmax_loops", "stream_loops", "unary")
 
 # Each ends by asserting that nothing is left. These load the core alone; the quickest first.
 CORE_TESTS = (

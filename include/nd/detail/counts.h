@@ -2,7 +2,7 @@
 /// Retain and release without a call, for translation units that define ND_INLINE_COUNTS.
 ///
 /// While the process has one thread, a count that neither dies nor overflows is changed in place,
-/// by one instruction, so that a signal handler may do the same; everything else is
+/// by one instruction that adds, so that a signal handler may do the same; everything else is
 /// nd_object_retain() and nd_object_release(). What this builds into a program is
 /// part of the library's binary interface: the first eight bytes of every object are its count
 /// word, whose low half is the strong count and whose high half is a version; a retain adds
@@ -32,12 +32,12 @@ extern "C" {
 
 void *nd_object_retain(const void *object);
 
-/// Adds, and returns what was there before: one instruction, so that no signal handler comes in
-/// between.
+/// Adds in one instruction, so that no count of a signal handler is lost, and returns what was there
+/// before, but for what a handler changes between that and the look at it (lib/base/atomics.h).
 static inline uint64_t nd__add_to_count(uint64_t *word, uint64_t value) {
 #ifdef __x86_64__
-    __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(*word) : : "cc", "memory");
-    return value;
+    __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc", "memory");
+    return __atomic_load_n(word, __ATOMIC_RELAXED) - value;
 #else
     return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 #endif

@@ -43,10 +43,21 @@ static nd_status cpu_launch(int index, const nd_kernel_call *call) {
     return nd__cpu_launch(call);
 }
 
+static nd_status cpu_launch_chains(int index, size_t count, const nd_chain *chains) {
+    (void)index;
+    return nd__cpu_chains(count, chains);
+}
+
 static nd_status cpu_call(int index, void (*function)(void *data), void *data) {
     (void)index;
     function(data);
     return ND_OK;
+}
+
+static nd_host_keeper kernels = {nd__cpu_trim, nd__cpu_workspace_bytes, NULL};
+
+__attribute__((constructor)) static void add_keeper(void) {
+    nd__host_add_keeper(&kernels);
 }
 
 const nd_backend nd__cpu_backend = {
@@ -59,6 +70,7 @@ const nd_backend nd__cpu_backend = {
     .copy_to_host = cpu_copy,
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
+    .launch_chains = cpu_launch_chains,
     .call = cpu_call,
     .memory = &nd__ladder_functions,
 };

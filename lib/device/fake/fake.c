@@ -93,6 +93,7 @@ typedef struct fake_device {
     uint64_t blocks;
     uint64_t memory; ///< 0: as much as the host has
     uint64_t used;   ///< of it: all blocks, the finished and the cached ones too
+    uint64_t limit;  ///< of what is cached; 0: none, else one more
     bool keeps;      ///< released blocks stay, in these two lists
     block *finished, *cached;
     nd_status failure; ///< of the first command that failed since the last report
@@ -277,6 +278,28 @@ static nd_status fake_copy_to_host(int index, void *destination, const void *sou
     return status;
 }
 
+static uint64_t sum_of(const block *list) {
+    uint64_t bytes = 0;
+    for (; list; list = next_block(list))
+        bytes += list->capacity;
+    return bytes;
+}
+
+/// With the lock held.
+static void keep_within_limit(fake_device *device) {
+    if (device->limit && sum_of(device->cached) > device->limit - 1)
+        free_blocks(device, &device->cached);
+}
+
+static void fake_limit(int index, uint64_t bytes) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    device->limit = bytes + 1;
+    if (device->state != WORKER_LOST)
+        keep_within_limit(device);
+    pthread_mutex_unlock(&device->lock);
+}
+
 static uint64_t fake_retire(int index) {
     fake_device *device = &devices[index];
     uint64_t bytes = 0;
@@ -287,6 +310,7 @@ static uint64_t fake_retire(int index) {
         bytes += retired->capacity;
         push_block(&device->cached, retired);
     }
+    keep_within_limit(device);
     pthread_mutex_unlock(&device->lock);
     return bytes;
 }
@@ -321,11 +345,7 @@ static bool fake_wait(int index, uint64_t nanoseconds) {
 static void fake_usage(int index, nd_memory_usage *ret_usage) {
     fake_device *device = &devices[index];
     pthread_mutex_lock(&device->lock);
-    ret_usage->cached = 0;
-    for (const block *at = device->finished; at; at = next_block(at))
-        ret_usage->cached += at->capacity;
-    for (const block *at = device->cached; at; at = next_block(at))
-        ret_usage->cached += at->capacity;
+    ret_usage->cached = sum_of(device->finished) + sum_of(device->cached);
     ret_usage->limit = device->memory ? device->memory : ND__UNKNOWN_BYTES;
     pthread_mutex_unlock(&device->lock);
 }
@@ -337,6 +357,7 @@ static bool fake_lost(int index) {
 static const nd_memory_functions fake_rows = {
     .retire = fake_retire,
     .trim = fake_trim,
+    .limit = fake_limit,
     .wait = fake_wait,
     .usage = fake_usage,
 };

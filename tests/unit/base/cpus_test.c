@@ -1,4 +1,5 @@
 // How many threads the library takes for itself: affinity, quota, environment.
+#include "lib/base/cgroup.h"
 #include "lib/base/cpus.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
@@ -27,6 +28,41 @@ static void test_first_number_of_a_list(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(nd__cpus_parse(bad[i], 1024), 0);
     assert_int_equal(nd__cpus_parse(NULL, 1024), 0);
+}
+
+static void test_memory_of_a_control_group(void **state) {
+    (void)state;
+    char folder[] = "/tmp/nd_cgroup_XXXXXX", groups[256], inner[256], below[300], above[300];
+    assert_non_null(mkdtemp(folder));
+    snprintf(groups, sizeof groups, "%s/groups", folder);
+    snprintf(inner, sizeof inner, "%s/a", folder);
+    snprintf(below, sizeof below, "%s/memory.max", inner);
+    snprintf(above, sizeof above, "%s/memory.max", folder);
+    mkdir(inner, 0700);
+    write_file(groups, "0::/a\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 0);
+    write_file(below, "max\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 0);
+    write_file(above, "1073741824\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 1 << 30);
+    write_file(below, "536870912\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 1 << 29);
+    unlink(above);
+    unlink(below);
+    rmdir(inner);
+    // Version 1, whose word for no limit is a number.
+    write_file(groups, "3:memory:/\n");
+    snprintf(inner, sizeof inner, "%s/memory", folder);
+    snprintf(below, sizeof below, "%s/memory.limit_in_bytes", inner);
+    mkdir(inner, 0700);
+    write_file(below, "9223372036854771712\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 0);
+    write_file(below, "1048576\n");
+    assert_int_equal(nd__cgroup_memory(folder, groups), 1 << 20);
+    unlink(below);
+    unlink(groups);
+    rmdir(inner);
+    rmdir(folder);
 }
 
 static void test_quota_of_a_control_group(void **state) {
@@ -137,6 +173,7 @@ int main(int argc, char **argv) {
         return printf("%d\n", nd__pool_limit()) < 0;
     const struct CMUnitTest tests[] = {
         ND_TEST(test_first_number_of_a_list),
+        ND_TEST(test_memory_of_a_control_group),
         ND_TEST(test_quota_of_a_control_group),
         ND_TEST(test_threads_of_a_new_process),
     };

@@ -69,6 +69,50 @@ static void test_F06_composing_a_message_needs_no_memory(void **state) {
     assert_non_null(strstr(nd_error_get_message(), "list"));
 }
 
+enum { THREADS = 12 }; // more than there are messages kept for
+static pthread_barrier_t all_there;
+
+static void *fail_without_memory(void *data) {
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "of thread %d", *(int *)data);
+    nd__error(ND_ERROR_SHAPE, "%s", wanted);
+    pthread_barrier_wait(&all_there);
+    bool kept = strcmp(nd_error_get_message(), wanted) == 0;
+    bool right = nd_error_get_status() == ND_ERROR_SHAPE &&
+                 (kept || strstr(nd_error_get_message(), "no memory"));
+    nd_error_state saved;
+    nd__error_save(&saved);
+    nd_error_clear();
+    right = right && nd_error_get_status() == ND_OK;
+    nd__error_restore(&saved);
+    right = right && nd_error_get_status() == ND_ERROR_SHAPE;
+    *(int *)data = right ? kept : -1;
+    return NULL;
+}
+
+static void test_F06_threads_without_memory_for_messages_have_a_status(void **state) {
+    (void)state;
+    pthread_barrier_init(&all_there, NULL, THREADS);
+    for (int round = 0; round < 3; round++) { // what a thread had is there for the next ones
+        pthread_t threads[THREADS];
+        int numbers[THREADS], kept = 0;
+        nd__alloc_should_fail = refuse;
+        for (int i = 0; i < THREADS; i++) {
+            numbers[i] = i;
+            assert_int_equal(pthread_create(&threads[i], NULL, fail_without_memory, &numbers[i]),
+                             0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            assert_true(numbers[i] >= 0);
+            kept += numbers[i];
+        }
+        nd__alloc_should_fail = NULL;
+        assert_in_range(kept, 1, THREADS - 1);
+    }
+    pthread_barrier_destroy(&all_there);
+}
+
 static void *look(void *data) {
     *(nd_status *)data = nd_error_get_status();
     nd__error(ND_ERROR_DEVICE, "of the other thread");
@@ -121,6 +165,7 @@ int main(void) {
         ND_TEST(test_error_longer_than_the_buffer_is_cut),
         ND_TEST(test_error_may_quote_the_one_before),
         ND_TEST(test_F06_composing_a_message_needs_no_memory),
+        ND_TEST(test_F06_threads_without_memory_for_messages_have_a_status),
         ND_TEST(test_error_belongs_to_its_thread),
         ND_TEST(test_status_names_are_those_of_the_enumerators),
     };

@@ -412,7 +412,7 @@ static uint32_t shards_of_memory(const nd_manager *manager) {
 /// How many of their locks are held.
 static uint32_t held_locks(nd_manager *manager) {
     uint32_t held = nd__atomic_load(&manager->first.lock.state, relaxed) +
-                    nd__atomic_load(&manager->escaped.lock.state, relaxed);
+                    nd__atomic_load(&manager->pocket.lock.state, relaxed);
     for (uint32_t i = 0; manager->more && i + 1 < nd__shard_limit(); i++)
         held += nd__atomic_load(&manager->more[i].lock.state, relaxed);
     return held;

@@ -75,7 +75,8 @@ static void usage(int index, nd_memory_usage *ret_usage) {
     *ret_usage = (nd_memory_usage){.cached = 77, .limit = 4096};
 }
 
-static const nd_memory_functions rows = {retire, trim, wait_for, usage};
+static const nd_memory_functions rows = {
+    .retire = retire, .trim = trim, .wait = wait_for, .usage = usage};
 
 static bool give_up(const nd_memory_pressure *pressure, void *data) {
     assert_int_equal(pressure->size, sizeof *pressure);

@@ -66,6 +66,29 @@ static void test_B33_a_process_that_was_large_becomes_small_again(void **state) 
     cell_end();
 }
 
+/// A free that finds the depot too large has it swept, and this thread's caches with it; those stay
+/// bounded after it.
+static void test_a_cache_is_bounded_after_a_sweep(void **state) {
+    (void)state;
+    enum { COUNT = 50000 / ND_TEST_SCALE };
+    if (nd__checked_is_on())
+        return;
+    cell_begin(1);
+    nd__block_trim();
+    nd__block_set_limit(256 << 10);
+    drawer made = fill(COUNT, 20);
+    const size_t bytes = nd__block_size(made.objects[0]);
+    empty(&made);
+    assert_true(nd__block_cached_bytes() <= 300 << 10);
+    size_t cached = 0;
+    for (int class = 0; class < ND__BLOCK_CACHED_CLASSES; class ++)
+        for (const nd_object *at = nd__block_caches[class].free; at; at = at->next)
+            cached++;
+    assert_true(cached * bytes <= (ND__BLOCK_CACHED_CLASSES * 16 + 16) << 10);
+    nd__block_set_limit(UINT64_MAX);
+    nd__block_trim();
+}
+
 static void test_runs_with_a_survivor_stay(void **state) {
     (void)state;
     enum { COUNT = 20000 / ND_TEST_SCALE };
@@ -277,6 +300,7 @@ static void test_a_block_that_is_swept_is_nobodys(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B33_a_process_that_was_large_becomes_small_again),
+        ND_TEST(test_a_cache_is_bounded_after_a_sweep),
         ND_TEST(test_runs_with_a_survivor_stay),
         ND_TEST(test_every_size_is_aligned_and_its_own),
         ND_TEST(test_blocks_travel_between_threads),
