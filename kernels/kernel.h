@@ -34,6 +34,20 @@ typedef enum nd_scatter_kind {
     ND_SCATTER_KINDS,
 } nd_scatter_kind;
 
+/// What nll_loss makes: -x weight of each target, their sum, or that divided by the weights' sum.
+typedef enum nd_nll_result {
+    ND_NLL_EACH = 0,
+    ND_NLL_SUM,
+    ND_NLL_MEAN,
+} nd_nll_result;
+
+/// Losses of pairs of numbers.
+typedef enum nd_pair_loss {
+#define ND_PAIR_LOSS(name, ...) ND_PAIR_LOSS_##name,
+#include "kernels/losses.inc"
+    ND_PAIR_LOSSES,
+} nd_pair_loss;
+
 typedef struct nd_operand {
     void *data; ///< address of the first element
     nd_dtype dtype;
@@ -80,6 +94,8 @@ typedef struct nd_kernel_call {
 //            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
 //            out = a b + beta out. One dtype, not bool: f16 and bf16 are added up in f32 and rounded
 //            once, integers wrap. In a and b one of the two strides is 1 (or the size is).
+//            linear on the CPU: i[9] = 1 + an UNARY operation of floats that out then goes through,
+//            or 0 for none.
 // QUANTIZED  quantized_linear: out [m, n], x [m, k], values [n, k] i8 or [n, k / 2] u8 (two int4 to
 //            a byte, the first in its lower bits), scales [n, k / group] f32, f16 or bf16, and zeros
 //            like them or no such operand (then 0 for i8, 8 for int4); all contiguous. ndim is 0;
@@ -87,8 +103,24 @@ typedef struct nd_kernel_call {
 //            scales (values - zeros); out and x both f32 or f64, which is computed in.
 // SOFTMAX    out, x, floats of one dtype, f16 and bf16 computed in f32. The axis is the last of the iteration space.
 // LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c.
+//            pair_loss: out, a, b, f32 or f64, contiguous; ndim is 0; i[0] = an nd_pair_loss (kernels/losses.inc), i[1] = elements
+//            of a and b, not 0, i[2] = 1: out is one number, their sum times f[1], else each of them times f[1]; number 0 = p.
+//            pair_loss_grad: out, the gradient of a; out, that of b; g, that of pair_loss's result; a, b; the same attributes.
+//            A gradient without data is not wanted.
+//            nll_loss: out, x [n, c, places], f32 or f64, targets i64 [n, places], weight [c] of x's dtype, which may lack data;
+//            contiguous, ndim is 0; i[0..2] = n, c, places, none of them 0, i[3] = the target that counts nothing, i[4] = an
+//            nd_nll_result, which says what out is. nll_loss_grad: out, the gradient of x; g, that of nll_loss's result; targets,
+//            weight; the same attributes.
+// NORM       x: [samples, channels, places], f32 or f64, contiguous; ndim is 0; i[0..2] = those sizes, i[3] = groups: a set of
+//            numbers that is normalised is a group of the channels in one sample, or, where groups is 0, one channel in all samples;
+//            i[4] = 1: the mean is taken away; f[0] = epsilon. An operand without data is one that is not there or not wanted.
+//            layer_norm: out, statistics [2, sets] (the mean, 0 where it is not taken away, and the variance; written), x, weight
+//            [channels], bias [channels]. layer_norm_grad: out, the gradient of x; sums [2, channels], those of weight and bias;
+//            g, that of layer_norm's result; x, weight. channel_norm: out, x, weight, statistics [2, channels] (given), bias;
+//            groups and i[4] say nothing.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
-//            resolved by lib/ops).
+//            resolved by lib/ops). Backends whose memory the host reads also take -n ... -1 in
+//            gather, scatter_add and scatter_reduce, counted from the end.
 //            take: out, x, indices (i64), all contiguous; i[0] = outer, i[1] = number of indices,
 //            i[2] = inner, i[3] = n.
 //            gather: out, x, index (i64); iteration space = index's axes; i[0] = axis, i[1] = x's
@@ -100,7 +132,7 @@ typedef struct nd_kernel_call {
 //            scatter_reduce: as scatter_add, numbers that are no 16-bit floats; i[3] = an
 //            nd_scatter_kind. NaN wins.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
-//            masked_select: out, x, mask, contiguous; i[0] = numel of x.
+//            masked_select: out, x, mask, contiguous; i[0] = numel of x, i[1] = numel of out.
 // CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64 and ND_U64
 //            i[0] and i[1] when i[2] is not 0; eye i[0] = n;
 //            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.
@@ -125,6 +157,29 @@ typedef struct nd_kernel_call {
 // HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
 //            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.
+
+#define ND_CHAIN_OPERANDS 8
+#define ND_CHAIN_STEPS 16
+
+/// One operation of a chain, by the places of its operands: UNARY (b is -1), BINARY, or ND_OP_cast,
+/// which is a COPY.
+typedef struct nd_chain_step {
+    nd_op op;
+    int8_t out, a, b;
+    double number; ///< number 0
+} nd_chain_step;
+
+/// Elementwise operations one after the other over dense operands of as many elements, floats. The
+/// same as a call for each; but an element goes through all of them while it is near. An operand
+/// without data is a number in between, which nobody else sees. Two operands that overlap are the
+/// same one.
+typedef struct nd_chain {
+    int64_t count; ///< elements
+    int steps;
+    void *data[ND_CHAIN_OPERANDS];
+    nd_dtype dtype[ND_CHAIN_OPERANDS];
+    nd_chain_step step[ND_CHAIN_STEPS];
+} nd_chain;
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)
 /// it has no kernel for, or what the data made impossible. Sets no error message: lib/ops composes

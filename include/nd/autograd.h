@@ -65,7 +65,9 @@ typedef struct nd_backward_options {
 ND_API nd_status nd_backward(const nd_tensor *output, const nd_backward_options *options);
 
 /// Functional form: writes owned d output / d inputs[i] to ret_grads, touching no .grad. Inputs may
-/// be any tensors of the graph. On error nothing is written.
+/// be any tensors of the graph. Each gradient is contiguous and shares memory with nothing, also
+/// where it repeats one number, as that of a sum does: it may be written in place. On error nothing
+/// is written.
 ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor *const *inputs,
                          const nd_backward_options *options, nd_tensor **ret_grads);
 

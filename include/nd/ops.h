@@ -33,7 +33,8 @@ ND_API nd_tensor *nd_sub(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_mul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// True division; integer operands give f32 (f64 when one is f64).
 ND_API nd_tensor *nd_div(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// a / b rounded down. Integers divided by 0 give 0.
+/// a / b rounded down. Integers divided by 0 give 0. A float beyond 2^22 (f64: 2^51) may
+/// be one off, as NumPy's: it is made of a - remainder, which the dtype rounds.
 ND_API nd_tensor *nd_floor_divide(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// a - b floor(a / b), of the sign of b, as in Python. Of integers divided by 0: 0.
 ND_API nd_tensor *nd_remainder(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
@@ -223,10 +224,10 @@ ND_API nd_tensor *nd_clip(const nd_tensor *x, nd_number low, nd_number high) ND_
 
 // -------------------------------------------------------------------------------------- reductions
 //
-// Over `naxes` axes (0, NULL: all). keepdims keeps reduced axes with size 1. Any dtype. A sum of
-// integers or bool is of i64, of unsigned ones u64, and wraps; mean and var of them are of f32,
-// computed in f64. Floats keep their dtype; f16, bf16 and f32 are added up in f64. max/min of
-// nothing is an error; NaN propagates.
+// Over `naxes` axes: 0, NULL is all, 1, (int[]){-1} the last one. keepdims keeps reduced axes with
+// size 1. Any dtype. A sum of integers or bool is of i64, of unsigned ones u64, and wraps; mean and
+// var of them are of f32, computed in f64. Floats keep their dtype; f16, bf16 and f32 are added up
+// in f64. max/min of nothing is an error; NaN propagates.
 
 /// Sum; 0 of nothing.
 ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;
@@ -280,12 +281,26 @@ ND_API nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) 
 
 /// a: [..., m, k], b: [..., k, n] -> [..., m, n]; leading axes broadcast; 1-d operands as in the
 /// Array API. Any numbers, promoted: f16 and bf16 are added up in f32 and rounded once, integers
-/// wrap.
+/// wrap. A processor that multiplies bf16 itself takes what is below 2^-126 for 0 there, in products
+/// that are not small.
 ND_API nd_tensor *nd_matmul(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// x: [..., in], weight: [out, in], bias: [out] or NULL -> [..., out] = x weight^T + bias. dtypes
 /// as for nd_matmul().
 ND_API nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight,
                             const nd_tensor *bias) ND_OWNED;
+/// A function that a layer's results go through.
+typedef enum nd_activation {
+    ND_ACTIVATION_RELU = 0, ///< nd_relu()
+    ND_ACTIVATION_GELU,     ///< nd_gelu()
+    ND_ACTIVATION_SIGMOID,  ///< nd_sigmoid()
+    ND_ACTIVATION_TANH,     ///< nd_tanh()
+} nd_activation;
+/// An activation of nd_linear()'s result, to the last bit, in one pass over the results and without a
+/// tensor between the two; in two steps on other devices than the CPU, and where a gradient needs
+/// what was before a GELU. x, weight and bias as for nd_linear(). Source: torch.nn.functional.linear
+/// and the function behind it.
+ND_API nd_tensor *nd_linear_activation(const nd_tensor *x, const nd_tensor *weight,
+                                       const nd_tensor *bias, nd_activation activation) ND_OWNED;
 
 // ---------------------------------------------------------------------------------- neural network
 //

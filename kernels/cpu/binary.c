@@ -1,5 +1,6 @@
 // Elementwise operations of two and three operands: a loop per op and dtype, made from
 // kernels/ops.inc.
+#include "kernels/cpu/halves.h"
 #include "kernels/cpu/rows.h"
 
 // Bytes that are 0 or 1.
@@ -69,30 +70,18 @@
 
 #include "kernels/cpu/type_f32.inc"
 #include "kernels/cpu/binary.inc"
+#define HALF f16
+#define HALF_INFINITY 0x7C00
+#include "kernels/cpu/halves_binary.inc"
+#define HALF bf16
+#define HALF_INFINITY 0x7F80
+#include "kernels/cpu/halves_binary.inc"
 #include "kernels/cpu/type_end.inc"
 
 #include "kernels/cpu/type_f64.inc"
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
 // clang-format on
-
-// 16-bit floats go through the loops of f32 (elementwise.c), but for what is not arithmetic:
-// `where` moves bits, and the next number is one of their own.
-#define NEXT_HALF_LOOP(name, infinity)                                                           \
-    static void name(int64_t n, char *const *data, const int64_t *strides,                       \
-                     const nd_op_attrs *attrs) {                                                 \
-        (void)attrs;                                                                             \
-        uint16_t *out = (uint16_t *)data[0];                                                     \
-        const uint16_t *a = (const uint16_t *)data[1], *b = (const uint16_t *)data[2];           \
-        for (int64_t i = 0; i < n; i++)                                                          \
-            out[i * strides[0]] = nd__next_half(a[i * strides[1]], b[i * strides[2]], infinity); \
-    }
-NEXT_HALF_LOOP(nextafter_f16, 0x7C00)
-NEXT_HALF_LOOP(nextafter_bf16, 0x7F80)
-static const nd__loop binary_f16[ND_OP_COUNT] = {
-    [ND_OP_where] = where_u16, [ND_OP_nextafter] = nextafter_f16};
-static const nd__loop binary_bf16[ND_OP_COUNT] = {
-    [ND_OP_where] = where_u16, [ND_OP_nextafter] = nextafter_bf16};
 
 const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT] = {
     [ND_BOOL] = binary_b8,   [ND_U8] = binary_u8,   [ND_U16] = binary_u16, [ND_U32] = binary_u32,

@@ -1,5 +1,5 @@
 // Convolution, its two gradients, unfold and fold, as matrix products over unfolded images, where
-// oneDNN is not asked.
+// neither direct sums (direct.c, depthwise.c) nor oneDNN do it.
 //
 // For one group of channels of an image, x [ci, x's sizes] with ci those of the group, the unfolded
 // matrix U [ci window, y's sizes] holds in each column the window of one result. Then out = W U,
@@ -242,7 +242,8 @@ nd_status nd__cpu_conv(const nd_kernel_call *call) {
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
     bool folding = call->op == ND_OP_unfold || call->op == ND_OP_fold;
-    if (type == 0 && !folding && nd__onednn_conv(call))
+    if (nd__cpu_depthwise(call) || nd__cpu_direct(call) ||
+        (type == 0 && !folding && nd__onednn_conv(call)))
         return ND_OK;
     conv_work c = {.call = call,
                    .matmul = nd__cpu_loops_now()->matmul[type == 0 ? ND_F32 : ND_F64],

@@ -3,7 +3,9 @@
 // A loop serves every pair that it is right for: an integer that becomes no wider is cut the same
 // whatever its sign, and same widths are a copy. What has no loop of its own goes through an exact
 // type in blocks that stay in the first-level cache: 16-bit floats and integers meet in f32 or f64.
+#include "kernels/cpu/halves.h"
 #include "kernels/cpu/rows.h"
+#include <string.h>
 
 #define ND__CONVERT_LOOP(name, F, O, expression)                           \
     static void name(int64_t n, char *const *data, const int64_t *strides, \
@@ -27,18 +29,52 @@
 
 // ------------------------------------------------------------------------------ integers to integers
 
+// The same width: also backwards, every other one and one for all, in vectors.
+#define ND__COPY_LOOP(name, T)                                             \
+    static void name(int64_t n, char *const *data, const int64_t *strides, \
+                     const nd_op_attrs *attrs) {                           \
+        (void)attrs;                                                       \
+        T *out = (T *)data[0];                                             \
+        const T *in = (const T *)data[1];                                  \
+        int64_t out_stride = strides[0], in_stride = strides[1];           \
+        if (out_stride != 1) {                                             \
+            for (int64_t i = 0; i < n; i++)                                \
+                out[i * out_stride] = in[i * in_stride];                   \
+        } else if (in_stride == 1) {                                       \
+            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {              \
+                out[i] = in[i];                                            \
+            }                                                              \
+        } else if (in_stride == -1) {                                      \
+            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {              \
+                out[i] = in[-i];                                           \
+            }                                                              \
+        } else if (in_stride == 2) {                                       \
+            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {              \
+                out[i] = in[2 * i];                                        \
+            }                                                              \
+        } else if (in_stride == 0 && n > 0) {                              \
+            const T one = in[0];                                           \
+            ND__INDEPENDENT for (int64_t i = 0; i < n; i++) {              \
+                out[i] = one;                                              \
+            }                                                              \
+        } else {                                                           \
+            for (int64_t i = 0; i < n; i++)                                \
+                out[i] = in[i * in_stride];                                \
+        }                                                                  \
+    }
+ND__COPY_LOOP(u8_to_8, uint8_t)
+ND__COPY_LOOP(u16_to_16, uint16_t)
+ND__COPY_LOOP(u32_to_32, uint32_t)
+ND__COPY_LOOP(u64_to_64, uint64_t)
+
 #define ND__CUT_LOOP(from, to) \
     ND__CONVERT_LOOP(u##from##_to_##to, uint##from##_t, uint##to##_t, (uint##to##_t)x)
-ND__CUT_LOOP(8, 8)
 ND__CUT_LOOP(16, 8)
-ND__CUT_LOOP(16, 16)
 ND__CUT_LOOP(32, 8)
 ND__CUT_LOOP(32, 16)
-ND__CUT_LOOP(32, 32)
 ND__CUT_LOOP(64, 8)
 ND__CUT_LOOP(64, 16)
 ND__CUT_LOOP(64, 32)
-ND__CUT_LOOP(64, 64)
 
 #define ND__WIDEN_LOOPS(from, to)                                                      \
     ND__CONVERT_LOOP(u##from##_to_##to, uint##from##_t, uint##to##_t, (uint##to##_t)x) \
@@ -80,48 +116,60 @@ ND__CONVERT_LOOP(f64_to_b8, double, uint8_t, nd__f64_to_b8(x))
 
 ND__CONVERT_LOOP(half_to_b8, uint16_t, uint8_t, (x & 0x7FFF) != 0)
 ND__CONVERT_LOOP(bf16_to_f32, uint16_t, float, nd__bf16_to_f32(x))
-ND__CONVERT_LOOP(f32_to_bf16, float, uint16_t, nd__f32_to_bf16(x))
-ND__CONVERT_LOOP(f64_to_f32_odd, double, float, nd__f64_to_f32_odd(x))
+ND__CONVERT_LOOP(f64_to_f32_odd_always, double, float, nd__f64_to_f32_odd(x))
 ND__CONVERT_LOOP(i64_to_f64_odd, int64_t, double, nd__i64_to_f64_odd(x))
 ND__CONVERT_LOOP(u64_to_f64_odd, uint64_t, double, nd__u64_to_f64_odd(x))
 
-#if defined(__AVX512F__)
-#define ND__HALVES_AT_ONCE 16
-#define ND__HALVES_TO_F32(out, in) \
-    _mm512_storeu_ps(out, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in))))
-#define ND__HALVES_OF_F32(out, in)                \
-    _mm256_storeu_si256((__m256i *)(void *)(out), \
-                        _mm512_cvtps_ph(_mm512_loadu_ps(in), _MM_FROUND_TO_NEAREST_INT))
-#elif defined(__F16C__)
-#define ND__HALVES_AT_ONCE 8
-#define ND__HALVES_TO_F32(out, in) \
-    _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in))))
-#define ND__HALVES_OF_F32(out, in)             \
-    _mm_storeu_si128((__m128i *)(void *)(out), \
-                     _mm256_cvtps_ph(_mm256_loadu_ps(in), _MM_FROUND_TO_NEAREST_INT))
-#endif
-
-#ifdef ND__HALVES_AT_ONCE
-// Compilers make no vectors of the instructions that convert one.
 #define ND__HALF_LOOP(name, F, O, CONVERT, MANY)                           \
     static void name(int64_t n, char *const *data, const int64_t *strides, \
                      const nd_op_attrs *attrs) {                           \
         (void)attrs;                                                       \
         O *out = (O *)data[0];                                             \
         const F *in = (const F *)data[1];                                  \
-        int64_t i = 0;                                                     \
         if (strides[0] == 1 && strides[1] == 1)                            \
-            for (; i + ND__HALVES_AT_ONCE <= n; i += ND__HALVES_AT_ONCE)   \
-                MANY(out + i, in + i);                                     \
-        for (; i < n; i++)                                                 \
-            out[i * strides[0]] = CONVERT(in[i * strides[1]]);             \
+            MANY(n, in, out);                                              \
+        else                                                               \
+            for (int64_t i = 0; i < n; i++)                                \
+                out[i * strides[0]] = CONVERT(in[i * strides[1]]);         \
     }
-ND__HALF_LOOP(f16_to_f32, uint16_t, float, nd__f16_to_f32, ND__HALVES_TO_F32)
-ND__HALF_LOOP(f32_to_f16, float, uint16_t, nd__f32_to_f16, ND__HALVES_OF_F32)
-#else
-ND__CONVERT_LOOP(f16_to_f32, uint16_t, float, nd__f16_to_f32(x))
-ND__CONVERT_LOOP(f32_to_f16, float, uint16_t, nd__f32_to_f16(x))
-#endif
+ND__HALF_LOOP(f16_to_f32, uint16_t, float, nd__f16_to_f32, nd__f16_read)
+ND__HALF_LOOP(f32_to_f16, float, uint16_t, nd__f32_to_f16, nd__f16_write)
+ND__HALF_LOOP(f32_to_bf16, float, uint16_t, nd__f32_to_bf16, nd__bf16_write)
+
+/// nd__f64_to_f32_odd of a number that is no subnormal f32: without the digits that an f32 does not
+/// have, the last of the others odd where one of them was not 0.
+static inline float f64_to_normal_f32_odd(double x) {
+    uint64_t bits, lost = ((uint64_t)1 << 29) - 1;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits & ~lost) | (bits & lost ? lost + 1 : 0);
+    memcpy(&x, &bits, sizeof x);
+    return (float)x;
+}
+ND__CONVERT_LOOP(f64_to_f32_odd_normal, double, float, f64_to_normal_f32_odd(x))
+
+static void f64_to_f32_odd(int64_t n, char *const *data, const int64_t *strides,
+                           const nd_op_attrs *attrs) {
+    const double *in = (const double *)data[1];
+    int subnormal = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = in[i * strides[1]], magnitude = x < 0.0 ? -x : x;
+        subnormal |= (magnitude < 0x1p-126) & (magnitude > 0.0);
+    }
+    (subnormal ? f64_to_f32_odd_always : f64_to_f32_odd_normal)(n, data, strides, attrs);
+}
+
+/// An integer of 32 bits as an f32 from which 16-bit floats are rounded as from it: where it has
+/// more digits than an f32, the lowest are one.
+#define ND__ODD_INTEGER(T, name)                                     \
+    static inline float name##_as_odd_f32(T x) {                     \
+        T odd = (T)((x & ~(T)511) | (x & 511 ? (T)256 : (T)0));      \
+        T limit = (T)1 << 24;                                        \
+        bool exact = x <= limit && ((T)-1 > (T)0 || x >= (T)-limit); \
+        return (float)(exact ? x : odd);                             \
+    }                                                                \
+    ND__CONVERT_LOOP(name##_to_f32_odd, T, float, name##_as_odd_f32(x))
+ND__ODD_INTEGER(int32_t, i32)
+ND__ODD_INTEGER(uint32_t, u32)
 
 // ------------------------------------------------------------------------------------ through a block
 
@@ -150,8 +198,24 @@ static void through(int64_t n, char *const *data, const int64_t *strides, nd__lo
         through(n, data, strides, first, (int64_t)sizeof(F), second, (int64_t)sizeof(O)); \
     }
 
+// f64 at once, where the instruction set has vectors for it and both sides are dense.
+#ifdef ND__WIDE_HALVES_AT_ONCE
+#define ND__WIDE_HALF(name, F, first, O, second, MANY)                     \
+    ND__THROUGH(name##_in_blocks, F, first, O, second)                     \
+    static void name(int64_t n, char *const *data, const int64_t *strides, \
+                     const nd_op_attrs *attrs) {                           \
+        if (strides[0] == 1 && strides[1] == 1)                            \
+            MANY(n, (const F *)data[1], (O *)data[0]);                     \
+        else                                                               \
+            name##_in_blocks(n, data, strides, attrs);                     \
+    }
+#else
+#define ND__WIDE_HALF(name, F, first, O, second, MANY) ND__THROUGH(name, F, first, O, second)
+#endif
+
 #define ND__FROM_HALF(half)                                                   \
-    ND__THROUGH(half##_to_f64, uint16_t, half##_to_f32, double, f32_to_f64)   \
+    ND__WIDE_HALF(half##_to_f64, uint16_t, half##_to_f32, double, f32_to_f64, \
+                  nd__##half##_read_wide)                                     \
     ND__THROUGH(half##_to_u8, uint16_t, half##_to_f32, uint8_t, f32_to_u8)    \
     ND__THROUGH(half##_to_u16, uint16_t, half##_to_f32, uint16_t, f32_to_u16) \
     ND__THROUGH(half##_to_u32, uint16_t, half##_to_f32, uint32_t, f32_to_u32) \
@@ -165,16 +229,17 @@ ND__FROM_HALF(bf16)
 ND__THROUGH(f16_to_bf16, uint16_t, f16_to_f32, uint16_t, f32_to_bf16)
 ND__THROUGH(bf16_to_f16, uint16_t, bf16_to_f32, uint16_t, f32_to_f16)
 
-// Integers of 32 bits are exact in f64, wider ones rounded to odd there.
+// Wider integers than an f32 holds are rounded to odd.
 #define ND__TO_HALF(half)                                                         \
-    ND__THROUGH(f64_to_##half, double, f64_to_f32_odd, uint16_t, f32_to_##half)   \
+    ND__WIDE_HALF(f64_to_##half, double, f64_to_f32_odd, uint16_t, f32_to_##half, \
+                  nd__##half##_write_wide)                                        \
     ND__THROUGH(u8_to_##half, uint8_t, u8_to_f32, uint16_t, f32_to_##half)        \
     ND__THROUGH(u16_to_##half, uint16_t, u16_to_f32, uint16_t, f32_to_##half)     \
-    ND__THROUGH(u32_to_##half, uint32_t, u32_to_f64, uint16_t, f64_to_##half)     \
+    ND__THROUGH(u32_to_##half, uint32_t, u32_to_f32_odd, uint16_t, f32_to_##half) \
     ND__THROUGH(u64_to_##half, uint64_t, u64_to_f64_odd, uint16_t, f64_to_##half) \
     ND__THROUGH(i8_to_##half, int8_t, i8_to_f32, uint16_t, f32_to_##half)         \
     ND__THROUGH(i16_to_##half, int16_t, i16_to_f32, uint16_t, f32_to_##half)      \
-    ND__THROUGH(i32_to_##half, int32_t, i32_to_f64, uint16_t, f64_to_##half)      \
+    ND__THROUGH(i32_to_##half, int32_t, i32_to_f32_odd, uint16_t, f32_to_##half)  \
     ND__THROUGH(i64_to_##half, int64_t, i64_to_f64_odd, uint16_t, f64_to_##half)
 ND__TO_HALF(f16)
 ND__TO_HALF(bf16)

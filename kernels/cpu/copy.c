@@ -1,5 +1,6 @@
 // Copies: same bytes at once where both sides are dense, in small square tiles where one side is a
-// transpose of the other, else row by row with conversion.
+// transpose of the other, short rows and dense ones in a loop of their own, else row by row with
+// conversion.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <string.h>
@@ -82,7 +83,9 @@ static void copy_tiles(void *context, int64_t begin, int64_t end) {
 static bool copy_transposed(const nd_kernel_call *call, int64_t total, int64_t bytes) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     int last = call->ndim - 1;
-    if (last < 1 || out->strides[last] != 1 || x->strides[last] == 1 || call->shape[last] < 8)
+    // An element that repeats along the last axis is no transposition: its row is filled at once.
+    if (last < 1 || out->strides[last] != 1 || x->strides[last] == 1 || x->strides[last] == 0 ||
+        call->shape[last] < 8)
         return false;
     for (int axis = last - 1; axis >= 0; axis--) {
         if (x->strides[axis] != 1 || call->shape[axis] < 8)
@@ -97,7 +100,110 @@ static bool copy_transposed(const nd_kernel_call *call, int64_t total, int64_t b
     return false;
 }
 
-nd_status nd__cpu_copy(const nd_kernel_call *call) {
+// -------------------------------------------------------------------------------------- short rows
+
+/// Rows below this length go through loops in which nothing is called for each.
+#define SHORT_ROW 64
+
+typedef struct row_copy {
+    const nd_kernel_call *call;
+    int64_t bytes;
+} row_copy;
+
+// `rows` rows of `columns` elements. Steps along and between rows, in elements: out's, then x's.
+#define COPY_COLUMNS(columns)                 \
+    for (int64_t row = 0; row < rows; row++)  \
+        for (int64_t i = 0; i < columns; i++) \
+            out[row * down[0] + i * along[0]] = x[row * down[1] + i * along[1]];
+#define COPY_ROWS(T)                                                                         \
+    static void copy_rows_##T(char *out_, const char *x_, const int64_t *along,              \
+                              const int64_t *down, int64_t rows, int64_t columns) {          \
+        T *out = (T *)out_;                                                                  \
+        const T *x = (const T *)x_;                                                          \
+        if (along[0] == 1 && along[1] == 1 && columns > 4)                                   \
+            for (int64_t row = 0; row < rows; row++)                                         \
+                memcpy(out + row * down[0], x + row * down[1], sizeof(T) * (size_t)columns); \
+        else if (columns == 2)                                                               \
+            COPY_COLUMNS(2)                                                                  \
+        else if (columns == 3)                                                               \
+            COPY_COLUMNS(3)                                                                  \
+        else if (columns == 4)                                                               \
+            COPY_COLUMNS(4)                                                                  \
+        else                                                                                 \
+            COPY_COLUMNS(columns)                                                            \
+    }
+COPY_ROWS(uint8_t)
+COPY_ROWS(uint16_t)
+COPY_ROWS(uint32_t)
+COPY_ROWS(uint64_t)
+
+/// Rows along the last axis, those along the axis before it together.
+static void copy_rows(void *context, int64_t begin, int64_t end) {
+    const row_copy *copy = (const row_copy *)context;
+    const nd_kernel_call *call = copy->call;
+    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
+    int last = call->ndim - 1;
+    int64_t together = call->shape[last - 1], bytes = copy->bytes;
+    const int64_t along[] = {out->strides[last], x->strides[last]};
+    const int64_t down[] = {out->strides[last - 1], x->strides[last - 1]};
+    while (begin < end) {
+        int64_t rest = begin, to = 0, from = 0;
+        int64_t rows = together - begin % together;
+        rows = rows < end - begin ? rows : end - begin;
+        for (int axis = last - 1; axis >= 0; axis--) {
+            to += rest % call->shape[axis] * out->strides[axis];
+            from += rest % call->shape[axis] * x->strides[axis];
+            rest /= call->shape[axis];
+        }
+        (bytes == 4   ? copy_rows_uint32_t
+         : bytes == 8 ? copy_rows_uint64_t
+         : bytes == 2 ? copy_rows_uint16_t
+                      : copy_rows_uint8_t)((char *)out->data + to * bytes,
+                                           (const char *)x->data + from * bytes, along, down, rows,
+                                           call->shape[last]);
+        begin += rows;
+    }
+}
+
+/// True, and the call is done, when its rows are short, or dense and not too many for the caches.
+static bool copy_by_rows(const nd_kernel_call *call, int64_t total, int64_t bytes) {
+    int last = call->ndim - 1;
+    if (last < 1)
+        return false;
+    int64_t columns = call->shape[last];
+    bool dense = call->operand[0].strides[last] == 1 && call->operand[1].strides[last] == 1;
+    if (columns >= SHORT_ROW && !(dense && total * bytes < ND__STREAM_BYTES))
+        return false;
+    row_copy copy = {call, bytes};
+    nd__cpu_parallel(total / columns, columns < 4 ? columns : columns * bytes / 4, 1, copy_rows,
+                     &copy);
+    return true;
+}
+
+/// The call with every axis walked in the direction in which out ascends.
+static nd_kernel_call ascending(const nd_kernel_call *call) {
+    nd_kernel_call turned = *call;
+    nd_operand *out = &turned.operand[0], *x = &turned.operand[1];
+    for (int axis = 0; axis < call->ndim; axis++) {
+        if (out->strides[axis] >= 0)
+            continue;
+        int64_t last = call->shape[axis] - 1;
+        out->data = (char *)out->data + last * out->strides[axis] * nd__dtype_bytes(out->dtype);
+        x->data = (char *)x->data + last * x->strides[axis] * nd__dtype_bytes(x->dtype);
+        out->strides[axis] = -out->strides[axis];
+        x->strides[axis] = -x->strides[axis];
+    }
+    return turned;
+}
+
+nd_status nd__cpu_copy(const nd_kernel_call *given) {
+    bool descends = false;
+    for (int axis = 0; axis < given->ndim; axis++)
+        descends = descends || given->operand[0].strides[axis] < 0;
+    nd_kernel_call turned;
+    if (descends && nd__call_total(given) > 0)
+        turned = ascending(given);
+    const nd_kernel_call *call = descends && nd__call_total(given) > 0 ? &turned : given;
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     int64_t total = nd__call_total(call), bytes = nd__dtype_bytes(out->dtype);
     if (out->dtype == x->dtype && total > 0) {
@@ -113,7 +219,7 @@ nd_status nd__cpu_copy(const nd_kernel_call *call) {
                 nd__cpu_parallel(total * bytes, 1, 4096, copy_bytes, &copy);
             return ND_OK;
         }
-        if (copy_transposed(call, total, bytes))
+        if (copy_transposed(call, total, bytes) || copy_by_rows(call, total, bytes))
             return ND_OK;
     }
     return nd__cpu_elementwise(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);

@@ -1,6 +1,8 @@
 // Chooses the instruction set once and sends each call to its family's kernel.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/scratch.h"
+#include "lib/base/pool.h"
 #include <stdatomic.h>
 #include <string.h>
 #if ND_ISA_X86
@@ -22,6 +24,7 @@ enum {
     QUANTIZED,
     SOFTMAX,
     LOSS,
+    NORM,
     CONV,
     POOL,
     RESAMPLE,
@@ -120,6 +123,13 @@ static nd_status launch_elementwise(const nd_kernel_call *call, const nd__loop *
     return nd__cpu_elementwise(call, loop, cost_of(call->op, dtype));
 }
 
+static nd_status launch_loss(const nd_kernel_call *call) {
+    if (call->op == ND_OP_cross_entropy)
+        return nd__cpu_cross_entropy(call);
+    bool of_pairs = call->op == ND_OP_pair_loss || call->op == ND_OP_pair_loss_grad;
+    return of_pairs ? nd__cpu_pair_loss(call) : nd__cpu_nll(call);
+}
+
 nd_status nd__cpu_launch(const nd_kernel_call *call) {
     switch (family_of[call->op]) {
     case UNARY:
@@ -145,7 +155,9 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case SOFTMAX:
         return nd__cpu_softmax(call);
     case LOSS:
-        return nd__cpu_cross_entropy(call);
+        return launch_loss(call);
+    case NORM:
+        return nd__cpu_norm(call);
     case CONV:
         return nd__cpu_conv(call);
     case POOL:
@@ -161,4 +173,16 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     default:
         return ND_ERROR_UNSUPPORTED;
     }
+}
+
+uint64_t nd__cpu_trim(void) {
+    const uint64_t before = nd__cpu_scratch_bytes();
+    nd__cpu_scratch_trim();
+    nd__pool_end_workers();
+    const uint64_t after = nd__cpu_scratch_bytes();
+    return before > after ? before - after : 0;
+}
+
+uint64_t nd__cpu_workspace_bytes(void) {
+    return nd__cpu_scratch_bytes();
 }

@@ -6,6 +6,15 @@
 /// Runs one call on the calling thread and the pool's; done when it returns. Safe from any thread.
 nd_status nd__cpu_launch(const nd_kernel_call *call);
 
+/// Runs chains that do not write what another of them reads, in one go over all of them.
+nd_status nd__cpu_chains(size_t count, const nd_chain *chains);
+
+/// Gives back what is kept for the next call: the calling thread's working memory, and the pool's
+/// threads with theirs. Bytes.
+uint64_t nd__cpu_trim(void);
+/// Bytes of all threads' working memory.
+uint64_t nd__cpu_workspace_bytes(void);
+
 /// Makes every later call use the loops of one instruction set ("baseline", "x86_64_v3",
 /// "x86_64_v4"); NULL: the best this machine has. False when the machine cannot run it. For tests
 /// and benchmarks.

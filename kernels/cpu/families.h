@@ -16,7 +16,14 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call);
 nd_status nd__cpu_quantized(const nd_kernel_call *call);
 nd_status nd__cpu_softmax(const nd_kernel_call *call);
 nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
+nd_status nd__cpu_pair_loss(const nd_kernel_call *call);
+nd_status nd__cpu_nll(const nd_kernel_call *call);
+nd_status nd__cpu_norm(const nd_kernel_call *call);
 nd_status nd__cpu_conv(const nd_kernel_call *call);
+/// Does a CONV call that is depthwise, where its sizes suit the loops; false: somebody else must.
+bool nd__cpu_depthwise(const nd_kernel_call *call);
+/// Does a CONV call by direct sums, where its sizes suit them; false: somebody else must.
+bool nd__cpu_direct(const nd_kernel_call *call);
 nd_status nd__cpu_pool(const nd_kernel_call *call);
 nd_status nd__cpu_resample(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);

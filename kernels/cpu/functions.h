@@ -46,15 +46,16 @@ static inline int64_t nd__pow_signed(int64_t base, int64_t exponent) {
     return 0;
 }
 
-#define ND__UNSIGNED_FUNCTIONS(T, dtype)                  \
-    static inline T nd__pow_##dtype(T base, T exponent) { \
-        return (T)nd__pow_wrapping(base, exponent);       \
-    }                                                     \
-    static inline T nd__abs_##dtype(T x) {                \
-        return x;                                         \
-    }                                                     \
-    static inline T nd__sign_##dtype(T x) {               \
-        return x != 0;                                    \
+#define ND__UNSIGNED_FUNCTIONS(T, dtype)                                   \
+    static inline T nd__pow_##dtype(T base, T exponent, const int small) { \
+        (void)small;                                                       \
+        return (T)nd__pow_wrapping(base, exponent);                        \
+    }                                                                      \
+    static inline T nd__abs_##dtype(T x) {                                 \
+        return x;                                                          \
+    }                                                                      \
+    static inline T nd__sign_##dtype(T x) {                                \
+        return x != 0;                                                     \
     }
 ND__UNSIGNED_FUNCTIONS(uint8_t, u8)
 ND__UNSIGNED_FUNCTIONS(uint16_t, u16)
@@ -62,15 +63,16 @@ ND__UNSIGNED_FUNCTIONS(uint32_t, u32)
 ND__UNSIGNED_FUNCTIONS(uint64_t, u64)
 
 // W: type whose negation has no undefined overflow.
-#define ND__SIGNED_FUNCTIONS(T, W, dtype)                 \
-    static inline T nd__pow_##dtype(T base, T exponent) { \
-        return (T)nd__pow_signed(base, exponent);         \
-    }                                                     \
-    static inline T nd__abs_##dtype(T x) {                \
-        return x < 0 ? (T)(-(W)x) : x;                    \
-    }                                                     \
-    static inline T nd__sign_##dtype(T x) {               \
-        return (T)((x > 0) - (x < 0));                    \
+#define ND__SIGNED_FUNCTIONS(T, W, dtype)                                  \
+    static inline T nd__pow_##dtype(T base, T exponent, const int small) { \
+        (void)small;                                                       \
+        return (T)nd__pow_signed(base, exponent);                          \
+    }                                                                      \
+    static inline T nd__abs_##dtype(T x) {                                 \
+        return x < 0 ? (T)(-(W)x) : x;                                     \
+    }                                                                      \
+    static inline T nd__sign_##dtype(T x) {                                \
+        return (T)((x > 0) - (x < 0));                                     \
     }
 ND__SIGNED_FUNCTIONS(int8_t, uint32_t, i8)
 ND__SIGNED_FUNCTIONS(int16_t, uint32_t, i16)
@@ -85,6 +87,20 @@ static inline double nd__sign_f64(double x) {
     double sign = (double)((x > 0.0) - (x < 0.0));
     return x != x ? x : sign;
 }
+
+// Bases above 0 that are finite and not subnormal, with exponents that are not huge: of their powers
+// nothing needs to be said beside what the logarithm says (math_f64.h).
+#define ND__POWERS(T, dtype, least)                                                      \
+    static inline bool nd__powers_are_small_##dtype(const T *a, const T *b, int64_t n) { \
+        int others = 0;                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                  \
+            others |= !(a[i] >= (least)) | !(a[i] <= nd__most_##dtype) |                 \
+                      !(nd__abs_##dtype(b[i]) <= (T)0x1p64);                             \
+        return !others;                                                                  \
+    }
+ND__POWERS(float, f32, 0x1p-126f)
+ND__POWERS(double, f64, 0x1p-1022)
+#undef ND__POWERS
 
 // Angles beyond ND__ANGLE_MOST have lost more digits than a sum of three numbers gives back. They
 // go to the math library, and the loop over a block that has some stays scalar: `small` is 0 there.

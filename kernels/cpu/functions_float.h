@@ -26,8 +26,45 @@ ND__OF_THE_LIBRARY(trunc, trunc)
         return name(a, b);                                     \
     }
 ND__OF_THE_LIBRARY(nextafter)
-ND__OF_THE_LIBRARY(fmod)
 #undef ND__OF_THE_LIBRARY
+
+// Of quotients below ND__QUOTIENT_MOST the multiple of b next to a, and what is left of a, are exact.
+// Larger ones are the math library's, and the loop over a block that has some stays scalar: `small`
+// is 0 there.
+#define ND__QUOTIENT_MOST_f32 0x1p28f
+#define ND__QUOTIENT_MOST_f64 0x1p50
+#define ND__QUOTIENTS(T, dtype, with_products)                                              \
+    static inline bool nd__quotients_are_small_##dtype(const T *a, const T *b, int64_t n) { \
+        int large = !(with_products);                                                       \
+        for (int64_t i = 0; i < n && (with_products); i++) {                                \
+            T size = nd__abs_##dtype(a[i]),                                                 \
+              limit = nd__abs_##dtype(b[i]) * ND__QUOTIENT_MOST_##dtype;                    \
+            large |= size >= limit && size <= nd__most_##dtype && limit > (T)0;             \
+        }                                                                                   \
+        return !large;                                                                      \
+    }
+ND__QUOTIENTS(float, f32, 1)
+ND__QUOTIENTS(double, f64, ND__HAS_FMA)
+#undef ND__QUOTIENTS
+
+/// fmod(a, b), which is exact. A product of 28 and 24 digits is exact in f64.
+ND__IN_LOOPS float nd__rest_f32(float a, float b, const int small) {
+    if (!small)
+        return fmodf(a, b);
+    double quotient = nd__nearest_f64((double)a / (double)b);
+    float rest = (float)((double)a - quotient * (double)b);
+    rest = rest != 0.0f && (rest < 0.0f) != (a < 0.0f) ? rest + copysignf(b, a) : rest;
+    return fabsf(b) > nd__most_f32 && fabsf(a) <= nd__most_f32 ? a : rest;
+}
+/// The same; the product is not rounded before it is taken away.
+ND__IN_LOOPS double nd__rest_f64(double a, double b, const int small) {
+    if (!small)
+        return fmod(a, b);
+    double quotient = nd__nearest_f64(a / b);
+    double rest = __builtin_fma(-quotient, b, a);
+    rest = rest != 0.0 && (rest < 0.0) != (a < 0.0) ? rest + copysign(b, a) : rest;
+    return fabs(b) > nd__most_f64 && fabs(a) <= nd__most_f64 ? a : rest;
+}
 
 /// log(1 + e) for e in [0, 1]: the logarithm of the rounded sum, and what the rounding took.
 ND__IN_LOOPS float nd__log1p_of_unit_f32(float e) {
@@ -92,24 +129,22 @@ ND__IN_LOOPS double nd__log1p_of_unit_f64(double e) {
         return a != a ? a : b != b ? b : result;                                                 \
     }                                                                                            \
     /* Python's: of the sign of b */                                                             \
-    ND__IN_LOOPS T nd__remainder_##name(T a, T b) {                                              \
-        T rest = nd__fmod_##name(a, b);                                                          \
-        if (rest == (T)0)                                                                        \
-            return nd__copysign_##name((T)0, b);                                                 \
-        return (rest < (T)0) != (b < (T)0) ? rest + b : rest;                                    \
+    ND__IN_LOOPS T nd__remainder_##name(T a, T b, const int small) {                             \
+        T rest = nd__rest_##name(a, b, small);                                                   \
+        T result = (rest < (T)0) != (b < (T)0) ? rest + b : rest;                                \
+        return rest == (T)0 ? nd__copysign_##name((T)0, b) : result;                             \
     }                                                                                            \
     /* As NumPy's: the whole number next to (a - remainder) / b */                               \
-    ND__IN_LOOPS T nd__floor_divide_##name(T a, T b) {                                           \
-        if (b == (T)0)                                                                           \
-            return a / b;                                                                        \
-        T rest = nd__fmod_##name(a, b);                                                          \
+    ND__IN_LOOPS T nd__floor_divide_##name(T a, T b, const int small) {                          \
+        T rest = nd__rest_##name(a, b, small), ratio = a / b;                                    \
         T quotient = (a - rest) / b;                                                             \
-        if (rest != (T)0 && (rest < (T)0) != (b < (T)0))                                         \
-            quotient -= (T)1;                                                                    \
-        if (quotient == (T)0)                                                                    \
-            return nd__copysign_##name((T)0, a / b);                                             \
-        T whole = nd__floor_##name(quotient);                                                    \
-        return quotient - whole > (T)0.5 ? whole + (T)1 : whole;                                 \
+        T below = (rest < (T)0) != (b < (T)0) ? quotient - (T)1 : quotient;                      \
+        quotient = rest == (T)0 ? quotient : below;                                              \
+        T whole = nd__floor_##name(quotient), more = whole + (T)1;                               \
+        whole = quotient - whole > (T)0.5 ? more : whole;                                        \
+        T zero = nd__copysign_##name((T)0, ratio);                                               \
+        whole = quotient == (T)0 ? zero : whole;                                                 \
+        return b == (T)0 ? ratio : whole;                                                        \
     }
 ND__OF_BOTH(float, f32)
 ND__OF_BOTH(double, f64)

@@ -1,7 +1,7 @@
 // take, gather, scatter_add, scatter_reduce, one_hot and masked_select.
 //
 // Every index is checked where it is used; one out of range stops the call, which then has written
-// part of its fresh result and nothing else.
+// part of its fresh result and nothing else. Those of gather and of scatters may count from the end.
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
@@ -19,7 +19,26 @@ static nd_status status_of(const index_work *work) {
     return atomic_load(&work->out_of_range) ? ND_ERROR_INVALID_ARGUMENT : ND_OK;
 }
 
-static void take_rows(void *context, int64_t begin, int64_t end) {
+// `count` rows of so many bytes of the n at x. False: an index is out of range.
+#define TAKE_ROWS(name, row)                                                                     \
+    static bool name(char *out, const char *x, const int64_t *indices, int64_t count, int64_t n, \
+                     int64_t bytes) {                                                            \
+        (void)bytes;                                                                             \
+        for (int64_t i = 0; i < count; i++) {                                                    \
+            int64_t index = indices[i];                                                          \
+            if (index < 0 || index >= n)                                                         \
+                return false;                                                                    \
+            memcpy(out + i * (row), x + index * (row), (size_t)(row));                           \
+        }                                                                                        \
+        return true;                                                                             \
+    }
+TAKE_ROWS(take_rows_of_1, 1)
+TAKE_ROWS(take_rows_of_2, 2)
+TAKE_ROWS(take_rows_of_4, 4)
+TAKE_ROWS(take_rows_of_8, 8)
+TAKE_ROWS(take_rows_of_any, bytes)
+
+static void take_range(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;
     const nd_kernel_call *call = work->call;
     int64_t count = call->attrs.i[1], n = call->attrs.i[3];
@@ -27,13 +46,19 @@ static void take_rows(void *context, int64_t begin, int64_t end) {
     char *out = (char *)call->operand[0].data;
     const char *x = (const char *)call->operand[1].data;
     const int64_t *indices = (const int64_t *)call->operand[2].data;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t index = indices[i % count];
-        if (index < 0 || index >= n) {
+    while (begin < end) {
+        int64_t first = begin % count;
+        int64_t run = count - first < end - begin ? count - first : end - begin;
+        if (!(row == 4   ? take_rows_of_4
+              : row == 8 ? take_rows_of_8
+              : row == 2 ? take_rows_of_2
+              : row == 1 ? take_rows_of_1
+                         : take_rows_of_any)(out + begin * row, x + begin / count * n * row,
+                                             indices + first, run, n, row)) {
             atomic_store(&work->out_of_range, true);
             return;
         }
-        memcpy(out + i * row, x + (i / count * n + index) * row, (size_t)row);
+        begin += run;
     }
 }
 
@@ -41,9 +66,27 @@ static nd_status take(const nd_kernel_call *call) {
     index_work work = {.call = call};
     if (call->attrs.i[2] > 0)
         nd__cpu_parallel(call->attrs.i[0] * call->attrs.i[1], call->attrs.i[2] / 4 + 4, 1,
-                         take_rows, &work);
+                         take_range, &work);
     return status_of(&work);
 }
+
+/// An index that counts from the end, as one that does not. No branch: which of them do is unforeseen.
+static inline int64_t wrapped(int64_t index, int64_t size) {
+    return index + (size & index >> 63);
+}
+
+// What a row does for each of its indices, `at` once it is in range; the steps between elements are
+// literals where they can be.
+#define FOR_EACH_INDEX(index, index_step, statement)               \
+    {                                                              \
+        for (int64_t i = 0; i < n; i++) {                          \
+            int64_t at = wrapped((index)[i * (index_step)], size); \
+            if ((uint64_t)at >= (uint64_t)size)                    \
+                return false;                                      \
+            statement;                                             \
+        }                                                          \
+        return true;                                               \
+    }
 
 #define GATHER_ROW(T)                                                                              \
     static bool gather_row_##T(int64_t n, char *const *data, const int64_t *strides, int64_t size, \
@@ -51,13 +94,12 @@ static nd_status take(const nd_kernel_call *call) {
         T *out = (T *)data[0];                                                                     \
         const T *x = (const T *)data[1];                                                           \
         const int64_t *index = (const int64_t *)data[2];                                           \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            int64_t at = index[i * strides[2]];                                                    \
-            if (at < 0 || at >= size)                                                              \
-                return false;                                                                      \
-            out[i * strides[0]] = x[i * strides[1] + at * stride];                                 \
-        }                                                                                          \
-        return true;                                                                               \
+        int64_t out_step = strides[0], x_step = strides[1], index_step = strides[2];               \
+        if (out_step == 1 && index_step == 1 && x_step == 0 && stride == 1)                        \
+            FOR_EACH_INDEX(index, 1, out[i] = x[at])                                               \
+        if (out_step == 1 && index_step == 1)                                                      \
+            FOR_EACH_INDEX(index, 1, out[i] = x[i * x_step + at * stride])                         \
+        FOR_EACH_INDEX(index, index_step, out[i * out_step] = x[i * x_step + at * stride])         \
     }
 GATHER_ROW(uint8_t)
 GATHER_ROW(uint16_t)
@@ -67,30 +109,37 @@ GATHER_ROW(uint64_t)
 // out[index] becomes `expression` of what it was, a, and of what comes, b. W: the type in which that
 // has no undefined overflow.
 #define SCATTER_ROW(name, T, W, expression)                                                        \
+    static inline void name##_one_##T(T *to, T from) {                                             \
+        W a = (W)*to, b = (W)from;                                                                 \
+        *to = (T)(expression);                                                                     \
+    }                                                                                              \
+    /* The whole row where one index holds for it. */                                              \
+    static void name##_all_##T(int64_t n, T *out, int64_t out_step, const T *source,               \
+                               int64_t step) {                                                     \
+        if (out_step == 1 && step == 1)                                                            \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                name##_one_##T(&out[i], source[i]);                                                \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                name##_one_##T(&out[i * out_step], source[i * step]);                              \
+    }                                                                                              \
     static bool name##_row_##T(int64_t n, char *const *data, const int64_t *strides, int64_t size, \
                                int64_t stride) {                                                   \
         T *out = (T *)data[0];                                                                     \
         const int64_t *index = (const int64_t *)data[1];                                           \
         const T *source = (const T *)data[2];                                                      \
-        if (strides[1] == 0 && strides[0] != 0) {                                                  \
-            if (*index < 0 || *index >= size)                                                      \
+        int64_t out_step = strides[0], index_step = strides[1], step = strides[2];                 \
+        if (index_step == 0 && out_step != 0) {                                                    \
+            int64_t at = wrapped(*index, size);                                                    \
+            if ((uint64_t)at >= (uint64_t)size)                                                    \
                 return false;                                                                      \
-            out += *index * stride;                                                                \
-            for (int64_t i = 0; i < n; i++) {                                                      \
-                W a = (W)out[i * strides[0]], b = (W)source[i * strides[2]];                       \
-                out[i * strides[0]] = (T)(expression);                                             \
-            }                                                                                      \
+            name##_all_##T(n, out + at * stride, out_step, source, step);                          \
             return true;                                                                           \
         }                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            int64_t at = index[i * strides[1]];                                                    \
-            if (at < 0 || at >= size)                                                              \
-                return false;                                                                      \
-            T *to = &out[i * strides[0] + at * stride];                                            \
-            W a = (W)*to, b = (W)source[i * strides[2]];                                           \
-            *to = (T)(expression);                                                                 \
-        }                                                                                          \
-        return true;                                                                               \
+        if (out_step == 0 && index_step == 1 && step == 1 && stride == 1)                          \
+            FOR_EACH_INDEX(index, 1, name##_one_##T(&out[at], source[i]))                          \
+        FOR_EACH_INDEX(index, index_step,                                                          \
+                       name##_one_##T(&out[i * out_step + at * stride], source[i * step]))         \
     }
 // Sums and products that wrap have the same bits with a sign and without.
 #define WRAPPING_ROWS(T, W)           \
@@ -221,34 +270,62 @@ static nd_status gather_or_scatter(const nd_kernel_call *call) {
     return status_of(&work);
 }
 
-static nd_status one_hot(const nd_kernel_call *call) {
-    int64_t count = call->attrs.i[0], classes = call->attrs.i[1];
+/// Rows of zeros are written before their ones, no more at once than stay near.
+#define ONE_HOT_BYTES 65536
+
+static void one_hot_rows(void *context, int64_t begin, int64_t end) {
+    index_work *work = (index_work *)context;
+    const nd_kernel_call *call = work->call;
     nd_dtype dtype = call->operand[0].dtype;
-    int64_t bytes = nd__dtype_bytes(dtype);
-    char *out = (char *)call->operand[0].data;
+    int64_t classes = call->attrs.i[1], bytes = nd__dtype_bytes(dtype), row = classes * bytes;
+    int64_t most = row < ONE_HOT_BYTES ? ONE_HOT_BYTES / row : 1;
     const int64_t *indices = (const int64_t *)call->operand[1].data;
     uint64_t one; // the first bytes are the element
     nd__encode(dtype, 1.0, 1, &one);
-    memset(out, 0, (size_t)(count * classes * bytes));
-    for (int64_t i = 0; i < count; i++) {
-        if (indices[i] < 0 || indices[i] >= classes)
-            return ND_ERROR_INVALID_ARGUMENT;
-        memcpy(out + (i * classes + indices[i]) * bytes, &one, (size_t)bytes);
+    while (begin < end) {
+        int64_t stop = end - begin < most ? end : begin + most;
+        char *out = (char *)call->operand[0].data + begin * row;
+        memset(out, 0, (size_t)((stop - begin) * row));
+        for (; begin < stop; begin++, out += row) {
+            if (indices[begin] < 0 || indices[begin] >= classes) {
+                atomic_store(&work->out_of_range, true);
+                return;
+            }
+            memcpy(out + indices[begin] * bytes, &one, (size_t)bytes);
+        }
     }
-    return ND_OK;
 }
 
+static nd_status one_hot(const nd_kernel_call *call) {
+    index_work work = {.call = call};
+    int64_t row = call->attrs.i[1] * nd__dtype_bytes(call->operand[0].dtype);
+    nd__cpu_parallel(call->attrs.i[0], row / 16 + 1, 1, one_hot_rows, &work);
+    return status_of(&work);
+}
+
+// Every element is written, and stays where the mask holds: no branch depends on the mask. The end of
+// out says when all that are chosen are there.
+#define SELECT(T)                                                                             \
+    static void select_##T(char *out_, const char *x_, const uint8_t *mask, int64_t chosen) { \
+        T *out = (T *)out_, *end = out + chosen;                                              \
+        for (const T *x = (const T *)x_; out < end; x++, mask++) {                            \
+            *out = *x;                                                                        \
+            out += *mask;                                                                     \
+        }                                                                                     \
+    }
+SELECT(uint8_t)
+SELECT(uint16_t)
+SELECT(uint32_t)
+SELECT(uint64_t)
+
 static nd_status masked_select(const nd_kernel_call *call) {
-    int64_t n = call->attrs.i[0];
-    size_t bytes = (size_t)nd__dtype_bytes(call->operand[0].dtype);
-    char *out = (char *)call->operand[0].data;
-    const char *x = (const char *)call->operand[1].data;
-    const uint8_t *mask = (const uint8_t *)call->operand[2].data;
-    for (int64_t i = 0; i < n; i++, x += bytes)
-        if (mask[i]) {
-            memcpy(out, x, bytes);
-            out += bytes;
-        }
+    int64_t bytes = nd__dtype_bytes(call->operand[0].dtype);
+    (bytes == 4   ? select_uint32_t
+     : bytes == 8 ? select_uint64_t
+     : bytes == 2 ? select_uint16_t
+                  : select_uint8_t)((char *)call->operand[0].data,
+                                    (const char *)call->operand[1].data,
+                                    (const uint8_t *)call->operand[2].data, call->attrs.i[1]);
     return ND_OK;
 }
 

@@ -21,12 +21,88 @@ typedef void (*nd__loop)(int64_t n, char *const *data, const int64_t *strides,
 typedef void (*nd__softmax_rows)(const void *x, int64_t x_stride, void *out, int64_t out_stride,
                                  int64_t rows, int64_t n);
 
+/// The same for rows that lie side by side: element i of `columns` of them, ND__COLUMNS at most,
+/// stands at x + i x_stride and behind it, and its result at out + i out_stride and behind it. The
+/// buffer holds n columns elements; x and out may be it.
+#define ND__COLUMNS 128
+typedef void (*nd__softmax_columns)(const void *x, int64_t x_stride, void *buffer, void *out,
+                                    int64_t out_stride, int64_t columns, int64_t n);
+
 typedef struct nd__softmax_loops {
     nd__softmax_rows softmax;
     nd__softmax_rows log_softmax;
+    nd__softmax_columns softmax_columns;
+    nd__softmax_columns log_softmax_columns;
     /// Sum of -log softmax(row)[target] over contiguous rows. The targets are in range.
     double (*loss)(const void *x, const int64_t *targets, int64_t rows, int64_t n);
 } nd__softmax_loops;
+
+/// A NORM call (kernels/kernel.h), cut into tasks. Where groups and places leave the numbers of
+/// a set one by one in memory (groups 0, places 1), a task is ND__NORM_COLUMNS channels; else it is a
+/// set, or in a backward pass with groups a group in a block of samples.
+#define ND__NORM_COLUMNS 128
+typedef struct nd__norm {
+    const void *grad, *x, *weight, *bias; ///< weight and bias, and what follows, may be NULL
+    void *out, *statistics;
+    double *sums; ///< [blocks, 2, channels]: of g y and of g, for each block of samples; zeros
+    int64_t samples, channels, places;
+    int64_t groups; ///< 0: a set is a channel in all samples
+    int64_t blocks;
+    double epsilon;
+    bool centered; ///< the mean is taken away
+} nd__norm;
+typedef void (*nd__norm_loop)(const nd__norm *norm, int64_t begin, int64_t end);
+typedef struct nd__norm_loops {
+    nd__norm_loop forward, backward;
+    nd__norm_loop by_channel; ///< channel_norm; a set is a channel of a sample
+} nd__norm_loops;
+
+/// Losses of `count` pairs: their sum; each, times `factor`; the gradients of a and b, of which one
+/// may be NULL, with g, or where g_each the one for each pair, times `factor`.
+typedef struct nd__pair_loop {
+    double (*sum)(const void *a, const void *b, int64_t count, const nd_op_attrs *attrs);
+    void (*each)(const void *a, const void *b, void *out, int64_t count, const nd_op_attrs *attrs);
+    void (*grad)(const void *g, const void *a, const void *b, void *const *out, int64_t count,
+                 const nd_op_attrs *attrs);
+} nd__pair_loop;
+
+/// Lines of a depthwise convolution: x's lie behind each other, `line` elements long and with the
+/// zeros around them; so do the results', `columns` elements long.
+typedef struct nd__depthwise_lines {
+    const void *x, *weight;
+    void *out;
+    int64_t line, lines, columns;
+    int64_t window;      ///< its height and width: 3 or 5
+    int64_t dilation[2]; ///< by height, by width
+} nd__depthwise_lines;
+typedef void (*nd__depthwise)(const nd__depthwise_lines *lines);
+
+/// Results of ND__TAPS_ROWS channels of a direct convolution: out[row][i], where a row is
+/// `out_stride` elements, is the sum over all taps of weight[tap][row] x[offsets[tap] + i]. The
+/// elements behind the last of `count` are read and written, too, up to a multiple of
+/// ND__TAPS_VECTOR bytes.
+#define ND__TAPS_ROWS 8
+#define ND__TAPS_VECTOR 64
+typedef struct nd__taps {
+    const void *x, *weight;
+    void *out;
+    const int64_t *offsets;
+    int64_t taps, count, out_stride;
+} nd__taps;
+typedef void (*nd__taps_loop)(const nd__taps *taps);
+
+typedef enum nd__scan_kind {
+    ND__SCAN_SUM,
+    ND__SCAN_PRODUCT,
+    ND__SCAN_LARGER,
+    ND__SCAN_SMALLER,
+    ND__SCANS,
+} nd__scan_kind;
+/// Scans `rows` rows, ND__SCAN_ROWS at most, of n >= 1 elements: element i of row k stands at
+/// x + i x_step + k x_row, and its result likewise. out may be x, element for element.
+#define ND__SCAN_ROWS 256
+typedef void (*nd__scan)(const void *x, int64_t x_step, int64_t x_row, void *out, int64_t out_step,
+                         int64_t out_row, int64_t rows, int64_t n);
 
 typedef struct nd__matrix {
     void *data;
@@ -43,6 +119,22 @@ typedef struct nd__product {
     int64_t tile_rows, tile_columns, tiles_across;
 } nd__product;
 typedef void (*nd__matmul)(nd__product *product);
+
+/// Products of floats up to so many multiplications, of sums so long, are computed by AVX-512's
+/// loops without packing where b's rows are dense: as fast as by a library, without its call.
+#define ND__SMALL_PRODUCT ((int64_t)1 << 18)
+#define ND__SMALL_DEPTH 256
+
+/// Whether it is a matrix times a vector, or a vector times a matrix, that the portable product
+/// reads in order: at the speed of memory, so that no library is asked.
+static inline bool nd__product_is_matvec(const nd__product *p) {
+    const nd__matrix *matrix = p->n == 1 ? &p->a : &p->b;
+    int64_t rows = p->n == 1 ? p->m : p->n;
+    int64_t along = p->n == 1 ? matrix->column_stride : matrix->row_stride;
+    int64_t across = p->n == 1 ? matrix->row_stride : matrix->column_stride;
+    return (p->m == 1 || p->n == 1) && p->k > 0 &&
+           (rows == 1 || along == 1 || (across == 1 && rows >= 16));
+}
 
 /// A weight in groups of small integers: the operands of QUANTIZED.
 typedef struct nd__quantized {
@@ -62,6 +154,55 @@ typedef struct nd__quantized_loops {
     void (*expand)(const nd__quantized *weight, void *out, int64_t begin, int64_t end);
 } nd__quantized_loops;
 
+/// Blocks first ... first + ND__RANDOM_BLOCKS - 1 of the sequence (seed, stream) of kernels/philox.h as elements.
+typedef void (*nd__random)(uint64_t seed, uint64_t stream, uint64_t first, void *out);
+#define ND__RANDOM_BLOCKS 64
+
+typedef struct nd__create_loops {
+    nd__loop fill[9]; ///< by bytes of an element, which the call's f holds
+    /// out[i] = start + (first + i) step. `first` and n are below 2^52.
+    void (*arange)(double *out, int64_t first, int64_t n, double start, double step);
+    void (*arange_integers)(uint64_t *out, uint64_t start, uint64_t step, int64_t n);
+    nd__random uniform_f16, uniform_bf16; ///< written as f32, four for each block
+    nd__random uniform_f32, normal_f32;   ///< four for each block
+    nd__random uniform_f64, normal_f64;   ///< two for each block
+    nd__random words;                     ///< two uint64_t for each block
+    /// Words to integers in [low, high), in place.
+    void (*integers)(uint64_t *words, int64_t n, int64_t low, int64_t high);
+} nd__create_loops;
+
+/// Planes begin ... end - 1 of a POOL call.
+typedef void (*nd__pool_planes)(const nd_kernel_call *call, int64_t begin, int64_t end);
+
+/// A RESAMPLE call: x and the results, or, of the adjoint, the results' gradients and x's.
+typedef struct nd__resample_rows {
+    const struct nd__resample_axis *axis;
+    const struct nd__resample_taps *taps; ///< one for each result
+    /// From which result on, and before which, all windows lie in x with all of their places; twice
+    /// the same where there are none, or rows have more than one element.
+    int64_t whole[2];
+    const void *x;
+    void *out;
+} nd__resample_rows;
+typedef struct nd__resample_loops {
+    /// Rows of results, begin ... end - 1 of those of all blocks, whole lines where r->whole is set.
+    void (*sum)(const nd__resample_rows *r, int64_t begin, int64_t end);
+    /// Blocks of x's gradient.
+    void (*spread)(const nd__resample_rows *r, int64_t begin, int64_t end);
+} nd__resample_loops;
+
+/// What sorting reads of a row (kernels/sorting.h).
+#define ND__ORDERED 48
+typedef struct nd__sorting_loops {
+    /// Writes the keys of n elements, `stride` apart, each xor `turned`; returns the least, or
+    /// UINT64_MAX where there are none. By dtype.
+    uint64_t (*keys[ND_DTYPE_COUNT])(const void *x, int64_t stride, int64_t n, uint64_t turned,
+                                     uint64_t *ret_keys);
+    /// Writes the positions of n keys, ND__ORDERED at most, in their stable order. NULL where the
+    /// instruction set has no vectors for it.
+    void (*order)(const uint64_t *keys, int64_t n, int64_t *ret_positions);
+} nd__sorting_loops;
+
 /// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread
 /// tells another that the memory is written; it costs much more than one copy, so it follows many.
 typedef void (*nd__stream)(void *to, const void *from, int64_t bytes);
@@ -80,9 +221,20 @@ typedef struct nd__cpu_loops {
     const nd__loop (*convert)[ND_DTYPE_COUNT]; ///< by dtype from, then to
     const nd__reducer *const (*reducers)[ND_DTYPE_COUNT]; ///< by nd__fold, then dtype
     const nd__argreducer (*argreducers)[2];               ///< by dtype, then argmax, argmin
+    const nd__argcolumns (*argcolumns)[2];                ///< likewise
+    const nd__scan (*scans)[ND_DTYPE_COUNT];              ///< by nd__scan_kind, then dtype
     const nd__softmax_loops *softmax;                     ///< f32, f64
+    const nd__norm_loops *norm;                           ///< f32, f64
+    const nd__pair_loop *const *pair;                     ///< f32, f64, then by nd_pair_loss
+    const nd__depthwise *depthwise;                       ///< f32, f64
+    const nd__taps_loop *taps;                            ///< f32, f64
     const nd__quantized_loops *quantized;                 ///< f32, f64
     const nd__matmul *matmul;                             ///< by dtype; NULL for bool
+    int64_t small_product; ///< ND__SMALL_PRODUCT, or 0 where a library is faster
+    const nd__create_loops *create;
+    const nd__pool_planes *pool;        ///< f32, f64
+    const nd__resample_loops *resample; ///< f32, f64
+    const nd__sorting_loops *sorting;
     nd__stream stream;
 } nd__cpu_loops;
 

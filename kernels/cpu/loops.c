@@ -6,8 +6,18 @@ extern const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT];
 extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUNT];
 extern const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT];
 extern const nd__argreducer ND_ISA_NAME(nd__cpu_argreducers)[ND_DTYPE_COUNT][2];
+extern const nd__argcolumns ND_ISA_NAME(nd__cpu_argcolumns)[ND_DTYPE_COUNT][2];
+extern const nd__scan ND_ISA_NAME(nd__cpu_scans)[ND__SCANS][ND_DTYPE_COUNT];
 extern const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2];
+extern const nd__norm_loops ND_ISA_NAME(nd__cpu_norm_loops)[2];
+extern const nd__pair_loop *const ND_ISA_NAME(nd__cpu_pair_loops)[2];
+extern const nd__depthwise ND_ISA_NAME(nd__cpu_depthwise_loops)[2];
+extern const nd__taps_loop ND_ISA_NAME(nd__cpu_taps_loops)[2];
 extern const nd__quantized_loops ND_ISA_NAME(nd__cpu_quantized_loops)[2];
+extern const nd__create_loops ND_ISA_NAME(nd__cpu_create_loops);
+extern const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2];
+extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
+extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
@@ -22,8 +32,21 @@ const nd__cpu_loops ND_ISA_NAME(nd__cpu_loops) = {
     .convert = ND_ISA_NAME(nd__cpu_convert),
     .reducers = ND_ISA_NAME(nd__cpu_reducers),
     .argreducers = ND_ISA_NAME(nd__cpu_argreducers),
+    .argcolumns = ND_ISA_NAME(nd__cpu_argcolumns),
+    .scans = ND_ISA_NAME(nd__cpu_scans),
     .softmax = ND_ISA_NAME(nd__cpu_softmax),
+    .norm = ND_ISA_NAME(nd__cpu_norm_loops),
+    .pair = ND_ISA_NAME(nd__cpu_pair_loops),
+    .depthwise = ND_ISA_NAME(nd__cpu_depthwise_loops),
+    .taps = ND_ISA_NAME(nd__cpu_taps_loops),
     .quantized = ND_ISA_NAME(nd__cpu_quantized_loops),
     .matmul = ND_ISA_NAME(nd__cpu_matmul),
+#if defined(__AVX512F__)
+    .small_product = ND__SMALL_PRODUCT,
+#endif
+    .create = &ND_ISA_NAME(nd__cpu_create_loops),
+    .pool = ND_ISA_NAME(nd__cpu_pool_planes),
+    .resample = ND_ISA_NAME(nd__cpu_resample_loops),
+    .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),
     .stream = ND_ISA_NAME(nd__cpu_stream),
 };

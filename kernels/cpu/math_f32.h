@@ -267,7 +267,10 @@ ND__IN_LOOPS float nd__pow_of_positive_f32(float base, float exponent) {
     return (float)((low + high * (r2 * r2)) * nd__power_of_two_f64(n));
 }
 
-ND__IN_LOOPS float nd__pow_f32(float base, float exponent) {
+/// In fewer steps where nd__powers_are_small_f32 (functions.h) says so.
+ND__IN_LOOPS float nd__pow_f32(float base, float exponent, const int small) {
+    if (small)
+        return nd__pow_of_positive_f32(base, exponent);
     float magnitude = fabsf(base), size = fabsf(exponent);
     float result = nd__pow_of_positive_f32(magnitude, exponent);
     return nd__pow_limits_f32(base, exponent, magnitude, size, result);

@@ -162,11 +162,15 @@ ND__IN_LOOPS double nd__log_f64(double x) {
     return nd__log_of_f64(x);
 }
 
-/// For negative x as e^x / (1 + e^x), so that nothing overflows.
+/// For negative x as e^x / (1 + e^x), so that nothing overflows; 2^60 times as much, so that no
+/// power of two in between is out of range.
 ND__IN_LOOPS double nd__sigmoid_f64(double x) {
-    double e = nd__exp_of_minus_f64(x);
-    double numerator = x < 0.0 ? e : 1.0;
-    return numerator / (1.0 + e);
+    double minus = -fabs(x), limited = minus < -746.0 ? -746.0 : minus;
+    double n, low, r = nd__exp_rest_f64(limited, &n, &low);
+    double p = 1.0 + (r + r * r * nd__exp_tail_f64(r));
+    double scaled = p * nd__power_of_two_f64(n + 60.0);
+    double numerator = x < 0.0 ? scaled : 0x1p60;
+    return numerator / (1.0 + scaled * 0x1p-60) * 0x1p-60;
 }
 
 /// t / (t + 2) with t = e^2|x| - 1.
@@ -298,7 +302,11 @@ ND__IN_LOOPS double nd__pow_of_positive_f64(double base, double offset, double e
     return nd__exp_of_sum_f64(limited, power_low);
 }
 
-ND__IN_LOOPS double nd__pow_f64(double base, double exponent) {
+/// The same in fewer steps where base and exponent are as nd__powers_are_small_f64 (functions.h)
+/// says: there are no limits then, and 1 comes out as it is.
+ND__IN_LOOPS double nd__pow_f64(double base, double exponent, const int small) {
+    if (small)
+        return nd__pow_of_positive_f64(base, 0.0, exponent);
     double magnitude = fabs(base), size = fabs(exponent);
     bool subnormal = magnitude < 0x1p-1022;
     double scaled = subnormal ? magnitude * 0x1p54 : magnitude;

@@ -1,20 +1,25 @@
 // matmul and linear: a product per batch entry.
 //
-// f32 goes to oneDNN's sgemm unless it is so small that the call costs more than the work; the rest
-// to the portable product. Threads share the batch when there are many small products. Else each
-// product is shared: the portable one shares its tiles, and sgemm, which would start threads of its
-// own, is given panels of the result one by one.
+// What oneDNN is good at goes there, unless it is so small that the call costs more than the work,
+// or one operand is a vector; the rest to the portable product. Threads share the batch when there
+// are many small products. Else each product is shared: the portable one shares its tiles, and
+// oneDNN, which would start threads of its own, is given panels of the result one by one. A function
+// that the result goes through is computed panel by panel, while the panel is in a cache.
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
+#include <stdatomic.h>
 
-/// Multiplications up to which the portable product beats a library call.
-#define SMALL_PRODUCT 16384
+/// What a product costs beside its multiplications, 16 of which cost one.
+#define PRODUCT_COST 128
 /// The least sizes of a panel, and what their sizes are multiples of.
 #define LEAST_ROWS 32
 #define LEAST_COLUMNS 64
 #define MULTIPLE 16
+/// Of fewer columns, vectors of the loops would be less than half full.
+#define LEAST_SMALL_COLUMNS 8
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -24,6 +29,7 @@ typedef struct matmul_work {
     int64_t rows, columns; ///< of a panel
     int64_t panels;        ///< of a product
     int64_t panels_across;
+    _Atomic nd_status status; ///< of the functions that results go through
 } matmul_work;
 
 static nd__product product_of(const matmul_work *work, int64_t entry) {
@@ -61,15 +67,37 @@ static void cut_panel(const matmul_work *work, nd__product *p, int64_t panel) {
     p->n = p->n - left < work->columns ? p->n - left : work->columns;
 }
 
+/// Has a product's result go through a function of one operand.
+static nd_status activate(const nd_kernel_call *of, const nd__product *p) {
+    const nd_operand out = {.data = p->out.data,
+                            .dtype = of->operand[0].dtype,
+                            .strides = {p->out.row_stride, p->out.column_stride}};
+    const nd_kernel_call call = {.op = (nd_op)(of->attrs.i[9] - 1),
+                                 .noperands = 2,
+                                 .ndim = 2,
+                                 .shape = {p->m, p->n},
+                                 .operand = {out, out}};
+    return nd__cpu_launch(&call);
+}
+
+static bool activates(const nd_kernel_call *call) {
+    return call->op == ND_OP_linear && call->attrs.i[9] != 0;
+}
+
 static void products(void *context, int64_t begin, int64_t end) {
-    const matmul_work *work = (const matmul_work *)context;
+    matmul_work *work = (matmul_work *)context;
+    nd__onednn_session session = {.open = false};
     for (int64_t at = begin; at < end; at++) {
         nd__product product = product_of(work, at / work->panels);
         if (work->panels > 1)
             cut_panel(work, &product, at % work->panels);
-        if (!work->library || !nd__onednn_product(&product))
+        if (!work->library || !nd__onednn_product(&product, work->call->operand[0].dtype, &session))
             work->portable(&product);
+        nd_status status = activates(work->call) ? activate(work->call, &product) : ND_OK;
+        if (status != ND_OK)
+            atomic_store(&work->status, status);
     }
+    nd__onednn_end(&session);
 }
 
 /// Halves the longer side until there are enough panels.
@@ -88,6 +116,12 @@ static void choose_panels(matmul_work *work, int64_t m, int64_t n, int64_t k) {
     work->panels = (m + rows - 1) / rows * work->panels_across;
 }
 
+/// Whether the loops do a product that a library could do as fast by themselves.
+static bool is_small(const nd__product *p, nd_dtype dtype) {
+    return dtype == ND_F32 && p->m * p->n * p->k <= nd__cpu_loops_now()->small_product &&
+           p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
+}
+
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     nd__matmul portable = nd__cpu_loops_now()->matmul[dtype];
@@ -100,15 +134,18 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     matmul_work work = {.call = call,
                         .bytes = nd__dtype_bytes(dtype),
                         .portable = portable,
-                        .library = dtype == ND_F32 && size > SMALL_PRODUCT && nd__onednn_is_used(),
+                        .library = size >= nd__onednn_least_product(dtype),
                         .panels = 1,
                         .panels_across = 1};
+    nd__product first = product_of(&work, 0);
+    work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype);
     bool many = batch >= 4 && size < (int64_t)1 << 22;
     if (work.library && !many)
         choose_panels(&work, m, n, k);
     if (work.library || many)
-        nd__cpu_parallel(batch * work.panels, size / work.panels / 16 + 16, 1, products, &work);
+        nd__cpu_parallel(batch * work.panels, size / work.panels / 16 + PRODUCT_COST, 1, products,
+                         &work);
     else
         products(&work, 0, batch);
-    return ND_OK;
+    return atomic_load(&work.status);
 }

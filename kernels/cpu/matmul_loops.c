@@ -9,16 +9,42 @@
 #if defined(__AVX512F__)
 #define ND__VECTOR_BYTES 64
 #define KERNEL_ROWS 12
+#define SMALL_VECTORS 3
+#define SMALL_PAIR 2
+#define SMALL_DIRECT ND__SMALL_PRODUCT
 #elif defined(__AVX__)
 #define ND__VECTOR_BYTES 32
 #define KERNEL_ROWS 6
+#define SMALL_VECTORS 1
+#define SMALL_PAIR 1
+#define SMALL_DIRECT SMALL_PRODUCT
 #else
 #define ND__VECTOR_BYTES 16
 #define KERNEL_ROWS 6
+#define SMALL_VECTORS 1
+#define SMALL_PAIR 1
+#define SMALL_DIRECT SMALL_PRODUCT
 #endif
 #define TILE_ROWS 96
 #define TILE_COLUMNS 256
 #define TILE_DEPTH 256
+
+/// Of a matrix times a vector: rows that are walked side by side, and columns; sums that a long sum
+/// is made of, and elements of a piece of it; results that are added up at a time, and the fewest.
+#define DOT_ROWS 4
+#define MATVEC_COLUMNS 8
+#define DOT_CHAINS 4
+#define DOT_PIECE ((int64_t)1 << 16)
+#define COLUMN_ROWS 2048
+#define COLUMN_GRAIN 256
+
+/// Multiplications up to which vectors cost more than they give, and up to which packing panels
+/// does (SMALL_DIRECT: where b need not be packed either); of such a product the longest sums, and the
+/// rows and, where b is read as it lies, vectors that are computed at once.
+#define TINY_PRODUCT 64
+#define SMALL_PRODUCT 8192
+#define SMALL_DEPTH ND__SMALL_DEPTH
+#define SMALL_ROWS 8
 
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
@@ -28,16 +54,68 @@
 #define LOAD_WORD(e) ((T)(e))
 #define STORE_PLAIN(t) (t)
 #define STORE_WORD(t) ((E)(t))
+#define LOADS_PLAIN(e) __builtin_convertvector(*(const ELEMENTS *)(e), VECTOR)
+#define LOADS_BF16(e) \
+    ((VECTOR)(__builtin_convertvector(*(const ELEMENTS *)(e), words_of_vector) << 16))
 #define PACK_PLAIN(to, row) memcpy(to, row, sizeof(T) * (size_t)KERNEL_COLUMNS)
 #define PACK_WORDS(to, row)                                                 \
     ND__INDEPENDENT for (int64_t word = 0; word < KERNEL_COLUMNS; word++) { \
         (to)[word] = LOAD((row)[word]);                                     \
     }
 
+typedef uint32_t words_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
+typedef float floats_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
+static inline floats_of_vector loads_f16(const uint16_t *from) {
+    floats_of_vector result;
+#if defined(__AVX512F__)
+    __m512 wide = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+    memcpy(&result, &wide, sizeof result);
+#elif defined(__F16C__)
+    __m256 wide = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+    memcpy(&result, &wide, sizeof result);
+#else
+    for (size_t lane = 0; lane < sizeof result / sizeof(float); lane++)
+        result[lane] = nd__f16_to_f32(from[lane]);
+#endif
+    return result;
+}
+
 extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUNT];
 static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
     ND_ISA_NAME(nd__cpu_convert)
     [ND_F16][ND_F32](n, (char *[]){(char *)to, (char *)(uintptr_t)row}, (int64_t[]){1, 1}, NULL);
+}
+
+/// A product that has one column, or one row, as rows of a matrix times a vector.
+typedef struct nd__matvec {
+    const void *a, *x;
+    void *y;
+    int64_t rows, k, row_stride, column_stride, x_stride, y_stride;
+    bool accumulate;
+} nd__matvec;
+
+static nd__matvec matvec_of(const nd__product *p) {
+    if (p->n == 1)
+        return (nd__matvec){p->a.data,
+                            p->b.data,
+                            p->out.data,
+                            p->m,
+                            p->k,
+                            p->a.row_stride,
+                            p->a.column_stride,
+                            p->b.row_stride,
+                            p->out.row_stride,
+                            p->accumulate};
+    return (nd__matvec){p->b.data,
+                        p->a.data,
+                        p->out.data,
+                        p->n,
+                        p->k,
+                        p->b.column_stride,
+                        p->b.row_stride,
+                        p->a.column_stride,
+                        p->out.column_stride,
+                        p->accumulate};
 }
 
 // The order of these includes is what they mean; it must not be sorted.
@@ -46,6 +124,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T float
 #define E float
 #define LOAD LOAD_PLAIN
+#define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
@@ -55,6 +134,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T double
 #define E double
 #define LOAD LOAD_PLAIN
+#define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
@@ -64,6 +144,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T float
 #define E uint16_t
 #define LOAD nd__f16_to_f32
+#define LOADS loads_f16
 #define STORE nd__f32_to_f16
 #define PACK(to, row) pack_f16(to, row, KERNEL_COLUMNS)
 #define WIDE_SUMS 1
@@ -73,6 +154,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T float
 #define E uint16_t
 #define LOAD nd__bf16_to_f32
+#define LOADS LOADS_BF16
 #define STORE nd__f32_to_bf16
 #define PACK PACK_WORDS
 #define WIDE_SUMS 1
@@ -82,6 +164,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T uint32_t
 #define E uint8_t
 #define LOAD LOAD_WORD
+#define LOADS LOADS_PLAIN
 #define STORE STORE_WORD
 #define PACK PACK_WORDS
 #define WIDE_SUMS 0
@@ -91,6 +174,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T uint32_t
 #define E uint16_t
 #define LOAD LOAD_WORD
+#define LOADS LOADS_PLAIN
 #define STORE STORE_WORD
 #define PACK PACK_WORDS
 #define WIDE_SUMS 0
@@ -100,6 +184,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T uint32_t
 #define E uint32_t
 #define LOAD LOAD_PLAIN
+#define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
@@ -109,6 +194,7 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
 #define T uint64_t
 #define E uint64_t
 #define LOAD LOAD_PLAIN
+#define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0

@@ -1,14 +1,21 @@
-// f32 products through oneDNN's sgemm.
+// Products through oneDNN: of f32 by its sgemm, of bf16 by a primitive, where the processor has
+// instructions for them.
 //
-// sgemm wants one of an operand's two strides to be 1 and the other at least the row's length;
-// anything else is declined.
+// Both want one of an operand's two strides to be 1 and the other at least the row's length;
+// anything else is declined. The primitives are made for sizes that are told when they run, so there
+// is one for each way that operands may lie.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/cpu.h"
 #include <stdatomic.h>
 
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
+#include <pthread.h>
 #include <sys/auxv.h>
+
+/// Below these the portable product is faster.
+#define LEAST_F32 16384
+#define LEAST_BF16 65536
 
 /// Its variables have oneDNN print, and write files into the folder a program was called in.
 /// Neither is for the caller of a setuid program to ask.
@@ -60,23 +67,144 @@ static uint32_t kind_of(const nd__product *p, bool a_transposed, bool b_transpos
            (uint32_t)p->accumulate << 14;
 }
 
-bool nd__onednn_product(const nd__product *p) {
-    char a_transposed, b_transposed, out_transposed;
+int64_t nd__onednn_least_product(nd_dtype dtype) {
+    if (!nd__onednn_is_used())
+        return INT64_MAX;
+#if defined(__x86_64__)
+    if (dtype == ND_BF16 && __builtin_cpu_supports("avx512bf16"))
+        return LEAST_BF16;
+#endif
+    return dtype == ND_F32 ? LEAST_F32 : INT64_MAX;
+}
+
+/// How the operands of a product lie, for oneDNN.
+typedef struct layouts {
+    char a, b; ///< 'N': rows are dense; 'T': columns are
     int64_t a_leading, b_leading, out_leading;
-    if (!nd__onednn_is_used() || p->k == 0 ||
-        !layout(&p->a, p->m, p->k, &a_transposed, &a_leading) ||
-        !layout(&p->b, p->k, p->n, &b_transposed, &b_leading) ||
-        !layout(&p->out, p->m, p->n, &out_transposed, &out_leading) || out_transposed != 'N')
+} layouts;
+
+static dnnl_status_t multiply_f32(const nd__product *p, const layouts *l) {
+    return dnnl_sgemm(l->a, l->b, p->m, p->n, p->k, 1.0f, (const float *)p->a.data, l->a_leading,
+                      (const float *)p->b.data, l->b_leading, p->accumulate ? 1.0f : 0.0f,
+                      (float *)p->out.data, l->out_leading);
+}
+
+// -------------------------------------------------------------------------------------------- bf16
+
+/// Primitives by a's and b's layout and whether they add to what is there; NULL where oneDNN has
+/// none. Made in the first computation of a kind (nd__onednn_enter), which a fork waits for.
+static struct {
+    dnnl_engine_t engine;
+    dnnl_primitive_t multiply[2][2][2];
+} bf16;
+
+static dnnl_status_t describe(dnnl_memory_desc_t *matrix, int64_t rows, int64_t columns,
+                              char transposed, int64_t leading) {
+    dnnl_dims_t sizes = {rows, columns};
+    dnnl_dims_t strides = {transposed == 'T' ? 1 : leading, transposed == 'T' ? leading : 1};
+    return dnnl_memory_desc_init_by_strides(matrix, 2, sizes, dnnl_bf16, strides);
+}
+
+static void make_primitive(char a, char b, bool add, dnnl_primitive_t *ret_primitive) {
+    const int64_t any = DNNL_RUNTIME_DIM_VAL;
+    dnnl_memory_desc_t a_matrix, b_matrix, out;
+    dnnl_matmul_desc_t product;
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t after = NULL;
+    dnnl_primitive_desc_t description = NULL;
+    if (describe(&a_matrix, any, any, a, any) == dnnl_success &&
+        describe(&b_matrix, any, any, b, any) == dnnl_success &&
+        describe(&out, any, any, 'N', any) == dnnl_success &&
+        dnnl_matmul_desc_init(&product, &a_matrix, &b_matrix, NULL, &out) == dnnl_success &&
+        dnnl_primitive_attr_create(&attributes) == dnnl_success &&
+        dnnl_post_ops_create(&after) == dnnl_success &&
+        (!add || (dnnl_post_ops_append_sum(after, 1.0f) == dnnl_success &&
+                  dnnl_primitive_attr_set_post_ops(attributes, after) == dnnl_success)) &&
+        dnnl_primitive_desc_create(&description, &product, attributes, bf16.engine, NULL) ==
+            dnnl_success &&
+        dnnl_primitive_create(ret_primitive, description) != dnnl_success)
+        *ret_primitive = NULL;
+    if (description)
+        dnnl_primitive_desc_destroy(description);
+    if (after)
+        dnnl_post_ops_destroy(after);
+    if (attributes)
+        dnnl_primitive_attr_destroy(attributes);
+}
+
+static void make_primitives(void) {
+    if (dnnl_engine_create(&bf16.engine, dnnl_cpu, 0) != dnnl_success) {
+        bf16.engine = NULL;
+        return;
+    }
+    for (int i = 0; i < 8; i++)
+        make_primitive(i & 4 ? 'T' : 'N', i & 2 ? 'T' : 'N', i & 1,
+                       &bf16.multiply[i >> 2][i >> 1 & 1][i & 1]);
+}
+
+/// At exit, when nobody computes any more.
+__attribute__((destructor)) static void destroy_primitives(void) {
+    for (int i = 0; i < 8; i++) {
+        dnnl_primitive_t *primitive = &bf16.multiply[i >> 2][i >> 1 & 1][i & 1];
+        if (*primitive)
+            dnnl_primitive_destroy(*primitive);
+        *primitive = NULL;
+    }
+    if (bf16.engine)
+        dnnl_engine_destroy(bf16.engine);
+    bf16.engine = NULL;
+}
+
+static dnnl_status_t multiply_bf16(const nd__product *p, const layouts *l) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_primitives);
+    dnnl_primitive_t primitive = bf16.multiply[l->a == 'T'][l->b == 'T'][p->accumulate];
+    dnnl_memory_desc_t matrices[3];
+    if (!primitive || describe(&matrices[0], p->m, p->k, l->a, l->a_leading) != dnnl_success ||
+        describe(&matrices[1], p->k, p->n, l->b, l->b_leading) != dnnl_success ||
+        describe(&matrices[2], p->m, p->n, 'N', l->out_leading) != dnnl_success)
+        return dnnl_unimplemented;
+    void *const data[3] = {p->a.data, p->b.data, p->out.data};
+    dnnl_exec_arg_t arguments[3] = {
+        {DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
+    dnnl_stream_t stream = NULL;
+    dnnl_status_t status = dnnl_stream_create(&stream, bf16.engine, dnnl_stream_default_flags);
+    for (int i = 0; i < 3 && status == dnnl_success; i++)
+        status = dnnl_memory_create(&arguments[i].memory, &matrices[i], bf16.engine, data[i]);
+    if (status == dnnl_success)
+        status = dnnl_primitive_execute(primitive, stream, 3, arguments);
+    if (status == dnnl_success)
+        status = dnnl_stream_wait(stream);
+    for (int i = 0; i < 3; i++)
+        if (arguments[i].memory)
+            dnnl_memory_destroy(arguments[i].memory);
+    if (stream)
+        dnnl_stream_destroy(stream);
+    return status;
+}
+
+bool nd__onednn_product(const nd__product *p, nd_dtype dtype, nd__onednn_session *session) {
+    layouts l;
+    char out_transposed;
+    if (!nd__onednn_is_used() || p->k == 0 || !layout(&p->a, p->m, p->k, &l.a, &l.a_leading) ||
+        !layout(&p->b, p->k, p->n, &l.b, &l.b_leading) ||
+        !layout(&p->out, p->m, p->n, &out_transposed, &l.out_leading) || out_transposed != 'N')
         return false;
-    nd__onednn_before before;
-    if (!nd__onednn_enter(kind_of(p, a_transposed == 'T', b_transposed == 'T'), &before))
+    uint32_t kind = kind_of(p, l.a == 'T', l.b == 'T');
+    kind += dtype == ND_F32 ? 0 : ND__ONEDNN_FAMILY;
+    if (session->open && session->before.kind != kind)
+        nd__onednn_end(session);
+    session->open = session->open || nd__onednn_enter(kind, &session->before);
+    if (!session->open)
         return false;
-    dnnl_status_t status =
-        dnnl_sgemm(a_transposed, b_transposed, p->m, p->n, p->k, 1.0f, (const float *)p->a.data,
-                   a_leading, (const float *)p->b.data, b_leading, p->accumulate ? 1.0f : 0.0f,
-                   (float *)p->out.data, out_leading);
-    nd__onednn_leave(&before);
+    dnnl_status_t status = dtype == ND_F32 ? multiply_f32(p, &l) : multiply_bf16(p, &l);
     return status == dnnl_success;
+}
+
+void nd__onednn_end(nd__onednn_session *session) {
+    if (session->open)
+        nd__onednn_leave(&session->before);
+    session->open = false;
 }
 
 #else
@@ -87,8 +215,17 @@ void nd__cpu_use_onednn(bool use) {
 bool nd__onednn_is_used(void) {
     return false;
 }
-bool nd__onednn_product(const nd__product *product) {
+int64_t nd__onednn_least_product(nd_dtype dtype) {
+    (void)dtype;
+    return INT64_MAX;
+}
+bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_session *session) {
     (void)product;
+    (void)dtype;
+    (void)session;
     return false;
+}
+void nd__onednn_end(nd__onednn_session *session) {
+    (void)session;
 }
 #endif

@@ -17,20 +17,39 @@ typedef struct nd__onednn_before {
     bool first; ///< nobody has left such a computation yet
 } nd__onednn_before;
 
-/// Kinds of computations, for nd__onednn_enter().
-#define ND__ONEDNN_KINDS 65536
+/// Kinds of computations, for nd__onednn_enter(): as many of products of f32, then as many of those
+/// of bf16, then as many of convolutions.
+#define ND__ONEDNN_FAMILY 32768
+#define ND__ONEDNN_KINDS (3 * ND__ONEDNN_FAMILY)
 
 /// Between these two oneDNN starts no threads on behalf of the calling one, and signals to it wait:
 /// the code that oneDNN generates for products of AVX-512 uses the stack pointer for data, and a
 /// handler would write its frame there, into the heap.
 /// `kind`: below ND__ONEDNN_KINDS; equal for computations that oneDNN does alike. False: the
-/// process ends, and oneDNN with it; compute without it, and do not leave.
+/// process ends, and oneDNN with it, or there is no room; compute without it, and do not leave.
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);
 void nd__onednn_leave(const nd__onednn_before *before);
 
-/// One f32 product with sgemm, on this thread. False, and nothing is written, when the strides do
-/// not suit it, when it is switched off, or when it fails.
-bool nd__onednn_product(const nd__product *product);
+/// Whether there is room for code that oneDNN generates: it writes it also where the system has
+/// given it no memory. nd__onednn_enter() asks for what is met first, whoever makes a primitive
+/// later asks himself.
+bool nd__onednn_has_room(void);
+
+/// Multiplications from which a product of the dtype is oneDNN's; INT64_MAX where none is.
+int64_t nd__onednn_least_product(nd_dtype dtype);
+
+/// Products on this thread, one after the other: those of one kind are entered and left once. Begins
+/// with `open` false.
+typedef struct nd__onednn_session {
+    bool open;
+    nd__onednn_before before;
+} nd__onednn_session;
+
+/// One product of such a dtype. False, and nothing is written, when the strides do not suit it, when
+/// it is switched off, or when it fails.
+bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_session *session);
+/// Behind the last of them.
+void nd__onednn_end(nd__onednn_session *session);
 
 /// A convolution of f32, or one of its gradients, shared between threads. False as above, but some
 /// of the result may be written.

@@ -17,6 +17,9 @@
 
 /// The fewest channels of a part, and what their number is a multiple of.
 #define CHANNELS 16
+/// Elements of x and y that a part has, about, where their images are many: in another layout they
+/// are working memory, which a cache should hold, and which is kept for the next part up to a size.
+#define PART_ELEMENTS ((int64_t)1 << 20)
 
 typedef struct conv_job {
     const nd_kernel_call *call;
@@ -192,7 +195,7 @@ static uint32_t kind_of(const conv_job *job) {
     uint32_t mix = (uint32_t)job->call->op;
     for (int i = 0; i < 10; i++) // strides, paddings, dilations, groups
         mix = mix * 31 + (uint32_t)(64 - __builtin_clzll((uint64_t)job->call->attrs.i[i] | 1));
-    return ND__ONEDNN_KINDS / 2 + mix % (ND__ONEDNN_KINDS / 2);
+    return 2 * ND__ONEDNN_FAMILY + mix % ND__ONEDNN_FAMILY;
 }
 
 static void run_parts(void *context, int64_t begin, int64_t end) {
@@ -294,6 +297,10 @@ static int64_t divide(conv_job *job) {
     int64_t size = s->n * nd__windows_volume(s->y) * job->weights;
     int64_t parts = nd__parts_of(size), most = job->units / job->step;
     job->images = s->n < parts ? s->n : parts;
+    int64_t ranges = s->n * (job->whole.x_stride + job->whole.y_stride) / PART_ELEMENTS;
+    ranges = ranges < s->n ? ranges : s->n;
+    if (job->images < ranges && job->call->op != ND_OP_conv_grad_weight)
+        job->images = ranges; // each of a weight's gradient would be a sum of its own
     job->channels = parts / job->images < most ? parts / job->images : most;
     job->channels = job->channels > 0 ? job->channels : 1;
     return size;

@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,9 @@
 /// more, since on a busy machine one is taken off its core in the middle of it. Then the library's
 /// own loops do the computation, whose last bits are others.
 #define ENDING_ROUNDS 20000
+/// Address space that making a primitive takes at most, several times over: each piece of generated
+/// code is 256 KiB.
+#define CODE_BYTES ((size_t)16 << 20)
 
 static struct {
     int (*get_max_threads)(void);
@@ -177,6 +181,12 @@ static void end_kind(uint32_t kind) {
     pthread_rwlock_unlock(&beginning);
 }
 
+bool nd__onednn_has_room(void) {
+    void *probe =
+        mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return probe != MAP_FAILED && munmap(probe, CODE_BYTES) == 0;
+}
+
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     nd__onednn_before before = {.threads = 1, .kind = kind};
     sigset_t all;
@@ -184,7 +194,7 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
     watch_thread();
     before.first = !is_known(kind);
-    if (before.first && !begin_kind()) {
+    if (before.first && (!nd__onednn_has_room() || !begin_kind())) {
         pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
         return false;
     }

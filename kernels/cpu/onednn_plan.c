@@ -240,7 +240,7 @@ nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part) {
             found = plan;
     }
     int slot = found || !cache.engine ? -1 : choose_slot();
-    if (slot >= 0 && (found = calloc(1, sizeof *found)) != NULL) {
+    if (slot >= 0 && nd__onednn_has_room() && (found = calloc(1, sizeof *found)) != NULL) {
         found->op = op;
         found->part = *part;
         found->unusable = !fill_plan(found);

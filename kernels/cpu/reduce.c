@@ -165,6 +165,10 @@ static nd_status choose_loops(reduction_work *work) {
         return ND_ERROR_UNSUPPORTED;
     nd_dtype x = work->call->operand[1].dtype;
     nd_dtype dtype = loops_dtype(loops, work->call->op, work->second_fold, x);
+    // Only rows are read as bf16: columns and strided elements are faster converted first.
+    bool rows = !work->plan.by_columns && nd__last_stride(&work->plan.reduced) == 1;
+    if (dtype == ND_BF16 && !rows)
+        dtype = wider[dtype];
     work->second = loops->reducers[work->second_fold][dtype];
     work->first = work->first_fold < ND__FOLDS ? loops->reducers[work->first_fold][dtype] : NULL;
     work->plan.load = dtype == x ? NULL : loops->convert[x][dtype];
@@ -365,10 +369,13 @@ nd_status nd__cpu_reduce(const nd_kernel_call *call) {
 
 #define ARG_BLOCK 2048
 #define ARG_CANDIDATES 256
+/// Columns that are reduced together: a row of them, with what was found so far, stays near.
+#define ARG_COLUMNS 512
 
 typedef struct argreduction {
     nd__axes kept;
     nd__argreducer reducer;
+    nd__argcolumns columns;
     nd__load load;  ///< to the dtype of the loops; NULL: x has that dtype
     int64_t loaded; ///< bytes of an element there
     const char *x;
@@ -411,6 +418,44 @@ static void argreduce_results(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/// Columns that lie side by side, row by row, in the order of memory.
+static void argreduce_columns(void *context, int64_t begin, int64_t end) {
+    const argreduction *a = (const argreduction *)context;
+    double loaded[ARG_COLUMNS], best[ARG_COLUMNS];
+    int32_t places[ARG_COLUMNS];
+    int64_t out_step = a->kept.out_strides[a->kept.count - 1];
+    nd__position position = nd__position_at(&a->kept, begin);
+    while (begin < end) {
+        int64_t most = end - begin < ARG_COLUMNS ? end - begin : ARG_COLUMNS;
+        int64_t run = nd__position_run(&position, &a->kept, most);
+        for (int64_t i = 0; i < a->size; i++) {
+            // The stride of an axis of one element may be any number.
+            const char *row = a->x + (position.x_offset + i * a->stride) * a->bytes;
+            const void *now = a->load ? (const void *)loaded : row;
+            if (a->load)
+                a->load(run, (char *[]){(char *)loaded, (char *)(uintptr_t)row}, (int64_t[]){1, 1},
+                        NULL);
+            if (i > 0) {
+                a->columns(now, run, (int32_t)i, best, places);
+            } else {
+                memcpy(best, now, (size_t)(run * a->loaded));
+                memset(places, 0, sizeof places);
+            }
+        }
+        for (int64_t i = 0; i < run; i++)
+            a->out[position.out_offset + i * out_step] = places[i];
+        nd__position_advance(&position, &a->kept, run);
+        begin += run;
+    }
+}
+
+/// Whether results lie side by side in x, and enough of them for vectors.
+static bool is_by_columns(const argreduction *a) {
+    int last = a->kept.count - 1;
+    return last >= 0 && a->kept.x_strides[last] == 1 && a->stride != 1 && a->size <= INT32_MAX &&
+           a->kept.shape[last] >= 8;
+}
+
 nd_status nd__cpu_argreduce(const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     const nd__cpu_loops *loops = nd__cpu_loops_now();
@@ -419,6 +464,7 @@ nd_status nd__cpu_argreduce(const nd_kernel_call *call) {
     while (!loops->argreducers[dtype][which])
         dtype = wider[dtype];
     argreduction a = {.reducer = loops->argreducers[dtype][which],
+                      .columns = loops->argcolumns[dtype][which],
                       .load = dtype == x->dtype ? NULL : loops->convert[x->dtype][dtype],
                       .loaded = nd__dtype_bytes(dtype),
                       .x = (const char *)x->data,
@@ -428,6 +474,8 @@ nd_status nd__cpu_argreduce(const nd_kernel_call *call) {
                       .stride = last < 0 ? 1 : x->strides[last]};
     for (int axis = 0; axis < last; axis++)
         add_axis(&a.kept, call->shape[axis], x->strides[axis], out->strides[axis]);
-    nd__cpu_parallel(axes_total(&a.kept), a.size / 2 + 1, 16, argreduce_results, &a);
+    bool by_columns = is_by_columns(&a);
+    nd__cpu_parallel(axes_total(&a.kept), a.size / 2 + 1, by_columns ? 64 : 16,
+                     by_columns ? argreduce_columns : argreduce_results, &a);
     return ND_OK;
 }

@@ -65,6 +65,11 @@ typedef struct nd__reducer {
 /// Index of the first extremum of a row of n >= 1 elements.
 typedef int64_t (*nd__argreducer)(const void *row, int64_t n, int64_t stride);
 
+/// Row `index` of columns that are reduced: `best` and `positions` are the extrema of those before it
+/// and become those with it.
+typedef void (*nd__argcolumns)(const void *row, int64_t columns, int32_t index, void *best,
+                               int32_t *positions);
+
 /// Walks one group of axes in row-major order.
 typedef struct nd__position {
     int64_t index[ND_MAX_DIMS];

@@ -15,12 +15,12 @@
 
 #define ND_ABS(x) ND__FUNCTION(abs)(x)
 #define ND_SIGN(x) ND__FUNCTION(sign)(x)
-#define ND_POW(a, b) ND__FUNCTION(pow)(a, b)
+#define ND_POW(a, b) ND__FUNCTION(pow)(a, b, small)
 #define ND_EXP(x) ND__FUNCTION(exp)(x)
 #define ND_LOG(x) ND__FUNCTION(log)(x)
 #define ND_SQRT(x) ND__FUNCTION(sqrt)(x)
-#define ND_SIN(x) ND__FUNCTION(sin)(x, angles_are_small)
-#define ND_COS(x) ND__FUNCTION(cos)(x, angles_are_small)
+#define ND_SIN(x) ND__FUNCTION(sin)(x, small)
+#define ND_COS(x) ND__FUNCTION(cos)(x, small)
 #define ND_TANH(x) ND__FUNCTION(tanh)(x)
 #define ND_SIGMOID(x) ND__FUNCTION(sigmoid)(x)
 #define ND_GELU(x) ND__FUNCTION(gelu)(x)
@@ -29,7 +29,7 @@
 #define ND_LOG1P(x) ND__FUNCTION(log1p)(x)
 #define ND_LOG2(x) ND__FUNCTION(log2)(x)
 #define ND_LOG10(x) ND__FUNCTION(log10)(x)
-#define ND_TAN(x) ND__FUNCTION(tan)(x, angles_are_small)
+#define ND_TAN(x) ND__FUNCTION(tan)(x, small)
 #define ND_ASIN(x) ND__FUNCTION(asin)(x)
 #define ND_ACOS(x) ND__FUNCTION(acos)(x)
 #define ND_ATAN(x) ND__FUNCTION(atan)(x)
@@ -50,24 +50,28 @@
 #define ND_LOGADDEXP(a, b) ND__FUNCTION(logaddexp)(a, b)
 #define ND_COPYSIGN(a, b) ND__FUNCTION(copysign)(a, b)
 #define ND_NEXTAFTER(a, b) ND__FUNCTION(nextafter)(a, b)
+#define ND__QUOTIENTS_ARE_SMALL(a, b, n) ND__FUNCTION(quotients_are_small)(a, b, n)
+#define ND_FLOOR_DIVIDE(a, b) ND__FUNCTION(floor_divide)(a, b, small)
+#define ND_REMAINDER(a, b) ND__FUNCTION(remainder)(a, b, small)
 #define ND_SIGNBIT(x) (__builtin_signbit(x) != 0)
 
-// Integers of any width, by way of those of 64 bits.
 #define ND__IS_UNSIGNED ((T)-1 > (T)0)
-#define ND__INTEGERS(function, a, b)                                    \
-    (ND__IS_UNSIGNED ? (T)function##_unsigned((uint64_t)a, (uint64_t)b) \
-                     : (T)function##_signed((int64_t)a, (int64_t)b))
 // Too wide a shift has no definition in C; as unsigned numbers, negative ones are too wide as well.
 #define ND__BITS (8 * sizeof(T))
 #define ND_LEFT_SHIFT(a, b) ((uint64_t)b < ND__BITS ? (T)((W)a << b) : (T)0)
 #define ND_RIGHT_SHIFT(a, b) \
     ((uint64_t)b < ND__BITS ? (T)(a >> b) : ND__IS_UNSIGNED ? (T)0 : (T)(a >> (ND__BITS - 1)))
 
-// Rows of which an operand, the last, is an angle: loops over them stay vectorised only while none
-// is large (functions.h).
+// Rows of which an operand, the last, is an angle, and rows that divide: loops over them stay
+// vectorised only while no angle or quotient is large (functions.h, functions_float.h). Powers of
+// floats are cheaper where bases are positive and all is finite. `small` says so of a block, where an
+// expression is computed.
 static inline bool nd__has_angles(nd_op op) {
     return op == ND_OP_sin || op == ND_OP_cos || op == ND_OP_tan || op == ND_OP_sin_grad ||
            op == ND_OP_cos_grad;
+}
+static inline bool nd__has_quotients(nd_op op) {
+    return op == ND_OP_remainder || op == ND_OP_floor_divide;
 }
 /// Elements of a block that is looked at, or brought together, before its loop.
 #define ND__LOOP_BLOCK 256

@@ -1,9 +1,10 @@
 // Scans along an axis: running sums, products and extrema, and the linear recurrence of which the
 // gradients of products are made.
 //
-// Rows are converted block by block to f64, i64 or u64, scanned there and converted back, so that
-// one loop serves every dtype and running sums of narrow floats do not lose their digits. Threads
-// share the rows; within one the order is that of the axis.
+// f32, f64 and i64 have loops of their own, which take several rows at once. Rows of the others are
+// converted block by block to f64, i64 or u64, scanned there and converted back, so that one loop
+// serves every dtype and running sums of narrow floats do not lose their digits. Threads share the
+// rows; within one the order is that of the axis.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <stddef.h>
@@ -24,16 +25,20 @@ typedef struct scan_work {
     int64_t bytes[3];  ///< of an element of each operand
     int64_t size;      ///< of the axis
     int64_t stride[3]; ///< along it, in the direction of the scan
+    nd__scan scan;     ///< the loop of the dtype, or NULL
 } scan_work;
 
 // Each scans n elements of `x` in place, behind `last`, which it keeps for the next block.
 #define SCAN_BLOCK(name, field, next)                                          \
     static void name(scan_value *x, int64_t n, bool first, scan_value *last) { \
-        for (int64_t i = 0; i < n; i++) {                                      \
-            if (!first || i > 0)                                               \
-                x[i].field = next(last->field, x[i].field);                    \
-            *last = x[i];                                                      \
+        if (!first)                                                            \
+            x[0].field = next(last->field, x[0].field);                        \
+        scan_value now = x[0];                                                 \
+        for (int64_t i = 1; i < n; i++) {                                      \
+            now.field = next(now.field, x[i].field);                           \
+            x[i] = now;                                                        \
         }                                                                      \
+        *last = now;                                                           \
     }
 #define NEXT_SUM(a, b) ((a) + (b))
 #define NEXT_PRODUCT(a, b) ((a) * (b))
@@ -99,27 +104,63 @@ static void scan_row(const scan_work *work, char *const *row) {
     }
 }
 
+/// Where the scan of a row begins, for each operand.
+static void find_row(const scan_work *work, int64_t index, char **ret_row) {
+    const nd_kernel_call *call = work->call;
+    bool backwards = call->attrs.i[0] != 0;
+    for (int i = 0; i < call->noperands; i++) {
+        int64_t rest = index, offset = backwards ? (1 - work->size) * work->stride[i] : 0;
+        for (int axis = call->ndim - 2; axis >= 0; axis--) {
+            offset += rest % call->shape[axis] * call->operand[i].strides[axis];
+            rest /= call->shape[axis];
+        }
+        ret_row[i] = (char *)call->operand[i].data + offset * work->bytes[i];
+    }
+}
+
 static void scan_rows(void *context, int64_t begin, int64_t end) {
     const scan_work *work = (const scan_work *)context;
-    const nd_kernel_call *call = work->call;
-    int last = call->ndim - 1;
-    bool backwards = call->attrs.i[0] != 0;
     for (; begin < end; begin++) {
         char *row[3];
-        for (int i = 0; i < call->noperands; i++) {
-            int64_t rest = begin, offset = backwards ? (1 - work->size) * work->stride[i] : 0;
-            for (int axis = last - 1; axis >= 0; axis--) {
-                offset += rest % call->shape[axis] * call->operand[i].strides[axis];
-                rest /= call->shape[axis];
-            }
-            row[i] = (char *)call->operand[i].data + offset * work->bytes[i];
-        }
+        find_row(work, begin, row);
         scan_row(work, row);
     }
 }
 
+/// The same by a loop that takes the rows along the axis before the last together.
+static void scan_together(void *context, int64_t begin, int64_t end) {
+    const scan_work *work = (const scan_work *)context;
+    const nd_kernel_call *call = work->call;
+    int before = call->ndim - 2;
+    int64_t along = before < 0 ? 1 : call->shape[before];
+    int64_t out_row = before < 0 ? 0 : call->operand[0].strides[before];
+    int64_t x_row = before < 0 ? 0 : call->operand[1].strides[before];
+    while (begin < end) {
+        int64_t rows = along - begin % along;
+        rows = rows < end - begin ? rows : end - begin;
+        rows = rows < ND__SCAN_ROWS ? rows : ND__SCAN_ROWS;
+        char *row[3];
+        find_row(work, begin, row);
+        work->scan(row[1], work->stride[1], x_row, row[0], work->stride[0], out_row, rows,
+                   work->size);
+        begin += rows;
+    }
+}
+
+/// The loop of a call's dtype, or NULL.
+static nd__scan loop_of(const nd__cpu_loops *loops, const nd_kernel_call *call) {
+    nd_dtype x = call->operand[1].dtype;
+    if (x != call->operand[0].dtype || call->op == ND_OP_recurrence)
+        return NULL;
+    return loops->scans[call->op == ND_OP_cumsum    ? ND__SCAN_SUM
+                        : call->op == ND_OP_cumprod ? ND__SCAN_PRODUCT
+                        : call->op == ND_OP_cummax  ? ND__SCAN_LARGER
+                                                    : ND__SCAN_SMALLER][x];
+}
+
 nd_status nd__cpu_scan(const nd_kernel_call *call) {
     const nd__cpu_loops *loops = nd__cpu_loops_now();
+    const nd_operand *out = &call->operand[0];
     nd_dtype x = call->operand[1].dtype;
     int last = call->ndim - 1;
     bool is_float = x == ND_F16 || x == ND_BF16 || x == ND_F32 || x == ND_F64;
@@ -139,6 +180,11 @@ nd_status nd__cpu_scan(const nd_kernel_call *call) {
     int64_t rows = 1;
     for (int axis = 0; axis < last; axis++)
         rows *= call->shape[axis];
-    nd__cpu_parallel(rows, 4 * work.size, 1, scan_rows, &work);
+    work.scan = loop_of(loops, call);
+    if (work.scan && work.size > 0)
+        nd__cpu_parallel(rows, 2 * work.size, last > 0 && out->strides[last - 1] == 1 ? 16 : 1,
+                         scan_together, &work);
+    else
+        nd__cpu_parallel(rows, 4 * work.size, 1, scan_rows, &work);
     return ND_OK;
 }

@@ -1,7 +1,8 @@
 // softmax, log_softmax and cross_entropy: hands contiguous rows to the loops, on several threads.
 //
 // Rows that are not contiguous (the axis is not the innermost in memory) go through scratch memory,
-// a group of neighbouring rows at a time so that cache lines are used whole.
+// a group of neighbouring rows at a time so that cache lines are used whole: side by side where x
+// has many, else one behind the other.
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -10,13 +11,21 @@
 
 /// Rows gathered together.
 #define GROUP 16
+/// Rows that are made side by side: as many as fit into this, from LEAST_COLUMNS to ND__COLUMNS.
+#define COLUMNS_BYTES ((int64_t)256 << 10)
+#define LEAST_COLUMNS 16
+/// Rows from which on that is done.
+#define MANY_COLUMNS 8
 /// Rows up to this size are made in a buffer when the result is too large for the caches.
 #define ROW_BUFFER 16384
 
 typedef struct softmax_work {
     const nd_kernel_call *call;
     nd__softmax_rows rows_loop;
+    nd__softmax_columns columns_loop;
     nd__loop load, store; ///< of 16-bit floats, to f32 and back; NULL: rows_loop has the dtype
+    nd__loop copy_in, copy_out; ///< load and store, or the copy of the dtype
+    int64_t together;           ///< rows that are made side by side
     int64_t bytes, size, x_stride, out_stride;
     int64_t rows;
     nd__stream stream; ///< NULL: write where the result is
@@ -98,6 +107,68 @@ static void converted_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/// Rows of a group that are evenly spaced: the first of them, how many, and where its elements are.
+typedef struct spaced_rows {
+    int64_t first, count, x, out;
+} spaced_rows;
+
+/// Parts `count` rows from `begin` on where the axis before the last ends; returns into how many.
+static int part_rows(const softmax_work *work, int64_t begin, int64_t count,
+                     spaced_rows *ret_parts) {
+    int64_t along = work->call->shape[work->call->ndim - 2];
+    int parts = 0;
+    for (int64_t first = 0; first < count; first += ret_parts[parts++].count) {
+        int64_t left = along - (begin + first) % along;
+        spaced_rows *part = &ret_parts[parts];
+        part->first = first;
+        part->count = left < count - first ? left : count - first;
+        offsets(work, begin + first, &part->x, &part->out);
+    }
+    return parts;
+}
+
+/// `count` rows from `begin` on, side by side. The buffer has room for them.
+static void columns(const softmax_work *work, int64_t begin, int64_t count, char *buffer) {
+    const nd_kernel_call *call = work->call;
+    int64_t wide = work->load ? 4 : work->bytes, bytes = work->bytes, n = work->size;
+    int64_t x_step = call->operand[1].strides[call->ndim - 2];
+    int64_t out_step = call->operand[0].strides[call->ndim - 2];
+    spaced_rows parts[ND__COLUMNS];
+    int nparts = part_rows(work, begin, count, parts);
+    char *x = (char *)call->operand[1].data, *out = (char *)call->operand[0].data;
+    bool reads = work->load || x_step != 1 || nparts > 1;
+    bool writes = work->store || out_step != 1 || nparts > 1;
+    for (int64_t i = 0; reads && i < n; i++)
+        for (const spaced_rows *part = parts; part < parts + nparts; part++)
+            work->copy_in(part->count,
+                          (char *[]){buffer + (i * count + part->first) * wide,
+                                     x + (part->x + i * work->x_stride) * bytes},
+                          (int64_t[]){1, x_step}, NULL);
+    work->columns_loop(reads ? buffer : x + parts->x * bytes, reads ? count : work->x_stride,
+                       buffer, writes ? buffer : out + parts->out * bytes,
+                       writes ? count : work->out_stride, count, n);
+    for (int64_t i = 0; writes && i < n; i++)
+        for (const spaced_rows *part = parts; part < parts + nparts; part++)
+            work->copy_out(part->count,
+                           (char *[]){out + (part->out + i * work->out_stride) * bytes,
+                                      buffer + (i * count + part->first) * wide},
+                           (int64_t[]){out_step, 1}, NULL);
+}
+
+static void rows_side_by_side(void *context, int64_t begin, int64_t end) {
+    softmax_work *work = (softmax_work *)context;
+    int64_t wide = work->load ? 4 : work->bytes;
+    char *buffer = (char *)nd__cpu_scratch((size_t)(work->together * work->size * wide));
+    if (!buffer) {
+        atomic_store(&work->failed, true);
+        return;
+    }
+    for (int64_t count; begin < end; begin += count) {
+        count = work->together < end - begin ? work->together : end - begin;
+        columns(work, begin, count, buffer);
+    }
+}
+
 static void strided_rows(void *context, int64_t begin, int64_t end) {
     softmax_work *work = (softmax_work *)context;
     char *buffer = (char *)nd__cpu_scratch((size_t)(GROUP * work->size * work->bytes));
@@ -123,6 +194,31 @@ static void strided_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/// Chooses how the rows are walked, and does it. What is added up in which order depends on x alone,
+/// so that a result of the caller's, whatever its strides, gets the bits of any other.
+static void run_softmax(softmax_work *work) {
+    int64_t wide = work->load ? 4 : work->bytes;
+    int64_t cost = work->size * (wide == 4 ? 4 : 32);
+    bool contiguous = work->size == 1 || (work->x_stride == 1 && work->out_stride == 1);
+    if (work->size > 1 && work->x_stride != 1 && work->rows >= MANY_COLUMNS) {
+        int64_t fit = COLUMNS_BYTES / (work->size * wide) / LEAST_COLUMNS * LEAST_COLUMNS;
+        fit = fit < ND__COLUMNS ? fit : ND__COLUMNS;
+        work->together = fit > LEAST_COLUMNS ? fit : LEAST_COLUMNS;
+        nd__cpu_parallel(work->rows, cost, LEAST_COLUMNS, rows_side_by_side, work);
+        return;
+    }
+    if (work->load) {
+        nd__cpu_parallel(work->rows, cost, 1, converted_rows, work);
+        return;
+    }
+    int64_t row_bytes = work->size * work->bytes;
+    if (contiguous && row_bytes <= ROW_BUFFER && row_bytes >= 1024 &&
+        work->rows * row_bytes >= ND__STREAM_BYTES)
+        work->stream = nd__cpu_loops_now()->stream;
+    nd__cpu_parallel(work->rows, cost, contiguous ? 1 : GROUP,
+                     contiguous ? contiguous_rows : strided_rows, work);
+}
+
 nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     bool half = x->dtype == ND_F16 || x->dtype == ND_BF16;
@@ -133,6 +229,8 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
     const nd__softmax_loops *rows = &loops->softmax[type];
     softmax_work work = {.call = call,
                          .rows_loop = call->op == ND_OP_softmax ? rows->softmax : rows->log_softmax,
+                         .columns_loop = call->op == ND_OP_softmax ? rows->softmax_columns
+                                                                   : rows->log_softmax_columns,
                          .bytes = nd__dtype_bytes(x->dtype),
                          .size = last < 0 ? 1 : call->shape[last],
                          .x_stride = last < 0 ? 1 : x->strides[last],
@@ -142,20 +240,12 @@ nd_status nd__cpu_softmax(const nd_kernel_call *call) {
         work.rows *= call->shape[axis];
     if (work.rows == 0 || work.size == 0)
         return ND_OK;
-    int64_t cost = work.size * (type == 0 ? 4 : 32);
-    if (half) {
-        work.load = loops->convert[x->dtype][ND_F32];
-        work.store = loops->convert[ND_F32][x->dtype];
-        nd__cpu_parallel(work.rows, cost, 1, converted_rows, &work);
-        return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
-    }
-    bool contiguous = work.size == 1 || (work.x_stride == 1 && work.out_stride == 1);
-    int64_t row_bytes = work.size * work.bytes;
-    if (contiguous && row_bytes <= ROW_BUFFER && row_bytes >= 1024 &&
-        work.rows * row_bytes >= ND__STREAM_BYTES)
-        work.stream = loops->stream;
-    nd__cpu_parallel(work.rows, cost, contiguous ? 1 : GROUP,
-                     contiguous ? contiguous_rows : strided_rows, &work);
+    nd_dtype inside = half ? ND_F32 : x->dtype;
+    work.copy_in = loops->convert[x->dtype][inside];
+    work.copy_out = loops->convert[inside][x->dtype];
+    work.load = half ? work.copy_in : NULL;
+    work.store = half ? work.copy_out : NULL;
+    run_softmax(&work);
     return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
 }
 

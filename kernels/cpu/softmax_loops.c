@@ -8,6 +8,9 @@
 #define ND__SHORT_ROW 48
 #define ND__LANES 16
 
+/// Exponentials of neighbouring rows that are added up before the sum goes on in double.
+#define ND__COLUMN_RUN 64
+
 #define ND__EXP_OF_MINUS(x) ND__FUNCTION(exp_of_minus)(x)
 
 // The order of these includes is what they mean; it must not be sorted.
@@ -22,6 +25,8 @@
 // clang-format on
 
 const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2] = {
-    {softmax_rows_f32, log_softmax_rows_f32, loss_rows_f32},
-    {softmax_rows_f64, log_softmax_rows_f64, loss_rows_f64},
+    {softmax_rows_f32, log_softmax_rows_f32, softmax_columns_f32, log_softmax_columns_f32,
+     loss_rows_f32},
+    {softmax_rows_f64, log_softmax_rows_f64, softmax_columns_f64, log_softmax_columns_f64,
+     loss_rows_f64},
 };

@@ -1,9 +1,9 @@
 // Sorting and searching along an axis.
 //
 // A row becomes pairs of a key (kernels/sorting.h) and a position, which are sorted stably: few by
-// insertion, more by their digits, from the lowest, leaving out digits that all share. The order of
-// a stable sort is unique, so how the work is cut never changes a result. Threads share the rows, or
-// the pieces of one long row, whose sorted pieces are then merged.
+// insertion, or by how many come before each, more by their digits, from the lowest, leaving out
+// digits that all share. The order of a stable sort is unique, so how the work is cut never changes a
+// result. Threads share the rows, or the pieces of one long row, whose sorted pieces are then merged.
 #include "kernels/sorting.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
@@ -11,10 +11,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define INSERTED 48      ///< rows up to here are sorted by insertion
-#define PIECE (1 << 16)  ///< of a row that threads share
-#define MERGED (1 << 14) ///< results of a merge that one thread writes at least
-#define DIGITS 8         ///< of a key
+#define SHORT ND__ORDERED ///< rows up to here are not sorted by digits
+#define KEYS 256          ///< read at once
+#define COMPARED 64       ///< of them, with the last of those that are kept so far
+#define PIECE (1 << 16)   ///< of a row that threads share
+#define MERGED (1 << 14)  ///< results of a merge that one thread writes at least
+#define DIGITS 8          ///< of a key
 #define DIGIT_VALUES 256
 
 typedef struct pair {
@@ -36,27 +38,37 @@ typedef struct sort_work {
 
 // ------------------------------------------------------------------------------------ pieces of a row
 
-static void read_keys(const sort_work *work, const void *row, int64_t begin, int64_t end,
-                      pair *ret_pairs) {
-    uint64_t turned = work->descending ? UINT64_MAX : 0;
-    switch (work->call->operand[1].dtype) {
-#define ND_DTYPE(ENUMERATOR, name, text, T, kind)                                            \
-    case ND_##ENUMERATOR:                                                                    \
-        for (int64_t i = begin; i < end; i++)                                                \
-            ret_pairs[i - begin] =                                                           \
-                (pair){nd__sorting_key(row, ND_##ENUMERATOR, i * work->stride) ^ turned, i}; \
-        break;
-#include "kernels/dtypes.inc"
-#undef ND_DTYPE
-    default:
-        break;
+/// Keys begin ... begin + n - 1 of a row; returns the least.
+static uint64_t read_keys(const sort_work *work, const void *row, int64_t begin, int64_t n,
+                          uint64_t *ret_keys) {
+    nd_dtype dtype = work->call->operand[1].dtype;
+    return nd__cpu_loops_now()->sorting->keys[dtype](
+        (const char *)row + begin * work->stride * nd__dtype_bytes(dtype), work->stride, n,
+        work->descending ? UINT64_MAX : 0, ret_keys);
+}
+
+static void read_pairs(const sort_work *work, const void *row, int64_t begin, int64_t end,
+                       pair *ret_pairs) {
+    uint64_t keys[KEYS];
+    while (begin < end) {
+        int64_t n = end - begin < KEYS ? end - begin : KEYS;
+        read_keys(work, row, begin, n, keys);
+        for (int64_t i = 0; i < n; i++)
+            *ret_pairs++ = (pair){keys[i], begin + i};
+        begin += n;
     }
 }
 
-static void insert_sort(pair *pairs, int64_t n) {
+/// Brings the first `kept` of n pairs in their order to the front; what is behind them is lost.
+static void insert_sort(pair *pairs, int64_t n, int64_t kept) {
     for (int64_t i = 1; i < n; i++) {
         pair moved = pairs[i];
         int64_t at = i;
+        if (i >= kept) {
+            if (kept == 0 || pairs[kept - 1].key <= moved.key)
+                continue;
+            at = kept - 1;
+        }
         for (; at > 0 && pairs[at - 1].key > moved.key; at--)
             pairs[at] = pairs[at - 1];
         pairs[at] = moved;
@@ -90,8 +102,8 @@ static void digit_sort(pair *pairs, pair *room, int64_t n) {
 }
 
 static void sort_pairs(pair *pairs, pair *room, int64_t n) {
-    if (n <= INSERTED)
-        insert_sort(pairs, n);
+    if (n <= SHORT)
+        insert_sort(pairs, n, n);
     else
         digit_sort(pairs, room, n);
 }
@@ -114,28 +126,50 @@ static void sink(pair *heap, int64_t n, int64_t at) {
     }
 }
 
-/// Moves the first k of n pairs in their order, sorted, to the front; the rest is lost.
-static void select_pairs(pair *pairs, pair *room, int64_t n, int64_t k) {
+/// Key for position, and the other way round.
+static void turn_pairs(pair *pairs, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        pairs[i] = (pair){(uint64_t)pairs[i].position, (int64_t)pairs[i].key};
+}
+
+/// Sorts the k pairs of a heap, in which equal ones have lost their order: few by both, more by
+/// position first, then stably by key.
+static void sort_heap(pair *pairs, pair *room, int64_t k) {
+    if (k > SHORT) {
+        turn_pairs(pairs, k);
+        sort_pairs(pairs, room, k);
+        turn_pairs(pairs, k);
+        sort_pairs(pairs, room, k);
+        return;
+    }
+    for (int64_t i = 1; i < k; i++) {
+        pair moved = pairs[i];
+        int64_t at = i;
+        for (; at > 0 && comes_before(moved, pairs[at - 1]); at--)
+            pairs[at] = pairs[at - 1];
+        pairs[at] = moved;
+    }
+}
+
+/// The first of a row's n pairs in their order, as many as are kept: a heap of the best so far, whose
+/// last one the keys of the others are compared with, many at once. Few are better.
+static void select_pairs(const sort_work *work, const void *row, pair *pairs, pair *room) {
+    int64_t n = work->size, k = work->kept;
+    uint64_t keys[COMPARED];
+    read_pairs(work, row, 0, k, pairs);
     for (int64_t at = k / 2; at-- > 0;)
         sink(pairs, k, at);
-    for (int64_t i = k; i < n; i++)
-        if (comes_before(pairs[i], pairs[0])) {
-            pairs[0] = pairs[i];
-            sink(pairs, k, 0);
-        }
-    // Equal pairs have lost their order in the heap: by position first, then stably by key.
-    for (int64_t i = 0; i < k; i++) {
-        uint64_t key = pairs[i].key;
-        pairs[i].key = (uint64_t)pairs[i].position;
-        pairs[i].position = (int64_t)key;
+    for (int64_t begin = k; begin < n && k > 0; begin += COMPARED) {
+        int64_t count = n - begin < COMPARED ? n - begin : COMPARED;
+        if (read_keys(work, row, begin, count, keys) >= pairs[0].key)
+            continue; // equal ones come behind those that are there
+        for (int64_t i = 0; i < count; i++)
+            if (keys[i] < pairs[0].key) {
+                pairs[0] = (pair){keys[i], begin + i};
+                sink(pairs, k, 0);
+            }
     }
-    sort_pairs(pairs, room, k);
-    for (int64_t i = 0; i < k; i++) {
-        uint64_t position = pairs[i].key;
-        pairs[i].key = (uint64_t)pairs[i].position;
-        pairs[i].position = (int64_t)position;
-    }
-    sort_pairs(pairs, room, k);
+    sort_heap(pairs, room, k);
 }
 
 // ---------------------------------------------------------------------------------------------- rows
@@ -157,19 +191,43 @@ static void write_positions(const sort_work *work, const pair *pairs, int64_t ro
         out[i * work->out_stride] = pairs[i].position;
 }
 
+/// A short row, in its order at once. False: the instruction set has no loop for it.
+static bool order_row(const sort_work *work, int64_t row) {
+    const nd__sorting_loops *loops = nd__cpu_loops_now()->sorting;
+    if (!loops->order)
+        return false;
+    uint64_t keys[ND__ORDERED];
+    int64_t positions[ND__ORDERED];
+    read_keys(work, row_of(work->call, 1, row), 0, work->size, keys);
+    loops->order(keys, work->size, positions);
+    int64_t *out = (int64_t *)(void *)row_of(work->call, 0, row);
+    for (int64_t i = 0; i < work->kept; i++)
+        out[i * work->out_stride] = positions[i];
+    return true;
+}
+
 static void sort_rows(void *context, int64_t begin, int64_t end) {
     sort_work *work = (sort_work *)context;
     int64_t n = work->size;
+    while (n <= SHORT && begin < end && order_row(work, begin))
+        begin++;
+    if (begin == end)
+        return;
     pair *pairs = (pair *)nd__cpu_scratch(2 * (size_t)n * sizeof *pairs);
     if (!pairs) {
         atomic_store(&work->no_memory, true);
         return;
     }
     for (; begin < end; begin++) {
-        read_keys(work, row_of(work->call, 1, begin), 0, n, pairs);
-        if (work->kept < n / 8)
-            select_pairs(pairs, pairs + n, n, work->kept);
+        const void *row = row_of(work->call, 1, begin);
+        bool few = n > SHORT && work->kept < n / 8;
+        if (few)
+            select_pairs(work, row, pairs, pairs + n);
         else
+            read_pairs(work, row, 0, n, pairs);
+        if (n <= SHORT)
+            insert_sort(pairs, n, work->kept);
+        else if (!few)
             sort_pairs(pairs, pairs + n, n);
         write_positions(work, pairs, begin);
     }
@@ -181,7 +239,7 @@ static void sort_pieces(void *context, int64_t begin, int64_t end) {
     const sort_work *work = (const sort_work *)context;
     for (; begin < end; begin++) {
         int64_t first = begin * PIECE, left = work->size - first, n = left < PIECE ? left : PIECE;
-        read_keys(work, work->row, first, first + n, work->from + first);
+        read_pairs(work, work->row, first, first + n, work->from + first);
         sort_pairs(work->from + first, work->to + first, n);
     }
 }

@@ -16,6 +16,7 @@ enum class Family {
     QUANTIZED,
     SOFTMAX,
     LOSS,
+    NORM,
     INDEX,
     CREATE,
     COPY,
@@ -36,6 +37,13 @@ static Family family_of(nd_op op) {
     default:
         return Family::VIEW;
     }
+}
+
+static nd_status launch_loss(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    if (call->op == ND_OP_cross_entropy)
+        return nd__cuda_loss(queue, call);
+    bool of_pairs = call->op == ND_OP_pair_loss || call->op == ND_OP_pair_loss_grad;
+    return of_pairs ? nd__cuda_pair_loss(queue, call) : nd__cuda_nll(queue, call);
 }
 
 nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call) {
@@ -67,7 +75,9 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::SOFTMAX:
         return nd__cuda_softmax(queue, call);
     case Family::LOSS:
-        return nd__cuda_loss(queue, call);
+        return launch_loss(queue, call);
+    case Family::NORM:
+        return nd__cuda_norm(queue, call);
     case Family::INDEX:
         return nd__cuda_index(queue, call);
     case Family::CREATE:

@@ -171,3 +171,19 @@ nd_status nd__rule_selu(const nd_rule_call *call) {
     nd_auto nd_tensor *factor = nd_mul_scalar(slope, 1.0507009873554804934);
     return nd__rules_give_product(call, factor);
 }
+
+/// g times x / limit, kept between -1 and 1
+nd_status nd__rule_smooth_l1(const nd_rule_call *call) {
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *scaled = nd_div_scalar(x, call->node->attrs.f[0]);
+    nd_auto nd_tensor *factor = nd_clip(scaled, -1.0, 1.0);
+    return nd__rules_give_product(call, factor);
+}
+
+/// g times x, kept between -limit and limit
+nd_status nd__rule_huber(const nd_rule_call *call) {
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    double limit = call->node->attrs.f[0];
+    nd_auto nd_tensor *factor = nd_clip(x, -limit, limit);
+    return nd__rules_give_product(call, factor);
+}

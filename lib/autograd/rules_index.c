@@ -4,14 +4,13 @@
 #include "lib/autograd/rules.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/ops/index.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 #include <nd/manipulation.h>
 
-static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
-                                 const nd_tensor *index);
 static nd_tensor *row_index(const nd_tensor *indices, const int64_t *flat);
 static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input *x);
 
@@ -39,7 +38,7 @@ nd_status nd__rule_take(const nd_rule_call *call) {
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = row_index(saved, source);
     nd_auto nd_tensor *rows = nd_reshape(nd__rules_output_grad(call), 3, source);
-    nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
+    nd_auto nd_tensor *sums = nd__index_scatter_zeros(rows, index, 1, 3, target);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -49,8 +48,8 @@ nd_status nd__rule_gather(const nd_rule_call *call) {
     const nd_node_input *x = &call->node->inputs[0];
     nd_auto nd_tensor *index = nd__record_saved(call->node, 0);
     return nd__rule_give(call, 0,
-                         add_into_zeros(nd__rules_output_grad(call), x->shape, x->ndim,
-                                        (int)call->node->attrs.i[0], index));
+                         nd__index_scatter_zeros(nd__rules_output_grad(call), index,
+                                                 (int)call->node->attrs.i[0], x->ndim, x->shape));
 }
 
 /// x with source added at index: g for x, g's elements at index for source.
@@ -75,7 +74,8 @@ nd_status nd__rule_masked_select(const nd_rule_call *call) {
         numel *= x->shape[i];
     nd_auto nd_tensor *mask = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *positions = selected_positions(mask, x);
-    nd_auto nd_tensor *sums = add_into_zeros(nd__rules_output_grad(call), &numel, 1, 0, positions);
+    nd_auto nd_tensor *sums =
+        nd__index_scatter_zeros(nd__rules_output_grad(call), positions, 0, 1, &numel);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -204,7 +204,7 @@ nd_status nd__rule_sliding_window(const nd_rule_call *call) {
     nd_auto nd_tensor *index = row_index(flat, source);
     nd_auto nd_tensor *near = nd_moveaxis(nd__rules_output_grad(call), -1, axis + 1);
     nd_auto nd_tensor *rows = nd_reshape(near, 3, source);
-    nd_auto nd_tensor *sums = add_into_zeros(rows, target, 3, 1, index);
+    nd_auto nd_tensor *sums = nd__index_scatter_zeros(rows, index, 1, 3, target);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -248,7 +248,7 @@ nd_status nd__rule_as_strided(const nd_rule_call *call) {
     nd_auto nd_tensor *positions = nd_reshape(shown, 1, &g->numel);
     nd_auto nd_tensor *flat = nd_reshape(g, 1, &g->numel);
     nd_auto nd_tensor *sums =
-        positions ? add_into_zeros(flat, &zeros->numel, 1, 0, positions) : NULL;
+        positions ? nd__index_scatter_zeros(flat, positions, 0, 1, &zeros->numel) : NULL;
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 
@@ -273,18 +273,6 @@ nd_status nd__rule_as_strided_scatter(const nd_rule_call *call) {
 }
 
 // -------------------------------------------------------------------------------------------------
-
-/// Zeros of a shape, with g added at index along axis.
-static nd_tensor *add_into_zeros(const nd_tensor *g, const int64_t *shape, int ndim, int axis,
-                                 const nd_tensor *index) {
-    if (!g)
-        return NULL;
-    nd_node_input described = {.dtype = g->dtype, .device = g->device, .ndim = ndim};
-    for (int i = 0; i < ndim; i++)
-        described.shape[i] = shape[i];
-    nd_auto nd_tensor *zeros = nd__rules_zeros_of(g, &described);
-    return nd_scatter_add(zeros, index, g, axis);
-}
 
 /// indices repeated to the flat shape [outer, count, inner], for scatter_add.
 static nd_tensor *row_index(const nd_tensor *indices, const int64_t *flat) {

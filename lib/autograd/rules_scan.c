@@ -6,6 +6,7 @@
 // linear recurrence against its direction, and so is that of a recurrence: the rows here are closed
 // under differentiation.
 #include "lib/autograd/rules.h"
+#include "lib/ops/index.h"
 #include "lib/ops/scan.h"
 #include "lib/tensor/record.h"
 
@@ -124,8 +125,8 @@ static nd_status give_extremum(const nd_rule_call *call) {
     int axis = axis_of(call);
     const nd_tensor *g = nd__rules_output_grad(call);
     nd_auto nd_tensor *positions = positions_of_extrema(call, axis);
-    nd_auto nd_tensor *zeros = nd__rules_zeros_of(g, &call->node->inputs[0]);
-    return nd__rule_give(call, 0, nd_scatter_add(zeros, positions, g, axis));
+    const nd_node_input *x = &call->node->inputs[0];
+    return nd__rule_give(call, 0, nd__index_scatter_zeros(g, positions, axis, x->ndim, x->shape));
 }
 
 /// Where each running extremum stands: the last place so far whose element is the extremum. A

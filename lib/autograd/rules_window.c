@@ -2,6 +2,7 @@
 #include "lib/autograd/rules.h"
 #include "lib/ops/conv.h"
 #include "lib/ops/fold.h"
+#include "lib/ops/index.h"
 #include "lib/ops/resample.h"
 #include "lib/tensor/record.h"
 
@@ -107,15 +108,13 @@ nd_status nd__rule_max_pool(const nd_rule_call *call) {
         return ND_OK;
     const nd_node_input *x = &call->node->inputs[0];
     int64_t windows[3];
-    nd_node_input flat = *x;
-    flat.ndim = 3;
-    flatten(x, flat.shape);
+    int64_t flat[3];
+    flatten(x, flat);
     flatten(&call->node->outputs[0], windows);
     nd_auto nd_tensor *positions = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
     nd_auto nd_tensor *source = nd_reshape(nd__rules_output_grad(call), 3, windows);
-    nd_auto nd_tensor *zeros = nd__rules_zeros_of(nd__rules_output_grad(call), &flat);
-    nd_auto nd_tensor *sums = nd_scatter_add(zeros, index, source, 2);
+    nd_auto nd_tensor *sums = nd__index_scatter_zeros(source, index, 2, 3, flat);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }
 

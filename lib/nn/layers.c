@@ -1,4 +1,5 @@
-// The layers: each a module type whose forward function calls one operation, and a constructor.
+// The layers: each a module type whose forward function calls one operation, and a constructor. A
+// linear layer and the activation behind it are one operation in a sequence.
 //
 // Invariant: weight and, if there is one, bias are the first members of their layer, so that
 // forward need not look for names; members that a user adds come after them. A constructor that
@@ -110,12 +111,43 @@ static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x) {
     return nd_flatten(x, 1);
 }
 
+/// The first module among the members from `*at` on, which it moves behind that module; NULL at the
+/// end. A user may have added tensors.
+static const nd_module *next_module(const nd_module *self, size_t *at) {
+    while (*at < self->count && nd__module_is_tensor(&self->members[*at]))
+        ++*at;
+    return *at < self->count ? (const nd_module *)self->members[(*at)++].object : NULL;
+}
+
+/// Whether both do what nd_linear_activation() does at once.
+static bool is_linear_activation(const nd_module *layer, const nd_module *behind,
+                                 nd_activation *ret_activation) {
+    if (layer->type != &linear_type || !behind || nd__object_is_closed(layer) ||
+        nd__object_is_closed(behind))
+        return false;
+    *ret_activation = behind->type == &relu_type   ? ND_ACTIVATION_RELU
+                      : behind->type == &gelu_type ? ND_ACTIVATION_GELU
+                                                   : ND_ACTIVATION_TANH;
+    return behind->type == &relu_type || behind->type == &gelu_type || behind->type == &tanh_type;
+}
+
+static nd_tensor *linear_activation(const nd_module *layer, const nd_tensor *x,
+                                    nd_activation activation) {
+    const nd_linear_data *data = layer->data;
+    return nd_linear_activation(x, nd__layers_parameter(layer, WEIGHT),
+                                data->bias ? nd__layers_parameter(layer, BIAS) : NULL, activation);
+}
+
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x) {
     nd_tensor *y = nd_retain(x);
-    for (size_t i = 0; y && i < self->count; i++) {
-        if (nd__module_is_tensor(&self->members[i]))
-            continue; // a user added it
-        nd_tensor *next = nd_module_forward((const nd_module *)self->members[i].object, y);
+    size_t at = 0;
+    for (const nd_module *layer; y && (layer = next_module(self, &at)) != NULL;) {
+        size_t behind = at;
+        nd_activation activation;
+        bool both = is_linear_activation(layer, next_module(self, &behind), &activation);
+        nd_tensor *next =
+            both ? linear_activation(layer, y, activation) : nd_module_forward(layer, y);
+        at = both ? behind : at;
         nd_release(y);
         y = next;
     }

@@ -52,16 +52,20 @@ nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     if (status != ND_OK)
         return status;
     nd_scratch scratch = {.count = 0};
+    nd_optimizer_chains chains;
+    chains.count = 0;
     status = prepare(optimizer, &scratch);
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
         nd_parameter_state *state = &optimizer->states[i];
         if (!state->parameter->grad)
             continue;
         state->steps++;
-        status = nd__optimizer_update(optimizer, state, &scratch);
+        status = nd__optimizer_update(optimizer, state, &scratch, &chains);
         nd__tensor_bump_version(state->parameter);
         state->version = nd__tensor_version(state->parameter);
     }
+    if (status == ND_OK)
+        status = nd__optimizer_update_finish(&chains);
     nd__optimizer_update_release(&scratch);
     return status;
 }
@@ -276,9 +280,9 @@ static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *
     for (int slot = ND__SLOT_FIRST; status == ND_OK && slot < ND__SLOTS; slot++)
         if (slots & (1u << slot))
             status = nd__optimizer_prepare_slot(step_operation, optimizer, state, (nd_slot)slot);
-    return status == ND_OK
-               ? nd__optimizer_update_reserve(optimizer, scratch, state->parameter->device)
-               : status;
+    return status != ND_OK || nd__optimizer_update_is_chain(state)
+               ? status
+               : nd__optimizer_update_reserve(optimizer, scratch, state->parameter->device);
 }
 
 /// The master of a half. Where somebody has written the half since the last step (its file was

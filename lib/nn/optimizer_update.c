@@ -1,4 +1,8 @@
-// The formulas of the optimizers, as kernel calls in place: nothing is recorded.
+// The formulas of the optimizers, as chains or kernel calls in place: nothing is recorded.
+//
+// Updates are collected and run together, an element going through a whole formula at once, and
+// many parameters in one go. What is no chain is launched operation by operation, in its turn; the
+// results are the same.
 //
 // Invariant: an update reads the gradient and writes the parameter, its slots and scratch alone.
 // Everything is computed in the dtype of the state, f64 or f32; a half is written once, rounded
@@ -6,33 +10,48 @@
 #include "lib/nn/optimizer_update.h"
 #include "lib/base/error.h"
 #include "lib/manager/place.h"
-#include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/shape.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 static const char operation[] = "optimizer_step";
 
-// The operands of one update. The first failure stays: what follows does nothing.
+// What a formula computes with, by its place among the operands of a chain.
+enum {
+    P,      ///< the parameter, or its master
+    GIVEN,  ///< the gradient
+    ROOM,   ///< scratch for a gradient
+    S,      ///< scratch
+    FIRST,  ///< slots
+    SECOND, ///<
+    THIRD,  ///<
+    HALF,   ///< the parameter whose master is P
+    PLACES,
+    NOTHING = -1,
+};
+_Static_assert((int)PLACES <= ND_CHAIN_OPERANDS, "a chain holds what a formula computes with");
+
+// One update. The first failure stays: what follows does nothing.
 typedef struct nd_update {
     const nd_tensor *like; ///< the parameter: shape and device
     const double *option;  ///< of its group
     uint64_t steps;
-    nd_operand p;    ///< the parameter, or its master
-    nd_operand g;    ///< the gradient
-    nd_operand room; ///< scratch for a gradient
-    nd_operand s;    ///< scratch
-    nd_operand slot[ND__SLOTS];
+    int8_t g;                   ///< where the gradient is: GIVEN, or ROOM
+    nd_operand operand[PLACES]; ///< of calls, when there is no chain
+    nd_chain *chain;            ///< NULL: each operation is launched by itself
     nd_status status;
 } nd_update;
 
-static void begin(nd_update *update, const nd_optimizer *optimizer, const nd_parameter_state *state,
-                  const nd_scratch *scratch);
-static void apply(nd_update *update, nd_op op, nd_operand out, nd_operand a, const nd_operand *b,
-                  double value);
-static void decay_gradient(nd_update *update, nd_operand room);
+static bool overlap(const nd_tensor *a, const nd_tensor *b);
+static nd_status make_room(nd_optimizer_chains *chains, const nd_parameter_state *state);
+static nd_status begin_calls(nd_update *update, const nd_parameter_state *state,
+                             const nd_scratch *scratch);
+static void begin_chain(nd_update *update, const nd_parameter_state *state, nd_chain *chain);
+static void apply(nd_update *update, nd_op op, int out, int a, int b, double value);
+static void decay_gradient(nd_update *update, int room);
 static void decay_parameter(nd_update *update);
 static void update_sgd(nd_update *update);
 static void update_adam(nd_update *update, bool decoupled);
@@ -60,29 +79,112 @@ unsigned nd__optimizer_update_slots(const nd_optimizer *optimizer,
     }
 }
 
-nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
-                               const nd_scratch *scratch) {
-    nd_update update;
-    begin(&update, optimizer, state, scratch);
-    switch (optimizer->kind) {
+static void run_formula(nd_update *update, nd_optimizer_kind kind) {
+    switch (kind) {
     case ND__SGD:
-        update_sgd(&update);
+        update_sgd(update);
         break;
     case ND__RMSPROP:
-        update_rmsprop(&update);
+        update_rmsprop(update);
         break;
     case ND__ADAGRAD:
-        update_adagrad(&update);
+        update_adagrad(update);
         break;
     case ND__LION:
-        update_lion(&update);
+        update_lion(update);
         break;
     default:
-        update_adam(&update, optimizer->kind == ND__ADAMW);
+        update_adam(update, kind == ND__ADAMW);
     }
-    if (update.status == ND_OK && state->slot[ND__SLOT_MASTER] && update.like->numel > 0)
-        update.status = nd__copy_into(operation, state->parameter, state->slot[ND__SLOT_MASTER]);
+}
+
+nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
+                               const nd_scratch *scratch, nd_optimizer_chains *chains) {
+    if (state->parameter->numel == 0)
+        return ND_OK;
+    nd_update update = {.like = state->parameter,
+                        .option = nd__optimizer_options(optimizer, state),
+                        .steps = state->steps};
+    if (nd__optimizer_update_is_chain(state)) {
+        update.status = make_room(chains, state);
+        if (update.status == ND_OK)
+            begin_chain(&update, state, &chains->chains[chains->count]);
+    } else {
+        update.status = nd__optimizer_update_finish(chains);
+        if (update.status == ND_OK)
+            update.status = begin_calls(&update, state, scratch);
+    }
+    if (update.status != ND_OK)
+        return update.status;
+    if (nd__dtype_is_half(state->parameter->dtype)) {
+        apply(&update, ND_OP_cast, ROOM, GIVEN, NOTHING, 0);
+        update.g = ROOM;
+    }
+    run_formula(&update, optimizer->kind);
+    if (nd__dtype_is_half(state->parameter->dtype))
+        apply(&update, ND_OP_cast, HALF, P, NOTHING, 0);
+    if (update.chain)
+        chains->states[chains->count++] = state;
     return update.status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// chains
+
+bool nd__optimizer_update_is_chain(const nd_parameter_state *state) {
+    const nd_tensor *parameter = state->parameter, *grad = parameter->grad;
+    return parameter->contiguous && grad->contiguous && nd__launch_has_chains(parameter->device) &&
+           (grad->data == parameter->data || !overlap(grad, parameter));
+}
+
+/// Whether two tensors that are dense have a byte in common.
+static bool overlap(const nd_tensor *a, const nd_tensor *b) {
+    const char *first = a->data, *second = b->data;
+    return first < second + (size_t)b->numel * nd__dtype_bytes[b->dtype] &&
+           second < first + (size_t)a->numel * nd__dtype_bytes[a->dtype];
+}
+
+nd_status nd__optimizer_update_finish(nd_optimizer_chains *chains) {
+    const size_t count = chains->count;
+    chains->count = 0;
+    return count > 0 ? nd__launch_chains(operation, chains->device, count, chains->chains) : ND_OK;
+}
+
+/// Room for one more chain that may run beside the others: on their device, and none writes what
+/// the other reads.
+static nd_status make_room(nd_optimizer_chains *chains, const nd_parameter_state *state) {
+    const nd_tensor *p = state->parameter;
+    bool fits = chains->count < ND__OPTIMIZER_CHAINS_MAX &&
+                (chains->count == 0 || nd__module_same_device(chains->device, p->device));
+    for (size_t i = 0; fits && i < chains->count; i++) {
+        const nd_tensor *other = chains->states[i]->parameter;
+        fits = !overlap(p, other) && !overlap(p, other->grad) && !overlap(p->grad, other);
+    }
+    nd_status status = fits ? ND_OK : nd__optimizer_update_finish(chains);
+    chains->device = p->device;
+    return status;
+}
+
+static void place(nd_chain *chain, int at, const nd_tensor *x) {
+    chain->data[at] = x->data;
+    chain->dtype[at] = x->dtype;
+}
+
+static void begin_chain(nd_update *update, const nd_parameter_state *state, nd_chain *chain) {
+    const nd_tensor *parameter = state->parameter, *master = state->slot[ND__SLOT_MASTER];
+    const bool half = nd__dtype_is_half(parameter->dtype);
+    update->chain = chain;
+    *chain = (nd_chain){.count = parameter->numel};
+    for (int i = 0; i < PLACES; i++) // scratch is of the state's dtype
+        chain->dtype[i] = nd__optimizer_state_dtype(parameter);
+    place(chain, P, half ? master : parameter);
+    place(chain, GIVEN, parameter->grad);
+    for (int i = 0; i < ND__SLOTS - ND__SLOT_FIRST; i++)
+        if (state->slot[ND__SLOT_FIRST + i])
+            place(chain, FIRST + i, state->slot[ND__SLOT_FIRST + i]);
+    if (half)
+        place(chain, HALF, parameter);
+    update->g = GIVEN;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -154,77 +256,80 @@ void nd__optimizer_update_release(nd_scratch *scratch) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// operands
+// operations
 
 static nd_operand operand(const nd_tensor *x) {
     return nd__shape_broadcast_operand(x, x->ndim, x->shape);
 }
 
-static void begin(nd_update *update, const nd_optimizer *optimizer, const nd_parameter_state *state,
-                  const nd_scratch *scratch) {
-    const nd_tensor *parameter = state->parameter;
+static nd_status begin_calls(nd_update *update, const nd_parameter_state *state,
+                             const nd_scratch *scratch) {
+    const nd_tensor *parameter = state->parameter, *master = state->slot[ND__SLOT_MASTER];
+    const bool half = nd__dtype_is_half(parameter->dtype);
     const size_t place = find_scratch(scratch, parameter->device);
-    update->like = parameter;
-    update->option = nd__optimizer_options(optimizer, state);
-    update->steps = state->steps;
-    update->status = ND_OK;
-    const nd_tensor *master = state->slot[ND__SLOT_MASTER];
-    update->p = operand(nd__dtype_is_half(parameter->dtype) ? master : parameter);
-    update->g = operand(parameter->grad);
-    update->room = update->s = update->p; // laid out as the parameter
+    if (place == scratch->count)
+        return nd__error(ND_ERROR_STATE, "%s: a callback for memory replaced a gradient",
+                         operation);
+    nd_operand *to = update->operand;
+    to[P] = operand(half ? master : parameter);
+    to[GIVEN] = operand(parameter->grad);
+    to[ROOM] = to[S] = to[P]; // laid out as the parameter
     const nd_tensor *gradient = scratch->on[place].gradient;
     const nd_tensor *number = scratch->on[place].number;
-    update->room.data = gradient ? gradient->data : NULL;
-    update->s.data = number ? number->data : NULL;
-    for (int i = 0; i < ND__SLOTS; i++)
-        if (state->slot[i])
-            update->slot[i] = operand(state->slot[i]);
-    if (update->g.dtype != update->p.dtype && parameter->numel > 0) {
-        update->status = nd__copy_to_operand(operation, &update->room, parameter->grad);
-        update->g = update->room;
-    }
+    to[ROOM].data = gradient ? gradient->data : NULL;
+    to[S].data = number ? number->data : NULL;
+    for (int i = 0; i < ND__SLOTS - ND__SLOT_FIRST; i++)
+        if (state->slot[ND__SLOT_FIRST + i])
+            to[FIRST + i] = operand(state->slot[ND__SLOT_FIRST + i]);
+    to[HALF] = operand(parameter);
+    update->g = GIVEN;
+    return ND_OK;
 }
 
 /// out = op(a[, b]) elementwise over the parameter's shape; `value` is the op's number.
-static void apply(nd_update *update, nd_op op, nd_operand out, nd_operand a, const nd_operand *b,
-                  double value) {
+static void apply(nd_update *update, nd_op op, int out, int a, int b, double value) {
     const nd_tensor *like = update->like;
-    if (like->numel == 0 || update->status != ND_OK)
+    if (update->status != ND_OK)
         return;
-    nd_kernel_call call = {.op = op, .noperands = b ? 3 : 2, .ndim = like->ndim};
+    if (update->chain) {
+        assert(update->chain->steps < ND_CHAIN_STEPS);
+        update->chain->step[update->chain->steps++] =
+            (nd_chain_step){op, (int8_t)out, (int8_t)a, (int8_t)b, value};
+        return;
+    }
+    nd_kernel_call call = {.op = op, .noperands = b == NOTHING ? 2 : 3, .ndim = like->ndim};
     memcpy(call.shape, like->shape, (size_t)like->ndim * sizeof *call.shape);
-    call.operand[0] = out;
-    call.operand[1] = a;
-    if (b)
-        call.operand[2] = *b;
+    call.operand[0] = update->operand[out];
+    call.operand[1] = update->operand[a];
+    if (b != NOTHING)
+        call.operand[2] = update->operand[b];
     call.attrs.f[0] = value;
     nd__shape_collapse(&call);
     update->status = nd__launch(operation, like->device, &call);
 }
 
 /// x = factor x + weight y.
-static void blend(nd_update *update, nd_operand x, double factor, const nd_operand *y,
-                  double weight) {
-    apply(update, ND_OP_mul_scalar, x, x, NULL, factor);
+static void blend(nd_update *update, int x, double factor, int y, double weight) {
+    apply(update, ND_OP_mul_scalar, x, x, NOTHING, factor);
     apply(update, ND_OP_add_scaled, x, x, y, weight);
 }
 
 /// g = g + weight_decay p, in `room` unless the gradient lies in scratch already.
-static void decay_gradient(nd_update *update, nd_operand room) {
+static void decay_gradient(nd_update *update, int room) {
     const double decay = update->option[ND_OPTIMIZER_WEIGHT_DECAY];
     if (decay == 0)
         return;
-    if (update->g.data == update->room.data)
-        room = update->room;
-    apply(update, ND_OP_add_scaled, room, update->g, &update->p, decay);
-    update->g = room;
+    if (update->g == ROOM)
+        room = ROOM;
+    apply(update, ND_OP_add_scaled, room, update->g, P, decay);
+    update->g = (int8_t)room;
 }
 
 /// p = (1 - rate weight_decay) p.
 static void decay_parameter(nd_update *update) {
     const double decay = update->option[ND_OPTIMIZER_WEIGHT_DECAY];
     if (decay > 0)
-        apply(update, ND_OP_mul_scalar, update->p, update->p, NULL,
+        apply(update, ND_OP_mul_scalar, P, P, NOTHING,
               1 - update->option[ND_OPTIMIZER_RATE] * decay);
 }
 
@@ -237,23 +342,22 @@ static void update_sgd(nd_update *update) {
     const double rate = update->option[ND_OPTIMIZER_RATE];
     const double momentum = update->option[ND_OPTIMIZER_MOMENTUM];
     const double decay = update->option[ND_OPTIMIZER_WEIGHT_DECAY];
-    const nd_operand p = update->p, s = update->s, v = update->slot[ND__SLOT_FIRST];
     if (momentum == 0) {
         decay_parameter(update);
-        apply(update, ND_OP_add_scaled, p, p, &update->g, -rate);
+        apply(update, ND_OP_add_scaled, P, P, update->g, -rate);
         return;
     }
-    blend(update, v, momentum, &update->g, 1);
+    blend(update, FIRST, momentum, update->g, 1);
     if (decay > 0)
-        apply(update, ND_OP_add_scaled, v, v, &p, decay);
+        apply(update, ND_OP_add_scaled, FIRST, FIRST, P, decay);
     if (update->option[ND_OPTIMIZER_NESTEROV] == 0) {
-        apply(update, ND_OP_add_scaled, p, p, &v, -rate);
+        apply(update, ND_OP_add_scaled, P, P, FIRST, -rate);
         return;
     }
-    apply(update, ND_OP_add_scaled, s, update->g, &v, momentum);
+    apply(update, ND_OP_add_scaled, S, update->g, FIRST, momentum);
     if (decay > 0)
-        apply(update, ND_OP_add_scaled, s, s, &p, decay);
-    apply(update, ND_OP_add_scaled, p, p, &s, -rate);
+        apply(update, ND_OP_add_scaled, S, S, P, decay);
+    apply(update, ND_OP_add_scaled, P, P, S, -rate);
 }
 
 /// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
@@ -266,19 +370,17 @@ static void update_adam(nd_update *update, bool decoupled) {
     const double correction1 = 1 - pow(beta1, steps);
     // Multiplying numerator and denominator by it spares a pass over the second moment.
     const double root_correction2 = sqrt(1 - pow(beta2, steps));
-    const nd_operand p = update->p, s = update->s;
-    const nd_operand m = update->slot[ND__SLOT_FIRST], v = update->slot[ND__SLOT_SECOND];
     if (decoupled)
         decay_parameter(update);
     else
-        decay_gradient(update, s); // which is free until the square
-    blend(update, m, beta1, &update->g, 1 - beta1);
-    apply(update, ND_OP_square, s, update->g, NULL, 0);
-    blend(update, v, beta2, &s, 1 - beta2);
-    apply(update, ND_OP_sqrt, s, v, NULL, 0);
-    apply(update, ND_OP_add_scalar, s, s, NULL, option[ND_OPTIMIZER_EPS] * root_correction2);
-    apply(update, ND_OP_div, s, m, &s, 0);
-    apply(update, ND_OP_add_scaled, p, p, &s,
+        decay_gradient(update, S); // which is free until the square
+    blend(update, FIRST, beta1, update->g, 1 - beta1);
+    apply(update, ND_OP_square, S, update->g, NOTHING, 0);
+    blend(update, SECOND, beta2, S, 1 - beta2);
+    apply(update, ND_OP_sqrt, S, SECOND, NOTHING, 0);
+    apply(update, ND_OP_add_scalar, S, S, NOTHING, option[ND_OPTIMIZER_EPS] * root_correction2);
+    apply(update, ND_OP_div, S, FIRST, S, 0);
+    apply(update, ND_OP_add_scaled, P, P, S,
           -option[ND_OPTIMIZER_RATE] * root_correction2 / correction1);
 }
 
@@ -287,54 +389,49 @@ static void update_adam(nd_update *update, bool decoupled) {
 static void update_rmsprop(nd_update *update) {
     const double *option = update->option;
     const double alpha = option[ND_OPTIMIZER_ALPHA], rate = option[ND_OPTIMIZER_RATE];
-    const nd_operand p = update->p, s = update->s;
-    const nd_operand b = update->slot[ND__SLOT_FIRST], v = update->slot[ND__SLOT_SECOND];
-    decay_gradient(update, update->room);
-    apply(update, ND_OP_square, s, update->g, NULL, 0);
-    blend(update, v, alpha, &s, 1 - alpha);
+    decay_gradient(update, ROOM);
+    apply(update, ND_OP_square, S, update->g, NOTHING, 0);
+    blend(update, SECOND, alpha, S, 1 - alpha);
     if (option[ND_OPTIMIZER_CENTERED] > 0) {
-        const nd_operand mean = update->slot[ND__SLOT_THIRD];
-        blend(update, mean, alpha, &update->g, 1 - alpha);
-        apply(update, ND_OP_square, s, mean, NULL, 0);
-        apply(update, ND_OP_sub, s, v, &s, 0);
-        apply(update, ND_OP_sqrt, s, s, NULL, 0);
+        blend(update, THIRD, alpha, update->g, 1 - alpha);
+        apply(update, ND_OP_square, S, THIRD, NOTHING, 0);
+        apply(update, ND_OP_sub, S, SECOND, S, 0);
+        apply(update, ND_OP_sqrt, S, S, NOTHING, 0);
     } else {
-        apply(update, ND_OP_sqrt, s, v, NULL, 0);
+        apply(update, ND_OP_sqrt, S, SECOND, NOTHING, 0);
     }
-    apply(update, ND_OP_add_scalar, s, s, NULL, option[ND_OPTIMIZER_EPS]);
-    apply(update, ND_OP_div, s, update->g, &s, 0);
+    apply(update, ND_OP_add_scalar, S, S, NOTHING, option[ND_OPTIMIZER_EPS]);
+    apply(update, ND_OP_div, S, update->g, S, 0);
     if (option[ND_OPTIMIZER_MOMENTUM] > 0) {
-        blend(update, b, option[ND_OPTIMIZER_MOMENTUM], &s, 1);
-        apply(update, ND_OP_add_scaled, p, p, &b, -rate);
+        blend(update, FIRST, option[ND_OPTIMIZER_MOMENTUM], S, 1);
+        apply(update, ND_OP_add_scaled, P, P, FIRST, -rate);
     } else {
-        apply(update, ND_OP_add_scaled, p, p, &s, -rate);
+        apply(update, ND_OP_add_scaled, P, P, S, -rate);
     }
 }
 
 /// v += g^2; p -= rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + eps).
 static void update_adagrad(nd_update *update) {
     const double *option = update->option;
-    const nd_operand p = update->p, s = update->s, v = update->slot[ND__SLOT_SECOND];
     const double rate = option[ND_OPTIMIZER_RATE] /
                         (1 + (double)(update->steps - 1) * option[ND_OPTIMIZER_RATE_DECAY]);
-    decay_gradient(update, update->room);
-    apply(update, ND_OP_square, s, update->g, NULL, 0);
-    apply(update, ND_OP_add_scaled, v, v, &s, 1);
-    apply(update, ND_OP_sqrt, s, v, NULL, 0);
-    apply(update, ND_OP_add_scalar, s, s, NULL, option[ND_OPTIMIZER_EPS]);
-    apply(update, ND_OP_div, s, update->g, &s, 0);
-    apply(update, ND_OP_add_scaled, p, p, &s, -rate);
+    decay_gradient(update, ROOM);
+    apply(update, ND_OP_square, S, update->g, NOTHING, 0);
+    apply(update, ND_OP_add_scaled, SECOND, SECOND, S, 1);
+    apply(update, ND_OP_sqrt, S, SECOND, NOTHING, 0);
+    apply(update, ND_OP_add_scalar, S, S, NOTHING, option[ND_OPTIMIZER_EPS]);
+    apply(update, ND_OP_div, S, update->g, S, 0);
+    apply(update, ND_OP_add_scaled, P, P, S, -rate);
 }
 
 /// p = (1 - rate weight_decay) p - rate sign(beta1 m + (1 - beta1) g); m = beta2 m + (1 - beta2) g.
 static void update_lion(nd_update *update) {
     const double *option = update->option;
     const double beta1 = option[ND_OPTIMIZER_BETA1], beta2 = option[ND_OPTIMIZER_BETA2];
-    const nd_operand p = update->p, s = update->s, m = update->slot[ND__SLOT_FIRST];
     decay_parameter(update);
-    apply(update, ND_OP_mul_scalar, s, m, NULL, beta1);
-    apply(update, ND_OP_add_scaled, s, s, &update->g, 1 - beta1);
-    apply(update, ND_OP_sign, s, s, NULL, 0);
-    apply(update, ND_OP_add_scaled, p, p, &s, -option[ND_OPTIMIZER_RATE]);
-    blend(update, m, beta2, &update->g, 1 - beta2);
+    apply(update, ND_OP_mul_scalar, S, FIRST, NOTHING, beta1);
+    apply(update, ND_OP_add_scaled, S, S, update->g, 1 - beta1);
+    apply(update, ND_OP_sign, S, S, NOTHING, 0);
+    apply(update, ND_OP_add_scaled, P, P, S, -option[ND_OPTIMIZER_RATE]);
+    blend(update, FIRST, beta2, update->g, 1 - beta2);
 }

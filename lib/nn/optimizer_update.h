@@ -3,6 +3,9 @@
 #define ND_LIB_NN_OPTIMIZER_UPDATE_H
 #include "lib/nn/optimizer.h"
 
+/// Updates that are collected before they run together.
+#define ND__OPTIMIZER_CHAINS_MAX 24
+
 /// Devices that the parameters of one optimizer may be spread over.
 #define ND__OPTIMIZER_DEVICES_MAX 16
 
@@ -17,6 +20,19 @@ typedef struct nd_scratch {
     size_t count;
 } nd_scratch;
 
+// Updates that have been asked for and not run: of parameters on one device, none of which lies in
+// the memory of another or of its gradient.
+typedef struct nd_optimizer_chains {
+    nd_device device;
+    size_t count;
+    nd_chain chains[ND__OPTIMIZER_CHAINS_MAX];
+    const nd_parameter_state *states[ND__OPTIMIZER_CHAINS_MAX];
+} nd_optimizer_chains;
+
+/// Whether the update of a parameter is a chain: its gradient is dense, and its device takes chains.
+/// Then it needs no scratch.
+bool nd__optimizer_update_is_chain(const nd_parameter_state *state);
+
 /// Scratch on the device of a parameter, for every parameter of the optimizer there.
 nd_status nd__optimizer_update_reserve(const nd_optimizer *optimizer, nd_scratch *scratch,
                                        nd_device device);
@@ -25,7 +41,10 @@ void nd__optimizer_update_release(nd_scratch *scratch);
 /// The slots that an update of this parameter uses: bits 1 << nd_slot.
 unsigned nd__optimizer_update_slots(const nd_optimizer *optimizer, const nd_parameter_state *state);
 
-/// One update of a parameter that has a gradient: slots and scratch are there, steps is counted.
+/// One update of a parameter that has a gradient: slots and scratch are there, steps is counted. It
+/// has run when nd__optimizer_update_finish() has.
 nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
-                               const nd_scratch *scratch);
+                               const nd_scratch *scratch, nd_optimizer_chains *chains);
+/// Runs what was collected.
+nd_status nd__optimizer_update_finish(nd_optimizer_chains *chains);
 #endif

@@ -288,7 +288,11 @@ static nd_status count_tensors(const char *operation, const nd_module *module, u
 
 static const nd_tensor *get_at(const char *operation, const nd_module *module, unsigned kind,
                                size_t index, const char **ret_name) {
-    static _Thread_local char name[ND__FULL_NAME_BYTES];
+    char *name = ret_name ? nd__thread_name(ND__FULL_NAME_BYTES) : NULL;
+    if (ret_name && !name) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a name", operation);
+        return NULL;
+    }
     nd_module_walk walk;
     size_t count = 0;
     nd_tensor *tensor;

@@ -3,7 +3,8 @@
 // Forward keeps for each query the largest score so far, the sum of the powers below it and the sum
 // of values weighted with them, and scales both sums when a larger score comes (Milakov,
 // Gimelshein 2018; Dao et al. 2022). Backward computes each tile of weights again, from the
-// logarithms of the sums.
+// logarithms of the sums. What is as large as a tile of scores is written over where it can be: new
+// memory takes longer than the numbers that go there. Nothing here is recorded.
 #include "lib/ops/attention_blocks.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -13,6 +14,7 @@
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/create.h"
 #include <math.h>
+#include <nd/out.h>
 
 static const char *const name = "attention";
 
@@ -100,7 +102,13 @@ static nd_tensor *mask_of(const nd_tensor *mask, const tile *t) {
 static nd_tensor *hidden(nd_tensor *scores, const nd_tensor *seen) {
     nd_auto nd_tensor *all = scores;
     nd_auto nd_tensor *nothing = number_like(scores, -INFINITY);
-    return nd_where(seen, all, nothing);
+    return nd_where_out(seen, all, nothing, all) == ND_OK ? nd_steal(&all) : NULL;
+}
+
+/// e^x in place of x; takes over x.
+static nd_tensor *powers_of(nd_tensor *x) {
+    nd_auto nd_tensor *powers = x;
+    return nd_exp_out(powers, powers) == ND_OK ? nd_steal(&powers) : NULL;
 }
 
 /// The scores of a tile: [..., rows, columns]. `queries` are scaled.
@@ -164,7 +172,7 @@ static bool next_rows(const nd__attention *a, int64_t side, tile *t, bool first)
 
 static nd_tensor *scaled_queries(const nd__attention *a, const tile *t) {
     nd_auto nd_tensor *queries = rows_of(a->query, t->row, t->rows);
-    return nd_mul_scalar(queries, a->scale);
+    return a->scale == 1.0 ? nd_steal(&queries) : nd_mul_scalar(queries, a->scale);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -208,8 +216,9 @@ static nd_status attend_tile(const nd__attention *a, const nd_tensor *queries, c
     nd_auto nd_tensor *largest = r->largest ? nd_maximum(r->largest, top) : nd_retain(top);
     // A row that has seen nothing yet has no largest score to subtract.
     nd_auto nd_tensor *base = without(largest, -INFINITY, 0.0);
-    nd_auto nd_tensor *below = nd_sub(scores, base);
-    nd_auto nd_tensor *powers = nd_exp(below);
+    if (!base || nd_sub_(scores, base) != ND_OK)
+        return nd_error_get_status();
+    nd_auto nd_tensor *powers = powers_of(nd_steal(&scores));
     nd_auto nd_tensor *sum = nd_sum(powers, 1, &last, true);
     nd_auto nd_tensor *factors = factors_of(a, t);
     if (!sum || (a->dropout != 0.0 && !factors))
@@ -229,16 +238,17 @@ static nd_status attend_tile(const nd__attention *a, const nd_tensor *queries, c
     return r->largest && r->sum && r->values ? ND_OK : nd_error_get_status();
 }
 
-/// The run's result and its logarithms of sums.
-static nd_status finish_run(const run *r, nd_tensor **ret_result, nd_tensor **ret_log_sums) {
+/// The run's result, which it gives away, and its logarithms of sums.
+static nd_status finish_run(run *r, nd_tensor **ret_result, nd_tensor **ret_log_sums) {
     nd_auto nd_tensor *divisor = without(r->sum, 0.0, 1.0);
-    nd_auto nd_tensor *result = nd_div(r->values, divisor);
+    if (!divisor || nd_div_(r->values, divisor) != ND_OK)
+        return nd_error_get_status();
     nd_auto nd_tensor *logarithm = nd_log(r->sum);
     nd_auto nd_tensor *sum = nd_add(logarithm, r->largest);
     nd_auto nd_tensor *log_sums = without(sum, -INFINITY, INFINITY);
-    if (!result || !log_sums)
+    if (!log_sums)
         return nd_error_get_status();
-    *ret_result = nd_steal(&result);
+    *ret_result = nd_steal(&r->values);
     *ret_log_sums = nd_steal(&log_sums);
     return ND_OK;
 }
@@ -258,6 +268,8 @@ static nd_status attend_run(const nd__attention *a, int64_t side, tile *t, nd_te
 
 /// Runs of queries one behind the other, along the axis before the last.
 static nd_tensor *joined(nd_tensor **parts, size_t count) {
+    if (count == 1)
+        return nd_retain(parts[0]);
     return nd_concat(count, (const nd_tensor *const *)parts, -2);
 }
 
@@ -293,12 +305,24 @@ nd_status nd__attention_blocks_forward(const nd__attention *a, nd_tensor **ret_r
 // -------------------------------------------------------------------------------------------------
 // backward
 
-/// Adds to rows of a sum what may have to be summed over leading axes first.
-static nd_status add_rows(nd_tensor *sum, int64_t start, int64_t count, const nd_tensor *more) {
-    nd_auto nd_tensor *rows = rows_of(sum, start, count);
-    nd_auto nd_tensor *fitting =
-        rows && more ? nd__reduce_sum_to(more, rows->ndim, rows->shape) : NULL;
-    return fitting ? nd_add_(rows, fitting) : nd_error_get_status();
+/// Adds to rows of a gradient what may have to be summed over leading axes first. Where there is no
+/// gradient yet, all rows are that, and some are added to zeros.
+static nd_status add_rows(nd_tensor **grad, const nd_tensor *like, int64_t start, int64_t count,
+                          const nd_tensor *more) {
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < like->ndim; i++)
+        shape[i] = i == like->ndim - 2 ? count : like->shape[i];
+    nd_auto nd_tensor *fitting = more ? nd__reduce_sum_to(more, like->ndim, shape) : NULL;
+    if (!fitting)
+        return nd_error_get_status();
+    if (!*grad && count == size_at(like, -2)) {
+        *grad = nd_steal(&fitting);
+        return ND_OK;
+    }
+    if (!*grad && !(*grad = nd_zeros_like(like)))
+        return nd_error_get_status();
+    nd_auto nd_tensor *rows = rows_of(*grad, start, count);
+    return rows ? nd_add_(rows, fitting) : nd_error_get_status();
 }
 
 static nd_status add_mask_gradient(nd_tensor *sum, const tile *t, const nd_tensor *slopes) {
@@ -314,7 +338,7 @@ typedef struct backward_run {
     const nd_tensor *grad;     ///< of the result
     const nd_tensor *delta;    ///< grad result, summed over the values' axis
     const nd_tensor *log_sums; ///< see nd__attention_blocks_forward
-    nd_tensor *query_grad;     ///< added up here, not scaled
+    nd_tensor **query_grad;    ///< added up here, not scaled; NULL before the first tile
 } backward_run;
 
 /// weight (grad value^T factor - delta): the gradient of the scores.
@@ -333,12 +357,12 @@ static nd_status give_tile(const nd__attention *a, const tile *t, const bool *wa
     nd_status status = slopes ? ND_OK : nd_error_get_status();
     if (status == ND_OK && wanted[QUERY]) {
         nd_auto nd_tensor *part = nd_matmul(slopes, keys);
-        status = part ? nd_add_(r->query_grad, part) : nd_error_get_status();
+        status = add_rows(r->query_grad, r->queries, 0, t->rows, part);
     }
     if (status == ND_OK && wanted[KEY]) {
         nd_auto nd_tensor *turned = nd_transpose(slopes, -2, -1);
         nd_auto nd_tensor *part = nd_matmul(turned, r->queries);
-        status = add_rows(grads[KEY], t->column, t->columns, part);
+        status = add_rows(&grads[KEY], a->key, t->column, t->columns, part);
     }
     if (status == ND_OK && a->mask && wanted[MASK])
         status = add_mask_gradient(grads[MASK], t, slopes);
@@ -352,7 +376,7 @@ static nd_status backward_tile(const nd__attention *a, const tile *t, const bool
     nd_auto nd_tensor *scores = scores_of(a, r->queries, keys, t);
     if (!values || !scores || nd_sub_(scores, r->log_sums) != ND_OK)
         return nd_error_get_status();
-    nd_auto nd_tensor *weights = nd_exp(scores);
+    nd_auto nd_tensor *weights = powers_of(nd_steal(&scores));
     nd_auto nd_tensor *factors = factors_of(a, t);
     if (!weights || (a->dropout != 0.0 && !factors))
         return nd_error_get_status();
@@ -361,7 +385,7 @@ static nd_status backward_tile(const nd__attention *a, const tile *t, const bool
         nd_auto nd_tensor *dropped = times(nd_retain(weights), factors);
         nd_auto nd_tensor *turned = nd_transpose(dropped, -2, -1);
         nd_auto nd_tensor *part = nd_matmul(turned, r->grad);
-        status = add_rows(grads[VALUE], t->column, t->columns, part);
+        status = add_rows(&grads[VALUE], a->value, t->column, t->columns, part);
     }
     if (status != ND_OK || !(wanted[QUERY] || wanted[KEY] || wanted[MASK]))
         return status;
@@ -379,10 +403,10 @@ static nd_status backward_tiles(const nd__attention *a, int64_t side, tile *t, c
     nd_auto nd_tensor *product = nd_mul(grad_rows, result_rows);
     nd_auto nd_tensor *delta = nd_sum(product, 1, &last, true);
     nd_auto nd_tensor *sums = rows_of(log_sums, t->row, t->rows);
-    nd_auto nd_tensor *query_grad = queries ? nd_zeros_like(queries) : NULL;
-    if (!delta || !sums || !query_grad)
+    nd_auto nd_tensor *query_grad = NULL;
+    if (!queries || !delta || !sums)
         return nd_error_get_status();
-    const backward_run r = {queries, grad_rows, delta, sums, query_grad};
+    const backward_run r = {queries, grad_rows, delta, sums, &query_grad};
     nd_status status = ND_OK;
     for (bool more = next_tile(a, side, t, true); more && status == ND_OK;
          more = next_tile(a, side, t, false))
@@ -390,7 +414,7 @@ static nd_status backward_tiles(const nd__attention *a, int64_t side, tile *t, c
     if (status == ND_OK && wanted[QUERY])
         status = nd_mul_scalar_(query_grad, a->scale);
     if (status == ND_OK && wanted[QUERY])
-        status = add_rows(grads[QUERY], t->row, t->rows, query_grad);
+        status = add_rows(&grads[QUERY], a->query, t->row, t->rows, query_grad);
     return status;
 }
 
@@ -400,14 +424,16 @@ nd_status nd__attention_blocks_backward(const nd__attention *a, const nd_tensor 
     const nd_tensor *inputs[] = {a->query, a->key, a->value, a->mask};
     nd_tensor *grads[4] = {0};
     nd_status status = ND_OK;
-    for (int i = 0; i < 4 && status == ND_OK; i++)
-        if (wanted[i] && !(grads[i] = nd_zeros_like(inputs[i])))
-            status = nd_error_get_status();
+    if (wanted[MASK] && !(grads[MASK] = nd_zeros_like(a->mask)))
+        return nd_error_get_status();
     int64_t side = side_of(a);
     tile t = {0};
     for (bool more = next_rows(a, side, &t, true); more && status == ND_OK;
          more = next_rows(a, side, &t, false))
         status = backward_tiles(a, side, &t, wanted, grad, result, log_sums, grads);
+    for (int i = 0; i < 4 && status == ND_OK; i++)
+        if (wanted[i] && !grads[i] && !(grads[i] = nd_zeros_like(inputs[i])))
+            status = nd_error_get_status();
     for (int i = 0; i < 4; i++) {
         if (status == ND_OK)
             ret_grads[i] = grads[i];

@@ -103,6 +103,10 @@ static nd_tensor *with_number(nd_tensor *out, nd_op op, const nd_tensor *x, nd_n
     return unary_as(out, op, x, dtype, &attrs);
 }
 
+nd_tensor *nd__elementwise_with_limit(nd_op op, const nd_tensor *x, double limit) {
+    return with_number(NULL, op, x, ND_NUMBER(limit), ND__FLOAT);
+}
+
 /// Any number but NaN.
 static bool is_limit(nd_number limit) {
     return nd__number_held(ND_F64, limit) && !isnan(nd__number_as_f64(limit));

@@ -1,12 +1,14 @@
 // take, gather, scatter_add, one_hot and masked_select.
 //
-// Indices become dense i64 without negatives before a kernel or the tape sees them. What is
-// recorded is i[0] = axis, and of scatter_reduce i[1] = its kind.
+// Indices become dense i64 before a kernel or the tape sees them, and without negatives, except where
+// the kernel is one of the host that takes those (AS_GIVEN). What is recorded is
+// i[0] = axis, and of scatter_reduce i[1] = its kind.
 #include "lib/ops/index.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
@@ -27,12 +29,19 @@ static nd_status outside(const char *name, int64_t size) {
                      (long long)-size, (long long)size - 1);
 }
 
-/// Owned dense i64 copy (or the tensor itself) with indices that count from the end resolved. On the
-/// host one out of range is an error; elsewhere it stays so for the kernel to find.
-static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size) {
+/// What is done about indices before the kernel sees them.
+typedef enum index_care {
+    RESOLVED, ///< those that count from the end no longer do, and on the host all are in range
+    AS_GIVEN, ///< nothing: the kernel takes them from either end, and checks them
+} index_care;
+
+/// Owned dense i64 copy (or the tensor itself). Elsewhere than on the host, one out of range is left
+/// for the kernel to find.
+static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size,
+                                  index_care care) {
     nd_auto nd_tensor *dense = nd__operands_dense(name, indices, ND_I64);
-    if (!dense)
-        return NULL;
+    if (!dense || care == AS_GIVEN)
+        return nd_steal(&dense);
     if (!nd__registry_backend(dense->device.kind)->host_accessible)
         return wrap_on_device(dense, size);
     const int64_t *values = (const int64_t *)dense->data;
@@ -50,7 +59,8 @@ static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, in
 
 /// The same for indices that may repeat along axes (expanded): those axes are resolved once, and
 /// the result repeats along them too, which kernels use.
-static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, int64_t size) {
+static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, int64_t size,
+                                   index_care care) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     bool repeats = false;
     for (int i = 0; i < indices->ndim; i++) {
@@ -59,16 +69,23 @@ static nd_tensor *resolve_expanded(const char *name, const nd_tensor *indices, i
         repeats = repeats || repeated;
     }
     if (!repeats)
-        return resolve_indices(name, indices, size);
+        return resolve_indices(name, indices, size, care);
     nd_auto nd_tensor *once = nd__tensor_view(
         indices, indices->ndim, shape, nd__tensor_strides(indices), nd__tensor_offset(indices));
-    nd_auto nd_tensor *resolved = once ? resolve_indices(name, once, size) : NULL;
+    nd_auto nd_tensor *resolved = once ? resolve_indices(name, once, size, care) : NULL;
     if (!resolved)
         return NULL;
     for (int i = 0; i < indices->ndim; i++)
         strides[i] = shape[i] == indices->shape[i] ? nd__tensor_strides(resolved)[i] : 0;
     return nd__tensor_view(resolved, indices->ndim, indices->shape, strides,
                            nd__tensor_offset(resolved));
+}
+
+/// The care for a gather or scatter of x. On the host only their kernel reads the indices, unless it
+/// has nothing to write, or writes to `out` of the caller, which an error must leave as it was.
+static index_care care_for(const nd_tensor *x, const nd_tensor *out) {
+    bool on_host = nd__registry_backend(x->device.kind)->host_accessible;
+    return on_host && !out && x->numel > 0 ? AS_GIVEN : RESOLVED;
 }
 
 static nd_status check_indices(const char *name, const nd_tensor *indices) {
@@ -152,7 +169,7 @@ static nd_tensor *take(nd_tensor *out, const nd_tensor *x, const nd_tensor *indi
                   x->ndim - 1 + indices->ndim, ND_MAX_DIMS);
         return NULL;
     }
-    nd_auto nd_tensor *resolved = resolve_indices("take", indices, x->shape[axis]);
+    nd_auto nd_tensor *resolved = resolve_indices("take", indices, x->shape[axis], RESOLVED);
     return resolved ? take_resolved(out, x, resolved, indices, axis) : NULL;
 }
 
@@ -207,7 +224,8 @@ static nd_tensor *gather(nd_tensor *out, const nd_tensor *x, const nd_tensor *in
     axis = nd__shape_resolve_axis("gather", axis, x->ndim);
     if (axis < 0 || check_index_shape("gather", x, index, axis) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *resolved = resolve_expanded("gather", index, x->shape[axis]);
+    nd_auto nd_tensor *resolved =
+        resolve_expanded("gather", index, x->shape[axis], care_for(x, out));
     if (!resolved)
         return NULL;
     const nd_tensor *inputs[] = {x, resolved};
@@ -254,12 +272,31 @@ nd_status nd__index_check_scatter(const char *name, const nd_tensor *x, const nd
     return ND_OK;
 }
 
+/// Joins source into `result` (consumed), which holds x already, at indices that are resolved;
+/// recorded as what became of x.
+static nd_tensor *scatter_into(const char *name, nd_op op, nd_scatter_kind kind, nd_tensor *result,
+                               const nd_tensor *x, const nd_tensor *resolved,
+                               const nd_tensor *source, int axis) {
+    const nd_tensor *inputs[] = {x, resolved, source};
+    nd_op_attrs attrs = {.i = {axis, kind}};
+    if (resolved->numel == 0)
+        return nd__record(op, result, inputs, 3, &attrs);
+    nd_kernel_call call;
+    fill_indexed(&call, op, resolved, axis, result);
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(resolved);
+    call.operand[2] = plain_operand(source);
+    call.attrs.i[2] = nd_is_deterministic();
+    call.attrs.i[3] = kind;
+    return run_indexed(name, result, &call, inputs, 3, &attrs, result->shape[axis]);
+}
+
 nd_tensor *nd__index_scatter(const char *name, nd_op op, nd_scatter_kind kind, const nd_tensor *x,
                              const nd_tensor *index, const nd_tensor *source, int axis) {
     axis = nd__shape_resolve_axis(name, axis, x->ndim);
     if (axis < 0 || check_index_shape(name, x, index, axis) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *resolved = resolve_expanded(name, index, x->shape[axis]);
+    nd_auto nd_tensor *resolved = resolve_expanded(name, index, x->shape[axis], care_for(x, NULL));
     if (!resolved)
         return NULL;
     const nd_tensor *inputs[] = {x, resolved, source};
@@ -267,17 +304,32 @@ nd_tensor *nd__index_scatter(const char *name, nd_op op, nd_scatter_kind kind, c
         nd__tensor_result(name, inputs, 3, x->device, x->dtype, x->ndim, x->shape);
     if (!result || nd__copy_into(name, result, x) != ND_OK)
         return NULL;
-    nd_op_attrs attrs = {.i = {axis, kind}};
-    if (resolved->numel == 0)
-        return nd__record(op, nd_steal(&result), inputs, 3, &attrs);
-    nd_kernel_call call;
-    fill_indexed(&call, op, resolved, axis, x);
-    call.operand[0] = plain_operand(result);
-    call.operand[1] = plain_operand(resolved);
-    call.operand[2] = plain_operand(source);
-    call.attrs.i[2] = nd_is_deterministic();
-    call.attrs.i[3] = kind;
-    return run_indexed(name, nd_steal(&result), &call, inputs, 3, &attrs, x->shape[axis]);
+    return scatter_into(name, op, kind, nd_steal(&result), x, resolved, source, axis);
+}
+
+nd_tensor *nd__index_scatter_zeros(const nd_tensor *source, const nd_tensor *index, int axis,
+                                   int ndim, const int64_t *shape) {
+    const char *name = "scatter_add";
+    if (!source || !index)
+        return NULL;
+    bool half = nd__dtype_is_half(source->dtype); // rounded once, however many are added
+    nd_auto nd_tensor *added = nd__operands_as_dtype(source, half ? ND_F32 : source->dtype);
+    const nd_tensor *inputs[] = {index, added};
+    nd_auto nd_tensor *zeros =
+        added ? nd__create_filled(
+                    name,
+                    nd__tensor_result(name, inputs, 2, added->device, added->dtype, ndim, shape),
+                    ND_NUMBER(0))
+              : NULL;
+    nd_auto nd_tensor *resolved =
+        zeros ? resolve_expanded(name, index, shape[axis], care_for(zeros, NULL)) : NULL;
+    if (!resolved)
+        return NULL;
+    // What the zeros were is of no interest to anybody: they are written where they are.
+    nd_tensor *alone = nd_steal(&zeros);
+    nd_auto nd_tensor *sum =
+        scatter_into(name, ND_OP_scatter_add, 0, alone, alone, resolved, added, axis);
+    return sum && half ? nd_cast(sum, source->dtype) : nd_steal(&sum);
 }
 
 nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
@@ -369,5 +421,6 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
     call.operand[1] = plain_operand(dense);
     call.operand[2] = plain_operand(chosen);
     call.attrs.i[0] = x->numel;
+    call.attrs.i[1] = count;
     return nd__operands_run("masked_select", result, &call, inputs, 2, NULL);
 }

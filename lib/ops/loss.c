@@ -1,10 +1,13 @@
-// Losses, as compositions of recorded operations: elements first, then one reduction.
+// Losses: those of pairs of one shape in one kernel, the others as compositions of recorded
+// operations, elements first, then one reduction.
 //
 // Everything is computed in f64 for f64 and in f32 for everything else; the result has the dtype of
 // the operands, but inside nd_autocast f32 for halves. (mse_loss and cross_entropy are in neural.c.)
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/elementwise.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/pair_loss.h"
 #include "lib/ops/precision.h"
 #include "lib/tensor/shape.h"
 #include <float.h>
@@ -68,32 +71,51 @@ static nd_tensor *reduced(const nd_tensor *elements, nd_reduction reduction, int
     return result ? nd__operands_as_dtype(result, dtype) : NULL;
 }
 
+/// The loss of pairs in one kernel, reduced, in a dtype.
+static nd_tensor *in_one(const char *name, nd_pair_loss loss, const pair *both, double p,
+                         nd_reduction reduction, int64_t batch) {
+    double count = reduction == ND_REDUCTION_MEAN         ? (double)both->a->numel
+                   : reduction == ND_REDUCTION_BATCH_MEAN ? (double)batch
+                                                          : 1.0;
+    nd_auto nd_tensor *result =
+        nd__pair_loss(name, loss, both->a, both->b, p, 1.0 / count, reduction != ND_REDUCTION_NONE);
+    return result ? nd__operands_as_dtype(result, both->dtype) : NULL;
+}
+
 // -------------------------------------------------------------------------------------------------
 // of differences
 
-/// m (d - m / 2) scale with d = |a - b| and m the smaller of d and `limit`: a parabola that goes on
-/// as a line. d itself when the limit is 0.
+/// The row of UNARY operations that computes a loss of differences.
+static nd_op op_of(nd_pair_loss loss) {
+    return loss == ND_PAIR_LOSS_huber       ? ND_OP_huber
+           : loss == ND_PAIR_LOSS_smooth_l1 ? ND_OP_smooth_l1
+                                            : ND_OP_abs;
+}
+
+/// `loss` of a - b: a parabola that goes on as a line from the limit. |a - b| without a parabola:
+/// smooth_l1's is divided by the limit, which may be 0 in the dtype.
 static nd_tensor *difference_loss(const char *name, const nd_tensor *a, const nd_tensor *b,
-                                  double limit, double scale, nd_reduction reduction) {
+                                  nd_pair_loss loss, double limit, nd_reduction reduction) {
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (check_reduction(name, reduction, false) != ND_OK ||
         make_pair(name, "a", a, "b", b, &both) != ND_OK)
         return NULL;
+    if (loss == ND_PAIR_LOSS_smooth_l1 &&
+        !((both.a->dtype == ND_F64 ? limit : (double)(float)limit) > 0.0))
+        loss = ND_PAIR_LOSS_l1;
+    if (nd__pair_loss_fits(both.a, both.b))
+        return in_one(name, loss, &both, limit, reduction, 1);
     nd_auto nd_tensor *difference = nd_sub(both.a, both.b);
-    nd_auto nd_tensor *size = nd_abs(difference);
-    if (limit == 0.0 || !size)
-        return reduced(size, reduction, 1, both.dtype);
-    nd_auto nd_tensor *edge = nd__operands_number_like(name, size, size->dtype, ND_NUMBER(limit));
-    nd_auto nd_tensor *inner = nd_minimum(size, edge);
-    nd_auto nd_tensor *half = nd_mul_scalar(inner, 0.5);
-    nd_auto nd_tensor *rest = nd_sub(size, half);
-    nd_auto nd_tensor *product = nd_mul(inner, rest);
-    nd_auto nd_tensor *elements = nd_mul_scalar(product, scale);
-    return reduced(elements, reduction, 1, both.dtype);
+    if (!difference)
+        return NULL;
+    nd_op op = op_of(loss);
+    nd_auto nd_tensor *elements =
+        op != ND_OP_abs ? nd__elementwise_with_limit(op, difference, limit) : nd_abs(difference);
+    return elements ? reduced(elements, reduction, 1, both.dtype) : NULL;
 }
 
 nd_tensor *nd_l1_loss(const nd_tensor *a, const nd_tensor *b, nd_reduction reduction) {
-    return difference_loss("l1_loss", a, b, 0.0, 1.0, reduction);
+    return difference_loss("l1_loss", a, b, ND_PAIR_LOSS_l1, 0.0, reduction);
 }
 
 nd_tensor *nd_smooth_l1_loss(const nd_tensor *a, const nd_tensor *b, double beta,
@@ -103,7 +125,7 @@ nd_tensor *nd_smooth_l1_loss(const nd_tensor *a, const nd_tensor *b, double beta
                   "smooth_l1_loss: beta is %g and must be finite, at least 0", beta);
         return NULL;
     }
-    return difference_loss("smooth_l1_loss", a, b, beta, 1.0 / beta, reduction);
+    return difference_loss("smooth_l1_loss", a, b, ND_PAIR_LOSS_smooth_l1, beta, reduction);
 }
 
 nd_tensor *nd_huber_loss(const nd_tensor *a, const nd_tensor *b, double delta,
@@ -113,7 +135,7 @@ nd_tensor *nd_huber_loss(const nd_tensor *a, const nd_tensor *b, double delta,
                   delta);
         return NULL;
     }
-    return difference_loss("huber_loss", a, b, delta, 1.0, reduction);
+    return difference_loss("huber_loss", a, b, ND_PAIR_LOSS_huber, delta, reduction);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -142,6 +164,10 @@ nd_tensor *nd_kl_div(const nd_tensor *log_probabilities, const nd_tensor *target
         nd__error(ND_ERROR_SHAPE, "kl_div: without axes there is no batch to take the mean of");
         return NULL;
     }
+    int64_t batch = both.a->ndim ? both.a->shape[0] : 1;
+    if (nd__pair_loss_fits(both.a, both.b))
+        return in_one("kl_div", log_targets ? ND_PAIR_LOSS_kl_log : ND_PAIR_LOSS_kl, &both, 0.0,
+                      reduction, batch);
     nd_auto nd_tensor *elements = NULL;
     if (log_targets) {
         nd_auto nd_tensor *probability = nd_exp(both.b);
@@ -152,7 +178,7 @@ nd_tensor *nd_kl_div(const nd_tensor *log_probabilities, const nd_tensor *target
         nd_auto nd_tensor *cross = nd_mul(both.b, both.a);
         elements = nd_sub(own, cross);
     }
-    return reduced(elements, reduction, both.a->ndim ? both.a->shape[0] : 1, both.dtype);
+    return reduced(elements, reduction, batch, both.dtype);
 }
 
 /// x times a weight, which may be NULL; takes over x.
@@ -182,6 +208,8 @@ nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
         check_weight(name, "weight", logits, weight) != ND_OK ||
         check_weight(name, "positive_weight", logits, positive_weight) != ND_OK)
         return NULL;
+    if (!weight && !positive_weight && nd__pair_loss_fits(both.a, both.b))
+        return in_one(name, ND_PAIR_LOSS_bce, &both, 0.0, reduction, 1);
     // With s = log(1 + e^-x): t w s + (1 - t) (x + s) = (1 - t) x + (t (w - 1) + 1) s.
     nd_auto nd_tensor *minus_t = nd_neg(both.b);
     nd_auto nd_tensor *no = nd_add_scalar(minus_t, 1);
@@ -199,103 +227,6 @@ nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
     }
     nd_auto nd_tensor *elements = weighted(nd_add(linear, curve), weight);
     return reduced(elements, reduction, 1, both.dtype);
-}
-
-// -------------------------------------------------------------------------------------------------
-// of classes
-
-static nd_status check_nll(const nd_tensor *x, const nd_tensor *targets, const nd_tensor *weight,
-                           nd_dtype *ret_dtype) {
-    nd_status status =
-        nd__operands_check_pair("nll_loss", "log_probabilities", x, "targets", targets);
-    if (status == ND_OK)
-        status = nd__precision_check("nll_loss", "log_probabilities", x, ret_dtype);
-    if (status == ND_OK)
-        status = check_weight("nll_loss", "weight", x, weight);
-    if (status != ND_OK)
-        return status;
-    if (!nd__dtype_is_integer(targets->dtype))
-        return nd__error(ND_ERROR_DTYPE, "nll_loss: targets are %s and must be integers",
-                         nd_dtype_get_name(targets->dtype));
-    int axis = x->ndim > 1 ? 1 : 0;
-    bool fits = x->ndim > 0 && targets->ndim == x->ndim - 1;
-    for (int i = 0; fits && i < targets->ndim; i++)
-        fits = targets->shape[i] == x->shape[i < axis ? i : i + 1];
-    char x_text[ND__SHAPE_TEXT], other_text[ND__SHAPE_TEXT];
-    if (!fits)
-        return nd__error(ND_ERROR_SHAPE,
-                         "nll_loss: log_probabilities have shape %s and targets %s; they must be "
-                         "[n, classes, ...] and [n, ...]",
-                         nd__shape_text(x_text, x->ndim, x->shape),
-                         nd__shape_text(other_text, targets->ndim, targets->shape));
-    if (weight && (weight->ndim != 1 || weight->shape[0] != x->shape[axis]))
-        return nd__error(ND_ERROR_SHAPE, "nll_loss: weight has shape %s and must have [%lld]",
-                         nd__shape_text(other_text, weight->ndim, weight->shape),
-                         (long long)x->shape[axis]);
-    return ND_OK;
-}
-
-/// The index, with another number where the mask holds.
-static nd_tensor *replaced(const nd_tensor *index, const nd_tensor *mask, int64_t to) {
-    if (!index || !mask)
-        return NULL;
-    nd_auto nd_tensor *number = nd__operands_number_like("nll_loss", index, ND_I64, ND_NUMBER(to));
-    return nd_where(mask, number, index);
-}
-
-/// What each target counts: the weight of its class, and 0 where it is ignored. `classes` are the
-/// targets with one that exists in place of those.
-static nd_tensor *target_weights(const nd_tensor *weight, const nd_tensor *classes,
-                                 const nd_tensor *ignored, nd_dtype dtype) {
-    nd_auto nd_tensor *counted = nd_logical_not(ignored);
-    nd_auto nd_tensor *factors = counted ? nd_cast(counted, dtype) : NULL;
-    if (!weight || !factors)
-        return nd_steal(&factors);
-    nd_auto nd_tensor *wide = nd_cast(weight, dtype);
-    nd_auto nd_tensor *taken = nd_take(wide, classes, 0);
-    return nd_mul(taken, factors);
-}
-
-nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targets,
-                       const nd_tensor *weight, int64_t ignored, nd_reduction reduction) {
-    nd_dtype dtype;
-    if (check_reduction("nll_loss", reduction, false) != ND_OK ||
-        check_nll(log_probabilities, targets, weight, &dtype) != ND_OK)
-        return NULL;
-    const nd_tensor *x = log_probabilities;
-    int axis = x->ndim > 1 ? 1 : 0;
-    nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    nd_auto nd_tensor *index = nd_cast(targets, ND_I64);
-    nd_auto nd_tensor *out =
-        index ? nd__operands_number_like("nll_loss", index, ND_I64, ND_NUMBER(ignored)) : NULL;
-    nd_auto nd_tensor *zero =
-        index ? nd__operands_number_like("nll_loss", index, ND_I64, ND_NUMBER(0)) : NULL;
-    nd_auto nd_tensor *mask = nd_equal(index, out);
-    // A class is no index that may count from the end: what is negative becomes one too large.
-    nd_auto nd_tensor *negative = nd_less(index, zero);
-    nd_auto nd_tensor *refused = replaced(index, negative, x->shape[axis]);
-    nd_auto nd_tensor *classes = replaced(refused, mask, 0);
-    nd_auto nd_tensor *places = nd_unsqueeze(classes, axis);
-    if (!places)
-        return NULL;
-    nd_auto nd_tensor *picked = nd_gather(wide, places, axis);
-    if (!picked && nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT)
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "nll_loss: a target is outside 0 ... %lld",
-                  (long long)x->shape[axis] - 1);
-    nd_auto nd_tensor *flat = nd_squeeze(picked, axis);
-    nd_auto nd_tensor *factors = target_weights(weight, classes, mask, dtype);
-    // What is ignored counts nothing, even where it is infinite.
-    nd_auto nd_tensor *none =
-        flat ? nd__operands_number_like("nll_loss", flat, dtype, ND_NUMBER(0)) : NULL;
-    nd_auto nd_tensor *seen = nd_where(mask, none, flat);
-    nd_auto nd_tensor *product = nd_mul(seen, factors);
-    nd_auto nd_tensor *elements = nd_neg(product);
-    if (reduction != ND_REDUCTION_MEAN)
-        return reduced(elements, reduction, 1, nd__autocast_result(x->dtype));
-    nd_auto nd_tensor *sum = nd_sum(elements, 0, NULL, false);
-    nd_auto nd_tensor *total = nd_sum(factors, 0, NULL, false);
-    nd_auto nd_tensor *mean = nd_div(sum, total);
-    return mean ? nd__operands_as_dtype(mean, nd__autocast_result(x->dtype)) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

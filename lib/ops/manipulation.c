@@ -1,18 +1,13 @@
 // Elements in other places, as compositions of views, joins and takes, which have the gradients.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/manipulation.h>
-
-/// 0 ... count - 1 as i64 on x's device: [count, 1] or [1, count].
-static nd_tensor *counted(const char *name, const nd_tensor *x, int64_t count, bool as_column) {
-    const int64_t shape[] = {as_column ? count : 1, as_column ? 1 : count};
-    return nd__operands_counted(name, x, 2, shape);
-}
 
 /// Which element of `size` stands at place `at` before, in or behind them.
 static int64_t source_of(nd_padding mode, int64_t at, int64_t size) {
@@ -26,16 +21,16 @@ static int64_t source_of(nd_padding mode, int64_t at, int64_t size) {
 }
 
 /// Elements start ... start + count - 1 along an axis, where what is outside of x is as the mode
-/// says; backwards from the end when `turned`.
+/// says.
 static nd_tensor *taken(const char *name, const nd_tensor *x, int axis, int64_t start,
-                        int64_t count, nd_padding mode, bool turned) {
+                        int64_t count, nd_padding mode) {
     const nd_device host = {ND_CPU, 0};
     nd_auto nd_tensor *index = nd__tensor_result(name, &x, 1, host, ND_I64, 1, &count);
     if (!index)
         return NULL;
     int64_t *places = index->data;
     for (int64_t i = 0; i < count; i++)
-        places[i] = turned ? x->shape[axis] - 1 - i : source_of(mode, start + i, x->shape[axis]);
+        places[i] = source_of(mode, start + i, x->shape[axis]);
     nd_auto nd_tensor *there = nd_to(index, x->device);
     return nd_take(x, there, axis);
 }
@@ -71,58 +66,134 @@ static nd_status check_pad(const nd_tensor *x, nd_number value, int naxes, const
     return ND_OK;
 }
 
-/// So many elements of a number beside x along an axis.
-static nd_tensor *border(const nd_tensor *x, nd_number value, int axis, int64_t count) {
-    int64_t shape[ND_MAX_DIMS];
-    for (int i = 0; i < x->ndim; i++)
-        shape[i] = i == axis ? count : x->shape[i];
-    nd_auto nd_tensor *number = nd__operands_number_like("pad", x, x->dtype, value);
-    return nd_expand(number, x->ndim, shape);
+/// x without what negative numbers cut from its last naxes axes.
+static nd_tensor *cut(const nd_tensor *x, int naxes, const int64_t *padding) {
+    nd_auto nd_tensor *inner = nd_retain(x);
+    for (int i = 0; i < naxes && inner; i++) {
+        int axis = x->ndim - naxes + i;
+        int64_t size = x->shape[axis];
+        int64_t before = padding[2 * i] < 0 ? padding[2 * i] : 0;
+        int64_t behind = padding[2 * i + 1] < 0 ? padding[2 * i + 1] : 0;
+        if (before < -size || behind < -size - before) {
+            nd__error(ND_ERROR_SHAPE,
+                      "pad: %lld and %lld elements cannot be taken from an axis of %lld",
+                      (long long)padding[2 * i], (long long)padding[2 * i + 1], (long long)size);
+            return NULL;
+        }
+        if (before == 0 && behind == 0)
+            continue;
+        nd_tensor *next = nd_slice(inner, -before, size + behind, 1, axis);
+        nd_release(inner);
+        inner = next;
+    }
+    return nd_steal(&inner);
 }
 
-/// Pads one axis with a number; negative numbers cut.
-static nd_tensor *pad_with_number(const nd_tensor *x, nd_number value, int axis, int64_t before,
-                                  int64_t behind) {
-    int64_t size = x->shape[axis], start = before < 0 ? -before : 0;
-    int64_t stop = behind < 0 ? size + behind : size;
-    if (start > stop || start < 0 || stop < 0) {
-        nd__error(ND_ERROR_SHAPE,
-                  "pad: %lld and %lld elements cannot be taken from an axis of %lld",
-                  (long long)before, (long long)behind, (long long)size);
+/// Writes a number to `count` places from `begin` on along an axis, of the window of `result` that
+/// `shape` is at `offset`.
+static nd_status write_border(nd_tensor *result, const int64_t *shape, int64_t offset, int axis,
+                              int64_t begin, int64_t count, nd_number value) {
+    if (count == 0)
+        return ND_OK;
+    int64_t part[ND_MAX_DIMS];
+    for (int i = 0; i < result->ndim; i++)
+        part[i] = i == axis ? count : shape[i];
+    const int64_t *strides = nd__tensor_strides(result);
+    nd_tensor *window = nd__create_filled(
+        "pad",
+        nd__tensor_view(result, result->ndim, part, strides,
+                        nd__tensor_offset(result) + offset + begin * strides[axis]),
+        value);
+    nd_release(window);
+    return window ? ND_OK : nd_error_get_status();
+}
+
+/// Writes a number around x's place in `result`, axis by axis: along the first ones all of the
+/// window, along others what is left of it. x's place are x's shape and *ret_offset.
+static nd_status write_frame(nd_tensor *result, const nd_tensor *x, int naxes,
+                             const int64_t *padding, nd_number value, int64_t *ret_offset) {
+    int64_t shape[ND_MAX_DIMS], offset = 0;
+    for (int i = 0; i < x->ndim; i++)
+        shape[i] = result->shape[i];
+    nd_status status = ND_OK;
+    for (int i = 0; i < naxes && status == ND_OK; i++) {
+        int axis = x->ndim - naxes + i;
+        int64_t before = padding[2 * i] > 0 ? padding[2 * i] : 0, size = x->shape[axis];
+        int64_t behind = result->shape[axis] - before - size;
+        status = write_border(result, shape, offset, axis, 0, before, value);
+        if (status == ND_OK)
+            status = write_border(result, shape, offset, axis, before + size, behind, value);
+        shape[axis] = size;
+        offset += before * nd__tensor_strides(result)[axis];
+    }
+    *ret_offset = offset;
+    return status;
+}
+
+/// Pads the last axes with a number, which negative numbers have cut before.
+static nd_tensor *pad_with_number(const nd_tensor *x, nd_number value, int naxes,
+                                  const int64_t *padding) {
+    int64_t shape[ND_MAX_DIMS];
+    bool fits = true;
+    for (int i = 0; i < x->ndim; i++) {
+        const int64_t *of_axis = i < x->ndim - naxes ? NULL : padding + 2 * (i - x->ndim + naxes);
+        shape[i] = x->shape[i];
+        for (int side = 0; side < 2 && of_axis; side++)
+            fits = fits && !__builtin_add_overflow(shape[i], of_axis[side] > 0 ? of_axis[side] : 0,
+                                                   &shape[i]);
+    }
+    if (!fits) {
+        nd__error(ND_ERROR_SHAPE, "pad: an axis would have too many elements");
         return NULL;
     }
-    nd_auto nd_tensor *inner =
-        start > 0 || stop < size ? nd_slice(x, start, stop, 1, axis) : nd_retain(x);
-    nd_auto nd_tensor *first = before > 0 ? border(x, value, axis, before) : NULL;
-    nd_auto nd_tensor *last = behind > 0 ? border(x, value, axis, behind) : NULL;
-    if (!inner || (before > 0 && !first) || (behind > 0 && !last))
+    nd_auto nd_tensor *number = nd__operands_number_like("pad", x, x->dtype, value);
+    const nd_tensor *inputs[] = {number, x};
+    nd_auto nd_tensor *result =
+        number ? nd__tensor_result("pad", inputs, 2, x->device, x->dtype, x->ndim, shape) : NULL;
+    nd_op_attrs window = {.i = {[9] = 1}};
+    if (!result || write_frame(result, x, naxes, padding, value, &window.i[8]) != ND_OK)
         return NULL;
-    const nd_tensor *parts[3];
-    size_t count = 0;
-    if (first)
-        parts[count++] = first;
-    parts[count++] = inner;
-    if (last)
-        parts[count++] = last;
-    return count > 1 ? nd_concat(count, parts, axis) : nd_steal(&inner);
+    for (int i = 0; i < x->ndim; i++)
+        window.i[i] = nd__tensor_strides(result)[i];
+    nd_operand place = nd__shape_broadcast_operand(result, x->ndim, shape);
+    place.data = (char *)place.data + window.i[8] * nd__dtype_bytes[x->dtype];
+    if (nd__copy_to_operand("pad", &place, x) != ND_OK)
+        return NULL;
+    return nd__record(ND_OP_as_strided_scatter, nd_steal(&result), inputs, 2, &window);
 }
 
-nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_number value,
-                    nd_padding mode) {
-    if (check_pad(x, value, naxes, padding, mode) != ND_OK)
-        return NULL;
+/// Pads axis by axis with elements of x.
+static nd_tensor *pad_with_elements(const nd_tensor *x, int naxes, const int64_t *padding,
+                                    nd_padding mode) {
     nd_auto nd_tensor *result = nd_retain(x);
     for (int i = 0; i < naxes && result; i++) {
         int axis = x->ndim - naxes + i;
         int64_t before = padding[2 * i], behind = padding[2 * i + 1];
         if (before == 0 && behind == 0)
             continue;
-        nd_tensor *next = mode == ND_PADDING_CONSTANT
-                              ? pad_with_number(result, value, axis, before, behind)
-                              : taken("pad", result, axis, -before,
-                                      before + x->shape[axis] + behind, mode, false);
+        nd_tensor *next =
+            taken("pad", result, axis, -before, before + x->shape[axis] + behind, mode);
         nd_release(result);
         result = next;
+    }
+    return nd_steal(&result);
+}
+
+nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_number value,
+                    nd_padding mode) {
+    if (check_pad(x, value, naxes, padding, mode) != ND_OK)
+        return NULL;
+    bool grows = false;
+    for (int i = 0; i < 2 * naxes; i++)
+        grows = grows || padding[i] > 0;
+    nd_auto nd_tensor *result = NULL;
+    if (mode == ND_PADDING_CONSTANT) {
+        nd_auto nd_tensor *inner = cut(x, naxes, padding);
+        result = !inner  ? NULL
+                 : grows ? pad_with_number(inner, value, naxes, padding)
+                         : nd_steal(&inner);
+    } else {
+        result = pad_with_elements(x, naxes, padding, mode);
     }
     return nd__operands_own(nd_steal(&result), x);
 }
@@ -149,7 +220,8 @@ nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
             return NULL;
         }
         turned |= 1u << axis;
-        nd_tensor *next = taken("flip", result, axis, 0, x->shape[axis], ND_PADDING_CONSTANT, true);
+        // From the last element to one before the first.
+        nd_tensor *next = nd_slice(result, INT64_MAX, INT64_MIN, -1, axis);
         nd_release(result);
         result = next;
     }
@@ -175,6 +247,18 @@ nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {
 // -------------------------------------------------------------------------------------------------
 // triangles
 
+/// Where the triangle is, [m, n] of bool: rows are windows onto one row of m + n - 1, each a place
+/// further to its beginning. `diagonal` is within -m ... n.
+static nd_tensor *triangle_mask(const char *name, const nd_tensor *x, int64_t m, int64_t n,
+                                int64_t diagonal, bool lower) {
+    const int64_t count = m + n - 1, shape[] = {m, n}, strides[] = {-1, 1};
+    nd_auto nd_tensor *places = nd__operands_counted(name, x, 1, &count);
+    nd_auto nd_tensor *edge =
+        places ? nd__operands_number_like(name, places, ND_I64, ND_NUMBER(diagonal + m - 1)) : NULL;
+    nd_auto nd_tensor *row = lower ? nd_less_equal(places, edge) : nd_greater_equal(places, edge);
+    return row ? nd__tensor_view(row, 2, shape, strides, nd__tensor_offset(row) + m - 1) : NULL;
+}
+
 static nd_tensor *triangle(const char *name, const nd_tensor *x, int64_t diagonal, bool lower) {
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
@@ -184,15 +268,14 @@ static nd_tensor *triangle(const char *name, const nd_tensor *x, int64_t diagona
                   nd__shape_text(text, x->ndim, x->shape));
         return NULL;
     }
+    if (x->numel == 0)
+        return nd_clone(x);
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
     // A diagonal outside of x is as good as the next one outside.
-    diagonal = diagonal > n ? n : diagonal < -m - 1 ? -m - 1 : diagonal;
-    nd_auto nd_tensor *rows = counted(name, x, m, true);
-    nd_auto nd_tensor *columns = counted(name, x, n, false);
-    nd_auto nd_tensor *edge = rows ? nd_add_scalar(rows, diagonal) : NULL;
-    nd_auto nd_tensor *kept =
-        lower ? nd_less_equal(columns, edge) : nd_greater_equal(columns, edge);
-    nd_auto nd_tensor *zero = nd__operands_number_like(name, x, x->dtype, ND_NUMBER(0));
+    diagonal = diagonal > n ? n : diagonal < -m ? -m : diagonal;
+    nd_auto nd_tensor *kept = triangle_mask(name, x, m, n, diagonal, lower);
+    nd_auto nd_tensor *zero =
+        kept ? nd__operands_number_like(name, x, x->dtype, ND_NUMBER(0)) : NULL;
     return nd_where(kept, x, zero);
 }
 

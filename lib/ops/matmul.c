@@ -1,4 +1,4 @@
-// Matrix products: matmul over broadcast batches, and linear with its bias.
+// Matrix products: matmul over broadcast batches, and linear with its bias and an activation.
 //
 // A product's operands go to the kernel as they lie in memory whenever one of their two strides is
 // 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
@@ -247,11 +247,11 @@ static bool describe_rows(operand_matrix *m) {
 }
 
 /// x's rows as one matrix: [rows, in]; m->tensor is NULL on error.
-static void make_rows(operand_matrix *m, const nd_tensor *x) {
+static void make_rows(const char *name, operand_matrix *m, const nd_tensor *x) {
     m->tensor = nd_retain(x);
     if (!describe_rows(m)) {
         nd_release(m->tensor);
-        m->tensor = nd__operands_dense("linear", x, x->dtype);
+        m->tensor = nd__operands_dense(name, x, x->dtype);
         if (!m->tensor)
             return;
         describe_rows(m);
@@ -260,8 +260,8 @@ static void make_rows(operand_matrix *m, const nd_tensor *x) {
 }
 
 /// weight: [out, in] turned: [in, out]; m->tensor is NULL on error.
-static void make_turned(operand_matrix *m, const nd_tensor *weight) {
-    make_matrix("linear", m, weight, false);
+static void make_turned(const char *name, operand_matrix *m, const nd_tensor *weight) {
+    make_matrix(name, m, weight, false);
     if (!m->tensor)
         return;
     tidy_strides(m);
@@ -273,7 +273,7 @@ static void make_turned(operand_matrix *m, const nd_tensor *weight) {
     *m = turned;
 }
 
-static nd_status write_bias(nd_tensor *result, const nd_tensor *bias) {
+static nd_status write_bias(const char *name, nd_tensor *result, const nd_tensor *bias) {
     nd_kernel_call call;
     call.op = ND_OP_clone;
     call.noperands = 2;
@@ -283,30 +283,41 @@ static nd_status write_bias(nd_tensor *result, const nd_tensor *bias) {
     call.operand[0] = nd__shape_broadcast_operand(result, result->ndim, result->shape);
     call.operand[1] = nd__shape_broadcast_operand(bias, result->ndim, result->shape);
     nd__shape_collapse(&call);
-    return nd__launch("linear", result->device, &call);
+    return nd__launch(name, result->device, &call);
 }
 
-/// The product of rows of x and the turned weight, over the bias, into `result`, which it consumes.
-static nd_tensor *multiply_rows(nd_tensor *result, const nd_tensor *const *inputs, size_t count,
+/// What is computed, and as what in errors. ND_OP_linear: no activation.
+typedef struct linear_form {
+    const char *name;
+    nd_op activation;
+} linear_form;
+
+/// The product of rows of x and the turned weight, over the bias, into `result`, which it consumes;
+/// through the activation where that is the kernel's (is_fused()).
+static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
+                                const nd_tensor *const *inputs, size_t count,
                                 const operand_matrix *rows, const operand_matrix *turned) {
+    const char *name = form->name;
     const nd_tensor *bias = inputs[2];
     bool empty = result->numel == 0, nothing_inside = rows->columns == 0;
-    if (!empty && bias && write_bias(result, bias) != ND_OK) {
+    if (!empty && bias && write_bias(name, result, bias) != ND_OK) {
         nd_object_release(result);
         return NULL;
     }
     if (!empty && !bias && nothing_inside)
-        result = nd__create_filled("linear", result, ND_NUMBER(0));
+        result = nd__create_filled(name, result, ND_NUMBER(0));
     if (!result || empty || nothing_inside)
         return nd__record(ND_OP_linear, result, inputs, count, NULL);
     nd_kernel_call call;
     fill_product(&call, ND_OP_linear, rows, turned, result, bias ? 1.0 : 0.0);
     call.ndim = 0;
-    return nd__operands_run("linear", result, &call, inputs, count, NULL);
+    call.attrs.i[9] = form->activation == ND_OP_linear ? 0 : 1 + (int64_t)form->activation;
+    return nd__operands_run(name, result, &call, inputs, count, NULL);
 }
 
 /// Inputs of one dtype whose shapes fit.
-static nd_tensor *linear_of(nd_tensor *out, const nd_tensor *const *inputs) {
+static nd_tensor *linear_of(const linear_form *form, nd_tensor *out,
+                            const nd_tensor *const *inputs) {
     const nd_tensor *x = inputs[0], *weight = inputs[1];
     size_t count = inputs[2] ? 3 : 2;
     int64_t shape[ND_MAX_DIMS];
@@ -314,52 +325,91 @@ static nd_tensor *linear_of(nd_tensor *out, const nd_tensor *const *inputs) {
         shape[i] = x->shape[i];
     shape[x->ndim - 1] = weight->shape[0];
     operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
-    make_rows(&rows, x);
+    make_rows(form->name, &rows, x);
     if (rows.tensor)
-        make_turned(&turned, weight);
+        make_turned(form->name, &turned, weight);
     nd_tensor *result = NULL;
     if (turned.tensor)
-        result = nd__out_result("linear", out, ND__OUT_APART, inputs, count, x->device, x->dtype,
+        result = nd__out_result(form->name, out, ND__OUT_APART, inputs, count, x->device, x->dtype,
                                 x->ndim, shape);
     if (result)
-        result = multiply_rows(result, inputs, count, &rows, &turned);
+        result = multiply_rows(form, result, inputs, count, &rows, &turned);
     nd_release(rows.tensor);
     nd_release(turned.tensor);
     return result;
 }
 
-static nd_status check_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
-    nd_status status = nd__operands_check_pair("linear", "x", x, "weight", weight);
+static nd_status check_linear(const char *name, const nd_tensor *x, const nd_tensor *weight,
+                              const nd_tensor *bias) {
+    nd_status status = nd__operands_check_pair(name, "x", x, "weight", weight);
     if (status == ND_OK && bias)
-        status = nd__operands_check_pair("linear", "x", x, "bias", bias);
+        status = nd__operands_check_pair(name, "x", x, "bias", bias);
     if (status != ND_OK)
         return status;
     if (x->ndim == 0 || weight->ndim != 2)
         return nd__error(ND_ERROR_SHAPE,
-                         "linear: x has %d dimensions and needs 1, weight has %d and needs 2",
+                         "%s: x has %d dimensions and needs 1, weight has %d and needs 2", name,
                          x->ndim, weight->ndim);
-    status = check_inner("linear", x, weight, x->shape[x->ndim - 1], weight->shape[1]);
+    status = check_inner(name, x, weight, x->shape[x->ndim - 1], weight->shape[1]);
     if (status == ND_OK && bias && (bias->ndim != 1 || bias->shape[0] != weight->shape[0])) {
         char text[ND__SHAPE_TEXT];
-        return nd__error(ND_ERROR_SHAPE, "linear: bias has shape %s and must have [%lld]",
+        return nd__error(ND_ERROR_SHAPE, "%s: bias has shape %s and must have [%lld]", name,
                          nd__shape_text(text, bias->ndim, bias->shape),
                          (long long)weight->shape[0]);
     }
     return status;
 }
 
+/// Whether the kernel computes the activation, too: where the result is all that is asked for of
+/// it, or all that its gradient needs.
+static bool is_fused(const linear_form *form, const nd_tensor *const *inputs) {
+    const nd_tensor *x = inputs[0], *weight = inputs[1];
+    bool by_result = (nd__op_infos[form->activation].saves & ND_SAVE_A) == 0;
+    return form->activation != ND_OP_linear && x->device.kind == ND_CPU && x->numel > 0 &&
+           weight->numel > 0 && nd__dtype_is_float(x->dtype) &&
+           (by_result || !nd__record_wants_history(inputs, inputs[2] ? 3 : 2));
+}
+
+/// The activation by itself; consumes x.
+static nd_tensor *activate(nd_op activation, nd_tensor *x) {
+    nd_auto nd_tensor *before = x;
+    return activation == ND_OP_relu      ? nd_relu(x)
+           : activation == ND_OP_gelu    ? nd_gelu(x)
+           : activation == ND_OP_sigmoid ? nd_sigmoid(x)
+                                         : nd_tanh(x);
+}
+
+/// Of operands of one dtype.
+static nd_tensor *linear_through(const linear_form *form, nd_tensor *out,
+                                 const nd_tensor *const *inputs) {
+    bool fused = is_fused(form, inputs);
+    const linear_form plain = {form->name, ND_OP_linear};
+    nd_tensor *result = linear_of(fused ? form : &plain, out, inputs);
+    if (!result || form->activation == ND_OP_linear)
+        return result;
+    if (!fused)
+        return activate(form->activation, result);
+    // What was before the activation is not there, and nobody saved it: the result replaced it.
+    const nd_tensor *recorded = result;
+    if (nd__record_in_place(form->activation, result, &recorded, 1, NULL) == ND_OK)
+        return result;
+    nd_object_release(result);
+    return NULL;
+}
+
 /// As matmul().
-static nd_tensor *linear(nd_tensor *out, const nd_tensor *x, const nd_tensor *weight,
-                         const nd_tensor *bias) {
+static nd_tensor *linear(const linear_form *form, nd_tensor *out, const nd_tensor *x,
+                         const nd_tensor *weight, const nd_tensor *bias) {
+    const char *name = form->name;
     nd_dtype dtype;
-    if (check_linear(x, weight, bias) != ND_OK ||
-        nd__operands_promote("linear", x, weight, &dtype) != ND_OK)
+    if (check_linear(name, x, weight, bias) != ND_OK ||
+        nd__operands_promote(name, x, weight, &dtype) != ND_OK)
         return NULL;
     if (bias)
         dtype = nd_promote_dtypes(dtype, bias->dtype);
     if (dtype == ND_DTYPE_COUNT || x->dtype == ND_BOOL || weight->dtype == ND_BOOL ||
         (bias && bias->dtype == ND_BOOL)) {
-        nd__error(ND_ERROR_DTYPE, "linear: does not take x of %s, weight of %s%s%s",
+        nd__error(ND_ERROR_DTYPE, "%s: does not take x of %s, weight of %s%s%s", name,
                   nd_dtype_get_name(x->dtype), nd_dtype_get_name(weight->dtype),
                   bias ? " and bias of " : "", bias ? nd_dtype_get_name(bias->dtype) : "");
         return NULL;
@@ -370,12 +420,30 @@ static nd_tensor *linear(nd_tensor *out, const nd_tensor *x, const nd_tensor *we
     if (!weight_cast || (bias && !bias_cast))
         return NULL;
     const nd_tensor *inputs[] = {x_cast, weight_cast, bias_cast};
-    return linear_of(out, inputs);
+    return linear_through(form, out, inputs);
 }
+
+static const linear_form plain_form = {"linear", ND_OP_linear};
 
 nd_tensor *nd_linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) {
     ND__AUTOCAST(lower, x, weight, bias, nd_linear(x0, x1, x2))
-    return linear(NULL, x, weight, bias);
+    return linear(&plain_form, NULL, x, weight, bias);
+}
+
+nd_tensor *nd_linear_activation(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
+                                nd_activation activation) {
+    static const nd_op operations[] = {[ND_ACTIVATION_RELU] = ND_OP_relu,
+                                       [ND_ACTIVATION_GELU] = ND_OP_gelu,
+                                       [ND_ACTIVATION_SIGMOID] = ND_OP_sigmoid,
+                                       [ND_ACTIVATION_TANH] = ND_OP_tanh};
+    if ((unsigned)activation >= sizeof operations / sizeof *operations) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "linear_activation: there is no activation %d",
+                  (int)activation);
+        return NULL;
+    }
+    ND__AUTOCAST(lower, x, weight, bias, nd_linear_activation(x0, x1, x2, activation))
+    const linear_form form = {"linear_activation", operations[activation]};
+    return linear(&form, NULL, x, weight, bias);
 }
 
 nd_status nd_linear_out(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
@@ -383,6 +451,6 @@ nd_status nd_linear_out(const nd_tensor *x, const nd_tensor *weight, const nd_te
     nd_status status = nd__tensor_check_operand("linear", "out", out);
     if (status != ND_OK)
         return status;
-    nd_tensor *result = linear(nd__out_dense(out), x, weight, bias);
+    nd_tensor *result = linear(&plain_form, nd__out_dense(out), x, weight, bias);
     return nd__out_deliver("linear", result, (const nd_tensor *[]){x, weight, bias}, 3, out);
 }

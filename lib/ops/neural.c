@@ -2,6 +2,7 @@
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/pair_loss.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
@@ -122,6 +123,8 @@ nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
     ND__AUTOCAST(raise, a, b, NULL, nd_mse_loss(x0, x1))
     if (nd__operands_check_pair("mse_loss", "a", a, "b", b) != ND_OK)
         return NULL;
+    if (nd__pair_loss_fits(a, b))
+        return nd__pair_loss("mse_loss", ND_PAIR_LOSS_mse, a, b, 0.0, 1.0 / (double)a->numel, true);
     nd_auto nd_tensor *difference = nd_sub(a, b);
     nd_auto nd_tensor *square = difference ? nd_square(difference) : NULL;
     return square ? nd_mean(square, 0, NULL, false) : NULL;

@@ -1,13 +1,15 @@
-// Normalisation: layer, RMS, group, batch and instance norm, as compositions of recorded
-// operations.
+// Normalisation: layer, RMS, group, instance and batch norm, in one kernel, which is told what is
+// normalised by itself (NORM in kernels/kernel.h).
 //
 // Statistics are computed in f64 for f64 and in f32 for everything else. Running statistics are
 // written last, when the result is made, and unrecorded.
+#include "lib/ops/norm.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/overlap.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
@@ -42,51 +44,114 @@ static nd_status check_parameter(const char *name, const char *argument, const n
                      nd__shape_text(wanted, ndim, shape));
 }
 
-/// The root of (variance + epsilon), inverted.
-static nd_tensor *inverse_deviation(const nd_tensor *variance, double epsilon) {
-    nd_auto nd_tensor *shifted = nd_add_scalar(variance, epsilon);
-    nd_auto nd_tensor *root = nd_sqrt(shifted);
-    return nd_reciprocal(root);
+// -------------------------------------------------------------------------------------------------
+// the kernels
+
+nd_op_attrs nd__norm_attrs(int64_t samples, int64_t channels, int64_t places, int64_t groups,
+                           double epsilon, bool centered) {
+    return (nd_op_attrs){.f = {epsilon},
+                         .i = {samples, channels, places, groups, centered ? 1 : 0}};
 }
 
-/// Multiplies with weight and adds bias, seen in this shape, and gives the dtype of the operand
-/// back (f32 for a half inside nd_autocast).
-static nd_tensor *scaled(const nd_tensor *normal, const nd_tensor *weight, const nd_tensor *bias,
-                         int ndim, const int64_t *shape, nd_dtype dtype) {
-    if (!normal)
+/// Sets of numbers that a NORM call normalises each by itself.
+static int64_t sets_of(const nd_op_attrs *attrs) {
+    return attrs->i[3] > 0 ? attrs->i[0] * attrs->i[3] : attrs->i[1];
+}
+
+/// An operand that may be missing, of x's dtype.
+static nd_operand operand_of(const nd_tensor *operand, const nd_tensor *x) {
+    return (nd_operand){.data = operand ? operand->data : NULL, .dtype = x->dtype};
+}
+
+/// A parameter in x's dtype, dense, recorded. NULL gives NULL.
+static nd_tensor *dense_parameter(const nd_tensor *parameter, const nd_tensor *x) {
+    nd_auto nd_tensor *wide = parameter ? nd__operands_as_dtype(parameter, x->dtype) : NULL;
+    return wide ? nd_contiguous(wide) : NULL;
+}
+
+/// x normalised, of f32 or f64, recorded. statistics: those of channel_norm; else ret_statistics (or
+/// NULL) gets those that x has.
+static nd_tensor *normalised(const char *name, const nd_tensor *x, const nd_tensor *weight,
+                             const nd_tensor *bias, const nd_tensor *statistics,
+                             const nd_op_attrs *attrs, nd_tensor **ret_statistics) {
+    nd_auto nd_tensor *dense = x ? nd_contiguous(x) : NULL;
+    nd_auto nd_tensor *factors = dense ? dense_parameter(weight, dense) : NULL;
+    nd_auto nd_tensor *added = dense ? dense_parameter(bias, dense) : NULL;
+    if (!dense || (weight && !factors) || (bias && !added))
         return NULL;
-    nd_auto nd_tensor *result = nd_retain(normal);
-    if (weight) {
-        nd_auto nd_tensor *wide = nd_cast(weight, normal->dtype);
-        nd_auto nd_tensor *seen = nd_reshape(wide, ndim, shape);
-        nd_tensor *product = nd_mul(result, seen);
-        nd_release(result);
-        result = product;
-    }
-    if (bias) {
-        nd_auto nd_tensor *wide = nd_cast(bias, normal->dtype);
-        nd_auto nd_tensor *seen = nd_reshape(wide, ndim, shape);
-        nd_tensor *sum = nd_add(result, seen);
-        nd_release(result);
-        result = sum;
-    }
-    return result ? nd__operands_as_dtype(result, nd__autocast_result(dtype)) : NULL;
+    const nd_tensor *inputs[] = {dense, factors, statistics ? statistics : added, added};
+    size_t count = statistics ? 4 : 3;
+    nd_auto nd_tensor *result = nd__tensor_result(name, inputs, count, dense->device, dense->dtype,
+                                                  dense->ndim, dense->shape);
+    nd_auto nd_tensor *written =
+        result && ret_statistics ? nd__tensor_result(name, inputs, 1, dense->device, dense->dtype,
+                                                     2, (const int64_t[]){2, sets_of(attrs)})
+                                 : NULL;
+    if (!result || (ret_statistics && !written))
+        return NULL;
+    nd_kernel_call call;
+    call.op = statistics ? ND_OP_channel_norm : ND_OP_layer_norm;
+    call.noperands = 5;
+    call.ndim = 0;
+    call.operand[0] = operand_of(result, dense);
+    call.operand[statistics ? 1 : 2] = operand_of(dense, dense);
+    call.operand[statistics ? 2 : 3] = operand_of(factors, dense);
+    call.operand[statistics ? 3 : 1] = operand_of(statistics ? statistics : written, dense);
+    call.operand[4] = operand_of(added, dense);
+    call.attrs = *attrs;
+    call.attrs.i[5] = factors ? 1 : 0;
+    nd_tensor *recorded =
+        nd__operands_run(name, nd_steal(&result), &call, inputs, count, &call.attrs);
+    if (recorded && ret_statistics)
+        *ret_statistics = nd_steal(&written);
+    return recorded;
 }
 
-/// x, in the dtype it is computed in, over the deviation of the axes; its mean is taken away when
-/// `centered`.
-static nd_tensor *normalised(const nd_tensor *x, int naxes, const int *axes, double epsilon,
-                             bool centered) {
-    nd_auto nd_tensor *mean = centered ? nd_mean(x, naxes, axes, true) : NULL;
-    nd_auto nd_tensor *center = centered ? nd_sub(x, mean) : nd_retain(x);
-    nd_auto nd_tensor *square = nd_square(center);
-    nd_auto nd_tensor *variance = nd_mean(square, naxes, axes, true);
-    nd_auto nd_tensor *inverse = inverse_deviation(variance, epsilon);
-    return nd_mul(center, inverse);
+nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
+                        const nd_op_attrs *attrs, nd_tensor **ret_grad, nd_tensor **ret_sums) {
+    nd_auto nd_tensor *dense_grad = nd_contiguous(grad);
+    if (!dense_grad)
+        return nd_error_get_status();
+    const nd_tensor *operands[] = {dense_grad, x, weight};
+    nd_auto nd_tensor *result = NULL, *sums = NULL;
+    if (ret_grad)
+        result =
+            nd__tensor_result("layer_norm", operands, 3, x->device, x->dtype, x->ndim, x->shape);
+    if (ret_sums)
+        sums = nd__tensor_result("layer_norm", operands, 3, x->device, x->dtype, 2,
+                                 (const int64_t[]){2, attrs->i[1]});
+    if ((ret_grad && !result) || (ret_sums && !sums))
+        return nd_error_get_status();
+    nd_kernel_call call;
+    call.op = ND_OP_layer_norm_grad;
+    call.noperands = 5;
+    call.ndim = 0;
+    call.operand[0] = operand_of(result, x);
+    call.operand[1] = operand_of(sums, x);
+    call.operand[2] = operand_of(dense_grad, x);
+    call.operand[3] = operand_of(x, x);
+    call.operand[4] = operand_of(weight, x);
+    call.attrs = *attrs;
+    nd_status status = nd__launch("layer_norm", x->device, &call);
+    if (status != ND_OK)
+        return status;
+    if (ret_grad)
+        *ret_grad = nd_steal(&result);
+    if (ret_sums)
+        *ret_sums = nd_steal(&sums);
+    return ND_OK;
+}
+
+/// x, of any float dtype, normalised in f32 or f64.
+static nd_tensor *by_sets(const char *name, const nd_tensor *x, const nd_tensor *weight,
+                          const nd_tensor *bias, nd_dtype dtype, const nd_op_attrs *attrs) {
+    nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
+    nd_auto nd_tensor *normal = normalised(name, wide, weight, bias, NULL, attrs, NULL);
+    return normal ? nd__operands_as_dtype(normal, nd__autocast_result(x->dtype)) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------
-// over the last axes
+// by rows
 
 static nd_tensor *norm_of_last_axes(const char *name, const nd_tensor *x, const nd_tensor *weight,
                                     const nd_tensor *bias, double epsilon, int naxes,
@@ -103,12 +168,11 @@ static nd_tensor *norm_of_last_axes(const char *name, const nd_tensor *x, const 
     if (check_parameter(name, "weight", x, weight, naxes, shape) != ND_OK ||
         check_parameter(name, "bias", x, bias, naxes, shape) != ND_OK)
         return NULL;
-    int axes[ND_MAX_DIMS];
+    int64_t n = 1;
     for (int i = 0; i < naxes; i++)
-        axes[i] = x->ndim - naxes + i;
-    nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    nd_auto nd_tensor *normal = normalised(wide, naxes, axes, epsilon, centered);
-    return scaled(normal, weight, bias, naxes, shape, x->dtype);
+        n *= shape[i];
+    nd_op_attrs attrs = nd__norm_attrs(n > 0 ? x->numel / n : 0, n, 1, 1, epsilon, centered);
+    return by_sets(name, x, weight, bias, dtype, &attrs);
 }
 
 nd_tensor *nd_layer_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
@@ -140,10 +204,12 @@ static nd_status check_channels(const char *name, const nd_tensor *x, const nd_t
     return status == ND_OK ? check_parameter(name, "bias", x, bias, 1, x->shape + 1) : status;
 }
 
-/// [1, c, 1, ...]: how a value of each channel is seen from x.
-static void channel_shape(const nd_tensor *x, int64_t *ret_shape) {
-    for (int i = 0; i < x->ndim; i++)
-        ret_shape[i] = i == 1 ? x->shape[1] : 1;
+/// Places of a channel in a sample.
+static int64_t places_of(const nd_tensor *x) {
+    int64_t places = 1;
+    for (int i = 2; i < x->ndim; i++)
+        places *= x->shape[i];
+    return places;
 }
 
 nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
@@ -159,16 +225,9 @@ nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_t
                   (long long)groups, (long long)x->shape[1]);
         return NULL;
     }
-    int64_t grouped[] = {x->shape[0], groups, x->shape[1] / groups}, channels[ND_MAX_DIMS];
-    for (int i = 2; i < x->ndim; i++)
-        grouped[2] *= x->shape[i];
-    channel_shape(x, channels);
-    nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    nd_auto nd_tensor *runs = nd_reshape(wide, 3, grouped);
-    const int axis = 2;
-    nd_auto nd_tensor *normal = normalised(runs, 1, &axis, epsilon, true);
-    nd_auto nd_tensor *back = nd_reshape(normal, x->ndim, x->shape);
-    return scaled(back, weight, bias, x->ndim, channels, x->dtype);
+    nd_op_attrs attrs =
+        nd__norm_attrs(x->shape[0], x->shape[1], places_of(x), groups, epsilon, true);
+    return by_sets(name, x, weight, bias, dtype, &attrs);
 }
 
 /// What nd_batch_norm and nd_instance_norm were asked for.
@@ -184,10 +243,7 @@ typedef struct batch_norm {
 
 /// Elements that one mean is of.
 static int64_t elements_per_mean(const batch_norm *n) {
-    int64_t elements = n->first_reduced == 0 ? n->x->shape[0] : 1;
-    for (int i = 2; i < n->x->ndim; i++)
-        elements *= n->x->shape[i];
-    return elements;
+    return places_of(n->x) * (n->first_reduced == 0 ? n->x->shape[0] : 1);
 }
 
 static nd_status check_running(const batch_norm *n) {
@@ -244,27 +300,28 @@ static nd_status check_batch_norm(batch_norm *n, const nd_batch_norm_options *op
     return ND_OK;
 }
 
-/// What one running statistic becomes with the statistic of this batch: [n or 1, c, 1, ...].
-static nd_tensor *updated(const batch_norm *n, const nd_tensor *running, const nd_tensor *batch,
-                          double factor) {
+/// What one running statistic becomes with that of this batch, `row` of the statistics of all sets.
+static nd_tensor *updated(const batch_norm *n, const nd_tensor *running,
+                          const nd_tensor *statistics, int64_t row, double factor) {
     const int samples = 0;
-    nd_auto nd_tensor *mean = nd_mean(batch, 1, &samples, false);
-    nd_auto nd_tensor *flat = nd_reshape(mean, 1, n->x->shape + 1);
-    nd_auto nd_tensor *part = nd_mul_scalar(flat, n->options.momentum * factor);
+    const int64_t sets[] = {-1, n->x->shape[1]};
+    nd_auto nd_tensor *own = nd_select(statistics, row, 0);
+    nd_auto nd_tensor *by_sample = nd_reshape(own, 2, sets);
+    nd_auto nd_tensor *mean = nd_mean(by_sample, 1, &samples, false);
+    nd_auto nd_tensor *part = nd_mul_scalar(mean, n->options.momentum * factor);
     nd_auto nd_tensor *wide = nd_cast(running, n->dtype);
     nd_auto nd_tensor *kept = nd_mul_scalar(wide, 1.0 - n->options.momentum);
     return nd_add(kept, part);
 }
 
 /// Writes both running statistics, when both are computed.
-static nd_status update_running(const batch_norm *n, const nd_tensor *mean,
-                                const nd_tensor *variance) {
+static nd_status update_running(const batch_norm *n, const nd_tensor *statistics) {
     double elements = (double)elements_per_mean(n);
     nd_status status = ND_OK;
     nd_no_grad {
-        nd_auto nd_tensor *next_mean = updated(n, n->running_mean, mean, 1.0);
+        nd_auto nd_tensor *next_mean = updated(n, n->running_mean, statistics, 0, 1.0);
         nd_auto nd_tensor *next_var =
-            updated(n, n->running_var, variance, elements / (elements - 1.0));
+            updated(n, n->running_var, statistics, 1, elements / (elements - 1.0));
         status = next_mean && next_var ? ND_OK : nd_error_get_status();
         if (status == ND_OK)
             status = nd_copy_(n->running_mean, next_mean);
@@ -275,46 +332,39 @@ static nd_status update_running(const batch_norm *n, const nd_tensor *mean,
 }
 
 static nd_tensor *by_own_statistics(const batch_norm *n, const nd_tensor *x,
-                                    const int64_t *channels) {
-    int axes[ND_MAX_DIMS], naxes = 0;
-    for (int i = n->first_reduced; i < x->ndim; i++)
-        if (i != 1)
-            axes[naxes++] = i;
-    nd_auto nd_tensor *mean = nd_mean(x, naxes, axes, true);
-    nd_auto nd_tensor *center = nd_sub(x, mean);
-    nd_auto nd_tensor *square = nd_square(center);
-    nd_auto nd_tensor *variance = nd_mean(square, naxes, axes, true);
-    nd_auto nd_tensor *inverse = inverse_deviation(variance, n->options.epsilon);
-    nd_auto nd_tensor *normal = nd_mul(center, inverse);
-    nd_auto nd_tensor *result = scaled(normal, n->weight, n->bias, x->ndim, channels, n->x->dtype);
+                                    const nd_op_attrs *attrs) {
     // There is nothing to learn from a batch of nothing.
-    bool updates = n->running_mean && n->options.training && n->x->numel > 0;
-    if (!result || (updates && update_running(n, mean, variance) != ND_OK))
+    bool updates = n->running_mean && n->options.training && x->numel > 0;
+    nd_auto nd_tensor *statistics = NULL;
+    nd_auto nd_tensor *result =
+        normalised(n->name, x, n->weight, n->bias, NULL, attrs, updates ? &statistics : NULL);
+    if (!result || (updates && update_running(n, statistics) != ND_OK))
         return NULL;
     return nd_steal(&result);
 }
 
 static nd_tensor *by_running_statistics(const batch_norm *n, const nd_tensor *x,
-                                        const int64_t *channels) {
-    nd_auto nd_tensor *wide_mean = nd_cast(n->running_mean, n->dtype);
-    nd_auto nd_tensor *wide_var = nd_cast(n->running_var, n->dtype);
-    nd_auto nd_tensor *mean = nd_reshape(wide_mean, x->ndim, channels);
-    nd_auto nd_tensor *variance = nd_reshape(wide_var, x->ndim, channels);
-    nd_auto nd_tensor *inverse = inverse_deviation(variance, n->options.epsilon);
-    nd_auto nd_tensor *center = nd_sub(x, mean);
-    nd_auto nd_tensor *normal = nd_mul(center, inverse);
-    return scaled(normal, n->weight, n->bias, x->ndim, channels, n->x->dtype);
+                                        const nd_op_attrs *attrs) {
+    nd_auto nd_tensor *mean = nd_cast(n->running_mean, n->dtype);
+    nd_auto nd_tensor *variance = nd_cast(n->running_var, n->dtype);
+    const nd_tensor *both[] = {mean, variance};
+    nd_auto nd_tensor *statistics = mean && variance ? nd_stack(2, both, 0) : NULL;
+    return statistics ? normalised(n->name, x, n->weight, n->bias, statistics, attrs, NULL) : NULL;
 }
 
 static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *options) {
     if (check_batch_norm(n, options) != ND_OK)
         return NULL;
-    int64_t channels[ND_MAX_DIMS];
-    channel_shape(n->x, channels);
     nd_auto nd_tensor *wide = nd__operands_as_dtype(n->x, n->dtype);
     if (!wide)
         return NULL;
-    return n->own ? by_own_statistics(n, wide, channels) : by_running_statistics(n, wide, channels);
+    const int64_t *shape = wide->shape;
+    nd_op_attrs attrs =
+        nd__norm_attrs(shape[0], shape[1], places_of(wide), n->first_reduced == 0 ? 0 : shape[1],
+                       n->options.epsilon, true);
+    nd_auto nd_tensor *result =
+        n->own ? by_own_statistics(n, wide, &attrs) : by_running_statistics(n, wide, &attrs);
+    return result ? nd__operands_as_dtype(result, nd__autocast_result(n->x->dtype)) : NULL;
 }
 
 nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,

@@ -22,15 +22,17 @@ nd_tensor *nd_nonzero(const nd_tensor *x) {
     const nd_tensor *columns[ND_MAX_DIMS] = {NULL};
     nd_tensor *owned[ND_MAX_DIMS] = {NULL};
     bool whole = true;
-    for (int axis = x->ndim - 1; axis >= 0 && whole; axis--) {
+    for (int axis = x->ndim - 1; axis > 0 && whole; axis--) {
         nd_auto nd_tensor *size =
             nd__operands_number_like(name, x, ND_I64, ND_NUMBER(x->shape[axis]));
-        columns[axis] = owned[axis] = nd_remainder(rest, size);
         nd_tensor *next = nd_floor_divide(rest, size);
+        nd_auto nd_tensor *before = nd_mul_scalar(next, x->shape[axis]);
+        columns[axis] = owned[axis] = nd_sub(rest, before);
         nd_release(rest);
         rest = next;
         whole = columns[axis] && rest;
     }
+    columns[0] = rest; // along the first axis nothing is left to divide
     nd_tensor *result = whole ? nd_stack((size_t)x->ndim, columns, 1) : NULL;
     for (int axis = 0; axis < x->ndim; axis++)
         nd_release(owned[axis]);

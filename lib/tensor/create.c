@@ -227,15 +227,21 @@ nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype)
                   start, stop, nd_dtype_get_name(dtype));
         return NULL;
     }
-    // Computed on the host in f64, so that the ends are exact on every device.
-    nd_tensor *values =
-        nd__tensor_result("linspace", NULL, 0, (nd_device){ND_CPU, 0}, ND_F64, 1, &count);
+    // Computed on the host in f64, so that the ends are exact on every device. Where no f64 holds the
+    // difference, of half of it.
+    double scale = isfinite(stop - start) ? 1.0 : 0.5;
+    double step = count > 1 ? (stop * scale - start * scale) / (double)(count - 1) : 0.0;
+    nd_op_attrs attrs = {.f = {start * scale, step}};
+    nd_tensor *values = nd__create_with(
+        "linspace", ND_OP_arange,
+        nd__tensor_result("linspace", NULL, 0, (nd_device){ND_CPU, 0}, ND_F64, 1, &count), &attrs);
     if (!values)
         return NULL;
     double *value = values->data;
-    double step = count > 1 ? (stop - start) / (double)(count - 1) : 0.0;
-    for (int64_t i = 0; i < count; i++)
-        value[i] = i > 0 && i == count - 1 ? stop : start + (double)i * step;
+    for (int64_t i = 0; i < count && scale < 1.0; i++)
+        value[i] = i == 0 ? start : value[i] / scale;
+    if (count > 1)
+        value[count - 1] = stop;
     nd_tensor *result = nd__create("linspace", 1, &count, dtype);
     if (result && nd__copy_into("linspace", result, values) != ND_OK) {
         nd_object_release(result);

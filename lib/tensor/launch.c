@@ -38,16 +38,10 @@ static nd_status launch_under_pressure(const char *operation, nd_device device,
     return nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
 }
 
-nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
-    nd_status status = nd__registry_backend(device.kind)->launch(device.index, call);
-    if (__builtin_expect(status == ND_OK, 1))
-        return ND_OK;
-    if (status == ND_ERROR_OUT_OF_MEMORY)
-        status = launch_under_pressure(operation, device, call);
-    if (status == ND_OK)
-        return ND_OK;
+/// The sentence for a kernel that has failed for good.
+static nd_status refused(const char *operation, nd_device device, nd_dtype of, nd_status status) {
     const char *where = nd__registry_device_text(device);
-    const char *dtype = nd_dtype_get_name(call->operand[call->noperands > 1 ? 1 : 0].dtype);
+    const char *dtype = nd_dtype_get_name(of);
     switch (status) {
     case ND_ERROR_STATE:
         return nd__callback_error(operation);
@@ -62,4 +56,26 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
         return nd__error(status, "%s: the kernel for %s on %s failed with %s", operation, dtype,
                          where, nd_status_get_name(status));
     }
+}
+
+nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
+    nd_status status = nd__registry_backend(device.kind)->launch(device.index, call);
+    if (__builtin_expect(status == ND_OK, 1))
+        return ND_OK;
+    if (status == ND_ERROR_OUT_OF_MEMORY)
+        status = launch_under_pressure(operation, device, call);
+    if (status == ND_OK)
+        return ND_OK;
+    return refused(operation, device, call->operand[call->noperands > 1 ? 1 : 0].dtype, status);
+}
+
+bool nd__launch_has_chains(nd_device device) {
+    return nd__registry_backend(device.kind)->launch_chains != NULL;
+}
+
+nd_status nd__launch_chains(const char *operation, nd_device device, size_t count,
+                            const nd_chain *chains) {
+    nd_status status =
+        nd__registry_backend(device.kind)->launch_chains(device.index, count, chains);
+    return status == ND_OK ? ND_OK : refused(operation, device, chains[0].dtype[0], status);
 }

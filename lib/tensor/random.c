@@ -73,6 +73,29 @@ nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int
     return create_random("randint", ND_OP_randint, key, low, high, ndim, shape, dtype);
 }
 
+/// Fisher and Yates, from the end: element i changes places with one of the first i + 1, which word
+/// i of 64 bits chooses. What the next steps ask for is fetched while these are made.
+static void shuffle(nd_key key, int64_t *value, int64_t n) {
+    enum { WORDS = 2 * ND__PHILOX_LANES };
+    uint32_t word[4][ND__PHILOX_LANES];
+    int64_t chosen[WORDS];
+    for (int64_t begin = (n - 1) / WORDS * WORDS, end = n; begin >= 0;
+         end = begin, begin -= WORDS) {
+        nd__philox_many(key.seed, key.stream, (uint64_t)begin / 2, word);
+        for (int64_t i = end - 1; i >= begin; i--) {
+            int64_t lane = (i - begin) / 2, half = 2 * (i % 2);
+            uint64_t whole = (uint64_t)word[half][lane] << 32 | word[half + 1][lane];
+            chosen[i - begin] = (int64_t)((unsigned __int128)whole * (uint64_t)(i + 1) >> 64);
+            __builtin_prefetch(&value[chosen[i - begin]], 1);
+        }
+        for (int64_t i = end - 1; i >= begin; i--) {
+            int64_t taken = value[i];
+            value[i] = value[chosen[i - begin]];
+            value[chosen[i - begin]] = taken;
+        }
+    }
+}
+
 nd_tensor *nd_randperm(nd_key key, int64_t n) {
     nd_tensor *x = nd__tensor_result("randperm", NULL, 0, (nd_device){ND_CPU, 0}, ND_I64, 1, &n);
     if (!x)
@@ -80,14 +103,7 @@ nd_tensor *nd_randperm(nd_key key, int64_t n) {
     int64_t *value = x->data;
     for (int64_t i = 0; i < n; i++)
         value[i] = i;
-    // Fisher and Yates, from the end.
-    for (int64_t i = n - 1; i > 0; i--) {
-        uint64_t word =
-            nd__philox_u64(nd__philox_at(key.seed, key.stream, (uint64_t)i / 2), (int)(i % 2));
-        int64_t k = nd__uniform_i64(word, 0, i + 1);
-        int64_t taken = value[i];
-        value[i] = value[k];
-        value[k] = taken;
-    }
+    if (n > 0)
+        shuffle(key, value, n);
     return x;
 }

@@ -151,8 +151,9 @@ static nd_status fill_saved(nd_node *node, const nd_tensor *const *inputs, size_
     return ND_OK;
 }
 
-nd_node *nd__record_build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
-                          size_t count, const nd_op_attrs *attrs, bool in_place) {
+/// A private node; NULL with an error.
+static nd_node *build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
+                      size_t count, const nd_op_attrs *attrs, bool in_place) {
     const nd_op_info *info = &nd__op_infos[op];
     nd_node *node = new_node(op, count, info->nsaved, 1);
     if (!node)
@@ -165,14 +166,22 @@ nd_node *nd__record_build(nd_op op, const nd_tensor *result, const nd_tensor *co
                                               : ND__NO_VIEW;
     describe(node->outputs, result);
     if (fill_inputs(node, inputs, count, in_place ? result : NULL) == ND_OK &&
-        fill_saved(node, inputs, count, result, in_place) == ND_OK &&
-        nd__place_publish(nd__place_of(&result->header), &node->header) == ND_OK)
+        fill_saved(node, inputs, count, result, in_place) == ND_OK)
         return node;
     nd_object_release(node);
     return NULL;
 }
 
-/// A published tensor that only this thread knows gets its node (owned, consumed).
+nd_node *nd__record_build(nd_op op, const nd_tensor *result, const nd_tensor *const *inputs,
+                          size_t count, const nd_op_attrs *attrs, bool in_place) {
+    nd_node *node = build(op, result, inputs, count, attrs, in_place);
+    if (node && nd__place_publish(nd__place_of(&result->header), &node->header) == ND_OK)
+        return node;
+    nd_object_release(node);
+    return NULL;
+}
+
+/// A published tensor that only this thread knows gets its published node (owned, consumed).
 static void give_node(nd_tensor *result, nd_node *node) {
     if (!(nd__object_flags(&result->header) & ND__TRACKED)) {
         nd__member_track_with(&result->header, &result->node, node);
@@ -183,23 +192,37 @@ static void give_node(nd_tensor *result, nd_node *node) {
     nd__gate_leave();
 }
 
+/// The same for a private node, which is published where the tensor is. An error leaves it private.
+static nd_status give_private_node(nd_tensor *result, nd_node *node) {
+    bool tracked = (nd__object_flags(&result->header) & ND__TRACKED) != 0;
+    void *slot = tracked ? NULL : &result->node;
+    if (__builtin_expect(nd__member_publish_beside(&node->header, &result->header, slot), 1)) {
+        if (tracked)
+            give_node(result, node);
+        return ND_OK;
+    }
+    nd_status status = nd__place_publish(nd__place_of(&result->header), &node->header);
+    if (status == ND_OK)
+        give_node(result, node);
+    return status;
+}
+
 nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *const *inputs,
                                size_t count, const nd_op_attrs *attrs) {
     if (!result || nd__node_recording_off || nd__op_infos[op].is_constant ||
         !nd__dtype_is_float(result->dtype))
         return result;
-    nd_node *node = nd__record_build(op, result, inputs, count, attrs, false);
-    if (!node) {
-        nd_object_release(result);
-        return NULL;
-    }
-    if (nd__object_is_closing(result)) { // by a callback for memory
+    nd_node *node = build(op, result, inputs, count, attrs, false);
+    if (node && nd__object_is_closing(result)) { // by a callback for memory
         nd_object_release(node);
         return result;
     }
     result->own_requires_grad = !nd__tensor_base(result);
-    give_node(result, node);
-    return result;
+    if (__builtin_expect(node && give_private_node(result, node) == ND_OK, 1))
+        return result;
+    nd_object_release(node);
+    nd_object_release(result);
+    return NULL;
 }
 
 nd_status nd__record_split(nd_tensor *const *parts, size_t count, const nd_tensor *x, int axis) {

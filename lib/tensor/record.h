@@ -84,6 +84,9 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 ///   clip                                             f[0], f[1] = low, high
 ///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
 ///   softmax, log_softmax, take                       i[0] = axis, not negative
+///   layer_norm, channel_norm                         as the kernel (kernels/kernel.h); i[5] = 1: with weight
+///   pair_loss                                        as the kernel
+///   nll_loss                                         as the kernel; i[5] = 1: with weight
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv and its two gradients                       i[0..9] = strides, paddings, dilations, groups (nd__conv_geometry)
 ///   unfold, fold                                     i[0..7] as lib/ops/fold.h

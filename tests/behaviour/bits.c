@@ -229,6 +229,28 @@ static void normalise(record *r) {
                    (const nd_tensor *const[]){scale});
     note(r, nd_retain(mean));
     note(r, nd_retain(variance));
+    nd_auto nd_tensor *groups = leaf(4, ND_SHAPE(9, 12, 50, 7), ND_F32);
+    note_gradients(r, nd_group_norm(groups, scale, scale, 4, 1e-5), 2,
+                   (const nd_tensor *const[]){groups, scale});
+    note_gradients(r, nd_instance_norm(groups, NULL, scale, NULL, NULL, NULL), 1,
+                   (const nd_tensor *const[]){groups});
+    nd_auto nd_tensor *rows = leaf(5, ND_SHAPE(500, 60), ND_F64);
+    note_gradients(r, nd_batch_norm(rows, NULL, NULL, NULL, NULL, NULL), 1,
+                   (const nd_tensor *const[]){rows});
+}
+
+static void lose(record *r) {
+    nd_auto nd_tensor *a = leaf(1, ND_SHAPE(300, 333), ND_F32);
+    nd_auto nd_tensor *b = leaf(2, ND_SHAPE(300, 333), ND_F32);
+    const nd_tensor *const both[] = {a, b};
+    note_gradients(r, nd_mse_loss(a, b), 2, both);
+    note_gradients(r, nd_l1_loss(a, b, ND_REDUCTION_SUM), 2, both);
+    note_gradients(r, nd_huber_loss(a, b, 0.5, ND_REDUCTION_NONE), 2, both);
+    note_gradients(r, nd_bce_with_logits(a, b, NULL, NULL, ND_REDUCTION_MEAN), 2, both);
+    note_gradients(r, nd_kl_div(a, b, true, ND_REDUCTION_BATCH_MEAN), 2, both);
+    nd_auto nd_tensor *classes = nd_randint(nd_key_new(3), 0, 9, ND_SHAPE(300, 37), ND_I64);
+    nd_auto nd_tensor *seen = nd_reshape(a, 3, (const int64_t[]){300, 9, 37});
+    note_gradients(r, nd_nll_loss(seen, classes, NULL, 4, ND_REDUCTION_MEAN), 1, both);
 }
 
 static void elementwise(record *r) {
@@ -292,6 +314,7 @@ static const struct {
     {"attention, and gradients", attend, APART},
     {"an LSTM, and gradients", recur, APART},
     {"norms, and gradients", normalise, 0},
+    {"losses, and gradients", lose, 0},
     {"elementwise functions", elementwise, 0},
     {"random numbers", draw, 0},
     {"pooling and interpolation, and gradients", pool_windows, 0},

@@ -428,6 +428,8 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(cumsum, nd_cumsum(in->a, given.axis))                                               \
     CASE(cumprod, nd_cumprod(in->a, given.axis))                                             \
     CASE(cummax, nd_cummax(in->a, given.axis))                                               \
+    CASE(encode_png, nd_encode_png(in->a, NULL))                                             \
+    CASE(encode_jpeg, nd_encode_jpeg(in->a, NULL))                                           \
     CASE(cummin, nd_cummin(in->a, given.axis))                                               \
     CASE(cross_entropy_with, nd_cross_entropy_with(in->logits, in->targets, NULL, NULL))     \
     CASE(argmax, nd_argmax(in->a, given.axis, given.keepdims))                               \
@@ -436,6 +438,8 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(matmul, nd_matmul(in->left, in->right))                                             \
     CASE(linear, nd_linear(in->x, in->weight, in->bias))                                     \
     CASE(linear_plain, nd_linear(in->x, in->weight, NULL))                                   \
+    CASE(linear_activation,                                                                  \
+         nd_linear_activation(in->x, in->weight, in->bias, ND_ACTIVATION_TANH))              \
     CASE(quantized_linear, quantized(in->x, in->weight))                                     \
     CASE(dequantize, quantized(NULL, in->weight))                                            \
     CASE(pack_int4, int4_of(in->weight, false))                                              \

@@ -139,6 +139,32 @@ static void test_trim_gives_back(void **state) {
     assert_nothing_left_on_devices();
 }
 
+/// What the pool keeps beyond what is in use stays within the limit, when the device has come to the
+/// releases.
+static void test_a_limit_of_what_is_kept(void **state) {
+    (void)state;
+    const uint64_t limit = 1000000;
+    assert_ok(nd_memory_set_cache_limit(ND_CUDA, limit));
+    nd_tensor *kept = full_on(cuda(0), 500000, 1);
+    for (int i = 0; i < 40; i++) {
+        nd_release(full_on(cuda(0), 100000 + 10000 * (i % 9), i));
+        assert_ok(nd_synchronize(cuda(0)));
+        nd_release(full_on(cuda(0), 40000, i)); // which looks
+        assert_ok(nd_synchronize(cuda(0)));
+        assert_true(nd_memory_get_cached(ND_CUDA) <= limit + limit / 8 + 160000);
+    }
+    assert_true(sum_of(kept) == 500000);
+    nd_release(kept);
+    assert_ok(nd_synchronize(cuda(0)));
+    assert_ok(nd_memory_set_cache_limit(ND_CUDA, 0));
+    assert_int_equal(nd_memory_get_cached(ND_CUDA), 0);
+    nd_memory_cache_stats stats = ND_MEMORY_CACHE_STATS_INIT;
+    assert_ok(nd_memory_get_cache_stats(ND_CUDA, &stats));
+    assert_true(stats.limit == 0 && stats.data == 0 && stats.objects == 0);
+    assert_ok(nd_memory_set_cache_limit(ND_CUDA, UINT64_MAX));
+    assert_nothing_left_on_devices();
+}
+
 /// Sizes of which no two fit beside each other: each must wait until the one before it is given
 /// back.
 static int little_memory(void) {
@@ -369,6 +395,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_release_behind_queued_work),
         ND_TEST(test_scratch_lives_until_it_was_used),
         ND_TEST(test_trim_gives_back),
+        ND_TEST(test_a_limit_of_what_is_kept),
         ND_TEST(test_F02_memory_that_is_on_its_way_back),
         ND_TEST(test_F02_an_error_is_not_left_behind),
         ND_TEST(test_two_devices_in_turns),

@@ -28,6 +28,7 @@ def planted_backend(name, planted_in):
         srcs = ["planted/%s/%s" % (name, planted_in), "//lib/device/cuda:cuda_device.h"] +
                ["//lib/device/cuda:" + file for file in _FILES if file != planted_in],
         alwayslink = 1,
+        tags = ["long"],
         copts = ["-Wno-unused"],
         deps = [
             ":cudart",
@@ -45,6 +46,7 @@ def planted_backend(name, planted_in):
             "roles.h",
         ],
         linkstatic = 1,
+        tags = ["long"],
         deps = [
             ":%s_planted" % name,
             ":nd_without_backend",

@@ -40,15 +40,16 @@ static bool agree(double a, double b) {
 
 static void compare(const fuzz_step *s, const nd_tensor *result, const nd_tensor *again) {
     if (!again)
-        fuzz_die("%s fails on copies of its operands: %s", fuzz_call_name(s->call),
+        fuzz_die("%s fails on copies of its operands: %s", fuzz_call_name(fuzz_step_call(s)),
                  nd_error_get_message());
     if (nd_get_numel(result) != nd_get_numel(again) || nd_get_ndim(result) != nd_get_ndim(again))
-        fuzz_die("%s has another shape on copies of its operands", fuzz_call_name(s->call));
+        fuzz_die("%s has another shape on copies of its operands",
+                 fuzz_call_name(fuzz_step_call(s)));
     double *a = elements(result), *b = elements(again);
     for (int64_t i = 0; a && b && i < nd_get_numel(result); i++)
         if (!agree(a[i], b[i]))
             fuzz_die("%s: element %lld is %g, and %g on copies of the operands",
-                     fuzz_call_name(s->call), (long long)i, a[i], b[i]);
+                     fuzz_call_name(fuzz_step_call(s)), (long long)i, a[i], b[i]);
     free(a);
     free(b);
 }

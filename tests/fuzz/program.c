@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CALLS_MAX = 256, NESTED_MAX = 3 };
+enum { CALLS_MAX = 1024, NESTED_MAX = 3 };
 
 bool fuzz_threaded;
 _Thread_local fuzz_actor *fuzz_me;
@@ -20,7 +20,7 @@ static bool traced; ///< ND_FUZZ_TRACE in the environment: every step is written
 static void gather(const fuzz_call *table) {
     for (; table->name; table++) {
         if (call_count == CALLS_MAX)
-            fuzz_die("there are more calls than a byte can choose");
+            fuzz_die("there are more calls than the table holds");
         calls[call_count++] = table;
     }
 }
@@ -60,7 +60,7 @@ void fuzz_write_step(FILE *stream, const fuzz_step *step) {
     int last = 3;
     while (last >= 0 && numbers[last] == 0)
         last--;
-    fputs(fuzz_call_name(step->call), stream);
+    fputs(fuzz_call_name(fuzz_step_call(step)), stream);
     for (int i = 0; i <= last; i++)
         fprintf(stream, " %u", numbers[i]);
     fputc('\n', stream);
@@ -135,7 +135,7 @@ static void check_counters(const nd_manager *manager) {
 static void check_world(fuzz_actor *me) {
     nd_error_clear();
     if (nd_debug_check() != ND_OK)
-        fuzz_die("after %s: %s", calls[me->steps[me->next - 1].call % call_count]->name,
+        fuzz_die("after %s: %s", fuzz_call_name(fuzz_step_call(&me->steps[me->next - 1])),
                  nd_error_get_message());
     for (int i = 0; i < FUZZ_SLOTS; i++)
         if (me->slots[FUZZ_MANAGER][i].handle)
@@ -158,7 +158,7 @@ static bool may_run(const fuzz_actor *me, const fuzz_call *call) {
 
 void fuzz_run_step(fuzz_actor *me) {
     const fuzz_step *step = &me->steps[me->next++];
-    const fuzz_call *call = calls[step->call % call_count];
+    const fuzz_call *call = calls[fuzz_step_call(step) % call_count];
     if (!may_run(me, call))
         return;
     if (traced)

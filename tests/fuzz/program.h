@@ -1,7 +1,7 @@
 // Random programs over the public interface: what the calls, the actors that make them and the two
 // harnesses share.
 //
-// Bytes are read as steps of five: a call and four numbers, which choose its operands among an
+// Bytes are read as steps of six: a call, of two bytes, and four numbers, which choose its operands among an
 // actor's slots. Every string of bytes is a program, and a valid one: what the documentation
 // forbids (a close beside an operation on the same handle, a second writer of a list) is left out
 // by the call, never by the reader of the bytes. So whatever stops a program is a mistake of the
@@ -17,9 +17,13 @@
 #include <stdio.h>
 
 typedef struct fuzz_step {
-    uint8_t call, a, b, c, d;
+    uint8_t call_low, call_high, a, b, c, d;
 } fuzz_step;
-_Static_assert(sizeof(fuzz_step) == 5, "a program is an array of steps");
+_Static_assert(sizeof(fuzz_step) == 6, "a program is an array of steps");
+
+static inline unsigned fuzz_step_call(const fuzz_step *step) {
+    return step->call_low | (unsigned)step->call_high << 8;
+}
 
 typedef enum fuzz_kind {
     FUZZ_TENSOR,

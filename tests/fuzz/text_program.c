@@ -34,7 +34,12 @@ static bool read_line(const char *name, unsigned number, const char *line, const
         values[i] = (uint8_t)value;
         line = behind;
     }
-    *ret_step = (fuzz_step){(uint8_t)call, values[0], values[1], values[2], values[3]};
+    *ret_step = (fuzz_step){.call_low = (uint8_t)call,
+                            .call_high = (uint8_t)(call >> 8),
+                            .a = values[0],
+                            .b = values[1],
+                            .c = values[2],
+                            .d = values[3]};
     return true;
 }
 

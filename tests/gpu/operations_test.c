@@ -187,6 +187,8 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(linear, nd_linear(in->a, in->b, NULL))                                      \
     CASE(linear_bias, nd_linear(in->a, nd_tmp(nd_slice(in->b, 0, 5, 1, 0)),          \
                                 nd_tmp(nd_slice(in->row, 0, 5, 1, 0))))              \
+    CASE(linear_activation,                                                          \
+         nd_linear_activation(in->a, in->b, NULL, ND_ACTIVATION_GELU))               \
     CASE(quantized_int8, quantized_product(in->a, in->b, 8, false))                  \
     CASE(quantized_int4, quantized_product(nd_tmp(nd_slice(in->a, 1, 53, 1, 1)),     \
                                            nd_tmp(nd_slice(in->b, 0, 52, 1, 1)), 4, true)) \
@@ -243,7 +245,7 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->b, 0))                    \
     CASE(scatter_add_columns, nd_scatter_add(in->a, in->index, in->b, 1))            \
     CASE(scatter_add_long, nd_scatter_add(in->row, in->bins, \
-                                          nd_tmp(nd_slice(in->flat, 0, 5000, 1, 0)),                      0))  \
+                                          nd_tmp(nd_mul_scalar(nd_tmp(nd_slice(in->flat, 0, 5000, 1, 0)), 0.0625)), 0))  \
     CASE(scatter_prod, nd_scatter(in->a, in->index, in->b, 0, ND_SCATTER_PROD, true)) \
     CASE(scatter_amin, nd_scatter(in->a, in->index, in->b, 1, ND_SCATTER_AMIN, false)) \
     CASE(scatter_amax_long, nd_scatter(in->row, in->bins, \

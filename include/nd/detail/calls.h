@@ -256,6 +256,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_sum_to(...) ND__NEW_TENSOR(nd_sum_to, __VA_ARGS__)
 #define nd_matmul(...) ND__NEW_TENSOR(nd_matmul, __VA_ARGS__)
 #define nd_linear(...) ND__NEW_TENSOR(nd_linear, __VA_ARGS__)
+#define nd_linear_activation(...) ND__NEW_TENSOR(nd_linear_activation, __VA_ARGS__)
 #define nd_softmax(...) ND__NEW_TENSOR(nd_softmax, __VA_ARGS__)
 #define nd_log_softmax(...) ND__NEW_TENSOR(nd_log_softmax, __VA_ARGS__)
 #define nd_cross_entropy(...) ND__NEW_TENSOR(nd_cross_entropy, __VA_ARGS__)
@@ -516,6 +517,12 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_gguf_load_array(...) ND__NEW_TENSOR(nd_gguf_load_array, __VA_ARGS__)
 #define nd_gguf_load_tensor(...) ND__NEW_TENSOR(nd_gguf_load_tensor, __VA_ARGS__)
 #define nd_gguf_load_quantized(...) ND__CALL(nd_gguf_load_quantized, __VA_ARGS__)
+
+// <nd/image.h>
+#define nd_load_image(...) ND__NEW_TENSOR(nd_load_image, __VA_ARGS__)
+#define nd_decode_image(...) ND__NEW_TENSOR(nd_decode_image, __VA_ARGS__)
+#define nd_encode_png(...) ND__NEW_TENSOR(nd_encode_png, __VA_ARGS__)
+#define nd_encode_jpeg(...) ND__NEW_TENSOR(nd_encode_jpeg, __VA_ARGS__)
 
 // <nd/io.h>
 #define nd_load_idx(...) ND__NEW_TENSOR(nd_load_idx, __VA_ARGS__)

@@ -337,6 +337,9 @@ inline tensor matmul(const nd_tensor *a, const nd_tensor *b) noexcept {
 inline tensor linear(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias) noexcept {
     return tensor((nd_linear)(x, weight, bias));
 }
+inline tensor linear_activation(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias, nd_activation activation) noexcept {
+    return tensor((nd_linear_activation)(x, weight, bias, activation));
+}
 inline tensor softmax(const nd_tensor *x, int axis) noexcept {
     return tensor((nd_softmax)(x, axis));
 }
@@ -612,6 +615,18 @@ inline tensor gguf_load_array(const nd_gguf *the_gguf, const char *key) noexcept
 }
 inline tensor gguf_load_tensor(const nd_gguf *the_gguf, const char *name, nd_dtype dtype, const nd_load_options *options) noexcept {
     return tensor((nd_gguf_load_tensor)(the_gguf, name, dtype, options));
+}
+inline tensor load_image(const char *path, const nd_image_options *options) noexcept {
+    return tensor((nd_load_image)(path, options));
+}
+inline tensor decode_image(const void *data, size_t bytes, const nd_image_options *options) noexcept {
+    return tensor((nd_decode_image)(data, bytes, options));
+}
+inline tensor encode_png(const nd_tensor *image, const nd_png_options *options) noexcept {
+    return tensor((nd_encode_png)(image, options));
+}
+inline tensor encode_jpeg(const nd_tensor *image, const nd_jpeg_options *options) noexcept {
+    return tensor((nd_encode_jpeg)(image, options));
 }
 inline tensor index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) noexcept {
     return tensor((nd_index)(x, count, indices));

@@ -170,19 +170,42 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     return status == ND_OK ? take_from_pool(device, bytes, ret_pointer) : status;
 }
 
-static void cuda_release(int index, void *pointer, size_t bytes) {
-    ND__UNCANCELLED;
-    (void)bytes;
-    nd_cuda_device *device;
-    // The stream's work queued so far comes first; a device that has failed keeps its memory.
-    if (pointer && enter(index, &device) == ND_OK)
-        (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
-}
-
 static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name) {
     uint64_t value = 0;
     return nd__cuda_status(cudaMemPoolGetAttribute(device->pool, name, &value)) == ND_OK ? value
                                                                                          : 0;
+}
+
+/// Gives back what the pool has too much. What the stream has not passed yet stays.
+static void keep_within(nd_cuda_device *device, uint64_t limit) {
+    const uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
+    const uint64_t used = pool_attribute(device, cudaMemPoolAttrUsedMemCurrent);
+    if (reserved > used && reserved - used > limit)
+        (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, used + limit));
+}
+
+static void cuda_release(int index, void *pointer, size_t bytes) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    // The stream's work queued so far comes first; a device that has failed keeps its memory.
+    if (!pointer || enter(index, &device) != ND_OK)
+        return;
+    (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
+    const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
+    if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8) {
+        atomic_store(&device->released, 0);
+        keep_within(device, limit);
+    }
+}
+
+static void cuda_limit(int index, uint64_t bytes) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    if (enter(index, &device) != ND_OK)
+        return;
+    atomic_store(&device->limit, bytes + 1);
+    if (bytes != UINT64_MAX)
+        keep_within(device, bytes);
 }
 
 /// What was released becomes free for good when the stream has passed it; asking the stream how far
@@ -193,6 +216,9 @@ static uint64_t cuda_retire(int index) {
     if (enter(index, &device) != ND_OK)
         return 0;
     (void)stream_is_done(device);
+    const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
+    if (limit != UINT64_MAX)
+        keep_within(device, limit);
     return ND__UNKNOWN_BYTES;
 }
 
@@ -370,6 +396,7 @@ static bool cuda_lost(int index) {
 static const nd_memory_functions cuda_rows = {
     .retire = cuda_retire,
     .trim = cuda_trim,
+    .limit = cuda_limit,
     .wait = cuda_wait,
     .usage = cuda_usage,
 };

@@ -29,7 +29,10 @@ typedef struct nd_cuda_device {
     _Atomic bool ready;
     cudaStream_t stream;
     cudaMemPool_t pool;
-    int32_t *out_of_range; ///< pinned; see nd_cuda_queue
+    _Atomic uint64_t
+        limit; ///< of what the pool keeps beyond what is in use; 0: none, else one more
+    _Atomic uint64_t released; ///< bytes since somebody looked how much it keeps
+    int32_t *out_of_range;     ///< pinned; see nd_cuda_queue
     nd_cuda_staging staging;
     pthread_mutex_t blas_lock;
     void *blas; ///< cuBLAS handle; NULL until the first product, or when there is no cuBLAS

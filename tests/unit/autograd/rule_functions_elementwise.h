@@ -78,6 +78,16 @@ F(f_relu_grad) {
     return nd__elementwise_relu_grad(x[0], x[1]);
 }
 
+F(f_smooth_l1) {
+    UNUSED;
+    return nd__elementwise_with_limit(ND_OP_smooth_l1, x[0], 0.8);
+}
+
+F(f_huber) {
+    UNUSED;
+    return nd__elementwise_with_limit(ND_OP_huber, x[0], 0.8);
+}
+
 F(f_where) {
     UNUSED;
     nd_auto nd_tensor *condition = nd_greater(x[0], x[1]);
@@ -186,6 +196,29 @@ F(f_recurrence_back) {
 REDUCTION(softmax, nd_softmax(x[0], 1))
 REDUCTION(softmax_first, nd_softmax(x[0], 0))
 REDUCTION(log_softmax, nd_log_softmax(x[0], -1))
+REDUCTION(layer_norm, nd_layer_norm(x[0], x[1], x[2], 1e-2, 1))
+REDUCTION(layer_norm_plain, nd_layer_norm(x[0], NULL, NULL, 1e-2, 2))
+REDUCTION(rms_norm, nd_rms_norm(x[0], x[1], 1e-2, 1))
+REDUCTION(group_norm, nd_group_norm(x[0], x[1], x[2], 2, 1e-2))
+REDUCTION(group_norm_shifted, nd_group_norm(x[0], NULL, x[1], 2, 1e-2))
+REDUCTION(instance_norm, nd_instance_norm(x[0], x[1], x[2], NULL, NULL, NULL))
+REDUCTION(batch_norm, nd_batch_norm(x[0], x[1], x[2], NULL, NULL, NULL))
+
+/// With statistics that are given.
+F(f_channel_norm) {
+    UNUSED;
+    nd_auto nd_tensor *mean = nd_full(ND_SHAPE(2), 0.3, nd_get_dtype(x[0]));
+    nd_auto nd_tensor *variance = nd_full(ND_SHAPE(2), 1.7, nd_get_dtype(x[0]));
+    return nd_batch_norm(x[0], x[1], x[2], mean, variance, NULL);
+}
+
+/// With statistics that want gradients themselves.
+F(f_channel_norm_learned) {
+    UNUSED;
+    nd_auto nd_tensor *mean = nd_mul_scalar(x[1], 0.5);
+    nd_auto nd_tensor *variance = nd_square(x[2]);
+    return nd_batch_norm(x[0], NULL, x[1], mean, variance, NULL);
+}
 
 F(f_cross_entropy) {
     UNUSED;
@@ -194,8 +227,35 @@ F(f_cross_entropy) {
     return nd_cross_entropy(x[0], targets);
 }
 
-F(f_mse_loss) {
+F(f_nll_loss) {
     UNUSED;
-    return nd_mse_loss(x[0], x[1]);
+    const int64_t classes[] = {2, 0, 4};
+    nd_auto nd_tensor *targets = nd_from_data(classes, ND_SHAPE(3), ND_I64);
+    return nd_nll_loss(x[0], targets, NULL, 0, ND_REDUCTION_MEAN);
 }
+
+/// Of places, each by itself, with weights that want no gradient.
+F(f_nll_loss_each) {
+    UNUSED;
+    const int64_t classes[] = {2, 0, 1, 1, 2, 0};
+    nd_auto nd_tensor *targets = nd_from_data(classes, ND_SHAPE(2, 3), ND_I64);
+    nd_auto nd_tensor *weight = nd_arange(1, 4, 1, nd_get_dtype(x[0]));
+    return nd_nll_loss(x[0], targets, weight, -1, ND_REDUCTION_NONE);
+}
+
+/// With weights that want one.
+F(f_nll_loss_weights) {
+    UNUSED;
+    const int64_t classes[] = {2, 0, 4};
+    nd_auto nd_tensor *targets = nd_from_data(classes, ND_SHAPE(3), ND_I64);
+    return nd_nll_loss(x[0], targets, x[1], -1, ND_REDUCTION_MEAN);
+}
+
+REDUCTION(mse_loss, nd_mse_loss(x[0], x[1]))
+REDUCTION(l1_loss, nd_l1_loss(x[0], x[1], ND_REDUCTION_SUM))
+REDUCTION(smooth_l1_loss, nd_smooth_l1_loss(x[0], x[1], 0.8, ND_REDUCTION_NONE))
+REDUCTION(huber_loss, nd_huber_loss(x[0], x[1], 0.8, ND_REDUCTION_MEAN))
+REDUCTION(bce_with_logits, nd_bce_with_logits(x[0], x[1], NULL, NULL, ND_REDUCTION_MEAN))
+REDUCTION(kl_div, nd_kl_div(x[0], x[1], false, ND_REDUCTION_BATCH_MEAN))
+REDUCTION(kl_div_logarithms, nd_kl_div(x[0], x[1], true, ND_REDUCTION_NONE))
 #endif

@@ -124,10 +124,12 @@ void test_masked_select_agrees(void **state) {
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
             int64_t n = lengths[i], selected = 0;
-            nd_kernel_call call = {.op = ND_OP_masked_select, .noperands = 3, .attrs = {.i = {n}}};
+            nd_kernel_call call = {.op = ND_OP_masked_select, .noperands = 3};
             uint8_t *mask = values(ND_BOOL, n);
             for (int64_t element = 0; element < n; element++)
                 selected += mask[element];
+            call.attrs.i[0] = n;
+            call.attrs.i[1] = selected;
             call.operand[0] = contiguous(&call, values((nd_dtype)dtype, selected), (nd_dtype)dtype);
             call.operand[1] = contiguous(&call, values((nd_dtype)dtype, n), (nd_dtype)dtype);
             call.operand[2] = contiguous(&call, mask, ND_BOOL);
@@ -138,13 +140,14 @@ void test_masked_select_agrees(void **state) {
 
 void test_index_out_of_range_is_reported(void **state) {
     (void)state;
-    static const int64_t wrong[] = {-1, 5, INT64_MAX, INT64_MIN};
-    for (int i = 0; i < 4; i++) {
+    static const int64_t wrong[] = {-1, -6, 5, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int64_t *index = indices(600, 5);
         index[pick(600)] = wrong[i];
         assert_int_equal(take(ND_F32, 2, 600, 3, 5, index), ND_ERROR_INVALID_ARGUMENT);
         assert_int_equal(one_hot(ND_F32, 600, 5, index), ND_ERROR_INVALID_ARGUMENT);
-        for (int axis = 0; axis < 2; axis++) {
+        // -1 the two take differently in the others (INDEX in kernels/kernel.h).
+        for (int axis = 0; axis < 2 && wrong[i] != -1; axis++) {
             assert_int_equal(along_axis(ND_OP_gather, ND_F32, 2, (const int64_t[]){20, 30}, axis, 5,
                                         index, false),
                              ND_ERROR_INVALID_ARGUMENT);
@@ -152,9 +155,10 @@ void test_index_out_of_range_is_reported(void **state) {
                                         axis, 5, index, false),
                              ND_ERROR_INVALID_ARGUMENT);
         }
-        assert_int_equal(
-            along_axis(ND_OP_scatter_add, ND_F32, 1, (const int64_t[]){600}, 0, 5, index, false),
-            ND_ERROR_INVALID_ARGUMENT);
+        if (wrong[i] != -1)
+            assert_int_equal(along_axis(ND_OP_scatter_add, ND_F32, 1, (const int64_t[]){600}, 0, 5,
+                                        index, false),
+                             ND_ERROR_INVALID_ARGUMENT);
         nd_kernel_call loss = {.op = ND_OP_cross_entropy, .noperands = 3, .attrs = {.i = {600, 5}}};
         int64_t one = 1;
         loss.operand[0] = contiguous(&loss, values(ND_F32, 1), ND_F32);

@@ -22,6 +22,8 @@
     TEST(test_searching_agrees)               \
     TEST(test_softmax_agrees)                 \
     TEST(test_cross_entropy_agrees)           \
+    TEST(test_pair_losses_agree)              \
+    TEST(test_nll_losses_agree)               \
     TEST(test_take_agrees)                    \
     TEST(test_gather_agrees)                  \
     TEST(test_scatter_add_agrees)             \
@@ -33,6 +35,7 @@
     TEST(test_random_tensors_agree)           \
     TEST(test_matmul_agrees)                  \
     TEST(test_matmul_by_blas_agrees)          \
+    TEST(test_norms_agree)                    \
     TEST(test_quantized_products_agree)       \
     TEST(test_convolutions_agree)             \
     TEST(test_unfolding_agrees)               \

@@ -82,6 +82,48 @@ static void test_normals_have_the_moments_of_a_normal(void **state) {
     assert_true(fabs(neighbours) < 0.01);
 }
 
+/// Box and Muller in long doubles, of the uniforms that an element's words are.
+static long double normal_of(long double u1, long double u2, bool second) {
+    long double angle = 2 * acosl(-1) * u2;
+    return sqrtl(-2 * logl(u1)) * (second ? sinl(angle) : cosl(angle));
+}
+
+static void check_normals(const float *narrow, const double *wide, int n, uint64_t seed) {
+    for (int e = 0; e < n; e++) {
+        nd__philox_block four = nd__philox_at(seed, 5, (uint64_t)e / 4);
+        const uint32_t *word = four.word + (e & 2);
+        long double expected =
+            normal_of(((word[0] >> 8) + 1) / 0x1p24L, (word[1] >> 8) / 0x1p24L, e % 2);
+        assert_true(fabsl(expected - (long double)narrow[e]) <= 6.1e-8L * fabsl(expected) + 1e-16L);
+        nd__philox_block block = nd__philox_at(seed, 5, (uint64_t)e / 2);
+        expected = normal_of(((nd__philox_u64(block, 0) >> 11) + 1) / 0x1p53L,
+                             (nd__philox_u64(block, 1) >> 11) / 0x1p53L, e % 2);
+        assert_true(fabsl(expected - (long double)wide[e]) <= 1e-15L * fabsl(expected) + 1e-18L);
+    }
+}
+
+static void test_normals_are_the_same_in_every_instruction_set(void **state) {
+    (void)state;
+    enum { N = 70001 };
+    static const char *const isas[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    static float narrow[2][N];
+    static double wide[2][N];
+    static uint16_t half[2][N];
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+        if (!nd__cpu_use_isa(isas[isa]))
+            continue;
+        int which = isa > 0;
+        create(ND_OP_randn, ND_F32, narrow[which], N, 11, 5, 0, 0);
+        create(ND_OP_randn, ND_F64, wide[which], N, 11, 5, 0, 0);
+        create(ND_OP_randn, ND_BF16, half[which], N, 11, 5, 0, 0);
+        assert_memory_equal(narrow[0], narrow[which], sizeof narrow[0]);
+        assert_memory_equal(wide[0], wide[which], sizeof wide[0]);
+        assert_memory_equal(half[0], half[which], sizeof half[0]);
+    }
+    nd__cpu_use_isa(NULL);
+    check_normals(narrow[0], wide[0], N, 11);
+}
+
 static void test_integers_cover_their_range_evenly(void **state) {
     (void)state;
     enum { N = 100000 };
@@ -106,6 +148,7 @@ int main(void) {
         ND_TEST(test_known_answers),
         ND_TEST(test_element_e_is_word_e_of_the_sequence),
         ND_TEST(test_normals_have_the_moments_of_a_normal),
+        ND_TEST(test_normals_are_the_same_in_every_instruction_set),
         ND_TEST(test_integers_cover_their_range_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

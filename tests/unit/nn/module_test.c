@@ -83,6 +83,28 @@ static void test_full_names_in_order_of_addition(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "child 2 of a module that has 2");
 }
 
+/// A linear layer and the activation behind it are one operation; a user's tensor may lie between.
+static void test_activations_behind_linear_layers(void **state) {
+    (void)state;
+    nd_key key = nd_key_new(1);
+    nd_auto nd_tensor *x = nd_randn(nd_key_fold(key, 9), ND_SHAPE(5, 3), ND_F32);
+    nd_module *(*const makers[])(void) = {nd_relu_module, nd_gelu_module, nd_tanh_module};
+    for (size_t i = 0; i < sizeof(makers) / sizeof(*makers); i++) {
+        nd_auto nd_module *linear = nd_linear_module(key, 3, 4, i != 1);
+        nd_auto nd_module *activation = makers[i]();
+        nd_auto nd_module *net = ND_SEQUENTIAL(nd_retain(linear));
+        nd_auto nd_tensor *between = new_parameter(2);
+        assert_ok(nd_module_add_parameter(net, "between", between));
+        assert_ok(nd_module_add_child(net, "activation", activation));
+        nd_auto nd_tensor *y = nd_module_forward(net, x);
+        nd_auto nd_tensor *z = nd_module_forward(linear, x);
+        nd_auto nd_tensor *expected = nd_module_forward(activation, z);
+        assert_handle(y);
+        assert_memory_equal(nd_get_data(y), nd_get_data(expected), 20 * sizeof(float));
+        assert_true(nd_requires_grad(y));
+    }
+}
+
 static void test_a_module_holds_its_members(void **state) {
     (void)state;
     nd_tensor *parameter = new_parameter(2);
@@ -561,6 +583,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_user_defined_module),
         ND_TEST(test_full_names_in_order_of_addition),
+        ND_TEST(test_activations_behind_linear_layers),
         ND_TEST(test_a_module_holds_its_members),
         ND_TEST(test_many_members),
         ND_TEST(test_layers_compute_their_operation),

@@ -277,6 +277,39 @@ static void test_attention_keeps_its_operands(void **state) {
     assert_status(nd_backward(sum, NULL), ND_ERROR_STATE);
 }
 
+/// A scale of 1 makes no copy of the queries; a quarter of them and one of a quarter are the same
+/// bits, and so are the gradients, but for that quarter.
+static void test_attention_of_scaled_queries(void **state) {
+    (void)state;
+    const int64_t shape[] = {2, 5, 3, 8};
+    nd_auto nd_tensor *whole = nd_randn(nd_key_new(1), 4, shape, ND_F32);
+    nd_auto nd_tensor *other = nd_randn(nd_key_new(2), 4, shape, ND_F32);
+    nd_auto nd_tensor *keys = nd_transpose(other, 1, 2);
+    nd_auto nd_tensor *q = nd_transpose(whole, 1, 2);
+    nd_auto nd_tensor *quarter = nd_mul_scalar(q, 0.25);
+    assert_ok(nd_set_requires_grad(whole, true));
+    assert_ok(nd_set_requires_grad(quarter, true));
+    nd_auto nd_tensor *tracked = nd_transpose(whole, 1, 2);
+    nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
+    options.scale = 0.25;
+    nd_auto nd_tensor *expected = nd_attention(tracked, keys, keys, NULL, &options);
+    options.scale = 1.0;
+    nd_auto nd_tensor *found = nd_attention(quarter, keys, keys, NULL, &options);
+    assert_handle(expected);
+    assert_handle(found);
+    const size_t bytes = (size_t)nd_get_numel(found) * sizeof(float);
+    assert_memory_equal(nd_get_data(expected), nd_get_data(found), bytes);
+    nd_auto nd_tensor *sum_expected = nd_sum(expected, 0, NULL, false);
+    nd_auto nd_tensor *sum_found = nd_sum(found, 0, NULL, false);
+    assert_ok(nd_backward(sum_expected, NULL));
+    assert_ok(nd_backward(sum_found, NULL));
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd_get_grad(quarter), 0.25);
+    nd_auto nd_tensor *turned = nd_transpose(nd_get_grad(whole), 1, 2);
+    nd_auto nd_tensor *dense = nd_contiguous(turned);
+    nd_auto nd_tensor *scaled_dense = nd_contiguous(scaled);
+    assert_memory_equal(nd_get_data(dense), nd_get_data(scaled_dense), bytes);
+}
+
 static void test_attention_refuses(void **state) {
     (void)state;
     nd_auto nd_tensor *q = nd_ones(ND_SHAPE(2, 3, 4), ND_F32);
@@ -320,6 +353,7 @@ int main(void) {
         ND_TEST(test_attention_memory),
         ND_TEST(test_attention_of_nothing),
         ND_TEST(test_attention_keeps_its_operands),
+        ND_TEST(test_attention_of_scaled_queries),
         ND_TEST(test_attention_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

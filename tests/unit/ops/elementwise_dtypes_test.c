@@ -200,6 +200,28 @@ static void test_where_and_masked_fill_in_every_dtype(void **state) {
     }
 }
 
+/// Rows shorter and longer than a vector, and a number for one operand or for both.
+static void test_where_with_numbers_in_every_dtype(void **state) {
+    (void)state;
+    for (nd_dtype dtype = (nd_dtype)0; dtype < ND_DTYPE_COUNT; dtype = (nd_dtype)(dtype + 1))
+        for (int64_t n = 1; n < 140; n += 23) {
+            nd_auto nd_tensor *mask = random_dense(ND_SHAPE(n), ND_BOOL, 0, 1);
+            nd_auto nd_tensor *a = random_dense(ND_SHAPE(n), dtype, 0, 1);
+            nd_auto nd_tensor *b = random_dense(ND_SHAPE(n), dtype, 0, 1);
+            nd_auto nd_tensor *one = nd_scalar(1, dtype);
+            nd_auto nd_tensor *zero = nd_scalar(0, dtype);
+            nd_auto nd_tensor *or_zero = nd_where(mask, a, zero);
+            nd_auto nd_tensor *one_or = nd_where(mask, one, b);
+            nd_auto nd_tensor *numbers = nd_where(mask, one, zero);
+            for (int64_t i = 0; i < n; i++) {
+                bool hit = at_flat(mask, i) != 0;
+                assert_true(at_flat(or_zero, i) == (hit ? at_flat(a, i) : 0));
+                assert_true(at_flat(one_or, i) == (hit ? 1 : at_flat(b, i)));
+                assert_true(at_flat(numbers, i) == (hit ? 1 : 0));
+            }
+        }
+}
+
 static void test_in_place_in_every_dtype(void **state) {
     (void)state;
     static const int64_t shape[2] = {3, 1100};
@@ -291,6 +313,7 @@ int main(void) {
         ND_TEST(test_the_next_16_bit_float),
         ND_TEST(test_unsigned_numbers_beyond_int64),
         ND_TEST(test_where_and_masked_fill_in_every_dtype),
+        ND_TEST(test_where_with_numbers_in_every_dtype),
         ND_TEST(test_in_place_in_every_dtype),
         ND_TEST(test_large_results_are_written_past_the_caches),
         ND_TEST(test_mixed_floats_and_integers),

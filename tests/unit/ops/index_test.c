@@ -143,6 +143,27 @@ static void test_one_hot(void **state) {
     }
 }
 
+/// Rows that threads share, and the one index among them that is none of a class.
+static void test_one_hot_of_many(void **state) {
+    (void)state;
+    static const int64_t classes[] = {1, 10, 20000};
+    for (size_t c = 0; c < COUNT_OF(classes); c++) {
+        int64_t n = 200000 / classes[c] + 3;
+        nd_auto nd_tensor *x = nd_randint((nd_key){3, 4}, 0, classes[c], ND_SHAPE(n), ND_I64);
+        nd_auto nd_tensor *y = nd_one_hot(x, classes[c], ND_U8);
+        assert_shape(y, ND_SHAPE(n, classes[c]));
+        const uint8_t *rows = nd_get_data(y);
+        int64_t *indices = nd_get_data(x);
+        for (int64_t i = 0; i < n * classes[c]; i++)
+            assert_true(rows[i] == (indices[i / classes[c]] == i % classes[c]));
+        for (int64_t wrong = -1; wrong <= classes[c]; wrong += classes[c] + 1) {
+            indices[n / 2] = wrong;
+            assert_refused(nd_one_hot(x, classes[c], ND_U8), ND_ERROR_INVALID_ARGUMENT,
+                           "one_hot: an index is outside");
+        }
+    }
+}
+
 static void test_masked_select(void **state) {
     (void)state;
     for (size_t d = 0; d < COUNT_OF(all); d++)
@@ -190,6 +211,32 @@ static void test_bad_indices_are_refused(void **state) {
     assert_refused(nd_take(empty, high, 0), ND_ERROR_INVALID_ARGUMENT, "take: an index is outside");
 }
 
+/// One among many that are in range, along each axis and in rows that share it; the ends themselves
+/// are in range.
+static void test_one_bad_index_is_found(void **state) {
+    (void)state;
+    const int64_t n = 40, values[] = {-40, 39, -41, 40, INT64_MIN, INT64_MAX};
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(40, 40), ND_F32, -1, 1);
+    for (size_t v = 0; v < COUNT_OF(values); v++)
+        for (int axis = 0; axis < 2; axis++)
+            for (int shared = 0; shared < 2; shared++) {
+                bool fits = values[v] >= -n && values[v] < n;
+                nd_auto nd_tensor *given =
+                    random_indices(DENSE, ND_SHAPE(40, shared ? 1 : 40), ND_I64, n);
+                ((int64_t *)nd_get_data(given))[nd_get_numel(given) - 2] = values[v];
+                nd_auto nd_tensor *index = nd_expand(given, ND_SHAPE(40, 40));
+                if (fits) {
+                    check_gather(x, axis, index);
+                    check_scatter(x, axis, index, x);
+                    continue;
+                }
+                assert_refused(nd_gather(x, index, axis), ND_ERROR_INVALID_ARGUMENT,
+                               "gather: an index is outside -40 ... 39");
+                assert_refused(nd_scatter_add(x, index, x, axis), ND_ERROR_INVALID_ARGUMENT,
+                               "scatter_add: an index is outside -40 ... 39");
+            }
+}
+
 /// Nothing stands where they point, and they are looked at all the same; on a device, too.
 static void test_indices_of_empty_rows(void **state) {
     (void)state;
@@ -228,8 +275,10 @@ int main(void) {
         ND_TEST(test_gather_and_scatter_add),
         ND_TEST(test_scatter_add_of_expanded_rows),
         ND_TEST(test_one_hot),
+        ND_TEST(test_one_hot_of_many),
         ND_TEST(test_masked_select),
         ND_TEST(test_bad_indices_are_refused),
+        ND_TEST(test_one_bad_index_is_found),
         ND_TEST(test_indices_of_empty_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,47 @@ static void test_bce_gradient_where_it_bends(void **state) {
     assert_close("slope", at_flat(nd_get_grad(x), 3), 1 / (1 + exp(-0.5)) - 1, 1e-14, 0);
 }
 
+/// Slopes of smooth_l1 and huber where the parabola meets the line, at 0, far away and of NaN: those
+/// of the definition, whether they are recorded or not.
+static void check_bent_slopes(bool smooth, nd_dtype dtype, bool recorded) {
+    const double numbers[] = {0, 0.25, -0.25, 0.5, -0.5, 3, -1e30, INFINITY, -INFINITY, NAN};
+    enum { N = COUNT_OF(numbers) };
+    nd_auto nd_tensor *wide = nd_from_data(numbers, ND_SHAPE(N), ND_F64);
+    nd_auto nd_tensor *x = nd_cast(wide, dtype);
+    nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(1), dtype);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *losses = smooth ? nd_smooth_l1_loss(x, zero, 0.5, ND_REDUCTION_NONE)
+                                       : nd_huber_loss(x, zero, 0.5, ND_REDUCTION_NONE);
+    nd_auto nd_tensor *sum = nd_sum(losses, 0, NULL, false);
+    nd_tensor *slopes = NULL;
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = recorded;
+    const nd_tensor *inputs[] = {x};
+    assert_ok(nd_grad(sum, 1, inputs, &options, &slopes));
+    for (int64_t i = 0; i < N; i++) {
+        double d = numbers[i], size = fabs(d);
+        double loss = size < 0.5 ? d * d / 2 : 0.5 * (size - 0.25);
+        double slope = isnan(d) ? d : fmin(fmax(d, -0.5), 0.5);
+        double scale = smooth ? 2 : 1;
+        assert_close("loss", at_flat(losses, i), loss * scale, 1e-6, 0);
+        assert_close("slope", at_flat(slopes, i), slope * scale, 1e-6, 0);
+    }
+    nd_release(slopes);
+}
+
+static void test_slopes_of_bent_losses(void **state) {
+    (void)state;
+    for (int how = 0; how < 8; how++)
+        check_bent_slopes(how & 1, how & 2 ? ND_F32 : ND_F64, how & 4);
+    // A limit that the dtype cannot hold is none.
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(3), -2, ND_F32);
+    nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(3), ND_F32);
+    nd_auto nd_tensor *loss = nd_smooth_l1_loss(x, zero, 1e-60, ND_REDUCTION_MEAN);
+    nd_auto nd_tensor *none = nd_smooth_l1_loss(zero, zero, 1e-60, ND_REDUCTION_SUM);
+    nd_auto nd_tensor *flat = nd_huber_loss(x, zero, 1e-60, ND_REDUCTION_SUM);
+    assert_true(nd_get_item(loss) == 2 && nd_get_item(none) == 0 && nd_get_item(flat) == 0);
+}
+
 /// What is ignored may be infinite, and nothing at all has no mean.
 static void test_nll_ignores(void **state) {
     (void)state;
@@ -190,6 +231,7 @@ static void test_losses_refuse(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_losses_as_in_pytorch),
+        ND_TEST(test_slopes_of_bent_losses),
         ND_TEST(test_bce_gradient_where_it_bends),
         ND_TEST(test_nll_ignores),
         ND_TEST(test_losses_refuse),

@@ -85,6 +85,59 @@ static void test_manipulation_of_nothing_and_of_integers(void **state) {
         assert_true(at_flat(all, i) == 1 && at_flat(nothing, i) == 0 && at_flat(whole, i) == 1);
 }
 
+/// Numbers around views of every dtype, with some of their elements cut, by a plain loop.
+static void test_pad_of_every_dtype_and_layout(void **state) {
+    (void)state;
+    static const int64_t shape[] = {3, 8, 5};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            nd_auto nd_tensor *x = random_tensor((layout)how, 3, shape, (nd_dtype)dtype, 0, 1);
+            int64_t padding[6], padded[3];
+            int naxes = 1 + rand() % 3;
+            for (int i = 0; i < 6; i++)
+                padding[i] = i / 2 < 3 - naxes ? 0 : rand() % 6 - 1;
+            for (int i = 0; i < 3; i++)
+                padded[i] = shape[i] + padding[2 * i] + padding[2 * i + 1];
+            nd_auto nd_tensor *y =
+                nd_pad(x, naxes, padding + 2 * (3 - naxes), 1, ND_PADDING_CONSTANT);
+            assert_shape(y, 3, padded);
+            assert_true(nd_is_contiguous(y));
+            for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+                int64_t index[3];
+                coordinates_of(3, padded, flat, index);
+                bool inside = true;
+                for (int i = 0; i < 3; i++) {
+                    index[i] -= padding[2 * i];
+                    inside = inside && index[i] >= 0 && index[i] < shape[i];
+                }
+                assert_true(at_flat(y, flat) == (inside ? at(x, 3, index) : 1));
+            }
+        }
+}
+
+/// Triangles of views of every dtype, wide and high, by a plain loop.
+static void test_triangles_of_every_dtype_and_layout(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{2, 3, 70}, {1, 40, 5}, {3, 1, 1}};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            const int64_t *shape = shapes[rand() % 3];
+            nd_auto nd_tensor *x = random_tensor((layout)how, 3, shape, (nd_dtype)dtype, 0, 1);
+            int64_t diagonal = rand() % 100 - 50;
+            nd_auto nd_tensor *lower = nd_tril(x, diagonal);
+            nd_auto nd_tensor *upper = nd_triu(x, diagonal);
+            assert_shape(lower, 3, shape);
+            assert_shape(upper, 3, shape);
+            for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+                int64_t index[3];
+                coordinates_of(3, shape, flat, index);
+                int64_t to_right = index[2] - index[1];
+                assert_true(at_flat(lower, flat) == (to_right <= diagonal ? at_flat(x, flat) : 0));
+                assert_true(at_flat(upper, flat) == (to_right >= diagonal ? at_flat(x, flat) : 0));
+            }
+        }
+}
+
 /// Writes a result and looks whether x has stayed; consumes it.
 static void assert_new(const nd_tensor *x, nd_tensor *result) {
     assert_handle(result);
@@ -92,6 +145,25 @@ static void assert_new(const nd_tensor *x, nd_tensor *result) {
     for (int64_t i = 0; i < nd_get_numel(x); i++)
         assert_true(at_flat(x, i) == 1);
     nd_release(result);
+}
+
+/// Runs of one element that are short, and long enough to be filled at once.
+static void test_repeat_fills_runs(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_I64};
+    static const int64_t counts[] = {2, 8, 63, 64, 301};
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++)
+        for (size_t c = 0; c < COUNT_OF(counts); c++)
+            for (int64_t step = -1; step <= 2; step += 3) {
+                nd_auto nd_tensor *all = random_dense(ND_SHAPE(150), dtypes[d], -3, 3);
+                nd_auto nd_tensor *x =
+                    nd_slice(all, step > 0 ? 0 : 149, step > 0 ? 150 : -151, step, 0);
+                nd_auto nd_tensor *y = nd_repeat(x, counts[c], 0);
+                int64_t n = nd_get_numel(x);
+                assert_shape(y, ND_SHAPE(n * counts[c]));
+                for (int64_t i = 0; i < nd_get_numel(y); i++)
+                    assert_true(at_flat(y, i) == at_flat(x, i / counts[c]));
+            }
 }
 
 /// Whatever the numbers, also where nothing has to be moved, a result is no window onto x.
@@ -149,6 +221,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_manipulation_as_in_pytorch),
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
+        ND_TEST(test_repeat_fills_runs),
+        ND_TEST(test_pad_of_every_dtype_and_layout),
+        ND_TEST(test_triangles_of_every_dtype_and_layout),
         ND_TEST(test_results_are_new),
         ND_TEST(test_manipulation_refuses),
     };

@@ -70,6 +70,15 @@ static const struct {
     {2, {1, 33}, 2, {33, 50}},
     {2, {50, 33}, 2, {33, 1}},
     {2, {200, 1}, 2, {1, 90}},
+    {2, {9, 2}, 1, {2}},
+    {2, {17, 9}, 2, {9, 20}},
+    {2, {40, 300}, 1, {300}},
+    {1, {300}, 2, {300, 130}},
+    {2, {3, 150}, 1, {150}},
+    {1, {140000}, 1, {140000}},
+    {2, {2100, 5}, 1, {5}},
+    {3, {5, 1, 70}, 3, {5, 70, 40}},
+    {3, {70, 3, 4}, 3, {70, 4, 3}},
     {2, {0, 4}, 2, {4, 3}},
     {2, {3, 0}, 2, {0, 4}},
     {3, {0, 2, 3}, 2, {3, 2}},
@@ -168,6 +177,40 @@ static void test_linear(void **state) {
     nd__cpu_use_onednn(true);
 }
 
+/// What is not a number, infinite or huge comes out of every way to multiply as of a plain loop.
+static void check_special(nd_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    nd_auto nd_tensor *a = random_dense(ND_SHAPE(m, k), ND_F32, 0.5, 1);
+    nd_auto nd_tensor *b = random_dense(ND_SHAPE(k, n), ND_F32, 0.5, 1);
+    float *elements = nd_get_data(a);
+    elements[(m - 1) * k + k / 2] = NAN;
+    elements[k - 1] = INFINITY;
+    if (m > 2)
+        elements[k] = -INFINITY, elements[2 * k - 1] = INFINITY;
+    nd_auto nd_tensor *a_cast = nd_cast(a, dtype);
+    nd_auto nd_tensor *b_cast = nd_cast(b, dtype);
+    nd_auto nd_tensor *y = nd_matmul(a_cast, b_cast);
+    assert_handle(y);
+    for (int64_t flat = 0; flat < m * n; flat++) {
+        int64_t row = flat / n;
+        double got = at_flat(y, flat);
+        bool nan = row == m - 1 || (m > 2 && row == 1);
+        assert_true(nan ? isnan(got) : row == 0 ? isinf(got) && got > 0 : isfinite(got));
+    }
+}
+
+static void test_infinities_and_nan(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
+    for (size_t i = 0; i < COUNT_OF(dtypes); i++) {
+        check_special(dtypes[i], 3, 2, 5);
+        check_special(dtypes[i], 9, 17, 20);
+        check_special(dtypes[i], 50, 60, 70);
+        check_special(dtypes[i], 33, 1, 70);
+        check_special(dtypes[i], 1, 40, 70);
+        check_special(dtypes[i], 1, 1, 70000);
+    }
+}
+
 /// A token of each sequence, cut from queries, keys and values that were computed together; and one
 /// of all of them, seen by every sequence.
 static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
@@ -238,9 +281,26 @@ static void narrow_products(void) {
     }
 }
 
+/// Products of 16-bit floats that have vectors among their operands, and such that a library does.
+static void narrow_floats(void) {
+    for (int how = 0; how < LAYOUTS; how++) {
+        check_narrow(ND_BF16, 90, 70, 130, (layout)how);
+        check_narrow(ND_F16, 90, 70, 130, (layout)how);
+        check_narrow(ND_BF16, 1, 70, 300, (layout)how);
+        check_narrow(ND_F16, 1, 70, 300, (layout)how);
+        check_narrow(ND_BF16, 50, 1, 37, (layout)how);
+        check_narrow(ND_F16, 50, 1, 37, (layout)how);
+        check_narrow(ND_BF16, 1, 1, 70000, (layout)how);
+    }
+}
+
 static void test_products_of_every_dtype(void **state) {
     (void)state;
     on_every_isa(narrow_products);
+    on_every_isa(narrow_floats);
+    nd__cpu_use_onednn(false);
+    narrow_floats();
+    nd__cpu_use_onednn(true);
     nd_auto nd_tensor *half = random_dense(ND_SHAPE(3, 4), ND_BF16, -1, 1);
     nd_auto nd_tensor *single = random_dense(ND_SHAPE(4, 2), ND_F32, -1, 1);
     assert_ok(nd_set_requires_grad(half, true));
@@ -323,6 +383,7 @@ int main(void) {
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_of_every_dtype),
+        ND_TEST(test_infinities_and_nan),
         ND_TEST(test_products_that_do_not_fit_are_refused),
         ND_TEST(test_signals_arrive_on_the_stack_of_the_thread),
     };

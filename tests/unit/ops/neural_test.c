@@ -198,6 +198,21 @@ static const conv_case conv_cases[] = {
     {1, 16, 9, 9, 16, 3, 3, {1, 1}, {2, 2}, {2, 2}, 16},
     {2, 5, 7, 6, 10, 3, 1, {2, 1}, {0, 1}, {1, 3}, 5},
     {2, 32, 6, 6, 32, 3, 3, {1, 1}, {1, 1}, {1, 1}, 2},
+    // By direct sums: padded, strips that are not all alike, windows that move by more, groups, fewer
+    // channels than a block, and elements at their own places, in groups and of a plane of any size.
+    {2, 3, 21, 30, 16, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1},
+    {1, 4, 26, 37, 8, 3, 5, {1, 1}, {2, 1}, {1, 2}, 1},
+    {1, 3, 29, 40, 8, 7, 7, {2, 2}, {3, 3}, {1, 1}, 1},
+    {1, 4, 25, 62, 15, 3, 2, {3, 2}, {1, 0}, {1, 1}, 1},
+    {2, 6, 17, 33, 14, 2, 4, {2, 3}, {1, 2}, {2, 1}, 2},
+    {2, 16, 8, 14, 32, 1, 1, {1, 1}, {0, 0}, {1, 1}, 2},
+    {1, 700, 4, 28, 8, 1, 1, {1, 1}, {0, 0}, {1, 1}, 1},
+    {1, 8, 5, 23, 8, 1, 1, {1, 1}, {0, 0}, {1, 1}, 1},
+    // Each channel by itself, in wide lines; in several strips; each with several results.
+    {2, 3, 20, 17, 3, 3, 3, {1, 1}, {1, 1}, {1, 1}, 3},
+    {1, 2, 190, 33, 2, 5, 5, {1, 1}, {2, 1}, {1, 2}, 2},
+    {2, 2, 6, 40, 6, 3, 3, {1, 1}, {3, 0}, {2, 3}, 2},
+    {1, 4, 3, 16, 4, 5, 5, {1, 1}, {2, 5}, {1, 1}, 4},
 };
 
 typedef struct conv_sums {
@@ -313,6 +328,18 @@ static void test_every_convolution_portable(void **state) {
     nd__cpu_use_onednn(false);
     every_conv();
     nd__cpu_use_onednn(true);
+}
+
+/// The last of the cases: those that the loops of each instruction set do.
+static void every_direct_conv(void) {
+    for (size_t c = COUNT_OF(conv_cases) - 12; c < COUNT_OF(conv_cases); c++)
+        for (int dtype = ND_F32; dtype <= ND_F64; dtype++)
+            check_conv(&conv_cases[c], (nd_dtype)dtype, DENSE);
+}
+
+static void test_direct_convolution(void **state) {
+    (void)state;
+    on_every_isa(every_direct_conv);
 }
 
 /// More shapes than the cache of primitives holds.
@@ -561,6 +588,7 @@ int main(void) {
         ND_TEST(test_mse_loss),
         ND_TEST(test_every_convolution_by_the_library),
         ND_TEST(test_every_convolution_portable),
+        ND_TEST(test_direct_convolution),
         ND_TEST(test_many_convolution_shapes),
         ND_TEST(test_convolution_bias_and_bad_input),
         ND_TEST(test_convolution_of_nothing),

@@ -368,6 +368,21 @@ static void test_long_sums_are_accurate(void **state) {
         assert_close("column", at_flat(sums, i), 0.1 * (double)n / 4, 1e-14, 0);
 }
 
+/// Of any length and from any element on: as those of the same numbers in f64, but for one rounding.
+static void test_sums_of_bf16_rows(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 15, 16, 33, 255, 256, 301, 2048, 2049, 100003};
+    for (size_t i = 0; i < COUNT_OF(lengths); i++)
+        for (int64_t first = 0; first < 3; first++) {
+            nd_auto nd_tensor *x = random_dense(ND_SHAPE(lengths[i] + 3), ND_BF16, -1, 1);
+            nd_auto nd_tensor *row = nd_slice(x, first, first + lengths[i], 1, 0);
+            nd_auto nd_tensor *wide = nd_cast(row, ND_F64);
+            nd_auto nd_tensor *sum = nd_sum(row, 0, NULL, false);
+            nd_auto nd_tensor *expected = nd_sum(wide, 0, NULL, false);
+            assert_close("sum", at_flat(sum, 0), at_flat(expected, 0), 0x1p-8, 1e-12);
+        }
+}
+
 static void test_sums_have_the_same_bits_with_any_number_of_threads(void **state) {
     (void)state;
 #if ND_HAVE_OPENMP
@@ -407,6 +422,7 @@ int main(void) {
         ND_TEST(test_sum_to),
         ND_TEST(test_bad_axes_are_refused),
         ND_TEST(test_long_sums_are_accurate),
+        ND_TEST(test_sums_of_bf16_rows),
         ND_TEST(test_sums_have_the_same_bits_with_any_number_of_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,8 +62,8 @@ static void check_sorted(const nd_tensor *x, int axis, bool descending) {
     assert_handle(positions);
     assert_shape(sorted, nd_get_ndim(x), nd_get_shape(x));
     check_order(x, positions, sorted, axis, descending);
-    int64_t size = nd_get_shape(x)[axis], some[] = {0, 1, size / 9, size};
-    for (int i = 0; i < 4 && some[i] <= size; i++) {
+    int64_t size = nd_get_shape(x)[axis], some[] = {0, 1, size / 9, size / 2, size};
+    for (size_t i = 0; i < COUNT_OF(some) && some[i] <= size; i++) {
         nd_tensor *values = NULL, *places = NULL;
         assert_ok(nd_topk(x, some[i], axis, descending, &values, &places));
         assert_int_equal(nd_get_size(values, axis), some[i]);
@@ -92,6 +92,19 @@ static void test_sorting_of_longer_rows(void **state) {
         for (int how = 0; how < EXPANDED; how++) {
             nd_auto nd_tensor *x = random_values((layout)how, ND_SHAPE(2, 300), some[d]);
             check_sorted(x, 1, how % 2);
+        }
+}
+
+/// Around the lengths at which rows are sorted in another way, and the first few of rows that are
+/// read in parts.
+static void test_sorting_of_rows_around_limits(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 7, 8, 9, 47, 48, 49, 255, 256, 257, 285, 600};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+            nd_auto nd_tensor *x =
+                random_values((layout)(s % EXPANDED), ND_SHAPE(2, sizes[s]), (nd_dtype)dtype);
+            check_sorted(x, 1, s % 2);
         }
 }
 
@@ -233,6 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_sorting_of_every_dtype_and_layout),
         ND_TEST(test_sorting_of_longer_rows),
+        ND_TEST(test_sorting_of_rows_around_limits),
         ND_TEST(test_sorting_of_a_row_that_threads_share),
         ND_TEST(test_integers_beyond_doubles_are_sorted_exactly),
         ND_TEST(test_searchsorted),

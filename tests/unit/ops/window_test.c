@@ -374,8 +374,6 @@ static void test_global_pooling(void **state) {
     }
 }
 
-/// Cubic interpolation of one axis, which PyTorch has of two alone: the same, when the other has
-/// size 1.
 /// Where the elements stay where they are, too.
 static void test_shuffled_pixels_are_no_view(void **state) {
     (void)state;
@@ -391,6 +389,8 @@ static void test_shuffled_pixels_are_no_view(void **state) {
     }
 }
 
+/// Cubic interpolation of one axis, which PyTorch has of two alone: the same, when the other has
+/// size 1.
 static void test_cubic_of_other_axes(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 6), ND_F64, -1, 1);
@@ -546,6 +546,23 @@ static void test_images_refuse(void **state) {
     assert_refused(nd_fold(columns, 0, 6, &u), ND_ERROR_INVALID_ARGUMENT, "fold: h is 0 and w 6");
 }
 
+/// The one window of each place lies in the zeros in front of the image.
+static void test_windows_in_front_of_the_image(void **state) {
+    (void)state;
+    nd_conv3d_options options = ND_CONV3D_OPTIONS_INIT;
+    options.padding[0] = 1;
+    options.stride[0] = 3;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 16, 1, 20, 20), ND_F32);
+    for (int64_t groups = 1; groups <= 16; groups *= 16) {
+        options.groups = groups;
+        nd_auto nd_tensor *weight = nd_ones(ND_SHAPE(16, 16 / groups, 1, 3, 3), ND_F32);
+        nd_auto nd_tensor *y = nd_conv3d(x, weight, NULL, &options);
+        assert_shape(y, 5, (int64_t[]){1, 16, 1, 18, 18});
+        for (int64_t i = 0; i < nd_get_numel(y); i++)
+            assert_true(at_flat(y, i) == 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_row_of_pytorch),
@@ -556,6 +573,7 @@ int main(void) {
         ND_TEST(test_shuffled_pixels_are_no_view),
         ND_TEST(test_cubic_of_other_axes),
         ND_TEST(test_nothing),
+        ND_TEST(test_windows_in_front_of_the_image),
         ND_TEST(test_convolutions_refuse),
         ND_TEST(test_pools_refuse),
         ND_TEST(test_images_refuse),

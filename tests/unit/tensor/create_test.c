@@ -39,6 +39,12 @@ static void create_everything(nd_device device) {
     x = nd_linspace(7, 9, 1, ND_F64);
     assert_values(x, 7);
     nd_release(x);
+    x = nd_linspace(-0x1.8p1023, 0x1.8p1023, 5, ND_F64); // no f64 holds the difference
+    assert_values(x, -0x1.8p1023, -0x1.8p1022, 0, 0x1.8p1022, 0x1.8p1023);
+    nd_release(x);
+    x = nd_linspace(0x1.8p1023, -0x1.8p1023, 2, ND_F64);
+    assert_values(x, 0x1.8p1023, -0x1.8p1023);
+    nd_release(x);
     x = nd_eye(3, ND_F32);
     assert_values(x, 1, 0, 0, 0, 1, 0, 0, 0, 1);
     nd_tensor *like = nd_ones_like(x);

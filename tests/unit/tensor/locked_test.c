@@ -42,7 +42,15 @@ static void object(void) {
     nd_release(nd_object_new(&type, 16));
 }
 
-static nd_tensor *kept;
+static nd_tensor *kept, *parameter;
+
+static void view(void) {
+    nd_release(nd_slice(kept, 4, 12, 1, 0));
+}
+
+static void recorded(void) {
+    nd_release(nd_add(parameter, kept));
+}
 
 static void handle(void) {
     nd_release(nd_retain(kept));
@@ -66,6 +74,14 @@ static void stop_around(void (*round)(void)) {
     round();
     raise(SIGSTOP);
     _exit(0);
+}
+
+static void stop_around_below(void (*round)(void)) {
+    kept = nd_ones(ND_SHAPE(16), ND_F32);
+    parameter = nd_ones(ND_SHAPE(16), ND_F32);
+    if (nd_set_requires_grad(parameter, true) != ND_OK)
+        _exit(78);
+    stop_around(round);
 }
 
 /// Whether the instruction is locked: by a prefix, or an exchange with memory.
@@ -116,10 +132,9 @@ static int locked_of(void (*round)(void), void *(*prepare)(void *), bool here) {
             pthread_create(&thread, NULL, prepare, NULL);
             pthread_join(thread, NULL);
         }
-        kept = nd_empty(ND_SHAPE(16), ND_F32);
         if (!manager)
-            stop_around(round);
-        nd_with_manager(manager) stop_around(round);
+            stop_around_below(round);
+        nd_with_manager(manager) stop_around_below(round);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -160,6 +175,17 @@ static void test_create_and_free_below_anybodys_manager_takes_four(void **state)
     assert_in_range(locked_of(object, make_manager, false), 0, 4);
     assert_in_range(locked_of(tensor, NULL, true), 0, 4); // the root
 }
+
+static void test_views_and_recorded_operations(void **state) {
+    (void)state;
+    if (ND_COLLECT_EVERYWHERE) // each creation collects
+        skip();
+    // Counts of the base and of the storage, and the lock of the manager's list, taken and given back.
+    assert_in_range(locked_of(view, make_manager, true), 0, 6);
+    // Of the result its birth, that it is tracked from then on, and its end; of the node the same
+    // but for that, its birth together with the result's change; the parameter's count.
+    assert_in_range(locked_of(recorded, make_manager, true), 0, 7);
+}
 #endif
 
 int main(void) {
@@ -169,6 +195,7 @@ int main(void) {
         ND_TEST(test_a_retain_and_a_release_take_two),
         ND_TEST(test_create_and_free_below_ones_own_manager_takes_two),
         ND_TEST(test_create_and_free_below_anybodys_manager_takes_four),
+        ND_TEST(test_views_and_recorded_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 #else

@@ -1,0 +1,117 @@
+// The loops of max_pool: the largest element of each window and where in its plane it stands. NaN
+// wins; of equal elements the first.
+#include "kernels/cpu/isa.h"
+#include "kernels/windows.h"
+
+/// The windows whose place `offset` behind their first is in x.
+static inline void windows_with(const nd__pool_axis *axis, int64_t offset, int64_t *ret_begin,
+                                int64_t *ret_end) {
+    int64_t first = offset - axis->padding, last = first + (axis->out - 1) * axis->stride;
+    *ret_begin = first >= 0 ? 0 : (-first - 1) / axis->stride + 1;
+    *ret_end = last < axis->size    ? axis->out
+               : first < axis->size ? (axis->size - 1 - first) / axis->stride + 1
+                                    : 0;
+    if (*ret_begin > *ret_end)
+        *ret_begin = *ret_end;
+}
+
+// A row of results is made place by place of its windows. Each place is compared with all results
+// of the row, and what is kept is chosen without a branch: it would be mispredicted, the numbers
+// being anything. Steps are literals where they can be.
+#define PLACES(step)                                                  \
+    for (int64_t i = 0; i < count; i++) {                             \
+        int64_t place = at + i * (step);                              \
+        if (first) {                                                  \
+            out[i] = x[place];                                        \
+            positions[i] = place;                                     \
+        } else {                                                      \
+            bool better = !(x[place] <= out[i]) & (out[i] == out[i]); \
+            out[i] = better ? x[place] : out[i];                      \
+            positions[i] = better ? place : positions[i];             \
+        }                                                             \
+    }
+#define POOL_PLANES(T)                                                                             \
+    /* `first`: these are the first places of their windows. */                                    \
+    static inline void pool_place_##T(const T *restrict x, int64_t at, int64_t stride,             \
+                                      int64_t count, T *restrict out, int64_t *restrict positions, \
+                                      const bool first) {                                          \
+        if (stride == 1)                                                                           \
+            PLACES(1)                                                                              \
+        else if (stride == 2)                                                                      \
+            PLACES(2)                                                                              \
+        else                                                                                       \
+            PLACES(stride)                                                                         \
+    }                                                                                              \
+    /* `at`: where a line of x begins. Windows of an adaptive axis have no common stride. */       \
+    static void pool_line_##T(const T *x, int64_t at, const nd__pool_axis *wide, T *out,           \
+                              int64_t *positions) {                                                \
+        int64_t begin, end;                                                                        \
+        for (int64_t i = 0; wide->kernel == 0 && i < wide->out; i++) {                             \
+            nd__pool_axis_reach(wide, i, &begin, &end);                                            \
+            pool_adaptive_##T(x, at + begin, end - begin, out + i, positions + i);                 \
+        }                                                                                          \
+        for (int64_t place = 0; place < wide->kernel; place++) {                                   \
+            int64_t offset = place * wide->dilation;                                               \
+            windows_with(wide, offset, &begin, &end);                                              \
+            pool_place_##T(x, at + begin * wide->stride + offset - wide->padding, wide->stride,    \
+                           end - begin, out + begin, positions + begin, false);                    \
+        }                                                                                          \
+    }                                                                                              \
+    /* The first element of each window, in the line of x that begins at `at`. */                  \
+    static void pool_begin_##T(const T *x, int64_t at, const nd__pool_axis *wide, T *out,          \
+                               int64_t *positions) {                                               \
+        int64_t begin = 0, end = 0, first, last;                                                   \
+        if (wide->kernel > 0)                                                                      \
+            windows_with(wide, 0, &begin, &end);                                                   \
+        pool_place_##T(x, at + begin * wide->stride - wide->padding, wide->stride, end - begin,    \
+                       out + begin, positions + begin, true);                                      \
+        for (int64_t i = 0; i < wide->out; i++) {                                                  \
+            if (i == begin)                                                                        \
+                i = end;                                                                           \
+            if (i == wide->out)                                                                    \
+                break;                                                                             \
+            nd__pool_axis_reach(wide, i, &first, &last);                                           \
+            positions[i] = at + first;                                                             \
+            out[i] = x[at + first];                                                                \
+        }                                                                                          \
+    }                                                                                              \
+    static void pool_row_##T(const T *x, const nd__pool_axis *axes, int64_t row, T *out,           \
+                             int64_t *positions) {                                                 \
+        const nd__pool_axis *deep = axes, *high = axes + 1, *wide = axes + 2;                      \
+        int64_t front, back, top, bottom;                                                          \
+        nd__pool_axis_reach(deep, row / high->out, &front, &back);                                 \
+        nd__pool_axis_reach(high, row % high->out, &top, &bottom);                                 \
+        pool_begin_##T(x, (front * high->size + top) * wide->size, wide, out, positions);          \
+        for (int64_t z = front; z < back; z += deep->dilation)                                     \
+            for (int64_t y = top; y < bottom; y += high->dilation)                                 \
+                pool_line_##T(x, (z * high->size + y) * wide->size, wide, out, positions);         \
+    }                                                                                              \
+    static void pool_planes_##T(const nd_kernel_call *call, int64_t begin, int64_t end) {          \
+        nd__pool_axis axes[ND_WINDOW_AXES];                                                        \
+        int64_t block = 1;                                                                         \
+        for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {                                        \
+            axes[axis] = nd__pool_axis_of(call, axis);                                             \
+            block *= axes[axis].size;                                                              \
+        }                                                                                          \
+        int64_t rows = axes[0].out * axes[1].out;                                                  \
+        for (int64_t row = begin * rows; row < end * rows; row++)                                  \
+            pool_row_##T((const T *)call->operand[2].data + row / rows * block, axes, row % rows,  \
+                         (T *)call->operand[0].data + row * axes[2].out,                           \
+                         (int64_t *)call->operand[1].data + row * axes[2].out);                    \
+    }
+// One window of `count` elements behind each other.
+#define POOL_ADAPTIVE(T)                                                         \
+    static void pool_adaptive_##T(const T *x, int64_t at, int64_t count, T *out, \
+                                  int64_t *position) {                           \
+        for (int64_t i = at; i < at + count; i++) {                              \
+            bool better = !(x[i] <= *out) & (*out == *out);                      \
+            *out = better ? x[i] : *out;                                         \
+            *position = better ? i : *position;                                  \
+        }                                                                        \
+    }
+POOL_ADAPTIVE(float)
+POOL_ADAPTIVE(double)
+POOL_PLANES(float)
+POOL_PLANES(double)
+
+const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2] = {pool_planes_float, pool_planes_double};

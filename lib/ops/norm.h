@@ -1,0 +1,16 @@
+// The kernels of normalisation, for nd_layer_norm and its kin and for the gradients' rules.
+#ifndef ND_LIB_OPS_NORM_H
+#define ND_LIB_OPS_NORM_H
+#include "lib/tensor/tensor.h"
+
+/// What a NORM call is told (kernels/kernel.h): of x as [samples, channels, places]. A node keeps it,
+/// and in i[5] whether there is a weight.
+nd_op_attrs nd__norm_attrs(int64_t samples, int64_t channels, int64_t places, int64_t groups,
+                           double epsilon, bool centered);
+
+/// The gradients of layer_norm, unrecorded, where `grad` is that of its result: of x, in its shape,
+/// and the sums [2, channels], which are those of weight and bias. Either may be NULL: not wanted. x
+/// and weight, which may be NULL, are dense; all are of one dtype, f32 or f64.
+nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
+                        const nd_op_attrs *attrs, nd_tensor **ret_grad, nd_tensor **ret_sums);
+#endif

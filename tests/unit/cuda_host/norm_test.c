@@ -1,0 +1,82 @@
+// NORM: sets of numbers of layer, group and batch norm and their gradient, with and without parameters
+// and what else may be missing.
+#include "tests/unit/cuda_host/harness.h"
+#include "tests/unit/cuda_host/tests.h"
+
+#define TOLERANCE 500
+
+/// x's sizes and its groups.
+typedef struct norm_shape {
+    int64_t samples, channels, places, groups;
+} norm_shape;
+
+static int64_t numbers_of(const norm_shape *shape) {
+    return shape->samples * shape->channels * shape->places;
+}
+
+static nd_kernel_call norm_call(nd_op op, const norm_shape *shape, bool centered) {
+    nd_kernel_call call = {.op = op, .noperands = 5};
+    call.attrs = (nd_op_attrs){
+        .f = {1e-3},
+        .i = {shape->samples, shape->channels, shape->places, shape->groups, centered ? 1 : 0}};
+    return call;
+}
+
+/// An operand that is there or not.
+static nd_operand operand(const nd_kernel_call *call, bool there, nd_dtype dtype, int64_t count) {
+    return contiguous(call, there ? values(dtype, count) : NULL, dtype);
+}
+
+/// `way` says what is missing: bit 0 the weight, bit 1 the bias, bit 2 the second result.
+static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int way, bool centered) {
+    bool weight = !(way & 1), bias = !(way & 2), second = !(way & 4);
+    int64_t numbers = numbers_of(shape), channels = shape->channels;
+    int64_t sets = shape->groups ? shape->samples * shape->groups : channels;
+    nd_kernel_call call = norm_call(op, shape, centered);
+    bool backward = op == ND_OP_layer_norm_grad;
+    call.operand[0] = operand(&call, true, dtype, numbers);
+    call.operand[1] = operand(&call, second, dtype, 2 * (backward ? channels : sets));
+    call.operand[2] = operand(&call, true, dtype, numbers);
+    call.operand[3] = operand(&call, backward || weight, dtype, backward ? numbers : channels);
+    call.operand[4] = operand(&call, backward ? weight : bias, dtype, channels);
+    const int64_t lengths[] = {numbers, 2 * (backward ? channels : sets)};
+    assert_int_equal(both(&call, second ? 2 : 1, lengths, TOLERANCE), ND_OK);
+    free_values();
+}
+
+/// With statistics that are given.
+static void channel_norm_agrees(nd_dtype dtype, const norm_shape *shape, int way) {
+    int64_t numbers = numbers_of(shape), channels = shape->channels;
+    nd_kernel_call call = norm_call(ND_OP_channel_norm, shape, true);
+    call.operand[0] = operand(&call, true, dtype, numbers);
+    call.operand[1] = operand(&call, true, dtype, numbers);
+    call.operand[2] = operand(&call, !(way & 1), dtype, channels);
+    call.operand[3] = operand(&call, true, dtype, 2 * channels);
+    call.operand[4] = operand(&call, !(way & 2), dtype, channels);
+    // Variances are not negative.
+    for (int64_t i = channels; i < 2 * channels; i++)
+        if (dtype == ND_F32)
+            ((float *)call.operand[3].data)[i] *= ((float *)call.operand[3].data)[i];
+        else
+            ((double *)call.operand[3].data)[i] *= ((double *)call.operand[3].data)[i];
+    assert_int_equal(both(&call, 1, &numbers, TOLERANCE), ND_OK);
+    free_values();
+}
+
+void test_norms_agree(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64};
+    static const norm_shape shapes[] = {
+        {1, 3, 1, 1},  {5, 8, 1, 1},   {33, 10, 1, 1},  {300, 4, 1, 1}, {3, 5000, 1, 1},
+        {6, 8, 1, 4},  {3, 6, 5, 2},   {2, 4, 300, 4},  {70, 4, 3, 1},  {9, 200, 1, 0},
+        {4, 3, 70, 0}, {40, 17, 2, 0}, {1, 2, 1000, 0}, {3, 4, 6, 4},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int way = 0; way < 8; way++)
+            for (int which = 0; which < 2; which++) {
+                bool centered = way != 5;
+                norm_agrees(ND_OP_layer_norm, dtypes[which], &shapes[i], way, centered);
+                norm_agrees(ND_OP_layer_norm_grad, dtypes[which], &shapes[i], way, centered);
+                channel_norm_agrees(dtypes[which], &shapes[i], way);
+            }
+}

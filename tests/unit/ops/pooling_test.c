@@ -1,0 +1,88 @@
+// Pooling of lines shorter and longer than what is done at once, to the bit, against the loops that
+// say what it is.
+#include "tests/unit/ops/values.h"
+#include <nd/autograd.h>
+#include <nd/pooling.h>
+
+/// Whether x has an element at a place of a window, and where.
+static bool is_in_line(const nd_max_pool1d_options *o, int64_t n, int64_t window, int64_t place,
+                       int64_t *ret_at) {
+    *ret_at = window * o->stride - o->padding + place * o->dilation;
+    return *ret_at >= 0 && *ret_at < n;
+}
+
+/// Means of a line, their gradients, and its largest elements, all by the loops that say what they
+/// are: the same bits, since the order of sums is that of places and of windows.
+static void check_line(const nd_tensor *x, const nd_max_pool1d_options *o) {
+    nd_avg_pool1d_options mean = ND_AVG_POOL1D_OPTIONS_INIT;
+    mean.kernel = o->kernel;
+    mean.stride = o->stride;
+    mean.padding = o->padding;
+    mean.count_include_pad = false;
+    nd_auto nd_tensor *y = nd_avg_pool1d(x, &mean);
+    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), ND_F64, -1, 1);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.grad = seed;
+    nd_auto nd_tensor *gradient = NULL, *largest = NULL, *places = NULL;
+    assert_int_equal(nd_grad(y, 1, &x, &options, &gradient), ND_OK);
+    int64_t n = nd_get_shape(x)[2], at;
+    double *back = calloc((size_t)n, sizeof *back);
+    assert_non_null(back);
+    for (int64_t w = 0; w < nd_get_numel(y); w++) {
+        double sum = 0;
+        int64_t count = 0;
+        for (int64_t place = 0; place < o->kernel; place++)
+            if (is_in_line(o, n, w, place, &at))
+                sum = count++ == 0 ? at_flat(x, at) : sum + at_flat(x, at);
+        assert_true(at_flat(y, w) == sum / (double)count);
+        for (int64_t place = 0; place < o->kernel; place++)
+            if (is_in_line(o, n, w, place, &at))
+                back[at] += at_flat(seed, w) / (double)count;
+    }
+    for (int64_t i = 0; i < n; i++)
+        assert_true(at_flat(gradient, i) == back[i]);
+    free(back);
+    nd_max_pool1d_options dilated = *o;
+    dilated.dilation = 1 + o->kernel % 2;
+    nd_error_clear();
+    if (nd_max_pool1d_with_indices(x, &dilated, &largest, &places) != ND_OK) {
+        nd_error_clear(); // the windows reach beyond the line
+        return;
+    }
+    for (int64_t w = 0; w < nd_get_numel(largest); w++) {
+        int64_t best = -1;
+        for (int64_t place = 0; place < o->kernel; place++)
+            if (is_in_line(&dilated, n, w, place, &at) &&
+                (best < 0 || at_flat(x, at) > at_flat(x, best)))
+                best = at;
+        assert_true(at_flat(places, w) == (double)best);
+        assert_true(at_flat(largest, w) == at_flat(x, best));
+    }
+}
+
+static void test_pooling_of_lines(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 2, 5, 17, 64, 700};
+    for (size_t l = 0; l < COUNT_OF(lengths); l++)
+        for (int64_t kernel = 1; kernel <= 5; kernel++)
+            for (int64_t stride = 1; stride <= 4; stride++)
+                for (int64_t padding = 0; padding <= kernel / 2; padding++) {
+                    if (lengths[l] + 2 * padding < kernel)
+                        continue;
+                    nd_max_pool1d_options o = ND_MAX_POOL1D_OPTIONS_INIT;
+                    o.kernel = kernel;
+                    o.stride = stride;
+                    o.padding = padding;
+                    nd_auto nd_tensor *x =
+                        random_tensor(DENSE, ND_SHAPE(1, 1, lengths[l]), ND_F64, -1, 1);
+                    assert_int_equal(nd_set_requires_grad(x, true), ND_OK);
+                    check_line(x, &o);
+                }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_pooling_of_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
