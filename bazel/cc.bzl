@@ -6,6 +6,7 @@ ND_HAVE_ZLIB, each 0 or 1. -Werror is not here but in .bazelrc, so that a newer 
 
 load("@local_cuda//:defs.bzl", "HAVE_CUDA")
 load("@local_jemalloc//:defs.bzl", "HAVE_JEMALLOC")
+load("@local_jpeg//:defs.bzl", "HAVE_JPEG")
 load("@local_onednn//:defs.bzl", "HAVE_ONEDNN")
 load("@local_zlib//:defs.bzl", "HAVE_ZLIB")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
@@ -80,6 +81,9 @@ CUDA = (
     _when(True, "cuda", "fake", [str(Label("//tests/cudart"))], [])
 )
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
+
+# What a package that reads or tests pictures adds to its local_defines.
+JPEG_DEFINES = ["ND_HAVE_JPEG=%d" % (1 if HAVE_JPEG else 0)]
 
 def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = False, **kwargs):
     """A part of the library.

@@ -72,7 +72,7 @@ system_program = repository_rule(
 )
 
 def local_libraries():
-    """What the library itself uses: @local_bazel, @local_cuda, @local_jemalloc, @local_onednn and @local_zlib."""
+    """What the library itself uses: @local_bazel, @local_cuda, @local_jemalloc, @local_jpeg, @local_onednn and @local_zlib."""
     bazel_repository(name = "local_bazel")
     cuda_repository(name = "local_cuda")
     system_library(
@@ -82,6 +82,15 @@ def local_libraries():
         expression = "sdallocx(mallocx(16, 0), 16, 0)",
         # The archive first, so that a program carries its allocator with it.
         ways_to_link = ["-l:libjemalloc_pic.a -lm -lpthread -ldl", "-ljemalloc"],
+    )
+
+    # Only the header: the library is opened when a program first needs it (lib/io/codec.h).
+    system_library(
+        name = "local_jpeg",
+        library = "jpeg",
+        headers = ["stddef.h", "stdio.h", "jpeglib.h", "jerror.h"],
+        expression = "(void)sizeof(struct jpeg_decompress_struct)",
+        ways_to_link = ["-lc"],
     )
     system_library(
         name = "local_onednn",

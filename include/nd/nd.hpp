@@ -16,6 +16,9 @@
 ///     nd::tensor a = nd::ones(ND_SHAPE(2, 3), ND_F32);
 ///     nd::tensor b = nd::sum(a * a, 0, NULL, false);
 ///
+/// What makes other objects, or writes them to addresses, gives handles of C, for an owner to take
+/// over: `nd::manager m{nd_manager_new(NULL, "step")};`. Axes, in C `(int[]){1}`, want a named array.
+///
 /// Functions that change or consume their argument take `get()` or `steal()`. NULL propagates as in
 /// C: an owner of nothing is false, and nd_error_get_message() says why. Nothing here throws.
 #ifndef ND_ND_HPP

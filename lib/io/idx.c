@@ -1,7 +1,8 @@
 // IDX files, the format of MNIST: two zero bytes, a type, a number of dimensions, the sizes as
 // big-endian 32-bit numbers, then the elements, big-endian too.
 //
-// Invariant: the sizes are checked against what the file can hold before memory is taken for them.
+// Invariant: the sizes are checked against what the file can hold before memory is taken for them,
+// and against what it does hold where it is packed well.
 // Types that ndarc does not have are widened to ones that hold every value: i8 and i16 to i32.
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -100,7 +101,8 @@ static nd_status read_header(nd_stream *stream, nd_idx_header *ret_header) {
     }
     header.numel = (int64_t)(bytes / header.element_bytes);
     *ret_header = header;
-    return ND_OK;
+    return nd__inflate_bear_out(stream, bytes,
+                                (uint64_t)header.numel * nd_dtype_get_size(header.dtype));
 }
 
 static nd_status set_type(const nd_stream *stream, nd_idx_header *header, unsigned char type) {

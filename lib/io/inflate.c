@@ -22,13 +22,15 @@ static const unsigned char gzip_magic[2] = {0x1f, 0x8b};
 
 typedef struct nd_inflater {
     z_stream zlib;
-    bool ended; ///< the last member's checksum was verified and no other begins
+    uint64_t produced; ///< of all members
+    bool ended;        ///< the last member's checksum was verified and no other begins
     unsigned char input[1 << 16];
 } nd_inflater;
 
 static nd_status start_inflater(nd_stream *stream);
 static nd_status inflate_some(nd_stream *stream);
 static nd_status refill(nd_stream *stream);
+static nd_status skip(nd_stream *stream, uint64_t bytes);
 #else
 typedef struct nd_inflater nd_inflater;
 #endif
@@ -85,8 +87,36 @@ nd_status nd__inflate_read(nd_stream *stream, void *buffer, size_t bytes) {
         }
         out += chunk;
         bytes -= chunk;
+        inflater->produced += chunk;
     }
     return ND_OK;
+}
+
+nd_status nd__inflate_bear_out(nd_stream *stream, uint64_t bytes, uint64_t memory) {
+    nd_inflater *inflater = stream->inflater;
+    if (!inflater || memory / 64 <= stream->file.size)
+        return ND_OK;
+    uint64_t here = inflater->produced;
+    nd_status status = skip(stream, bytes);
+    if (status != ND_OK)
+        return status;
+    stream->file.position = 0;
+    inflater->zlib.avail_in = 0;
+    inflater->produced = 0;
+    inflater->ended = false;
+    inflateReset(&inflater->zlib);
+    return skip(stream, here);
+}
+
+static nd_status skip(nd_stream *stream, uint64_t bytes) {
+    unsigned char nowhere[1 << 14];
+    nd_status status = ND_OK;
+    while (bytes > 0 && status == ND_OK) {
+        size_t piece = bytes < sizeof(nowhere) ? (size_t)bytes : sizeof(nowhere);
+        status = nd__inflate_read(stream, nowhere, piece);
+        bytes -= piece;
+    }
+    return status;
 }
 
 nd_status nd__inflate_expect_end(nd_stream *stream) {
@@ -181,6 +211,11 @@ static nd_status refill(nd_stream *stream) {
 }
 
 #else
+
+nd_status nd__inflate_bear_out(nd_stream *stream, uint64_t bytes, uint64_t memory) {
+    (void)stream, (void)bytes, (void)memory; // a plain file's size has said it
+    return ND_OK;
+}
 
 nd_status nd__inflate_read(nd_stream *stream, void *buffer, size_t bytes) {
     return nd__file_read(&stream->file, buffer, bytes);

@@ -16,6 +16,10 @@ typedef struct nd_stream {
 /// gzipped, and the library was built without zlib.
 nd_status nd__inflate_open(nd_stream *stream, const char *operation, const char *path);
 nd_status nd__inflate_read(nd_stream *stream, void *buffer, size_t bytes);
+/// Asks whether the file holds so many more bytes, before `memory` is taken for them. Where that is
+/// more than 64 times the file, the bytes are unpacked to nowhere, and the stream then goes back to
+/// where it was. Error as of nd__inflate_read().
+nd_status nd__inflate_bear_out(nd_stream *stream, uint64_t bytes, uint64_t memory);
 /// ND_ERROR_FORMAT when more bytes follow or the checksum is wrong.
 nd_status nd__inflate_expect_end(nd_stream *stream);
 /// Most bytes that the whole file can unpack to: deflate packs at most 1032 to one.

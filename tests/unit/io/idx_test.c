@@ -1,6 +1,7 @@
 // IDX files: every element type, plain and gzipped, the digits of the repository, and files that
 // lie.
 #include "tests/unit/io/files.h"
+#include "tests/unit/io/memory.h"
 
 #include "lib/io/file.h"
 
@@ -210,6 +211,41 @@ static void test_F25_zip_bomb(void **state) {
     free(bomb);
 }
 
+/// Zeros pack a thousand to one: what 16 KiB announce, they can hold, and no memory is taken for it
+/// before they have.
+static void test_F25_announcement_is_borne_out_before_memory_is_taken(void **state) {
+    (void)state;
+    enum { BYTES = 16 << 20, HEADER = 8 };
+    static const struct {
+        unsigned char type;
+        size_t element_bytes;
+    } types[] = {{0x08, 1}, {0x09, 1}, {0x0b, 2}, {0x0e, 8}};
+    unsigned char *content = calloc(1, HEADER + BYTES);
+    assert_non_null(content);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t count = BYTES / types[i].element_bytes, packed_bytes;
+        for (int lie = 0; lie < 2; lie++) {
+            uint32_t announced = __builtin_bswap32((uint32_t)count + (lie ? 1 : 0));
+            memcpy(content, (unsigned char[]){0, 0, types[i].type, 1}, 4);
+            memcpy(content + 4, &announced, 4);
+            unsigned char *packed = pack(content, HEADER + BYTES, &packed_bytes);
+            reset_memory();
+            nd_auto nd_tensor *x = load(packed, packed_bytes);
+            uint64_t memory = stop_memory();
+            free(packed);
+            if (!lie) {
+                assert_handle(x);
+                assert_int_equal(nd_get_shape(x)[0], count);
+                continue;
+            }
+            assert_null(x);
+            assert_true(memory < MEMORY_MAX(packed_bytes));
+            assert_failed(ND_ERROR_IO, "fewer bytes than it announces");
+        }
+    }
+    free(content);
+}
+
 static void test_the_digits_of_the_repository(void **state) {
     (void)state;
     nd_auto nd_tensor *images = nd_load_idx("data/mnist/t10k-images-idx3-ubyte.gz");
@@ -247,6 +283,7 @@ int main(void) {
         ND_TEST(test_gzipped_whole_and_in_members),
         ND_TEST(test_F24_gzipped_truncated_or_damaged_anywhere),
         ND_TEST(test_F25_zip_bomb),
+        ND_TEST(test_F25_announcement_is_borne_out_before_memory_is_taken),
         ND_TEST(test_the_digits_of_the_repository),
 #else
         ND_TEST(test_gzipped_file_without_zlib),
