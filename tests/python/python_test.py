@@ -399,6 +399,48 @@ class NumPy(Case):
         nd.gc_collect(None)
 
 
+class Consumed(Case):
+    """What a function takes over stays whole for Python, too."""
+
+    def test_children_and_schedules(self):
+        linear = nd.linear_module(1, 3, 2, False)
+        model = nd.sequential([linear, nd.relu_module()])
+        x = nd.ones([4, 3], "float32")
+        self.assertEqual(nd.module_forward(model, x).shape, nd.module_forward(linear, x).shape)
+        del linear
+        self.assertEqual(nd.module_forward(model, x).shape, (4, 2))
+        product = nd.product_schedule([nd.exponential_schedule(0.9), nd.exponential_schedule(0.8)])
+        del product
+        first = nd.exponential_schedule(0.9)
+        sequence = nd.sequence_schedule([first, nd.exponential_schedule(0.8)], [3])
+        del sequence, first
+
+    def test_refused_ones(self):
+        with self.assertRaises(nd.Error):
+            nd.sequential([nd.relu_module(), None])
+        with self.assertRaises(TypeError):
+            nd.sequential([nd.relu_module(), 5])
+
+    def test_scopes(self):
+        x = nd.ones([2], "float32")
+        scope = nd.scope_begin()
+        nd.scope_adopt(scope, x)
+        nd.scope_end(scope)
+        self.assertEqual(nd.get_item(nd.sum(x)), 2.0)
+
+
+class Defaults(Case):
+    def test_of_functions_that_share_options(self):
+        model = nd.sequential([nd.linear_module(1, 3, 2, False)])
+        for make, decay in ((nd.adam, 0.0), (nd.adamw, 0.01)):
+            for given in ({}, {"rate": 1e-3}):
+                self.assertEqual(nd.optimizer_get_option(make(model, **given), 0, "weight_decay"), decay)
+
+    def test_the_end_of_a_name_that_ends_another(self):
+        x = nd.ones([2], "float32")
+        self.assertEqual(nd.get_item(nd.huber_loss(x, x, 1.0, "mean")), 0.0)
+
+
 @with_torch
 class PyTorch(Case):
     def test_every_dtype_both_ways_without_a_copy(self):

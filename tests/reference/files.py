@@ -22,6 +22,10 @@ try:
     import gguf
 except ImportError:
     gguf = None
+try:
+    from PIL import Image, ImageOps
+except ImportError:
+    Image = None
 
 NUMPY_DTYPES = [name for name in nd.DTYPES if name != "bfloat16"]
 
@@ -262,6 +266,107 @@ class Files:
         if given.dtype.kind == "f":
             assert np.array_equal(np.signbit(kept[~np.isnan(kept)]), np.signbit(given[~np.isnan(given)]))
 
+    def picture(self, channels, dtype=np.uint8):
+        """Noise, or waves that a JPEG keeps; sometimes flat, so that few bytes are much."""
+        height, width = self.below(60) + 1, self.below(60) + 1
+        if self.below(20) == 0:
+            height, width = 900, 1000
+            samples = np.full((height, width, channels), self.below(256))
+        elif self.below(2):
+            samples = self.random.integers(0, np.iinfo(dtype).max + 1, (height, width, channels))
+        else:
+            y, x, c = np.mgrid[:height, :width, :channels]
+            samples = 127 + 120 * np.sin(y / 9 + x / 14 + c)
+        return samples.astype(dtype)
+
+    def read_back(self, **options):
+        """The file, read from its path and from memory."""
+        loaded = nd.load_image(self.path, **options).numpy()
+        with open(self.path, "rb") as file:
+            content = file.read()
+        assert same(nd.decode_image(content, len(content), **options).numpy(), loaded)
+        return loaded
+
+    def png_of_pillow(self):
+        mode = ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"][self.below(7)]
+        channels, keywords, shown = len(mode) if mode[0] in "LR" else 1, {}, mode
+        array = self.picture(channels, np.uint16 if mode == "I;16" else np.uint8)
+        array = array[:, :, 0] if channels == 1 else array
+        if mode == "1":
+            picture, shown = Image.fromarray(array > 100), "L"
+        elif mode == "P":
+            colors, shown = 1 << [1, 2, 4, 8][self.below(4)], "RGB"
+            picture = Image.fromarray((array.astype(int) % colors).astype(np.uint8)).convert("P")
+            picture.putpalette(bytes(self.random.integers(0, 256, 3 * colors, dtype=np.uint8)))
+            keywords["bits"] = colors.bit_length() - 1
+        else:
+            picture = Image.fromarray(array)
+        if mode in ("L", "P", "RGB") and self.below(2):
+            keywords["transparency"] = tuple(int(x) for x in array[0, 0]) if mode == "RGB" else int(np.asarray(picture)[0, 0])
+            shown = {"L": "LA", "P": "RGBA", "RGB": "RGBA"}[mode]
+        picture.save(self.path, "PNG", compress_level=self.below(10), **keywords)
+        with Image.open(self.path) as opened:
+            expected = np.asarray(opened if mode == "I;16" else opened.convert(shown))
+        expected = expected.reshape(expected.shape[0], expected.shape[1], -1)
+        assert same(self.read_back(), expected), (mode, shown, keywords)
+        if mode in ("RGB", "RGBA") and "transparency" not in keywords:
+            grey = np.asarray(picture.convert("RGB").convert("L"))
+            assert same(self.read_back(channels=1)[:, :, 0], grey)
+            assert same(self.read_back(channels=7 - channels), np.asarray(picture.convert("RGBA" if mode == "RGB" else "RGB")))
+
+    def png_of_ndarc(self):
+        array = self.picture(self.below(4) + 1)
+        nd.save_png(self.path, self.tensor(array), compression=self.below(10))
+        with Image.open(self.path) as opened:
+            assert opened.mode == ["L", "LA", "RGB", "RGBA"][array.shape[2] - 1]
+            assert same(np.asarray(opened).reshape(array.shape), array)
+        deep = self.picture(1, np.uint16)
+        nd.save_png(self.path, self.tensor(deep))
+        with Image.open(self.path) as opened:
+            assert same(np.asarray(opened).astype(np.uint16), deep[:, :, 0])
+
+    def jpeg_of_pillow(self):
+        channels = [1, 3][self.below(2)]
+        array = self.picture(channels)
+        picture = Image.fromarray(array[:, :, 0] if channels == 1 else array)
+        orientation = self.below(9)
+        exif = Image.Exif()
+        if orientation:
+            exif[0x0112] = orientation
+        picture.save(
+            self.path, "JPEG", quality=self.below(100) + 1, progressive=bool(self.below(2)), subsampling=self.below(3),
+            optimize=bool(self.below(2)), exif=exif, restart_marker_blocks=self.below(3))
+        with Image.open(self.path) as opened:
+            expected = np.asarray(opened).reshape(array.shape)
+            shown = np.asarray(ImageOps.exif_transpose(opened))
+        assert same(self.read_back(), expected), (array.shape, orientation)
+        assert same(self.read_back(oriented=True), shown.reshape(shown.shape[0], shown.shape[1], channels))
+        with Image.open(self.path) as opened:
+            opened.draft("L", opened.size)
+            assert same(self.read_back(channels=1)[:, :, 0], np.asarray(opened))
+        if self.below(4) == 0:
+            Image.fromarray(self.picture(4), "CMYK").save(self.path, "JPEG")
+            try:
+                nd.load_image(self.path)
+            except nd.Error as error:
+                assert "CMYK" in str(error) or "YCCK" in str(error), error
+                return
+            raise AssertionError("CMYK")
+
+    def jpeg_of_ndarc(self):
+        array = self.picture([1, 3][self.below(2)])
+        quality = self.below(100) + 1
+        nd.save_jpeg(self.path, self.tensor(array), quality=quality, progressive=bool(self.below(2)))
+        with Image.open(self.path) as opened:
+            assert opened.mode == {1: "L", 3: "RGB"}[array.shape[2]]
+            read = np.asarray(opened).reshape(array.shape)
+        assert same(self.read_back(), read)
+        ours = np.abs(read.astype(int) - array).mean()
+        Image.fromarray(array.reshape(array.shape if array.shape[2] == 3 else array.shape[:2])).save(self.path, "JPEG", quality=quality)
+        with Image.open(self.path) as opened:
+            theirs = np.abs(np.asarray(opened).reshape(array.shape).astype(int) - array).mean()
+        assert ours <= 1.02 * theirs + 0.1, (ours, theirs)
+
 
 def main():
     count, seed = int(sys.argv[1]), int(sys.argv[2])
@@ -270,6 +375,7 @@ def main():
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc", "csv_of_numpy", "csv_of_ndarc"]
         kinds += ["shards_of_safetensors"] if safetensors else []
         kinds += ["gguf_of_gguf"] if gguf else []
+        kinds += ["png_of_pillow", "png_of_ndarc", "jpeg_of_pillow", "jpeg_of_ndarc"] if Image else []
         for i in range(count):
             getattr(files, kinds[i % len(kinds)])()
         assert nd.manager_get_total_objects(None) == 0, nd.dump()

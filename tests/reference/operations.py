@@ -215,6 +215,9 @@ def layer(random):
 
 op("nd_matmul", factors, plain, lambda t, _: torch.matmul(*t), FLOAT)
 op("nd_linear", layer, plain, lambda t, _: torch.nn.functional.linear(*t), FLOAT)
+ACTIVATIONS = [torch.relu, torch.nn.functional.gelu, torch.sigmoid, torch.tanh]
+op("nd_linear_activation", layer, lambda t, e: [*t, e], lambda t, e: ACTIVATIONS[e](torch.nn.functional.linear(*t)), FLOAT,
+   lambda random, shapes: int(random.integers(len(ACTIVATIONS))))
 
 
 # indexing, views, joining

@@ -96,6 +96,8 @@ class Number(ctypes.Structure):
 class Handle:
     """A counted object. The reference goes with it."""
 
+    counted = True  # else what some other function ends, such as a scope
+
     def __init__(self, address):
         """Takes over a reference; Handle.borrow() adds one."""
         self._address = address
@@ -112,7 +114,7 @@ class Handle:
 
     def __del__(self):
         # At the end of the process the library may have gone before.
-        if getattr(self, "_address", None) and library is not None and library.nd_object_release is not None:
+        if self.counted and getattr(self, "_address", None) and library is not None and library.nd_object_release is not None:
             library.nd_object_release(ctypes.c_void_p(self._address))
             self._address = None
 
@@ -125,6 +127,8 @@ library.nd_object_release.restype = None
 library.nd_error_get_message.restype = ctypes.c_char_p
 library.nd_status_get_name.restype = ctypes.c_char_p
 
+# Parameters that take over a reference without being an array.
+_CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object")}
 # Python's class for each type of handle; those that are not here are made when one is met.
 handle_classes = {}
 before_calls = None  # what ndarc.dlpack has left to do
@@ -133,7 +137,8 @@ _structs = {"nd_number": Number}
 
 def handle_class(name):
     if name not in handle_classes:
-        handle_classes[name] = type("".join(word.title() for word in name[3:].split("_")), (Handle,), {})
+        counted = name not in ("nd_scope", "nd_snapshot", "nd_balance", "nd_watch")
+        handle_classes[name] = type("".join(word.title() for word in name[3:].split("_")), (Handle,), {"counted": counted})
     return handle_classes[name]
 
 
@@ -176,12 +181,17 @@ def struct_type(name):
 
 def new_struct(name, **given):
     """A struct as its _INIT leaves it, with these fields set."""
+    return _new_struct(name, "", given)
+
+
+def _new_struct(name, function, given):
+    """The same, as a function wants it."""
     kind = struct_type(name)
     made = kind()
     names = [field for field, _ in kind._fields_]
     if names[:2] == ["size", "version"]:
         made.size, made.version = ctypes.sizeof(kind), 1
-        for field, value in zip(headers.structs[name][2:], headers.initial(name)):
+        for field, value in zip(headers.structs[name][2:], headers.initial(name, function)):
             _set_field(made, field, value)
     fields = {field.name: field for field in headers.structs[name]}
     for field, value in given.items():
@@ -224,11 +234,13 @@ def _value(base, value):
         library.nd_key_new.restype = struct_type("nd_key")
         return library.nd_key_new(ctypes.c_uint64(value))
     if base in headers.enums and isinstance(value, str):
-        ending = "_" + value.upper()
-        found = [number for name, number in headers.enums[base].items() if name.endswith(ending)]
+        ending, names = "_" + value.upper(), headers.enums[base]
+        common = os.path.commonprefix(list(names)).rpartition("_")[0]
+        # "mean" is ND_REDUCTION_MEAN and not ND_REDUCTION_BATCH_MEAN.
+        found = [common + ending] if common + ending in names else [name for name in names if name.endswith(ending)]
         if len(found) != 1:
-            raise ValueError(f"{value!r} is no {base}: {', '.join(headers.enums[base])}")
-        return found[0]
+            raise ValueError(f"{value!r} is no {base}: {', '.join(names)}")
+        return names[found[0]]
     return _checked(base, value)
 
 
@@ -250,6 +262,7 @@ class _Call:
         self.function, self.given, self.keywords = function, list(arguments), dict(keywords)
         self.passed, self.kept, self.results = [], [], []
         self.counts = []
+        self.consumed = []  # addresses of which the function takes over a reference
 
     def next_argument(self, parameter):
         """The Python argument for a parameter; what is missing at the end of a call is None."""
@@ -270,6 +283,9 @@ class _Call:
         else:
             kind = ctypes.c_char_p if parameter.base == "char" else ctypes.c_void_p
             values = [_text(value) if parameter.base == "char" else self.address_of(parameter, value) for value in values]
+            # The library takes handles over in an array that it may write to.
+            if not parameter.is_const and parameter.stars == 2:
+                self.consumed += [value for value in values if value]
         made = (kind * max(1, len(values)))(*(_checked(parameter.base, value) for value in values))
         self.kept += [made, values]
         return made, len(values)
@@ -290,7 +306,10 @@ class _Call:
         arrays = [(parameter, self.next_argument(parameter)) for parameter in parameters[at + 1 : end]]
         # Of several arrays some may be NULL: nd_fftn() has axes without sizes.
         made = [None if values is None else self.array(parameter, values) for parameter, values in arrays]
-        lengths = {one[1] // (2 if parameter.name == "padding" else 1) for one, (parameter, _) in zip(made, arrays) if one}
+        # Padding has two numbers for each, milestones stand between two.
+        lengths = {
+            one[1] // (2 if parameter.name == "padding" else 1) + (parameter.name == "milestones") for one, (parameter, _) in zip(made, arrays) if one
+        }
         if len(lengths) > 1:
             raise ValueError(f"{self.function.name}: the sequences differ in length")
         count = lengths.pop() if lengths else 0
@@ -323,6 +342,8 @@ class _Call:
             return argument and ctypes.c_void_p(argument)
         if parameter.base == "char":
             return ctypes.c_void_p(argument) if isinstance(argument, int) else _text(argument)
+        if isinstance(argument, bytes) and parameter.base == "void" and parameter.is_const:
+            return argument
         if isinstance(argument, (ctypes.Structure, ctypes._SimpleCData)):
             if parameter.base in headers.structs and not isinstance(argument, struct_type(parameter.base)):
                 raise TypeError(f"{self.function.name}: {parameter.name} is no {parameter.base}")
@@ -331,7 +352,10 @@ class _Call:
             return ctypes.c_void_p(argument)
         if parameter.is_callback:
             return argument
-        return ctypes.c_void_p(self.address_of(parameter, argument))
+        address = self.address_of(parameter, argument)
+        if address and (self.function.name, parameter.name) in _CONSUMED:
+            self.consumed.append(address)
+        return ctypes.c_void_p(address)
 
     def pass_options(self, parameter):
         """Options given as a struct or None in their place, or as keywords."""
@@ -339,7 +363,7 @@ class _Call:
         given = {name: self.keywords.pop(name) for name in list(self.keywords) if name in fields}
         options = self.given.pop(0) if self.given else None
         if options is None and given:
-            options = new_struct(parameter.base, **given)
+            options = _new_struct(parameter.base, self.function.name, given)
             self.kept += list(given.values())
         self.kept.append(options)
         self.passed.append(self.pointer(parameter, options))
@@ -456,6 +480,8 @@ def call(name, *arguments, **keywords):
     is_status = function.result.base == "nd_status" and not function.result.stars
     is_void = function.result.base == "void" and not function.result.stars
     foreign.restype = None if is_void else _ctype(function.result)
+    for address in putting.consumed:  # Python's own reference stays with its object
+        library.nd_object_retain(ctypes.c_void_p(address))
     try:
         value = foreign(*putting.passed)
     finally:

@@ -104,9 +104,11 @@ class Headers:
             return int(match[1].rstrip("u"), 0) << int(match[2].rstrip("u"), 0)
         return float(text) if re.search(r"[.eE]", text) and not text.startswith("0x") else int(text.rstrip("uUlL"), 0)
 
-    def initial(self, struct):
-        """The values that a struct begins as, in the order of its fields; those that are missing are 0."""
-        text = self.initials.get(f"ND_{struct[3:].upper()}_INIT", "")
+    def initial(self, struct, function=""):
+        """The values that a struct begins as, in the order of its fields; those that are missing are 0. Where functions share options, by the
+        function that is given them."""
+        own = self.initials.get(f"ND_{function[3:].upper()}_OPTIONS_INIT", "")
+        text = own if f"sizeof({struct})" in own else self.initials.get(f"ND_{struct[3:].upper()}_INIT", "")
         if not text.startswith("{"):
             return []
         return self._braced(text)[2:]  # behind size and version
