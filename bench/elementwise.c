@@ -1,4 +1,4 @@
-// T20: what every elementwise function of floats costs, and softmax and its kin, in nanoseconds for
+// T8: what every elementwise function of floats costs, and softmax and its kin, in nanoseconds for
 // a thousand elements, on one thread, beside PyTorch with one thread.
 //
 // Each is measured for f32, f64, f16 and bf16 with a thousand elements, where the call itself is
@@ -179,19 +179,18 @@ static bool measure(bench_metric *metrics, size_t dtype, size_t size, bench_peer
 int main(int argc, char **argv) {
     const char *json = NULL;
     int answer = bench_metrics_options(
-        argc, argv, "T20: elementwise functions on one thread, beside PyTorch.", &json);
+        argc, argv, "T8: elementwise functions on one thread, beside PyTorch.", &json);
     if (answer >= 0)
         return answer;
     static bench_metric metrics[NMETRICS];
     static texts names[NMETRICS];
     bench_peer pytorch;
-    char library[256] = "";
     bool right = nd_set_num_threads(1) == ND_OK;
     for (size_t m = 0; m < NMETRICS; m++) {
         const char *call = calls[m % NCALLS].name, *size = sizes[m / NCALLS % NSIZES].name;
         const char *dtype = dtypes[m / NCALLS / NSIZES].name;
         snprintf(names[m].work, sizeof names[m].work, "%s, %s, %s", call, dtype, size);
-        snprintf(names[m].key, sizeof names[m].key, "T20_%s_%s_%s_ns", call, dtype, size);
+        snprintf(names[m].key, sizeof names[m].key, "T8_%s_%s_%s_ns", call, dtype, size);
         metrics[m] = (bench_metric){.work = names[m].work, .name = names[m].key, .unit = "ns"};
     }
     for (int round = 0; round < ROUNDS && right; round++)
@@ -201,10 +200,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "elementwise: %s\n", nd_error_get_message());
         return 2;
     }
-    bool ran = pytorch.ran;
-    bench_peer_text(&pytorch, "library", library, sizeof library);
-    char what[320];
-    snprintf(what, sizeof what, ran ? "%s" : "SKIPPED: %s", ran ? library : pytorch.skipped);
+    char what[384];
+    bench_peer_line(&pytorch, what, sizeof what);
     bench_table table = {.bench = "elementwise",
                          .metrics = metrics,
                          .count = NMETRICS,

@@ -8,8 +8,12 @@
 // The job keeps to its time: each part may take its share of what is left, and ends after fewer
 // epochs (never fewer than LEAST_EPOCHS, which the claims need) where the machine is slow. Off and
 // on train for equally many.
+//
+// Every workload of //bench:workloads can be a scenario here, too.
+#include "bench/support/gnuplot.h"
 #include "bench/support/measure.h"
 #include "bench/training/report.h"
+#include "bench/workloads/harness/harness.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,6 +31,7 @@ typedef struct schedule {
     bool fixed; ///< so many in any case: the scenario's other run had as many
 } schedule;
 
+static int run_workload(const settings *settings);
 static bool device_missing(const settings *settings);
 static nd_status run_everything(report *report, const settings *settings);
 static nd_status run_scenario(report *report, const scenario *scenario, const settings *settings,
@@ -44,9 +49,11 @@ int main(int argc, char **argv) {
     int answer = options_read(argc, argv, &settings);
     if (answer >= 0)
         return answer;
+    if (options_find_workload(settings.scenario))
+        return run_workload(&settings);
     if (device_missing(&settings))
         return 0;
-    if (settings.chart && !chart_check(settings.chart))
+    if (settings.chart && !bench_gnuplot_check("gc_on_off", settings.chart))
         return 2;
     FILE *json = settings.json ? report_open(settings.json) : NULL;
     if (settings.json && !json)
@@ -78,6 +85,27 @@ int main(int argc, char **argv) {
     return answer;
 }
 
+/// A workload as a scenario: //bench:workloads measures it, without PyTorch. Its steps are
+/// DEFAULT_EPOCHS epochs.
+static int run_workload(const settings *settings) {
+    const workload *workload = options_find_workload(settings->scenario);
+    workload_settings all = settings_default();
+    all.program = "gc_on_off";
+    all.only[all.only_count++] = workload->name;
+    all.off = settings->off;
+    all.on = settings->on;
+    all.peers = false;
+    all.device = settings->device;
+    all.seconds = settings->seconds;
+    all.data = settings->data;
+    all.json = settings->json;
+    all.chart = settings->chart;
+    if (settings->epochs != DEFAULT_EPOCHS)
+        all.steps = (settings_steps(&all, workload) * settings->epochs + DEFAULT_EPOCHS - 1) /
+                    DEFAULT_EPOCHS;
+    return harness_run(&all);
+}
+
 /// No device of that kind is a normal answer, given on standard output.
 static bool device_missing(const settings *settings) {
     static const char *const names[] = {[ND_CPU] = "CPU", [ND_CUDA] = "CUDA"};
@@ -89,7 +117,7 @@ static bool device_missing(const settings *settings) {
 
 static nd_status run_everything(report *report, const settings *settings) {
     digits digits;
-    nd_status status = digits_load(&digits, settings);
+    nd_status status = digits_load(&digits, settings->data, settings->samples);
     if (status != ND_OK) {
         fprintf(stderr, "gc_on_off: the digits could not be read: %s\n", nd_error_get_message());
         return status;
@@ -102,7 +130,7 @@ static nd_status run_everything(report *report, const settings *settings) {
         if (parts_of(&scenarios[i], settings) > 0)
             status = run_scenario(report, &scenarios[i], settings, &digits, &schedule);
     digits_release(&digits);
-    progress_clear();
+    bench_progress_clear();
     return status;
 }
 
@@ -139,7 +167,7 @@ static nd_status run_scenario(report *report, const scenario *scenario, const se
         if (status != ND_OK || count < 2)
             return status;
         status = price_measure(&report->price, settings, digits, next_part(schedule));
-        progress_clear();
+        bench_progress_clear();
         return say_error(status, scenario, true);
     }
     for (size_t i = 0; i < count && status == ND_OK; i++)
@@ -200,7 +228,7 @@ static nd_status run_epochs(training *runs, size_t count, schedule *schedule) {
 static nd_status say_error(nd_status status, const scenario *scenario, bool collector_on) {
     if (status == ND_OK)
         return ND_OK;
-    progress_clear();
+    bench_progress_clear();
     fprintf(stderr, "gc_on_off: %s, gc %s: %s: %s\n", scenario->name, collector_on ? "on" : "off",
             nd_status_get_name(status), nd_error_get_message());
     return status;

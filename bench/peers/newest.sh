@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the newest rivals: PyTorch and NumPy from PyPI, and libtorch_basics built against that PyTorch.
+# Installs the newest rivals: PyTorch, NumPy and ONNX Runtime from PyPI, and libtorch_basics built against that PyTorch.
 #
 #     bench/peers/newest.sh [FOLDER]      default: ~/.cache/ndarc-rivals (some gigabytes)
 #
@@ -10,9 +10,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-${ND_RIVALS:-${XDG_CACHE_HOME:-$HOME/.cache}/ndarc-rivals}}
 
 [ -x "$folder/bin/python" ] || python3 -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --upgrade torch numpy
+"$folder/bin/python" -m pip install --quiet --upgrade torch numpy onnx onnxruntime
 torch=$("$folder/bin/python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
 "${CXX:-g++}" -std=c++20 -O2 -isystem "$torch/include" -isystem "$torch/include/torch/csrc/api/include" \
     "$here/libtorch_basics.cpp" -o "$folder/bin/libtorch_basics" \
     -L"$torch/lib" -ltorch -ltorch_cpu -lc10 -Wl,-rpath,"$torch/lib"
-"$folder/bin/python" -c 'import numpy, torch; print("PyTorch", torch.__version__, "NumPy", numpy.__version__)'
+"$folder/bin/python" -c 'import numpy, onnxruntime, torch; print("PyTorch", torch.__version__, "NumPy", numpy.__version__, "ONNX Runtime", onnxruntime.__version__)'

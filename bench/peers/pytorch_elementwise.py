@@ -5,9 +5,9 @@ PyTorch takes one. {"skipped": ...} where PyTorch is not installed; a call that 
 """
 
 import json
-import statistics
 import sys
-import time
+
+from clock import seconds
 
 try:
     import torch
@@ -17,26 +17,6 @@ except ImportError:
     sys.exit(0)
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
-SHORTEST_BATCH = 2e-4
-
-
-def seconds(work, repeats=15):
-    """Median seconds of one call, over batches that the clock can measure."""
-    iterations = 1
-    while True:
-        begin = time.perf_counter()
-        for _ in range(iterations):
-            work()
-        if time.perf_counter() - begin >= SHORTEST_BATCH:
-            break
-        iterations *= 2
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        for _ in range(iterations):
-            work()
-        times.append((time.perf_counter() - begin) / iterations)
-    return statistics.median(times)
 
 
 def uniform(elements, dtype, low, high):

@@ -48,15 +48,10 @@ void bench_table_print(const bench_table *table) {
                "usual.\n");
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         const bench_rival *rival = &table->rivals[r];
-        char library[256];
-        if (!rival->title)
-            continue;
-        if (rival->peer && !rival->peer->ran)
-            printf("  SKIPPED: %s: %s\n", rival->title, rival->peer->skipped);
-        else
+        char line[384];
+        if (rival->title)
             printf("  %s: %s\n", rival->title,
-                   rival->peer ? bench_peer_text(rival->peer, "library", library, sizeof library)
-                               : rival->what);
+                   rival->peer ? bench_peer_line(rival->peer, line, sizeof line) : rival->what);
     }
 }
 

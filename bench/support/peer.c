@@ -65,11 +65,30 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
                  path, package);
         return;
     }
-    if (!find_rival("python", python, sizeof python))
-        snprintf(python, sizeof python, "/usr/bin/python3");
+    bool newest = bench_peer_find_python(python, sizeof python);
     const char *const arguments[] = {script ? python : program, script ? program : argument,
                                      script ? argument : NULL, NULL};
     bench_peer_run(peer, arguments);
+    peer->outdated = peer->ran && !newest && strstr(package, "torch");
+}
+
+bool bench_peer_find_python(char *buffer, size_t size) {
+    bool newest = find_rival("python", buffer, size);
+    if (!newest)
+        snprintf(buffer, size, "/usr/bin/python3");
+    return newest;
+}
+
+const char *bench_peer_line(const bench_peer *peer, char *buffer, size_t size) {
+    char library[256];
+    if (peer->ran)
+        snprintf(buffer, size, "%s%s", bench_peer_text(peer, "library", library, sizeof library),
+                 peer->outdated ? " of this system, which is no rival: bench/peers/newest.sh "
+                                  "installs the newest"
+                                : "");
+    else
+        snprintf(buffer, size, "SKIPPED: %s", peer->skipped);
+    return buffer;
 }
 
 double bench_peer_number(const bench_peer *peer, const char *name) {

@@ -9,6 +9,7 @@
 
 typedef struct bench_peer {
     bool ran;
+    bool outdated;     ///< it is the system's, of which bench/peers/newest.sh installs a newer one
     char skipped[160]; ///< why it did not run
     char output[8192]; ///< what it printed
 } bench_peer;
@@ -23,8 +24,16 @@ void bench_peer_run(bench_peer *peer, const char *const *arguments);
 void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument,
                         const char *package);
 
+/// The Python for scripts of bench/peers: the one that bench/peers/newest.sh has installed, else the
+/// system's, and false.
+bool bench_peer_find_python(char *buffer, size_t size);
+
 /// The number printed under `name`; NaN when there is none.
 double bench_peer_number(const bench_peer *peer, const char *name);
+
+/// What a table says below itself: the library that ran, or "SKIPPED: " and why none did; and of an
+/// outdated one that it is no rival, and what installs one. Copied into `buffer`, which is returned.
+const char *bench_peer_line(const bench_peer *peer, char *buffer, size_t size);
 
 /// The text printed under `name`, copied into `buffer`; empty when there is none. Returns `buffer`.
 const char *bench_peer_text(const bench_peer *peer, const char *name, char *buffer, size_t size);

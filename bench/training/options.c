@@ -73,11 +73,22 @@ int options_read(int argc, char **argv, settings *settings) {
         if (!good)
             return 2;
     }
+    if (options_find_workload(settings->scenario) && (settings->batch || settings->samples)) {
+        fprintf(stderr, "gc_on_off: --batch and --samples are not for a workload\n");
+        return 2;
+    }
     if (optind < argc) {
         fprintf(stderr, "gc_on_off: unexpected argument '%s'; see --help\n", argv[optind]);
         return 2;
     }
     return -1;
+}
+
+const workload *options_find_workload(const char *name) {
+    for (size_t i = 0; workloads[i]; i++)
+        if (strcmp(workloads[i]->name, name) == 0)
+            return workloads[i];
+    return NULL;
 }
 
 static bool read_count(const char *name, const char *text, int64_t largest, int64_t *ret_value) {
@@ -115,7 +126,7 @@ static bool read_device(const char *text, settings *settings) {
 }
 
 static bool read_scenario(const char *text, settings *settings) {
-    bool known = strcmp(text, "all") == 0;
+    bool known = strcmp(text, "all") == 0 || options_find_workload(text);
     for (size_t i = 0; i < SCENARIO_COUNT; i++)
         known = known || strcmp(text, scenarios[i].name) == 0;
     if (!known)
@@ -129,20 +140,22 @@ static void print_help(void) {
            "  --scenario NAME   all (default), or one of\n");
     for (size_t i = 0; i < SCENARIO_COUNT; i++)
         printf("                      %-13s %s\n", scenarios[i].name, scenarios[i].summary);
-    printf("  --gc MODE         off, on or both (default)\n"
-           "  --epochs N        epochs of each run (default %d)\n"
-           "  --seconds N       about how long the job may take (default %d): on a slow or\n"
-           "                    busy machine it trains for fewer epochs, and says so\n"
-           "  --batch N         batch size (default: the scenario's own)\n"
-           "  --samples N       train on the first N digits only\n"
-           "  --device DEVICE   cpu (default) or cuda\n"
-           "  --data DIR        all 70,000 digits from DIR: train-images-idx3-ubyte,\n"
-           "                    train-labels-idx1-ubyte, t10k-images-idx3-ubyte,\n"
-           "                    t10k-labels-idx1-ubyte, each with or without .gz\n"
-           "  --json FILE       write all figures to FILE\n"
-           "  --plot FILE       draw live bytes and seconds per epoch; FILE.png or FILE.svg\n"
-           "  --help            this text\n\n"
-           "Exit status: 0 when every claim that could be judged holds, 1 when one fails,\n"
-           "2 when the job could not be done.\n",
-           DEFAULT_EPOCHS, DEFAULT_SECONDS);
+    printf(
+        "                    or a workload of //bench:workloads, such as wgan_gp\n"
+        "  --gc MODE         off, on or both (default)\n"
+        "  --epochs N        epochs of each run (default %d); of a workload tenths of its steps\n"
+        "  --seconds N       about how long the job may take (default %d): on a slow or\n"
+        "                    busy machine it trains for fewer epochs, and says so\n"
+        "  --batch N         batch size (default: the scenario's own)\n"
+        "  --samples N       train on the first N digits only\n"
+        "  --device DEVICE   cpu (default) or cuda\n"
+        "  --data DIR        all 70,000 digits from DIR: train-images-idx3-ubyte,\n"
+        "                    train-labels-idx1-ubyte, t10k-images-idx3-ubyte,\n"
+        "                    t10k-labels-idx1-ubyte, each with or without .gz\n"
+        "  --json FILE       write all figures to FILE\n"
+        "  --plot FILE       draw live bytes and seconds per epoch; FILE.png or FILE.svg\n"
+        "  --help            this text\n\n"
+        "Exit status: 0 when every claim that could be judged holds, 1 when one fails,\n"
+        "2 when the job could not be done.\n",
+        DEFAULT_EPOCHS, DEFAULT_SECONDS);
 }

@@ -1,7 +1,11 @@
 // What the main job tells people: options, progress, table, claims, JSON and chart.
 #ifndef ND_BENCH_REPORT_H
 #define ND_BENCH_REPORT_H
+#include "bench/support/claims.h"
+#include "bench/support/numbers.h"
+#include "bench/support/progress.h"
 #include "bench/training/training.h"
+#include "bench/workloads/workload.h"
 
 /// Everything that was measured.
 typedef struct report {
@@ -27,12 +31,13 @@ enum { DEFAULT_SECONDS = 120 };
 
 /// Reads the command line. Returns -1 to go on, else the exit status.
 int options_read(int argc, char **argv, settings *settings);
+/// The workload that a scenario's name stands for; NULL: none.
+const workload *options_find_workload(const char *name);
 
-// ---- progress: on standard error, and only when that is a terminal
+// ---- progress
 
 void progress_show(const training *run, int epoch);
 void progress_show_price(size_t done, size_t total);
-void progress_clear(void);
 
 // ---- table
 
@@ -46,20 +51,10 @@ void table_run_end(const run_result *run);
 
 // ---- claims
 
-typedef enum verdict { HOLDS, FAILS, NOT_JUDGED } verdict;
-
-enum { CLAIM_TEXT = 320, CLAIMS_MAX = 32 };
-
-typedef struct claim {
-    verdict verdict;
-    char text[CLAIM_TEXT];
-} claim;
+enum { CLAIMS_MAX = 32 };
 
 /// Judges everything the runs let one judge; returns how many claims were written.
 size_t claims_judge(const report *report, claim claims[CLAIMS_MAX]);
-/// One line each. True when none failed.
-bool claims_print(const claim *claims, size_t count);
-const char *verdict_name(verdict verdict);
 
 // ---- files
 
@@ -68,16 +63,7 @@ const char *verdict_name(verdict verdict);
 FILE *report_open(const char *path);
 /// Writes the whole report and closes the stream. False with a printed message on failure.
 bool report_json(const report *report, const claim *claims, size_t count, FILE *stream);
-/// False with a printed message when the chart cannot be drawn: gnuplot missing, unknown ending.
-bool chart_check(const char *path);
+/// False with a printed message when the chart cannot be drawn.
 bool chart_draw(const report *report, const char *path);
-
-// ---- numbers for people; each writes into `buffer` and returns it
-
-enum { NUMBER_TEXT = 32 };
-/// 1234567 -> "1,234,567".
-const char *with_commas(char buffer[NUMBER_TEXT], uint64_t value);
-/// 1234567 -> "1.2 MiB".
-const char *in_units(char buffer[NUMBER_TEXT], uint64_t bytes);
 
 #endif

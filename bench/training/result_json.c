@@ -40,14 +40,7 @@ bool report_json(const report *report, const claim *claims, size_t count, FILE *
     bench_json_end_object(&json);
     bench_json_integer(&json, "remaining_objects", report->remaining_objects);
     bench_json_integer(&json, "remaining_bytes", report->remaining_bytes);
-    bench_json_begin_array(&json, "claims");
-    for (size_t i = 0; i < count; i++) {
-        bench_json_begin_object(&json, NULL);
-        bench_json_string(&json, "verdict", verdict_name(claims[i].verdict));
-        bench_json_string(&json, "claim", claims[i].text);
-        bench_json_end_object(&json);
-    }
-    bench_json_end_array(&json);
+    claims_json(&json, claims, count);
     bench_json_end_object(&json);
     bool whole = bench_json_close(&json);
     if (!whole)

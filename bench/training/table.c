@@ -1,20 +1,9 @@
-// The table, line by line as epochs end, and the progress bar between the lines.
+// The table, line by line as epochs end, and what the progress bar between the lines says.
 #include "bench/support/machine.h"
-#include "bench/support/measure.h"
 #include "bench/training/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-enum { BAR_CELLS = 24 };
-static const double seconds_between_bars = 0.1;
-
-static bool progress_shown;
-
-static void show_bar(const char *text, double fraction);
-static bool has_terminal(void);
 
 void table_begin(const settings *settings, const digits *digits) {
     char machine[512];
@@ -43,7 +32,7 @@ void table_epoch(const run_result *run, int epoch) {
     char cycles[NUMBER_TEXT];
     char collected[NUMBER_TEXT];
     char collected_bytes[NUMBER_TEXT];
-    progress_clear();
+    bench_progress_clear();
     printf("  %-4s %5d %9.3f %7.2f %% %13s %17s %9s %11s %15s %7.1f us\n",
            run->collector_on ? "on" : "off", epoch + 1, figures->seconds,
            figures->test_accuracy * 100, with_commas(objects, figures->live_objects),
@@ -88,48 +77,15 @@ void table_run_end(const run_result *run) {
 }
 
 void progress_show(const training *run, int epoch) {
-    if (!has_terminal())
-        return;
     char text[96];
     const run_result *result = run->result;
     double epochs = run->settings->epochs;
     double fraction = (double)run->steps_run / (double)(result->steps ? result->steps : 1);
     snprintf(text, sizeof text, "%s, gc %s, epoch %d of %d", run->scenario->name,
              result->collector_on ? "on" : "off", epoch + 1, run->settings->epochs);
-    show_bar(text, (epoch + fraction) / epochs);
+    bench_progress_show(text, (epoch + fraction) / epochs);
 }
 
 void progress_show_price(size_t done, size_t total) {
-    if (has_terminal())
-        show_bar("plain, gc off and on by turns", (double)done / (double)total);
-}
-
-void progress_clear(void) {
-    if (progress_shown)
-        fprintf(stderr, "\r\033[K");
-    progress_shown = false;
-}
-
-static void show_bar(const char *text, double fraction) {
-    static double shown_at;
-    double now = bench_seconds();
-    if (progress_shown && now - shown_at < seconds_between_bars)
-        return;
-    shown_at = now;
-    char bar[BAR_CELLS + 1];
-    int full = (int)(fraction * BAR_CELLS + 0.5);
-    full = full < 0 ? 0 : full > BAR_CELLS ? BAR_CELLS : full;
-    memset(bar, '.', BAR_CELLS);
-    memset(bar, '#', (size_t)full);
-    bar[BAR_CELLS] = '\0';
-    fprintf(stderr, "\r\033[K  [%s] %3.0f %%  %s", bar, fraction * 100, text);
-    fflush(stderr);
-    progress_shown = true;
-}
-
-static bool has_terminal(void) {
-    static int answer = -1;
-    if (answer < 0)
-        answer = isatty(STDERR_FILENO);
-    return answer == 1;
+    bench_progress_show("plain, gc off and on by turns", (double)done / (double)total);
 }

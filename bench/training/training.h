@@ -6,11 +6,13 @@
 // collector runs. What a run leaves behind is therefore exactly what escapes from its manager.
 #ifndef ND_BENCH_TRAINING_H
 #define ND_BENCH_TRAINING_H
+#include "bench/support/digits.h"
+
 #include <nd/nd.h>
 
 /// What the user asked for.
 typedef struct settings {
-    const char *scenario; ///< name, or "all"
+    const char *scenario; ///< name, "all", or that of a workload
     bool off;
     bool on;
     int epochs;
@@ -22,15 +24,6 @@ typedef struct settings {
     const char *json;
     const char *chart;
 } settings;
-
-/// Pixels scaled by the data set, labels as they are in the files; [n, 784] and [n], u8.
-typedef struct digits {
-    nd_manager *manager;
-    nd_tensor *train_images;
-    nd_tensor *train_labels;
-    nd_tensor *test_images;
-    nd_tensor *test_labels;
-} digits;
 
 typedef struct training training;
 
@@ -94,10 +87,6 @@ struct training {
     uint64_t escaped_objects; ///< of this epoch
     uint64_t escaped_bytes;
 };
-
-/// Reads the digits. On failure an error is set and nothing is left to release.
-nd_status digits_load(digits *digits, const settings *settings);
-void digits_release(digits *digits);
 
 /// Makes manager, model and data sets of a run. `result` is filled as the run goes on. Also after a
 /// failure training_end must be called.

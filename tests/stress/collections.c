@@ -4,7 +4,8 @@
 // What a thread holds lives; whatever happens meanwhile, every cell that was made dies once.
 // References hop between threads, go into edges and out of them with and without a change of count,
 // come out of weak references and out of finalizers; managers close, get shards, policies and
-// modes; and two collections of three are in steps, one object's edges at a time.
+// modes; and two collections of three are in steps, one object's edges at a time. With VERSIONS_WRAP
+// the version of every cell wraps meanwhile.
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 #include "lib/object/gate.h"
@@ -53,6 +54,9 @@ static nd_object *make(worker *w) {
     nd_release(manager);
     if (!object)
         abort();
+#ifdef VERSIONS_WRAP // as if it had been retained and released almost 2^32 times before
+    nd__atomic_add_relaxed(&object->word, (uint64_t)(UINT32_MAX - any(w, 16)) * ND__VERSION_STEP);
+#endif
     atomic_fetch_add(&made, 1);
     return object;
 }

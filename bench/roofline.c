@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     bench_metric metrics[METRICS] = {{0}};
     bench_peer pytorch;
     bench_table table = {
-        .bench = "kernels",
+        .bench = "roofline",
         .metrics = metrics,
         .count = METRICS,
         .rivals = {[ONEDNN] = {.title = "oneDNN",
@@ -60,10 +60,10 @@ int main(int argc, char **argv) {
                              .what = "plain C loops over the same bytes, in this process"},
                    [PYTORCH] = {.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     if (!measure_products(metrics) || !measure_works(metrics + PRODUCTS)) {
-        fprintf(stderr, "kernels: %s\n", nd_error_get_message());
+        fprintf(stderr, "roofline: %s\n", nd_error_get_message());
         return 2;
     }
-    bench_peer_run_own(&pytorch, "pytorch_kernels.py", NULL, "python3-torch");
+    bench_peer_run_own(&pytorch, "pytorch_roofline.py", NULL, "python3-torch");
     return bench_table_finish(&table, json);
 }
 

@@ -1,7 +1,8 @@
 // Reads MNIST: the 10,000 digits of the repository, the first 8,000 to train on and the last 2,000
 // to test on, or all 70,000 from a folder, in their original split.
+#include "bench/support/digits.h"
+
 #include "bench/support/paths.h"
-#include "bench/training/training.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -14,14 +15,14 @@ static nd_status load_split(digits *digits, const char *folder, int64_t train_co
 static nd_status load_original(digits *digits, const char *folder);
 static nd_status limit(nd_tensor **tensor, int64_t count);
 
-nd_status digits_load(digits *digits, const settings *settings) {
+nd_status digits_load(digits *digits, const char *data, int64_t samples) {
     *digits = (struct digits){0};
     char folder[PATH_BYTES];
     digits->manager = nd_manager_new(nd_manager_get_root(), "digits");
     nd_status status = digits->manager ? ND_OK : nd_error_get_status();
     if (status == ND_OK) {
         nd_with_manager(digits->manager) {
-            if (settings->data && bench_user_path(settings->data, folder, sizeof folder))
+            if (data && bench_user_path(data, folder, sizeof folder))
                 status = load_original(digits, folder);
             else if (bench_find_file("data/mnist", folder, sizeof folder))
                 status = load_split(digits, folder, 8000);
@@ -29,10 +30,10 @@ nd_status digits_load(digits *digits, const settings *settings) {
                 status = load_split(digits, "data/mnist", 8000);
         }
     }
-    if (status == ND_OK && settings->samples > 0) {
-        status = limit(&digits->train_images, settings->samples);
+    if (status == ND_OK && samples > 0) {
+        status = limit(&digits->train_images, samples);
         if (status == ND_OK)
-            status = limit(&digits->train_labels, settings->samples);
+            status = limit(&digits->train_labels, samples);
     }
     if (status != ND_OK)
         digits_release(digits);
@@ -46,6 +47,26 @@ void digits_release(digits *digits) {
     nd_release(digits->test_labels);
     nd_release(digits->manager);
     *digits = (struct digits){0};
+}
+
+nd_status digits_next_batch(nd_dataset *dataset, uint64_t *epoch, nd_tensor **ret_images,
+                            nd_tensor **ret_labels) {
+    nd_tensor *images = NULL;
+    nd_tensor *labels = NULL;
+    nd_status status = ND_OK;
+    if (*epoch > 0)
+        status = nd_dataset_next_batch(dataset, &images, &labels);
+    if (status == ND_OK && !images) {
+        status = nd_dataset_start(dataset, *epoch);
+        *epoch += status == ND_OK;
+        if (status == ND_OK)
+            status = nd_dataset_next_batch(dataset, &images, &labels);
+    }
+    if (status != ND_OK)
+        return status;
+    *ret_images = images;
+    *ret_labels = labels;
+    return ND_OK;
 }
 
 /// One pair of files, cut in two.

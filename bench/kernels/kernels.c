@@ -1,0 +1,202 @@
+// T8: some 170 ordinary calls on the CPU, forward and with their gradients, with one thread and with
+// two, beside PyTorch.
+//
+// Calls on matrices are timed for 1 k, 1 M and 16 M elements (32 x 32, 1024 x 1024, 4096 x 4096),
+// products and layers for the usual shapes. Both sides are called as programs call them: the result is
+// a new tensor each time, which is released. PyTorch's process is run for each size and number of
+// threads right behind our own measurement of them, all twice, and the lesser of both medians is kept
+// for each: a machine that is busy for a while spoils neither side alone.
+#include "bench/kernels/calls.h"
+#include "bench/support/metrics.h"
+#include "bench/support/peer.h"
+
+#include <nd/scope.h>
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 2, WORST = 10, THREADS = 2, NSIZES = 4, MOST_CALLS = 170 };
+static const double bound = 1.15; ///< that no call shall be above
+
+static const struct {
+    const char *name;
+    int64_t n; ///< of operands_of_size(); 0: the usual shapes
+    size_t repeats;
+} sizes[NSIZES] = {{"1k", 32, 11}, {"1m", 1024, 11}, {"16m", 4096, 5}, {"shapes", 0, 11}};
+
+typedef struct options {
+    const char *json;
+    const char *only; ///< part of the names of calls; "": all
+    const char *size; ///< name of the only size; NULL: all
+    int threads;      ///< the only number of threads; 0: all
+} options;
+
+typedef struct cell {
+    const kernel_call *call;
+    char work[64];
+    char key[64];
+} cell;
+
+typedef struct table {
+    bench_metric metrics[THREADS * NSIZES * MOST_CALLS];
+    cell cells[THREADS * NSIZES * MOST_CALLS];
+    size_t count;
+} table;
+
+static int read_options(int argc, char **argv, options *wanted);
+static bool measure(table *all, size_t size, int threads, const options *wanted,
+                    bench_peer *pytorch);
+static void print_summary(table *all);
+
+int main(int argc, char **argv) {
+    options wanted = {.only = ""};
+    int answer = read_options(argc, argv, &wanted);
+    if (answer >= 0)
+        return answer;
+    static table all;
+    bench_peer pytorch = {0};
+    for (int round = 0; round < ROUNDS; round++) {
+        all.count = 0;
+        for (size_t size = 0; size < NSIZES; size++)
+            for (int threads = 1; threads <= THREADS; threads++) {
+                if ((wanted.size && strcmp(wanted.size, sizes[size].name) != 0) ||
+                    (wanted.threads && wanted.threads != threads))
+                    continue;
+                if (!measure(&all, size, threads, &wanted, &pytorch)) {
+                    fprintf(stderr, "kernels: %s\n", nd_error_get_message());
+                    return 2;
+                }
+            }
+    }
+    char what[384];
+    bench_peer_line(&pytorch, what, sizeof what);
+    bench_table printed = {.bench = "kernels",
+                           .metrics = all.metrics,
+                           .count = all.count,
+                           .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .what = what}}};
+    answer = bench_table_finish(&printed, wanted.json);
+    print_summary(&all);
+    return answer;
+}
+
+static int read_options(int argc, char **argv, options *wanted) {
+    static const struct option known[] = {
+        {"json", required_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'},
+        {"size", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},       {0}};
+    for (int option; (option = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
+        switch (option) {
+        case 'j':
+            wanted->json = optarg;
+            break;
+        case 'o':
+            wanted->only = optarg;
+            break;
+        case 's':
+            wanted->size = optarg;
+            break;
+        case 't':
+            wanted->threads = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'h':
+            printf("T8: ordinary calls on the CPU, beside PyTorch.\n\n"
+                   "  --json FILE  write the figures to FILE\n"
+                   "  --only PART  the calls alone whose names contain PART\n"
+                   "  --size SIZE  1k, 1m, 16m or shapes alone\n"
+                   "  --threads N  1 or 2 alone\n"
+                   "  --help       this text\n");
+            return 0;
+        default:
+            return 2;
+        }
+    }
+    return -1;
+}
+
+/// Keeps the lesser of what was measured.
+static void keep(double *best, double figure) {
+    if (isfinite(figure) && (!(*best > 0) || figure < *best))
+        *best = figure;
+}
+
+/// Our own time of one call, into its cell, the next of the table.
+static bool measure_call(table *all, operands *in, const kernel_call *call, size_t size,
+                         int threads) {
+    cell *at = &all->cells[all->count];
+    bench_metric *metric = &all->metrics[all->count++];
+    at->call = call;
+    snprintf(at->work, sizeof at->work, "%s, %s, %d", call->name, sizes[size].name, threads);
+    snprintf(at->key, sizeof at->key, "T8_%s_%s_%d_ns", call->name, sizes[size].name, threads);
+    metric->work = at->work;
+    metric->name = at->key;
+    metric->unit = "ns";
+    in->seed = NULL;
+    double ns = bench_measure_ns(call->work, in, sizes[size].repeats);
+    keep(&metric->ours, ns);
+    return isfinite(ns);
+}
+
+static bool measure_ours(table *all, size_t size, int threads, const options *wanted) {
+    static const kernel_calls *const of_size[] = {&elementwise_calls, &reduction_calls,
+                                                  &layout_calls, &creation_calls, &gradient_calls};
+    static const kernel_calls *const of_shapes[] = {&product_calls, &network_calls};
+    int64_t n = sizes[size].n;
+    const kernel_calls *const *kinds = n ? of_size : of_shapes;
+    size_t nkinds = n ? sizeof of_size / sizeof *of_size : sizeof of_shapes / sizeof *of_shapes;
+    operands in;
+    bool right = nd_set_num_threads(threads) == ND_OK &&
+                 (n ? operands_of_size(&in, n) : operands_of_shapes(&in));
+    for (size_t k = 0; k < nkinds && right; k++)
+        for (size_t i = 0; i < kinds[k]->count && right; i++)
+            if (strstr(kinds[k]->calls[i].name, wanted->only))
+                right = measure_call(all, &in, &kinds[k]->calls[i], size, threads);
+    return right;
+}
+
+/// All calls of one size with so many threads, ours and PyTorch's.
+static bool measure(table *all, size_t size, int threads, const options *wanted,
+                    bench_peer *pytorch) {
+    size_t first = all->count;
+    nd_scope *scope = nd_scope_begin();
+    bool right = scope && measure_ours(all, size, threads, wanted);
+    nd_scope_end(scope);
+    char argument[96];
+    snprintf(argument, sizeof argument, "%s:%d:%s", sizes[size].name, threads, wanted->only);
+    bench_peer_run_own(pytorch, "pytorch_kernels.py", argument, "python3-torch");
+    for (size_t i = first; i < all->count; i++)
+        keep(&all->metrics[i].rivals[0], bench_peer_number(pytorch, all->cells[i].call->name));
+    return right;
+}
+
+static double ratio(const bench_metric *metric) {
+    return metric->ours / metric->rivals[0];
+}
+
+static int compare_ratios(const void *a, const void *b) {
+    double x = ratio(a), y = ratio(b);
+    return (x < y) - (x > y);
+}
+
+/// Of the cells that both sides measured: the geometric mean, how many are above the bound, the worst.
+static void print_summary(table *all) {
+    size_t count = 0, above = 0;
+    double logarithms = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!(all->metrics[i].rivals[0] > 0))
+            continue;
+        double of = ratio(&all->metrics[i]);
+        logarithms += log(of);
+        above += of > bound;
+        all->metrics[count++] = all->metrics[i];
+    }
+    if (count == 0)
+        return;
+    printf("\n  ours / PyTorch: geometric mean of %zu %.3f; above %.2f: %zu. The worst:\n", count,
+           exp(logarithms / (double)count), bound, above);
+    qsort(all->metrics, count, sizeof *all->metrics, compare_ratios);
+    for (size_t i = 0; i < count && i < WORST; i++)
+        printf("    %-44s %6.2f\n", all->metrics[i].work, ratio(&all->metrics[i]));
+}

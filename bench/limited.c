@@ -1,0 +1,227 @@
+// Work under limits: a workload that leaks by construction, in a process whose address space is
+// bounded (RLIMIT_AS) at 60 % of what the leaking run takes at its peak. With the collector off it
+// fails, with an error that names who holds the memory and what was tried; with the collector on it
+// completes, and computes the same to the bit. The same with a quota of half of what the leaking run
+// has alive at its peak. In a fifth of the memory, and with a collector that nothing calls but the
+// lack of memory, the ladder's stages carry the run.
+#include "bench/support/claims.h"
+#include "bench/support/json.h"
+#include "bench/support/machine.h"
+#include "bench/support/numbers.h"
+#include "bench/support/paths.h"
+#include "bench/support/progress.h"
+#include "bench/workloads/harness/child.h"
+#include "bench/workloads/harness/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULT_STEPS = 150, CLAIMS_MAX = 16 };
+
+/// Who runs, and in how much of what the leaking run takes.
+static const struct limit {
+    const char *name;
+    workload_strategy strategy;
+    double part;  ///< of its address space; 0: all there is
+    double quota; ///< of its live bytes; 0: none
+} limits[] = {
+    {"off", WORKLOAD_LET_BE, 0, 0},
+    {"off, 60 %", WORKLOAD_LET_BE, 0.6, 0},
+    {"on, 60 %", WORKLOAD_BOUNDARY, 0.6, 0},
+    {"off, quota 50 %", WORKLOAD_LET_BE, 0, 0.5},
+    {"on, quota 50 %", WORKLOAD_BOUNDARY, 0, 0.5},
+    {"pressure, 20 %", WORKLOAD_PRESSURE, 0.2, 0},
+};
+enum { LIMITS = sizeof limits / sizeof *limits, LEAKING = 0 };
+
+typedef struct result {
+    uint64_t address_bytes; ///< the limit
+    uint64_t quota_bytes;   ///< the quota
+    run_turn turn;
+    run_figures figures;
+} result;
+
+/// What the progress bar says.
+typedef struct view {
+    const char *name;
+    int64_t steps;
+} view;
+
+static bool run_limited(const workload *workload, const workload_settings *settings,
+                        const struct limit *limit, const result *leaking, result *ret_result);
+static void print_result(const struct limit *limit, const result *result);
+static void judge(const workload *workload, int64_t steps, const result *results, claim_list *list);
+static bool write_json(const workload *workload, const workload_settings *settings,
+                       const result *results, const claim_list *list);
+static void watch(int64_t steps, void *data);
+
+int main(int argc, char **argv) {
+    workload_settings settings = settings_default();
+    settings.program = "limited";
+    settings.about =
+        "Runs a workload that leaks (default: wgan_gp, 150 steps) in bounded memory, off "
+        "and on.\nOf these options it looks at --only, --steps, --threads, --seed, "
+        "--data and --json.";
+    settings.steps = DEFAULT_STEPS;
+    int answer = settings_read(argc, argv, &settings);
+    if (answer >= 0)
+        return answer;
+    const workload *workload = &workload_wgan_gp;
+    for (size_t i = 0; settings.only_count && workloads[i]; i++)
+        if (settings_want(&settings, workloads[i]))
+            workload = workloads[i];
+    char machine[512];
+    printf("%s: %s (%" PRId64 " steps)\n%s; threads: %d\n\n", workload->name, workload->summary,
+           settings.steps, bench_machine_line(machine, sizeof machine), settings.threads);
+    printf("  %-15s %12s %12s %12s %7s  %s\n", "", "limit", "address peak", "live peak", "steps",
+           "ended");
+    static result results[LIMITS];
+    for (size_t i = 0; i < LIMITS; i++) {
+        if (!run_limited(workload, &settings, &limits[i], &results[LEAKING], &results[i]))
+            return 2;
+        print_result(&limits[i], &results[i]);
+    }
+    static claim claims[CLAIMS_MAX];
+    claim_list list = {.claims = claims, .size = CLAIMS_MAX};
+    judge(workload, settings.steps, results, &list);
+    bool good = claims_print(claims, list.count);
+    if (settings.json && !write_json(workload, &settings, results, &list))
+        return 2;
+    return good ? 0 : 1;
+}
+
+static bool run_limited(const workload *workload, const workload_settings *settings,
+                        const struct limit *limit, const result *leaking, result *ret_result) {
+    ret_result->address_bytes =
+        (uint64_t)(limit->part * (double)leaking->figures.peak_address_bytes);
+    ret_result->quota_bytes = (uint64_t)(limit->quota * (double)leaking->figures.peak_bytes);
+    const run_settings of_run = {.options = {.device = settings->device,
+                                             .strategy = limit->strategy,
+                                             .seed = settings->seed,
+                                             .steps = settings->steps,
+                                             .data = settings->data},
+                                 .threads = settings->threads,
+                                 .quota_bytes = ret_result->quota_bytes};
+    view view = {.name = limit->name, .steps = settings->steps};
+    child child;
+    if (!child_start(&child, workload, &of_run, ret_result->address_bytes))
+        return false;
+    child_turn(&child, settings->steps, watch, &view, &ret_result->turn);
+    child_finish(&child, NULL, NULL, &ret_result->figures);
+    bench_progress_clear();
+    return true;
+}
+
+static void print_result(const struct limit *limit, const result *result) {
+    static const char *const stages[ND_MEMORY_STAGE_COUNT] = {
+        [ND_MEMORY_STAGE_RETIRE] = "retire",   [ND_MEMORY_STAGE_TRIM] = "trim",
+        [ND_MEMORY_STAGE_COLLECT] = "collect", [ND_MEMORY_STAGE_CALLBACK] = "callback",
+        [ND_MEMORY_STAGE_WAIT] = "wait",
+    };
+    char bound[NUMBER_TEXT], address[NUMBER_TEXT], live[NUMBER_TEXT], bytes[NUMBER_TEXT];
+    const run_figures *figures = &result->figures;
+    printf("  %-15s %12s %12s %12s %7" PRId64 "  %s\n", limit->name,
+           limit->part > 0    ? in_units(bound, result->address_bytes)
+           : limit->quota > 0 ? in_units(bound, result->quota_bytes)
+                              : "-",
+           in_units(address, figures->peak_address_bytes), in_units(live, figures->peak_bytes),
+           figures->steps, figures->status == ND_OK ? "well" : nd_status_get_name(figures->status));
+    if (figures->status != ND_OK)
+        printf("      %s\n", figures->message);
+    const nd_memory_stats *memory = &figures->memory;
+    if (memory->walks == 0)
+        return;
+    printf("      ladder: %" PRIu64 " walks, %" PRIu64 " failed", memory->walks, memory->failures);
+    for (int i = 0; i < ND_MEMORY_STAGE_COUNT; i++)
+        if (memory->stages[i].reached)
+            printf("; %s reached %" PRIu64 " times, enough %" PRIu64 " times, %s", stages[i],
+                   memory->stages[i].reached, memory->stages[i].enough,
+                   in_units(bytes, memory->stages[i].bytes));
+    printf("\n");
+}
+
+static void judge(const workload *workload, int64_t steps, const result *results,
+                  claim_list *list) {
+    const result *leaking = &results[LEAKING];
+    const char *name = workload->name;
+    bool leaked = leaking->figures.status == ND_OK && leaking->figures.left_objects > 0;
+    claims_add(list, leaked ? HOLDS : FAILS, "%s, off, without a limit: completes and leaks", name);
+    for (size_t i = LEAKING + 1; i < LIMITS; i++) {
+        const run_figures *figures = &results[i].figures;
+        bool none = figures->remaining_objects == 0 && figures->remaining_bytes == 0;
+        if (limits[i].strategy == WORKLOAD_LET_BE) {
+            nd_status expected = limits[i].quota > 0 ? ND_ERROR_QUOTA : ND_ERROR_OUT_OF_MEMORY;
+            bool told = figures->status == expected &&
+                        strstr(figures->message, "largest holders: ") &&
+                        strstr(figures->message, "tried: ");
+            claims_add(list, told && none ? HOLDS : FAILS,
+                       "%s, %s: no memory after %" PRId64 " steps; the error names holders and "
+                       "what was tried; nothing is left",
+                       name, limits[i].name, figures->steps);
+            continue;
+        }
+        bool completes = figures->status == ND_OK && figures->steps == steps && none;
+        bool same = results[i].turn.digest == leaking->turn.digest;
+        // Where no memory is left for oneDNN, loops compute whose last bits are others.
+        double value = leaking->turn.value;
+        bool near = limits[i].strategy == WORKLOAD_PRESSURE &&
+                    fabs(results[i].turn.value - value) <= 1e-2 * fabs(value);
+        claims_add(list, completes && (same || near) ? HOLDS : FAILS,
+                   "%s, %s: completes, every step's %s is the same%s; nothing is left", name,
+                   limits[i].name, workload->value,
+                   same || !near ? " to the bit" : " on average, within 1 %");
+        if (limits[i].strategy != WORKLOAD_PRESSURE)
+            continue;
+        const nd_memory_stage_stats *stages = figures->memory.stages;
+        bool carried = stages[ND_MEMORY_STAGE_TRIM].reached > 0 &&
+                       stages[ND_MEMORY_STAGE_COLLECT].enough > 0 && figures->memory.failures == 0;
+        claims_add(list, carried ? HOLDS : FAILS,
+                   "%s, %s: caches are trimmed and cycles collected when memory ends", name,
+                   limits[i].name);
+    }
+}
+
+static bool write_json(const workload *workload, const workload_settings *settings,
+                       const result *results, const claim_list *list) {
+    char target[4096];
+    FILE *stream =
+        bench_user_path(settings->json, target, sizeof target) ? fopen(target, "we") : NULL;
+    if (!stream) {
+        fprintf(stderr, "limited: cannot write %s: %s\n", settings->json, strerror(errno));
+        return false;
+    }
+    bench_json json = bench_json_on(stream);
+    bench_json_begin_object(&json, NULL);
+    bench_json_string(&json, "bench", "limited");
+    bench_machine_json(&json);
+    bench_json_string(&json, "workload", workload->name);
+    bench_json_integer(&json, "steps", (uint64_t)settings->steps);
+    bench_json_begin_array(&json, "runs");
+    for (size_t i = 0; i < LIMITS; i++) {
+        const run_figures *figures = &results[i].figures;
+        bench_json_begin_object(&json, NULL);
+        bench_json_string(&json, "run", limits[i].name);
+        bench_json_integer(&json, "limit_bytes", results[i].address_bytes);
+        bench_json_integer(&json, "quota_bytes", results[i].quota_bytes);
+        bench_json_integer(&json, "peak_address_bytes", figures->peak_address_bytes);
+        bench_json_integer(&json, "peak_bytes", figures->peak_bytes);
+        bench_json_integer(&json, "steps", (uint64_t)figures->steps);
+        bench_json_string(&json, "status", nd_status_get_name(figures->status));
+        bench_json_string(&json, "message", figures->message);
+        bench_json_integer(&json, "walks", figures->memory.walks);
+        bench_json_integer(&json, "remaining_objects", figures->remaining_objects);
+        bench_json_end_object(&json);
+    }
+    bench_json_end_array(&json);
+    claims_json(&json, list->claims, list->count);
+    bench_json_end_object(&json);
+    return bench_json_close(&json);
+}
+
+static void watch(int64_t steps, void *data) {
+    const view *view = data;
+    bench_progress_show(view->name, (double)steps / (double)view->steps);
+}

@@ -1,0 +1,263 @@
+"""The work of //bench:workloads in PyTorch, in turns.
+
+    pytorch_workloads.py NAME STEPS SEED THREADS DATA
+
+Prints a line {"library": ...}, or {"skipped": ...} where PyTorch is not installed or has no such work. Then it reads lines:
+a number of steps to do, answered by {"seconds", "value" (mean over them), "resident" (bytes)}; 0 ends it, answered by
+{"score", "resident" (at its peak)}. Models, batches, rates and schedules are those of bench/workloads/NAME.c; parameters
+and order are drawn by PyTorch.
+"""
+
+import glob
+import gzip
+import json
+import os
+import resource
+import struct
+import sys
+import time
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def say(**figures):
+    print(json.dumps(figures), flush=True)
+
+
+try:
+    import numpy
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    from pytorch_gpt import Transformer
+except ImportError:
+    say(skipped="PyTorch is not installed for " + sys.executable)
+    sys.exit(0)
+
+
+def read_idx(folder, name):
+    """The file under its original name, or with .gz behind it."""
+    path = os.path.join(folder, name)
+    opened = open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz", "rb")
+    with opened as file:
+        content = file.read()
+    ndim = content[3]
+    shape = struct.unpack(">%dI" % ndim, content[4 : 4 + 4 * ndim])
+    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * ndim).copy().reshape(shape))
+
+
+def load_digits(data):
+    """(images, labels) to train on and to test on: [n, 1, 28, 28] from 0 to 1."""
+    folder = data or os.path.join(ROOT, "data", "mnist")
+    images, labels = read_idx(folder, "t10k-images-idx3-ubyte"), read_idx(folder, "t10k-labels-idx1-ubyte")
+    images = images.float().div(255).unsqueeze(1)
+    if not data:
+        return (images[:8000], labels[:8000].long()), (images[8000:], labels[8000:].long())
+    more = read_idx(folder, "train-images-idx3-ubyte").float().div(255).unsqueeze(1)
+    return (more, read_idx(folder, "train-labels-idx1-ubyte").long()), (images, labels.long())
+
+
+def shuffled(samples, batch):
+    """Batches of epoch after epoch, without short ones."""
+    images, labels = samples
+    while True:
+        order = torch.randperm(len(images))
+        for begin in range(0, len(images) - batch + 1, batch):
+            chosen = order[begin : begin + batch]
+            yield images[chosen], labels[chosen]
+
+
+class Cnn:
+    def __init__(self, steps, data):
+        train, self.test = load_digits(data)
+        self.batches = shuffled(train, 64)
+        self.model = nn.Sequential(
+            nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(32 * 5 * 5, 128), nn.ReLU(), nn.Linear(128, 10),
+        )
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, steps)
+
+    def step(self):
+        images, labels = next(self.batches)
+        loss = functional.cross_entropy(self.model(images), labels)
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    def score(self):
+        images, labels = self.test
+        with torch.no_grad():
+            return (self.model(images).argmax(1) == labels).float().mean().item()
+
+
+class WganGp:
+    NOISE, WIDTH, BATCH = 32, 16, 32
+
+    def __init__(self, steps, data):
+        self.batches = shuffled(load_digits(data)[0], self.BATCH)
+        self.generator = nn.Sequential(
+            nn.Linear(self.NOISE, 2 * self.WIDTH * 49), nn.Unflatten(1, (2 * self.WIDTH, 7, 7)),
+            nn.BatchNorm2d(2 * self.WIDTH), nn.ReLU(),
+            nn.ConvTranspose2d(2 * self.WIDTH, self.WIDTH, 4, 2, 1), nn.BatchNorm2d(self.WIDTH), nn.ReLU(),
+            nn.ConvTranspose2d(self.WIDTH, 1, 4, 2, 1), nn.Tanh(),
+        )
+        self.critic = nn.Sequential(
+            nn.Conv2d(1, self.WIDTH, 4, 2, 1), nn.SiLU(),
+            nn.Conv2d(self.WIDTH, 2 * self.WIDTH, 4, 2, 1), nn.SiLU(),
+            nn.Flatten(), nn.Linear(2 * self.WIDTH * 49, 1),
+        )
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3, betas=(0.5, 0.9))
+        self.generator_optimizer = torch.optim.Adam(self.generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
+
+    def penalty(self, real, fake):
+        points = (fake + torch.rand(len(real), 1, 1, 1) * (real - fake)).requires_grad_()
+        # The slope alone, without a cycle: torch.autograd.grad, which its documentation asks for.
+        (slope,) = torch.autograd.grad(self.critic(points).sum(), points, create_graph=True)
+        return ((slope.flatten(1).square().sum(1) + 1e-12).sqrt() - 1).square().mean()
+
+    def step(self):
+        for _ in range(3):
+            real = next(self.batches)[0] * 2 - 1
+            with torch.no_grad():
+                fake = self.generator(torch.randn(len(real), self.NOISE))
+            distance = self.critic(real).mean() - self.critic(fake).mean()
+            (10 * self.penalty(real, fake) - distance).backward()
+            self.critic_optimizer.step()
+            self.critic_optimizer.zero_grad(set_to_none=True)
+        (-self.critic(self.generator(torch.randn(self.BATCH, self.NOISE))).mean()).backward()
+        self.generator_optimizer.step()
+        self.generator_optimizer.zero_grad(set_to_none=True)
+        self.critic_optimizer.zero_grad(set_to_none=True)
+        return distance.item()
+
+
+def load_pages():
+    pages = b"".join(open(path, "rb").read() for path in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))))
+    return torch.from_numpy(numpy.frombuffer(pages, numpy.uint8).copy()).long()
+
+
+class Rnn(nn.Module):
+    TRACKS, WINDOW, EMBEDDED, HIDDEN = 16, 64, 32, 128
+
+    def __init__(self, steps, kind):
+        super().__init__()
+        text = load_pages()
+        length = len(text) // self.TRACKS
+        self.tracks = text[: self.TRACKS * length].view(self.TRACKS, length)
+        self.position, self.state = 0, None
+        self.embedding = nn.Embedding(256, self.EMBEDDED)
+        self.net = kind(self.EMBEDDED, self.HIDDEN)
+        self.head = nn.Linear(self.HIDDEN, 256)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=5e-3)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: 0.1 + 0.45 * (1 + numpy.cos(numpy.pi * min(step / steps, 1)))
+        )
+
+    def step(self):
+        window = self.tracks[:, self.position : self.position + self.WINDOW + 1].t()
+        output, state = self.net(self.embedding(window[:-1]), self.state)
+        self.state = tuple(part.detach() for part in state) if isinstance(state, tuple) else state.detach()
+        loss = functional.cross_entropy(self.head(output).flatten(0, 1), window[1:].flatten())
+        self.position += self.WINDOW
+        if self.position + self.WINDOW >= self.tracks.shape[1]:
+            self.position, self.state = 0, None
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters(), 1)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+class Block(nn.Module):
+    def __init__(self, inner, outer, stride):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inner, outer, 3, stride, 1, bias=False), nn.BatchNorm2d(outer), nn.ReLU(),
+            nn.Conv2d(outer, outer, 3, 1, 1, bias=False), nn.BatchNorm2d(outer),
+        )
+        self.shortcut = nn.Identity()
+        if inner != outer or stride != 1:
+            self.shortcut = nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+class LargeImages:
+    BATCH, SIDE, WIDTH, STAGES = 8, 512, 8, 4
+
+    def __init__(self, steps, data):
+        self.images, self.labels = load_digits(data)[0]
+        blocks = [Block(self.WIDTH, self.WIDTH, 1)]
+        blocks += [Block(self.WIDTH << i, self.WIDTH << i + 1, 2) for i in range(self.STAGES - 1)]
+        self.features = nn.Sequential(
+            nn.Conv2d(3, self.WIDTH, 5, 2, 2, bias=False), nn.BatchNorm2d(self.WIDTH), nn.ReLU(), *blocks
+        )
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.WIDTH << self.STAGES - 1, 10))
+        self.optimizer = torch.optim.Adam([*self.features.parameters(), *self.head.parameters()], lr=2e-3)
+        self.position = 0
+
+    def draw_map(self, features, gradient):
+        drawn = torch.relu(-(features * gradient.mean((2, 3), keepdim=True)).sum(1))
+        self.focus = (drawn.max() - drawn.mean()).item()
+
+    def step(self):
+        chosen = slice(self.position, self.position + self.BATCH)
+        self.position = (self.position + self.BATCH) % len(self.labels)
+        shapes = functional.interpolate(self.images[chosen], size=self.SIDE, mode="bilinear")
+        ground, ink = torch.rand(2, self.BATCH, 3, 1, 1)
+        features = self.features(ground + shapes * (ink - ground))
+        # The hook has features without a history, so that PyTorch's side keeps nothing.
+        seen = features.detach()
+        features.register_hook(lambda gradient: self.draw_map(seen, gradient))
+        loss = functional.cross_entropy(self.head(features), self.labels[chosen])
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+WORKLOADS = {
+    "cnn": Cnn,
+    "wgan_gp": WganGp,
+    "rnn_lstm": lambda steps, data: Rnn(steps, nn.LSTM),
+    "rnn_gru": lambda steps, data: Rnn(steps, nn.GRU),
+    "transformer": lambda steps, data: Transformer(steps, load_pages()),
+    "large_images": LargeImages,
+}
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def main():
+    name, steps, seed, threads, data = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+    if name not in WORKLOADS:
+        say(skipped="%s has no %s" % (os.path.basename(__file__), name))
+        return
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads)
+    work = WORKLOADS[name](steps, data)
+    say(library="PyTorch %s" % torch.__version__)
+    for line in sys.stdin:
+        count = int(line)
+        if count == 0:
+            score = work.score() if hasattr(work, "score") else None
+            say(score=score, resident=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+            return
+        begin = time.perf_counter()
+        values = [work.step() for _ in range(count)]
+        seconds = time.perf_counter() - begin
+        say(seconds=seconds, value=sum(values) / count, resident=resident_bytes())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+// Invariant: what is recorded and what reads on from a cache run the same block; the cache only says
+// where keys and values are put.
+#include <nd/scoped.h>
+
+#include "bench/workloads/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum model_part { WORDS, PLACES, BLOCKS, LAST_NORM };
+enum block_part { NORM_1, PROJECT, MIX, NORM_2, WIDEN, NARROW, BLOCK_PARTS };
+
+static const double EPSILON = 1e-5;
+
+/// Where a block puts what it has read.
+typedef struct place {
+    nd_tensor *keys, *values;
+    int64_t length;
+} place;
+
+static const gpt_sizes *sizes_of(const nd_module *module) {
+    return nd_module_get_data(module);
+}
+
+static const nd_tensor *part_forward(const nd_module *self, size_t part, const nd_tensor *x) {
+    return nd_module_forward(nd_module_get_child(self, part), x);
+}
+
+// ------------------------------------------------------------------------------------------- block
+
+/// [n, t, width] -> [n, heads, t, width / heads].
+static const nd_tensor *heads_of(const gpt_sizes *sizes, const nd_tensor *x) {
+    const nd_tensor *split = nd_reshape(x, ND_SHAPE(nd_get_size(x, 0), nd_get_size(x, 1),
+                                                    sizes->heads, sizes->width / sizes->heads));
+    return nd_transpose(split, 1, 2);
+}
+
+/// Puts x behind what is kept, and returns all of that.
+static const nd_tensor *keep(nd_tensor *kept, int64_t length, const nd_tensor *x) {
+    const int64_t end = length + nd_get_size(x, 2);
+    nd_auto nd_tensor *behind = nd_retain(nd_slice(kept, length, end, 1, 2));
+    return nd_copy_(behind, x) == ND_OK ? nd_slice(kept, 0, end, 1, 2) : NULL;
+}
+
+static const nd_tensor *attend(const nd_module *self, const nd_tensor *x, const place *at) {
+    const gpt_sizes *sizes = sizes_of(self);
+    const int64_t each = sizes->width;
+    nd_tensor *three[3];
+    if (nd_split(part_forward(self, PROJECT, x), 3, (int64_t[]){each, each, each}, -1, three) !=
+        ND_OK)
+        return NULL;
+    const nd_tensor *queries = heads_of(sizes, nd_tmp(three[0]));
+    const nd_tensor *keys = heads_of(sizes, nd_tmp(three[1]));
+    const nd_tensor *values = heads_of(sizes, nd_tmp(three[2]));
+    if (at) {
+        keys = keep(at->keys, at->length, keys);
+        values = keep(at->values, at->length, values);
+    }
+    nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
+    options.causal = nd_get_size(x, 1) > 1; // one token sees all that were before
+    const nd_tensor *seen = nd_attention(queries, keys, values, NULL, &options);
+    const nd_tensor *joined = nd_reshape(nd_transpose(seen, 1, 2), nd_get_ndim(x), nd_get_shape(x));
+    return part_forward(self, MIX, joined);
+}
+
+/// x: [n, t, width]. `at` NULL: nothing is kept.
+static nd_tensor *block_apply(const nd_module *self, const nd_tensor *x, const place *at) {
+    nd_auto_scope;
+    const nd_tensor *half = nd_add(x, attend(self, part_forward(self, NORM_1, x), at));
+    const nd_tensor *wide = part_forward(self, WIDEN, part_forward(self, NORM_2, half));
+    return nd_retain(nd_add(half, part_forward(self, NARROW, nd_gelu_tanh(wide))));
+}
+
+static nd_tensor *block_forward(const nd_module *self, const nd_tensor *x) {
+    return block_apply(self, x, NULL);
+}
+
+static const nd_module_type block_type = {
+    .size = sizeof(nd_module_type), .version = 1, .name = "gpt_block", .forward = block_forward};
+
+// ------------------------------------------------------------------------------------------- model
+
+static nd_tensor *model_forward(const nd_module *self, const nd_tensor *ids) {
+    return gpt_logits(self, ids, false);
+}
+
+static const nd_module_type model_type = {
+    .size = sizeof(nd_module_type), .version = 1, .name = "gpt", .forward = model_forward};
+
+/// Makes the weight normal, with this deviation, and the bias, where there is one, 0.
+static nd_status draw(const nd_module *part, nd_key key, double deviation) {
+    nd_auto_scope;
+    const nd_tensor *old = nd_module_get_parameter(part, "weight");
+    if (!old)
+        return nd_error_get_status();
+    nd_status status = ND_OK;
+    nd_no_grad {
+        const nd_tensor *normal = nd_randn(key, nd_get_ndim(old), nd_get_shape(old), ND_F32);
+        nd_auto nd_tensor *weight = nd_retain(old);
+        status = nd_copy_(weight, nd_mul_scalar(normal, deviation));
+        if (status == ND_OK && nd_module_get_parameter_count(part) > 1) {
+            nd_auto nd_tensor *bias = nd_retain(nd_module_get_parameter(part, "bias"));
+            status = nd_fill_(bias, 0);
+        }
+    }
+    return status;
+}
+
+static nd_status add_part(nd_module *to, const char *name, const nd_module *part, nd_key key,
+                          double deviation) {
+    nd_status status = nd_module_add_child(to, name, part);
+    return status == ND_OK && deviation > 0 ? draw(part, key, deviation) : status;
+}
+
+/// 0.02 for the width of 768, as GPT-2 has it.
+static double deviation_of(const gpt_sizes *sizes) {
+    return 0.02 * sqrt(768.0 / (double)sizes->width);
+}
+
+static nd_module *new_block(const gpt_sizes *sizes, nd_key key) {
+    static const char *const names[BLOCK_PARTS] = {"norm_1", "project", "mix",
+                                                   "norm_2", "widen",   "narrow"};
+    const int64_t width = sizes->width;
+    nd_auto nd_module *block = nd_module_new(&block_type, sizes, sizeof *sizes);
+    for (int i = 0; i < BLOCK_PARTS; i++) {
+        const bool norm = i == NORM_1 || i == NORM_2, ends = i == MIX || i == NARROW;
+        const int64_t in = i == NARROW ? 4 * width : width;
+        const int64_t out = i == PROJECT ? 3 * width : i == WIDEN ? 4 * width : width;
+        nd_key its = nd_key_fold(key, (uint64_t)i);
+        nd_auto nd_module *part = norm ? nd_layer_norm_module(EPSILON, ND_SHAPE(width))
+                                       : nd_linear_module(its, in, out, true);
+        double deviation = deviation_of(sizes) / (ends ? sqrt(2.0 * (double)sizes->layers) : 1.0);
+        if (add_part(block, names[i], part, its, norm ? 0 : deviation) != ND_OK)
+            return NULL;
+    }
+    return nd_steal(&block);
+}
+
+nd_module *gpt_new(const gpt_sizes *sizes, nd_key key) {
+    nd_module *blocks[GPT_LAYERS];
+    for (int64_t i = 0; i < sizes->layers; i++)
+        blocks[i] = new_block(sizes, nd_key_fold(key, 100 + (uint64_t)i));
+    nd_auto nd_module *stack = nd_sequential((size_t)sizes->layers, blocks);
+    nd_auto nd_module *words =
+        nd_embedding_module(key, sizes->vocabulary, sizes->width, ND_NO_PADDING);
+    nd_auto nd_module *places =
+        nd_embedding_module(key, sizes->context, sizes->width, ND_NO_PADDING);
+    nd_auto nd_module *norm = nd_layer_norm_module(EPSILON, ND_SHAPE(sizes->width));
+    nd_auto nd_module *model = nd_module_new(&model_type, sizes, sizeof *sizes);
+    const double deviation = deviation_of(sizes);
+    nd_status status = add_part(model, "words", words, nd_key_fold(key, WORDS), deviation);
+    if (status == ND_OK)
+        status = add_part(model, "places", places, nd_key_fold(key, PLACES), deviation);
+    if (status == ND_OK)
+        status = add_part(model, "blocks", stack, key, 0);
+    if (status == ND_OK)
+        status = add_part(model, "last_norm", norm, key, 0);
+    return status == ND_OK ? nd_steal(&model) : NULL;
+}
+
+static const nd_tensor *weight_of(const nd_module *model, enum model_part part) {
+    return nd_module_get_parameter(nd_module_get_child(model, part), "weight");
+}
+
+/// What tokens are, and where they stand, from a place on: [n, t, width].
+static const nd_tensor *embed(const nd_module *model, const nd_tensor *ids, int64_t from) {
+    const nd_tensor *words = part_forward(model, WORDS, ids);
+    const int64_t end = from + nd_get_size(ids, 1);
+    return nd_add(words, nd_slice(weight_of(model, PLACES), from, end, 1, 0));
+}
+
+/// The head: the table of tokens again.
+static const nd_tensor *logits_of(const nd_module *model, const nd_tensor *x) {
+    return nd_linear(part_forward(model, LAST_NORM, x), weight_of(model, WORDS), NULL);
+}
+
+nd_tensor *gpt_logits(const nd_module *model, const nd_tensor *ids, bool checkpointed) {
+    nd_auto_scope;
+    const nd_module *blocks = nd_module_get_child(model, BLOCKS);
+    const nd_tensor *x = embed(model, ids, 0);
+    for (size_t i = 0; i < nd_module_get_child_count(blocks); i++) {
+        const nd_module *block = nd_module_get_child(blocks, i);
+        x = checkpointed ? nd_checkpoint_module(block, x) : nd_module_forward(block, x);
+    }
+    return nd_retain(logits_of(model, x));
+}
+
+nd_tensor *gpt_loss(const nd_module *model, const nd_tensor *ids, const nd_tensor *targets,
+                    bool checkpointed) {
+    nd_auto_scope;
+    const nd_tensor *logits = nd_tmp(gpt_logits(model, ids, checkpointed));
+    const nd_tensor *rows =
+        nd_reshape(logits, ND_SHAPE(nd_get_numel(ids), sizes_of(model)->vocabulary));
+    return nd_retain(nd_cross_entropy(rows, nd_flatten(targets, 0)));
+}
+
+// ------------------------------------------------------------------------------------------- cache
+
+nd_status gpt_cache_open(gpt_cache *cache, const nd_module *model, int64_t n) {
+    const gpt_sizes *s = sizes_of(model);
+    *cache = (gpt_cache){0};
+    for (int64_t i = 0; i < s->layers; i++) {
+        nd_auto_scope;
+        const nd_tensor *zeros =
+            nd_zeros(ND_SHAPE(n, s->heads, s->context, s->width / s->heads), ND_F32);
+        const nd_tensor *there = nd_to(zeros, nd_get_device(weight_of(model, WORDS)));
+        cache->keys[i] = nd_retain(there);
+        cache->values[i] = nd_retain(nd_clone(there));
+        if (!cache->values[i]) {
+            gpt_cache_close(cache);
+            return nd_error_get_status();
+        }
+    }
+    return ND_OK;
+}
+
+void gpt_cache_close(gpt_cache *cache) {
+    for (int i = 0; i < GPT_LAYERS; i++) {
+        nd_release(cache->keys[i]);
+        nd_release(cache->values[i]);
+    }
+    *cache = (gpt_cache){0};
+}
+
+static const nd_tensor *read_on(const nd_module *model, gpt_cache *cache, const nd_tensor *ids) {
+    const nd_module *blocks = nd_module_get_child(model, BLOCKS);
+    const nd_tensor *x = embed(model, ids, cache->length);
+    for (size_t i = 0; i < nd_module_get_child_count(blocks); i++) {
+        const place at = {cache->keys[i], cache->values[i], cache->length};
+        x = nd_tmp(block_apply(nd_module_get_child(blocks, i), x, &at));
+    }
+    return logits_of(model, nd_select(x, -1, 1));
+}
+
+nd_tensor *gpt_read(const nd_module *model, gpt_cache *cache, const nd_tensor *ids) {
+    nd_auto_scope;
+    const nd_tensor *logits = NULL;
+    nd_no_grad logits = read_on(model, cache, ids);
+    if (logits)
+        cache->length += nd_get_size(ids, 1);
+    return nd_retain(logits);
+}
+
+/// The likeliest of the logits [1, vocabulary], or one drawn by them; -1 on error.
+static int64_t choose(const nd_tensor *logits, double temperature, nd_key key) {
+    int64_t chosen = -1;
+    const nd_tensor *scores = logits;
+    if (temperature > 0) { // the largest of the logits and noise of Gumbel's (Gumbel 1954)
+        const nd_tensor *uniform = nd_to(
+            nd_rand(key, nd_get_ndim(logits), nd_get_shape(logits), ND_F32), nd_get_device(logits));
+        const nd_tensor *noise = nd_neg(nd_log(nd_neg(nd_log(nd_add_scalar(uniform, 1e-20)))));
+        scores = nd_add(nd_div_scalar(logits, temperature), noise);
+    }
+    return nd_get_item_i64(nd_argmax(scores, 1, false), &chosen) == ND_OK ? chosen : -1;
+}
+
+nd_status gpt_write(const nd_module *model, const int64_t *prompt, int64_t prompt_length,
+                    int64_t count, double temperature, nd_key key, int64_t *ret_ids) {
+    gpt_cache cache;
+    nd_status status = gpt_cache_open(&cache, model, 1);
+    const int64_t *next = prompt;
+    int64_t length = prompt_length;
+    for (int64_t i = 0; i < count && status == ND_OK; i++) {
+        nd_auto_scope;
+        const nd_tensor *ids = nd_to(nd_from_data(next, ND_SHAPE(1, length), ND_I64),
+                                     nd_get_device(weight_of(model, WORDS)));
+        const nd_tensor *logits = nd_tmp(gpt_read(model, &cache, ids));
+        nd_no_grad ret_ids[i] =
+            logits ? choose(logits, temperature, nd_key_fold(key, (uint64_t)i)) : -1;
+        status = ret_ids[i] < 0 ? nd_error_get_status() : ND_OK;
+        next = &ret_ids[i];
+        length = 1;
+    }
+    gpt_cache_close(&cache);
+    return status;
+}

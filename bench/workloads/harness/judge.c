@@ -1,0 +1,174 @@
+// Judges what a contest shows. A claim that it gives no ground to judge (too few turns, a side that
+// did not run) is not judged, and says why.
+#include "bench/support/numbers.h"
+#include "bench/workloads/harness/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static void judge_side(const contest *contest, const side *side, claim_list *list);
+static void judge_memory(const contest *contest, const side *side, claim_list *list);
+static void judge_resident(const contest *contest, const side *side, claim_list *list);
+static void judge_left(const contest *contest, const side *side, claim_list *list);
+static void judge_same(const contest *contest, claim_list *list);
+static void judge_score(const contest *contest, const workload_settings *settings,
+                        claim_list *list);
+static void judge_rival(const contest *contest, claim_list *list);
+static bool grows(const side *side);
+static bool flat(const side *side);
+
+void workload_report_judge(const contest *contest, const workload_settings *settings,
+                           claim_list *list) {
+    for (size_t i = 0; i < contest->side_count; i++)
+        if (!contest->sides[i].is_rival)
+            judge_side(contest, &contest->sides[i], list);
+    judge_same(contest, list);
+    judge_score(contest, settings, list);
+    judge_rival(contest, list);
+}
+
+static void judge_side(const contest *contest, const side *side, claim_list *list) {
+    judge_memory(contest, side, list);
+    judge_resident(contest, side, list);
+    judge_left(contest, side, list);
+}
+
+static void judge_memory(const contest *contest, const side *side, claim_list *list) {
+    if (contest->workload->keeps_history && side->strategy == WORKLOAD_DISPOSE)
+        return; // what is held is closed by force: a program that keeps something must not do that
+    const char *name = contest->workload->name;
+    char growth[NUMBER_TEXT], bytes[NUMBER_TEXT];
+    bool leaks = contest->workload->keeps_history ||
+                 (contest->workload->makes_cycles && side->strategy == WORKLOAD_LET_BE);
+    bool enough = side->turn_count >= CONTEST_LEAST_ROUNDS;
+    if (leaks) {
+        double by = side_growth(side);
+        claims_add(list,
+                   !enough       ? NOT_JUDGED
+                   : grows(side) ? HOLDS
+                                 : FAILS,
+                   "%s, %s: live objects and bytes grow in every turn, by %s bytes a step", name,
+                   side->name, with_commas(growth, by > 0 ? (uint64_t)by : 0));
+    } else if (run_has_boundaries(side->strategy)) {
+        claims_add(list,
+                   !enough      ? NOT_JUDGED
+                   : flat(side) ? HOLDS
+                                : FAILS,
+                   "%s, %s: flat to the byte from the second turn: %s bytes", name, side->name,
+                   with_commas(
+                       bytes, side->turn_count ? side->turns[side->turn_count - 1].live_bytes : 0));
+    }
+    if (!contest->workload->keeps_history || !run_has_boundaries(side->strategy))
+        return;
+    bool told = strstr(side->figures.escaped_sites[0], ".c:") != NULL;
+    claims_add(list, told && side->figures.collected_objects == 0 ? HOLDS : FAILS,
+               "%s, %s: nothing of it is garbage, and a step's manager names the line: %s", name,
+               side->name, told ? side->figures.escaped_sites[0] : "none");
+}
+
+/// Of a run that has lasted: what the process has in memory after a tenth of it is what it needs.
+static void judge_resident(const contest *contest, const side *side, claim_list *list) {
+    enum { LASTS = 100000, TENTHS = 10 };
+    size_t count = side->turn_count;
+    if (side->strategy != WORKLOAD_BOUNDARY || count < TENTHS ||
+        side->turns[count - 1].steps < LASTS)
+        return;
+    double before = (double)side->turns[count / TENTHS - 1].resident_bytes;
+    double growth = (double)side->turns[count - 1].resident_bytes / before - 1;
+    claims_add(list, growth <= 0.02 ? HOLDS : FAILS,
+               "%s, %s: resident bytes after a tenth of the steps and at the end: %+.2f %% (at "
+               "most 2 %%)",
+               contest->workload->name, side->name, 100 * growth);
+}
+
+static void judge_left(const contest *contest, const side *side, claim_list *list) {
+    const run_figures *figures = &side->figures;
+    char objects[NUMBER_TEXT];
+    with_commas(objects, figures->left_objects);
+    bool none = figures->remaining_objects == 0 && figures->remaining_bytes == 0;
+    bool at_once = run_has_boundaries(side->strategy) && side->strategy != WORKLOAD_LET_BE;
+    if (at_once || !contest->workload->makes_cycles)
+        none = none && figures->left_objects == 0 && figures->left_bytes == 0;
+    bool freed = figures->freed_objects == figures->left_objects &&
+                 figures->freed_bytes == figures->left_bytes;
+    claims_add(list, none && freed ? HOLDS : FAILS,
+               "%s, %s: %s objects left after the run%s, %" PRIu64 " at the end",
+               contest->workload->name, side->name, objects,
+               figures->left_objects ? ", freed by one explicit collection" : "",
+               figures->remaining_objects);
+}
+
+/// The collector changes what is freed, never what is computed.
+static void judge_same(const contest *contest, claim_list *list) {
+    const side *first = &contest->sides[0];
+    bool same = true;
+    int64_t steps = 0;
+    size_t compared = 0;
+    for (size_t i = 1; i < contest->side_count; i++) {
+        const side *side = &contest->sides[i];
+        for (size_t turn = 0; turn < side->turn_count && turn < first->turn_count; turn++) {
+            if (side->is_rival || side->turns[turn].steps != first->turns[turn].steps)
+                continue;
+            same = same && side->turns[turn].digest == first->turns[turn].digest;
+            steps = side->turns[turn].steps > steps ? side->turns[turn].steps : steps;
+            compared++;
+        }
+    }
+    if (compared)
+        claims_add(list, same ? HOLDS : FAILS,
+                   "%s: every step's %s is the same to the bit on all sides, for %" PRId64 " steps",
+                   contest->workload->name, contest->workload->value, steps);
+}
+
+static void judge_score(const contest *contest, const workload_settings *settings,
+                        claim_list *list) {
+    const workload *workload = contest->workload;
+    double least = settings->data ? workload->data_score : workload->least_score;
+    const side *on = contest_find_on(contest);
+    if (least <= 0 || !on)
+        return;
+    bool whole = settings->steps == 0 && on->figures.steps == contest->planned_steps;
+    claims_add(list,
+               !whole                               ? NOT_JUDGED
+               : on->figures.outcome.score >= least ? HOLDS
+                                                    : FAILS,
+               "%s: %s %.4f (at least %.2f%s)", workload->name, workload->score,
+               on->figures.outcome.score, least, whole ? "" : ", after the default steps");
+}
+
+static void judge_rival(const contest *contest, claim_list *list) {
+    const side *rival = contest_find_rival(contest), *on = contest_find_on(contest);
+    if (!rival || !on || contest->workload->tolerance <= 0)
+        return;
+    const char *what = contest->workload->score;
+    double ours = what ? on->figures.outcome.score : side_value(on, rival);
+    double theirs = what ? rival->figures.outcome.score : side_value(rival, on);
+    bool whole = rival->turn_count == on->turn_count &&
+                 on->figures.steps == contest->planned_steps &&
+                 contest->planned_steps >= contest->workload->steps;
+    bool near = fabs(ours - theirs) <= contest->workload->tolerance * fabs(theirs);
+    claims_add(list,
+               !whole ? NOT_JUDGED
+               : near ? HOLDS
+                      : FAILS,
+               "%s: %s %.4f, in PyTorch %.4f (within %.0f %%%s)", contest->workload->name,
+               what ? what : contest->workload->value, ours, theirs,
+               contest->workload->tolerance * 100, whole ? "" : ", after the default steps");
+}
+
+static bool grows(const side *side) {
+    for (size_t i = 1; i < side->turn_count; i++)
+        if (side->turns[i].live_bytes <= side->turns[i - 1].live_bytes ||
+            side->turns[i].live_objects <= side->turns[i - 1].live_objects)
+            return false;
+    return true;
+}
+
+static bool flat(const side *side) {
+    for (size_t i = 2; i < side->turn_count; i++)
+        if (side->turns[i].live_bytes != side->turns[1].live_bytes ||
+            side->turns[i].live_objects != side->turns[1].live_objects)
+            return false;
+    return true;
+}

@@ -1,0 +1,34 @@
+// What is told about contests: table, claims, JSON, charts.
+#ifndef ND_BENCH_WORKLOADS_REPORT_H
+#define ND_BENCH_WORKLOADS_REPORT_H
+#include "bench/support/claims.h"
+#include "bench/workloads/harness/contest.h"
+
+typedef struct workload_report {
+    const workload_settings *settings;
+    contest *contests;
+    size_t count;
+    double seconds;
+} workload_report;
+
+/// What all is measured on.
+void workload_report_begin(const workload_settings *settings);
+/// The table of one workload, and what came out.
+void workload_report_contest(const contest *contest);
+
+/// Judges everything the contest lets one judge.
+void workload_report_judge(const contest *contest, const workload_settings *settings,
+                           claim_list *list);
+
+/// Opens the file the user named before anything runs, so that a wrong path costs no run. NULL with a
+/// printed message on failure.
+FILE *workload_report_open_json(const workload_settings *settings);
+/// Writes everything and closes the stream. False with a printed message on failure.
+bool workload_report_json(const workload_report *report, const claim_list *claims, FILE *stream);
+
+/// Whether charts can be drawn; false with a printed message.
+bool workload_report_check_charts(const workload_settings *settings);
+/// Draws DIR/NAME.svg of each contest. False with a printed message on failure.
+bool workload_report_charts(const workload_report *report);
+
+#endif

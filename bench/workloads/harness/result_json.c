@@ -1,0 +1,128 @@
+// The report as JSON.
+#include "bench/support/json.h"
+#include "bench/support/machine.h"
+#include "bench/support/paths.h"
+#include "bench/workloads/harness/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static void write_contest(bench_json *json, const contest *contest);
+static void write_side(bench_json *json, const side *side);
+static void write_memory(bench_json *json, const run_figures *figures);
+static void write_turns(bench_json *json, const side *side);
+
+FILE *workload_report_open_json(const workload_settings *settings) {
+    char target[4096];
+    FILE *stream =
+        bench_user_path(settings->json, target, sizeof target) ? fopen(target, "we") : NULL;
+    if (!stream)
+        fprintf(stderr, "%s: cannot write %s: %s\n", settings->program, settings->json,
+                strerror(errno));
+    return stream;
+}
+
+bool workload_report_json(const workload_report *report, const claim_list *claims, FILE *stream) {
+    static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
+    bench_json json = bench_json_on(stream);
+    bench_json_begin_object(&json, NULL);
+    bench_json_string(&json, "bench", "workloads");
+    bench_machine_json(&json);
+    bench_json_string(&json, "device", devices[report->settings->device.kind]);
+    bench_json_integer(&json, "threads", (uint64_t)report->settings->threads);
+    bench_json_integer(&json, "seed", report->settings->seed);
+    bench_json_number(&json, "seconds", report->seconds);
+    bench_json_begin_array(&json, "workloads");
+    for (size_t i = 0; i < report->count; i++)
+        write_contest(&json, &report->contests[i]);
+    bench_json_end_array(&json);
+    claims_json(&json, claims->claims, claims->count);
+    bench_json_end_object(&json);
+    bool whole = bench_json_close(&json);
+    if (!whole)
+        fprintf(stderr, "%s: %s could not be written completely\n", report->settings->program,
+                report->settings->json);
+    return whole;
+}
+
+static void write_contest(bench_json *json, const contest *contest) {
+    const side *off = contest_find(contest, WORKLOAD_LET_BE), *on = contest_find_on(contest);
+    const side *rival = contest_find_rival(contest);
+    bench_json_begin_object(json, NULL);
+    bench_json_string(json, "workload", contest->workload->name);
+    bench_json_integer(json, "planned_steps", (uint64_t)contest->planned_steps);
+    bench_json_bool(json, "out_of_time", contest->out_of_time);
+    bench_json_bool(json, "rival_dropped", contest->rival_dropped);
+    bench_json_string(json, "value", contest->workload->value);
+    bench_json_number(json, "on_over_off", off && on && on != off ? contest_ratio(on, off) : NAN);
+    bench_json_number(json, "on_over_pytorch", on && rival ? contest_ratio(on, rival) : NAN);
+    if (*contest->peer_skipped)
+        bench_json_string(json, "peer_skipped", contest->peer_skipped);
+    bench_json_begin_array(json, "sides");
+    for (size_t i = 0; i < contest->side_count; i++)
+        write_side(json, &contest->sides[i]);
+    bench_json_end_array(json);
+    bench_json_end_object(json);
+}
+
+static void write_side(bench_json *json, const side *side) {
+    const run_figures *figures = &side->figures;
+    bench_json_begin_object(json, NULL);
+    bench_json_string(json, "side", side->name);
+    if (side->is_rival)
+        bench_json_string(json, "library", side->rival.library);
+    else
+        bench_json_string(json, "strategy", workload_strategy_name(side->strategy));
+    bench_json_number(json, "steps_per_second", side_rate(side));
+    bench_json_number(json, "value", side_value(side, side));
+    bench_json_number(json, "score", figures->outcome.score);
+    bench_json_integer(json, "peak_resident_bytes", figures->peak_resident_bytes);
+    if (!side->is_rival) {
+        bench_json_string(json, "made", figures->outcome.text);
+        bench_json_integer(json, "steps", (uint64_t)figures->steps);
+        bench_json_bool(json, "bounded", figures->bounded);
+        bench_json_number(json, "grows_bytes_per_step", side_growth(side));
+        write_memory(json, figures);
+    }
+    write_turns(json, side);
+    bench_json_end_object(json);
+}
+
+static void write_memory(bench_json *json, const run_figures *figures) {
+    bench_json_integer(json, "peak_bytes", figures->peak_bytes);
+    bench_json_integer(json, "collections", figures->collections);
+    bench_json_integer(json, "cycles", figures->cycles);
+    bench_json_integer(json, "collected_objects", figures->collected_objects);
+    bench_json_integer(json, "collected_bytes", figures->collected_bytes);
+    bench_json_number(json, "gate_closed_us_max", figures->pause_seconds * 1e6);
+    bench_json_number(json, "longest_step_ms", figures->longest_step_seconds * 1e3);
+    bench_json_begin_array(json, "escaped_sites");
+    for (size_t i = 0; i < RUN_SITES && *figures->escaped_sites[i]; i++)
+        bench_json_string(json, NULL, figures->escaped_sites[i]);
+    bench_json_end_array(json);
+    bench_json_integer(json, "left_objects", figures->left_objects);
+    bench_json_integer(json, "left_bytes", figures->left_bytes);
+    bench_json_integer(json, "freed_by_collection_objects", figures->freed_objects);
+    bench_json_integer(json, "freed_by_collection_bytes", figures->freed_bytes);
+    bench_json_integer(json, "remaining_objects", figures->remaining_objects);
+    bench_json_integer(json, "remaining_bytes", figures->remaining_bytes);
+}
+
+static void write_turns(bench_json *json, const side *side) {
+    bench_json_begin_array(json, "turns");
+    for (size_t i = 0; i < side->turn_count; i++) {
+        const run_turn *turn = &side->turns[i];
+        bench_json_begin_object(json, NULL);
+        bench_json_integer(json, "steps", (uint64_t)turn->steps);
+        bench_json_number(json, "seconds", turn->seconds);
+        bench_json_number(json, "value", turn->value);
+        if (!side->is_rival) {
+            bench_json_integer(json, "live_objects", turn->live_objects);
+            bench_json_integer(json, "live_bytes", turn->live_bytes);
+        }
+        bench_json_integer(json, "resident_bytes", turn->resident_bytes);
+        bench_json_end_object(json);
+    }
+    bench_json_end_array(json);
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# The harness in small: a few steps of every workload, off, on and by every strategy. Checks the shape of the JSON file, that
+# nothing is left, that what leaks grows and what is collected does not, and that wrong options are told apart from failed
+# claims. PyTorch's side is not asked for.
+set -u
+workloads=$(realpath "$1")
+gc_on_off=$(realpath "$2")
+folder=${TEST_TMPDIR:-$(mktemp -d)}
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# A second could be over before four rounds are done; the time is no part of this test.
+run() {
+    "$workloads" --no-peer --threads 1 --seconds 100000 "$@"
+}
+
+run --steps 6 --output "$folder/made" --json "$folder/result.json" >"$folder/table.txt" 2>"$folder/errors.txt" ||
+    fail "the harness ended with an error: $(cat "$folder/table.txt" "$folder/errors.txt")"
+cat "$folder/table.txt"
+[ -s "$folder/errors.txt" ] && fail "something on standard error without a terminal: $(cat "$folder/errors.txt")"
+python3 - "$folder/result.json" "$folder/made" <<'END' || fail "the figures do not show what they should"
+import json, os, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["bench"] == "workloads" and report["threads"] == 1
+assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
+workloads = {workload["workload"]: workload for workload in report["workloads"]}
+for name in ("cnn", "wgan_gp", "rnn_lstm", "rnn_gru", "rnn_attached", "transformer"):
+    assert name in workloads, (name, sorted(workloads))
+for name, workload in workloads.items():
+    assert workload["planned_steps"] == 6 and not workload["out_of_time"], name
+    assert workload["on_over_off"] > 0, name
+    assert [side["side"] for side in workload["sides"]] == ["off", "on"], name
+    for side in workload["sides"]:
+        assert side["steps"] == 6 and len(side["turns"]) == 6, (name, side["side"])
+        assert side["remaining_objects"] == 0 and side["remaining_bytes"] == 0, (name, side["side"])
+        assert side["steps_per_second"] > 0 and side["peak_bytes"] > 0 and side["peak_resident_bytes"] > 0, name
+        for key in ("collected_objects", "collected_bytes", "cycles", "gate_closed_us_max", "longest_step_ms"):
+            assert side[key] >= 0, (name, key)
+        for turn in side["turns"]:
+            assert turn["seconds"] > 0 and turn["live_bytes"] > 0 and turn["resident_bytes"] > 0, (name, turn)
+
+
+def live(name, gc):
+    (side,) = [side for side in workloads[name]["sides"] if side["side"] == gc]
+    return [turn["live_bytes"] for turn in side["turns"]], side
+
+
+growing, off = live("wgan_gp", "off")
+assert all(after > before for before, after in zip(growing, growing[1:])), growing
+assert off["grows_bytes_per_step"] > 1e6 and off["collected_objects"] == 0
+assert off["left_bytes"] > 0 and off["left_bytes"] == off["freed_by_collection_bytes"]
+flat, on = live("wgan_gp", "on")
+assert len(set(flat[1:])) == 1 and on["collected_objects"] > 0 and on["left_objects"] == 0, flat
+for gc in ("off", "on"):
+    kept, side = live("rnn_attached", gc)
+    assert all(after > before for before, after in zip(kept, kept[1:])), kept
+    assert "workloads/rnn.c:" in side["escaped_sites"][0], side["escaped_sites"]
+assert not [claim for claim in report["claims"] if claim["verdict"] == "FAILS"], report["claims"]
+assert [claim for claim in report["claims"] if claim["verdict"] == "HOLDS"]
+with open(os.path.join(sys.argv[2], "wgan_gp.png"), "rb") as sheet:
+    assert sheet.read(8) == b"\x89PNG\r\n\x1a\n"
+END
+
+run --steps 4 --only wgan_gp --strategy all --json "$folder/strategies.json" >"$folder/table.txt" 2>&1 ||
+    fail "the strategies: $(cat "$folder/table.txt")"
+python3 - "$folder/strategies.json" <<'END' || fail "the strategies' figures do not show what they should"
+import json, sys
+
+(workload,) = json.load(open(sys.argv[1]))["workloads"]
+names = [side["strategy"] for side in workload["sides"]]
+assert names == ["let_be", "periodic", "scope", "dispose", "bytes", "boundary", "adaptive", "pressure"], names
+assert all(side["remaining_objects"] == 0 for side in workload["sides"])
+END
+
+# Where there is no time, it measures less and says so.
+"$workloads" --no-peer --threads 1 --seconds 1 --steps 100000 --only rnn_gru >"$folder/short.txt" ||
+    fail "without time it fails: $(cat "$folder/short.txt")"
+grep -q 'stopped before all steps' "$folder/short.txt" || fail "nothing says that there was no time: $(cat "$folder/short.txt")"
+
+"$gc_on_off" --scenario wgan_gp --epochs 1 --seconds 1 --json "$folder/scenario.json" >"$folder/table.txt" 2>&1 ||
+    fail "a workload as a scenario: $(cat "$folder/table.txt")"
+grep -q '"workload": "wgan_gp"' "$folder/scenario.json" || fail "a scenario's figures are not those of the workload"
+"$gc_on_off" --scenario wgan_gp --batch 3 >/dev/null 2>&1
+[ $? -eq 2 ] || fail "a batch size is not refused"
+
+"$workloads" --only nothing >/dev/null 2>&1
+[ $? -eq 2 ] || fail "an unknown workload is not refused"
+"$workloads" --strategy nothing >/dev/null 2>&1
+[ $? -eq 2 ] || fail "an unknown strategy is not refused"
+"$workloads" --steps 0 >/dev/null 2>&1
+[ $? -eq 2 ] || fail "no steps are not refused"
+"$workloads" --no-peer --steps 1 --only cnn --data "$folder/nowhere" >/dev/null 2>"$folder/errors.txt"
+[ $? -eq 2 ] && grep -q nowhere "$folder/errors.txt" || fail "a missing folder is not named: $(cat "$folder/errors.txt")"
+# All 70,000 digits are in two pairs of files; here both are the repository's.
+mkdir "$folder/digits"
+for kind in images-idx3 labels-idx1; do
+    for part in train t10k; do
+        cp "data/mnist/t10k-$kind-ubyte.gz" "$folder/digits/$part-$kind-ubyte.gz"
+    done
+done
+run --steps 2 --only cnn --data "$folder/digits" >"$folder/table.txt" 2>&1 || fail "--data: $(cat "$folder/table.txt")"
+grep -q 'of 10000 digits it has not seen' "$folder/table.txt" || fail "--data is not looked at: $(cat "$folder/table.txt")"
+(PATH= "$workloads" --plot "$folder/charts") >/dev/null 2>"$folder/errors.txt"
+[ $? -eq 2 ] && grep -q 'needs gnuplot' "$folder/errors.txt" || fail "a missing gnuplot is not named"
+"$workloads" --help | grep -q -- --strategy || fail "--help does not help"
+"$workloads" --no-peer --device cuda --only cnn --steps 4 --threads 1 >"$folder/cuda.txt" 2>&1 ||
+    fail "--device cuda: $(cat "$folder/cuda.txt")"
+
+if command -v gnuplot >/dev/null; then
+    run --steps 8 --only rnn_gru --plot "$folder/charts" >/dev/null || fail "no charts"
+    [ "$(wc -c <"$folder/charts/rnn_gru.svg")" -gt 5000 ] || fail "the chart is empty"
+else
+    echo "SKIPPED: gnuplot is not installed, no chart drawn"
+fi
+
+[ "$failures" -eq 0 ] && echo "passed"
+exit "$failures"
