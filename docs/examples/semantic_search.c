@@ -1,0 +1,96 @@
+// semantic_search [--model FOLDER] [--query TEXT] FILE...: finds lines of files by what they mean.
+// Without a query, each line of standard input is one. tools/get_minilm fetches the model.
+#include "minilm/minilm.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ANSWERS = 5, LONGEST = 4096 };
+
+/// A line of a file.
+typedef struct line {
+    char text[LONGEST];
+    const char *file;
+    int number;
+} line;
+
+typedef struct lines {
+    line *all;
+    size_t count;
+} lines;
+
+/// Adds the lines of a file that are not blank. False, with the error printed.
+static bool read_lines(lines *to, const char *path) {
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return perror(path), false;
+    line next = {.file = path};
+    while (fgets(next.text, LONGEST, file)) {
+        next.number++;
+        next.text[strcspn(next.text, "\r\n")] = 0;
+        if (!next.text[strspn(next.text, " \t")])
+            continue;
+        line *all = realloc(to->all, (to->count + 1) * sizeof *all);
+        if (!all)
+            break;
+        to->all = all;
+        to->all[to->count++] = next;
+    }
+    bool whole = feof(file) && !ferror(file);
+    fclose(file);
+    return whole || (perror(path), false);
+}
+
+/// The directions of all lines: [lines, width].
+static nd_tensor *embed_lines(const nd_object *model, const lines *from) {
+    const char **texts = malloc((from->count + 1) * sizeof *texts);
+    for (size_t i = 0; texts && i < from->count; i++)
+        texts[i] = from->all[i].text;
+    nd_tensor *index = texts ? minilm_embed(model, from->count, texts) : NULL;
+    free(texts);
+    return index;
+}
+
+/// Prints the lines that mean most nearly what the query means.
+static bool answer(const nd_object *model, const nd_tensor *index, const lines *from,
+                   const char *query) {
+    nd_auto nd_tensor *wanted = minilm_embed(model, 1, &query);
+    nd_auto nd_tensor *cosines = nd_linear(wanted, index, NULL); // [1, lines]: all have length 1
+    nd_auto nd_tensor *best = NULL;
+    nd_auto nd_tensor *which = NULL;
+    int64_t count = from->count < ANSWERS ? (int64_t)from->count : ANSWERS;
+    if (nd_topk(cosines, count, 1, true, &best, &which) != ND_OK)
+        return fprintf(stderr, "semantic_search: %s\n", nd_error_get_message()), false;
+    const float *scores = nd_get_data(best);
+    const int64_t *at = nd_get_data(which);
+    for (int64_t i = 0; i < count; i++) {
+        const line *found = &from->all[at[i]];
+        printf("%.2f %s:%d: %s\n", (double)scores[i], found->file, found->number, found->text);
+    }
+    return true;
+}
+
+int main(int argc, char **argv) {
+    const char *folder = NULL, *query = NULL, *from = getenv("BUILD_WORKING_DIRECTORY");
+    lines all = {0};
+    bool fine = !from || chdir(from) == 0; // where `bazel run` was called
+    for (int i = 1; i < argc && fine; i++) {
+        if (i + 1 < argc && strcmp(argv[i], "--model") == 0)
+            folder = argv[++i];
+        else if (i + 1 < argc && strcmp(argv[i], "--query") == 0)
+            query = argv[++i];
+        else
+            fine = read_lines(&all, argv[i]);
+    }
+    nd_auto nd_object *model = fine ? minilm_open(folder) : NULL;
+    nd_auto nd_tensor *index = model ? embed_lines(model, &all) : NULL;
+    if (fine && !index)
+        fprintf(stderr, "semantic_search: %s\n", minilm_get_problem());
+    fine = index && (!query || answer(model, index, &all, query));
+    char asked[LONGEST];
+    while (fine && !query && fgets(asked, sizeof asked, stdin))
+        fine = answer(model, index, &all, asked);
+    free(all.all);
+    return fine ? 0 : 1;
+}
