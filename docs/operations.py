@@ -13,7 +13,7 @@ import sys
 import textwrap
 
 FIRST = ("ops", "neural", "tensor")  # of the page; the other headers follow
-NO_OPERATIONS = ("autograd", "dlpack", "gguf", "io", "nn", "object")
+NO_OPERATIONS = ("autograd", "dlpack", "gguf", "image", "io", "nn", "object")
 ELEMENTWISE = ("UNARY", "PREDICATE", "BINARY", "COMPARE", "LOGICAL")
 DTYPES = {
     "ANY": "any",
