@@ -16,10 +16,10 @@
 // number is wanted again, or at the end.
 #include "lib/base/pool.h"
 #include "lib/base/cpus.h"
+#include "lib/base/spawn.h"
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,8 +236,7 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, begin_child);
 }
 
-/// The thread may run wherever the process may, though the caller may be pinned, and takes no
-/// signals: the program's handlers run on the program's threads.
+/// The thread may run wherever the process may, though the caller may be pinned.
 static bool start_worker(int number) {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -248,13 +247,9 @@ static bool start_worker(int number) {
         pthread_attr_setaffinity_np(&attributes, bytes, cpus);
         CPU_FREE(cpus);
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t *thread = &pool.threads[number];
-    bool started = pthread_create(thread, &attributes, work, (void *)(intptr_t)number) == 0 ||
-                   pthread_create(thread, NULL, work, (void *)(intptr_t)number) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool started = nd__spawn(thread, &attributes, work, (void *)(intptr_t)number) == 0 ||
+                   nd__spawn(thread, NULL, work, (void *)(intptr_t)number) == 0;
     pthread_attr_destroy(&attributes);
     if (started)
         pthread_setname_np(*thread, "ndarc");

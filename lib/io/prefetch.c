@@ -7,12 +7,10 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
-
-#include <signal.h>
+#include "lib/base/spawn.h"
 #include <string.h>
 
 static void *run(void *argument);
-static int create_thread(nd_prefetch *prefetch);
 
 nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_prefetch_fill fill,
                              const void *context, void *slots, size_t slot_bytes, int64_t depth,
@@ -30,7 +28,7 @@ nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_pr
     pthread_mutex_init(&prefetch->lock, NULL);
     pthread_cond_init(&prefetch->filled, NULL);
     pthread_cond_init(&prefetch->emptied, NULL);
-    int answer = create_thread(prefetch);
+    int answer = nd__spawn(&prefetch->thread, NULL, run, prefetch);
     if (answer != 0) {
         pthread_cond_destroy(&prefetch->emptied);
         pthread_cond_destroy(&prefetch->filled);
@@ -111,14 +109,4 @@ static void *run(void *argument) {
             pthread_cond_signal(&prefetch->filled);
     }
     return NULL;
-}
-
-/// The thread blocks all signals, so that the program's handlers run on the program's threads.
-static int create_thread(nd_prefetch *prefetch) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int answer = pthread_create(&prefetch->thread, NULL, run, prefetch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return answer;
 }

@@ -22,6 +22,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/fork.h"
+#include "lib/base/spawn.h"
 #include "lib/device/backends.h"
 #include "lib/device/registry.h"
 #include "lib/manager/request.h"
@@ -29,7 +30,6 @@
 #include "lib/object/callback.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -600,16 +600,12 @@ static void register_handlers(void) {
     atexit(stop_workers);
 }
 
-/// With the lock held. The program's signal handlers must not run on the worker.
+/// With the lock held.
 static void start_worker(fake_device *device) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_handlers);
     if (device->state == WORKER_RESTS) // it has given up the lock
         pthread_join(device->thread, NULL);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&device->thread, NULL, worker, device) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool started = nd__spawn(&device->thread, NULL, worker, device) == 0;
     device->state = started ? WORKER_RUNS : WORKER_STOPPED;
 }
