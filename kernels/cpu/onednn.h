@@ -30,10 +30,11 @@ typedef struct nd__onednn_before {
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);
 void nd__onednn_leave(const nd__onednn_before *before);
 
-/// Whether there is room for code that oneDNN generates: it writes it also where the system has
-/// given it no memory. nd__onednn_enter() asks for what is met first, whoever makes a primitive
-/// later asks himself.
-bool nd__onednn_has_room(void);
+/// Between these two oneDNN may generate code. False, and nothing to end: there is no room; oneDNN
+/// writes its code also where the system has given it no memory. nd__onednn_enter() has begun for
+/// what is met first, whoever makes a primitive later begins himself.
+bool nd__onednn_begin_code(void);
+void nd__onednn_end_code(void);
 
 /// Multiplications from which a product of the dtype is oneDNN's; INT64_MAX where none is.
 int64_t nd__onednn_least_product(nd_dtype dtype);

@@ -37,6 +37,9 @@
 /// Address space that making a primitive takes at most, several times over: each piece of generated
 /// code is 256 KiB.
 #define CODE_BYTES ((size_t)16 << 20)
+/// Nobody generates code, and somebody has taken that much to see whether it is there: it would be
+/// missing where it is needed.
+#define PROBING UINT32_MAX
 
 static struct {
     int (*get_max_threads)(void);
@@ -51,7 +54,8 @@ static _Thread_local bool ending_here; ///< this one is among them
 static pthread_key_t end_key;          ///< its destructor: the thread ends, the process does not
 static bool has_end_key;
 static _Atomic uint64_t known[ND__ONEDNN_KINDS / 64];
-static pid_t process; ///< that `inside` is about
+static _Atomic uint32_t generating; ///< threads that may generate code; PROBING
+static pid_t process;               ///< that `inside` is about
 
 static void find_openmp(void) {
     *(void **)&openmp.get_max_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
@@ -135,6 +139,7 @@ static void in_parent(void) {
 static void in_child(void) {
     pthread_rwlock_init(&beginning, NULL);
     atomic_store(&inside, 0);
+    atomic_store(&generating, 0);
     atomic_store(&ending, ending_here);
     process = getpid();
 }
@@ -158,11 +163,40 @@ static bool another_is_ending(void) {
     return atomic_load(&ending) > ending_here;
 }
 
+static bool has_room(void) {
+    void *probe =
+        mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return probe != MAP_FAILED && munmap(probe, CODE_BYTES) == 0;
+}
+
+bool nd__onednn_begin_code(void) {
+    uint32_t threads = atomic_load(&generating);
+    for (;;) {
+        if (threads == PROBING) {
+            nap();
+            threads = atomic_load(&generating);
+        } else if (threads > 0) {
+            if (atomic_compare_exchange_weak(&generating, &threads, threads + 1))
+                return true;
+        } else if (atomic_compare_exchange_weak(&generating, &threads, PROBING)) {
+            bool room = has_room();
+            atomic_store(&generating, room ? 1 : 0);
+            return room;
+        }
+    }
+}
+
+void nd__onednn_end_code(void) {
+    atomic_fetch_sub(&generating, 1);
+}
+
 /// The first computation of a kind is entered: what it makes may be registered for the end of the
 /// process. False when that has begun. A thread that ends is over in microseconds; one that is not
 /// is in exit().
 static bool begin_kind(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!nd__onednn_begin_code())
+        return false;
     for (int round = 0; round < ENDING_ROUNDS; round++) {
         pthread_rwlock_rdlock(&beginning);
         if (!another_is_ending()) {
@@ -172,19 +206,19 @@ static bool begin_kind(void) {
         pthread_rwlock_unlock(&beginning);
         nap();
     }
+    nd__onednn_end_code();
     return false;
+}
+
+static void give_kind_up(void) {
+    pthread_rwlock_unlock(&beginning);
+    nd__onednn_end_code();
 }
 
 static void end_kind(uint32_t kind) {
     atexit(hold_off);
     atomic_fetch_or(&known[kind / 64], UINT64_C(1) << kind % 64);
-    pthread_rwlock_unlock(&beginning);
-}
-
-bool nd__onednn_has_room(void) {
-    void *probe =
-        mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return probe != MAP_FAILED && munmap(probe, CODE_BYTES) == 0;
+    give_kind_up();
 }
 
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
@@ -194,7 +228,7 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
     watch_thread();
     before.first = !is_known(kind);
-    if (before.first && (!nd__onednn_has_room() || !begin_kind())) {
+    if (before.first && !begin_kind()) {
         pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
         return false;
     }
@@ -202,7 +236,7 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     if (atomic_load(&ended)) {
         atomic_fetch_sub(&inside, 1);
         if (before.first)
-            pthread_rwlock_unlock(&beginning);
+            give_kind_up();
         pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
         return false;
     }

@@ -240,12 +240,16 @@ nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part) {
             found = plan;
     }
     int slot = found || !cache.engine ? -1 : choose_slot();
-    if (slot >= 0 && nd__onednn_has_room() && (found = calloc(1, sizeof *found)) != NULL) {
-        found->op = op;
-        found->part = *part;
-        found->unusable = !fill_plan(found);
-        destroy_plan(cache.plans[slot]);
-        cache.plans[slot] = found;
+    if (slot >= 0 && nd__onednn_begin_code()) {
+        found = calloc(1, sizeof *found);
+        if (found) {
+            found->op = op;
+            found->part = *part;
+            found->unusable = !fill_plan(found);
+            destroy_plan(cache.plans[slot]);
+            cache.plans[slot] = found;
+        }
+        nd__onednn_end_code();
     }
     if (found) {
         found->last_use = ++cache.clock;
