@@ -54,8 +54,8 @@ class Drawing:
 
 # Libraries that share a package but stand in different layers have a box each; else a package is one box.
 APART = {"//lib/device:table": "lib/device:table", "//lib/base:pool": "lib/base:pool"}
-# A file that lib/base and lib/base:pool share: no box.
-LEFT_OUT = "//lib/base:cgroup"
+# Files that lib/base and lib/base:pool share: no box.
+LEFT_OUT = {"//lib/base:cgroup", "//lib/base:spawn"}
 # Box: its column, and what it holds in a few words.
 BOXES = {
     "lib/nn": (1, "modules, losses, optimizers"),
@@ -96,7 +96,7 @@ def read_graph(text):
     uses = {}
     for line in text.splitlines():
         labels = re.findall(r'"(//[^"]*)"', line.split("[")[0])
-        if LEFT_OUT in labels:
+        if LEFT_OUT.intersection(labels):
             continue
         for label in labels:
             uses.setdefault(box_of(label), set())
