@@ -2,11 +2,13 @@
 // bounded (RLIMIT_AS) at 60 % of what the leaking run takes at its peak. With the collector off it
 // fails, with an error that names who holds the memory and what was tried; with the collector on it
 // completes, and computes the same to the bit. The same with a quota of half of what the leaking run
-// has alive at its peak. In a fifth of the memory, and with a collector that nothing calls but the
-// lack of memory, the ladder's stages carry the run.
+// has alive at its peak, and in a control group of 60 % of its resident bytes, where the kernel ends
+// what runs over. In a fifth of the memory, and with a collector that nothing calls but the lack of
+// memory, the ladder's stages carry the run.
 #include "bench/support/claims.h"
 #include "bench/support/json.h"
 #include "bench/support/machine.h"
+#include "bench/support/memory_group.h"
 #include "bench/support/numbers.h"
 #include "bench/support/paths.h"
 #include "bench/support/progress.h"
@@ -27,19 +29,26 @@ static const struct limit {
     workload_strategy strategy;
     double part;  ///< of its address space; 0: all there is
     double quota; ///< of its live bytes; 0: none
+    double group; ///< of its resident bytes, for a control group; 0: none
 } limits[] = {
-    {"off", WORKLOAD_LET_BE, 0, 0},
-    {"off, 60 %", WORKLOAD_LET_BE, 0.6, 0},
-    {"on, 60 %", WORKLOAD_BOUNDARY, 0.6, 0},
-    {"off, quota 50 %", WORKLOAD_LET_BE, 0, 0.5},
-    {"on, quota 50 %", WORKLOAD_BOUNDARY, 0, 0.5},
-    {"pressure, 20 %", WORKLOAD_PRESSURE, 0.2, 0},
+    {"off", WORKLOAD_LET_BE, 0, 0, 0},
+    {"off, 60 %", WORKLOAD_LET_BE, 0.6, 0, 0},
+    {"on, 60 %", WORKLOAD_BOUNDARY, 0.6, 0, 0},
+    {"off, quota 50 %", WORKLOAD_LET_BE, 0, 0.5, 0},
+    {"on, quota 50 %", WORKLOAD_BOUNDARY, 0, 0.5, 0},
+    {"off, group 60 %", WORKLOAD_LET_BE, 0, 0, 0.6},
+    {"on, group 60 %", WORKLOAD_BOUNDARY, 0, 0, 0.6},
+    {"pressure, 20 %", WORKLOAD_PRESSURE, 0.2, 0, 0},
 };
 enum { LIMITS = sizeof limits / sizeof *limits, LEAKING = 0 };
 
 typedef struct result {
-    uint64_t address_bytes; ///< the limit
-    uint64_t quota_bytes;   ///< the quota
+    uint64_t address_bytes;     ///< the limit
+    uint64_t quota_bytes;       ///< the quota
+    uint64_t group_bytes;       ///< the control group's
+    uint64_t group_peak;        ///< the most that this group had; 0: the kernel does not say
+    uint64_t kills;             ///< how many of its processes the kernel has ended
+    char skipped[GROUP_REASON]; ///< why it was not run; "": it was
     run_turn turn;
     run_figures figures;
 } result;
@@ -52,7 +61,9 @@ typedef struct view {
 
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result);
+static bool make_group(result *result, memory_group *ret_group);
 static void print_result(const struct limit *limit, const result *result);
+static void print_ladder(const nd_memory_stats *memory);
 static void judge(const workload *workload, int64_t steps, const result *results, claim_list *list);
 static bool write_json(const workload *workload, const workload_settings *settings,
                        const result *results, const claim_list *list);
@@ -76,8 +87,8 @@ int main(int argc, char **argv) {
     char machine[512];
     printf("%s: %s (%" PRId64 " steps)\n%s; threads: %d\n\n", workload->name, workload->summary,
            settings.steps, bench_machine_line(machine, sizeof machine), settings.threads);
-    printf("  %-15s %12s %12s %12s %7s  %s\n", "", "limit", "address peak", "live peak", "steps",
-           "ended");
+    printf("  %-15s %12s %12s %13s %12s %7s  %s\n", "", "limit", "address peak", "resident peak",
+           "live peak", "steps", "ended");
     static result results[LIMITS];
     for (size_t i = 0; i < LIMITS; i++) {
         if (!run_limited(workload, &settings, &limits[i], &results[LEAKING], &results[i]))
@@ -95,9 +106,10 @@ int main(int argc, char **argv) {
 
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result) {
-    ret_result->address_bytes =
-        (uint64_t)(limit->part * (double)leaking->figures.peak_address_bytes);
-    ret_result->quota_bytes = (uint64_t)(limit->quota * (double)leaking->figures.peak_bytes);
+    const run_figures *of = &leaking->figures;
+    ret_result->address_bytes = (uint64_t)(limit->part * (double)of->peak_address_bytes);
+    ret_result->quota_bytes = (uint64_t)(limit->quota * (double)of->peak_bytes);
+    ret_result->group_bytes = (uint64_t)(limit->group * (double)of->peak_resident_bytes);
     const run_settings of_run = {.options = {.device = settings->device,
                                              .strategy = limit->strategy,
                                              .seed = settings->seed,
@@ -106,34 +118,68 @@ static bool run_limited(const workload *workload, const workload_settings *setti
                                  .threads = settings->threads,
                                  .quota_bytes = ret_result->quota_bytes};
     view view = {.name = limit->name, .steps = settings->steps};
+    memory_group group = {0};
+    if (limit->group > 0 && !make_group(ret_result, &group))
+        return true;
     child child;
-    if (!child_start(&child, workload, &of_run, ret_result->address_bytes))
+    if (!child_start(&child, workload, &of_run, ret_result->address_bytes)) {
+        memory_group_remove(&group);
         return false;
-    child_turn(&child, settings->steps, watch, &view, &ret_result->turn);
+    }
+    // Before its first turn the child does nothing, so all that it does is the group's.
+    if (limit->group > 0 && !memory_group_add(&group, child.process))
+        snprintf(ret_result->skipped, sizeof ret_result->skipped,
+                 "no process can be moved into %.400s", group.folder);
+    else
+        child_turn(&child, settings->steps, watch, &view, &ret_result->turn);
     child_finish(&child, NULL, NULL, &ret_result->figures);
     bench_progress_clear();
+    if (limit->group > 0) {
+        ret_result->group_peak = memory_group_get_peak(&group);
+        ret_result->kills = memory_group_get_kills(&group);
+    }
+    if (!memory_group_remove(&group))
+        fprintf(stderr, "limited: %s cannot be removed: %s\n", group.folder, strerror(errno));
     return true;
 }
 
+/// False when this machine lets nobody make one; the result then says why.
+static bool make_group(result *result, memory_group *ret_group) {
+    memory_group parent;
+    return memory_group_find_parent(GROUP_ROOT, GROUP_OWN, &parent, result->skipped) &&
+           memory_group_make(&parent, result->group_bytes, ret_group, result->skipped);
+}
+
 static void print_result(const struct limit *limit, const result *result) {
+    char bound[NUMBER_TEXT], address[NUMBER_TEXT], resident[NUMBER_TEXT], live[NUMBER_TEXT];
+    const run_figures *figures = &result->figures;
+    const uint64_t bytes = result->address_bytes + result->quota_bytes + result->group_bytes;
+    if (result->skipped[0]) {
+        printf("  %-15s SKIPPED: %s\n", limit->name, result->skipped);
+        return;
+    }
+    const bool killed = result->kills > 0; // then nobody has told us its figures
+    const uint64_t peak = killed ? result->group_peak : figures->peak_resident_bytes;
+    printf("  %-15s %12s %12s %13s %12s %7" PRId64 "  %s\n", limit->name,
+           bytes ? in_units(bound, bytes) : "-",
+           killed ? "-" : in_units(address, figures->peak_address_bytes), in_units(resident, peak),
+           killed ? "-" : in_units(live, figures->peak_bytes), figures->steps,
+           killed                     ? "killed"
+           : figures->status == ND_OK ? "well"
+                                      : nd_status_get_name(figures->status));
+    if (figures->status != ND_OK)
+        printf("      %s\n", figures->message);
+    if (figures->memory.walks)
+        print_ladder(&figures->memory);
+}
+
+static void print_ladder(const nd_memory_stats *memory) {
     static const char *const stages[ND_MEMORY_STAGE_COUNT] = {
         [ND_MEMORY_STAGE_RETIRE] = "retire",   [ND_MEMORY_STAGE_TRIM] = "trim",
         [ND_MEMORY_STAGE_COLLECT] = "collect", [ND_MEMORY_STAGE_CALLBACK] = "callback",
         [ND_MEMORY_STAGE_WAIT] = "wait",
     };
-    char bound[NUMBER_TEXT], address[NUMBER_TEXT], live[NUMBER_TEXT], bytes[NUMBER_TEXT];
-    const run_figures *figures = &result->figures;
-    printf("  %-15s %12s %12s %12s %7" PRId64 "  %s\n", limit->name,
-           limit->part > 0    ? in_units(bound, result->address_bytes)
-           : limit->quota > 0 ? in_units(bound, result->quota_bytes)
-                              : "-",
-           in_units(address, figures->peak_address_bytes), in_units(live, figures->peak_bytes),
-           figures->steps, figures->status == ND_OK ? "well" : nd_status_get_name(figures->status));
-    if (figures->status != ND_OK)
-        printf("      %s\n", figures->message);
-    const nd_memory_stats *memory = &figures->memory;
-    if (memory->walks == 0)
-        return;
+    char bytes[NUMBER_TEXT];
     printf("      ladder: %" PRIu64 " walks, %" PRIu64 " failed", memory->walks, memory->failures);
     for (int i = 0; i < ND_MEMORY_STAGE_COUNT; i++)
         if (memory->stages[i].reached)
@@ -152,6 +198,18 @@ static void judge(const workload *workload, int64_t steps, const result *results
     for (size_t i = LEAKING + 1; i < LIMITS; i++) {
         const run_figures *figures = &results[i].figures;
         bool none = figures->remaining_objects == 0 && figures->remaining_bytes == 0;
+        if (results[i].skipped[0]) {
+            claims_add(list, NOT_JUDGED, "%s, %s: %.200s", name, limits[i].name,
+                       results[i].skipped);
+            continue;
+        }
+        if (limits[i].strategy == WORKLOAD_LET_BE && limits[i].group > 0) {
+            bool killed = figures->status != ND_OK && results[i].kills == 1;
+            claims_add(list, killed && figures->steps < steps ? HOLDS : FAILS,
+                       "%s, %s: the kernel ends it after %" PRId64 " steps", name, limits[i].name,
+                       figures->steps);
+            continue;
+        }
         if (limits[i].strategy == WORKLOAD_LET_BE) {
             nd_status expected = limits[i].quota > 0 ? ND_ERROR_QUOTA : ND_ERROR_OUT_OF_MEMORY;
             bool told = figures->status == expected &&
@@ -163,7 +221,8 @@ static void judge(const workload *workload, int64_t steps, const result *results
                        name, limits[i].name, figures->steps);
             continue;
         }
-        bool completes = figures->status == ND_OK && figures->steps == steps && none;
+        bool completes =
+            figures->status == ND_OK && figures->steps == steps && none && results[i].kills == 0;
         bool same = results[i].turn.digest == leaking->turn.digest;
         // Where no memory is left for oneDNN, loops compute whose last bits are others.
         double value = leaking->turn.value;
@@ -206,7 +265,12 @@ static bool write_json(const workload *workload, const workload_settings *settin
         bench_json_string(&json, "run", limits[i].name);
         bench_json_integer(&json, "limit_bytes", results[i].address_bytes);
         bench_json_integer(&json, "quota_bytes", results[i].quota_bytes);
+        bench_json_integer(&json, "group_bytes", results[i].group_bytes);
+        bench_json_integer(&json, "group_peak_bytes", results[i].group_peak);
+        bench_json_integer(&json, "group_kills", results[i].kills);
+        bench_json_string(&json, "skipped", results[i].skipped);
         bench_json_integer(&json, "peak_address_bytes", figures->peak_address_bytes);
+        bench_json_integer(&json, "peak_resident_bytes", figures->peak_resident_bytes);
         bench_json_integer(&json, "peak_bytes", figures->peak_bytes);
         bench_json_integer(&json, "steps", (uint64_t)figures->steps);
         bench_json_string(&json, "status", nd_status_get_name(figures->status));
