@@ -3,6 +3,8 @@
 set -u
 limited=$(realpath "$1")
 folder=${TEST_TMPDIR:-$(mktemp -d)}
+"$limited" --only cnn >/dev/null 2>&1
+[ $? -eq 2 ] || { echo "FAILED: work that leaves nothing behind is not refused"; exit 1; }
 "$limited" --steps 60 --threads 1 --json "$folder/limited.json" || exit 1
 python3 - "$folder/limited.json" <<'END'
 import json, sys
@@ -24,7 +26,7 @@ group_off, group_on = runs["off, group 60 %"], runs["on, group 60 %"]
 assert group_off["group_bytes"] == group_on["group_bytes"] == int(0.6 * leaking["peak_resident_bytes"])
 assert group_off["skipped"] == group_on["skipped"]
 skipped = group_off["skipped"]
-completed = [leaking, on, quota_on, pressure]
+completed = [leaking, on, quota_on, pressure, runs["pressure, quota 20 %"]]
 if skipped:
     print("SKIPPED: control groups:", skipped)
 else:
@@ -35,7 +37,11 @@ else:
 for run in completed:
     assert run["status"] == "ND_OK" and run["steps"] == 60, run
 assert on["peak_bytes"] < leaking["peak_bytes"] / 10 and quota_on["peak_bytes"] <= quota_on["quota_bytes"]
-assert pressure["walks"] > 0
+assert pressure["walks"] > 0 and pressure["trim_reached"] > 0 and pressure["collect_enough"] > 0, pressure
+bounded = runs["pressure, quota 20 %"]
+assert bounded["quota_bytes"] == leaking["peak_bytes"] // 5 >= bounded["peak_bytes"], bounded
+assert bounded["walks"] > 0 and bounded["trim_reached"] == 0 and bounded["collect_enough"] > 0, bounded
+assert pressure["retire_reached"] == bounded["retire_reached"] == 0  # the CPU has no queue
 assert all(run["remaining_objects"] == 0 for run in runs.values())
 for claim in report["claims"]:
     assert claim["verdict"] == "HOLDS" or (skipped and "NOT JUDGED" == claim["verdict"] and ", group 60 %: " in claim["claim"]), claim
