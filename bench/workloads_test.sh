@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The harness in small: a few steps of every workload, off, on and by every strategy. Checks the shape of the JSON file, that
 # nothing is left, that what leaks grows and what is collected does not, and that wrong options are told apart from failed
-# claims. PyTorch's side is not asked for.
+# claims. In PyTorch's place stands a program that answers with our values, or with others.
 set -u
 workloads=$(realpath "$1")
 gc_on_off=$(realpath "$2")
@@ -65,6 +65,53 @@ assert [claim for claim in report["claims"] if claim["verdict"] == "HOLDS"]
 with open(os.path.join(sys.argv[2], "wgan_gp.png"), "rb") as sheet:
     assert sheet.read(8) == b"\x89PNG\r\n\x1a\n"
 END
+
+# A Python that does no work: it answers with the first values of the run above, the second of them times $STAND_IN.
+mkdir -p "$folder/rivals/bin" "$folder/handed"
+cat >"$folder/rivals/bin/python" <<'END'
+#!/usr/bin/env python3
+import json, os, sys
+
+name, folder, factor = sys.argv[2], sys.argv[7], float(os.environ["STAND_IN"])
+(workload,) = [x for x in json.load(open(os.environ["STAND_IN_FIGURES"]))["workloads"] if x["workload"] == name]
+side, done = workload["sides"][-1], 0
+values = [value * factor if i == 1 else value for i, value in enumerate(side["first_values"])]
+print(json.dumps({"library": " ".join(sorted(os.listdir(folder)))}), flush=True)
+for line in sys.stdin:
+    count = int(line)
+    if count == 0:
+        print(json.dumps({"score": side["score"], "resident": 1}), flush=True)
+        break
+    first = {"value_%d" % i: values[i] for i in range(done, done + count)}
+    print(json.dumps({"seconds": 0.1, "value": values[done], "resident": 1, **first}), flush=True)
+    done += count
+END
+chmod +x "$folder/rivals/bin/python"
+beside() { # FACTOR NAMES...
+    ND_RIVALS=$folder/rivals TMPDIR=$folder/handed STAND_IN=$1 STAND_IN_FIGURES=$folder/result.json \
+        "$workloads" --threads 1 --seconds 100000 --steps 6 --gc on --json "$folder/beside.json" --only "${@:2}" >"$folder/table.txt" 2>&1
+}
+beside 1 cnn wgan_gp rnn_lstm rnn_gru transformer large_images || fail "beside the same values: $(cat "$folder/table.txt")"
+python3 - "$folder/beside.json" <<'END' || fail "what is handed over is not what it should be"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+files = {x["workload"]: x["sides"][-1]["library"].replace(".safetensors", "").split() for x in report["workloads"]}
+assert files.pop("wgan_gp") == ["critic", "drawn", "generator"], files
+for name in ("rnn_lstm", "rnn_gru"):
+    assert files.pop(name) == ["model"], files
+assert len(files) == 3 and all(x == ["drawn", "model"] for x in files.values()), files
+claims = [x for x in report["claims"] if "the same parameters and data" in x["claim"]]
+assert len(claims) == 6 and all(x["verdict"] == "HOLDS" for x in claims), claims
+END
+[ -z "$(ls -A "$folder/handed")" ] || fail "what was handed over is not removed: $(ls "$folder/handed")"
+beside 1.05 cnn wgan_gp rnn_lstm rnn_gru transformer large_images
+[ $? -eq 1 ] || fail "other values do not fail: $(cat "$folder/table.txt")"
+[ "$(grep -c 'FAILS.*the same parameters and data' "$folder/table.txt")" -eq 6 ] || fail "not all fail: $(cat "$folder/table.txt")"
+beside none rnn_gru
+[ $? -eq 1 ] && grep -q "FAILS .*PyTorch's side begins" "$folder/table.txt" || fail "a script that fails does not: $(cat "$folder/table.txt")"
+ND_RIVALS=$folder/rivals TMPDIR=$folder/nowhere "$workloads" --only rnn_gru --steps 1 >/dev/null 2>"$folder/errors.txt"
+[ $? -eq 2 ] && grep -q "no folder .*nowhere" "$folder/errors.txt" || fail "no folder to hand over in: $(cat "$folder/errors.txt")"
 
 run --steps 4 --only wgan_gp --strategy all --json "$folder/strategies.json" >"$folder/table.txt" 2>&1 ||
     fail "the strategies: $(cat "$folder/table.txt")"

@@ -24,9 +24,9 @@ def need(path):
         sys.exit(0)
 
 
-def load(path):
+def load(path, name="model"):
     """Arrays by name: safetensors is a length, a header of JSON, and the numbers."""
-    with open(os.path.join(path, "model.safetensors"), "rb") as file:
+    with open(os.path.join(path, name + ".safetensors"), "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         data = file.read()
     header.pop("__metadata__", None)

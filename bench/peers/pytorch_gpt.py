@@ -67,13 +67,14 @@ class GPT(nn.Module):
 
 
 class Transformer:
-    """The workload, in the form of pytorch_workloads.py; text: [bytes]."""
+    """The workload, in the form of pytorch_workloads.py; text: [bytes], given: its Given."""
 
     BATCH, LENGTH, WARM_UP = 4, 128, 40
 
-    def __init__(self, steps, text):
-        self.text = text
+    def __init__(self, steps, text, given):
+        self.text, self.given, self.steps = text, given, 0
         self.model = GPT(256, 128, 128, 4, 4)
+        given.fill(self.model, "model")
         matrices = [p for p in self.model.parameters() if p.ndim > 1]
         vectors = [p for p in self.model.parameters() if p.ndim == 1]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -83,9 +84,13 @@ class Transformer:
         cosine = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda i: 0.05 + 0.475 * (1 + math.cos(math.pi * min(i / falling, 1))))
         self.schedule = torch.optim.lr_scheduler.SequentialLR(self.optimizer, [warm_up, cosine], [self.WARM_UP])
 
-    def step(self):
+    def draw_windows(self):
         starts = torch.randint(0, len(self.text) - self.LENGTH, (self.BATCH, 1))
-        window = self.text[starts + torch.arange(self.LENGTH + 1)]
+        return self.text[starts + torch.arange(self.LENGTH + 1)]
+
+    def step(self):
+        window = self.given.draw("windows", self.steps, self.draw_windows)
+        self.steps += 1
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.model.loss(window[:, :-1], window[:, 1:])
         loss.backward()

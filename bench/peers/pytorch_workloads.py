@@ -1,11 +1,12 @@
 """The work of //bench:workloads in PyTorch, in turns.
 
-    pytorch_workloads.py NAME STEPS SEED THREADS DATA
+    pytorch_workloads.py NAME STEPS SEED THREADS DATA FOLDER
 
 Prints a line {"library": ...}, or {"skipped": ...} where PyTorch is not installed or has no such work. Then it reads lines:
-a number of steps to do, answered by {"seconds", "value" (mean over them), "resident" (bytes)}; 0 ends it, answered by
-{"score", "resident" (at its peak)}. Models, batches, rates and schedules are those of bench/workloads/NAME.c; parameters
-and order are drawn by PyTorch.
+a number of steps to do, answered by {"seconds", "value" (mean over them), "resident" (bytes), "value_0" ... (of each of
+the first steps)}; 0 ends it, answered by {"score", "resident" (at its peak)}. Models, batches, rates and schedules are those
+of bench/workloads/NAME.c. First parameters and what the first steps draw are in FOLDER, as bench/workloads/hand_over.h
+describes; where FOLDER is empty, and after those steps, PyTorch draws.
 """
 
 import glob
@@ -17,6 +18,7 @@ import struct
 import sys
 import time
 
+FIRST_STEPS = 10  # as in bench/workloads/workload.h
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
@@ -30,6 +32,7 @@ try:
     from torch import nn
     from torch.nn import functional
 
+    import minilm_files
     from pytorch_gpt import Transformer
 except ImportError:
     say(skipped="PyTorch is not installed for " + sys.executable)
@@ -68,8 +71,38 @@ def shuffled(samples, batch):
             yield images[chosen], labels[chosen]
 
 
+class Given:
+    """What was handed over."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.draws = self.load("drawn")
+
+    def load(self, name):
+        """Tensors by name; none where nothing was handed over under that one."""
+        if not self.folder or not os.path.exists(os.path.join(self.folder, name + ".safetensors")):
+            return {}
+        return {key: torch.from_numpy(array) for key, array in minilm_files.load(self.folder, name).items()}
+
+    def fill(self, module, name, renamed=lambda key: key):
+        """The module's first parameters and buffers, all of them, unless PyTorch is to draw its own."""
+        tensors = {renamed(key): tensor for key, tensor in self.load(name).items()}
+        if tensors:
+            missing, unexpected = module.load_state_dict(tensors, strict=False)
+            missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+            assert not missing and not unexpected, (missing, unexpected)
+
+    def draw(self, name, index, otherwise):
+        """Draw number `index`, or what a function draws."""
+        return self.draws[name][index] if self.has(name, index) else otherwise()
+
+    def has(self, name, index):
+        return index < len(self.draws.get(name, ()))
+
+
 class Cnn:
-    def __init__(self, steps, data):
+    def __init__(self, steps, data, given):
+        self.given, self.steps = given, 0
         train, self.test = load_digits(data)
         self.batches = shuffled(train, 64)
         self.model = nn.Sequential(
@@ -77,11 +110,14 @@ class Cnn:
             nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2),
             nn.Flatten(), nn.Linear(32 * 5 * 5, 128), nn.ReLU(), nn.Linear(128, 10),
         )
+        given.fill(self.model, "model")
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, steps)
 
     def step(self):
-        images, labels = next(self.batches)
+        drawn = self.given.has("images", self.steps)
+        images, labels = [self.given.draws[name][self.steps] for name in ("images", "labels")] if drawn else next(self.batches)
+        self.steps += 1
         loss = functional.cross_entropy(self.model(images), labels)
         loss.backward()
         self.optimizer.step()
@@ -98,7 +134,8 @@ class Cnn:
 class WganGp:
     NOISE, WIDTH, BATCH = 32, 16, 32
 
-    def __init__(self, steps, data):
+    def __init__(self, steps, data, given):
+        self.given, self.updates, self.steps = given, 0, 0
         self.batches = shuffled(load_digits(data)[0], self.BATCH)
         self.generator = nn.Sequential(
             nn.Linear(self.NOISE, 2 * self.WIDTH * 49), nn.Unflatten(1, (2 * self.WIDTH, 7, 7)),
@@ -111,25 +148,33 @@ class WganGp:
             nn.Conv2d(self.WIDTH, 2 * self.WIDTH, 4, 2, 1), nn.SiLU(),
             nn.Flatten(), nn.Linear(2 * self.WIDTH * 49, 1),
         )
+        given.fill(self.generator, "generator")
+        given.fill(self.critic, "critic")
         self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3, betas=(0.5, 0.9))
         self.generator_optimizer = torch.optim.Adam(self.generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
 
+    def noise(self, name, index):
+        return self.given.draw(name, index, lambda: torch.randn(self.BATCH, self.NOISE))
+
     def penalty(self, real, fake):
-        points = (fake + torch.rand(len(real), 1, 1, 1) * (real - fake)).requires_grad_()
+        parts = self.given.draw("parts", self.updates, lambda: torch.rand(self.BATCH, 1, 1, 1))
+        points = (fake + parts * (real - fake)).requires_grad_()
         # The slope alone, without a cycle: torch.autograd.grad, which its documentation asks for.
         (slope,) = torch.autograd.grad(self.critic(points).sum(), points, create_graph=True)
         return ((slope.flatten(1).square().sum(1) + 1e-12).sqrt() - 1).square().mean()
 
     def step(self):
         for _ in range(3):
-            real = next(self.batches)[0] * 2 - 1
+            real = self.given.draw("real", self.updates, lambda: next(self.batches)[0] * 2 - 1)
             with torch.no_grad():
-                fake = self.generator(torch.randn(len(real), self.NOISE))
+                fake = self.generator(self.noise("noise", self.updates))
             distance = self.critic(real).mean() - self.critic(fake).mean()
             (10 * self.penalty(real, fake) - distance).backward()
             self.critic_optimizer.step()
             self.critic_optimizer.zero_grad(set_to_none=True)
-        (-self.critic(self.generator(torch.randn(self.BATCH, self.NOISE))).mean()).backward()
+            self.updates += 1
+        (-self.critic(self.generator(self.noise("generator_noise", self.steps))).mean()).backward()
+        self.steps += 1
         self.generator_optimizer.step()
         self.generator_optimizer.zero_grad(set_to_none=True)
         self.critic_optimizer.zero_grad(set_to_none=True)
@@ -143,8 +188,9 @@ def load_pages():
 
 class Rnn(nn.Module):
     TRACKS, WINDOW, EMBEDDED, HIDDEN = 16, 64, 32, 128
+    NAMES = {"%s_%s" % (a, b): "net.%s_%sh_l0" % (b, c) for a, c in (("input", "i"), ("state", "h")) for b in ("weight", "bias")}
 
-    def __init__(self, steps, kind):
+    def __init__(self, steps, kind, given):
         super().__init__()
         text = load_pages()
         length = len(text) // self.TRACKS
@@ -153,6 +199,7 @@ class Rnn(nn.Module):
         self.embedding = nn.Embedding(256, self.EMBEDDED)
         self.net = kind(self.EMBEDDED, self.HIDDEN)
         self.head = nn.Linear(self.HIDDEN, 256)
+        given.fill(self, "model", lambda key: self.NAMES.get(key, key))
         self.optimizer = torch.optim.Adam(self.parameters(), lr=5e-3)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: 0.1 + 0.45 * (1 + numpy.cos(numpy.pi * min(step / steps, 1)))
@@ -174,16 +221,16 @@ class Rnn(nn.Module):
         return loss.item()
 
 
+def make_conv(inner, outer, kernel, stride):
+    return nn.Sequential(nn.Conv2d(inner, outer, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outer))
+
+
 class Block(nn.Module):
     def __init__(self, inner, outer, stride):
         super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(inner, outer, 3, stride, 1, bias=False), nn.BatchNorm2d(outer), nn.ReLU(),
-            nn.Conv2d(outer, outer, 3, 1, 1, bias=False), nn.BatchNorm2d(outer),
-        )
-        self.shortcut = nn.Identity()
-        if inner != outer or stride != 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+        self.body = nn.Sequential(make_conv(inner, outer, 3, stride), nn.ReLU(), make_conv(outer, outer, 3, 1))
+        same = inner == outer and stride == 1
+        self.shortcut = nn.Identity() if same else make_conv(inner, outer, 1, stride)
 
     def forward(self, x):
         return torch.relu(self.body(x) + self.shortcut(x))
@@ -192,26 +239,27 @@ class Block(nn.Module):
 class LargeImages:
     BATCH, SIDE, WIDTH, STAGES = 8, 512, 8, 4
 
-    def __init__(self, steps, data):
+    def __init__(self, steps, data, given):
         self.images, self.labels = load_digits(data)[0]
         blocks = [Block(self.WIDTH, self.WIDTH, 1)]
         blocks += [Block(self.WIDTH << i, self.WIDTH << i + 1, 2) for i in range(self.STAGES - 1)]
-        self.features = nn.Sequential(
-            nn.Conv2d(3, self.WIDTH, 5, 2, 2, bias=False), nn.BatchNorm2d(self.WIDTH), nn.ReLU(), *blocks
-        )
+        self.features = nn.Sequential(make_conv(3, self.WIDTH, 5, 2), nn.ReLU(), *blocks)
         self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.WIDTH << self.STAGES - 1, 10))
-        self.optimizer = torch.optim.Adam([*self.features.parameters(), *self.head.parameters()], lr=2e-3)
-        self.position = 0
+        model = nn.Sequential(self.features, self.head)
+        given.fill(model, "model")
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+        self.given, self.steps = given, 0
 
     def draw_map(self, features, gradient):
         drawn = torch.relu(-(features * gradient.mean((2, 3), keepdim=True)).sum(1))
         self.focus = (drawn.max() - drawn.mean()).item()
 
     def step(self):
-        chosen = slice(self.position, self.position + self.BATCH)
-        self.position = (self.position + self.BATCH) % len(self.labels)
+        position = self.steps * self.BATCH % len(self.labels)
+        chosen = slice(position, position + self.BATCH)
         shapes = functional.interpolate(self.images[chosen], size=self.SIDE, mode="bilinear")
-        ground, ink = torch.rand(2, self.BATCH, 3, 1, 1)
+        ground, ink = (self.given.draw(name, self.steps, lambda: torch.rand(self.BATCH, 3, 1, 1)) for name in ("ground", "ink"))
+        self.steps += 1
         features = self.features(ground + shapes * (ink - ground))
         # The hook has features without a history, so that PyTorch's side keeps nothing.
         seen = features.detach()
@@ -226,9 +274,9 @@ class LargeImages:
 WORKLOADS = {
     "cnn": Cnn,
     "wgan_gp": WganGp,
-    "rnn_lstm": lambda steps, data: Rnn(steps, nn.LSTM),
-    "rnn_gru": lambda steps, data: Rnn(steps, nn.GRU),
-    "transformer": lambda steps, data: Transformer(steps, load_pages()),
+    "rnn_lstm": lambda steps, data, given: Rnn(steps, nn.LSTM, given),
+    "rnn_gru": lambda steps, data, given: Rnn(steps, nn.GRU, given),
+    "transformer": lambda steps, data, given: Transformer(steps, load_pages(), given),
     "large_images": LargeImages,
 }
 
@@ -245,7 +293,7 @@ def main():
         return
     torch.manual_seed(seed)
     torch.set_num_threads(threads)
-    work = WORKLOADS[name](steps, data)
+    work, done = WORKLOADS[name](steps, data, Given(sys.argv[6])), 0
     say(library="PyTorch %s" % torch.__version__)
     for line in sys.stdin:
         count = int(line)
@@ -256,7 +304,9 @@ def main():
         begin = time.perf_counter()
         values = [work.step() for _ in range(count)]
         seconds = time.perf_counter() - begin
-        say(seconds=seconds, value=sum(values) / count, resident=resident_bytes())
+        first = {"value_%d" % i: value for i, value in enumerate(values, done) if i < FIRST_STEPS}
+        say(seconds=seconds, value=sum(values) / count, resident=resident_bytes(), **first)
+        done += count
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <nd/scoped.h>
 
 #include "bench/support/digits.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <stdio.h>
@@ -93,6 +94,23 @@ static nd_status cnn_step(void *state, int64_t step, double *ret_value) {
     return status;
 }
 
+static nd_status cnn_hand_over(void *state, const char *folder) {
+    cnn *self = state;
+    hand_over out = {0};
+    nd_status status = hand_over_module(folder, "model", self->model);
+    for (int i = 0; i < WORKLOAD_FIRST_STEPS && status == ND_OK; i++) {
+        nd_auto_scope;
+        nd_auto nd_tensor *images = NULL;
+        nd_auto nd_tensor *labels = NULL;
+        status = digits_next_batch(self->train, &self->epoch, &images, &labels);
+        if (status == ND_OK)
+            status = hand_over_draw(&out, "images", images);
+        if (status == ND_OK)
+            status = hand_over_draw(&out, "labels", nd_cast(labels, ND_I64));
+    }
+    return hand_over_finish(&out, folder, status);
+}
+
 static nd_status count_right(const cnn *self, int64_t *ret_right) {
     nd_status status = nd_dataset_start(self->test, 0);
     *ret_right = 0;
@@ -147,9 +165,11 @@ const workload workload_cnn = {
     .least_score = 0.98,
     .data_score = 0.99,
     .tolerance = 0.01,
+    .first_tolerance = 1e-5,
     .has_peer = true,
     .open = cnn_open,
     .step = cnn_step,
+    .hand_over = cnn_hand_over,
     .finish = cnn_finish,
     .close = cnn_close,
 };

@@ -11,6 +11,7 @@
 #include <nd/scoped.h>
 
 #include "bench/support/corpus.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <stdio.h>
@@ -215,6 +216,12 @@ static nd_status train_step(void *state, int64_t step, double *ret_value) {
     return status;
 }
 
+/// Windows are read in order: only the first parameters are drawn.
+static nd_status rnn_hand_over(void *state, const char *folder) {
+    const rnn *self = state;
+    return hand_over_module(folder, "model", self->model);
+}
+
 // ---------------------------------------------------------------------------------- end and sample
 
 /// Draws a byte by the logits [1, 256] at a temperature of 0.7, and of `chance` from 0 to 1.
@@ -285,9 +292,11 @@ const workload workload_rnn_lstm = {
     .steps = 1000,
     .value = "nats per byte",
     .tolerance = 0.1,
+    .first_tolerance = 1e-5,
     .has_peer = true,
     .open = lstm_open,
     .step = train_step,
+    .hand_over = rnn_hand_over,
     .finish = rnn_finish,
     .close = rnn_close,
 };
@@ -298,9 +307,11 @@ const workload workload_rnn_gru = {
     .steps = 1000,
     .value = "nats per byte",
     .tolerance = 0.1,
+    .first_tolerance = 1e-5,
     .has_peer = true,
     .open = gru_open,
     .step = train_step,
+    .hand_over = rnn_hand_over,
     .finish = rnn_finish,
     .close = rnn_close,
 };

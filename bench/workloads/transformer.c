@@ -4,6 +4,7 @@
 
 #include "bench/support/corpus.h"
 #include "bench/workloads/gpt.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <math.h>
@@ -97,6 +98,17 @@ static nd_status transformer_step(void *state, int64_t step, double *ret_value) 
     return status;
 }
 
+static nd_status transformer_hand_over(void *state, const char *folder) {
+    const transformer *self = state;
+    hand_over out = {0};
+    nd_status status = hand_over_module(folder, "model", self->model);
+    for (int64_t i = 0; i < WORKLOAD_FIRST_STEPS && status == ND_OK; i++) {
+        nd_auto_scope;
+        status = hand_over_draw(&out, "windows", windows(self, i));
+    }
+    return hand_over_finish(&out, folder, status);
+}
+
 /// What it has come to: the loss of the last steps, and what it writes on from a title's "# ".
 static nd_status transformer_finish(void *state, workload_outcome *ret_outcome) {
     const transformer *self = state;
@@ -137,9 +149,11 @@ const workload workload_transformer = {
     .steps = STEPS,
     .value = "nats per byte",
     .tolerance = 0.1,
+    .first_tolerance = 1e-5,
     .has_peer = true,
     .open = transformer_open,
     .step = transformer_step,
+    .hand_over = transformer_hand_over,
     .finish = transformer_finish,
     .close = transformer_close,
 };

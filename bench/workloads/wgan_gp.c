@@ -10,6 +10,7 @@
 
 #include "bench/support/digits.h"
 #include "bench/support/paths.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <math.h>
@@ -88,10 +89,19 @@ static nd_module *make_critic(nd_key key) {
         nd_linear_module(nd_key_fold(key, 2), 2 * WIDTH * 49, 1, true));
 }
 
+/// What a key draws for `count` fakes: [count, NOISE].
+static const nd_tensor *draw_noise(const gan *self, nd_key key, int64_t count) {
+    return nd_to(nd_randn(key, ND_SHAPE(count, NOISE), ND_F32), self->device);
+}
+
+/// Where between digits and fakes slopes are looked at: [BATCH, 1, 1, 1], from 0 to 1.
+static const nd_tensor *draw_parts(const gan *self, nd_key key) {
+    return nd_to(nd_rand(key, ND_SHAPE(BATCH, 1, 1, 1), ND_F32), self->device);
+}
+
 /// `count` fakes of the numbers that a key draws.
 static const nd_tensor *generate(const gan *self, nd_key key, int64_t count) {
-    const nd_tensor *noise = nd_to(nd_randn(key, ND_SHAPE(count, NOISE), ND_F32), self->device);
-    return nd_module_forward(self->generator, noise);
+    return nd_module_forward(self->generator, draw_noise(self, key, count));
 }
 
 /// The critic's mean answer.
@@ -106,9 +116,8 @@ static const nd_tensor *judge(const gan *self, const nd_tensor *images) {
 /// the loss replace.)
 static const nd_tensor *slope_penalty(const gan *self, const nd_tensor *real, const nd_tensor *fake,
                                       nd_key key) {
-    const nd_tensor *part =
-        nd_to(nd_rand(key, ND_SHAPE(nd_get_size(real, 0), 1, 1, 1), ND_F32), self->device);
-    nd_auto nd_tensor *points = nd_retain(nd_add(fake, nd_mul(part, nd_sub(real, fake))));
+    const nd_tensor *parts = draw_parts(self, key);
+    nd_auto nd_tensor *points = nd_retain(nd_add(fake, nd_mul(parts, nd_sub(real, fake))));
     nd_backward_options recorded = ND_BACKWARD_OPTIONS_INIT;
     recorded.create_graph = true;
     if (nd_set_requires_grad(points, true) != ND_OK)
@@ -139,12 +148,15 @@ static nd_status set_gradients(const nd_module *critic, const nd_tensor *loss) {
     return status;
 }
 
+/// Keys of what an update of the critic draws, folded from that of the update.
+enum { NOISE_KEY, PARTS_KEY };
+
 /// One update of the critic; writes how far it thinks fakes are from digits.
 static nd_status update_critic(gan *self, const nd_tensor *real, nd_key key, double *ret_distance) {
     nd_auto_scope;
     const nd_tensor *fake = NULL;
-    nd_no_grad fake = generate(self, nd_key_fold(key, 0), nd_get_size(real, 0));
-    const nd_tensor *penalty = slope_penalty(self, real, fake, nd_key_fold(key, 1));
+    nd_no_grad fake = generate(self, nd_key_fold(key, NOISE_KEY), BATCH);
+    const nd_tensor *penalty = slope_penalty(self, real, fake, nd_key_fold(key, PARTS_KEY));
     const nd_tensor *distance = nd_sub(judge(self, real), judge(self, fake));
     const nd_tensor *loss = nd_sub(nd_mul_scalar(penalty, penalty_weight), distance);
     nd_status status = loss ? set_gradients(self->critic, loss) : nd_error_get_status();
@@ -231,6 +243,36 @@ static nd_status gan_open(const workload_options *options, void **ret_state) {
     return self->generator_optimizer && self->critic_optimizer ? ND_OK : nd_error_get_status();
 }
 
+static nd_status hand_over_step(gan *self, int64_t step, hand_over *out) {
+    nd_auto_scope;
+    nd_key key = nd_key_fold(self->key, (uint64_t)step);
+    nd_status status = ND_OK;
+    for (uint64_t i = 0; i < CRITIC_UPDATES && status == ND_OK; i++) {
+        nd_key update = nd_key_fold(key, i);
+        status = hand_over_draw(out, "real", next_digits(self));
+        if (status == ND_OK)
+            status = hand_over_draw(out, "noise",
+                                    draw_noise(self, nd_key_fold(update, NOISE_KEY), BATCH));
+        if (status == ND_OK)
+            status = hand_over_draw(out, "parts", draw_parts(self, nd_key_fold(update, PARTS_KEY)));
+    }
+    if (status == ND_OK)
+        status = hand_over_draw(out, "generator_noise",
+                                draw_noise(self, nd_key_fold(key, CRITIC_UPDATES), BATCH));
+    return status;
+}
+
+static nd_status gan_hand_over(void *state, const char *folder) {
+    gan *self = state;
+    hand_over out = {0};
+    nd_status status = hand_over_module(folder, "generator", self->generator);
+    if (status == ND_OK)
+        status = hand_over_module(folder, "critic", self->critic);
+    for (int64_t i = 0; i < WORKLOAD_FIRST_STEPS && status == ND_OK; i++)
+        status = hand_over_step(self, i, &out);
+    return hand_over_finish(&out, folder, status);
+}
+
 /// [64, 1, 28, 28] from -1 to 1 -> [8 * 28, 8 * 28] of u8, dark on light.
 static const nd_tensor *make_sheet(const nd_tensor *images) {
     const nd_tensor *grid = nd_reshape(images, ND_SHAPE(SHEET_SIDE, SHEET_SIDE, SIDE, SIDE));
@@ -278,9 +320,11 @@ const workload workload_wgan_gp = {
     .value = "distance",
     .tolerance = 0.25,
     .makes_cycles = true,
+    .first_tolerance = 1e-4,
     .has_peer = true,
     .open = gan_open,
     .step = gan_step,
+    .hand_over = gan_hand_over,
     .finish = gan_finish,
     .close = gan_close,
 };

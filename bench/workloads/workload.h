@@ -36,7 +36,8 @@ typedef struct workload_options {
     const char *output; ///< folder for what a workload writes, such as pictures; NULL: nothing
 } workload_options;
 
-enum { WORKLOAD_TEXT = 1024 };
+/// Room for text; and of so many first steps values are compared with PyTorch's one by one.
+enum { WORKLOAD_TEXT = 1024, WORKLOAD_FIRST_STEPS = 10 };
 
 /// What came out.
 typedef struct workload_outcome {
@@ -55,14 +56,21 @@ typedef struct workload {
     double data_score;   ///< after all steps on 70,000 digits; 0: nothing is promised
     double tolerance;    ///< by what part PyTorch's score may differ, or where there is none its
                          ///< value; 0: not compared
-    uint64_t step_bytes; ///< that a step needs, where that is more than 64 MiB; else 0
-    bool makes_cycles;   ///< with the collector off, every step leaves some behind
-    bool keeps_history;  ///< every step leaves something that is held: no collector may free it
-    bool has_peer;       ///< bench/peers/pytorch_workloads.py does the same work
+    double first_tolerance; ///< the same of each of the first steps' values, by the largest of
+                            ///< them, where hand_over says what PyTorch's side begins with
+    int64_t first_steps;    ///< of how many of them, where rounding grows fast; 0: of all
+    uint64_t step_bytes;    ///< that a step needs, where that is more than 64 MiB; else 0
+    bool makes_cycles;      ///< with the collector off, every step leaves some behind
+    bool keeps_history;     ///< every step leaves something that is held: no collector may free it
+    bool has_peer;          ///< bench/peers/pytorch_workloads.py does the same work
     /// Makes what the steps need and writes it to `ret_state`, also on failure: close is called.
     nd_status (*open)(const workload_options *options, void **ret_state);
     /// Step number `step`, from 0; writes its value.
     nd_status (*step)(void *state, int64_t step, double *ret_value);
+    /// Writes what PyTorch's side begins with to a folder (hand_over.h): first parameters, and what
+    /// the first WORKLOAD_FIRST_STEPS steps draw. Called in a process of its own, before any step,
+    /// none of which follows. NULL: PyTorch draws its own.
+    nd_status (*hand_over)(void *state, const char *folder);
     /// Looks at what was learnt. `ret_outcome` begins with no score and no text. NULL: nothing to do.
     nd_status (*finish)(void *state, workload_outcome *ret_outcome);
     /// Releases everything. `state` may be NULL or half open.

@@ -4,6 +4,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/paths.h"
 #include "bench/support/progress.h"
+#include "bench/workloads/harness/handed.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static int64_t next_steps(const contest *contest, int64_t done, double rate, dou
 static bool start_sides(contest *contest, const workload_settings *settings);
 static bool start_side(contest *contest, const workload_settings *settings, const char *name,
                        workload_strategy strategy);
-static void start_rival(contest *contest, const workload_settings *settings);
+static bool start_rival(contest *contest, const workload_settings *settings);
 static run_settings settings_of(const contest *contest, const workload_settings *settings,
                                 workload_strategy strategy);
 static bool take_turn(contest *contest, side *side, int64_t steps);
@@ -156,7 +157,7 @@ static bool start_sides(contest *contest, const workload_settings *settings) {
             good = start_side(contest, settings, "on", settings->strategy);
     }
     if (good && settings->peers && contest->workload->has_peer)
-        start_rival(contest, settings);
+        good = start_rival(contest, settings);
     return good;
 }
 
@@ -171,14 +172,22 @@ static bool start_side(contest *contest, const workload_settings *settings, cons
     return side->running;
 }
 
-static void start_rival(contest *contest, const workload_settings *settings) {
+/// False only when what it begins with could not be handed over.
+static bool start_rival(contest *contest, const workload_settings *settings) {
     side *side = &contest->sides[contest->side_count];
     *side = (struct side){.name = "PyTorch", .is_rival = true};
     run_settings of_run = settings_of(contest, settings, WORKLOAD_LET_BE);
+    handed handed;
+    if (!handed_make(&handed, contest->workload, &of_run))
+        return false;
+    of_run.hand_over = handed.folder;
     side->running = rival_start(&side->rival, contest->workload, &of_run);
+    handed_remove(&handed);
+    contest->rival_failed = side->rival.failed;
     contest->side_count += side->running;
     if (!side->running)
         snprintf(contest->peer_skipped, sizeof contest->peer_skipped, "%s", side->rival.library);
+    return true;
 }
 
 static run_settings settings_of(const contest *contest, const workload_settings *settings,

@@ -32,6 +32,7 @@ typedef struct contest {
     size_t side_count;
     bool out_of_time;
     bool rival_dropped;     ///< PyTorch was so slow that there was no time for it
+    bool rival_failed;      ///< PyTorch's script ended without saying why
     char peer_skipped[160]; ///< why PyTorch is not among them; empty: it is, or was not asked for
 } contest;
 

@@ -14,6 +14,7 @@ static void judge_left(const contest *contest, const side *side, claim_list *lis
 static void judge_same(const contest *contest, claim_list *list);
 static void judge_score(const contest *contest, const workload_settings *settings,
                         claim_list *list);
+static void judge_first(const contest *contest, claim_list *list);
 static void judge_rival(const contest *contest, claim_list *list);
 static bool grows(const side *side);
 static bool flat(const side *side);
@@ -25,6 +26,7 @@ void workload_report_judge(const contest *contest, const workload_settings *sett
             judge_side(contest, &contest->sides[i], list);
     judge_same(contest, list);
     judge_score(contest, settings, list);
+    judge_first(contest, list);
     judge_rival(contest, list);
 }
 
@@ -135,6 +137,38 @@ static void judge_score(const contest *contest, const workload_settings *setting
                                                     : FAILS,
                "%s: %s %.4f (at least %.2f%s)", workload->name, workload->score,
                on->figures.outcome.score, least, whole ? "" : ", after the default steps");
+}
+
+/// From the same parameters, with the same data: each of the first steps. What differs there is an
+/// error of one side; what differs later may be rounding that has grown.
+static void judge_first(const contest *contest, claim_list *list) {
+    const side *rival = contest_find_rival(contest), *on = contest_find_on(contest);
+    const workload *workload = contest->workload;
+    if (contest->rival_failed)
+        claims_add(list, FAILS, "%s: PyTorch's side begins", workload->name);
+    if (!rival || !on || !workload->hand_over)
+        return;
+    int64_t count = workload->first_steps ? workload->first_steps : WORKLOAD_FIRST_STEPS;
+    const side *sides[] = {rival, on};
+    for (int i = 0; i < 2; i++) {
+        int64_t steps = sides[i]->turn_count ? sides[i]->turns[sides[i]->turn_count - 1].steps : 0;
+        count = steps < count ? steps : count;
+    }
+    double largest = 0, differs = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double ours = on->figures.first_values[i], theirs = rival->figures.first_values[i];
+        largest = fmax(largest, fabs(theirs));
+        if (!(fabs(ours - theirs) <= differs)) // NaN, too, which stays
+            differs = isnan(differs) ? differs : fabs(ours - theirs);
+    }
+    claims_add(list,
+               count == 0                                       ? NOT_JUDGED
+               : differs <= workload->first_tolerance * largest ? HOLDS
+                                                                : FAILS,
+               "%s: begun with the same parameters and data, the first %" PRId64
+               " steps' %s differs from PyTorch's by at most %.1e of the largest (at most %.0e)",
+               workload->name, count, workload->value, differs / largest,
+               workload->first_tolerance);
 }
 
 static void judge_rival(const contest *contest, claim_list *list) {

@@ -11,6 +11,7 @@
 static void write_contest(bench_json *json, const contest *contest);
 static void write_side(bench_json *json, const side *side);
 static void write_memory(bench_json *json, const run_figures *figures);
+static void write_first_values(bench_json *json, const side *side);
 static void write_turns(bench_json *json, const side *side);
 
 FILE *workload_report_open_json(const workload_settings *settings) {
@@ -85,6 +86,7 @@ static void write_side(bench_json *json, const side *side) {
         bench_json_number(json, "grows_bytes_per_step", side_growth(side));
         write_memory(json, figures);
     }
+    write_first_values(json, side);
     write_turns(json, side);
     bench_json_end_object(json);
 }
@@ -107,6 +109,15 @@ static void write_memory(bench_json *json, const run_figures *figures) {
     bench_json_integer(json, "freed_by_collection_bytes", figures->freed_bytes);
     bench_json_integer(json, "remaining_objects", figures->remaining_objects);
     bench_json_integer(json, "remaining_bytes", figures->remaining_bytes);
+}
+
+/// Of the first steps that it did.
+static void write_first_values(bench_json *json, const side *side) {
+    int64_t steps = side->turn_count ? side->turns[side->turn_count - 1].steps : 0;
+    bench_json_begin_array(json, "first_values");
+    for (int i = 0; i < WORKLOAD_FIRST_STEPS && i < steps; i++)
+        bench_json_number(json, NULL, side->figures.first_values[i]);
+    bench_json_end_array(json);
 }
 
 static void write_turns(bench_json *json, const side *side) {

@@ -9,6 +9,8 @@ static bool hear(rival *rival, child_watch watch, void *data, bench_peer *answer
 
 bool rival_start(rival *rival, const workload *workload, const run_settings *settings) {
     *rival = (struct rival){0};
+    for (int i = 0; i < WORKLOAD_FIRST_STEPS; i++)
+        rival->first_values[i] = NAN;
     char steps[32];
     char seed[32];
     char threads[32];
@@ -20,6 +22,7 @@ bool rival_start(rival *rival, const workload *workload, const run_settings *set
                                      seed,
                                      threads,
                                      settings->options.data ? settings->options.data : "",
+                                     settings->hand_over ? settings->hand_over : "",
                                      NULL};
     bench_peer answer;
     rival->process = bench_peer_open("pytorch_workloads.py", arguments, &answer);
@@ -31,6 +34,7 @@ bool rival_start(rival *rival, const workload *workload, const run_settings *set
         bench_peer_text(&answer, "skipped", answer.skipped, sizeof answer.skipped);
     snprintf(rival->library, sizeof rival->library, "%.127s",
              *answer.skipped ? answer.skipped : "pytorch_workloads.py failed");
+    rival->failed = !*answer.skipped;
     bench_peer_close(rival->process);
     rival->process = NULL;
     return false;
@@ -46,6 +50,12 @@ bool rival_turn(rival *rival, int64_t steps, child_watch watch, void *data, run_
         return false;
     ret_turn->seconds = bench_peer_number(&answer, "seconds");
     ret_turn->value = bench_peer_number(&answer, "value");
+    for (int i = 0; i < WORKLOAD_FIRST_STEPS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "value_%d", i);
+        double value = bench_peer_number(&answer, name);
+        rival->first_values[i] = isnan(value) ? rival->first_values[i] : value;
+    }
     ret_turn->resident_bytes = (uint64_t)bench_peer_number(&answer, "resident");
     return isfinite(ret_turn->seconds);
 }
@@ -53,6 +63,7 @@ bool rival_turn(rival *rival, int64_t steps, child_watch watch, void *data, run_
 void rival_finish(rival *rival, run_figures *ret_figures) {
     bench_peer answer;
     ret_figures->outcome.score = NAN;
+    memcpy(ret_figures->first_values, rival->first_values, sizeof rival->first_values);
     if (rival->process && bench_peer_tell(rival->process, "0") &&
         hear(rival, NULL, NULL, &answer)) {
         ret_figures->outcome.score = bench_peer_number(&answer, "score");

@@ -47,6 +47,8 @@ nd_status run_begin(run *run, const workload *workload, const run_settings *sett
         status = apply_strategy(run);
     if (status == ND_OK && settings->quota_bytes)
         status = nd_manager_set_quota(run->manager, device.kind, settings->quota_bytes);
+    if (status == ND_OK && settings->hand_over)
+        nd_with_manager(run->manager) status = workload->hand_over(run->state, settings->hand_over);
     return fail(run, status);
 }
 
@@ -206,10 +208,12 @@ static void note_escape(run *run, const nd_close_report *report) {
         snprintf(run->figures.escaped_sites[i], RUN_SITE, "%s", report->escaped_sites[i]);
 }
 
-/// Fowler, Noll and Vo's hash of the bits of all values.
+/// Keeps the first values, and Fowler, Noll and Vo's hash of the bits of all.
 static void note_value(run *run, double value) {
     unsigned char bytes[sizeof value];
     memcpy(bytes, &value, sizeof value);
+    if (run->figures.steps < WORKLOAD_FIRST_STEPS)
+        run->figures.first_values[run->figures.steps] = value;
     for (size_t i = 0; i < sizeof bytes; i++)
         run->digest = (run->digest ^ bytes[i]) * UINT64_C(1099511628211);
 }

@@ -14,11 +14,12 @@ enum { RUN_MESSAGE = 2048, RUN_SITES = 4, RUN_SITE = 96 };
 /// How a run is limited and what it is told.
 typedef struct run_settings {
     workload_options options;
-    int threads;          ///< 0: the library's default
-    uint64_t most_bytes;  ///< a run that has so many live bytes ends early; 0: no bound
-    uint64_t room_bytes;  ///< quota of WORKLOAD_PRESSURE above what the open workload has; 0: none,
-                          ///< then only memory that ends makes pressure
-    uint64_t quota_bytes; ///< quota of the run, whatever its strategy; 0: none
+    int threads;         ///< 0: the library's default
+    uint64_t most_bytes; ///< a run that has so many live bytes ends early; 0: no bound
+    uint64_t room_bytes; ///< quota of WORKLOAD_PRESSURE above what the open workload has; 0: none,
+                         ///< then only memory that ends makes pressure
+    const char *hand_over; ///< folder for what PyTorch's side begins with; NULL: nothing is written
+    uint64_t quota_bytes;  ///< quota of the run, whatever its strategy; 0: none
 } run_settings;
 
 /// Some steps, and what was alive after them.
@@ -38,7 +39,8 @@ typedef struct run_figures {
     bool no_device;   ///< which is that there is no such device
     char message[RUN_MESSAGE];
     int64_t steps;
-    bool bounded; ///< it ended early, at most_bytes
+    double first_values[WORKLOAD_FIRST_STEPS]; ///< of as many of them as were done
+    bool bounded;                              ///< it ended early, at most_bytes
     bool finished;
     workload_outcome outcome;
     uint64_t peak_bytes;

@@ -1,0 +1,105 @@
+// What is claimed of the first steps' values: it holds where PyTorch's are near, and fails where one
+// of them is not.
+#include "bench/workloads/harness/report.h"
+#include "tests/testing.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STEPS = 4 };
+
+static nd_status hand_over_nothing(void *state, const char *folder) {
+    (void)state;
+    (void)folder;
+    return ND_OK;
+}
+
+static const workload compared = {
+    .name = "compared", .value = "loss", .first_tolerance = 1e-3, .hand_over = hand_over_nothing};
+
+/// The verdict on PyTorch's values beside 1, 2, 3, 4; -1: nothing is claimed.
+static int judge(const workload *workload, int64_t steps, const double *theirs) {
+    static contest contest;
+    static claim claims[32];
+    claim_list list = {.claims = claims, .size = 32};
+    const workload_settings settings = settings_default();
+    contest = (struct contest){.workload = workload, .planned_steps = steps, .side_count = 2};
+    side *on = &contest.sides[0], *rival = &contest.sides[1];
+    *on = (side){.name = "on", .strategy = WORKLOAD_BOUNDARY, .turn_count = steps > 0};
+    *rival = (side){.name = "PyTorch", .is_rival = true, .turn_count = steps > 0};
+    on->turns[0].steps = rival->turns[0].steps = steps;
+    for (int64_t i = 0; i < steps; i++) {
+        on->figures.first_values[i] = (double)i + 1;
+        rival->figures.first_values[i] = theirs[i];
+    }
+    workload_report_judge(&contest, &settings, &list);
+    for (size_t i = 0; i < list.count; i++)
+        if (strstr(claims[i].text, "the first"))
+            return (int)claims[i].verdict;
+    return -1;
+}
+
+static void test_values_that_are_near_hold(void **state) {
+    (void)state;
+    assert_int_equal(judge(&compared, STEPS, (double[]){1, 2, 3, 4}), HOLDS);
+    assert_int_equal(judge(&compared, STEPS, (double[]){1.003, 2, 2.997, 4}), HOLDS);
+}
+
+static void test_each_value_counts(void **state) {
+    (void)state;
+    for (int i = 0; i < STEPS; i++) {
+        double theirs[STEPS] = {1, 2, 3, 4};
+        theirs[i] += 0.005;
+        assert_int_equal(judge(&compared, STEPS, theirs), FAILS);
+        theirs[i] -= 0.01;
+        assert_int_equal(judge(&compared, STEPS, theirs), FAILS);
+        theirs[i] = NAN; // a step whose value never came
+        assert_int_equal(judge(&compared, STEPS, theirs), FAILS);
+    }
+}
+
+static void test_as_many_steps_count_as_the_workload_says(void **state) {
+    (void)state;
+    workload two = compared;
+    two.first_steps = 2;
+    assert_int_equal(judge(&two, STEPS, (double[]){1, 2, 0, 0}), HOLDS);
+    assert_int_equal(judge(&two, STEPS, (double[]){1, 2.1, 3, 4}), FAILS);
+}
+
+static void test_without_steps_nothing_is_judged(void **state) {
+    (void)state;
+    assert_int_equal(judge(&compared, 0, NULL), NOT_JUDGED);
+}
+
+static void test_without_common_parameters_nothing_is_claimed(void **state) {
+    (void)state;
+    const workload own = {.name = "own", .value = "loss"};
+    assert_int_equal(judge(&own, STEPS, (double[]){5, 6, 7, 8}), -1);
+}
+
+static void test_a_script_that_fails_is_no_skipped_one(void **state) {
+    (void)state;
+    static contest contest;
+    claim claims[2];
+    claim_list list = {.claims = claims, .size = 2};
+    const workload_settings settings = settings_default();
+    contest = (struct contest){.workload = &compared, .peer_skipped = "not installed"};
+    workload_report_judge(&contest, &settings, &list);
+    assert_int_equal(list.count, 0);
+    contest.rival_failed = true;
+    workload_report_judge(&contest, &settings, &list);
+    assert_int_equal(list.count, 1);
+    assert_int_equal(claims[0].verdict, FAILS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_values_that_are_near_hold),
+        ND_TEST(test_each_value_counts),
+        ND_TEST(test_as_many_steps_count_as_the_workload_says),
+        ND_TEST(test_without_steps_nothing_is_judged),
+        ND_TEST(test_without_common_parameters_nothing_is_claimed),
+        ND_TEST(test_a_script_that_fails_is_no_skipped_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
