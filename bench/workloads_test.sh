@@ -29,7 +29,7 @@ report = json.load(open(sys.argv[1]))
 assert report["bench"] == "workloads" and report["threads"] == 1
 assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
 workloads = {workload["workload"]: workload for workload in report["workloads"]}
-for name in ("cnn", "wgan_gp", "rnn_lstm", "rnn_gru", "rnn_attached", "transformer"):
+for name in ("cnn", "wgan_gp", "rnn_lstm", "rnn_gru", "rnn_attached", "transformer", "minilm"):
     assert name in workloads, (name, sorted(workloads))
 for name, workload in workloads.items():
     assert workload["planned_steps"] == 6 and not workload["out_of_time"], name
@@ -60,6 +60,8 @@ for gc in ("off", "on"):
     kept, side = live("rnn_attached", gc)
     assert all(after > before for before, after in zip(kept, kept[1:])), kept
     assert "workloads/rnn.c:" in side["escaped_sites"][0], side["escaped_sites"]
+model = live("minilm", "on")[1]["made"]
+assert model.startswith("96 sentences, on the CPU, by the model in /") or "a small random one" in model, model
 assert not [claim for claim in report["claims"] if claim["verdict"] == "FAILS"], report["claims"]
 assert [claim for claim in report["claims"] if claim["verdict"] == "HOLDS"]
 with open(os.path.join(sys.argv[2], "wgan_gp.png"), "rb") as sheet:
@@ -91,23 +93,24 @@ beside() { # FACTOR NAMES...
     ND_RIVALS=$folder/rivals TMPDIR=$folder/handed STAND_IN=$1 STAND_IN_FIGURES=$folder/result.json \
         "$workloads" --threads 1 --seconds 100000 --steps 6 --gc on --json "$folder/beside.json" --only "${@:2}" >"$folder/table.txt" 2>&1
 }
-beside 1 cnn wgan_gp rnn_lstm rnn_gru transformer large_images || fail "beside the same values: $(cat "$folder/table.txt")"
+beside 1 cnn wgan_gp rnn_lstm rnn_gru transformer large_images minilm || fail "beside the same values: $(cat "$folder/table.txt")"
 python3 - "$folder/beside.json" <<'END' || fail "what is handed over is not what it should be"
 import json, sys
 
 report = json.load(open(sys.argv[1]))
 files = {x["workload"]: x["sides"][-1]["library"].replace(".safetensors", "").split() for x in report["workloads"]}
 assert files.pop("wgan_gp") == ["critic", "drawn", "generator"], files
+assert files.pop("minilm") == ["model", "tokens"], files
 for name in ("rnn_lstm", "rnn_gru"):
     assert files.pop(name) == ["model"], files
 assert len(files) == 3 and all(x == ["drawn", "model"] for x in files.values()), files
 claims = [x for x in report["claims"] if "the same parameters and data" in x["claim"]]
-assert len(claims) == 6 and all(x["verdict"] == "HOLDS" for x in claims), claims
+assert len(claims) == 7 and all(x["verdict"] == "HOLDS" for x in claims), claims
 END
 [ -z "$(ls -A "$folder/handed")" ] || fail "what was handed over is not removed: $(ls "$folder/handed")"
-beside 1.05 cnn wgan_gp rnn_lstm rnn_gru transformer large_images
+beside 1.05 cnn wgan_gp rnn_lstm rnn_gru transformer large_images minilm
 [ $? -eq 1 ] || fail "other values do not fail: $(cat "$folder/table.txt")"
-[ "$(grep -c 'FAILS.*the same parameters and data' "$folder/table.txt")" -eq 6 ] || fail "not all fail: $(cat "$folder/table.txt")"
+[ "$(grep -c 'FAILS.*the same parameters and data' "$folder/table.txt")" -eq 7 ] || fail "not all fail: $(cat "$folder/table.txt")"
 beside none rnn_gru
 [ $? -eq 1 ] && grep -q "FAILS .*PyTorch's side begins" "$folder/table.txt" || fail "a script that fails does not: $(cat "$folder/table.txt")"
 ND_RIVALS=$folder/rivals TMPDIR=$folder/nowhere "$workloads" --only rnn_gru --steps 1 >/dev/null 2>"$folder/errors.txt"

@@ -33,6 +33,7 @@ try:
     from torch.nn import functional
 
     import minilm_files
+    import pytorch_minilm
     from pytorch_gpt import Transformer
 except ImportError:
     say(skipped="PyTorch is not installed for " + sys.executable)
@@ -271,6 +272,28 @@ class LargeImages:
         return loss.item()
 
 
+class MiniLm:
+    BATCH = 16
+
+    def __init__(self, steps, data, given):
+        tokens = given.load("tokens")
+        self.ids, self.lengths, self.position = tokens["ids"], tokens["lengths"], 0
+        encoders = [pytorch_minilm.Encoder(os.path.join(given.folder, "model"), fused) for fused in (False, True)]
+        batch = self.next_batch()
+        times = [minilm_files.microseconds(lambda: encoder.embed(*batch)) for encoder in encoders]
+        self.encoder, self.position = encoders[times.index(min(times))], 0
+
+    def next_batch(self):
+        chosen = torch.arange(self.position, self.position + self.BATCH) % len(self.lengths)
+        self.position += self.BATCH
+        lengths = self.lengths[chosen]
+        return self.ids[chosen, : lengths.max()], lengths
+
+    def step(self):
+        embeddings = self.encoder.embed(*self.next_batch())
+        return (embeddings[:-1] * embeddings[1:]).sum(1).mean().item()
+
+
 WORKLOADS = {
     "cnn": Cnn,
     "wgan_gp": WganGp,
@@ -278,6 +301,7 @@ WORKLOADS = {
     "rnn_gru": lambda steps, data, given: Rnn(steps, nn.GRU, given),
     "transformer": lambda steps, data, given: Transformer(steps, load_pages(), given),
     "large_images": LargeImages,
+    "minilm": MiniLm,
 }
 
 

@@ -4,9 +4,19 @@
 #include <string.h>
 
 const workload *const workloads[] = {
-    &workload_cnn,          &workload_wgan_gp,     &workload_rnn_lstm,     &workload_rnn_gru,
-    &workload_rnn_attached, &workload_transformer, &workload_large_images, &workload_serve,
-    &workload_pipeline,     &workload_objects,     &workload_long,         NULL,
+    &workload_cnn,
+    &workload_wgan_gp,
+    &workload_rnn_lstm,
+    &workload_rnn_gru,
+    &workload_rnn_attached,
+    &workload_transformer,
+    &workload_large_images,
+    &workload_minilm,
+    &workload_serve,
+    &workload_pipeline,
+    &workload_objects,
+    &workload_long,
+    NULL,
 };
 
 static const struct {

@@ -84,6 +84,7 @@ extern const workload workload_rnn_gru;
 extern const workload workload_rnn_attached;
 extern const workload workload_transformer;
 extern const workload workload_large_images;
+extern const workload workload_minilm;
 extern const workload workload_serve;
 extern const workload workload_pipeline;
 extern const workload workload_objects;

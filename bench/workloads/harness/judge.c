@@ -186,7 +186,7 @@ static void judge_rival(const contest *contest, claim_list *list) {
                !whole ? NOT_JUDGED
                : near ? HOLDS
                       : FAILS,
-               "%s: %s %.4f, in PyTorch %.4f (within %.0f %%%s)", contest->workload->name,
+               "%s: %s %.4f, in PyTorch %.4f (within %.2g %%%s)", contest->workload->name,
                what ? what : contest->workload->value, ours, theirs,
                contest->workload->tolerance * 100, whole ? "" : ", after the default steps");
 }

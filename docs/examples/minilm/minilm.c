@@ -15,6 +15,7 @@
 enum { TOGETHER = 32 }; // texts of a batch
 
 typedef struct minilm {
+    char *folder;
     nd_object *encoder;
     wordpiece *pieces;
     encoder_sizes sizes;
@@ -25,8 +26,10 @@ ND_TYPE_EDGES(minilm, MINILM_EDGES)
 
 static void minilm_destroy(nd_object *self) {
     minilm *model = nd_object_get_data(self);
-    if (model)
-        wordpiece_close(model->pieces);
+    if (!model)
+        return;
+    wordpiece_close(model->pieces);
+    free(model->folder);
 }
 
 static const nd_type minilm_type = {
@@ -106,6 +109,9 @@ static bool open_into(minilm *model, const char *folder) {
     if (!folder && !default_folder(found, sizeof found))
         return false;
     folder = folder ? folder : found;
+    model->folder = strdup(folder);
+    if (!model->folder)
+        return fail("no memory for a model");
     if (!read_config(folder, &model->sizes) || !join(path, sizeof path, folder, "vocab.txt"))
         return false;
     model->pieces = wordpiece_open(path);
@@ -130,6 +136,11 @@ nd_object *minilm_open(const char *folder) {
     nd_error_clear();
     fail("no memory for a model");
     return nd_object_new_with(&minilm_type, sizeof(minilm), minilm_init, (void *)folder);
+}
+
+const char *minilm_get_folder(const nd_object *self) {
+    const minilm *model = nd_object_get_data(self);
+    return model ? model->folder : NULL;
 }
 
 // ------------------------------------------------------------------------------------------- texts

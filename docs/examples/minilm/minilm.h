@@ -16,6 +16,8 @@ enum { MINILM_LONGEST = 256 };
 /// Opens the model of a folder; NULL: the one that tools/get_minilm has fetched. Owned, to be
 /// released as any object. Any number of threads may use it.
 nd_object *minilm_open(const char *folder) ND_OWNED;
+/// The folder it was read from.
+const char *minilm_get_folder(const nd_object *model);
 /// Why the last function of this file failed on this thread.
 const char *minilm_get_problem(void);
 

@@ -211,7 +211,10 @@ static void test_what_is_wrong_with_a_folder_is_said(void **state) {
     write_text(weights, "\2\0\0\0\0\0\0\0{}", 10);
     expect_problem(where, "has no embeddings.position_embeddings.weight");
     copy_file("model.safetensors", weights);
-    nd_release(minilm_open(where));
+    nd_object *model = minilm_open(where);
+    assert_string_equal(minilm_get_folder(model), where);
+    nd_release(model);
+    assert_null(minilm_get_folder(NULL));
     static const char other[] =
         "{\"vocab_size\": 140, \"hidden_size\": 16, \"num_hidden_layers\": 2,"
         "\"num_attention_heads\": 2, \"intermediate_size\": 33,"
