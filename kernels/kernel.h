@@ -8,7 +8,7 @@
 #define ND_KERNELS_KERNEL_H
 #include <nd/base.h>
 
-#define ND_MAX_OPERANDS 5
+#define ND_MAX_OPERANDS 6
 
 /// Every row of ops.inc as an enumerator: ND_OP_add, ND_OP_exp, ...
 typedef enum nd_op {
@@ -117,7 +117,7 @@ typedef struct nd_kernel_call {
 //            layer_norm: out, statistics [2, sets] (the mean, 0 where it is not taken away, and the variance; written), x, weight
 //            [channels], bias [channels]. layer_norm_grad: out, the gradient of x; sums [2, channels], those of weight and bias;
 //            g, that of layer_norm's result; x, weight. channel_norm: out, x, weight, statistics [2, channels] (given), bias;
-//            groups and i[4] say nothing.
+//            channel_norm_grad: out, sums, g, x, weight as in layer_norm_grad, statistics (given); in both groups and i[4] say nothing.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
 //            resolved by lib/ops). Backends whose memory the host reads also take -n ... -1 in
 //            gather, scatter_add and scatter_reduce, counted from the end.

@@ -54,7 +54,8 @@ typedef struct nd__norm {
 typedef void (*nd__norm_loop)(const nd__norm *norm, int64_t begin, int64_t end);
 typedef struct nd__norm_loops {
     nd__norm_loop forward, backward;
-    nd__norm_loop by_channel; ///< channel_norm; a set is a channel of a sample
+    nd__norm_loop by_channel;      ///< channel_norm; a set is a channel of a sample
+    nd__norm_loop by_channel_grad; ///< channel_norm_grad; a set is a channel in all samples
 } nd__norm_loops;
 
 /// Losses of `count` pairs: their sum; each, times `factor`; the gradients of a and b, of which one

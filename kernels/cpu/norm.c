@@ -90,13 +90,18 @@ static void write_sums(const nd__norm *norm, const nd_operand *out) {
     }
 }
 
-static nd_status backward(const nd_kernel_call *call, const nd__norm_loops *loops) {
-    norm_work work = {norm_of(call), loops->backward};
+/// With statistics that are given, or those of x itself.
+static nd_status backward(const nd_kernel_call *call, const nd__norm_loops *loops, bool given) {
+    norm_work work = {norm_of(call), given ? loops->by_channel_grad : loops->backward};
     nd__norm *norm = &work.norm;
     const nd_operand *sums = &call->operand[1];
     norm->grad = call->operand[2].data;
     norm->x = call->operand[3].data;
     norm->weight = call->operand[4].data;
+    if (given) {
+        norm->statistics = call->operand[5].data;
+        norm->groups = 0;
+    }
     int64_t count = tasks_of(norm);
     if (norm->groups > 0) {
         norm->blocks = sums->data ? blocks_of(norm) : norm->samples;
@@ -109,7 +114,7 @@ static nd_status backward(const nd_kernel_call *call, const nd__norm_loops *loop
             return ND_ERROR_OUT_OF_MEMORY;
         memset(norm->sums, 0, bytes);
     }
-    run(&work, count, 5);
+    run(&work, count, given ? 3 : 5);
     if (sums->data)
         write_sums(norm, sums);
     return ND_OK;
@@ -122,5 +127,7 @@ nd_status nd__cpu_norm(const nd_kernel_call *call) {
     const nd__norm_loops *loops = &nd__cpu_loops_now()->norm[type];
     if (call->op == ND_OP_layer_norm)
         return forward(call, loops);
-    return call->op == ND_OP_layer_norm_grad ? backward(call, loops) : by_channel(call, loops);
+    if (call->op == ND_OP_channel_norm)
+        return by_channel(call, loops);
+    return backward(call, loops, call->op == ND_OP_channel_norm_grad);
 }

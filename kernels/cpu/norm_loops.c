@@ -14,6 +14,6 @@
 // clang-format on
 
 const nd__norm_loops ND_ISA_NAME(nd__cpu_norm_loops)[2] = {
-    {norm_forward_f32, norm_backward_f32, norm_by_channel_f32},
-    {norm_forward_f64, norm_backward_f64, norm_by_channel_f64},
+    {norm_forward_f32, norm_backward_f32, norm_by_channel_f32, norm_by_channel_grad_f32},
+    {norm_forward_f64, norm_backward_f64, norm_by_channel_f64, norm_by_channel_grad_f64},
 };

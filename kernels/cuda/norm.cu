@@ -182,6 +182,19 @@ template <class T> struct NormParameters {
     }
 };
 
+/// The gradient of x where its statistics are given.
+template <class T> struct NormGivenGrad {
+    NormSets<T> sets;
+    const T *grad, *weight; ///< weight or NULL
+    T *out;
+
+    ND_BOTH void operator()(int64_t at) const {
+        int64_t channel = sets.channel_of(at);
+        T inverse = (T)sets.inverse[channel];
+        out[at] = grad[at] * (weight ? inverse * weight[channel] : inverse);
+    }
+};
+
 template <class T>
 static nd_status run_statistics(const nd_cuda_queue *queue, const NormSets<T> &sets, T *written) {
     GroupShape shape{lanes_for(sets.length()), true};
@@ -193,12 +206,15 @@ static nd_status run_statistics(const nd_cuda_queue *queue, const NormSets<T> &s
 
 template <class T>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                          const NormSets<T> &sets) {
+                          const NormSets<T> &sets, bool given) {
     const nd_operand *operand = call->operand;
     const T *grad = (const T *)operand[2].data, *weight = (const T *)operand[4].data;
     T *out = (T *)operand[0].data, *parameters = (T *)operand[1].data;
     nd_status status = ND_OK;
-    if (out && sets.length() > 0)
+    if (out && given)
+        status = run_elements(queue, sets.samples * sets.channels * sets.places,
+                              NormGivenGrad<T>{sets, grad, weight, out});
+    else if (out && sets.length() > 0)
         status = run_groups(queue, sets.count(), GroupShape{lanes_for(sets.length()), true},
                             NormGrad<T>{sets, grad, weight, out});
     // Channels whose places are few stand side by side, and so do the threads that read them.
@@ -213,10 +229,11 @@ template <class T>
 static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     const nd_operand *operand = call->operand;
     const int64_t *size = call->attrs.i;
-    bool given = call->op == ND_OP_channel_norm, backward = call->op == ND_OP_layer_norm_grad;
-    NormSets<T> sets{(const T *)operand[given      ? 1
-                                        : backward ? 3
-                                                   : 2]
+    bool backward = call->op == ND_OP_layer_norm_grad || call->op == ND_OP_channel_norm_grad;
+    bool given = call->op == ND_OP_channel_norm || call->op == ND_OP_channel_norm_grad;
+    NormSets<T> sets{(const T *)operand[backward ? 3
+                                        : given  ? 1
+                                                 : 2]
                          .data,
                      nullptr,
                      nullptr,
@@ -234,13 +251,14 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
     sets.inverse = sets.mean + count;
     nd_status status = ND_OK;
     if (given)
-        status = run_elements(queue, count, NormGiven<T>{sets, (const T *)operand[3].data});
+        status = run_elements(queue, count,
+                              NormGiven<T>{sets, (const T *)operand[backward ? 5 : 3].data});
     else if (numbers > 0)
         status = run_statistics(queue, sets, backward ? nullptr : (T *)operand[1].data);
     if (status != ND_OK)
         return status;
     if (backward)
-        return run_grad(queue, call, sets);
+        return run_grad(queue, call, sets, given);
     NormResult<T> body{sets, (const T *)operand[given ? 2 : 3].data, (const T *)operand[4].data,
                        (T *)operand[0].data};
     return run_elements(queue, numbers, body);

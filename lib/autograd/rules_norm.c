@@ -1,7 +1,7 @@
 // The gradient rules of normalisation, of x as [samples, groups, channels of a group, places]. g is the
 // gradient of the result, w g times the weight, y (x - mean) / deviation.
 //
-// Unrecorded, layer_norm's is one kernel; recorded it is written with operations.
+// Unrecorded, each is one kernel; recorded it is written with operations.
 #include "lib/autograd/rules.h"
 #include "lib/ops/norm.h"
 #include "lib/tensor/record.h"
@@ -102,8 +102,9 @@ static nd_status give_recorded(const nd_rule_call *call, const nd_tensor *x,
 }
 
 /// One of two rows of sums, as a tensor of its own.
-static nd_status give_sum(const nd_rule_call *call, uint32_t input, const nd_tensor *sums) {
-    nd_auto nd_tensor *row = nd_select(sums, (int64_t)input - 1, 0);
+static nd_status give_sum(const nd_rule_call *call, uint32_t input, const nd_tensor *sums,
+                          int64_t index) {
+    nd_auto nd_tensor *row = nd_select(sums, index, 0);
     nd_auto nd_tensor *own = nd_clone(row);
     return give_shaped(call, input, own);
 }
@@ -112,13 +113,14 @@ static nd_status give_in_one(const nd_rule_call *call, const nd_tensor *x,
                              const nd_tensor *weight) {
     nd_auto nd_tensor *gradient = NULL, *sums = NULL;
     bool wants_sums = call->wanted[1] || call->wanted[2];
-    nd_status status = nd__norm_grad(nd__rules_output_grad(call), x, weight, &call->node->attrs,
-                                     call->wanted[0] ? &gradient : NULL, wants_sums ? &sums : NULL);
+    nd_status status =
+        nd__norm_grad(nd__rules_output_grad(call), x, weight, NULL, &call->node->attrs,
+                      call->wanted[0] ? &gradient : NULL, wants_sums ? &sums : NULL);
     if (call->wanted[0] && status == ND_OK)
         status = nd__rule_give(call, 0, nd_steal(&gradient));
     for (uint32_t input = 1; input < 3 && status == ND_OK; input++)
         if (call->wanted[input])
-            status = give_sum(call, input, sums);
+            status = give_sum(call, input, sums, (int64_t)input - 1);
     return status;
 }
 
@@ -134,79 +136,121 @@ nd_status nd__rule_layer_norm(const nd_rule_call *call) {
 // -------------------------------------------------------------------------------------------------
 // statistics that are given: y = (x - mean) r, where r is 1 / root of (variance + epsilon)
 
-/// -1/2 g w (x - mean) r^3 summed, and -g w r: the gradients of variance and mean, [2, channels].
-static nd_tensor *statistics_gradient(const nd_tensor *of_y, const nd_tensor *center,
-                                      const nd_tensor *inverse, const norm_axes *axes) {
-    nd_auto nd_tensor *along = nd_mul(of_y, center);
-    nd_auto nd_tensor *products = nd_sum(along, 2, axes->channel, false);
-    nd_auto nd_tensor *sums = nd_sum(of_y, 2, axes->channel, false);
-    nd_auto nd_tensor *flat = nd_reshape(inverse, 1, (const int64_t[]){axes->x[1]});
-    nd_auto nd_tensor *of_products = nd_reshape(products, 1, (const int64_t[]){axes->x[1]});
-    nd_auto nd_tensor *of_sums = nd_reshape(sums, 1, (const int64_t[]){axes->x[1]});
-    nd_auto nd_tensor *square = nd_square(flat);
-    nd_auto nd_tensor *cube = nd_mul(square, flat);
-    nd_auto nd_tensor *steep = nd_mul(of_products, cube);
-    nd_auto nd_tensor *of_variance = nd_mul_scalar(steep, -0.5);
-    nd_auto nd_tensor *falling = nd_mul(of_sums, flat);
+/// The inputs of channel_norm; weight may be NULL.
+typedef struct given {
+    nd_tensor *x, *weight, *statistics;
+    nd_tensor *inverse; ///< r, [channels]
+} given;
+
+static void release_given(given *of) {
+    nd_release(of->x);
+    nd_release(of->weight);
+    nd_release(of->statistics);
+    nd_release(of->inverse);
+}
+
+static nd_status get_given(const nd_rule_call *call, given *ret_given) {
+    bool weighted = call->node->attrs.i[5] != 0;
+    ret_given->x = nd__record_saved(call->node, 0);
+    ret_given->weight = weighted ? nd__record_saved(call->node, 1) : NULL;
+    ret_given->statistics = nd__record_saved(call->node, 2);
+    bool got = ret_given->x && ret_given->statistics && (ret_given->weight || !weighted);
+    return got ? ND_OK : nd_error_get_status();
+}
+
+/// Where a rule computes with it.
+static nd_status make_inverse(const nd_rule_call *call, given *of) {
+    nd_auto nd_tensor *variance = nd_select(of->statistics, 1, 0);
+    nd_auto nd_tensor *shifted = nd_add_scalar(variance, call->node->attrs.f[0]);
+    of->inverse = nd_rsqrt(shifted);
+    return of->inverse ? ND_OK : nd_error_get_status();
+}
+
+/// r w, which is r where there is no weight.
+static nd_tensor *slope_of(const given *of) {
+    return of->weight ? nd_mul(of->inverse, of->weight) : nd_retain(of->inverse);
+}
+
+/// Of mean and variance, [2, channels], from the sums of g y and of g: -r w (sum of g) and
+/// -1/2 r^2 w (sum of g y).
+static nd_tensor *statistics_gradient(const given *of, const nd_tensor *along,
+                                      const nd_tensor *plain) {
+    nd_auto nd_tensor *slope = slope_of(of);
+    nd_auto nd_tensor *falling = nd_mul(plain, slope);
     nd_auto nd_tensor *of_mean = nd_neg(falling);
+    nd_auto nd_tensor *steep = nd_mul(along, slope);
+    nd_auto nd_tensor *steeper = nd_mul(steep, of->inverse);
+    nd_auto nd_tensor *of_variance = nd_mul_scalar(steeper, -0.5);
     const nd_tensor *both[] = {of_mean, of_variance};
     return of_mean && of_variance ? nd_stack(2, both, 0) : NULL;
 }
 
-/// The parts, the center only where it is asked for.
-static nd_status make_given(const nd_rule_call *call, norm_parts *parts) {
+static nd_status give_given_in_one(const nd_rule_call *call, given *of) {
+    nd_auto nd_tensor *gradient = NULL, *sums = NULL;
+    bool wants_sums = call->wanted[1] || call->wanted[2] || call->wanted[3];
+    nd_status status = nd__norm_grad(nd__rules_output_grad(call), of->x, of->weight, of->statistics,
+                                     &call->node->attrs, call->wanted[0] ? &gradient : NULL,
+                                     wants_sums ? &sums : NULL);
+    if (call->wanted[0] && status == ND_OK)
+        status = nd__rule_give(call, 0, nd_steal(&gradient));
+    if (call->wanted[1] && status == ND_OK)
+        status = give_sum(call, 1, sums, 0);
+    if (call->wanted[3] && status == ND_OK)
+        status = give_sum(call, 3, sums, 1);
+    if (call->wanted[2] && status == ND_OK)
+        status = make_inverse(call, of);
+    if (call->wanted[2] && status == ND_OK) {
+        nd_auto nd_tensor *along = nd_select(sums, 0, 0);
+        nd_auto nd_tensor *plain = nd_select(sums, 1, 0);
+        status = nd__rule_give(call, 2, statistics_gradient(of, along, plain));
+    }
+    return status;
+}
+
+/// The sum of g y by channel, recorded.
+static nd_tensor *sum_along(const given *of, const nd_tensor *g, const norm_axes *axes) {
+    nd_auto nd_tensor *seen = nd_reshape(of->x, 4, axes->x);
+    nd_auto nd_tensor *mean = nd_select(of->statistics, 0, 0);
+    nd_auto nd_tensor *means = nd_reshape(mean, 4, axes->parameter);
+    nd_auto nd_tensor *center = nd_sub(seen, means);
+    nd_auto nd_tensor *product = nd_mul(g, center);
+    nd_auto nd_tensor *sum = nd_sum(product, 2, axes->channel, false);
+    nd_auto nd_tensor *flat = nd_reshape(sum, 1, (const int64_t[]){axes->x[1]});
+    return nd_mul(flat, of->inverse);
+}
+
+static nd_status give_given_recorded(const nd_rule_call *call, given *of) {
     nd_op_attrs attrs = call->node->attrs;
-    bool weighted = attrs.i[5] != 0;
     attrs.i[3] = 0;
     norm_axes axes = axes_of(&attrs);
-    parts->axes = axes;
-    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *weight = weighted ? nd__record_saved(call->node, 1) : NULL;
-    nd_auto nd_tensor *statistics = nd__record_saved(call->node, 2);
-    if (!x || !statistics || (weighted && !weight))
-        return nd_error_get_status();
-    nd_auto nd_tensor *variance = nd_select(statistics, 1, 0);
-    nd_auto nd_tensor *shifted = nd_add_scalar(variance, attrs.f[0]);
-    nd_auto nd_tensor *root = nd_rsqrt(shifted);
-    parts->inverse = nd_reshape(root, 4, axes.parameter);
-    parts->weight = weighted ? nd_reshape(weight, 4, axes.parameter) : NULL;
-    parts->g = nd_reshape(nd__rules_output_grad(call), 4, axes.x);
-    if (call->wanted[1] || call->wanted[2]) {
-        nd_auto nd_tensor *seen = nd_reshape(x, 4, axes.x);
-        nd_auto nd_tensor *mean = nd_select(statistics, 0, 0);
-        nd_auto nd_tensor *means = nd_reshape(mean, 4, axes.parameter);
-        parts->center = nd_sub(seen, means);
-        if (!parts->center)
-            return nd_error_get_status();
+    nd_auto nd_tensor *g = nd_reshape(nd__rules_output_grad(call), 4, axes.x);
+    nd_auto nd_tensor *along = NULL, *plain = NULL;
+    nd_status status = g ? make_inverse(call, of) : nd_error_get_status();
+    if (call->wanted[0] && status == ND_OK) {
+        nd_auto nd_tensor *slope = slope_of(of);
+        nd_auto nd_tensor *factor = nd_reshape(slope, 4, axes.parameter);
+        nd_auto nd_tensor *gradient = nd_mul(g, factor);
+        status = give_shaped(call, 0, gradient);
     }
-    bool made = parts->inverse && parts->g && (parts->weight || !weighted);
-    return made ? ND_OK : nd_error_get_status();
+    if ((call->wanted[1] || call->wanted[2]) && status == ND_OK)
+        status = (along = sum_along(of, g, &axes)) ? ND_OK : nd_error_get_status();
+    if ((call->wanted[2] || call->wanted[3]) && status == ND_OK) {
+        nd_auto nd_tensor *sum = nd_sum(g, 2, axes.channel, false);
+        plain = nd_reshape(sum, 1, (const int64_t[]){axes.x[1]});
+        status = plain ? ND_OK : nd_error_get_status();
+    }
+    if (call->wanted[1] && status == ND_OK)
+        status = give_shaped(call, 1, along);
+    if (call->wanted[2] && status == ND_OK)
+        status = nd__rule_give(call, 2, statistics_gradient(of, along, plain));
+    return call->wanted[3] && status == ND_OK ? give_shaped(call, 3, plain) : status;
 }
 
 /// x, weight, statistics, bias.
 nd_status nd__rule_channel_norm(const nd_rule_call *call) {
-    __attribute__((cleanup(release_parts))) norm_parts parts = {0};
-    nd_status status = make_given(call, &parts);
-    if (call->wanted[0] && status == ND_OK) {
-        nd_auto nd_tensor *factor =
-            parts.weight ? nd_mul(parts.inverse, parts.weight) : nd_retain(parts.inverse);
-        nd_auto nd_tensor *gradient = nd_mul(parts.g, factor);
-        status = give_shaped(call, 0, gradient);
-    }
-    if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *y = nd_mul(parts.center, parts.inverse);
-        nd_auto nd_tensor *product = nd_mul(parts.g, y);
-        nd_auto nd_tensor *sum = nd_sum(product, 2, parts.axes.channel, false);
-        status = give_shaped(call, 1, sum);
-    }
-    if (call->wanted[2] && status == ND_OK) {
-        nd_auto nd_tensor *of_y = parts.weight ? nd_mul(parts.g, parts.weight) : nd_retain(parts.g);
-        status = nd__rule_give(call, 2,
-                               statistics_gradient(of_y, parts.center, parts.inverse, &parts.axes));
-    }
-    if (call->wanted[3] && status == ND_OK) {
-        nd_auto nd_tensor *sum = nd_sum(parts.g, 2, parts.axes.channel, false);
-        status = give_shaped(call, 3, sum);
-    }
-    return status;
+    __attribute__((cleanup(release_given))) given of = {0};
+    nd_status status = get_given(call, &of);
+    if (status != ND_OK)
+        return status;
+    return nd_is_grad_enabled() ? give_given_recorded(call, &of) : give_given_in_one(call, &of);
 }

@@ -108,31 +108,33 @@ static nd_tensor *normalised(const char *name, const nd_tensor *x, const nd_tens
 }
 
 nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
-                        const nd_op_attrs *attrs, nd_tensor **ret_grad, nd_tensor **ret_sums) {
+                        const nd_tensor *statistics, const nd_op_attrs *attrs, nd_tensor **ret_grad,
+                        nd_tensor **ret_sums) {
+    const char *name = statistics ? "batch_norm" : "layer_norm";
     nd_auto nd_tensor *dense_grad = nd_contiguous(grad);
     if (!dense_grad)
         return nd_error_get_status();
     const nd_tensor *operands[] = {dense_grad, x, weight};
     nd_auto nd_tensor *result = NULL, *sums = NULL;
     if (ret_grad)
-        result =
-            nd__tensor_result("layer_norm", operands, 3, x->device, x->dtype, x->ndim, x->shape);
+        result = nd__tensor_result(name, operands, 3, x->device, x->dtype, x->ndim, x->shape);
     if (ret_sums)
-        sums = nd__tensor_result("layer_norm", operands, 3, x->device, x->dtype, 2,
+        sums = nd__tensor_result(name, operands, 3, x->device, x->dtype, 2,
                                  (const int64_t[]){2, attrs->i[1]});
     if ((ret_grad && !result) || (ret_sums && !sums))
         return nd_error_get_status();
     nd_kernel_call call;
-    call.op = ND_OP_layer_norm_grad;
-    call.noperands = 5;
+    call.op = statistics ? ND_OP_channel_norm_grad : ND_OP_layer_norm_grad;
+    call.noperands = statistics ? 6 : 5;
     call.ndim = 0;
     call.operand[0] = operand_of(result, x);
     call.operand[1] = operand_of(sums, x);
     call.operand[2] = operand_of(dense_grad, x);
     call.operand[3] = operand_of(x, x);
     call.operand[4] = operand_of(weight, x);
+    call.operand[5] = operand_of(statistics, x);
     call.attrs = *attrs;
-    nd_status status = nd__launch("layer_norm", x->device, &call);
+    nd_status status = nd__launch(name, x->device, &call);
     if (status != ND_OK)
         return status;
     if (ret_grad)

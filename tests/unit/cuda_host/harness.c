@@ -208,7 +208,8 @@ typedef struct output_copy {
     char *data; ///< in it, as far from alignment as the original
 } output_copy;
 
-/// The call with outputs, and inputs that lie in them, moved to fresh copies.
+/// The call with outputs, and inputs that lie in them, moved to fresh copies. An output without data
+/// has none.
 static nd_kernel_call on_copies(const nd_kernel_call *call, int outputs, const int64_t *elements,
                                 output_copy *ret_copies) {
     nd_kernel_call moved = *call;
@@ -220,6 +221,8 @@ static nd_kernel_call on_copies(const nd_kernel_call *call, int outputs, const i
         made->memory = malloc(misaligned + bytes + (bytes == 0));
         assert_non_null(made->memory);
         made->data = (char *)made->memory + misaligned;
+        if (!original)
+            continue;
         memcpy(made->data, original, bytes);
         for (int i = 0; i < call->noperands; i++) {
             char *data = call->operand[i].data;

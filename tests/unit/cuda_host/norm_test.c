@@ -44,6 +44,33 @@ static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int w
     free_values();
 }
 
+/// Variances are not negative.
+static void square_variances(const nd_operand *statistics, int64_t channels) {
+    for (int64_t i = channels; i < 2 * channels; i++)
+        if (statistics->dtype == ND_F32)
+            ((float *)statistics->data)[i] *= ((float *)statistics->data)[i];
+        else
+            ((double *)statistics->data)[i] *= ((double *)statistics->data)[i];
+}
+
+/// The gradients with statistics that are given, without those that bit 1 and bit 2 say.
+static void channel_norm_grad_agrees(nd_dtype dtype, const norm_shape *shape, int way) {
+    int64_t numbers = numbers_of(shape), channels = shape->channels;
+    bool gradient = !(way & 2), sums = !(way & 4) || !gradient;
+    nd_kernel_call call = norm_call(ND_OP_channel_norm_grad, shape, true);
+    call.noperands = 6;
+    call.operand[0] = operand(&call, gradient, dtype, numbers);
+    call.operand[1] = operand(&call, sums, dtype, 2 * channels);
+    call.operand[2] = operand(&call, true, dtype, numbers);
+    call.operand[3] = operand(&call, true, dtype, numbers);
+    call.operand[4] = operand(&call, !(way & 1), dtype, channels);
+    call.operand[5] = operand(&call, true, dtype, 2 * channels);
+    square_variances(&call.operand[5], channels);
+    const int64_t lengths[] = {gradient ? numbers : 0, 2 * channels};
+    assert_int_equal(both(&call, sums ? 2 : 1, lengths, TOLERANCE), ND_OK);
+    free_values();
+}
+
 /// With statistics that are given.
 static void channel_norm_agrees(nd_dtype dtype, const norm_shape *shape, int way) {
     int64_t numbers = numbers_of(shape), channels = shape->channels;
@@ -53,12 +80,7 @@ static void channel_norm_agrees(nd_dtype dtype, const norm_shape *shape, int way
     call.operand[2] = operand(&call, !(way & 1), dtype, channels);
     call.operand[3] = operand(&call, true, dtype, 2 * channels);
     call.operand[4] = operand(&call, !(way & 2), dtype, channels);
-    // Variances are not negative.
-    for (int64_t i = channels; i < 2 * channels; i++)
-        if (dtype == ND_F32)
-            ((float *)call.operand[3].data)[i] *= ((float *)call.operand[3].data)[i];
-        else
-            ((double *)call.operand[3].data)[i] *= ((double *)call.operand[3].data)[i];
+    square_variances(&call.operand[3], channels);
     assert_int_equal(both(&call, 1, &numbers, TOLERANCE), ND_OK);
     free_values();
 }
@@ -78,5 +100,6 @@ void test_norms_agree(void **state) {
                 norm_agrees(ND_OP_layer_norm, dtypes[which], &shapes[i], way, centered);
                 norm_agrees(ND_OP_layer_norm_grad, dtypes[which], &shapes[i], way, centered);
                 channel_norm_agrees(dtypes[which], &shapes[i], way);
+                channel_norm_grad_agrees(dtypes[which], &shapes[i], way);
             }
 }

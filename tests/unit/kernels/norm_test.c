@@ -21,7 +21,7 @@ static const norm_case cases[] = {
     {4, 5, 77, 0, true, true, ND_F32},    {6, 3, 2, 0, true, true, ND_F64},
 };
 
-enum { X, GRAD, WEIGHT, BIAS, OUT, STATISTICS, ARRAYS };
+enum { X, GRAD, WEIGHT, BIAS, OUT, STATISTICS, GIVEN, ARRAYS };
 
 /// A case's arrays in its dtype, and what they must be.
 typedef struct norm_data {
@@ -68,8 +68,9 @@ static void make_data(norm_data *data, const norm_case *of) {
     *data = (norm_data){.of = of, .numbers = of->samples * of->channels * of->places};
     data->sets = of->groups ? of->samples * of->groups : of->channels;
     const int64_t size[] = {
-        data->numbers, data->numbers, of->channels,
-        of->channels,  data->numbers, 2 * (data->sets > of->channels ? data->sets : of->channels)};
+        data->numbers,   data->numbers, of->channels,
+        of->channels,    data->numbers, 2 * (data->sets > of->channels ? data->sets : of->channels),
+        2 * of->channels};
     for (int array = 0; array < ARRAYS; array++) {
         data->size[array] = size[array];
         data->array[array] = calloc((size_t)size[array], sizeof(double));
@@ -138,10 +139,10 @@ static void assert_array(const norm_data *data, const char *what, int array, int
     }
 }
 
-static void launch(const norm_data *data, nd_op op, const int *arrays) {
+static void launch_with(const norm_data *data, nd_op op, int count, const int *arrays) {
     const norm_case *of = data->of;
-    nd_kernel_call call = {.op = op, .noperands = 5};
-    for (int i = 0; i < 5; i++) {
+    nd_kernel_call call = {.op = op, .noperands = count};
+    for (int i = 0; i < count; i++) {
         call.operand[i].dtype = of->dtype;
         if (arrays[i] >= 0)
             call.operand[i].data = data->array[arrays[i]];
@@ -149,6 +150,10 @@ static void launch(const norm_data *data, nd_op op, const int *arrays) {
     call.attrs = (nd_op_attrs){
         .f = {1e-3}, .i = {of->samples, of->channels, of->places, of->groups, of->centered}};
     assert_int_equal(nd__cpu_launch(&call), ND_OK);
+}
+
+static void launch(const norm_data *data, nd_op op, const int *arrays) {
+    launch_with(data, op, 5, arrays);
 }
 
 static void check_forward(const norm_data *data) {
@@ -179,18 +184,58 @@ static void check_backward(const norm_data *data) {
     }
 }
 
+/// dx = g w / deviation, and the sums of g (x - mean) / deviation and of g, of statistics that x does
+/// not have.
+static void expect_given(norm_data *data) {
+    const norm_case *of = data->of;
+    for (int64_t i = 0; i < 2 * of->channels; i++) {
+        put(data, GIVEN, i, i < of->channels ? 30.1 + random_part() : 1.2 + random_part());
+        data->sums[i] = 0;
+    }
+    for (int64_t i = 0; i < data->numbers; i++) {
+        int64_t channel = channel_of(of, i);
+        long double g = get(data, GRAD, i), away = get(data, X, i) - get(data, GIVEN, channel);
+        long double deviation = sqrtl(get(data, GIVEN, of->channels + channel) + 1e-3L);
+        data->dx[i] = g * weight_at(data, i) / deviation;
+        data->sums[channel] += g * away / deviation;
+        data->sums[of->channels + channel] += g;
+    }
+}
+
+static void check_given(const norm_data *data) {
+    int weight = data->of->weighted ? WEIGHT : -1;
+    for (int way = 0; way < 3; way++) {
+        for (int64_t i = 0; i < data->numbers; i++)
+            put(data, OUT, i, (double)NAN);
+        for (int64_t i = 0; i < 2 * data->of->channels; i++)
+            put(data, STATISTICS, i, (double)NAN);
+        launch_with(
+            data, ND_OP_channel_norm_grad, 6,
+            (const int[]){way == 2 ? -1 : OUT, way == 1 ? -1 : STATISTICS, GRAD, X, weight, GIVEN});
+        if (way != 2)
+            assert_array(data, "gradient with statistics", OUT, 0, data->numbers, data->dx);
+        if (way != 1)
+            assert_array(data, "sum with statistics", STATISTICS, 0, 2 * data->of->channels,
+                         data->sums);
+    }
+}
+
+static void in_every_isa(const norm_data *data, void (*check)(const norm_data *)) {
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++)
+        if (nd__cpu_use_isa(isas[isa]))
+            check(data);
+}
+
 static void test_norms_as_defined(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         norm_data data;
         make_data(&data, &cases[i]);
         expect(&data);
-        for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
-            if (!nd__cpu_use_isa(isas[isa]))
-                continue;
-            check_forward(&data);
-            check_backward(&data);
-        }
+        in_every_isa(&data, check_forward);
+        in_every_isa(&data, check_backward);
+        expect_given(&data);
+        in_every_isa(&data, check_given);
         free_data(&data);
     }
     nd__cpu_use_isa(NULL);
