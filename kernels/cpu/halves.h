@@ -20,20 +20,37 @@ ND__IN_LOOPS void nd__f16_write_some(const float *in, uint16_t *out) {
     __m256i halves = _mm512_cvtps_ph(_mm512_loadu_ps(in), _MM_FROUND_TO_NEAREST_INT);
     _mm256_storeu_si256((__m256i *)(void *)out, halves);
 }
-/// As nd__f32_to_bf16.
-ND__IN_LOOPS void nd__bf16_write_some(const float *in, uint16_t *out) {
+/// What is added to an f32 before its upper half is that of the nearest bf16.
+ND__IN_LOOPS __m512i nd__bf16_rounding(__m512i bits) {
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+}
+/// As nd__f32_to_bf16, in the upper halves.
+ND__IN_LOOPS __m512i nd__bf16_rounded(const float *in) {
     __m512 x = _mm512_loadu_ps(in);
     __m512i bits = _mm512_castps_si512(x);
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+    __m512i sum = _mm512_add_epi32(bits, nd__bf16_rounding(bits));
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    sum = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x400000));
-    __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16));
+    return _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x400000));
+}
+ND__IN_LOOPS void nd__bf16_write_some(const float *in, uint16_t *out) {
+    __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(nd__bf16_rounded(in), 16));
     _mm256_storeu_si256((__m256i *)(void *)out, halves);
 }
+/// Writes the upper halves of the elements of a, then those of b.
+ND__IN_LOOPS void nd__write_upper_halves(__m512i a, __m512i b, uint16_t *out) {
+    const __m512i upper =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    _mm512_storeu_si512((void *)out, _mm512_permutex2var_epi16(a, upper, b));
+}
+#define ND__BF16_WRITTEN 32
+ND__IN_LOOPS void nd__bf16_write_many(const float *in, uint16_t *out) {
+    nd__write_upper_halves(nd__bf16_rounded(in), nd__bf16_rounded(in + 16), out);
+}
 
-// f64, eight at a time. What an f32 does not hold is cut off and leaves an odd digit behind, so that
-// the rounding to 16 bits is the only one (kernels/half.h).
+// f64, eight or more at a time. What an f32 does not hold is cut off and leaves an odd digit behind,
+// so that the rounding to 16 bits is the only one (kernels/half.h).
 #define ND__WIDE_HALVES_AT_ONCE 8
 ND__IN_LOOPS __m256 nd__f64_odd_some(const double *in) {
     __m512d x = _mm512_loadu_pd(in);
@@ -42,19 +59,49 @@ ND__IN_LOOPS __m256 nd__f64_odd_some(const double *in) {
     __m256i bits = _mm256_castps_si256(cut);
     return _mm256_castsi256_ps(_mm256_mask_or_epi32(bits, lost, bits, _mm256_set1_epi32(1)));
 }
+/// The same for numbers that are no subnormal f32, whose digits are cut off before the conversion. What
+/// is a subnormal one is cut off a second time.
+ND__IN_LOOPS __m256 nd__f64_odd_normal_some(const double *in) {
+    const __m512i lost = _mm512_set1_epi64(((int64_t)1 << 29) - 1);
+    __m512i bits = _mm512_loadu_si512((const void *)in);
+    __m512i odd =
+        _mm512_add_epi64(_mm512_and_si512(bits, lost), lost); // carries into the last digit
+    __m512i cut = _mm512_andnot_si512(lost, _mm512_or_si512(bits, odd));
+    return _mm512_cvt_roundpd_ps(_mm512_castsi512_pd(cut), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+/// A subnormal f32 is nearer to 0 than to any f16.
 ND__IN_LOOPS void nd__f16_write_wide_some(const double *in, uint16_t *out) {
-    __m128i halves = _mm256_cvtps_ph(nd__f64_odd_some(in), _MM_FROUND_TO_NEAREST_INT);
+    __m128i halves = _mm256_cvtps_ph(nd__f64_odd_normal_some(in), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128((__m128i *)(void *)out, halves);
 }
-ND__IN_LOOPS void nd__bf16_write_wide_some(const double *in, uint16_t *out) {
-    __m256 x = nd__f64_odd_some(in);
-    __m256i bits = _mm256_castps_si256(x);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-    __mmask8 nan = _mm256_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    sum = _mm256_mask_or_epi32(sum, nan, bits, _mm256_set1_epi32(0x400000));
-    __m128i halves = _mm256_cvtepi32_epi16(_mm256_srli_epi32(sum, 16));
-    _mm_storeu_si128((__m128i *)(void *)out, halves);
+ND__IN_LOOPS __m512 nd__joined(__m256 low, __m256 high) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+/// Sixteen, the rounded ones in the upper halves; which of them are subnormal or NaN, and so perhaps
+/// wrong.
+ND__IN_LOOPS __m512i nd__bf16_rounded_normal(const double *in, __mmask16 *ret_special) {
+    enum { QUIET_NAN = 0x01, SUBNORMAL = 0x20, SIGNALLING_NAN = 0x80 };
+    __m512 x = nd__joined(nd__f64_odd_normal_some(in), nd__f64_odd_normal_some(in + 8));
+    __m512i bits = _mm512_castps_si512(x);
+    *ret_special = _mm512_fpclass_ps_mask(x, QUIET_NAN | SUBNORMAL | SIGNALLING_NAN);
+    return _mm512_add_epi32(bits, nd__bf16_rounding(bits));
+}
+/// Sixteen of any kind. A NaN, which the conversion has made a quiet one, is left alone.
+ND__IN_LOOPS __m512i nd__bf16_rounded_any(const double *in) {
+    __m512 x = nd__joined(nd__f64_odd_some(in), nd__f64_odd_some(in + 8));
+    __m512i bits = _mm512_castps_si512(x);
+    __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+    return _mm512_mask_add_epi32(bits, number, bits, nd__bf16_rounding(bits));
+}
+ND__IN_LOOPS void nd__bf16_write_wide_many(const double *in, uint16_t *out) {
+    __mmask16 special[2];
+    __m512i low = nd__bf16_rounded_normal(in, &special[0]);
+    __m512i high = nd__bf16_rounded_normal(in + 16, &special[1]);
+    if (__builtin_expect(special[0] | special[1], 0)) {
+        low = nd__bf16_rounded_any(in);
+        high = nd__bf16_rounded_any(in + 16);
+    }
+    nd__write_upper_halves(low, high, out);
 }
 ND__IN_LOOPS void nd__f16_read_wide_some(const uint16_t *in, double *out) {
     __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)in);
@@ -89,14 +136,18 @@ ND__IN_LOOPS void nd__bf16_write_some(const float *in, uint16_t *out) {
     for (int i = 0; i < ND__HALVES_AT_ONCE; i++)
         out[i] = nd__f32_to_bf16(in[i]);
 }
+#define ND__BF16_WRITTEN ND__HALVES_AT_ONCE
+#define nd__bf16_write_many nd__bf16_write_some
 #endif
+#define ND__F16_WRITTEN ND__HALVES_AT_ONCE
+#define nd__f16_write_many nd__f16_write_some
 ND__IN_LOOPS void nd__bf16_read_some(const uint16_t *in, float *out) {
     for (int i = 0; i < ND__HALVES_AT_ONCE; i++)
         out[i] = nd__bf16_to_f32(in[i]);
 }
 
 // n elements behind each other.
-#define ND__HALVES_FUNCTIONS(half)                                                    \
+#define ND__HALVES_FUNCTIONS(half, written)                                           \
     ND__IN_LOOPS void nd__##half##_read(int64_t n, const uint16_t *in, float *out) {  \
         int64_t i = 0;                                                                \
         for (; i + ND__HALVES_AT_ONCE <= n; i += ND__HALVES_AT_ONCE)                  \
@@ -106,33 +157,39 @@ ND__IN_LOOPS void nd__bf16_read_some(const uint16_t *in, float *out) {
     }                                                                                 \
     ND__IN_LOOPS void nd__##half##_write(int64_t n, const float *in, uint16_t *out) { \
         int64_t i = 0;                                                                \
+        for (; i + (written) <= n; i += (written))                                    \
+            nd__##half##_write_many(in + i, out + i);                                 \
         for (; i + ND__HALVES_AT_ONCE <= n; i += ND__HALVES_AT_ONCE)                  \
             nd__##half##_write_some(in + i, out + i);                                 \
         for (; i < n; i++)                                                            \
             out[i] = nd__f32_to_##half(in[i]);                                        \
     }
-ND__HALVES_FUNCTIONS(f16)
-ND__HALVES_FUNCTIONS(bf16)
+ND__HALVES_FUNCTIONS(f16, ND__F16_WRITTEN)
+ND__HALVES_FUNCTIONS(bf16, ND__BF16_WRITTEN)
 #undef ND__HALVES_FUNCTIONS
 #ifdef ND__WIDE_HALVES_AT_ONCE
-#define ND__WIDE_HALVES_FUNCTIONS(half)                                                     \
-    ND__IN_LOOPS void nd__##half##_read_wide(int64_t n, const uint16_t *in, double *out) {  \
-        int64_t i = 0;                                                                      \
-        for (; i + ND__WIDE_HALVES_AT_ONCE <= n; i += ND__WIDE_HALVES_AT_ONCE)              \
-            nd__##half##_read_wide_some(in + i, out + i);                                   \
-        for (; i < n; i++)                                                                  \
-            out[i] = nd__##half##_to_f64(in[i]);                                            \
-    }                                                                                       \
+#define ND__WIDE_READ(half)                                                                \
+    ND__IN_LOOPS void nd__##half##_read_wide(int64_t n, const uint16_t *in, double *out) { \
+        int64_t i = 0;                                                                     \
+        for (; i + ND__WIDE_HALVES_AT_ONCE <= n; i += ND__WIDE_HALVES_AT_ONCE)             \
+            nd__##half##_read_wide_some(in + i, out + i);                                  \
+        for (; i < n; i++)                                                                 \
+            out[i] = nd__##half##_to_f64(in[i]);                                           \
+    }
+#define ND__WIDE_WRITE(half, at_once, WRITE)                                                \
     ND__IN_LOOPS void nd__##half##_write_wide(int64_t n, const double *in, uint16_t *out) { \
         int64_t i = 0;                                                                      \
-        for (; i + ND__WIDE_HALVES_AT_ONCE <= n; i += ND__WIDE_HALVES_AT_ONCE)              \
-            nd__##half##_write_wide_some(in + i, out + i);                                  \
+        for (; i + (at_once) <= n; i += (at_once))                                          \
+            WRITE(in + i, out + i);                                                         \
         for (; i < n; i++)                                                                  \
             out[i] = nd__f64_to_##half(in[i]);                                              \
     }
-ND__WIDE_HALVES_FUNCTIONS(f16)
-ND__WIDE_HALVES_FUNCTIONS(bf16)
-#undef ND__WIDE_HALVES_FUNCTIONS
+ND__WIDE_READ(f16)
+ND__WIDE_READ(bf16)
+ND__WIDE_WRITE(f16, ND__WIDE_HALVES_AT_ONCE, nd__f16_write_wide_some)
+ND__WIDE_WRITE(bf16, ND__BF16_WRITTEN, nd__bf16_write_wide_many)
+#undef ND__WIDE_READ
+#undef ND__WIDE_WRITE
 #endif
 
 // What the files halves_<arity>.inc make of rows: `text` where a row is cheap.

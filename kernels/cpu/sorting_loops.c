@@ -1,6 +1,7 @@
 // The keys of rows that are sorted, and the order of short rows (sorting.c decides which).
 #include "kernels/cpu/isa.h"
 #include "kernels/sorting.h"
+#include <string.h>
 
 #define KEYS(ENUMERATOR, step)                                                   \
     for (int64_t i = 0; i < n; i++) {                                            \
@@ -22,20 +23,41 @@
 #undef ND_DTYPE
 
 #if defined(__AVX2__)
+/// Keys that are compared with one at once.
+enum { LANES = 8 };
+typedef int64_t lanes __attribute__((vector_size(8 * LANES)));
+_Static_assert(ND__ORDERED % LANES == 0, "a row of keys is whole vectors");
+
+/// How many of n numbers come before each of the LANES that begin with number `first`: of equal ones
+/// the earlier comes before.
+static inline void count_before(const int64_t *numbers, int64_t n, int64_t first,
+                                int64_t ret_counts[LANES]) {
+    const lanes index = {0, 1, 2, 3, 4, 5, 6, 7};
+    int64_t own = n - first < LANES ? n - first : LANES;
+    lanes others, count = {0};
+    memcpy(&others, numbers + first, sizeof others);
+    for (int64_t i = 0; i < first; i++)
+        count -= numbers[i] <= others;
+    for (int64_t i = 0; i < own; i++)
+        count -= (numbers[first + i] < others) | ((numbers[first + i] == others) & (i < index));
+    for (int64_t i = first + own; i < n; i++)
+        count -= numbers[i] < others;
+    memcpy(ret_counts, &count, sizeof count);
+}
+
 /// Each element's place is the number of those before it, which no branch depends on.
 static void order_of_keys(const uint64_t *keys, int64_t n, int64_t *ret_positions) {
-    enum { LANES = 8 };
     const uint64_t middle = (uint64_t)1 << 63;
-    // Compared as numbers with a sign, which vectors can be; behind the last stand the largest.
-    int64_t compared[ND__ORDERED];
-    int64_t padded = (n + LANES - 1) / LANES * LANES;
-    for (int64_t i = 0; i < padded; i++)
-        compared[i] = i < n ? (int64_t)(keys[i] ^ middle) : INT64_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t key = compared[i], place = 0;
-        for (int64_t j = 0; j < padded; j++)
-            place += (compared[j] < key) | ((compared[j] == key) & (j < i));
-        ret_positions[place] = i;
+    // Compared as numbers with a sign, which vectors can be. What is behind the last is not counted.
+    int64_t numbers[ND__ORDERED], places[LANES];
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = (int64_t)(keys[i] ^ middle);
+    for (int64_t i = n; i % LANES != 0; i++)
+        numbers[i] = 0;
+    for (int64_t first = 0; first < n; first += LANES) {
+        count_before(numbers, n, first, places);
+        for (int64_t i = 0; i < LANES && first + i < n; i++)
+            ret_positions[places[i]] = first + i;
     }
 }
 #else
