@@ -237,14 +237,16 @@ static void share(conv_work *c) {
     }
 }
 
-nd_status nd__cpu_conv(const nd_kernel_call *call) {
+nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing) {
     int type = nd__float_index(call->operand[0].dtype);
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
     bool folding = call->op == ND_OP_unfold || call->op == ND_OP_fold;
-    if (nd__cpu_depthwise(call) || nd__cpu_direct(call) ||
-        (type == 0 && !folding && nd__onednn_conv(call)))
+    if (nd__cpu_depthwise(call) || nd__cpu_direct(call))
         return ND_OK;
+    nd_status status = type == 0 && !folding ? nd__onednn_conv(call) : ND_ERROR_UNSUPPORTED;
+    if (status == ND_OK || (status == ND_ERROR_OUT_OF_MEMORY && !sparing))
+        return status;
     conv_work c = {.call = call,
                    .matmul = nd__cpu_loops_now()->matmul[type == 0 ? ND_F32 : ND_F64],
                    .sizes = nd__conv_sizes_of(call),

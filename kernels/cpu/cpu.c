@@ -159,7 +159,7 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case NORM:
         return nd__cpu_norm(call);
     case CONV:
-        return nd__cpu_conv(call);
+        return nd__cpu_conv(call, false);
     case POOL:
         return nd__cpu_pool(call);
     case RESAMPLE:
@@ -173,6 +173,10 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     default:
         return ND_ERROR_UNSUPPORTED;
     }
+}
+
+nd_status nd__cpu_launch_sparing(const nd_kernel_call *call) {
+    return family_of[call->op] == CONV ? nd__cpu_conv(call, true) : ND_ERROR_OUT_OF_MEMORY;
 }
 
 uint64_t nd__cpu_trim(void) {

@@ -6,6 +6,10 @@
 /// Runs one call on the calling thread and the pool's; done when it returns. Safe from any thread.
 nd_status nd__cpu_launch(const nd_kernel_call *call);
 
+/// A call for which nd__cpu_launch() found no working memory, in another way with less of it, which is
+/// slower and may differ in the last bits. ND_ERROR_OUT_OF_MEMORY where there is none.
+nd_status nd__cpu_launch_sparing(const nd_kernel_call *call);
+
 /// Runs chains that do not write what another of them reads, in one go over all of them.
 nd_status nd__cpu_chains(size_t count, const nd_chain *chains);
 

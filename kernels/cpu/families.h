@@ -19,7 +19,8 @@ nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
 nd_status nd__cpu_pair_loss(const nd_kernel_call *call);
 nd_status nd__cpu_nll(const nd_kernel_call *call);
 nd_status nd__cpu_norm(const nd_kernel_call *call);
-nd_status nd__cpu_conv(const nd_kernel_call *call);
+/// `sparing`: without oneDNN where that has found no working memory; else that is an error.
+nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing);
 /// Does a CONV call that is depthwise, where its sizes suit the loops; false: somebody else must.
 bool nd__cpu_depthwise(const nd_kernel_call *call);
 /// Does a CONV call by direct sums, where its sizes suit them; false: somebody else must.

@@ -5,7 +5,8 @@
 // oneDNN computes a part on one thread. Parts write to different places, but for the gradient of
 // the weight: there each range of images makes a sum of its own, and the sums are added in order.
 // How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the
-// computing thread's own.
+// computing thread's own; that there is none is said apart from other failures, since the caller may
+// find some.
 #include "kernels/cpu/onednn_plan.h"
 
 #if ND_HAVE_ONEDNN
@@ -30,13 +31,24 @@ typedef struct conv_job {
     float *sums;              ///< of the weight's gradient, of all ranges of images but the first
     void *reordered;          ///< the weight as `layout`, or NULL
     dnnl_memory_desc_t layout;
-    atomic_bool failed;
+    _Atomic nd_status status; ///< of the first part that failed
 } conv_job;
 
-static bool run_reorder(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memory_t to,
-                        dnnl_stream_t stream) {
+static nd_status status_of(dnnl_status_t status) {
+    if (status == dnnl_success)
+        return ND_OK;
+    return status == dnnl_out_of_memory ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_UNSUPPORTED;
+}
+
+static void fail(conv_job *job, nd_status status) {
+    nd_status none = ND_OK;
+    atomic_compare_exchange_strong(&job->status, &none, status);
+}
+
+static nd_status run_reorder(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memory_t to,
+                             dnnl_stream_t stream) {
     dnnl_exec_arg_t arguments[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    return dnnl_primitive_execute(reorder, stream, 2, arguments) == dnnl_success;
+    return status_of(dnnl_primitive_execute(reorder, stream, 2, arguments));
 }
 
 static size_t rounded(size_t bytes) {
@@ -55,34 +67,34 @@ typedef struct conv_operands {
     void *reordered;
 } conv_operands;
 
-static bool make_memory(const nd__conv_plan *plan, const conv_operands *operands,
-                        conv_memory *memory) {
+static nd_status make_memory(const nd__conv_plan *plan, const conv_operands *operands,
+                             conv_memory *memory) {
     size_t bytes = rounded(plan->scratch_bytes);
     for (int i = 0; i < 3; i++)
         if (plan->reorder[i])
             bytes += rounded(dnnl_memory_desc_get_size(&plan->theirs[i]));
     char *block = bytes ? (char *)nd__cpu_scratch(bytes) : NULL;
     if (bytes && !block)
-        return false;
-    bool made = dnnl_stream_create(&memory->stream, plan->engine, dnnl_stream_default_flags) ==
-                dnnl_success;
-    for (int i = 0; i < 3 && made; i++) {
-        made = dnnl_memory_create(&memory->ours[i], &plan->ours[i], plan->engine,
-                                  operands->data[i]) == dnnl_success;
-        if (made && plan->reorder[i]) {
+        return ND_ERROR_OUT_OF_MEMORY;
+    dnnl_status_t made =
+        dnnl_stream_create(&memory->stream, plan->engine, dnnl_stream_default_flags);
+    for (int i = 0; i < 3 && made == dnnl_success; i++) {
+        made =
+            dnnl_memory_create(&memory->ours[i], &plan->ours[i], plan->engine, operands->data[i]);
+        if (made == dnnl_success && plan->reorder[i]) {
             void *theirs = i == 2 && operands->reordered ? operands->reordered : block;
-            made = dnnl_memory_create(&memory->theirs[i], &plan->theirs[i], plan->engine, theirs) ==
-                   dnnl_success;
+            made = dnnl_memory_create(&memory->theirs[i], &plan->theirs[i], plan->engine, theirs);
             block += rounded(dnnl_memory_desc_get_size(&plan->theirs[i]));
         }
     }
-    if (made && plan->scratch_bytes) {
+    if (made == dnnl_success && plan->scratch_bytes) {
         dnnl_memory_desc_t scratch;
         dnnl_dims_t size = {(dnnl_dim_t)plan->scratch_bytes};
-        made = dnnl_memory_desc_init_by_tag(&scratch, 1, size, dnnl_u8, dnnl_a) == dnnl_success &&
-               dnnl_memory_create(&memory->scratch, &scratch, plan->engine, block) == dnnl_success;
+        made = dnnl_memory_desc_init_by_tag(&scratch, 1, size, dnnl_u8, dnnl_a);
+        if (made == dnnl_success)
+            made = dnnl_memory_create(&memory->scratch, &scratch, plan->engine, block);
     }
-    return made;
+    return status_of(made);
 }
 
 static void destroy_memory(conv_memory *memory) {
@@ -98,28 +110,29 @@ static void destroy_memory(conv_memory *memory) {
         dnnl_stream_destroy(memory->stream);
 }
 
-static bool run_plan(const nd__conv_plan *plan, const conv_operands *operands) {
+static nd_status run_plan(const nd__conv_plan *plan, const conv_operands *operands) {
     conv_memory memory;
     memset(&memory, 0, sizeof memory);
-    bool done = make_memory(plan, operands, &memory);
+    nd_status status = make_memory(plan, operands, &memory);
     dnnl_exec_arg_t arguments[4];
-    for (int i = 0; i < 3 && done; i++) {
+    for (int i = 0; i < 3 && status == ND_OK; i++) {
         bool reordered = plan->reorder[i] != NULL;
         arguments[i].arg = plan->argument[i];
         arguments[i].memory = reordered ? memory.theirs[i] : memory.ours[i];
         if (reordered && i > 0 && !(i == 2 && operands->reordered))
-            done = run_reorder(plan->reorder[i], memory.ours[i], memory.theirs[i], memory.stream);
+            status = run_reorder(plan->reorder[i], memory.ours[i], memory.theirs[i], memory.stream);
     }
     arguments[3].arg = DNNL_ARG_SCRATCHPAD;
     arguments[3].memory = memory.scratch;
-    done = done && dnnl_primitive_execute(plan->convolution, memory.stream, memory.scratch ? 4 : 3,
-                                          arguments) == dnnl_success;
-    if (done && plan->reorder[0])
-        done = run_reorder(plan->reorder[0], memory.theirs[0], memory.ours[0], memory.stream);
+    if (status == ND_OK)
+        status = status_of(dnnl_primitive_execute(plan->convolution, memory.stream,
+                                                  memory.scratch ? 4 : 3, arguments));
+    if (status == ND_OK && plan->reorder[0])
+        status = run_reorder(plan->reorder[0], memory.theirs[0], memory.ours[0], memory.stream);
     if (memory.stream)
         dnnl_stream_wait(memory.stream);
     destroy_memory(&memory);
-    return done;
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------- parts
@@ -202,18 +215,20 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
     conv_job *job = (conv_job *)context;
     nd__onednn_before before;
     if (!nd__onednn_enter(kind_of(job), &before)) {
-        atomic_store(&job->failed, true);
+        fail(job, ND_ERROR_UNSUPPORTED);
         return;
     }
-    for (int64_t part = begin; part < end && !atomic_load(&job->failed); part++) {
+    for (int64_t part = begin; part < end && atomic_load(&job->status) == ND_OK; part++) {
         nd__conv_part sizes = part_of(job, part);
         conv_operands operands = {.reordered = NULL};
         operands_of_part(job, part, &operands);
         nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, &sizes);
         if (plan && job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
             operands.reordered = job->reordered;
-        if (!plan || plan->unusable || !run_plan(plan, &operands))
-            atomic_store(&job->failed, true);
+        nd_status status =
+            plan && !plan->unusable ? run_plan(plan, &operands) : ND_ERROR_UNSUPPORTED;
+        if (status != ND_OK)
+            fail(job, status);
         if (plan)
             nd__conv_plan_release(plan);
     }
@@ -249,7 +264,7 @@ static void reorder_weight(conv_job *job) {
             dnnl_memory_create(&from, &plan->ours[2], plan->engine, job->call->operand[2].data) ==
                 dnnl_success &&
             dnnl_memory_create(&to, &job->layout, plan->engine, memory) == dnnl_success &&
-            run_reorder(plan->reorder[2], from, to, stream) &&
+            run_reorder(plan->reorder[2], from, to, stream) == ND_OK &&
             dnnl_stream_wait(stream) == dnnl_success;
         if (from)
             dnnl_memory_destroy(from);
@@ -306,34 +321,35 @@ static int64_t divide(conv_job *job) {
     return size;
 }
 
-bool nd__onednn_conv(const nd_kernel_call *call) {
+nd_status nd__onednn_conv(const nd_kernel_call *call) {
     if (!nd__onednn_is_used())
-        return false;
+        return ND_ERROR_UNSUPPORTED;
     conv_job job = {.call = call, .whole = whole_of(call)};
     if (!sizes_suit(&job.whole.sizes))
-        return false;
+        return ND_ERROR_UNSUPPORTED;
     int64_t size = divide(&job);
     bool sums = call->op == ND_OP_conv_grad_weight && job.images > 1;
     if (sums) {
         job.sums = malloc((size_t)((job.images - 1) * job.weights) * sizeof(float));
         if (!job.sums)
-            return false;
+            return ND_ERROR_OUT_OF_MEMORY;
     } else if (job.images > 1 && job.channels == 1 && call->op != ND_OP_conv_grad_weight) {
         reorder_weight(&job);
     }
     int64_t parts = job.images * job.channels;
     nd__cpu_parallel(parts, size / parts / 16 + 16, 1, run_parts, &job);
-    if (sums && !atomic_load(&job.failed))
+    nd_status status = atomic_load(&job.status);
+    if (sums && status == ND_OK)
         nd__cpu_parallel(job.weights, job.images, 64, add_sums, &job);
     free(job.sums);
     free(job.reordered);
-    return !atomic_load(&job.failed);
+    return status;
 }
 
 #else
 
-bool nd__onednn_conv(const nd_kernel_call *call) {
+nd_status nd__onednn_conv(const nd_kernel_call *call) {
     (void)call;
-    return false;
+    return ND_ERROR_UNSUPPORTED;
 }
 #endif

@@ -23,6 +23,9 @@ typedef struct nd_backend {
     nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
+    /// A call for which launch and the ladder found no working memory, once more in a way that takes
+    /// less. NULL: there is none.
+    nd_status (*launch_sparing)(int index, const nd_kernel_call *call);
     /// Runs chains that do not write what another of them reads; NULL: they are launched call by
     /// call.
     nd_status (*launch_chains)(int index, size_t count, const nd_chain *chains);

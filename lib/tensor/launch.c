@@ -16,12 +16,13 @@ static nd_status launch_again(nd_pressure *pressure) {
     return nd__registry_backend(pressure->kind)->launch(pressure->index, call);
 }
 
-/// A kernel that found no working memory, once more behind each stage of the ladder. Not one that
-/// changes an operand in place, which it may have begun to do.
+/// A kernel that found no working memory, once more behind each stage of the ladder, and then in a way
+/// that takes less, where the backend has one. Not one that changes an operand in place, which it may
+/// have begun to do.
 static nd_status launch_under_pressure(const char *operation, nd_device device,
                                        const nd_kernel_call *call) {
     for (int i = 1; i < call->noperands; i++)
-        if (call->operand[i].data == call->operand[0].data)
+        if (call->operand[0].data && call->operand[i].data == call->operand[0].data)
             return ND_ERROR_OUT_OF_MEMORY;
     repeated_launch again = {
         .pressure =
@@ -35,7 +36,11 @@ static nd_status launch_under_pressure(const char *operation, nd_device device,
             },
         .call = call,
     };
-    return nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
+    nd_status status = nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
+    const nd_backend *backend = nd__registry_backend(device.kind);
+    return status == ND_ERROR_OUT_OF_MEMORY && backend->launch_sparing
+               ? backend->launch_sparing(device.index, call)
+               : status;
 }
 
 /// The sentence for a kernel that has failed for good.

@@ -43,6 +43,11 @@ static nd_status cpu_launch(int index, const nd_kernel_call *call) {
     return nd__cpu_launch(call);
 }
 
+static nd_status cpu_launch_sparing(int index, const nd_kernel_call *call) {
+    (void)index;
+    return nd__cpu_launch_sparing(call);
+}
+
 static nd_status cpu_launch_chains(int index, size_t count, const nd_chain *chains) {
     (void)index;
     return nd__cpu_chains(count, chains);
@@ -70,6 +75,7 @@ const nd_backend nd__cpu_backend = {
     .copy_to_host = cpu_copy,
     .synchronize = cpu_synchronize,
     .launch = cpu_launch,
+    .launch_sparing = cpu_launch_sparing,
     .launch_chains = cpu_launch_chains,
     .call = cpu_call,
     .memory = &nd__ladder_functions,

@@ -201,13 +201,19 @@ static void fake_release(int index, void *pointer, size_t bytes) {
         enqueue(&devices[index], &((block *)pointer - 1)->release);
 }
 
+/// Behind the queue nobody walks the ladder for a kernel.
+static nd_status run_kernel(const nd_kernel_call *call) {
+    nd_status status = nd__cpu_launch(call);
+    return status == ND_ERROR_OUT_OF_MEMORY ? nd__cpu_launch_sparing(call) : status;
+}
+
 /// Without room for one more command the caller waits, as with a GPU whose queue is full: a launch
 /// does not fail for lack of host memory, so that what is done in several launches is done wholly.
 static nd_status launch_now(fake_device *device, const nd_kernel_call *call) {
     nd_status status = wait_for_queue(device);
     if (status != ND_OK)
         return status;
-    status = nd__cpu_launch(call);
+    status = run_kernel(call);
     pthread_mutex_lock(&device->lock);
     if (status != ND_OK && device->failure == ND_OK)
         device->failure = status;
@@ -434,7 +440,7 @@ static nd_status execute(command *taken) {
     nd_status status = ND_OK;
     switch (taken->kind) {
     case COMMAND_LAUNCH:
-        status = nd__cpu_launch(&((launch_command *)taken)->call);
+        status = run_kernel(&((launch_command *)taken)->call);
         nd__alloc_free(taken);
         break;
     case COMMAND_COPY: {
