@@ -153,9 +153,11 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
         nd__member_die(shard, storage, thread);
     if (shard)
         nd__lock_release(&shard->lock);
+    // As a rule one is there, and no loop: counting takes longer than looking at them.
     nd_object *edges[ND__STORED_EDGES];
     if (tracked)
         nd__gate_leave_as(thread);
+#pragma GCC unroll ND__STORED_EDGES
     for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
         edges[i] = ((const nd__stored *)object)->edges[i];
     free_unlinked(object);
@@ -163,6 +165,7 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
         destroy_object(storage);
     else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
+#pragma GCC unroll ND__STORED_EDGES
     for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
         if (edges[i])
             nd_object_release(edges[i]);

@@ -78,22 +78,13 @@ static nd_place place_of_many(const nd_object *const *operands, size_t count) {
     return (nd_place){chosen, chosen != &nd__manager_root};
 }
 
-static nd_place choose(const nd_object *const *operands, size_t count) {
-    const nd_manager *current = nd__thread()->current;
-    if (current)
-        return (nd_place){(nd_manager *)(uintptr_t)current, false};
+nd_place nd__place_choose(const nd_object *const *operands, size_t count) {
     bool all_at_root = true;
     for (size_t i = 0; i < count && all_at_root; i++)
         all_at_root = !operands[i] || nd__manager_of(operands[i]) == &nd__manager_root;
     if (all_at_root)
         return (nd_place){&nd__manager_root, false};
     return place_of_many(operands, count);
-}
-
-nd_place nd__place_begin(const nd_object *const *operands, size_t count) {
-    nd_place place = choose(operands, count);
-    nd__trigger_poll(place.manager);
-    return place;
 }
 
 nd_manager *nd_get_manager_retained(const void *handle) {
@@ -109,17 +100,6 @@ nd_place nd__place_of(const nd_object *object) {
         return (nd_place){&nd__manager_root, false};
     nd_manager *manager = pin((nd_object *)(uintptr_t)object);
     return (nd_place){manager, manager != &nd__manager_root};
-}
-
-void nd__place_end(nd_place place) {
-    if (place.pinned)
-        nd_object_release(place.manager);
-}
-
-nd_status nd__place_publish(nd_place place, nd_object *object) {
-    nd_status status = nd__member_publish(object, place.manager);
-    nd__place_end(place);
-    return status;
 }
 
 nd_status nd__place_publish_current(const char *operation, nd_object *object) {

@@ -96,7 +96,8 @@ static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype 
 }
 
 /// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
-static nd_tensor *new_on(nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
+static inline __attribute__((always_inline)) nd_tensor *new_on(nd_storage *storage, nd_dtype dtype,
+                                                               int ndim, int64_t numel) {
     nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
     if (__builtin_expect(!object, 0))
         return NULL;
