@@ -130,8 +130,8 @@ static void judge_score(const contest *contest, const workload_settings *setting
     const side *on = contest_find_on(contest);
     if (least <= 0 || !on)
         return;
-    bool whole = on->figures.steps == contest->planned_steps &&
-                 contest->planned_steps >= workload->steps;
+    bool whole =
+        on->figures.steps == contest->planned_steps && contest->planned_steps >= workload->steps;
     claims_add(list,
                !whole                               ? NOT_JUDGED
                : on->figures.outcome.score >= least ? HOLDS
