@@ -6,6 +6,7 @@
 // gets an error that it can go on from. It runs in a child of its own, since a limit cannot be
 // raised again, and not under sanitizers, which take more address space than there is memory.
 #define ND_TEST_COLLECTS_BY_POLICY
+#include "tests/faults/address_space.h"
 #include "tests/testing.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +21,6 @@ enum {
     STEPS = 1500,
 };
 #define ROOM ((uint64_t)96 << 20)
-
-/// Address space in use.
-static uint64_t address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%lu", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 /// A step as a function of new parameters, so that each leaves a cycle of its own. Loss, a penalty
 /// on its gradient, and the gradient of both.

@@ -5,6 +5,7 @@
 //
 // Each amount of room is a child process in which nothing has been computed yet. Not under
 // sanitizers, which take more address space than there is memory.
+#include "tests/faults/address_space.h"
 #include "tests/testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -52,17 +53,6 @@ static nd_status limit_to(uint64_t bytes) {
         return ND_ERROR_STATE;
     limit.rlim_cur = bytes;
     return setrlimit(RLIMIT_AS, &limit) == 0 ? ND_OK : ND_ERROR_STATE;
-}
-
-/// Address space in use.
-static uint64_t address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%lu", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /// What is not right with a result; one that there was no memory for is.

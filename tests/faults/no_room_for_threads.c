@@ -4,6 +4,7 @@
 //
 // Each amount of room is a child process that has begun no thread yet. Not under sanitizers, which
 // take more address space than there is memory.
+#include "tests/faults/address_space.h"
 #include "tests/testing.h"
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,17 +13,6 @@
 enum { ROWS = 256, FEATURES = 256, THREADS = 4, PRODUCTS = 8 };
 #define STEP ((uint64_t)512 << 10)
 #define MOST_ROOM ((uint64_t)48 << 20)
-
-/// Address space in use.
-static uint64_t address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%lu", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 /// What is wrong, or NULL. A product that there is no memory for says so.
 static const char *multiply_in(uint64_t room) {
