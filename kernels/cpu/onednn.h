@@ -35,6 +35,8 @@ void nd__onednn_leave(const nd__onednn_before *before);
 /// what is met first, whoever makes a primitive later begins himself.
 bool nd__onednn_begin_code(void);
 void nd__onednn_end_code(void);
+/// Whether there is as much address space as what oneDNN generates at once may take.
+bool nd__onednn_has_room(void);
 
 /// Multiplications from which a product of the dtype is oneDNN's; INT64_MAX where none is.
 int64_t nd__onednn_least_product(nd_dtype dtype);

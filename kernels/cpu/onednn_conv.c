@@ -222,15 +222,16 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
         nd__conv_part sizes = part_of(job, part);
         conv_operands operands = {.reordered = NULL};
         operands_of_part(job, part, &operands);
-        nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, &sizes);
-        if (plan && job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
-            operands.reordered = job->reordered;
-        nd_status status =
-            plan && !plan->unusable ? run_plan(plan, &operands) : ND_ERROR_UNSUPPORTED;
+        nd__conv_plan *plan;
+        nd_status status = nd__conv_plan_acquire(job->call->op, &sizes, &plan);
+        if (status == ND_OK) {
+            if (job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
+                operands.reordered = job->reordered;
+            status = run_plan(plan, &operands);
+            nd__conv_plan_release(plan);
+        }
         if (status != ND_OK)
             fail(job, status);
-        if (plan)
-            nd__conv_plan_release(plan);
     }
     nd__onednn_leave(&before);
 }
@@ -252,8 +253,9 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_before before;
     if (!nd__onednn_enter(kind_of(job), &before))
         return;
-    nd__conv_plan *plan = nd__conv_plan_acquire(job->call->op, &sizes);
-    if (plan && !plan->unusable && plan->reorder[2]) {
+    nd__conv_plan *plan;
+    bool planned = nd__conv_plan_acquire(job->call->op, &sizes, &plan) == ND_OK;
+    if (planned && plan->reorder[2]) {
         dnnl_memory_t from = NULL, to = NULL;
         dnnl_stream_t stream = NULL;
         job->layout = plan->theirs[2];
@@ -276,7 +278,7 @@ static void reorder_weight(conv_job *job) {
         if (!done)
             free(memory);
     }
-    if (plan)
+    if (planned)
         nd__conv_plan_release(plan);
     nd__onednn_leave(&before);
 }

@@ -163,7 +163,7 @@ static bool another_is_ending(void) {
     return atomic_load(&ending) > ending_here;
 }
 
-static bool has_room(void) {
+bool nd__onednn_has_room(void) {
     void *probe =
         mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return probe != MAP_FAILED && munmap(probe, CODE_BYTES) == 0;
@@ -179,7 +179,7 @@ bool nd__onednn_begin_code(void) {
             if (atomic_compare_exchange_weak(&generating, &threads, threads + 1))
                 return true;
         } else if (atomic_compare_exchange_weak(&generating, &threads, PROBING)) {
-            bool room = has_room();
+            bool room = nd__onednn_has_room();
             atomic_store(&generating, room ? 1 : 0);
             return room;
         }

@@ -69,6 +69,16 @@ __attribute__((constructor(101))) static void watch_forks(void) {
     pthread_atfork(lock_cache, unlock_cache, begin_child);
 }
 
+/// What a failure to make something means. oneDNN says of code that it found no room for that it could
+/// not run: whether there is room tells that from a primitive that it does not have.
+static nd_status status_of(dnnl_status_t made) {
+    if (made == dnnl_success)
+        return ND_OK;
+    if (made == dnnl_out_of_memory || (made == dnnl_runtime_error && !nd__onednn_has_room()))
+        return ND_ERROR_OUT_OF_MEMORY;
+    return ND_ERROR_UNSUPPORTED;
+}
+
 /// An operand of `ndim` dense axes, but for its first, whose stride is given; and the same in any
 /// layout.
 static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *dims,
@@ -143,67 +153,71 @@ static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
            describe_images(plan, y, axes, false, y_argument, &d->y);
 }
 
-/// Primitive descriptor of the plan's convolution, or NULL.
-static dnnl_primitive_desc_t describe_convolution(const nd__conv_plan *plan, conv_descriptors *d) {
+/// Primitive descriptor of the plan's convolution.
+static dnnl_status_t describe_convolution(const nd__conv_plan *plan, conv_descriptors *d,
+                                          dnnl_primitive_desc_t *ret_convolution) {
     dnnl_convolution_desc_t description;
-    dnnl_primitive_desc_t forward = NULL, result = NULL;
+    dnnl_primitive_desc_t forward = NULL;
     dnnl_primitive_attr_t attr = NULL;
-    if (dnnl_primitive_attr_create(&attr) != dnnl_success)
-        return NULL;
+    dnnl_status_t made = dnnl_primitive_attr_create(&attr);
+    if (made != dnnl_success)
+        return made;
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     bool is_forward = plan->op == ND_OP_conv;
-    if (dnnl_dilated_convolution_forward_desc_init(
-            &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
-            dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
-            d->padding, d->padding) == dnnl_success)
-        dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
-    dnnl_status_t status = dnnl_success;
-    if (forward && !is_forward) {
-        status = plan->op == ND_OP_conv_grad_input
-                     ? dnnl_dilated_convolution_backward_data_desc_init(
-                           &description, dnnl_convolution_direct, &d->x, &d->weight, &d->y,
-                           d->strides, d->dilation, d->padding, d->padding)
-                     : dnnl_dilated_convolution_backward_weights_desc_init(
-                           &description, dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y,
-                           d->strides, d->dilation, d->padding, d->padding);
-        if (status == dnnl_success)
-            dnnl_primitive_desc_create(&result, &description, attr, cache.engine, forward);
+    made = dnnl_dilated_convolution_forward_desc_init(
+        &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
+        dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
+        d->padding, d->padding);
+    if (made == dnnl_success)
+        made = dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
+    if (made == dnnl_success && !is_forward) {
+        made = plan->op == ND_OP_conv_grad_input
+                   ? dnnl_dilated_convolution_backward_data_desc_init(
+                         &description, dnnl_convolution_direct, &d->x, &d->weight, &d->y,
+                         d->strides, d->dilation, d->padding, d->padding)
+                   : dnnl_dilated_convolution_backward_weights_desc_init(
+                         &description, dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y,
+                         d->strides, d->dilation, d->padding, d->padding);
+        if (made == dnnl_success)
+            made = dnnl_primitive_desc_create(ret_convolution, &description, attr, cache.engine,
+                                              forward);
         dnnl_primitive_desc_destroy(forward);
     } else {
-        result = forward;
+        *ret_convolution = forward;
     }
     dnnl_primitive_attr_destroy(attr);
-    return result;
+    return made;
 }
 
-static bool make_reorder(nd__conv_plan *plan, int operand) {
+static dnnl_status_t make_reorder(nd__conv_plan *plan, int operand) {
     const dnnl_memory_desc_t *ours = &plan->ours[operand], *theirs = &plan->theirs[operand];
     if (dnnl_memory_desc_equal(ours, theirs))
-        return true;
+        return dnnl_success;
     bool is_output = operand == 0;
     dnnl_primitive_desc_t description;
-    if (dnnl_reorder_primitive_desc_create(&description, is_output ? theirs : ours, cache.engine,
-                                           is_output ? ours : theirs, cache.engine,
-                                           NULL) != dnnl_success)
-        return false;
-    bool made = dnnl_primitive_create(&plan->reorder[operand], description) == dnnl_success;
+    dnnl_status_t made =
+        dnnl_reorder_primitive_desc_create(&description, is_output ? theirs : ours, cache.engine,
+                                           is_output ? ours : theirs, cache.engine, NULL);
+    if (made != dnnl_success)
+        return made;
+    made = dnnl_primitive_create(&plan->reorder[operand], description);
     dnnl_primitive_desc_destroy(description);
     return made;
 }
 
-static bool fill_plan(nd__conv_plan *plan) {
+static nd_status fill_plan(nd__conv_plan *plan) {
     conv_descriptors descriptors;
     if (!describe_operands(plan, &descriptors))
-        return false;
-    dnnl_primitive_desc_t convolution = describe_convolution(plan, &descriptors);
-    if (!convolution)
-        return false;
-    bool made = true;
-    for (int i = 0; i < 3 && made; i++) {
+        return ND_ERROR_UNSUPPORTED;
+    dnnl_primitive_desc_t convolution = NULL;
+    dnnl_status_t made = describe_convolution(plan, &descriptors, &convolution);
+    if (made != dnnl_success)
+        return status_of(made);
+    for (int i = 0; i < 3 && made == dnnl_success; i++) {
         const dnnl_memory_desc_t *theirs =
             dnnl_primitive_desc_query_md(convolution, dnnl_query_exec_arg_md, plan->argument[i]);
-        made = theirs != NULL;
-        if (made) {
+        made = theirs ? dnnl_success : dnnl_unimplemented;
+        if (theirs) {
             plan->theirs[i] = *theirs;
             made = make_reorder(plan, i);
         }
@@ -211,9 +225,31 @@ static bool fill_plan(nd__conv_plan *plan) {
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(convolution, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
     plan->scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
-    made = made && dnnl_primitive_create(&plan->convolution, convolution) == dnnl_success;
+    if (made == dnnl_success)
+        made = dnnl_primitive_create(&plan->convolution, convolution);
     dnnl_primitive_desc_destroy(convolution);
-    return made;
+    return status_of(made);
+}
+
+/// A new plan; one that oneDNN has no primitive for is a plan, too. ND_ERROR_OUT_OF_MEMORY: none.
+static nd_status make_plan(nd_op op, const nd__conv_part *part, nd__conv_plan **ret_plan) {
+    if (!nd__onednn_begin_code())
+        return ND_ERROR_OUT_OF_MEMORY;
+    nd__conv_plan *plan = calloc(1, sizeof *plan);
+    nd_status status = ND_ERROR_OUT_OF_MEMORY;
+    if (plan) {
+        plan->op = op;
+        plan->part = *part;
+        status = fill_plan(plan);
+        plan->unusable = status == ND_ERROR_UNSUPPORTED;
+    }
+    nd__onednn_end_code();
+    if (status == ND_ERROR_OUT_OF_MEMORY) {
+        destroy_plan(plan);
+        return status;
+    }
+    *ret_plan = plan;
+    return ND_OK;
 }
 
 /// Slot for a new plan: a free one, else the one unused for longest. -1 when all are running.
@@ -229,8 +265,9 @@ static int choose_slot(void) {
     return best;
 }
 
-nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part) {
+nd_status nd__conv_plan_acquire(nd_op op, const nd__conv_part *part, nd__conv_plan **ret_plan) {
     nd__conv_plan *found = NULL;
+    nd_status status = ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&cache.lock);
     if (!cache.engine && dnnl_engine_create(&cache.engine, dnnl_cpu, 0) != dnnl_success)
         cache.engine = NULL;
@@ -240,24 +277,24 @@ nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part) {
             found = plan;
     }
     int slot = found || !cache.engine ? -1 : choose_slot();
-    if (slot >= 0 && nd__onednn_begin_code()) {
-        found = calloc(1, sizeof *found);
-        if (found) {
-            found->op = op;
-            found->part = *part;
-            found->unusable = !fill_plan(found);
+    if (slot >= 0) {
+        status = make_plan(op, part, &found);
+        if (status == ND_OK) {
             destroy_plan(cache.plans[slot]);
             cache.plans[slot] = found;
         }
-        nd__onednn_end_code();
     }
     if (found) {
         found->last_use = ++cache.clock;
+        status = found->unusable ? ND_ERROR_UNSUPPORTED : ND_OK;
+    }
+    if (status == ND_OK) {
         found->engine = cache.engine;
         found->users++;
+        *ret_plan = found;
     }
     pthread_mutex_unlock(&cache.lock);
-    return found;
+    return status;
 }
 
 void nd__conv_plan_release(nd__conv_plan *plan) {

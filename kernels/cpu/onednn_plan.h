@@ -29,8 +29,9 @@ typedef struct nd__conv_plan {
     dnnl_primitive_t reorder[3]; ///< NULL where the layouts are one
 } nd__conv_plan;
 
-/// A plan that stays until it is released, or NULL. On a thread for which oneDNN starts none.
-nd__conv_plan *nd__conv_plan_acquire(nd_op op, const nd__conv_part *part);
+/// A plan that stays until it is released. ND_ERROR_UNSUPPORTED: oneDNN has none.
+/// ND_ERROR_OUT_OF_MEMORY: there is no room to make it now. On a thread for which oneDNN starts none.
+nd_status nd__conv_plan_acquire(nd_op op, const nd__conv_part *part, nd__conv_plan **ret_plan);
 void nd__conv_plan_release(nd__conv_plan *plan);
 #endif
 #endif
