@@ -9,12 +9,14 @@
 // Idle workers wait for `signal` to change, which every new job does. A new job sleeps on nothing:
 // the caller wakes as many sleepers as could help beyond those that are spinning, and none for a
 // while where waking has not helped (the machine is busy, or the jobs are over before a worker is
-// there).
+// there). A worker that finds itself on its caller's CPU goes to another one, and for some time those
+// who are woken are kept off the caller's.
 //
 // Workers that have all slept for seconds end together, so that they keep no process alive whose
 // own threads have ended, with all signals blocked. A thread that ended so is joined when its
 // number is wanted again, or at the end.
 #include "lib/base/pool.h"
+#include "lib/base/affinity.h"
 #include "lib/base/cpus.h"
 #include "lib/base/spawn.h"
 #include <errno.h>
@@ -43,12 +45,18 @@
 /// At most 2^this jobs in a row wake nobody because waking has not helped.
 #define MOST_FRUITLESS 6
 
+/// So many wakes keep workers off the caller's CPU after one was found there.
+#define STEERED_WAKES 64
+/// A worker leaves its CPU to the caller at most once in so long.
+#define LEAVING_NS 1000000
+
 #define CALLER_SLEEPS 0x80000000u
 
 typedef struct pool_job {
     _Alignas(64) _Atomic uint64_t open; ///< first open share << 32 | end of the open shares
     _Atomic uint32_t undone;            ///< shares that are not done; CALLER_SLEEPS
     _Atomic uint32_t taken;             ///< 1: a caller has the slot
+    _Atomic int cpu;                    ///< where the caller was when it began
     nd__pool_body body;
     void *context;
 } pool_job;
@@ -62,9 +70,11 @@ static struct {
     _Alignas(64) _Atomic uint32_t callers; ///< threads inside a job of their own
     _Atomic uint32_t fruitless;            ///< wakes in a row that did not help
     _Atomic uint32_t silent;               ///< jobs that still wake nobody
+    _Atomic uint32_t steered;              ///< wakes that still keep workers off the caller's CPU
     _Alignas(64) _Atomic int limit;        ///< threads of a computation; 0: nobody has asked
     _Atomic bool deterministic;            ///< nobody cuts by `limit`
     _Atomic int workers;                   ///< that are started, and not told to end
+    _Atomic int cpus;                      ///< that workers may run on
     _Atomic int refused; ///< jobs until a thread is asked for again, after a refusal
     _Atomic bool ended;  ///< the process or the library ends
     // Below lock.
@@ -73,6 +83,7 @@ static struct {
     pthread_t threads[ND__POOL_MOST];
     bool started[ND__POOL_MOST]; ///< and not joined; those from `workers` on end or have ended
     _Atomic int64_t idle_ns;     ///< IDLE_NS, but in tests
+    nd__affinity affinity[ND__POOL_MOST];
 } pool = {.idle_ns = IDLE_NS, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /// This thread runs a body; what that computes runs on this thread alone.
@@ -153,11 +164,36 @@ static void share_is_done(pool_job *job) {
         futex_wake(&job->undone, 1);
 }
 
+/// The caller, whose CPU this is, cannot go on while this worker does. Where there are fewer CPUs than
+/// threads somebody has to share one.
+static void leave_to_caller(int cpu) {
+    static _Thread_local int64_t left_ns;
+    if (atomic_load_explicit(&pool.workers, memory_order_relaxed) >=
+        atomic_load_explicit(&pool.cpus, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&pool.steered, STEERED_WAKES, memory_order_relaxed);
+    int64_t now = now_ns();
+    if (now - left_ns < LEAVING_NS)
+        return;
+    left_ns = now;
+    nd__affinity_leave(cpu);
+}
+
+static bool has_open(const pool_job *job) {
+    uint64_t open = atomic_load_explicit(&job->open, memory_order_relaxed);
+    return (uint32_t)(open >> 32) < (uint32_t)open;
+}
+
 /// Does open shares of all jobs. False when there was none.
 static bool help(void) {
     bool helped = false;
     for (int i = 0; i < JOBS; i++) {
         pool_job *job = &pool.jobs[i];
+        if (!has_open(job))
+            continue;
+        int cpu = sched_getcpu();
+        if (cpu == atomic_load_explicit(&job->cpu, memory_order_relaxed))
+            leave_to_caller(cpu);
         int64_t share;
         while (claim(job, false, &share)) {
             job->body(job->context, share);
@@ -185,29 +221,33 @@ static void end_if_idle(uint32_t seen) {
     pthread_mutex_unlock(&pool.lock);
 }
 
-static void wait_for_signal(uint32_t seen) {
+static void wait_for_signal(uint32_t seen, nd__affinity *affinity) {
     atomic_fetch_add_explicit(&pool.spinning, 1, memory_order_relaxed);
     bool changed = spin_while(&pool.signal, seen);
     atomic_fetch_sub_explicit(&pool.spinning, 1, memory_order_relaxed);
     if (changed)
         return;
+    nd__affinity_sleeps(affinity);
     // Ordered with the caller, who changes the signal and then looks for sleepers.
     atomic_fetch_add_explicit(&pool.sleeping, 1, memory_order_seq_cst);
     if (!futex_wait_for(&pool.signal, seen,
                         atomic_load_explicit(&pool.idle_ns, memory_order_relaxed)))
         end_if_idle(seen);
     atomic_fetch_sub_explicit(&pool.sleeping, 1, memory_order_relaxed);
+    nd__affinity_wakes(affinity);
 }
 
 static void *work(void *argument) {
     int number = (int)(intptr_t)argument;
+    nd__affinity *affinity = &pool.affinity[number];
+    nd__affinity_begin(affinity);
     inside = true;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&pool.signal, memory_order_seq_cst);
         if (number >= atomic_load_explicit(&pool.workers, memory_order_acquire))
             return NULL;
         if (!help())
-            wait_for_signal(seen);
+            wait_for_signal(seen, affinity);
     }
 }
 
@@ -224,6 +264,7 @@ static void forget_workers(void) {
         atomic_store(&pool.jobs[i].taken, 0);
     }
     memset(pool.started, 0, sizeof pool.started);
+    memset(pool.affinity, 0, sizeof pool.affinity);
     pool.process = getpid();
 }
 
@@ -244,6 +285,7 @@ static bool start_worker(int number) {
     size_t bytes;
     cpu_set_t *cpus = nd__cpus_allowed(&bytes);
     if (cpus) {
+        atomic_store(&pool.cpus, CPU_COUNT_S(bytes, cpus));
         pthread_attr_setaffinity_np(&attributes, bytes, cpus);
         CPU_FREE(cpus);
     }
@@ -324,11 +366,24 @@ __attribute__((destructor)) static void end_pool(void) {
 
 // ----------------------------------------------------------------------------------------- callers
 
+/// As many sleepers as will be woken.
+static void keep_off_this_cpu(uint32_t helpers) {
+    int workers = atomic_load_explicit(&pool.workers, memory_order_relaxed), cpu = sched_getcpu();
+    for (int i = 0; i < workers && (uint32_t)i < helpers; i++)
+        nd__affinity_keep_off(&pool.affinity[i], cpu);
+}
+
 static void wake(uint32_t helpers) {
     uint32_t sleeping = atomic_load_explicit(&pool.sleeping, memory_order_seq_cst);
     uint32_t spinning = atomic_load_explicit(&pool.spinning, memory_order_relaxed);
-    if (sleeping > 0 && helpers > spinning)
-        futex_wake(&pool.signal, (int)(helpers - spinning));
+    if (sleeping == 0 || helpers <= spinning)
+        return;
+    uint32_t steered = atomic_load_explicit(&pool.steered, memory_order_relaxed);
+    if (steered > 0) {
+        atomic_store_explicit(&pool.steered, steered - 1, memory_order_relaxed);
+        keep_off_this_cpu(helpers - spinning);
+    }
+    futex_wake(&pool.signal, (int)(helpers - spinning));
 }
 
 /// Whether this job wakes sleepers at once.
@@ -387,6 +442,7 @@ static void wait_until_done(pool_job *job) {
 
 static void run_job(pool_job *job, int64_t shares, uint32_t helpers) {
     atomic_store_explicit(&job->undone, (uint32_t)shares, memory_order_relaxed);
+    atomic_store_explicit(&job->cpu, sched_getcpu(), memory_order_relaxed);
     atomic_store_explicit(&job->open, (uint64_t)shares, memory_order_release);
     atomic_fetch_add_explicit(&pool.signal, 1, memory_order_seq_cst);
     bool woken = waking_helps();
@@ -504,6 +560,10 @@ void nd__pool_set_idle(int64_t nanoseconds) {
     atomic_store(&pool.idle_ns, nanoseconds);
     atomic_fetch_add(&pool.signal, 1);
     futex_wake(&pool.signal, ND__POOL_MOST);
+}
+
+void nd__pool_steer(int wakes) {
+    atomic_store(&pool.steered, (uint32_t)wakes);
 }
 
 int nd__pool_workers(void) {

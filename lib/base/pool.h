@@ -46,6 +46,9 @@ void nd__pool_end_workers(void);
 /// After so long without a job all workers end. For tests.
 void nd__pool_set_idle(int64_t nanoseconds);
 
+/// So many of the next wakes keep workers off the caller's CPU. For tests.
+void nd__pool_steer(int wakes);
+
 /// Workers that are there now. For tests.
 int nd__pool_workers(void);
 #endif

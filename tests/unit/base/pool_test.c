@@ -353,7 +353,6 @@ static void *call_pinned(void *argument) {
     return NULL;
 }
 
-/// A pinned caller does not pin the workers.
 static void test_workers_without_work_end_and_come_back(void **state) {
     (void)state;
     nd__pool_set_limit(1);
@@ -408,6 +407,35 @@ static void test_a_process_without_threads_of_its_own_ends(void **state) {
 }
 #endif
 
+static _Atomic int callers_cpu;
+
+static bool is_elsewhere_and_free(void) {
+    return may_run_where_the_process_may() && sched_getcpu() != atomic_load(&callers_cpu);
+}
+
+/// Where the system wakes them on their caller's CPU, which it is told not to.
+static void test_workers_wake_beside_their_caller(void **state) {
+    (void)state;
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(getpid(), sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) {
+        puts("SKIPPED: one CPU");
+        return;
+    }
+    nd__pool_set_limit(2);
+    gather(2, NULL);
+    int beside = 0;
+    nd__pool_steer(1 << 20);
+    for (int i = 0; i < 50; i++) {
+        nap(3000000); // the worker sleeps
+        atomic_store(&callers_cpu, sched_getcpu());
+        beside += gather(2, is_elsewhere_and_free);
+    }
+    nd__pool_steer(0);
+    assert_true(beside > 25); // either thread may have been moved since
+}
+
+/// A pinned caller does not pin the workers.
 static void test_workers_may_run_where_the_process_may(void **state) {
     (void)state;
     nd__pool_set_limit(1);
@@ -439,6 +467,7 @@ int main(void) {
         ND_TEST(test_workers_leave_signals_to_the_program),
         ND_TEST(test_idle_workers_sleep),
         ND_TEST(test_workers_may_run_where_the_process_may),
+        ND_TEST(test_workers_wake_beside_their_caller),
         ND_TEST(test_workers_without_work_end_and_come_back),
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
         ND_TEST(test_a_process_without_threads_of_its_own_ends),
