@@ -70,42 +70,43 @@ bool nd__gate_try_enter(void) {
 }
 
 #if defined(ND_MODEL) || ND_COLLECT_EVERYWHERE
-// Always: collections are what is to be seen there.
-uint64_t nd__gate_edge_age(void) {
-    return 0;
-}
-
-bool nd__gate_edges_since(uint64_t age) {
-    (void)age;
-    return true;
-}
-
-void nd__gate_note_edge(void) {
-}
+bool nd__gate_ages; // else always: collections are what is to be seen there
 #else
-// Read by everybody, and written only when that changes it: 1 when edges were written since the age
-// last rose.
-static struct {
-    _Alignas(128) _Atomic uint32_t written;
-    _Atomic uint64_t age;
-} edges;
+enum { nd__gate_ages = true };
+#endif
+
+// Twice how often this was asked for behind an edge, plus one when edges were written since then.
+// It only ever rises, so who has been told an age, and writes an edge or is told of one, finds
+// another number from then on. Read by everybody, and written only when that changes it.
+static struct { _Alignas(128) _Atomic uint64_t age; } edges;
+
+/// To the next number, unless another thread is faster.
+static uint64_t raise_age(uint64_t seen) {
+    if (nd__atomic_single_threaded()) {
+        nd__atomic_store(&edges.age, seen + 1, relaxed);
+        return seen + 1;
+    }
+    return nd__atomic_cas(&edges.age, &seen, seen + 1, relaxed, relaxed) ? seen + 1 : seen;
+}
 
 void nd__gate_note_edge(void) {
-    if (__builtin_expect(!nd__atomic_load(&edges.written, relaxed), 0))
-        nd__atomic_store(&edges.written, 1, relaxed);
+    if (!nd__gate_ages)
+        return;
+    uint64_t seen = nd__atomic_load(&edges.age, relaxed);
+    while (__builtin_expect(!(seen & 1), 0))
+        seen = raise_age(seen);
 }
 
 uint64_t nd__gate_edge_age(void) {
-    if (!nd__atomic_load(&edges.written, relaxed))
-        return nd__atomic_load(&edges.age, relaxed);
-    nd__atomic_store(&edges.written, 0, relaxed);
-    return nd__atomic_add_relaxed(&edges.age, 1) + 1;
+    uint64_t seen = nd__gate_ages ? nd__atomic_load(&edges.age, relaxed) : 0;
+    while (seen & 1)
+        seen = raise_age(seen);
+    return seen;
 }
 
 bool nd__gate_edges_since(uint64_t age) {
-    return nd__atomic_load(&edges.written, relaxed) || nd__atomic_load(&edges.age, relaxed) != age;
+    return !nd__gate_ages || nd__atomic_load(&edges.age, relaxed) != age;
 }
-#endif
 
 void nd__gate_enter(void) {
     nd__gate_note_edge();

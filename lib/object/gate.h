@@ -56,8 +56,7 @@ static inline void nd__gate_leave_as(nd_thread *thread) {
 // Whether a cycle can have been closed. An object is made with edges to what is there already, so
 // each cycle has an edge that was written later, to an object that was there: by nd__gate_enter, or
 // the object was moved (nd__gate_note_edge). Who asks must have been told of what it asks about,
-// and may be answered true in vain. A false answer in a race makes garbage wait for the next look,
-// no more.
+// and may be answered true in vain.
 
 /// What to ask nd__gate_edges_since with later.
 uint64_t nd__gate_edge_age(void);
@@ -65,6 +64,10 @@ uint64_t nd__gate_edge_age(void);
 bool nd__gate_edges_since(uint64_t age);
 /// Objects come to be where they were not made: a cycle may be closed there.
 void nd__gate_note_edge(void);
+#if defined(ND_MODEL) || ND_COLLECT_EVERYWHERE
+/// False: every answer is true. Programs of ages alone set it.
+extern bool nd__gate_ages;
+#endif
 
 // The side of the collector, and of what dies while it looks.
 

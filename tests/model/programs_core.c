@@ -254,6 +254,21 @@ static void collect_twice(void) {
     collect();
 }
 
+// ------------------------------------------------------------------------------ the age of edges
+
+static void setup_ages(void) {
+    make_managers(1);
+    nd__gate_ages = true;
+    nd__gate_note_edge();
+}
+
+/// Asks, as a new manager does; writes an edge; asks again, as that manager does when it closes.
+static void write_since(void) {
+    uint64_t age = nd__gate_edge_age();
+    nd__gate_note_edge();
+    model_assert(nd__gate_edges_since(age));
+}
+
 const model_program model_core_programs[] = {
     CHECKED("G29_hop", "a thread hops between two objects of a ring beside a collection", setup_hop,
             hop_thrice, collect),
@@ -323,6 +338,8 @@ const model_program model_core_programs[] = {
             take_edge, collect),
     BOUNDED("barrier_refused_since", "an edge is taken after the barrier was forbidden",
             setup_refused, take_edge_later, collect_twice),
+    CHECKED("ages", "two threads ask how old their managers are, and write edges", setup_ages,
+            write_since, write_since),
     BOUNDED("two_parked", "two objects die as the gate closes", setup_two_alone, release_first,
             release_other, collect),
 };
