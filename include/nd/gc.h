@@ -63,8 +63,9 @@ typedef struct nd_gc_report {
     uint64_t gate_closed_ns;    ///< longest time the gate stayed closed
     uint64_t steps;             ///< of a collection that was done in steps; else 0
     /// Objects that were examined and could not be decided on, which the status says as well: it
-    /// took longer than eight seconds beside other threads, three times. They are kept, and
-    /// examined again by the next trigger of tracked objects, which is due at once.
+    /// took longer than eight seconds beside other threads, three times, or another thread had not
+    /// destroyed, within a second, what may be all that held them. They are kept, and examined
+    /// again by the next trigger of tracked objects, which is due at once.
     uint64_t postponed_objects;
 } nd_gc_report;
 

@@ -35,6 +35,7 @@ struct nd_thread {
     struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     bool in_callback; ///< a callback that a device runs (then also destroying): what dies is left
+    uint32_t dead_taken; ///< of what others left to destroy: so many are not destroyed yet (dead.h)
     struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
     nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
     nd_object *dead;       ///< objects whose count reached zero, linked by `next`

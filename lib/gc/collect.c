@@ -26,6 +26,7 @@
 #include "lib/manager/place.h"
 #include "lib/manager/shard.h"
 #include "lib/object/callback.h"
+#include "lib/object/dead.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/object/trace.h"
@@ -117,7 +118,8 @@ void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds) {
 
 /// Both phases and both passes. Leaves the garbage in objects[0 ... count), marked, with the gate
 /// open; what died meanwhile is still parked. A look for which `budget_ns` (0: no limit) does not
-/// suffice, or that took too long to tell, is late, and has found nothing.
+/// suffice, or that took too long to tell, is late, and has found nothing; nor has one that is
+/// unclear, and waits.
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
                          uint64_t budget_ns, bool *ret_room) {
     bool alone = nd__atomic_single_threaded();
@@ -139,8 +141,11 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
         if (garbage > collection->settled)
             garbage = nd__collection_recheck(collection);
         collection->late = garbage > 0 && !nd__collection_in_time(collection);
+        collection->unclear = collection->elsewhere && garbage < collection->count;
         nd__collect_note_cost(collection->count, nd__clock_now_ns() - closed_at);
-        if (collection->late) {
+        if (collection->unclear && !collection->waits && !collection->late)
+            collection->report.postponed_objects += collection->count - garbage;
+        if (collection->late || (collection->unclear && collection->waits)) {
             nd__collection_unsettle(collection);
             garbage = 0;
         } else if (garbage > collection->settled) {
@@ -330,15 +335,13 @@ static bool reserve(nd_collection *collection, size_t tracked) {
                                                   ND__PHASE2_BUDGET);
 }
 
-/// Leaves the garbage of the managers in the collection, which is late, and has none, when that
-/// takes longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory
-/// for the passes (then nothing has happened).
-static bool find_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
+/// One look, as long as there are more objects than there is room for.
+static bool look_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
                          uint64_t budget_ns) {
     nd__lock_acquire(&collection_lock);
     bool room = false, memory = true, looked = false;
     size_t tracked;
-    collection->late = false;
+    collection->late = collection->unclear = false;
     while (!room && !collection->late &&
            (tracked = count_tracked(managers, count)) + collection->recent > 0) {
         memory = reserve(collection, tracked);
@@ -354,9 +357,34 @@ static bool find_at_once(nd_collection *collection, nd_manager *const *managers,
     return memory;
 }
 
+/// Waits until other threads have destroyed what they had to. What dies from then on dies beside
+/// this collection, and need not have cut its edges for it.
+static void await_dead(nd_collection *collection) {
+    if (!collection->patient_until_ns)
+        collection->patient_until_ns = nd__clock_now_ns() + ND__DEAD_PATIENCE_NS;
+    collection->waits = nd__dead_await(collection->patient_until_ns);
+    collection->elsewhere = !collection->waits;
+}
+
+/// Leaves the garbage of the managers in the collection, which is late, and has none, when that
+/// takes longer than `budget_ns` (0: no limit) or too long to tell. False when there is no memory
+/// for the passes (then nothing has happened).
+static bool find_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
+                         uint64_t budget_ns) {
+    for (;;) {
+        bool memory = look_at_once(collection, managers, count, budget_ns);
+        if (!memory || collection->late || !collection->unclear || !collection->waits)
+            return memory;
+        await_dead(collection);
+    }
+}
+
 /// The same in steps; false also when there is no memory for a snapshot.
 static bool find_in_steps(nd_collection *collection, nd_manager *const *managers, size_t count) {
     uint64_t pause = collection->pause_ns ? collection->pause_ns : ND__GC_PAUSE_NS;
+    if (collection->elsewhere && collection->waits)
+        await_dead(collection);
+    collection->unclear = collection->elsewhere;
     return reserve(collection, count_tracked(managers, count)) &&
            nd__steps_find(collection, managers, count, pause);
 }
@@ -368,6 +396,8 @@ static bool find(nd_collection *collection, nd_manager *const *managers, size_t 
     size_t tracked = count_tracked(managers, count) + collection->recent;
     bool memory = true, steps = in_steps(collection, tracked);
     collection->missed = false;
+    // Before the gate begins to close: what was destroyed by now has cut its edges.
+    collection->elsewhere = collection->exact && nd__dead_elsewhere(nd__thread());
     if (!steps) {
         uint64_t budget = nd__atomic_single_threaded() ? 0 : collection->pause_ns;
         memory = find_at_once(collection, managers, count, budget);
@@ -441,18 +471,30 @@ static void defer(nd_manager **place, nd_manager *manager) {
         nd_object_release(before);
 }
 
+/// What a collection is to do.
+typedef struct order {
+    nd_gc_mode mode;
+    uint64_t pause_ns;
+    bool exact;
+    /// So many of the objects in the shard for what escaped to another manager, which has this
+    /// mode, are looked at as well.
+    size_t recent;
+    nd_manager *above;
+} order;
+
 /// Without memory for the passes it says so to the caller alone: most collections nobody asked for.
-/// `recent`: so many of the objects in the shard for what escaped to another manager, `above`,
-/// which has this mode, are looked at as well.
-static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *above,
-                         size_t recent, nd_gc_mode mode, uint64_t pause_ns, nd_gc_report *report) {
+static nd_status collect(nd_manager *const *managers, size_t count, const order *order,
+                         nd_gc_report *report) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
-    nd_collection collection = {.mode = mode,
-                                .pause_ns = pause_ns,
-                                .above = above,
-                                .escaped = recent ? nd__shard_of_escaped(above) : NULL,
-                                .recent = recent,
+    nd_collection collection = {.mode = order->mode,
+                                .pause_ns = order->pause_ns,
+                                .exact = order->exact,
+                                .waits = order->exact,
+                                .above = order->above,
+                                .escaped =
+                                    order->recent ? nd__shard_of_escaped(order->above) : NULL,
+                                .recent = order->recent,
                                 .report = ND_GC_REPORT_INIT};
     const nd__listener *listener = nd__trace_listener();
     uint64_t began = listener ? listener->now() : 0;
@@ -462,7 +504,7 @@ static nd_status collect(nd_manager *const *managers, size_t count, nd_manager *
         memory = collect_round(thread, &collection, managers, count, &again);
     thread->collecting = false;
     nd__collection_free(&collection);
-    nd__gc_totals_add(&collection.report, mode);
+    nd__gc_totals_add(&collection.report, order->mode);
     if (listener)
         listener->collected(managers, count, began, &collection.report);
     *report = collection.report;
@@ -496,11 +538,10 @@ static void keep_of_mode(nd__manager_array *managers, nd_gc_mode mode) {
     managers->count = kept;
 }
 
-static nd_status collect_all_of(nd__manager_array *managers, nd_gc_mode mode, uint64_t pause_ns,
+static nd_status collect_all_of(nd__manager_array *managers, const order *order,
                                 nd_gc_report *report, uint64_t *ret_left) {
     nd_status status =
-        managers->count ? collect(managers->items, managers->count, NULL, 0, mode, pause_ns, report)
-                        : ND_OK;
+        managers->count ? collect(managers->items, managers->count, order, report) : ND_OK;
     if (ret_left)
         *ret_left = count_tracked(managers->items, managers->count);
     nd__manager_array_free(managers);
@@ -511,17 +552,18 @@ static nd_status collect_below(nd_manager *manager, nd_gc_mode mode, nd_gc_repor
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return ND_ERROR_OUT_OF_MEMORY;
-    return collect_all_of(&managers, mode, nd__policy_pause_ns(manager, false), report, NULL);
+    order order = {.mode = mode, .pause_ns = nd__policy_pause_ns(manager, false), .exact = true};
+    return collect_all_of(&managers, &order, report, NULL);
 }
 
-nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report,
-                               uint64_t *ret_left) {
+nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, bool exact,
+                               nd_gc_report *report, uint64_t *ret_left) {
     nd__manager_array managers = {0};
     if (!nd__manager_subtree(manager, &managers))
         return ND_ERROR_OUT_OF_MEMORY;
-    nd_gc_mode mode = nd__policy_mode(manager);
-    keep_of_mode(&managers, mode);
-    return collect_all_of(&managers, mode, pause_ns, report, ret_left);
+    order order = {.mode = nd__policy_mode(manager), .pause_ns = pause_ns, .exact = exact};
+    keep_of_mode(&managers, order.mode);
+    return collect_all_of(&managers, &order, report, ret_left);
 }
 
 nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
@@ -565,11 +607,15 @@ void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
         return;
     }
     nd_gc_report report = ND_GC_REPORT_INIT;
-    nd_gc_mode mode = nd__policy_mode(manager);
-    if (recent && nd__policy_mode(above) != mode)
-        recent = 0;
-    collect(&manager, 1, above, recent, mode, nd__policy_pause_ns(manager, false), &report);
-    if (mode != ND_GC_WARN) {
+    order order = {.mode = nd__policy_mode(manager),
+                   .pause_ns = nd__policy_pause_ns(manager, false),
+                   .exact = true,
+                   .recent = recent,
+                   .above = above};
+    if (recent && nd__policy_mode(above) != order.mode)
+        order.recent = 0;
+    collect(&manager, 1, &order, &report);
+    if (order.mode != ND_GC_WARN) {
         close_report->collected_objects += report.collected_objects;
         close_report->collected_bytes += report.collected_bytes;
     }

@@ -14,10 +14,11 @@ void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
                           nd_close_report *report);
 
 /// Collects a manager, whose mode must not be off, and what is below it and of the same mode, in
-/// steps where that would keep the gate closed for longer than `pause_ns` (0: no limit). *ret_left
-/// (unless NULL): how many tracked objects are there afterwards.
-nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, nd_gc_report *report,
-                               uint64_t *ret_left);
+/// steps where that would keep the gate closed for longer than `pause_ns` (0: no limit). `exact`:
+/// waits for what other threads have to destroy, where its edges may be what keeps something alive.
+/// *ret_left (unless NULL): how many tracked objects are there afterwards.
+nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, bool exact,
+                               nd_gc_report *report, uint64_t *ret_left);
 /// What user code asked for on this thread while a collection ran there. Follows every collection.
 void nd__collect_deferred(void);
 

@@ -40,6 +40,11 @@ typedef struct nd_collection {
     bool full;                                 ///< discovery ran out of capacity, or of time
     bool missed;                               ///< some of a shard was not found; it counts as live
     bool late;                                 ///< of time: nothing was decided
+    bool exact;                                ///< what is garbage when it begins is to be found
+    bool elsewhere; ///< and other threads had something to destroy then (dead.h)
+    bool waits;     ///< for that, once
+    bool unclear;   ///< that may be what holds what lives: unless it waited, nothing was decided
+    uint64_t patient_until_ns; ///< when it stops waiting; 0: it has not begun
     /// Of another manager, `above`, whose latest tracked objects are candidates as well, or NULL.
     nd_shard *escaped;
     nd_manager *above;

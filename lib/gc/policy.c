@@ -374,8 +374,8 @@ static void collect_on_path(nd_manager *manager, nd_manager *due) {
     uint64_t left = 0;
     nd_error_state before; // the operation that looks succeeds, whatever user code does meanwhile
     nd__error_save(&before);
-    bool memory = nd__collect_where_on(top, nd__policy_pause_ns(top, false), &report, &left) !=
-                  ND_ERROR_OUT_OF_MEMORY;
+    bool memory = nd__collect_where_on(top, nd__policy_pause_ns(top, false), false, &report,
+                                       &left) != ND_ERROR_OUT_OF_MEMORY;
     nd__collect_deferred();
     nd__error_restore(&before);
     if (memory) // else nothing was looked at
@@ -452,7 +452,7 @@ bool nd__policy_relieve(nd_manager *manager) {
         if (nd__policy_mode(at) != ND_GC_ON)
             continue;
         nd_gc_report report = ND_GC_REPORT_INIT;
-        nd__collect_where_on(at, nd__policy_pause_ns(at, true), &report, NULL);
+        nd__collect_where_on(at, nd__policy_pause_ns(at, true), true, &report, NULL);
         nd__collect_deferred();
         if (report.collected_objects)
             return true;

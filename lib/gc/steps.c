@@ -563,6 +563,8 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
         garbage = 0;
     else
         collection->report.examined_objects += held;
+    if (collection->unclear) // what others have to destroy may be what held the rest
+        collection->report.postponed_objects += held - garbage;
     nd__collect_note_cost(steps.edges_read_of, steps.reading_ns);
     // Under the lock: the next collection is not to take this one for somebody who holds them.
     bool outermost = nd__destroy_begin(thread);

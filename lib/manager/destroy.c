@@ -16,6 +16,7 @@
 #include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/checked.h"
+#include "lib/object/dead.h"
 #include "lib/object/gate.h"
 #include "lib/object/name.h"
 #include "lib/object/object.h"
@@ -234,6 +235,8 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
     destroy_all(thread);
     if (nd__callback_any_deferred())
         destroy_deferred(thread);
+    if (__builtin_expect(thread->dead_taken != 0, 0))
+        nd__dead_settle(thread);
     thread->is_destroying = false;
 }
 

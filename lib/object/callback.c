@@ -6,6 +6,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/seam.h"
 #include "lib/base/thread.h"
+#include "lib/object/dead.h"
 
 _Atomic(nd_object *) nd__callback_deferred;
 
@@ -40,23 +41,35 @@ nd_status nd__callback_error(const char *operation) {
                      operation);
 }
 
-void nd__callback_defer(nd_object *object) {
-    nd__seam_unlink(object); // its links are in use while it is in a manager's list
+static void push(nd_object *object) {
     nd_object *head = nd__atomic_load(&nd__callback_deferred, relaxed);
     do
         object->next = head;
     while (!nd__atomic_cas(&nd__callback_deferred, &head, object, release, relaxed));
 }
 
-nd_object *nd__callback_take_deferred(void) {
+void nd__callback_defer(nd_object *object) {
+    nd__seam_unlink(object); // its links are in use while it is in a manager's list
+    nd__dead_add();
+    push(object);
+    nd__dead_tell();
+}
+
+static nd_object *take_all(void) {
     return nd__atomic_exchange(&nd__callback_deferred, NULL, acquire);
+}
+
+nd_object *nd__callback_take_deferred(void) {
+    nd_object *list = take_all();
+    nd__dead_take(nd__thread(), list);
+    return list;
 }
 
 /// Pushed without a lock: what comes meanwhile the child may see a part of.
 static nd_object *deferred_before;
 
 static void take_for_fork(void) {
-    deferred_before = nd__callback_take_deferred();
+    deferred_before = take_all();
 }
 
 static void put_back_after_fork(bool child) {
@@ -64,11 +77,15 @@ static void put_back_after_fork(bool child) {
         return;
     nd_object *list = deferred_before;
     deferred_before = NULL;
-    if (child)
+    if (child) {
         nd__atomic_store(&nd__callback_deferred, NULL, relaxed);
+        nd__dead_begin_child(&nd__thread_record);
+    }
     while (list) {
         nd_object *next = list->next;
-        nd__callback_defer(list);
+        if (child)
+            nd__dead_add();
+        push(list);
         list = next;
     }
 }

@@ -22,6 +22,7 @@
 #include "lib/base/seam.h"
 #include "lib/base/thread.h"
 #include "lib/object/callback.h"
+#include "lib/object/dead.h"
 
 _Atomic uint32_t nd__gate_closed;
 _Atomic bool nd__gate_writers_fence;      ///< never becomes false again
@@ -205,7 +206,9 @@ void nd__gate_open(void) {
 /// run user code.
 static nd_object *parked_before;
 
-static void hand_over(nd_object *list) {
+static void hand_over(nd_object *list, bool child) {
+    if (!child)
+        nd__dead_forget(list);
     while (list) {
         nd_object *next = list->next;
         nd__callback_defer(list);
@@ -233,13 +236,14 @@ static void open_after_fork(bool child) {
             prepare_barrier();
     } else {
         nd__gate_open();
-        hand_over(nd__atomic_exchange(&parked, NULL, seq_cst));
+        hand_over(nd__atomic_exchange(&parked, NULL, seq_cst), false);
     }
-    hand_over(before);
+    hand_over(before, child);
 }
 ND__FORK_PART(fork_gate, ND__FORK_GATE, NULL, 0, 0, close_for_fork, open_after_fork, NULL);
 
 void nd__gate_park(nd_object *object) {
+    nd__dead_add();
     nd_object *head = nd__atomic_load(&parked, relaxed);
     do
         object->next = head;
@@ -251,5 +255,7 @@ void nd__gate_park(nd_object *object) {
 void nd__gate_destroy_parked(void) {
     if (nd__atomic_load(&parked, seq_cst) == NULL)
         return;
-    nd__seam_destroy_list(nd__atomic_exchange(&parked, NULL, seq_cst));
+    nd_object *list = nd__atomic_exchange(&parked, NULL, seq_cst);
+    nd__dead_take(nd__thread(), list);
+    nd__seam_destroy_list(list);
 }

@@ -6,6 +6,7 @@
 #include "lib/pressure/pressure.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
+#include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
 #include "lib/base/versioned.h"
@@ -13,6 +14,7 @@
 #include "lib/manager/manager.h"
 #include "lib/manager/request.h"
 #include "lib/object/callback.h"
+#include "lib/object/dead.h"
 #include "lib/object/object.h"
 #include "lib/pressure/pressure_callback.h"
 
@@ -117,9 +119,17 @@ nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage) {
 
 // -------------------------------------------------------------------------------------- the stages
 
-/// What was released in callbacks of a device, and what the device itself has finished with.
+/// What other threads had to destroy, as it died while the gate was closed or in a callback of a
+/// device. True when they had something, and have destroyed it.
+static bool destroyed_elsewhere(void) {
+    return nd__dead_elsewhere(nd__thread()) &&
+           nd__dead_await(nd__clock_now_ns() + ND__DEAD_PATIENCE_NS);
+}
+
+/// What was released in callbacks of a device, what died while the gate was closed, and what the
+/// device itself has finished with.
 static nd_status retire(nd_pressure *pressure, nd_status status) {
-    bool destroyed = nd__callback_destroy_deferred(),
+    bool left = nd__callback_destroy_deferred(), destroyed = destroyed_elsewhere() || left,
          asks = pressure->functions && pressure->functions->retire;
     if (!destroyed && !asks)
         return status;

@@ -286,6 +286,102 @@ static void test_G32_destructor_of_what_died_meanwhile_may_close_the_gate(void *
     assert_int_equal(cell_total_deaths(), 3);
 }
 
+/// How far the two threads of the next tests are: one collects, and then destroys what the other
+/// let go of meanwhile, whose manager that one closes.
+enum { BEGUN, LOOKING, RELEASED, DESTROYING, CLOSED };
+static atomic_int reached;
+static bool waits_for_close;
+
+static void await(int stage) {
+    while (atomic_load(&reached) < stage)
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+}
+
+static void let_other_release(const nd_object *self) {
+    (void)self;
+    if (atomic_load(&reached) != BEGUN)
+        return;
+    atomic_store(&reached, LOOKING);
+    await(RELEASED);
+}
+
+/// The destructor of number 2, before that of number 3.
+static void be_slow(nd_object *self) {
+    if (cell_of(self)->number != 2)
+        return;
+    atomic_store(&reached, DESTROYING);
+    if (waits_for_close)
+        await(CLOSED);
+    else
+        nanosleep(&(struct timespec){0, 50000000}, NULL);
+}
+
+static void *collect_beside(void *data) {
+    collect(data);
+    return NULL;
+}
+
+/// Closes a manager with a dead ring, to which an object leads that died while another thread had
+/// the gate closed, and which that thread is about to destroy.
+static nd_close_report close_beside_destruction(const nd_manager *parent) {
+    nd_test_collects_by_policy();
+    nd_gc_policy at_once = ND_GC_POLICY_INIT;
+    at_once.pause_ns = 0;
+    assert_ok(nd_manager_set_gc_policy(NULL, &at_once));
+    cell_begin(5);
+    atomic_store(&reached, BEGUN);
+    nd_manager *mine = manager_new(parent, "mine"), *theirs = manager_new(NULL, "theirs");
+    assert_ok(nd_manager_set_gc_mode(mine, ND_GC_ON));
+    nd_object *ring[2] = {cell_in(mine, 0, 1), cell_in(mine, 1, 1)};
+    cell_ring(ring, 2);
+    nd_object *slow = cell_in(mine, 2, 0), *dead = cell_in(mine, 3, 1), *watched = NULL;
+    cell_link(dead, 0, ring[0]);
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    nd_with_manager(theirs) watched = cell_new_of(&cell_watched_type, 4, 0);
+    cell_on_traverse = let_other_release;
+    cell_on_destroy = be_slow;
+    pthread_t thread;
+    start(&thread, collect_beside, theirs);
+    await(LOOKING);
+    nd_release(slow);
+    nd_release(dead);
+    atomic_store(&reached, RELEASED);
+    await(DESTROYING);
+    nd_close_report report = close_and_release(mine);
+    atomic_store(&reached, CLOSED);
+    pthread_join(thread, NULL);
+    nd_release(watched);
+    nd_release(theirs);
+    return report;
+}
+
+static void test_G32_close_collects_what_another_thread_lets_go_of(void **state) {
+    (void)state;
+    waits_for_close = false;
+    nd_close_report report = close_beside_destruction(NULL);
+    assert_int_equal(report.collected_objects, 2);
+    assert_int_equal(report.escaped_objects, 0);
+    assert_int_equal(report.postponed_objects, 0);
+    assert_int_equal(cell_total_deaths(), 5);
+}
+
+static void test_G32_close_says_what_it_did_not_wait_for(void **state) {
+    (void)state;
+    waits_for_close = true;
+    nd_manager *parent = manager_new(NULL, "parent");
+    alarm(300); // else each would wait for the other
+    nd_close_report report = close_beside_destruction(parent);
+    alarm(0);
+    assert_int_equal(report.collected_objects, 0);
+    assert_int_equal(report.escaped_objects, 2);
+    assert_int_equal(report.postponed_objects, 2);
+    assert_int_equal(cell_deaths(3), 1);
+    assert_int_equal(collect(parent).collected_objects, 2);
+    assert_int_equal(cell_total_deaths(), 5);
+    nd_release(parent);
+}
+
 static nd_weak *asked;
 static atomic_bool answered;
 static nd_object *answer;
@@ -370,6 +466,8 @@ int main(void) {
         ND_TEST(test_G30_edge_taken_between_the_reads),
         ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
         ND_TEST(test_G32_destructor_of_what_died_meanwhile_may_close_the_gate),
+        ND_TEST(test_G32_close_collects_what_another_thread_lets_go_of),
+        ND_TEST(test_G32_close_says_what_it_did_not_wait_for),
         ND_TEST(test_G28_weak_get_waits_while_the_collector_decides),
         ND_TEST(test_G33_version_wraps_around),
     };

@@ -326,7 +326,7 @@ const model_program model_core_programs[] = {
             setup_ring_held, release_first_in_callback, collect),
     CHECKED("G37_callback_releasers", "two threads release, one in such a callback",
             setup_releasers, release_first_in_callback, release_first),
-    CHECKED("G37_two_callbacks", "two objects die in callbacks beside a collection",
+    BOUNDED("G37_two_callbacks", "two objects die in callbacks beside a collection",
             setup_two_alone, release_first_in_callback, release_other_in_callback, collect),
     CHECKED("unlisted_writer", "a thread that is in no registry takes an edge", setup_unlisted,
             take_edge, collect),

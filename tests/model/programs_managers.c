@@ -2,6 +2,7 @@
 // caps, beside releases, collections and each other.
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
+#include "lib/object/callback.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
 #include "tests/model/shared.h"
@@ -113,6 +114,40 @@ static void setup_dead_ring(void) {
     make_managers(1);
     nd_gc_set_mode(ND_GC_ON);
     make_ring(managers[0], 0, 0);
+}
+
+/// A dead ring, to which a cell leads that a thread lets go of; and a manager to collect meanwhile.
+static void setup_led_to(void) {
+    make_managers(2);
+    nd_gc_set_mode(ND_GC_ON);
+    make_ring(managers[0], 0, 0);
+    nd_object *leading = make(managers[0], 1);
+    nd_edge_set(&cell_of(leading)->edges[0], cells[0]);
+    handles[2] = 0;
+    make(managers[1], 1);
+}
+
+/// What this thread let go of keeps nothing alive, whoever destroys it.
+static void release_and_close_first(void) {
+    nd_release(cells[2]);
+    close_first();
+    model_assert(deaths[0] == 1 && deaths[1] == 1);
+}
+
+static void release_in_callback(void *data) {
+    (void)data;
+    nd_release(cells[2]);
+}
+
+/// What every thread does that waits for a device.
+static void destroy_deferred(void) {
+    nd__callback_destroy_deferred();
+}
+
+static void callback_and_close_first(void) {
+    nd__callback_run(release_in_callback, NULL, NULL);
+    close_first();
+    model_assert(deaths[0] == 1 && deaths[1] == 1);
 }
 
 // -------------------------------------------------------------------------------- managers' memory
@@ -316,6 +351,10 @@ const model_program model_managers_programs[] = {
             setup_handed_up_to_another, close_second, attach_to_root),
     BOUNDED("handed_up_collection", "a shard is handed up beside a collection", setup_handed_up,
             close_second, collect),
+    BOUNDED("close_parked", "a manager closes whose cell died as another one was collected",
+            setup_led_to, release_and_close_first, collect_second),
+    CHECKED("close_deferred", "a manager closes whose cell died in a callback", setup_led_to,
+            callback_and_close_first, destroy_deferred),
     BOUNDED("close_collection", "a manager with a dead ring closes beside its collection",
             setup_dead_ring, close_first, collect_all),
     BOUNDED("G35_shared_ring", "two managers close that share a ring", setup_siblings, close_first,
