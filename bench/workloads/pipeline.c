@@ -375,7 +375,6 @@ const workload workload_pipeline = {
     .value = "loss",
     .score = "accuracy",
     .least_score = 0.9,
-    .has_threads = true,
     .makes_cycles = true,
     .open = pipeline_open,
     .step = pipeline_step,

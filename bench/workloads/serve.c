@@ -424,7 +424,6 @@ const workload workload_serve = {
     .value = "right",
     .score = "accuracy",
     .least_score = 0.9,
-    .has_threads = true,
     .makes_cycles = true,
     .open = serve_open,
     .step = serve_step,

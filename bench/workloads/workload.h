@@ -60,7 +60,6 @@ typedef struct workload {
                             ///< them, where hand_over says what PyTorch's side begins with
     int64_t first_steps;    ///< of how many of them, where rounding grows fast; 0: of all
     uint64_t step_bytes;    ///< that a step needs, where that is more than 64 MiB; else 0
-    bool has_threads;       ///< of its own: a boundary may put off what it does to the next one
     bool makes_cycles;      ///< with the collector off, every step leaves some behind
     bool keeps_history;     ///< every step leaves something that is held: no collector may free it
     bool has_peer;          ///< bench/peers/pytorch_workloads.py does the same work

@@ -17,7 +17,7 @@ static void judge_score(const contest *contest, const workload_settings *setting
 static void judge_first(const contest *contest, claim_list *list);
 static void judge_rival(const contest *contest, claim_list *list);
 static bool grows(const side *side);
-static bool unlike(const side *side, size_t most);
+static bool flat(const side *side);
 
 void workload_report_judge(const contest *contest, const workload_settings *settings,
                            claim_list *list) {
@@ -53,13 +53,11 @@ static void judge_memory(const contest *contest, const side *side, claim_list *l
                    "%s, %s: live objects and bytes grow in every turn, by %s bytes a step", name,
                    side->name, with_commas(growth, by > 0 ? (uint64_t)by : 0));
     } else if (run_has_boundaries(side->strategy)) {
-        size_t others = contest->workload->has_threads ? side->turn_count / 6 : 0;
         claims_add(list,
-                   !enough                ? NOT_JUDGED
-                   : unlike(side, others) ? FAILS
-                                          : HOLDS,
-                   "%s, %s: flat to the byte from the second turn%s: %s bytes", name, side->name,
-                   others > 0 ? ", but for one in six at most" : "",
+                   !enough      ? NOT_JUDGED
+                   : flat(side) ? HOLDS
+                                : FAILS,
+                   "%s, %s: flat to the byte from the second turn: %s bytes", name, side->name,
                    with_commas(
                        bytes, side->turn_count ? side->turns[side->turn_count - 1].live_bytes : 0));
     }
@@ -202,18 +200,10 @@ static bool grows(const side *side) {
     return true;
 }
 
-static size_t turns_unlike(const side *side, const run_turn *turn) {
-    size_t others = 0;
-    for (size_t i = 1; i < side->turn_count; i++)
-        others += side->turns[i].live_bytes != turn->live_bytes ||
-                  side->turns[i].live_objects != turn->live_objects;
-    return others;
-}
-
-/// Whether more than `most` turns from the second one on end with other memory than the rest.
-static bool unlike(const side *side, size_t most) {
-    for (size_t i = 1; i < side->turn_count; i++)
-        if (turns_unlike(side, &side->turns[i]) <= most)
+static bool flat(const side *side) {
+    for (size_t i = 2; i < side->turn_count; i++)
+        if (side->turns[i].live_bytes != side->turns[1].live_bytes ||
+            side->turns[i].live_objects != side->turns[1].live_objects)
             return false;
-    return side->turn_count > 1;
+    return true;
 }

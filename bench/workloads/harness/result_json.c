@@ -97,6 +97,7 @@ static void write_memory(bench_json *json, const run_figures *figures) {
     bench_json_integer(json, "cycles", figures->cycles);
     bench_json_integer(json, "collected_objects", figures->collected_objects);
     bench_json_integer(json, "collected_bytes", figures->collected_bytes);
+    bench_json_integer(json, "postponed_objects", figures->postponed_objects);
     bench_json_number(json, "gate_closed_us_max", figures->pause_seconds * 1e6);
     bench_json_number(json, "longest_step_ms", figures->longest_step_seconds * 1e3);
     bench_json_begin_array(json, "escaped_sites");

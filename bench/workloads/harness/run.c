@@ -226,6 +226,7 @@ static void read_totals(run *run) {
     figures->cycles = totals.cycles;
     figures->collected_objects = totals.collected_objects;
     figures->collected_bytes = totals.collected_bytes;
+    figures->postponed_objects = totals.postponed_objects;
     figures->pause_seconds = (double)totals.gate_closed_ns_max / 1e9;
     nd_manager_stats stats = ND_MANAGER_STATS_INIT;
     nd_manager_get_stats(run->manager, &stats);

@@ -50,6 +50,7 @@ typedef struct run_figures {
     uint64_t cycles;
     uint64_t collected_objects;
     uint64_t collected_bytes;
+    uint64_t postponed_objects;  ///< that a collection could not decide on, beside other threads
     double pause_seconds;        ///< the longest time the collector's gate was closed
     double longest_step_seconds; ///< after the first turn; a collection on the way is part of it
     uint64_t escaped_objects;    ///< from the last step's manager that anything escaped from

@@ -72,6 +72,9 @@ static void print_end(const contest *contest, const side *side) {
     if (figures->bounded)
         printf("  %-9s ended after %" PRId64 " steps, at %s\n", side->name, figures->steps,
                in_units(bytes, side->turns[side->turn_count - 1].live_bytes));
+    if (figures->postponed_objects)
+        printf("  %-9s %s objects were postponed: a collection could not decide on them\n",
+               side->name, with_commas(objects, figures->postponed_objects));
     if (figures->escaped_objects && contest->workload->keeps_history) {
         printf("  %-9s from the last step's manager escaped %s objects, made at\n", side->name,
                with_commas(objects, figures->escaped_objects));
