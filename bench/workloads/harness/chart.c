@@ -6,14 +6,25 @@
 #include "bench/workloads/harness/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { CHART_WIDTH = 860, CHART_HEIGHT = 300 };
 
+/// What one of an axis's units is, in the figures of a turn, and its name.
+typedef struct scale {
+    double unit;
+    const char *name;
+} scale;
+typedef struct scales {
+    scale steps, bytes, time;
+} scales;
+
 static bool draw(const contest *contest, const char *program, const char *target);
-static void write_data(FILE *gnuplot, const side *side, size_t number);
-static void write_panel(FILE *gnuplot, const contest *contest, bool bytes);
+static scales choose_scales(const contest *contest);
+static void write_data(FILE *gnuplot, const side *side, size_t number, const scales *scales);
+static void write_panel(FILE *gnuplot, const contest *contest, bool bytes, const scales *scales);
 static int line_style(const side *side, size_t number);
 static void write_text(FILE *gnuplot, const char *text);
 
@@ -51,40 +62,72 @@ static bool draw(const contest *contest, const char *program, const char *target
     bench_gnuplot gnuplot;
     if (!bench_gnuplot_begin(&gnuplot, program, target, CHART_WIDTH, CHART_HEIGHT))
         return false;
+    const scales scales = choose_scales(contest);
     for (size_t i = 0; i < contest->side_count; i++)
-        write_data(gnuplot.stream, &contest->sides[i], i);
+        write_data(gnuplot.stream, &contest->sides[i], i, &scales);
     fprintf(gnuplot.stream,
             "set multiplot layout 1,2 margins screen 0.085,0.975,0.17,0.84 spacing screen 0.1\n");
-    write_panel(gnuplot.stream, contest, true);
-    write_panel(gnuplot.stream, contest, false);
+    write_panel(gnuplot.stream, contest, true, &scales);
+    write_panel(gnuplot.stream, contest, false, &scales);
     fprintf(gnuplot.stream, "unset multiplot\n");
     return bench_gnuplot_end(&gnuplot);
 }
 
-/// $side0 and so on: steps, MiB, milliseconds of a step.
-static void write_data(FILE *gnuplot, const side *side, size_t number) {
+/// Seconds that a step of the turn took, which follows the one that ended at the step `before`.
+static double step_seconds(const run_turn *turn, int64_t before) {
+    return turn->seconds / (double)(turn->steps - before);
+}
+
+/// So that figures along the axes are short.
+static scales choose_scales(const contest *contest) {
+    double steps = 0, bytes = 0, time = 0;
+    for (size_t i = 0; i < contest->side_count; i++) {
+        const side *side = &contest->sides[i];
+        int64_t before = 0;
+        for (size_t k = 0; k < side->turn_count; k++) {
+            const run_turn *turn = &side->turns[k];
+            steps = fmax(steps, (double)turn->steps);
+            bytes = side->is_rival ? bytes : fmax(bytes, (double)turn->live_bytes);
+            time = fmax(time, step_seconds(turn, before));
+            before = turn->steps;
+        }
+    }
+    static const scale mebibytes = {1024.0 * 1024.0, "MiB"}, kibibytes = {1024.0, "KiB"};
+    static const scale milliseconds = {1e-3, "milliseconds"}, microseconds = {1e-6, "microseconds"};
+    return (scales){
+        .steps = steps < 100000 ? (scale){1, "step"} : (scale){1000, "thousands of steps"},
+        .bytes = bytes < 1024          ? (scale){1, "bytes"}
+                 : bytes < 1024 * 1024 ? kibibytes
+                                       : mebibytes,
+        .time = time < 1e-3 ? microseconds : milliseconds,
+    };
+}
+
+/// $side0 and so on: steps, live bytes, time of a step.
+static void write_data(FILE *gnuplot, const side *side, size_t number, const scales *scales) {
     fprintf(gnuplot, "$side%zu << END\n", number);
     int64_t before = 0;
     for (size_t i = 0; i < side->turn_count; i++) {
         const run_turn *turn = &side->turns[i];
-        fprintf(gnuplot, "%lld %.9g %.9g\n", (long long)turn->steps,
-                (double)turn->live_bytes / (1024.0 * 1024.0),
-                turn->seconds * 1e3 / (double)(turn->steps - before));
+        fprintf(gnuplot, "%.9g %.9g %.9g\n", (double)turn->steps / scales->steps.unit,
+                (double)turn->live_bytes / scales->bytes.unit,
+                step_seconds(turn, before) / scales->time.unit);
         before = turn->steps;
     }
     fprintf(gnuplot, "END\n");
 }
 
-static void write_panel(FILE *gnuplot, const contest *contest, bool bytes) {
+static void write_panel(FILE *gnuplot, const contest *contest, bool bytes, const scales *scales) {
     fprintf(gnuplot, "set title \"{/:Bold ");
     write_text(gnuplot, contest->workload->name);
     fprintf(gnuplot,
             "}: %s\" offset 0,-0.4\n"
             "set ylabel '%s' offset 0.6\n"
-            "set xlabel 'step' offset 0,0.5\n"
+            "set xlabel '%s' offset 0,0.5\n"
             "set yrange [0:*]\n"
             "set offsets 0, 0, graph 0.35, 0\n",
-            bytes ? "live bytes" : "time of a step", bytes ? "MiB" : "milliseconds");
+            bytes ? "live bytes" : "time of a step", bytes ? scales->bytes.name : scales->time.name,
+            scales->steps.name);
     const char *separator = "plot";
     for (size_t i = 0; i < contest->side_count; i++) {
         const side *side = &contest->sides[i];
