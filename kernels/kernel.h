@@ -94,8 +94,9 @@ typedef struct nd_kernel_call {
 //            strides: a i[3], i[4]; b i[5], i[6]; out i[7], i[8] (i[8] == 1); f[0] = beta (0 or 1):
 //            out = a b + beta out. One dtype, not bool: f16 and bf16 are added up in f32 and rounded
 //            once, integers wrap. In a and b one of the two strides is 1 (or the size is).
-//            linear on the CPU: i[9] = 1 + an UNARY operation of floats that out then goes through,
-//            or 0 for none.
+//            linear: ndim is 0; i[9] = 1 + an UNARY operation of floats that out then goes through,
+//            or 0 for none; a fourth operand, a bias of n elements i[10] apart, is added to every
+//            row (then f[0] is 0).
 // QUANTIZED  quantized_linear: out [m, n], x [m, k], values [n, k] i8 or [n, k / 2] u8 (two int4 to
 //            a byte, the first in its lower bits), scales [n, k / group] f32, f16 or bf16, and zeros
 //            like them or no such operand (then 0 for i8, 8 for int4); all contiguous. ndim is 0;

@@ -122,7 +122,7 @@ static bool is_small(const nd__product *p, nd_dtype dtype) {
            p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
 }
 
-nd_status nd__cpu_matmul(const nd_kernel_call *call) {
+static nd_status run(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     nd__matmul portable = nd__cpu_loops_now()->matmul[dtype];
     if (!portable)
@@ -148,4 +148,31 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     else
         products(&work, 0, batch);
     return atomic_load(&work.status);
+}
+
+/// The bias in every row of the result, for the product to be added to.
+static nd_status write_bias(const nd_kernel_call *of) {
+    const int64_t *i = of->attrs.i;
+    nd_kernel_call call = {.op = ND_OP_clone,
+                           .noperands = 2,
+                           .ndim = 2,
+                           .shape = {i[0], i[1]},
+                           .operand = {of->operand[0], of->operand[3]}};
+    call.operand[0].strides[0] = i[7];
+    call.operand[0].strides[1] = i[8];
+    call.operand[1].strides[0] = 0;
+    call.operand[1].strides[1] = i[10];
+    return nd__cpu_launch(&call);
+}
+
+nd_status nd__cpu_matmul(const nd_kernel_call *call) {
+    if (call->op != ND_OP_linear || call->noperands < 4)
+        return run(call);
+    nd_status status = write_bias(call);
+    if (status != ND_OK)
+        return status;
+    nd_kernel_call over_bias = *call;
+    over_bias.noperands = 3;
+    over_bias.attrs.f[0] = 1;
+    return run(&over_bias);
 }

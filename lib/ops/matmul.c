@@ -292,7 +292,7 @@ typedef struct linear_form {
     nd_op activation;
 } linear_form;
 
-/// The product of rows of x and the turned weight, over the bias, into `result`, which it consumes;
+/// The product of rows of x and the turned weight, and the bias, into `result`, which it consumes;
 /// through the activation where that is the kernel's (is_fused()).
 static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
                                 const nd_tensor *const *inputs, size_t count,
@@ -300,7 +300,7 @@ static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
     const char *name = form->name;
     const nd_tensor *bias = inputs[2];
     bool empty = result->numel == 0, nothing_inside = rows->columns == 0;
-    if (!empty && bias && write_bias(name, result, bias) != ND_OK) {
+    if (!empty && bias && nothing_inside && write_bias(name, result, bias) != ND_OK) {
         nd_object_release(result);
         return NULL;
     }
@@ -309,9 +309,16 @@ static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
     if (!result || empty || nothing_inside)
         return nd__record(ND_OP_linear, result, inputs, count, NULL);
     nd_kernel_call call;
-    fill_product(&call, ND_OP_linear, rows, turned, result, bias ? 1.0 : 0.0);
+    fill_product(&call, ND_OP_linear, rows, turned, result, 0.0);
     call.ndim = 0;
     call.attrs.i[9] = form->activation == ND_OP_linear ? 0 : 1 + (int64_t)form->activation;
+    call.attrs.i[10] = 0;
+    if (bias) {
+        call.noperands = 4;
+        call.operand[3].data = bias->data;
+        call.operand[3].dtype = bias->dtype;
+        call.attrs.i[10] = nd__tensor_strides(bias)[0];
+    }
     return nd__operands_run(name, result, &call, inputs, count, NULL);
 }
 
@@ -365,8 +372,8 @@ static nd_status check_linear(const char *name, const nd_tensor *x, const nd_ten
 static bool is_fused(const linear_form *form, const nd_tensor *const *inputs) {
     const nd_tensor *x = inputs[0], *weight = inputs[1];
     bool by_result = (nd__op_infos[form->activation].saves & ND_SAVE_A) == 0;
-    return form->activation != ND_OP_linear && x->device.kind == ND_CPU && x->numel > 0 &&
-           weight->numel > 0 && nd__dtype_is_float(x->dtype) &&
+    return form->activation != ND_OP_linear && x->numel > 0 && weight->numel > 0 &&
+           nd__dtype_is_float(x->dtype) &&
            (by_result || !nd__record_wants_history(inputs, inputs[2] ? 3 : 2));
 }
 

@@ -120,7 +120,8 @@ static nd_status run_gemm(void *context, const nd_gemm *gemm) {
 
 nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_kernel_call *call) {
     pthread_once(&opened, open_once);
-    if (!cublas.found)
+    bool is_plain = call->op == ND_OP_matmul || (call->noperands < 4 && call->attrs.i[9] == 0);
+    if (!cublas.found || !is_plain)
         return ND_ERROR_UNSUPPORTED;
     // A handle serves one thread at a time.
     pthread_mutex_lock(&device->blas_lock);

@@ -1,5 +1,6 @@
 // MATMUL, by ndarc's own kernel and by the plan for a column-major BLAS.
 #include "lib/device/cuda/gemm.h"
+#include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include <math.h>
 #include <stdlib.h>
@@ -82,6 +83,105 @@ void test_matmul_agrees(void **state) {
         nd_kernel_call call = matmul_call(ND_F32, 0, NULL, 4, 5, 0, 0, beta, &length);
         both(&call, 1, &length, 0);
     }
+}
+
+/// Values with NaN, infinities and zeros among them, but none that overflow in one order of
+/// addition and not in another.
+static void *values_with_special(nd_dtype dtype, int64_t count) {
+    static const double special[] = {NAN, INFINITY, -INFINITY, 0};
+    void *data = values(dtype, count);
+    for (int64_t i = 0; i < count; i++)
+        if (pick(30) == 0)
+            set_element(data, dtype, i, special[pick(4)]);
+    return data;
+}
+
+/// How a product's operands lie; both strides of a and b are free.
+typedef struct lay {
+    int64_t m, n, k, a_row, a_column, b_row, b_column, out_row;
+    int misaligned; ///< elements that all three begin behind an aligned address
+} lay;
+
+static void check_lay(nd_dtype dtype, const lay *l, bool special, double beta) {
+    nd_kernel_call call = {.op = ND_OP_matmul, .noperands = 3};
+    int64_t *i = call.attrs.i;
+    i[0] = l->m, i[1] = l->n, i[2] = l->k, i[3] = l->a_row, i[4] = l->a_column;
+    i[5] = l->b_row, i[6] = l->b_column, i[7] = l->out_row, i[8] = 1;
+    call.attrs.f[0] = beta;
+    int64_t lengths[3] = {(l->m - 1) * l->out_row + l->n,
+                          (l->m - 1) * l->a_row + (l->k - 1) * l->a_column + 1,
+                          (l->k - 1) * l->b_row + (l->n - 1) * l->b_column + 1};
+    for (int operand = 0; operand < 3; operand++) {
+        int64_t count = (lengths[operand] > 0 ? lengths[operand] : 0) + l->misaligned;
+        char *data =
+            special && operand > 0 ? values_with_special(dtype, count) : values(dtype, count);
+        call.operand[operand] =
+            (nd_operand){.data = data + (size_t)l->misaligned * dtype_bytes(dtype), .dtype = dtype};
+    }
+    both(&call, 1, lengths, 4 * TOLERANCE);
+    free_values();
+}
+
+static const nd_dtype product_dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16, ND_I32, ND_U8};
+
+/// Around the edges of tiles of 64 and 128, of slices, and of sums that are cut into parts; lines that
+/// lie apart, repeat, and begin at odd addresses.
+void test_matmul_by_tiles_agrees(void **state) {
+    (void)state;
+    static const int64_t edges[][3] = {
+        {1, 1, 300},   {63, 65, 15},    {64, 64, 16},   {65, 1, 17},
+        {7, 131, 31},  {128, 128, 512}, {129, 127, 33}, {257, 193, 129},
+        {13, 11, 509}, {200, 260, 40},  {2, 3, 1025},   {130, 70, 257},
+    };
+    for (size_t d = 0; d < sizeof product_dtypes / sizeof *product_dtypes; d++)
+        for (size_t e = 0; e < sizeof edges / sizeof *edges; e++) {
+            int64_t m = edges[e][0], n = edges[e][1], k = edges[e][2];
+            const lay lays[] = {
+                {m, n, k, k, 1, n, 1, n, 0},             // dense
+                {m, n, k, 1, m, 1, k, n, (int)(e % 3)},  // both turned
+                {m, n, k, k + 8, 1, n + 8, 1, n + 8, 0}, // aligned rows with gaps
+                {m, n, k, 1, m + 8, 1, k + 8, n + 3, 0}, // and columns
+                {m, n, k, 2 * k + 1, 2, 3, 3 * k, n, 1}, // no stride is 1
+                {m, n, k, 0, 1, 1, 0, n, 0},             // one row, and one column, repeated
+            };
+            for (size_t i = 0; i < sizeof lays / sizeof *lays; i++)
+                if (e % 2 == 0 || i == e / 2 % 6)
+                    check_lay(product_dtypes[d], &lays[i], false, (double)(i & 1));
+        }
+}
+
+void test_matmul_of_nan_agrees(void **state) {
+    (void)state;
+    for (size_t d = 0; d < 4; d++)
+        for (int64_t k = 1; k < 40; k += 19) {
+            check_lay(product_dtypes[d], &(lay){9, 70, k, k, 1, 70, 1, 70, 0}, true, 0);
+            check_lay(product_dtypes[d], &(lay){66, 3, k, 1, 66, 1, k, 3, 0}, true, 1);
+        }
+}
+
+/// The bias and the activation of linear, in every dtype; the bias may lie in strides.
+void test_linear_agrees(void **state) {
+    (void)state;
+    static const int activations[] = {0, 1 + ND_OP_relu, 1 + ND_OP_gelu, 1 + ND_OP_sigmoid,
+                                      1 + ND_OP_tanh};
+    for (size_t d = 0; d < sizeof product_dtypes / sizeof *product_dtypes; d++)
+        for (int i = 0; i < (d < 4 ? 5 : 1); i++)
+            for (int64_t bias_stride = -1; bias_stride < 3; bias_stride++) {
+                nd_dtype dtype = product_dtypes[d];
+                int64_t m = 33, n = 36, k = i == 0 ? 300 : 20, length;
+                nd_kernel_call call =
+                    matmul_call(dtype, 0, NULL, m, n, k, 2, (double)(bias_stride == 1), &length);
+                call.op = ND_OP_linear;
+                call.attrs.i[9] = activations[i];
+                if (bias_stride >= 0) {
+                    call.noperands = 4;
+                    call.attrs.i[10] = bias_stride;
+                    call.operand[3] = (nd_operand){.data = values(dtype, n * 2), .dtype = dtype};
+                    call.attrs.f[0] = 0;
+                }
+                both(&call, 1, &length, TOLERANCE);
+                free_values();
+            }
 }
 
 // ------------------------------------------------------------------------------------------------

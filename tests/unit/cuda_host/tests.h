@@ -34,6 +34,9 @@
     TEST(test_fill_arange_eye_agree)          \
     TEST(test_random_tensors_agree)           \
     TEST(test_matmul_agrees)                  \
+    TEST(test_matmul_by_tiles_agrees)         \
+    TEST(test_matmul_of_nan_agrees)           \
+    TEST(test_linear_agrees)                  \
     TEST(test_matmul_by_blas_agrees)          \
     TEST(test_norms_agree)                    \
     TEST(test_quantized_products_agree)       \
