@@ -59,6 +59,17 @@ static bool multiply(void) {
     return right_or_told("multiply", sum_and_release(y), 4);
 }
 
+/// With a bias and an activation: in one piece, or in three.
+static bool multiply_and_activate(void) {
+    nd_tensor *flat = full_on(cuda(0), 16, 0.25), *bias = full_on(cuda(0), 4, 1);
+    nd_tensor *x = flat ? nd_reshape(flat, ND_SHAPE(4, 4)) : NULL;
+    nd_tensor *y = x && bias ? nd_linear_activation(x, x, bias, ND_ACTIVATION_RELU) : NULL;
+    nd_release(flat);
+    nd_release(bias);
+    nd_release(x);
+    return right_or_told("multiply_and_activate", sum_and_release(y), 20);
+}
+
 static bool copy_out(void) {
     float found[10] = {0};
     nd_tensor *x = full_on(cuda(0), 10, 6);
@@ -110,6 +121,7 @@ static int work(void) {
     right = add_small(1) && right;
     right = copy_large() && right;
     right = multiply() && right;
+    right = multiply_and_activate() && right;
     right = copy_out() && right;
     right = call_back() && right;
     right = take_out_of_range() && right;
@@ -180,8 +192,10 @@ static void test_F19_every_step_fails_once(void **state) {
 static void test_F21_every_answer_of_cublas(void **state) {
     (void)state;
     static const char *const answers[] = {"1", "3", "8", "15"};
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         assert_survives("ND_CUDART_CUBLAS", answers[i]);
+        assert_survives("ND_CUDART_CUBLASLT", answers[i]);
+    }
 }
 
 static const role roles[] = {{"work", work}, {NULL, NULL}};

@@ -22,6 +22,8 @@ typedef struct cudart_statistics {
     uint64_t refused;     ///< made inside a function that a stream called
     uint64_t pending;     ///< steps that are queued and not done
     uint64_t steps;       ///< that are done
+    uint64_t kernels;     ///< launched
+    uint64_t libraries;   ///< pieces of work that libraries of kernels queued
     uint64_t live_blocks; ///< not given back, in the order of calls
     uint64_t live_bytes;  ///< theirs
     uint64_t failures;    ///< asked for, that have happened

@@ -381,6 +381,8 @@ void cudart_get_statistics(cudart_statistics *ret_statistics) {
         .refused = cudart.refused,
         .pending = cudart.pending,
         .steps = cudart.steps,
+        .kernels = cudart.kernels,
+        .libraries = cudart.libraries,
         .failures = planned.happened,
     };
     cudart_count_live(&ret_statistics->live_blocks, &ret_statistics->live_bytes);

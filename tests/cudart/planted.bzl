@@ -2,7 +2,8 @@
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cuda.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "library.c", "staging.c"]
+_HEADERS = ["cublas.h", "cublaslt.h", "cuda_device.h", "library.h", "library_numbers.h"]
 
 def planted_backend(name, planted_in):
     """A binary NAME that must fail.
@@ -25,7 +26,7 @@ def planted_backend(name, planted_in):
     nd_cc_library(
         name = name + "_planted",
         testonly = 1,
-        srcs = ["planted/%s/%s" % (name, planted_in), "//lib/device/cuda:cuda_device.h"] +
+        srcs = ["planted/%s/%s" % (name, planted_in)] + ["//lib/device/cuda:" + file for file in _HEADERS] +
                ["//lib/device/cuda:" + file for file in _FILES if file != planted_in],
         alwayslink = 1,
         tags = ["long"],

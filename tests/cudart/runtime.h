@@ -160,7 +160,7 @@ extern struct cudart_state {
     bool early; ///< work may be done before somebody waits for it
     bool races; ///< report unordered touches of one block
     bool forked, ended;
-    uint64_t calls, refused, pending, steps;
+    uint64_t calls, refused, pending, steps, kernels, libraries;
     cudart_step *running;
 } cudart;
 

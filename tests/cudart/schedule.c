@@ -315,6 +315,8 @@ void cudart_issue(cudart_step *step) {
     *stream->last = step;
     stream->last = &step->next;
     cudart.pending++;
+    cudart.kernels += step->kind == CUDART_KERNEL;
+    cudart.libraries += step->kind == CUDART_LIBRARY;
     if (cudart.early && cudart_draw(4) == 0)
         free_steps = (unsigned)cudart_draw(4);
     pthread_cond_signal(&cudart.wanted);

@@ -9,6 +9,7 @@
 #include "lib/base/cancel.h"
 #include "lib/device/backends.h"
 #include "lib/device/cuda/cuda_device.h"
+#include "lib/device/cuda/library.h"
 #include "lib/manager/request.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -361,11 +362,6 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     nd_status status = enter(index, &device);
     if (status != ND_OK)
         return status;
-    if (call->op == ND_OP_matmul || call->op == ND_OP_linear) {
-        status = nd__cublas_matmul(device, call);
-        if (status != ND_ERROR_UNSUPPORTED)
-            return status;
-    }
     nd_cuda_queue queue = {
         .stream = device->stream,
         .multiprocessors = device->multiprocessors,
@@ -375,7 +371,8 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
         .release = scratch_release,
         .copy = copy_on_device,
     };
-    return nd__cuda_launch(&queue, call);
+    status = nd__library_launch(device, &queue, call);
+    return status == ND_ERROR_UNSUPPORTED ? nd__cuda_launch(&queue, call) : status;
 }
 
 /// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may

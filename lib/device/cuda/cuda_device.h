@@ -35,8 +35,10 @@ typedef struct nd_cuda_device {
     int32_t *out_of_range;     ///< pinned; see nd_cuda_queue
     nd_cuda_staging staging;
     pthread_mutex_t blas_lock;
-    void *blas; ///< cuBLAS handle; NULL until the first product, or when there is no cuBLAS
-    bool blas_tried;
+    void *blas;        ///< cuBLAS handle; NULL until the first product, or when there is no cuBLAS
+    void *blas_stream; ///< that it was told last
+    void *blas_lt;     ///< cuBLASLt handle, likewise
+    bool blas_tried, blas_lt_tried;
 } nd_cuda_device;
 
 /// What a CUDA error means for the caller; also forgets it, so that the next call does not find it.
@@ -45,8 +47,4 @@ nd_status nd__cuda_status(cudaError_t error);
 /// Copies to the device through the ring. ND_ERROR_UNSUPPORTED: there is no pinned memory.
 nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void *source,
                            size_t bytes);
-
-/// A MATMUL call by cuBLAS. ND_ERROR_UNSUPPORTED, with nothing queued, when cuBLAS is missing or
-/// cannot do it.
-nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_kernel_call *call);
 #endif

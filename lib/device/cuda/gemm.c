@@ -32,7 +32,8 @@ static bool make_plan(const nd_kernel_call *call, nd_gemm *ret_plan) {
     int64_t m = i[0], n = i[1], k = i[2];
     nd_dtype dtype = call->operand[0].dtype;
     bool out_transposed;
-    if ((dtype != ND_F32 && dtype != ND_F64) || m < 1 || n < 1 || k < 1)
+    bool is_float = dtype == ND_F32 || dtype == ND_F64 || dtype == ND_F16 || dtype == ND_BF16;
+    if (!is_float || m < 1 || n < 1 || k < 1)
         return false;
     if (m > INT_MAX || n > INT_MAX || k > INT_MAX)
         return false;
@@ -65,7 +66,7 @@ nd_status nd__gemm_matmul(const nd_kernel_call *call, nd_gemm_function run, void
         plan.stride_b = call->operand[1].strides[inner];
         plan.stride_c = call->operand[0].strides[inner];
     }
-    int64_t size = plan.dtype == ND_F32 ? 4 : 8;
+    int64_t size = plan.dtype == ND_F32 ? 4 : plan.dtype == ND_F64 ? 8 : 2;
     for (int64_t outer = 0; outer < outer_count; outer++) {
         int64_t offset[3] = {0, 0, 0};
         int64_t rest = outer;

@@ -1,0 +1,229 @@
+// linear by cuBLASLt. See cublaslt.h.
+//
+// It is opened beside cuBLAS: where ND_CUBLAS names a file libcublas…, the one named libcublasLt… in
+// the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the activations
+// only ReLU is an epilogue, and the others are a pass of their own. A handle holds nothing of a
+// stream, and may be used by several threads.
+#include "lib/device/cuda/cublaslt.h"
+#include "lib/device/cuda/cublas.h"
+#include "lib/device/cuda/gemm.h"
+#include <dlfcn.h>
+
+/// What it may ask for, as NVIDIA recommends for Hopper.
+#define MOST_WORKSPACE ((size_t)32 << 20)
+
+typedef int create_function(void **ret_handle);
+typedef int destroy_function(void *made);
+typedef int create_desc_function(void **ret_desc, int compute_type, int scale_type);
+typedef int create_layout_function(void **ret_layout, int type, uint64_t rows, uint64_t columns,
+                                   int64_t leading);
+typedef int set_function(void *made, int attribute, const void *value, size_t bytes);
+typedef int heuristic_function(void *handle, void *desc, void *a, void *b, void *c, void *d,
+                               void *preference, int wanted, nd_lt_result *ret_results,
+                               int *ret_count);
+typedef int matmul_function(void *handle, void *desc, const void *alpha, const void *a,
+                            void *a_layout, const void *b, void *b_layout, const void *beta,
+                            const void *c, void *c_layout, void *d, void *d_layout,
+                            const nd_lt_algorithm *algorithm, void *workspace, size_t bytes,
+                            cudaStream_t stream);
+
+static struct {
+    bool found;
+    create_function *create, *create_preference;
+    create_desc_function *create_desc;
+    create_layout_function *create_layout;
+    set_function *set_desc, *set_preference;
+    destroy_function *destroy_desc, *destroy_layout, *destroy_preference;
+    heuristic_function *heuristic;
+    matmul_function *matmul;
+} lt;
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+
+static void open_once(void) {
+    static const nd_library names = {
+        .variable = "ND_CUBLAS",
+        .given = "libcublas",
+        .stem = "libcublasLt",
+        .versions = {13, 12},
+        .folders = {"cublas", "cu1[23]"},
+    };
+    void *library = nd__library_open(&names);
+    if (!library)
+        return;
+    const struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"cublasLtCreate", &lt.create},
+        {"cublasLtMatmulDescCreate", &lt.create_desc},
+        {"cublasLtMatmulDescSetAttribute", &lt.set_desc},
+        {"cublasLtMatmulDescDestroy", &lt.destroy_desc},
+        {"cublasLtMatrixLayoutCreate", &lt.create_layout},
+        {"cublasLtMatrixLayoutDestroy", &lt.destroy_layout},
+        {"cublasLtMatmulPreferenceCreate", &lt.create_preference},
+        {"cublasLtMatmulPreferenceSetAttribute", &lt.set_preference},
+        {"cublasLtMatmulPreferenceDestroy", &lt.destroy_preference},
+        {"cublasLtMatmulAlgoGetHeuristic", &lt.heuristic},
+        {"cublasLtMatmul", &lt.matmul},
+    };
+    lt.found = true;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        lt.found = nd__library_find(library, functions[i].name, functions[i].function) && lt.found;
+    if (!lt.found)
+        dlclose(library);
+}
+
+/// The device's handle, at the first product.
+static nd_status handle_ready(nd_cuda_device *device) {
+    nd_status status = ND_OK;
+    pthread_mutex_lock(&device->blas_lock);
+    if (!device->blas_lt && !device->blas_lt_tried) {
+        status = nd__cublas_status(lt.create(&device->blas_lt));
+        if (status != ND_OK)
+            device->blas_lt = NULL;
+        device->blas_lt_tried = status != ND_ERROR_OUT_OF_MEMORY; // there may be room later
+    }
+    if (status == ND_OK && !device->blas_lt)
+        status = ND_ERROR_UNSUPPORTED;
+    pthread_mutex_unlock(&device->blas_lock);
+    return status == ND_ERROR_DEVICE ? ND_ERROR_UNSUPPORTED : status;
+}
+
+typedef struct lt_call {
+    nd_cuda_device *device;
+    const nd_cuda_queue *queue;
+    const void *bias;
+    uint32_t epilogue;
+    // Owned; NULL: not made.
+    void *desc, *a, *b, *c, *preference;
+} lt_call;
+
+static void release_call(lt_call *of) {
+    if (of->desc)
+        lt.destroy_desc(of->desc);
+    if (of->a)
+        lt.destroy_layout(of->a);
+    if (of->b)
+        lt.destroy_layout(of->b);
+    if (of->c)
+        lt.destroy_layout(of->c);
+    if (of->preference)
+        lt.destroy_preference(of->preference);
+}
+
+/// The largest power of two, up to 256, that an address is a multiple of.
+static uint32_t alignment_of(const void *pointer) {
+    uint32_t alignment = 256;
+    while ((uintptr_t)pointer % alignment != 0)
+        alignment /= 2;
+    return alignment;
+}
+
+static int describe_product(lt_call *of, const nd_gemm *gemm) {
+    const bool wide = gemm->dtype == ND_F64;
+    const int32_t transa = gemm->transpose_a ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
+    const int32_t transb = gemm->transpose_b ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
+    int status = lt.create_desc(&of->desc, wide ? ND__BLAS_COMPUTE_F64 : ND__BLAS_COMPUTE_F32,
+                                wide ? ND__BLAS_F64 : ND__BLAS_F32);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.set_desc(of->desc, ND__LT_DESC_TRANSA, &transa, sizeof transa);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.set_desc(of->desc, ND__LT_DESC_TRANSB, &transb, sizeof transb);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.set_desc(of->desc, ND__LT_DESC_EPILOGUE, &of->epilogue, sizeof of->epilogue);
+    if (status == ND__BLAS_SUCCESS && of->bias)
+        status = lt.set_desc(of->desc, ND__LT_DESC_BIAS_POINTER, &of->bias, sizeof of->bias);
+    return status;
+}
+
+static int describe_matrices(lt_call *of, const nd_gemm *gemm) {
+    const int type = nd__cublas_dtype(gemm->dtype);
+    const uint64_t m = (uint64_t)gemm->m, n = (uint64_t)gemm->n, k = (uint64_t)gemm->k;
+    int status = lt.create_layout(&of->a, type, gemm->transpose_a ? k : m,
+                                  gemm->transpose_a ? m : k, gemm->lda);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.create_layout(&of->b, type, gemm->transpose_b ? n : k,
+                                  gemm->transpose_b ? k : n, gemm->ldb);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.create_layout(&of->c, type, m, n, gemm->ldc);
+    return status;
+}
+
+static int describe_preference(lt_call *of, const nd_gemm *gemm) {
+    const uint64_t workspace = MOST_WORKSPACE;
+    const uint32_t sums = ND__LT_SUMS_IN_PLACE | ND__LT_SUMS_IN_COMPUTE_TYPE;
+    const uint32_t alignments[] = {alignment_of(gemm->a), alignment_of(gemm->b),
+                                   alignment_of(gemm->c), alignment_of(gemm->c)};
+    int status = lt.create_preference(&of->preference);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.set_preference(of->preference, ND__LT_PREFERENCE_WORKSPACE, &workspace,
+                                   sizeof workspace);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.set_preference(of->preference, ND__LT_PREFERENCE_SUMS, &sums, sizeof sums);
+    for (int i = 0; i < 4 && status == ND__BLAS_SUCCESS; i++)
+        status = lt.set_preference(of->preference, ND__LT_PREFERENCE_ALIGNMENT_A + i,
+                                   &alignments[i], sizeof alignments[i]);
+    return status;
+}
+
+static nd_status multiply(const lt_call *of, const nd_gemm *gemm, const nd_lt_result *chosen) {
+    const float one = 1, zero = 0;
+    const double wide_one = 1, wide_zero = 0;
+    const bool wide = gemm->dtype == ND_F64;
+    void *workspace = NULL;
+    nd_status status = ND_OK;
+    if (chosen->workspace > 0)
+        status = of->queue->allocate(of->queue->context, chosen->workspace, &workspace);
+    if (status != ND_OK)
+        return status;
+    status = nd__cublas_status(lt.matmul(
+        of->device->blas_lt, of->desc, wide ? (const void *)&wide_one : &one, gemm->a, of->a,
+        gemm->b, of->b, wide ? (const void *)&wide_zero : &zero, gemm->c, of->c, gemm->c, of->c,
+        &chosen->algorithm, workspace, chosen->workspace, (cudaStream_t)of->queue->stream));
+    if (workspace)
+        of->queue->release(of->queue->context, workspace);
+    return status;
+}
+
+static nd_status run_gemm(void *context, const nd_gemm *gemm) {
+    lt_call *of = context;
+    nd_lt_result chosen = {.state = ND__BLAS_NOT_SUPPORTED};
+    int found = 0;
+    int status = describe_product(of, gemm);
+    if (status == ND__BLAS_SUCCESS)
+        status = describe_matrices(of, gemm);
+    if (status == ND__BLAS_SUCCESS)
+        status = describe_preference(of, gemm);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.heuristic(of->device->blas_lt, of->desc, of->a, of->b, of->c, of->c,
+                              of->preference, 1, &chosen, &found);
+    // Whatever it has against the product: cuBLAS, or ndarc's own kernel, has nothing.
+    if (status == ND__BLAS_ALLOC_FAILED)
+        return ND_ERROR_OUT_OF_MEMORY;
+    if (status != ND__BLAS_SUCCESS || found < 1 || chosen.state != ND__BLAS_SUCCESS)
+        return ND_ERROR_UNSUPPORTED;
+    return multiply(of, gemm, &chosen);
+}
+
+nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue,
+                              const nd_kernel_call *call, bool *ret_activated) {
+    const bool has_bias = call->noperands > 3;
+    const bool is_relu = call->attrs.i[9] == 1 + (int64_t)ND_OP_relu;
+    if (!has_bias && !is_relu)
+        return ND_ERROR_UNSUPPORTED;
+    if (has_bias && call->attrs.i[10] != 1 && call->attrs.i[1] != 1)
+        return ND_ERROR_UNSUPPORTED;
+    pthread_once(&opened, open_once);
+    if (!lt.found)
+        return ND_ERROR_UNSUPPORTED;
+    nd_status status = handle_ready(device);
+    if (status != ND_OK)
+        return status;
+    lt_call of = {.device = device, .queue = queue};
+    of.bias = has_bias ? call->operand[3].data : NULL;
+    of.epilogue = (is_relu ? ND__LT_EPILOGUE_RELU : 0) | (has_bias ? ND__LT_EPILOGUE_BIAS : 0);
+    status = nd__gemm_matmul(call, run_gemm, &of);
+    release_call(&of);
+    *ret_activated = status == ND_OK && is_relu;
+    return status;
+}

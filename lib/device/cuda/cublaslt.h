@@ -1,0 +1,13 @@
+// linear by cuBLASLt, which adds the bias and takes the larger of a sum and 0 while it still has the
+// sum in registers.
+#ifndef ND_LIB_DEVICE_CUDA_CUBLASLT_H
+#define ND_LIB_DEVICE_CUDA_CUBLASLT_H
+#include "lib/device/cuda/library.h"
+#include "lib/device/cuda/library_numbers.h"
+
+/// A linear call that has a bias or an activation, and nothing in the result yet.
+/// *ret_activated: the result has gone through the activation. ND_ERROR_UNSUPPORTED, with nothing
+/// queued, when cuBLASLt is missing, cannot express the call or knows no algorithm for it.
+nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue,
+                              const nd_kernel_call *call, bool *ret_activated);
+#endif

@@ -1,0 +1,188 @@
+// Opens libraries, and chooses the one for a call. See library.h.
+#include "lib/device/cuda/library.h"
+#include "lib/device/cuda/cublas.h"
+#include "lib/device/cuda/cublaslt.h"
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ------------------------------------------------------------------------------------------------
+// opening
+
+static void *open_file(const char *path) {
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/// The file that the environment gives, or the one beside it that is named alike.
+static void *open_given(const nd_library *library, const char *given) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(given, '/');
+    const char *name = slash ? slash + 1 : given;
+    const char *at = library->given ? strstr(name, library->given) : NULL;
+    if (!library->given)
+        return open_file(given);
+    if (!at)
+        return NULL;
+    int length = snprintf(path, sizeof path, "%.*s%s%s", (int)(at - given), given, library->stem,
+                          at + strlen(library->given));
+    return length > 0 && (size_t)length < sizeof path ? open_file(path) : NULL;
+}
+
+/// In one folder ("": by the loader's rules), the preferred version first.
+static void *open_in(const nd_library *library, const char *folder) {
+    char path[PATH_MAX];
+    for (int i = 0; i < 2 && library->versions[i]; i++) {
+        int length = snprintf(path, sizeof path, "%s%s%s.so.%d", folder, *folder ? "/" : "",
+                              library->stem, library->versions[i]);
+        void *opened = length > 0 && (size_t)length < sizeof path ? open_file(path) : NULL;
+        if (opened)
+            return opened;
+    }
+    return NULL;
+}
+
+/// In nvidia/*/lib of a folder that packages are installed in; `packages` is a pattern.
+static void *open_in_packages(const nd_library *library, const char *packages) {
+    void *opened = NULL;
+    for (int i = 0; i < 2 && library->folders[i] && !opened; i++) {
+        char pattern[PATH_MAX];
+        glob_t found;
+        int length =
+            snprintf(pattern, sizeof pattern, "%s/nvidia/%s/lib", packages, library->folders[i]);
+        if (length <= 0 || (size_t)length >= sizeof pattern || glob(pattern, 0, NULL, &found) != 0)
+            continue;
+        for (size_t at = 0; at < found.gl_pathc && !opened; at++)
+            opened = open_in(library, found.gl_pathv[at]);
+        globfree(&found);
+    }
+    return opened;
+}
+
+/// In the Python environment that this code is a file of, one to three folders above it.
+static void *open_beside_this(const nd_library *library) {
+    Dl_info info;
+    char folder[PATH_MAX];
+    if (!dladdr((void *)(uintptr_t)nd__library_open, &info) || !info.dli_fname ||
+        !realpath(info.dli_fname, folder))
+        return NULL;
+    void *opened = NULL;
+    for (int i = 0; i < 4 && !opened; i++) {
+        char *slash = strrchr(folder, '/');
+        if (!slash || slash == folder)
+            break;
+        *slash = '\0';
+        opened = strpbrk(folder, "*?[\\") ? NULL : open_in_packages(library, folder);
+    }
+    return opened;
+}
+
+static void *open_in_environment(const nd_library *library) {
+    const char *environment = secure_getenv("VIRTUAL_ENV");
+    char packages[PATH_MAX];
+    if (!environment || !*environment || strpbrk(environment, "*?[\\"))
+        return NULL;
+    int length = snprintf(packages, sizeof packages, "%s/lib/python3*/site-packages", environment);
+    return length > 0 && (size_t)length < sizeof packages ? open_in_packages(library, packages)
+                                                          : NULL;
+}
+
+void *nd__library_open(const nd_library *library) {
+    const char *given = secure_getenv(library->variable);
+    if (given && *given)
+        return open_given(library, given);
+    void *opened = open_in(library, "");
+    if (!opened)
+        opened = open_beside_this(library);
+    if (!opened)
+        opened = open_in_environment(library);
+    return opened ? opened : open_in(library, "/usr/local/cuda/lib64");
+}
+
+bool nd__library_find(void *library, const char *name, void *ret_function) {
+    void *symbol = dlsym(library, name);
+    *(void **)ret_function = symbol;
+    return symbol != NULL;
+}
+
+// ------------------------------------------------------------------------------------------------
+// products
+
+/// The bias in every row of the result, for the product to be added to.
+static nd_status write_bias(const nd_cuda_queue *queue, const nd_kernel_call *of) {
+    const int64_t *i = of->attrs.i;
+    nd_kernel_call call = {.op = ND_OP_clone,
+                           .noperands = 2,
+                           .ndim = 2,
+                           .shape = {i[0], i[1]},
+                           .operand = {of->operand[0], of->operand[3]}};
+    call.operand[0].strides[0] = i[7];
+    call.operand[0].strides[1] = i[8];
+    call.operand[1].strides[0] = 0;
+    call.operand[1].strides[1] = i[10];
+    return nd__cuda_launch(queue, &call);
+}
+
+/// Has the result go through the activation.
+static nd_status activate(const nd_cuda_queue *queue, const nd_kernel_call *of) {
+    const int64_t *i = of->attrs.i;
+    nd_kernel_call call = {.op = (nd_op)(i[9] - 1),
+                           .noperands = 2,
+                           .ndim = 2,
+                           .shape = {i[0], i[1]},
+                           .operand = {of->operand[0], of->operand[0]}};
+    for (int operand = 0; operand < 2; operand++) {
+        call.operand[operand].strides[0] = i[7];
+        call.operand[operand].strides[1] = i[8];
+    }
+    return nd__cuda_launch(queue, &call);
+}
+
+/// linear by cuBLAS without epilogues: the bias is written first, the activation comes last.
+static nd_status in_three_steps(nd_cuda_device *device, const nd_cuda_queue *queue,
+                                const nd_kernel_call *call) {
+    if (!nd__cublas_takes(device, queue, call))
+        return ND_ERROR_UNSUPPORTED;
+    nd_kernel_call product = *call;
+    nd_status status = ND_OK;
+    if (call->noperands > 3) {
+        status = write_bias(queue, call);
+        product.noperands = 3;
+        product.attrs.f[0] = 1;
+    }
+    if (status == ND_OK)
+        status = nd__cublas_matmul(device, queue, &product);
+    if (status == ND_OK && call->attrs.i[9] != 0)
+        status = activate(queue, call);
+    return status;
+}
+
+static nd_status multiply(nd_cuda_device *device, const nd_cuda_queue *queue,
+                          const nd_kernel_call *call) {
+    if (call->op == ND_OP_matmul)
+        return nd__cublas_matmul(device, queue, call);
+    // A sum that is already there would be lost when a second library begins anew.
+    if (call->attrs.f[0] != 0)
+        return call->attrs.i[9] == 0 && call->noperands < 4 ? nd__cublas_matmul(device, queue, call)
+                                                            : ND_ERROR_UNSUPPORTED;
+    bool activated = false;
+    nd_status status = nd__cublaslt_linear(device, queue, call, &activated);
+    if (status == ND_ERROR_UNSUPPORTED)
+        return in_three_steps(device, queue, call);
+    if (status == ND_OK && !activated && call->attrs.i[9] != 0)
+        status = activate(queue, call);
+    return status;
+}
+
+nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
+                             const nd_kernel_call *call) {
+    switch (call->op) {
+    case ND_OP_matmul:
+    case ND_OP_linear:
+        return multiply(device, queue, call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
+}

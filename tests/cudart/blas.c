@@ -1,0 +1,96 @@
+// See blas.h.
+#include "tests/cudart/blas.h"
+#include "kernels/half.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+queue_function *blas_queue(void) {
+    queue_function *queue;
+    *(void **)&queue = dlsym(RTLD_DEFAULT, "cudart_queue_library");
+    return queue;
+}
+
+int blas_asked(const char *variable) {
+    const char *value = getenv(variable);
+    return value ? atoi(value) : 0;
+}
+
+bool blas_knows(int type) {
+    return type == F32 || type == F64 || type == F16 || type == BF16;
+}
+
+static double element(int type, const void *matrix, long long index) {
+    switch (type) {
+    case F32:
+        return (double)((const float *)matrix)[index];
+    case F64:
+        return ((const double *)matrix)[index];
+    case F16:
+        return (double)nd__f16_to_f32(((const uint16_t *)matrix)[index]);
+    default:
+        return (double)nd__bf16_to_f32(((const uint16_t *)matrix)[index]);
+    }
+}
+
+static void set_element(int type, void *matrix, long long index, double value) {
+    switch (type) {
+    case F32:
+        ((float *)matrix)[index] = (float)value;
+        return;
+    case F64:
+        ((double *)matrix)[index] = value;
+        return;
+    case F16:
+        ((uint16_t *)matrix)[index] = nd__f64_to_f16(value);
+        return;
+    default:
+        ((uint16_t *)matrix)[index] = nd__f64_to_bf16(value);
+        return;
+    }
+}
+
+static double rounded(int type, double value) {
+    uint64_t place = 0;
+    set_element(type, &place, 0, value);
+    return element(type, &place, 0);
+}
+
+static void multiply_one(const product *p, int problem, int row, int column) {
+    double sum = 0;
+    for (int i = 0; i < p->k; i++) {
+        long long a = p->transpose_a ? i + row * p->lda : row + i * p->lda;
+        long long b = p->transpose_b ? column + i * p->ldb : i + column * p->ldb;
+        sum += element(p->type, p->a, problem * p->stride_a + a) *
+               element(p->type, p->b, problem * p->stride_b + b);
+        if (p->reduced_sums)
+            sum = rounded(p->type, sum);
+    }
+    long long at = problem * p->stride_c + row + column * p->ldc;
+    // What is multiplied by zero is not read: it may be anything.
+    double result = p->alpha * sum + (p->beta != 0 ? p->beta * element(p->type, p->c, at) : 0);
+    if (p->bias)
+        result += element(p->type, p->bias, row);
+    if (p->relu && result < 0)
+        result = 0;
+    set_element(p->type, p->c, at, result);
+}
+
+static void multiply(void *data) {
+    const product *p = data;
+    if (p->workspace)
+        memset(p->workspace, 0xEE, p->workspace_bytes);
+    for (int problem = 0; problem < p->batch; problem++)
+        for (int column = 0; column < p->n; column++)
+            for (int row = 0; row < p->m; row++)
+                multiply_one(p, problem, row, column);
+}
+
+int blas_multiply(queue_function *queue, cudaStream_t stream, const char *name, const product *p) {
+    int rows_a = p->transpose_a ? p->k : p->m, rows_b = p->transpose_b ? p->n : p->k;
+    if (p->m < 0 || p->n < 0 || p->k < 0 || p->batch < 0 || p->lda < (rows_a > 1 ? rows_a : 1) ||
+        p->ldb < (rows_b > 1 ? rows_b : 1) || p->ldc < (p->m > 1 ? p->m : 1) ||
+        !blas_knows(p->type))
+        return INVALID_VALUE;
+    return queue(stream, name, multiply, p, sizeof *p) == cudaSuccess ? SUCCESS : EXECUTION_FAILED;
+}
