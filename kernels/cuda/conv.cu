@@ -1,73 +1,357 @@
-// CONV, POOL and RESAMPLE, computed directly from their definition on contiguous tensors.
+// Convolutions and their gradients, on contiguous tensors.
 //
-// These are right rather than fast: one thread per element of the result, or a group of threads per
-// element of a weight gradient, whose sum runs over the whole batch.
-#include "kernels/cuda/arithmetic.cuh"
-#include "kernels/windows.h"
+// Each is a matrix product whose one operand is a matrix of windows that nobody writes (implicit
+// GEMM): a tile's readers gather its elements. Of one group of channels, with all images beside each
+// other:
+//   conv              out [go, n y]          = weight [go, gi window] windows of x [gi window, n y]
+//   conv_grad_input   out [gi, n x]          = weight [gi, go window] windows of grad [go window, n x]
+//   conv_grad_weight  out [go, gi window]    = grad [go, n y] windows of x [n y, gi window]
+// Groups of few channels (depthwise ones have one) and tensors whose numbers need more than 31 bits
+// are added up directly, a thread for each result, neighbours reading beside each other.
+#include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/window.cuh"
 
 namespace nd_cuda {
 
+// ------------------------------------------------------------------------------------------------
+// the matrices
+
+/// A convolution's sizes in 32 bits, with what divides by them.
+struct ConvShape {
+    int image, window, plane;
+    int x[ND_WINDOW_AXES], y[ND_WINDOW_AXES];
+    int stride[ND_WINDOW_AXES], padding[ND_WINDOW_AXES], dilation[ND_WINDOW_AXES];
+    int64_t x_images, y_images; ///< elements from one image of x, of y, to the next
+    Divider by_image, by_window, by_plane;
+    Divider by_x[ND_WINDOW_AXES], by_y[ND_WINDOW_AXES], by_kernel[ND_WINDOW_AXES];
+    Divider by_stride[ND_WINDOW_AXES];
+
+    explicit ConvShape(const ConvSizes &c)
+        : image((int)c.image), window((int)c.window), plane((int)c.plane),
+          x_images(c.s.ci * c.image), y_images(c.s.co * c.plane) {
+        by_image.set((uint32_t)c.image);
+        by_window.set((uint32_t)c.window);
+        by_plane.set((uint32_t)c.plane);
+        for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+            x[axis] = (int)c.s.x[axis];
+            y[axis] = (int)c.s.y[axis];
+            stride[axis] = (int)c.s.stride[axis];
+            padding[axis] = (int)c.s.padding[axis];
+            dilation[axis] = (int)c.s.dilation[axis];
+            by_x[axis].set((uint32_t)c.s.x[axis]);
+            by_y[axis].set((uint32_t)c.s.y[axis]);
+            by_kernel[axis].set((uint32_t)c.s.kernel[axis]);
+            by_stride[axis].set((uint32_t)c.s.stride[axis]);
+        }
+    }
+};
+
 /// Splits off the position along the innermost axis.
-ND_BOTH int64_t next_position(int64_t *rest, int64_t size) {
-    int64_t quotient = *rest / size;
-    int64_t position = *rest - quotient * size;
+ND_BOTH int split(int *rest, const Divider &by) {
+    const int quotient = (int)by.divide((uint32_t)*rest);
+    const int position = *rest - quotient * (int)by.divisor;
     *rest = quotient;
     return position;
 }
 
-/// Sizes of a convolution. Of the channels, gi and go belong to one group.
-struct ConvSizes {
-    nd__conv_sizes s;
-    int64_t gi, go, image, window, plane; ///< elements of one channel: of x, of the weight, of y
+/// Positions along three axes.
+struct Place {
+    int at[ND_WINDOW_AXES];
 
-    explicit ConvSizes(const nd_kernel_call *call)
-        : s(nd__conv_sizes_of(call)), gi(s.ci / s.groups), go(s.co / s.groups),
-          image(nd__windows_volume(s.x)), window(nd__windows_volume(s.kernel)),
-          plane(nd__windows_volume(s.y)) {
-    }
-    /// The place in a channel of x that a result's window has at `tap`; false: it is outside.
-    ND_BOTH bool place(int64_t result, int64_t tap, int64_t *ret_place) const {
-        int64_t at[ND_WINDOW_AXES];
-        for (int axis = ND_WINDOW_AXES - 1; axis >= 0; axis--) {
-            at[axis] = next_position(&result, s.y[axis]) * s.stride[axis] - s.padding[axis] +
-                       next_position(&tap, s.kernel[axis]) * s.dilation[axis];
-            if (at[axis] < 0 || at[axis] >= s.x[axis])
-                return false;
-        }
-        *ret_place = (at[0] * s.x[1] + at[1]) * s.x[2] + at[2];
-        return true;
-    }
-    /// The result whose window has that place of x at `tap`, if there is one.
-    ND_BOTH bool result(int64_t place, int64_t tap, int64_t *ret_result) const {
-        int64_t at[ND_WINDOW_AXES];
-        for (int axis = ND_WINDOW_AXES - 1; axis >= 0; axis--) {
-            int64_t from = next_position(&place, s.x[axis]) + s.padding[axis] -
-                           next_position(&tap, s.kernel[axis]) * s.dilation[axis];
-            at[axis] = from / s.stride[axis];
-            if (from < 0 || from % s.stride[axis] != 0 || at[axis] >= s.y[axis])
-                return false;
-        }
-        *ret_result = (at[0] * s.y[1] + at[1]) * s.y[2] + at[2];
-        return true;
+    /// Splits a number into positions; what is left is `rest`.
+    static ND_BOTH Place of(int *rest, const Divider (&by)[ND_WINDOW_AXES]) {
+        Place place;
+        ND_UNROLL
+        for (int axis = ND_WINDOW_AXES - 1; axis >= 0; axis--)
+            place.at[axis] = split(rest, by[axis]);
+        return place;
     }
 };
+
+/// Which matrix of windows: k runs over taps of channels and lines over results or places; or k over
+/// results, and lines over taps of channels.
+enum class Windows { OF_RESULTS, OF_PLACES, ALONG_RESULTS };
+
+/// x, or a gradient of y, as such a matrix.
+template <class T, Windows kind> struct WindowMatrix {
+    typedef T Element;
+    const T *data;
+    ConvShape c;
+    int64_t lines;
+
+    template <int width, int slice> struct Reader : GatheredValues<T, width, slice> {
+        typedef GatheredValues<T, width, slice> Base;
+        using Base::count, Base::k_of, Base::value;
+        int64_t base; ///< of the line's image, or channel
+        Place line;   ///< its window's first place, or its tap's distance from that
+        int k, end;   ///< of a line that is there
+
+        ND_BOTH void begin(const WindowMatrix &m, int64_t offset, int64_t first_line,
+                           const Tile &tile, int number) {
+            this->thread = number;
+            const int64_t at = first_line + Base::line();
+            int rest = at < m.lines ? (int)at : 0;
+            k = (int)tile.first_k;
+            end = at < m.lines ? (int)tile.end_k : 0;
+            const ConvShape &c = m.c;
+            if constexpr (kind == Windows::OF_RESULTS) {
+                line = Place::of(&rest, c.by_y);
+                base = offset + rest * c.x_images;
+                ND_UNROLL
+                for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+                    line.at[axis] = line.at[axis] * c.stride[axis] - c.padding[axis];
+            } else if constexpr (kind == Windows::OF_PLACES) {
+                line = Place::of(&rest, c.by_x);
+                base = offset + rest * c.y_images;
+                ND_UNROLL
+                for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+                    line.at[axis] += c.padding[axis];
+            } else {
+                line = Place::of(&rest, c.by_kernel);
+                base = offset + (int64_t)rest * c.image;
+                ND_UNROLL
+                for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+                    line.at[axis] = line.at[axis] * c.dilation[axis] - c.padding[axis];
+            }
+        }
+        ND_BOTH void fetch(const WindowMatrix &m) {
+            ND_UNROLL
+            for (int i = 0; i < count; i++) {
+                const int at = k + k_of(i);
+                value[i] = at < end ? element(m, at) : T(0);
+            }
+            k += slice;
+        }
+        ND_BOTH T element(const WindowMatrix &m, int at) const {
+            const ConvShape &c = m.c;
+            int rest = at, place = 0;
+            const Place of =
+                Place::of(&rest, kind == Windows::ALONG_RESULTS ? c.by_y : c.by_kernel);
+            bool there = true;
+            ND_UNROLL
+            for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+                if constexpr (kind == Windows::OF_PLACES) {
+                    const int from = line.at[axis] - of.at[axis] * c.dilation[axis];
+                    const int result =
+                        (int)c.by_stride[axis].divide((uint32_t)(from < 0 ? 0 : from));
+                    there =
+                        there && from >= 0 && result * c.stride[axis] == from && result < c.y[axis];
+                    place = place * c.y[axis] + result;
+                } else {
+                    const int step =
+                        kind == Windows::ALONG_RESULTS ? c.stride[axis] : c.dilation[axis];
+                    const int to = line.at[axis] + of.at[axis] * step;
+                    there = there && (unsigned)to < (unsigned)c.x[axis];
+                    place = place * c.x[axis] + to;
+                }
+            }
+            if (!there)
+                return T(0);
+            if constexpr (kind == Windows::OF_RESULTS)
+                return m.data[base + (int64_t)rest * c.image + place];
+            else if constexpr (kind == Windows::OF_PLACES)
+                return m.data[base + (int64_t)rest * c.plane + place];
+            else
+                return m.data[base + rest * c.x_images + place];
+        }
+    };
+};
+
+/// Lines whose k lie in blocks: element k of a line lies at line * line_stride + (k / block) *
+/// block_stride + k % block.
+template <class T> struct BlockedLines {
+    typedef T Element;
+    const T *data;
+    int64_t lines, line_stride, block_stride;
+    Divider block;
+
+    /// A thread has one k of each slice, and several lines: neighbours read along k.
+    template <int width, int slice> struct Reader {
+        static constexpr int apart = block_threads / slice, count = width / apart;
+        T value[count];
+        int64_t base; ///< of its first line
+        int lines_left, thread, k, end;
+
+        ND_BOTH void begin(const BlockedLines &m, int64_t offset, int64_t first_line,
+                           const Tile &tile, int number) {
+            thread = number;
+            const int64_t line = first_line + thread / slice, left = m.lines - line;
+            lines_left = (int)(left < width ? left : width);
+            base = offset + line * m.line_stride;
+            k = (int)tile.first_k + thread % slice;
+            end = (int)tile.end_k;
+        }
+        ND_BOTH void fetch(const BlockedLines &m) {
+            int number = k;
+            const int inner = split(&number, m.block);
+            const T *from = m.data + base + number * m.block_stride + inner;
+            ND_UNROLL
+            for (int i = 0; i < count; i++)
+                value[i] =
+                    k < end && i * apart < lines_left ? from[i * apart * m.line_stride] : T(0);
+            k += slice;
+        }
+        template <int stride>
+        ND_BOTH void store_across(const BlockedLines &, T (*shared)[stride]) const {
+            ND_UNROLL
+            for (int i = 0; i < count; i++)
+                shared[thread % slice][thread / slice + i * apart] = value[i];
+        }
+    };
+};
+
+/// Where the sums of a group go: row by row, each in blocks of `size` elements, one for each image.
+template <class T> struct ImageResult {
+    T *out;
+    int64_t row, block_stride;
+    int64_t left_group, right_group, out_group;
+    Divider size;
+
+    ND_BOTH int64_t left_offset(int64_t group) const {
+        return group * left_group;
+    }
+    ND_BOTH int64_t right_offset(int64_t group) const {
+        return group * right_group;
+    }
+    ND_BOTH int64_t offset(int64_t group) const {
+        return group * out_group;
+    }
+    template <int count>
+    ND_BOTH void put(int64_t first, int64_t of_row, int64_t column, int64_t columns,
+                     const T *sums) const {
+        T *to = out + first + of_row * row;
+        int block = (int)column;
+        int inner = split(&block, size);
+        ND_UNROLL
+        for (int j = 0; j < count; j++) {
+            if (column + j < columns)
+                to[block * block_stride + inner] = sums[j];
+            if (++inner == (int)size.divisor) {
+                inner = 0;
+                block++;
+            }
+        }
+    }
+};
+
+// ------------------------------------------------------------------------------------------------
+// as products
+
+template <class Source> inline constexpr bool is_strided = false;
+template <class Load> inline constexpr bool is_strided<Strided<Load>> = true;
+
+template <class T, class Left, class Right, int own, int slice>
+static nd_status run_tile(const nd_cuda_queue *queue, int64_t groups, int64_t m, int64_t n,
+                          int64_t k, const Left &left, const Right &right,
+                          const ImageResult<T> &result) {
+    // Without registers for a second block where both operands are gathered.
+    constexpr int resident = own == 8 && !is_strided<Left> ? 1 : 2;
+    typedef FmaTile<Left, Right, ImageResult<T>, own, own, slice, resident> Body;
+    return run_products<Body, T>(queue, TileGrid(groups, m, n, k, Body::rows, Body::columns), left,
+                                 right, result);
+}
+
+template <class T, class Left, class Right>
+static nd_status run_product(const nd_cuda_queue *queue, int64_t groups, int64_t m, int64_t n,
+                             int64_t k, const Left &left, const Right &right,
+                             const ImageResult<T> &result) {
+    if constexpr (sizeof(T) == 4) {
+        const TileGrid large(groups, m, n, k, 128, 128);
+        const int64_t parts = k / 256 > 1 ? k / 256 : 1;
+        if (m > 64 && n > 64 && large.tiles() * parts >= queue->multiprocessors)
+            return run_tile<T, Left, Right, 8, 16>(queue, groups, m, n, k, left, right, result);
+        return run_tile<T, Left, Right, 4, 16>(queue, groups, m, n, k, left, right, result);
+    } else {
+        return run_tile<T, Left, Right, 4, 8>(queue, groups, m, n, k, left, right, result);
+    }
+}
+
+static Divider divider_of(int64_t by) {
+    Divider divider;
+    divider.set((uint32_t)by);
+    return divider;
+}
+
+template <class T>
+static nd_status run_forward(const nd_cuda_queue *queue, const ConvSizes &c, const T *x,
+                             const T *weight, T *out) {
+    const int64_t k = c.gi * c.window, pack = 16 / (int64_t)sizeof(T);
+    const Strided<PlainLoad<T>> lines(PlainLoad<T>{weight}, weight, c.go, k, 1,
+                                      c.go * k % pack == 0);
+    const WindowMatrix<T, Windows::OF_RESULTS> windows = {x, ConvShape(c), c.s.n * c.plane};
+    const ImageResult<T> result = {out,
+                                   c.plane,
+                                   c.s.co * c.plane,
+                                   c.go * k,
+                                   c.gi * c.image,
+                                   c.go * c.plane,
+                                   divider_of(c.plane)};
+    return run_product<T>(queue, c.s.groups, c.go, c.s.n * c.plane, k, lines, windows, result);
+}
+
+template <class T>
+static nd_status run_grad_input(const nd_cuda_queue *queue, const ConvSizes &c, const T *grad,
+                                const T *weight, T *out) {
+    const BlockedLines<T> lines = {weight, c.gi, c.window, c.gi * c.window, divider_of(c.window)};
+    const WindowMatrix<T, Windows::OF_PLACES> windows = {grad, ConvShape(c), c.s.n * c.image};
+    const ImageResult<T> result = {out,
+                                   c.image,
+                                   c.s.ci * c.image,
+                                   c.go * c.gi * c.window,
+                                   c.go * c.plane,
+                                   c.gi * c.image,
+                                   divider_of(c.image)};
+    return run_product<T>(queue, c.s.groups, c.gi, c.s.n * c.image, c.go * c.window, lines, windows,
+                          result);
+}
+
+template <class T>
+static nd_status run_grad_weight(const nd_cuda_queue *queue, const ConvSizes &c, const T *x,
+                                 const T *grad, T *out) {
+    const int64_t n = c.gi * c.window;
+    const BlockedLines<T> lines = {grad, c.go, c.plane, c.s.co * c.plane, divider_of(c.plane)};
+    const WindowMatrix<T, Windows::ALONG_RESULTS> windows = {x, ConvShape(c), n};
+    const ImageResult<T> result = {out,          n, 0, c.go * c.plane, c.gi * c.image, c.go * n,
+                                   divider_of(n)};
+    return run_product<T>(queue, c.s.groups, c.go, n, c.s.n * c.plane, lines, windows, result);
+}
+
+// ------------------------------------------------------------------------------------------------
+// directly
 
 template <class T> struct Conv {
     const T *x, *weight;
     T *out;
     ConvSizes c;
 
+    /// The taps of one channel, `from` its window's first place along each axis.
+    ND_BOTH T window_sum(const T *image, const T *filter, const int64_t *from) const {
+        const nd__conv_sizes &s = c.s;
+        T sum = 0;
+        for (int64_t z = 0; z < s.kernel[0]; z++)
+            for (int64_t y = 0; y < s.kernel[1]; y++) {
+                const int64_t at_z = from[0] + z * s.dilation[0],
+                              at_y = from[1] + y * s.dilation[1];
+                const T *row = image + (at_z * s.x[1] + at_y) * s.x[2];
+                const bool there = at_z >= 0 && at_z < s.x[0] && at_y >= 0 && at_y < s.x[1];
+                int64_t at_x = from[2];
+                for (int64_t w = 0; w < s.kernel[2]; w++, filter++, at_x += s.dilation[2])
+                    if (there && at_x >= 0 && at_x < s.x[2])
+                        sum += row[at_x] * *filter;
+            }
+        return sum;
+    }
     ND_BOTH void operator()(int64_t index) const {
-        int64_t rest = index, place;
-        int64_t result = next_position(&rest, c.plane);
+        int64_t rest = index, from[ND_WINDOW_AXES];
+        for (int axis = ND_WINDOW_AXES - 1; axis >= 0; axis--)
+            from[axis] = next_position(&rest, c.s.y[axis]) * c.s.stride[axis] - c.s.padding[axis];
         int64_t channel = next_position(&rest, c.s.co);
-        const T *images = x + (rest * c.s.ci + channel / c.go * c.gi) * c.image;
+        const T *images = x + (rest * c.s.ci + quotient_of(channel, c.go) * c.gi) * c.image;
         const T *filters = weight + channel * c.gi * c.window;
         T sum = 0;
-        for (int64_t tap = 0; tap < c.window; tap++)
-            if (c.place(result, tap, &place))
-                for (int64_t input = 0; input < c.gi; input++)
-                    sum += images[input * c.image + place] * filters[input * c.window + tap];
+        for (int64_t input = 0; input < c.gi; input++)
+            sum += window_sum(images + input * c.image, filters + input * c.window, from);
         out[index] = sum;
     }
 };
@@ -78,17 +362,18 @@ template <class T> struct ConvGradInput {
     ConvSizes c;
 
     ND_BOTH void operator()(int64_t index) const {
-        int64_t rest = index, result;
-        int64_t place = next_position(&rest, c.image);
-        int64_t input = next_position(&rest, c.s.ci), first = input / c.gi * c.go;
+        int64_t rest = index;
+        const int64_t place = next_position(&rest, c.image);
+        const int64_t input = next_position(&rest, c.s.ci), group = quotient_of(input, c.gi);
+        const int64_t first = group * c.go;
         const T *planes = grad + (rest * c.s.co + first) * c.plane;
-        const T *filters = weight + (first * c.gi + input % c.gi) * c.window;
+        const T *filters = weight + (first * c.gi + input - group * c.gi) * c.window;
         T sum = 0;
-        for (int64_t tap = 0; tap < c.window; tap++)
-            if (c.result(place, tap, &result))
-                for (int64_t channel = 0; channel < c.go; channel++)
-                    sum += planes[channel * c.plane + result] *
-                           filters[channel * c.gi * c.window + tap];
+        c.each_result(place, [&](int64_t tap, int64_t result) {
+            for (int64_t channel = 0; channel < c.go; channel++)
+                sum +=
+                    planes[channel * c.plane + result] * filters[channel * c.gi * c.window + tap];
+        });
         out[index] = sum;
     }
 };
@@ -100,15 +385,17 @@ template <class T> struct ConvGradWeight {
     ConvSizes c;
 
     ND_BOTH T accumulate(int64_t index, int lane, int lanes) const {
-        int64_t rest = index, place;
-        int64_t tap = next_position(&rest, c.window), input = next_position(&rest, c.gi);
-        int64_t channel = rest;
-        input += channel / c.go * c.gi;
+        int64_t channel = index, place, from[ND_WINDOW_AXES];
+        for (int axis = ND_WINDOW_AXES - 1; axis >= 0; axis--)
+            from[axis] =
+                next_position(&channel, c.s.kernel[axis]) * c.s.dilation[axis] - c.s.padding[axis];
+        int64_t input = next_position(&channel, c.gi);
+        input += quotient_of(channel, c.go) * c.gi;
         T sum = 0;
         for (int64_t position = lane; position < c.s.n * c.plane; position += lanes) {
             int64_t batch = position;
             int64_t result = next_position(&batch, c.plane);
-            if (c.place(result, tap, &place))
+            if (c.place(result, from, &place))
                 sum += x[(batch * c.s.ci + input) * c.image + place] *
                        grad[(batch * c.s.co + channel) * c.plane + result];
         }
@@ -123,35 +410,19 @@ template <class T> struct ConvGradWeight {
     }
 };
 
-/// An element of the matrix of windows.
-template <class T> struct Unfold {
-    const T *x;
-    T *out;
-    ConvSizes c;
-
-    ND_BOTH void operator()(int64_t index) const {
-        int64_t rest = index, place;
-        int64_t result = next_position(&rest, c.plane), tap = next_position(&rest, c.window);
-        out[index] = c.place(result, tap, &place) ? x[rest * c.image + place] : T(0);
+/// Whether products pay: a tile has 64 channels, of which at least eight are there; and whether they
+/// count in 31 bits, with what a window reaches beyond an image.
+static bool takes_products(const ConvSizes &c, int64_t channels) {
+    const int64_t most = (int64_t)1 << 30;
+    int64_t reach = 0;
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+        const int64_t far =
+            c.s.x[axis] + 2 * c.s.padding[axis] + c.s.dilation[axis] * c.s.kernel[axis];
+        reach = far > reach ? far : reach;
     }
-};
-
-/// An element of x: the sum of all that windows have of it.
-template <class T> struct Fold {
-    const T *matrix;
-    T *out;
-    ConvSizes c;
-
-    ND_BOTH void operator()(int64_t index) const {
-        int64_t channel = index, result;
-        int64_t place = next_position(&channel, c.image);
-        T sum = 0;
-        for (int64_t tap = 0; tap < c.window; tap++)
-            if (c.result(place, tap, &result))
-                sum += matrix[(channel * c.window + tap) * c.plane + result];
-        out[index] = sum;
-    }
-};
+    return channels >= 8 && reach < most && c.s.n * c.image < most && c.s.n * c.plane < most &&
+           c.gi * c.window < most && c.go * c.window < most;
+}
 
 template <class T>
 static nd_status run_conv(const nd_cuda_queue *queue, const nd_kernel_call *call) {
@@ -160,140 +431,30 @@ static nd_status run_conv(const nd_cuda_queue *queue, const nd_kernel_call *call
     const T *a = (const T *)call->operand[1].data, *b = (const T *)call->operand[2].data;
     switch (call->op) {
     case ND_OP_conv:
+        if (takes_products(c, c.go))
+            return run_forward(queue, c, a, b, out);
         return run_elements(queue, c.s.n * c.s.co * c.plane, Conv<T>{a, b, out, c});
     case ND_OP_conv_grad_input:
+        if (takes_products(c, c.gi))
+            return run_grad_input(queue, c, a, b, out);
         return run_elements(queue, c.s.n * c.s.ci * c.image, ConvGradInput<T>{a, b, out, c});
-    case ND_OP_conv_grad_weight:
+    default:
+        if (takes_products(c, c.go))
+            return run_grad_weight(queue, c, a, b, out);
         return run_groups(queue, c.s.co * c.gi * c.window,
                           GroupShape{lanes_for(c.s.n * c.plane), true},
                           ConvGradWeight<T>{a, b, out, c});
-    case ND_OP_unfold:
-        return run_elements(queue, c.s.n * c.s.ci * c.window * c.plane, Unfold<T>{a, out, c});
-    case ND_OP_fold:
-        return run_elements(queue, c.s.n * c.s.ci * c.image, Fold<T>{a, out, c});
-    default:
-        return ND_ERROR_UNSUPPORTED;
     }
-}
-
-template <class T> struct MaxPool {
-    const T *x;
-    T *out;
-    int64_t *positions;
-    nd__pool_axis deep, high, wide;
-
-    ND_BOTH void operator()(int64_t index) const {
-        int64_t plane = index, left, right, top, bottom, front, back;
-        nd__pool_axis_reach(&wide, next_position(&plane, wide.out), &left, &right);
-        nd__pool_axis_reach(&high, next_position(&plane, high.out), &top, &bottom);
-        nd__pool_axis_reach(&deep, next_position(&plane, deep.out), &front, &back);
-        const T *image = x + plane * deep.size * high.size * wide.size;
-        int64_t best = (front * high.size + top) * wide.size + left;
-        for (int64_t d = front; d < back; d += deep.dilation)
-            for (int64_t y = top; y < bottom; y += high.dilation)
-                for (int64_t z = left; z < right; z += wide.dilation) {
-                    int64_t position = (d * high.size + y) * wide.size + z;
-                    if (image[position] > image[best] ||
-                        (is_nan(image[position]) && !is_nan(image[best])))
-                        best = position;
-                }
-        out[index] = image[best];
-        positions[index] = best;
-    }
-};
-
-template <class T>
-static nd_status run_pool(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    nd__pool_axis deep = nd__pool_axis_of(call, 0), high = nd__pool_axis_of(call, 1),
-                  wide = nd__pool_axis_of(call, 2);
-    return run_elements(queue, call->shape[0] * deep.out * high.out * wide.out,
-                        MaxPool<T>{(const T *)call->operand[2].data, (T *)call->operand[0].data,
-                                   (int64_t *)call->operand[1].data, deep, high, wide});
-}
-
-template <class T> struct Resample {
-    const T *x;
-    T *out;
-    nd__resample_axis axis;
-
-    ND_BOTH void operator()(int64_t index) const {
-        int64_t rest = index;
-        int64_t column = next_position(&rest, axis.inner), o = next_position(&rest, axis.out);
-        nd__resample_taps taps = nd__resample_taps_of(&axis, o);
-        const T *from = x + (rest * axis.in + taps.first) * axis.inner + column;
-        T sum = 0;
-        for (int64_t j = 0; j < taps.count; j++)
-            sum += from[j * axis.inner] * (taps.even ? T(1) : T(taps.weight[j]));
-        out[index] = taps.even ? sum / T(taps.weight[0]) : sum;
-    }
-};
-
-template <class T> struct ResampleAdjoint {
-    const T *grad;
-    T *out;
-    nd__resample_axis axis;
-
-    /// The first result that reaches as far as element i.
-    ND_BOTH int64_t first_with(int64_t i) const {
-        int64_t low = 0, high = axis.out;
-        while (low < high) {
-            int64_t middle = low + (high - low) / 2;
-            nd__resample_taps taps = nd__resample_taps_of(&axis, middle);
-            if (taps.first + taps.count > i)
-                high = middle;
-            else
-                low = middle + 1;
-        }
-        return low;
-    }
-    ND_BOTH void operator()(int64_t index) const {
-        int64_t rest = index;
-        int64_t column = next_position(&rest, axis.inner), i = next_position(&rest, axis.in);
-        T sum = 0;
-        for (int64_t o = first_with(i); o < axis.out; o++) {
-            nd__resample_taps taps = nd__resample_taps_of(&axis, o);
-            if (taps.first > i)
-                break;
-            T g = grad[(rest * axis.out + o) * axis.inner + column];
-            sum += taps.even ? g / T(taps.weight[0]) : g * T(taps.weight[i - taps.first]);
-        }
-        out[index] = sum;
-    }
-};
-
-template <class T>
-static nd_status run_resample(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    nd__resample_axis axis = nd__resample_axis_of(call);
-    T *out = (T *)call->operand[0].data;
-    const T *in = (const T *)call->operand[1].data;
-    if (call->op == ND_OP_resample)
-        return run_elements(queue, axis.outer * axis.out * axis.inner, Resample<T>{in, out, axis});
-    return run_elements(queue, axis.outer * axis.in * axis.inner,
-                        ResampleAdjoint<T>{in, out, axis});
 }
 
 } // namespace nd_cuda
 
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    if (call->op == ND_OP_unfold || call->op == ND_OP_fold)
+        return nd__cuda_unfold(queue, call);
     if (call->operand[0].dtype == ND_F32)
         return nd_cuda::run_conv<float>(queue, call);
     if (call->operand[0].dtype == ND_F64)
         return nd_cuda::run_conv<double>(queue, call);
-    return ND_ERROR_UNSUPPORTED;
-}
-
-nd_status nd__cuda_pool(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    if (call->operand[0].dtype == ND_F32)
-        return nd_cuda::run_pool<float>(queue, call);
-    if (call->operand[0].dtype == ND_F64)
-        return nd_cuda::run_pool<double>(queue, call);
-    return ND_ERROR_UNSUPPORTED;
-}
-
-nd_status nd__cuda_resample(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    if (call->operand[0].dtype == ND_F32)
-        return nd_cuda::run_resample<float>(queue, call);
-    if (call->operand[0].dtype == ND_F64)
-        return nd_cuda::run_resample<double>(queue, call);
     return ND_ERROR_UNSUPPORTED;
 }

@@ -20,17 +20,6 @@
 
 namespace nd_cuda {
 
-// How elements lie, for Strided and for results.
-
-template <class T> struct PlainLoad {
-    typedef T Element;
-    static constexpr bool is_plain = true;
-    const T *x;
-
-    ND_BOTH T at(int64_t index) const {
-        return x[index];
-    }
-};
 template <class T> struct ErasedLoad {
     typedef T Element;
     static constexpr bool is_plain = false;

@@ -205,6 +205,17 @@ template <> struct alignas(16) TilePack<uint16_t> {
     }
 };
 
+/// How elements lie: as what they are multiplied as.
+template <class T> struct PlainLoad {
+    typedef T Element;
+    static constexpr bool is_plain = true;
+    const T *x;
+
+    ND_BOTH T at(int64_t index) const {
+        return x[index];
+    }
+};
+
 /// Lines of an operand (rows of the left one, columns of the right one) along which products are
 /// summed: element k of a line lies at line * line_stride + k * k_stride. Elements that lie behind
 /// each other, along k or across the lines, are read 16 bytes at a time where they are aligned.
@@ -316,6 +327,29 @@ template <class Load> struct Strided {
     };
 };
 
+/// What a reader shares that gathers its elements one by one: its thread has one line, and every
+/// `apart`-th k.
+template <class T, int width, int slice> struct GatheredValues {
+    static constexpr int apart = block_threads / width, count = slice / apart;
+    static_assert(apart * width == block_threads && count * apart == slice, "all have as many");
+    T value[count];
+    int thread;
+
+    ND_BOTH int line() const {
+        return thread % width;
+    }
+    /// Of number i, in the slice.
+    ND_BOTH int k_of(int i) const {
+        return thread / width + i * apart;
+    }
+    template <int stride, class Source>
+    ND_BOTH void store_across(const Source &, T (*shared)[stride]) const {
+        ND_UNROLL
+        for (int i = 0; i < count; i++)
+            shared[k_of(i)][line()] = value[i];
+    }
+};
+
 // ------------------------------------------------------------------------------------------------
 // what becomes of a sum
 
@@ -389,13 +423,14 @@ nd_status run_products(const nd_cuda_queue *queue, TileGrid grid, const Left &le
 /// A tile of 16 * own_rows by 16 * own_columns: each of 16 x 16 threads keeps own_rows x own_columns
 /// results, four beside each other, the next four half a tile away. So the 4 x 8 threads of a warp
 /// read four and eight different packs of 16 bytes, without a conflict between banks.
-template <class Left, class Right, class Result, int own_rows, int own_columns, int slice_>
+template <class Left, class Right, class Result, int own_rows, int own_columns, int slice_,
+          int resident_ = 2>
 struct FmaTile {
     typedef typename Left::Element T;
     static constexpr int rows = 16 * own_rows, columns = 16 * own_columns, slice = slice_;
     static constexpr int run = 4, gap = 16 / (int)sizeof(T);
     static constexpr int fragments = slice;
-    static constexpr int resident = 2;
+    static constexpr int resident = resident_;
     static constexpr bool collective = false;
 
     TileGrid grid;
