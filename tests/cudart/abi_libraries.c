@@ -1,10 +1,12 @@
 // That lib/device/cuda and NVIDIA's headers, where there are any, say the same of the libraries that
 // are opened at run time. Compiled, not run.
 #include "lib/device/cuda/library_numbers.h"
+
+#define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #theirs)
+
 #if !defined(CUDART_FAKE) && __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
-#define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #theirs)
 SAME(ND__BLAS_SUCCESS, CUBLAS_STATUS_SUCCESS);
 SAME(ND__BLAS_ALLOC_FAILED, CUBLAS_STATUS_ALLOC_FAILED);
 SAME(ND__BLAS_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED);
@@ -35,4 +37,31 @@ SAME(sizeof(nd_lt_algorithm), sizeof(cublasLtMatmulAlgo_t));
 SAME(sizeof(nd_lt_result), sizeof(cublasLtMatmulHeuristicResult_t));
 SAME(offsetof(nd_lt_result, workspace), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 SAME(offsetof(nd_lt_result, state), offsetof(cublasLtMatmulHeuristicResult_t, state));
+#endif
+
+#if !defined(CUDART_FAKE) && __has_include(<cudnn.h>)
+#include <cudnn.h>
+#if CUDNN_MAJOR == 9
+SAME(ND__DNN_SUCCESS, CUDNN_STATUS_SUCCESS);
+SAME(ND__DNN_NOT_SUPPORTED, CUDNN_STATUS_NOT_SUPPORTED);
+SAME(ND__DNN_INTERNAL_ERROR, CUDNN_STATUS_INTERNAL_ERROR);
+SAME(ND__DNN_NO_HOST_MEMORY, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
+SAME(ND__DNN_NO_DEVICE_MEMORY, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+SAME(ND__DNN_F32, CUDNN_DATA_FLOAT);
+SAME(ND__DNN_F64, CUDNN_DATA_DOUBLE);
+SAME(ND__DNN_CHANNELS_FIRST, CUDNN_TENSOR_NCHW);
+SAME(ND__DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION);
+SAME(ND__DNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH);
+SAME(ND__DNN_FMA_MATH, CUDNN_FMA_MATH);
+SAME(ND__DNN_DETERMINISTIC, CUDNN_DETERMINISTIC);
+#define SAME_LAYOUT(theirs)                                                       \
+    SAME(sizeof(nd_dnn_algorithm), sizeof(theirs));                               \
+    SAME(offsetof(nd_dnn_algorithm, status), offsetof(theirs, status));           \
+    SAME(offsetof(nd_dnn_algorithm, workspace), offsetof(theirs, memory));        \
+    SAME(offsetof(nd_dnn_algorithm, determinism), offsetof(theirs, determinism)); \
+    SAME(offsetof(nd_dnn_algorithm, math), offsetof(theirs, mathType))
+SAME_LAYOUT(cudnnConvolutionFwdAlgoPerf_t);
+SAME_LAYOUT(cudnnConvolutionBwdDataAlgoPerf_t);
+SAME_LAYOUT(cudnnConvolutionBwdFilterAlgoPerf_t);
+#endif
 #endif

@@ -70,6 +70,19 @@ static bool multiply_and_activate(void) {
     return right_or_told("multiply_and_activate", sum_and_release(y), 20);
 }
 
+static bool convolve(void) {
+    nd_tensor *flat = full_on(cuda(0), 32, 0.5),
+              *x = flat ? nd_reshape(flat, ND_SHAPE(1, 2, 4, 4)) : NULL;
+    nd_tensor *windows = full_on(cuda(0), 4, 2);
+    nd_tensor *weight = windows ? nd_reshape(windows, ND_SHAPE(2, 2, 1, 1)) : NULL;
+    nd_tensor *y = x && weight ? nd_conv2d(x, weight, NULL, NULL) : NULL;
+    nd_release(flat);
+    nd_release(windows);
+    nd_release(x);
+    nd_release(weight);
+    return right_or_told("convolve", sum_and_release(y), 64);
+}
+
 static bool copy_out(void) {
     float found[10] = {0};
     nd_tensor *x = full_on(cuda(0), 10, 6);
@@ -122,6 +135,7 @@ static int work(void) {
     right = copy_large() && right;
     right = multiply() && right;
     right = multiply_and_activate() && right;
+    right = convolve() && right;
     right = copy_out() && right;
     right = call_back() && right;
     right = take_out_of_range() && right;

@@ -348,6 +348,100 @@ static void test_F21_linear_by_every_library(void **state) {
     }
 }
 
+/// Convolution number `which` on a device, or its gradients: the sum of squares is taken back to x or
+/// the weight. Of one axis, of two in groups, and of three.
+static nd_tensor *convolved_on(nd_device device, nd_dtype dtype, int which, int of) {
+    static const int64_t shapes[3][2][5] = {{{2, 9, 21, 0, 0}, {10, 9, 4, 0, 0}},
+                                            {{3, 4, 7, 9, 0}, {6, 2, 3, 2, 0}},
+                                            {{2, 3, 4, 5, 6}, {4, 3, 2, 3, 3}}};
+    static const nd_key keys[2] = {{6, 1}, {6, 2}};
+    nd_tensor *operands[2];
+    for (int i = 0; i < 2; i++) {
+        nd_tensor *wide = nd_randn(keys[i], 3 + which, shapes[which][i], ND_F64);
+        nd_tensor *here = nd_cast(wide, dtype);
+        operands[i] = nd_to(here, device);
+        nd_set_requires_grad(operands[i], of > 0);
+        nd_release(wide);
+        nd_release(here);
+    }
+    nd_conv1d_options one = ND_CONV1D_OPTIONS_INIT;
+    nd_conv2d_options two = ND_CONV2D_OPTIONS_INIT;
+    nd_conv3d_options three = ND_CONV3D_OPTIONS_INIT;
+    one.stride = 2;
+    two.groups = 2;
+    two.padding[1] = three.padding[0] = 1;
+    two.dilation[0] = 2;
+    nd_tensor *y = which == 0   ? nd_conv1d(operands[0], operands[1], NULL, &one)
+                   : which == 1 ? nd_conv2d(operands[0], operands[1], NULL, &two)
+                                : nd_conv3d(operands[0], operands[1], NULL, &three);
+    nd_tensor *result = NULL;
+    if (of == 0) {
+        result = nd_retain(y);
+    } else if (y) {
+        nd_tensor *squares = nd_square(y), *sum = nd_sum(squares, 0, NULL, false);
+        if (nd_backward(sum, NULL) == ND_OK)
+            result = nd_retain(nd_get_grad(operands[of - 1]));
+        nd_release(squares);
+        nd_release(sum);
+    }
+    nd_release(y);
+    nd_release(operands[0]);
+    nd_release(operands[1]);
+    return result;
+}
+
+/// Every convolution and its gradients, in f32 and f64; the status as multiply_by_libraries.
+static int convolve_by_libraries(void) {
+    for (int which = 0; which < 3; which++)
+        for (int wide = 0; wide < 2; wide++)
+            for (int of = 0; of < 3; of++) {
+                nd_tensor *there = convolved_on(cuda(0), wide ? ND_F64 : ND_F32, which, of);
+                nd_tensor *here = convolved_on(cpu, wide ? ND_F64 : ND_F32, which, of);
+                double apart = distance(there, here);
+                nd_release(there);
+                nd_release(here);
+                if (apart < 0 || apart > 4000) {
+                    fprintf(stderr, "convolution %d, f64 %d, of %d: %g\n", which, wide, of, apart);
+                    return 1;
+                }
+            }
+    if (nd_synchronize(cuda(0)) != ND_OK || nd_manager_get_total_objects(NULL) != 0 ||
+        statistics().live_blocks != 0)
+        return 2;
+    return 100 + (int)statistics().libraries;
+}
+
+static void test_F21_convolutions_by_every_library(void **state) {
+    (void)state;
+    const char *cudnn = getenv("ND_CUDNN");
+    assert_non_null(cudnn);
+    char kept[4096], said[4096];
+    snprintf(kept, sizeof kept, "%s", cudnn);
+    const struct {
+        const char *variable, *value;
+        int queued; ///< pieces of work by cuDNN: one, or a forward and two gradients
+    } cases[] = {
+        {"ND_CUDNN", kept, 42},         {"ND_CUDNN", "/nonexistent/libcudnn.so", 0},
+        {"ND_CUDNN", "libm.so.6", 0},   {"ND_CUDART_CUDNN", "1001", 0}, // it cannot begin
+        {"ND_CUDART_CUDNN", "100", 0},                                  // it refuses to choose
+        {"ND_CUDART_CUDNN", "101", 0},                                  // all it offers is refused
+        {"ND_CUDART_CUDNN", "102", 0},  // it wants more memory than there is
+        {"ND_CUDART_CUDNN", "103", 0},  // it refuses at last
+        {"ND_CUDART_CUDNN", "104", 42}, // the second offer needs no memory
+    };
+    setenv("ND_CUDART_MEMORY", "100000000", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv(cases[i].variable, cases[i].value, 1);
+        int status = run_role("convolve_by_libraries", said, sizeof said);
+        unsetenv(cases[i].variable);
+        setenv("ND_CUDNN", kept, 1);
+        int queued = WIFEXITED(status) ? WEXITSTATUS(status) - 100 : -1;
+        if (queued != cases[i].queued)
+            fail_msg("%s=%s: status %d: %s", cases[i].variable, cases[i].value, status, said);
+    }
+    unsetenv("ND_CUDART_MEMORY");
+}
+
 /// A bias and relu are one piece of work, without a kernel.
 static void test_an_epilogue_is_no_kernel(void **state) {
     (void)state;
@@ -523,6 +617,7 @@ static const role roles[] = {
     {"child_after_use", child_after_use},
     {"exit_with_tensors", exit_with_tensors},
     {"multiply_by_libraries", multiply_by_libraries},
+    {"convolve_by_libraries", convolve_by_libraries},
     {NULL, NULL},
 };
 
@@ -544,6 +639,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_two_devices_in_turns),
         ND_TEST(test_products_are_in_order),
         ND_TEST(test_F21_linear_by_every_library),
+        ND_TEST(test_F21_convolutions_by_every_library),
         ND_TEST(test_an_epilogue_is_no_kernel),
         ND_TEST(test_halves_are_added_up_in_f32),
         ND_TEST(test_an_index_out_of_range_is_told),

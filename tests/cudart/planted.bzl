@@ -2,8 +2,8 @@
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "library.c", "staging.c"]
-_HEADERS = ["cublas.h", "cublaslt.h", "cuda_device.h", "library.h", "library_numbers.h"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cudnn.c", "library.c", "staging.c"]
+_HEADERS = ["cublas.h", "cublaslt.h", "cuda_device.h", "cudnn.h", "library.h", "library_numbers.h"]
 
 def planted_backend(name, planted_in):
     """A binary NAME that must fail.

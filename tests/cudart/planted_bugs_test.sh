@@ -3,7 +3,7 @@
 # Fails when backend_test passes with a planted bug.
 set -u
 folder=$TEST_SRCDIR/$TEST_WORKSPACE/tests/cudart
-export ND_CUBLAS=$folder/libcublas.so
+export ND_CUBLAS=$folder/libcublas.so ND_CUDNN=$folder/libcudnn.so
 failures=0
 for name; do
     said=$(CMOCKA_TEST_ABORT=1 timeout 60 "$folder/$name" 2>&1)

@@ -34,11 +34,12 @@ typedef struct nd_cuda_device {
     _Atomic uint64_t released; ///< bytes since somebody looked how much it keeps
     int32_t *out_of_range;     ///< pinned; see nd_cuda_queue
     nd_cuda_staging staging;
-    pthread_mutex_t blas_lock;
+    pthread_mutex_t blas_lock; ///< of the libraries' handles
     void *blas;        ///< cuBLAS handle; NULL until the first product, or when there is no cuBLAS
     void *blas_stream; ///< that it was told last
     void *blas_lt;     ///< cuBLASLt handle, likewise
-    bool blas_tried, blas_lt_tried;
+    void *dnn;         ///< cuDNN handle, likewise
+    bool blas_tried, blas_lt_tried, dnn_tried;
 } nd_cuda_device;
 
 /// What a CUDA error means for the caller; also forgets it, so that the next call does not find it.

@@ -2,6 +2,7 @@
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/cublaslt.h"
+#include "lib/device/cuda/cudnn.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -182,6 +183,10 @@ nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
     case ND_OP_matmul:
     case ND_OP_linear:
         return multiply(device, queue, call);
+    case ND_OP_conv:
+    case ND_OP_conv_grad_input:
+    case ND_OP_conv_grad_weight:
+        return nd__cudnn_convolve(device, queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

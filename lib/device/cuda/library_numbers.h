@@ -41,4 +41,21 @@ typedef struct nd_lt_result {
     float waves;
     int reserved[4];
 } nd_lt_result;
+
+// cuDNN 9
+
+enum { ND__DNN_SUCCESS = 0, ND__DNN_NOT_SUPPORTED = 3000, ND__DNN_INTERNAL_ERROR = 4000 };
+enum { ND__DNN_NO_HOST_MEMORY = 4003, ND__DNN_NO_DEVICE_MEMORY = 4004 };
+enum { ND__DNN_F32 = 0, ND__DNN_F64 = 1 };
+enum { ND__DNN_CHANNELS_FIRST = 0, ND__DNN_CROSS_CORRELATION = 1 };
+enum { ND__DNN_DEFAULT_MATH = 0, ND__DNN_FMA_MATH = 3, ND__DNN_DETERMINISTIC = 1 };
+
+/// What is offered for a convolution, or for one of its gradients.
+typedef struct nd_dnn_algorithm {
+    int algorithm, status;
+    float time;
+    size_t workspace;
+    int determinism, math;
+    int reserved[3];
+} nd_dnn_algorithm;
 #endif

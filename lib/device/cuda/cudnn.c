@@ -1,0 +1,300 @@
+// Convolutions by cuDNN 9, which is opened at run time (ND_CUDNN names the file, as ND_CUBLAS does).
+//
+// Of what it offers for a call the first is taken that multiplies without tensor cores' shorter
+// numbers, is deterministic, and asks for no more working memory than there is and MOST_WORKSPACE.
+// A device has one handle, which serves one thread and one stream at a time, under the lock.
+#include "lib/device/cuda/cudnn.h"
+#include "kernels/windows.h"
+#include <dlfcn.h>
+#include <limits.h>
+
+#define MOST_WORKSPACE ((size_t)256 << 20)
+
+enum { OFFERS = 8, FULL_NDIM = 2 + ND_WINDOW_AXES };
+
+typedef int create_function(void **ret_made);
+typedef int destroy_function(void *made);
+typedef int set_stream_function(void *handle, cudaStream_t stream);
+typedef int set_tensor_function(void *tensor, int type, int ndim, const int *sizes,
+                                const int *strides);
+typedef int set_filter_function(void *filter, int type, int format, int ndim, const int *sizes);
+typedef int set_convolution_function(void *convolution, int axes, const int *padding,
+                                     const int *stride, const int *dilation, int mode, int type);
+typedef int set_number_function(void *convolution, int number);
+/// Descriptors of the two inputs, of the convolution and of the result, in the order of the call.
+typedef int offers_function(void *handle, void *first, void *second, void *convolution,
+                            void *result, int wanted, int *ret_count,
+                            nd_dnn_algorithm *ret_algorithms);
+typedef int run_function(void *handle, const void *alpha, void *first_described, const void *first,
+                         void *second_described, const void *second, void *convolution,
+                         int algorithm, void *workspace, size_t bytes, const void *beta,
+                         void *result_described, void *result);
+
+typedef struct dnn_operation {
+    offers_function *offers;
+    run_function *run;
+} dnn_operation;
+
+static struct {
+    bool found;
+    create_function *create, *create_tensor, *create_filter, *create_convolution;
+    destroy_function *destroy_tensor, *destroy_filter, *destroy_convolution;
+    set_stream_function *set_stream;
+    set_tensor_function *set_tensor;
+    set_filter_function *set_filter;
+    set_convolution_function *set_convolution;
+    set_number_function *set_groups, *set_math;
+    dnn_operation forward, grad_input, grad_weight;
+} dnn;
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+
+static void open_once(void) {
+    static const nd_library names = {
+        .variable = "ND_CUDNN",
+        .stem = "libcudnn",
+        .versions = {9},
+        .folders = {"cudnn", "cu1[23]"},
+    };
+    void *library = nd__library_open(&names);
+    if (!library)
+        return;
+    const struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"cudnnCreate", &dnn.create},
+        {"cudnnSetStream", &dnn.set_stream},
+        {"cudnnCreateTensorDescriptor", &dnn.create_tensor},
+        {"cudnnSetTensorNdDescriptor", &dnn.set_tensor},
+        {"cudnnDestroyTensorDescriptor", &dnn.destroy_tensor},
+        {"cudnnCreateFilterDescriptor", &dnn.create_filter},
+        {"cudnnSetFilterNdDescriptor", &dnn.set_filter},
+        {"cudnnDestroyFilterDescriptor", &dnn.destroy_filter},
+        {"cudnnCreateConvolutionDescriptor", &dnn.create_convolution},
+        {"cudnnSetConvolutionNdDescriptor", &dnn.set_convolution},
+        {"cudnnSetConvolutionGroupCount", &dnn.set_groups},
+        {"cudnnSetConvolutionMathType", &dnn.set_math},
+        {"cudnnDestroyConvolutionDescriptor", &dnn.destroy_convolution},
+        {"cudnnGetConvolutionForwardAlgorithm_v7", &dnn.forward.offers},
+        {"cudnnConvolutionForward", &dnn.forward.run},
+        {"cudnnGetConvolutionBackwardDataAlgorithm_v7", &dnn.grad_input.offers},
+        {"cudnnConvolutionBackwardData", &dnn.grad_input.run},
+        {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", &dnn.grad_weight.offers},
+        {"cudnnConvolutionBackwardFilter", &dnn.grad_weight.run},
+    };
+    dnn.found = true;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        dnn.found =
+            nd__library_find(library, functions[i].name, functions[i].function) && dnn.found;
+    if (!dnn.found)
+        dlclose(library);
+}
+
+/// What a refusal means; everything that is none of memory or of the device is one.
+static nd_status status_of(int status) {
+    if (status == ND__DNN_SUCCESS)
+        return ND_OK;
+    if (status == ND__DNN_NO_HOST_MEMORY || status == ND__DNN_NO_DEVICE_MEMORY)
+        return ND_ERROR_OUT_OF_MEMORY;
+    return status < ND__DNN_INTERNAL_ERROR ? ND_ERROR_UNSUPPORTED : ND_ERROR_DEVICE;
+}
+
+/// The device's handle, on the queue's stream. Caller holds blas_lock.
+static nd_status handle_ready(nd_cuda_device *device, const nd_cuda_queue *queue) {
+    if (!device->dnn && device->dnn_tried)
+        return ND_ERROR_UNSUPPORTED;
+    if (!device->dnn) {
+        nd_status status = status_of(dnn.create(&device->dnn));
+        if (status != ND_OK)
+            device->dnn = NULL;
+        if (status == ND_ERROR_OUT_OF_MEMORY)
+            return status; // there may be room later
+        device->dnn_tried = true;
+        if (status != ND_OK)
+            return ND_ERROR_UNSUPPORTED;
+    }
+    return status_of(dnn.set_stream(device->dnn, (cudaStream_t)queue->stream));
+}
+
+// ------------------------------------------------------------------------------------------------
+// describing a call
+
+typedef struct dnn_call {
+    nd_cuda_device *device;
+    const nd_cuda_queue *queue;
+    int type, ndim; ///< 4, or 5 where there is depth
+    // Owned; NULL: not made.
+    void *x, *y, *weight, *convolution;
+} dnn_call;
+
+static void release_call(dnn_call *of) {
+    if (of->x)
+        dnn.destroy_tensor(of->x);
+    if (of->y)
+        dnn.destroy_tensor(of->y);
+    if (of->weight)
+        dnn.destroy_filter(of->weight);
+    if (of->convolution)
+        dnn.destroy_convolution(of->convolution);
+}
+
+/// Two sizes and those of the axes, and dense strides; false: they do not fit in 31 bits.
+static bool narrow_sizes(const dnn_call *of, int64_t outer, int64_t channels, const int64_t *axes,
+                         int *ret_sizes, int *ret_strides) {
+    int64_t sizes[FULL_NDIM] = {outer, channels}, stride = 1;
+    for (int i = 2; i < of->ndim; i++)
+        sizes[i] = axes[FULL_NDIM - of->ndim + i - 2];
+    for (int i = of->ndim - 1; i >= 0; i--) {
+        if (sizes[i] > INT_MAX || stride > INT_MAX)
+            return false;
+        ret_sizes[i] = (int)sizes[i];
+        ret_strides[i] = (int)stride;
+        stride *= sizes[i];
+    }
+    return stride <= INT_MAX;
+}
+
+static bool narrow_axes(const dnn_call *of, const int64_t *axes, int *ret_axes) {
+    for (int i = 0; i < of->ndim - 2; i++) {
+        const int64_t number = axes[FULL_NDIM - of->ndim + i];
+        if (number > INT_MAX)
+            return false;
+        ret_axes[i] = (int)number;
+    }
+    return true;
+}
+
+static nd_status describe_images(dnn_call *of, const nd__conv_sizes *s) {
+    int sizes[FULL_NDIM], strides[FULL_NDIM];
+    if (!narrow_sizes(of, s->n, s->ci, s->x, sizes, strides))
+        return ND_ERROR_UNSUPPORTED;
+    int status = dnn.create_tensor(&of->x);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_tensor(of->x, of->type, of->ndim, sizes, strides);
+    if (status != ND__DNN_SUCCESS)
+        return status_of(status);
+    if (!narrow_sizes(of, s->n, s->co, s->y, sizes, strides))
+        return ND_ERROR_UNSUPPORTED;
+    status = dnn.create_tensor(&of->y);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_tensor(of->y, of->type, of->ndim, sizes, strides);
+    return status_of(status);
+}
+
+static nd_status describe_convolution(dnn_call *of, const nd__conv_sizes *s) {
+    int sizes[FULL_NDIM], strides[FULL_NDIM];
+    int padding[ND_WINDOW_AXES], stride[ND_WINDOW_AXES], dilation[ND_WINDOW_AXES];
+    if (!narrow_sizes(of, s->co, s->ci / s->groups, s->kernel, sizes, strides) ||
+        !narrow_axes(of, s->padding, padding) || !narrow_axes(of, s->stride, stride) ||
+        !narrow_axes(of, s->dilation, dilation))
+        return ND_ERROR_UNSUPPORTED;
+    int status = dnn.create_filter(&of->weight);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_filter(of->weight, of->type, ND__DNN_CHANNELS_FIRST, of->ndim, sizes);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.create_convolution(&of->convolution);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_convolution(of->convolution, of->ndim - 2, padding, stride, dilation,
+                                     ND__DNN_CROSS_CORRELATION, of->type);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_groups(of->convolution, (int)s->groups);
+    // f32 is never rounded to TF32.
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_math(of->convolution, ND__DNN_FMA_MATH);
+    return status_of(status);
+}
+
+// ------------------------------------------------------------------------------------------------
+// computing
+
+/// What one of the three reads and writes, with its description, in the order of cuDNN's arguments.
+typedef struct dnn_step {
+    const dnn_operation *operation;
+    void *first_described, *second_described, *result_described;
+    const void *first, *second;
+    void *result;
+} dnn_step;
+
+static dnn_step step_of(const dnn_call *of, const nd_kernel_call *call) {
+    void *out = call->operand[0].data;
+    const void *a = call->operand[1].data, *b = call->operand[2].data;
+    if (call->op == ND_OP_conv)
+        return (dnn_step){&dnn.forward, of->x, of->weight, of->y, a, b, out};
+    if (call->op == ND_OP_conv_grad_input)
+        return (dnn_step){&dnn.grad_input, of->weight, of->y, of->x, b, a, out};
+    return (dnn_step){&dnn.grad_weight, of->x, of->y, of->weight, a, b, out};
+}
+
+static nd_status run_by(const dnn_call *of, const dnn_step *step, const nd_dnn_algorithm *by) {
+    const float one = 1, zero = 0;
+    const double wide_one = 1, wide_zero = 0;
+    const bool wide = of->type == ND__DNN_F64;
+    void *workspace = NULL;
+    nd_status status = ND_OK;
+    if (by->workspace > 0)
+        status = of->queue->allocate(of->queue->context, by->workspace, &workspace);
+    if (status != ND_OK)
+        return status;
+    status = status_of(step->operation->run(
+        of->device->dnn, wide ? (const void *)&wide_one : &one, step->first_described, step->first,
+        step->second_described, step->second, of->convolution, by->algorithm, workspace,
+        by->workspace, wide ? (const void *)&wide_zero : &zero, step->result_described,
+        step->result));
+    if (workspace)
+        of->queue->release(of->queue->context, workspace);
+    return status;
+}
+
+static bool is_acceptable(const nd_dnn_algorithm *offer) {
+    return offer->status == ND__DNN_SUCCESS && offer->determinism == ND__DNN_DETERMINISTIC &&
+           (offer->math == ND__DNN_FMA_MATH || offer->math == ND__DNN_DEFAULT_MATH) &&
+           offer->workspace <= MOST_WORKSPACE;
+}
+
+/// By the first offer that is acceptable and finds its working memory.
+static nd_status run_step(const dnn_call *of, const dnn_step *step) {
+    nd_dnn_algorithm offers[OFFERS];
+    int count = 0;
+    nd_status status = status_of(
+        step->operation->offers(of->device->dnn, step->first_described, step->second_described,
+                                of->convolution, step->result_described, OFFERS, &count, offers));
+    if (status != ND_OK)
+        return status == ND_ERROR_OUT_OF_MEMORY ? status : ND_ERROR_UNSUPPORTED;
+    status = ND_ERROR_UNSUPPORTED;
+    for (int i = 0; i < count && i < OFFERS; i++) {
+        if (!is_acceptable(&offers[i]))
+            continue;
+        status = run_by(of, step, &offers[i]);
+        if (status != ND_ERROR_UNSUPPORTED && status != ND_ERROR_OUT_OF_MEMORY)
+            return status;
+    }
+    // ndarc's own kernels need none.
+    return ND_ERROR_UNSUPPORTED;
+}
+
+nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
+                             const nd_kernel_call *call) {
+    const nd_dtype dtype = call->operand[0].dtype;
+    pthread_once(&opened, open_once);
+    if (!dnn.found || (dtype != ND_F32 && dtype != ND_F64))
+        return ND_ERROR_UNSUPPORTED;
+    const nd__conv_sizes s = nd__conv_sizes_of(call);
+    const bool is_flat = s.x[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
+    dnn_call of = {.device = device,
+                   .queue = queue,
+                   .type = dtype == ND_F64 ? ND__DNN_F64 : ND__DNN_F32,
+                   .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM};
+    pthread_mutex_lock(&device->blas_lock);
+    nd_status status = handle_ready(device, queue);
+    if (status == ND_OK)
+        status = describe_images(&of, &s);
+    if (status == ND_OK)
+        status = describe_convolution(&of, &s);
+    if (status == ND_OK) {
+        const dnn_step step = step_of(&of, call);
+        status = run_step(&of, &step);
+    }
+    release_call(&of);
+    pthread_mutex_unlock(&device->blas_lock);
+    return status;
+}

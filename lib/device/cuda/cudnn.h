@@ -1,0 +1,12 @@
+// Convolutions by cuDNN.
+#ifndef ND_LIB_DEVICE_CUDA_CUDNN_H
+#define ND_LIB_DEVICE_CUDA_CUDNN_H
+#include "lib/device/cuda/library.h"
+#include "lib/device/cuda/library_numbers.h"
+
+/// conv, conv_grad_input or conv_grad_weight. ND_ERROR_UNSUPPORTED, with nothing queued, when cuDNN
+/// is missing, cannot express the call, or offers nothing for it that computes in the operands'
+/// dtype, gives the same bits every time, and finds its working memory.
+nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
+                             const nd_kernel_call *call);
+#endif
