@@ -245,7 +245,7 @@ bool cudart_guarded(void (*function)(void *data), void *data);
 /// Ends what cudart_guarded runs, from the handler of a fault.
 _Noreturn void cudart_leave(void);
 /// Calls function(data, i) for all i below count, each on a stack of its own, in an order that
-/// follows from `order` and is another after each cudart_barrier(). False when they met no barrier.
+/// follows from `order` and is another after each wait. False when they waited nowhere.
 bool cudart_run_block(unsigned count, void (*function)(void *data, unsigned i), void *data,
                       uint64_t order);
 /// The i-th of count numbers in that order.

@@ -200,6 +200,31 @@ static void test_a_missing_barrier_shows(void **state) {
     assert_true(wrong[0] > 8);
 }
 
+/// In whichever order the threads run, and beside barriers.
+static void test_lanes_of_a_warp_exchange(void **state) {
+    (void)state;
+    cudaStream_t stream = stream_new();
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        cudart_set_seed(seed);
+        float *x = floats(stream), *y = floats(stream), from[COUNT], found[COUNT];
+        for (int i = 0; i < COUNT; i++)
+            from[i] = (float)(i * i % 101);
+        assert_cuda(cudaMemcpyAsync(x, from, sizeof from, cudaMemcpyHostToDevice, stream));
+        assert_cuda(test_shuffle(y, x, COUNT, 0, stream));
+        to_host(found, y, stream);
+        assert_cuda(cudaStreamSynchronize(stream));
+        for (int i = 0; i < COUNT; i++) {
+            float sum = 0;
+            for (int k = 0; k < 8; k++)
+                sum += from[(i / 8 ^ 1) * 8 + k];
+            assert_true(found[i] == sum);
+        }
+        assert_cuda(cudaFreeAsync(x, stream));
+        assert_cuda(cudaFreeAsync(y, stream));
+    }
+    assert_cuda(cudaStreamDestroy(stream));
+}
+
 typedef struct seen {
     pthread_t thread;
     cudaError_t inside;
@@ -412,6 +437,27 @@ static int over_the_end(void) {
     return 0;
 }
 
+static int shuffle_with(int mistake) {
+    cudaStream_t stream = stream_new();
+    float *x = floats(stream), *y = floats(stream);
+    (void)test_fill(x, COUNT, 1, stream);
+    (void)test_shuffle(y, x, COUNT, mistake, stream);
+    (void)cudaStreamSynchronize(stream);
+    return 0;
+}
+
+static int shuffle_left_out(void) {
+    return shuffle_with(1);
+}
+
+static int shuffle_of_nobody(void) {
+    return shuffle_with(2);
+}
+
+static int shuffle_ended(void) {
+    return shuffle_with(3);
+}
+
 static int beside_the_end(void) {
     cudaStream_t stream = stream_new();
     void *x;
@@ -481,6 +527,9 @@ static void test_what_must_not_be_done_ends_the_program(void **state) {
     assert_ends("freed_twice", "freed twice");
     assert_ends("touched_by_the_host", "the host touches memory of a device");
     assert_ends("over_the_end", "over the end of a block");
+    assert_ends("shuffle_left_out", "with a mask that leaves it out");
+    assert_ends("shuffle_of_nobody", "reads a lane that takes no part");
+    assert_ends("shuffle_ended", "at a barrier or in a shuffle");
     assert_ends("beside_the_end", "bytes beside a block were written");
     assert_ends("dead_event", "an event is used that was destroyed");
     assert_ends("dead_stream", "a stream is used that was destroyed");
@@ -600,6 +649,9 @@ static const role roles[] = {
     {"freed_twice", freed_twice},
     {"touched_by_the_host", touched_by_the_host},
     {"over_the_end", over_the_end},
+    {"shuffle_left_out", shuffle_left_out},
+    {"shuffle_of_nobody", shuffle_of_nobody},
+    {"shuffle_ended", shuffle_ended},
     {"beside_the_end", beside_the_end},
     {"dead_event", dead_event},
     {"dead_stream", dead_stream},
@@ -624,6 +676,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_asking_again_and_again_is_enough),
         ND_TEST(test_the_null_stream),
         ND_TEST(test_a_missing_barrier_shows),
+        ND_TEST(test_lanes_of_a_warp_exchange),
         ND_TEST(test_calls_inside_a_function_are_refused),
         ND_TEST(test_what_cannot_be_launched),
         ND_TEST(test_a_pool_keeps_and_gives_back),

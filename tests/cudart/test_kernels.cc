@@ -1,6 +1,7 @@
 // Kernels for runtime_test.c, as a .cu file has them.
 #include "tests/cudart/test_kernels.h"
 #include <cuda_runtime.h>
+#include <string.h>
 
 namespace {
 
@@ -26,6 +27,37 @@ __global__ void reverse_kernel(float *to, const float *from, bool wait) {
         __syncthreads();
     to[blockIdx.x * THREADS + threadIdx.x] = shared[THREADS - 1 - threadIdx.x];
     __syncthreads();
+}
+
+/// Sums over each 8 lanes and, after a barrier, those of the block's first lanes; each warp shuffles
+/// as often as its number says before that, which must not disturb the others.
+__global__ void shuffle_kernel(float *to, const float *from, int mistake) {
+    __shared__ float sums[THREADS / 8];
+    unsigned lane = threadIdx.x % 32, mask = 0xFFFFFFFFu, word;
+    float sum = from[blockIdx.x * THREADS + threadIdx.x];
+    for (unsigned i = 0; i < threadIdx.x / 32; i++)
+        word = __shfl_sync(mask, threadIdx.x, 0);
+    if (mistake == 1 && lane < 4)
+        mask = 0xFF00FF00u;
+    if (mistake == 2)
+        mask = lane < 16 ? 0x0000FFFFu : 0xFFFF0000u;
+    if (mistake == 3 && lane == 5)
+        return;
+    for (int half = mistake == 2 ? 16 : 4; half > 0; half /= 2) {
+        memcpy(&word, &sum, sizeof word);
+        word = __shfl_xor_sync(mask, word, half);
+        float other;
+        memcpy(&other, &word, sizeof other);
+        sum += other;
+    }
+    if (lane % 8 == 0)
+        sums[threadIdx.x / 8] = sum;
+    __syncthreads();
+    memcpy(&word, &sums[threadIdx.x / 8], sizeof word);
+    word = __shfl_sync(mask, word, (int)lane + 8, 16); // of the neighbouring 8
+    float other;
+    memcpy(&other, &word, sizeof other);
+    to[blockIdx.x * THREADS + threadIdx.x] = other;
 }
 
 __global__ void held_kernel(float *to, int *begun, const int *may_write) {
@@ -58,6 +90,12 @@ cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stre
 cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(count, stream);
     return cudaLaunchKernelEx(&config, reverse_kernel, to, from, wait != 0);
+}
+
+cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
+                         cudaStream_t stream) {
+    cudaLaunchConfig_t config = blocks_for(count, stream);
+    return cudaLaunchKernelEx(&config, shuffle_kernel, to, from, mistake);
 }
 
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream) {

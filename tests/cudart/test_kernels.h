@@ -11,6 +11,10 @@ cudaError_t test_fill(float *to, long count, float value, cudaStream_t stream);
 cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stream);
 /// Each 64 elements the other way round; without `wait` it lacks a barrier.
 cudaError_t test_reverse(float *to, const float *from, long count, int wait, cudaStream_t stream);
+/// The sum over the neighbouring 8 elements of each 16. `mistake`: 1 a mask without the thread itself,
+/// 2 a lane that takes no part is read, 3 a lane that is waited for has ended.
+cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
+                         cudaStream_t stream);
 /// Says that it has begun, and writes 1 when it may.
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream);
 #ifdef __cplusplus

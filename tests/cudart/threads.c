@@ -1,12 +1,13 @@
 // The threads of a block, one at a time on one thread of the host, and the guard around a step.
 //
-// Each thread has a stack of its own, and gives way only at a barrier, behind which the order is
-// another: a kernel that forgets a barrier reads what is not written yet.
+// Each thread has a stack of its own, and gives way only at a barrier or a shuffle, behind which the
+// order is another: a kernel that forgets a barrier reads what is not written yet. A barrier waits
+// for the block, a shuffle for the lanes of its warp that the mask names.
 #include "tests/cudart/runtime.h"
 #include "tests/model/fiber.h"
 #include <stdlib.h>
 
-enum { MOST_THREADS = 1024 };
+enum { MOST_THREADS = 1024, WARP = 32 };
 
 dim3 threadIdx;
 
@@ -20,10 +21,14 @@ static struct {
     void *data;
 } guarded;
 
+typedef enum place { READY, AT_BARRIER, IN_WARP, ENDED } place;
+
 static struct {
-    unsigned current, running;
-    bool met_barrier;
-    bool done[MOST_THREADS];
+    unsigned count, current;
+    bool waited; ///< some thread did, for another
+    place place[MOST_THREADS];
+    unsigned mask[MOST_THREADS]; ///< IN_WARP: the lanes that it waits for
+    uint32_t word[MOST_THREADS]; ///< what it offers there
     void (*function)(void *data, unsigned i);
     void *data;
 } block;
@@ -70,41 +75,94 @@ unsigned cudart_shuffled(unsigned i, unsigned count, uint64_t order) {
 static void run_thread(void *number) {
     unsigned i = (unsigned)(uintptr_t)number;
     block.function(block.data, i);
-    block.done[i] = true;
-    block.running--;
+    block.place[i] = ENDED;
     fiber_leave(stacks[i], guard);
 }
 
-void cudart_barrier(void) {
+static void wait_at(place where) {
     if (!inside_block)
         cudart_abort(NULL, "a kernel met a barrier in some blocks only");
-    block.met_barrier = true;
+    block.waited = true;
+    block.place[block.current] = where;
     fiber_switch(stacks[block.current], guard);
+}
+
+void cudart_barrier(void) {
+    wait_at(AT_BARRIER);
+}
+
+uint32_t cudart_exchange(unsigned mask, uint32_t word, unsigned source) {
+    unsigned thread = block.current, lane = thread % WARP;
+    if (inside_block && !(mask >> lane & 1))
+        cudart_abort(NULL, "a thread shuffles with a mask that leaves it out");
+    block.mask[thread] = mask;
+    block.word[thread] = word;
+    wait_at(IN_WARP);
+    if (source >= WARP || !(mask >> source & 1))
+        cudart_abort(NULL, "a shuffle reads a lane that takes no part in it");
+    uint32_t result = block.word[thread - lane + source];
+    wait_at(IN_WARP); // until all have read
+    return result;
+}
+
+/// All lanes that thread i waits for wait for the same lanes.
+static bool warp_is_complete(unsigned i) {
+    unsigned first = i - i % WARP, mask = block.mask[i];
+    for (unsigned lane = 0; lane < WARP; lane++)
+        if (mask >> lane & 1 &&
+            (first + lane >= block.count || block.place[first + lane] != IN_WARP ||
+             block.mask[first + lane] != mask))
+            return false;
+    return true;
+}
+
+/// Lets those go on who have what they wait for; false: nobody.
+static bool release_waiting(void) {
+    unsigned at_barrier = 0;
+    bool complete[MOST_THREADS], any = false;
+    for (unsigned i = 0; i < block.count; i++) {
+        complete[i] = block.place[i] == IN_WARP && warp_is_complete(i);
+        any |= complete[i];
+        at_barrier += block.place[i] == AT_BARRIER;
+    }
+    for (unsigned i = 0; i < block.count; i++)
+        if (complete[i] || at_barrier == block.count)
+            block.place[i] = READY;
+    return any || at_barrier == block.count;
+}
+
+/// Runs whoever is ready until all wait or have ended; how many have not ended.
+static unsigned run_ready(uint64_t order) {
+    unsigned left_over = 0;
+    inside_block = true;
+    for (unsigned i = 0; i < block.count; i++) {
+        unsigned thread = block.current = cudart_shuffled(i, block.count, order);
+        threadIdx.x = thread;
+        if (block.place[thread] == READY)
+            fiber_switch(guard, stacks[thread]);
+        left_over += block.place[thread] != ENDED;
+    }
+    inside_block = false;
+    return left_over;
 }
 
 bool cudart_run_block(unsigned count, void (*function)(void *data, unsigned i), void *data,
                       uint64_t order) {
-    block.running = count;
-    block.met_barrier = false;
+    block.count = count;
+    block.waited = false;
     block.function = function;
     block.data = data;
     for (unsigned i = 0; i < count; i++) {
         if (!stacks[i])
             stacks[i] = fiber_new(0);
-        block.done[i] = false;
+        block.place[i] = READY;
         fiber_prepare(stacks[i], run_thread, (void *)(uintptr_t)i);
     }
-    while (block.running > 0) {
-        if (block.running < count)
-            cudart_abort(NULL, "threads of a block end while others wait for them at a barrier");
-        inside_block = true;
-        for (unsigned i = 0; i < count; i++) {
-            block.current = cudart_shuffled(i, count, order);
-            threadIdx.x = block.current;
-            fiber_switch(guard, stacks[block.current]);
-        }
-        inside_block = false;
+    while (run_ready(order) > 0) {
+        if (!release_waiting())
+            cudart_abort(NULL, "threads of a block end, or wait elsewhere, while others wait for "
+                               "them at a barrier or in a shuffle");
         order = order * 6364136223846793005u + 1442695040888963407u;
     }
-    return block.met_barrier;
+    return block.waited;
 }

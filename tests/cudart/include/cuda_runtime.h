@@ -2,7 +2,8 @@
 // functions for the host, and its launches go to the fake runtime, which calls them once for every
 // thread.
 //
-// Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, __syncthreads().
+// Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, __syncthreads(),
+// shuffles of 32-bit words.
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_H
 #define ND_TESTS_CUDART_CUDA_RUNTIME_H
 #include "cuda_runtime_api.h"
@@ -24,6 +25,13 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() {
     cudart_barrier();
+}
+inline uint32_t __shfl_sync(unsigned mask, uint32_t word, int source, int width = 32) {
+    unsigned lane = threadIdx.x % 32;
+    return cudart_exchange(mask, word, lane / width * width + (unsigned)source % width);
+}
+inline uint32_t __shfl_xor_sync(unsigned mask, uint32_t word, int lanes) {
+    return cudart_exchange(mask, word, threadIdx.x % 32 ^ (unsigned)lanes);
 }
 
 namespace cudart {

@@ -3,6 +3,7 @@
 #ifndef ND_TESTS_CUDART_FAT_BINARY_H
 #define ND_TESTS_CUDART_FAT_BINARY_H
 #include <stddef.h>
+#include <stdint.h>
 
 #define CUDART_FAT_BINARY_MAGIC 0x46414B45u
 #define CUDART_MAX_ARGUMENTS 8
@@ -23,6 +24,8 @@ extern "C" {
 int cudart_is_registered(const void *function);
 /// Where all threads of a block wait for one another.
 void cudart_barrier(void);
+/// Where the lanes of a warp that `mask` names wait for one another; the word of lane `source`.
+uint32_t cudart_exchange(unsigned mask, uint32_t word, unsigned source);
 #ifdef __cplusplus
 }
 #endif
