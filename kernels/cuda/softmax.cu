@@ -1,10 +1,12 @@
 // SOFTMAX along the last axis of the iteration space, and LOSS (cross entropy).
 //
-// One pass finds a row's largest element and the sum of exp(x - largest) together, correcting the
-// sum whenever the largest changes; the second reads the row again, from the cache when it is
-// short, and writes. NaN and infinities give what the textbook formula gives: NaN and +inf make the
-// whole row NaN, -inf becomes 0.
+// A row that fits in registers is kept there (held.cuh): its largest element, the sum of
+// exp(x - largest), and what is written come from one reading. Of any other row one pass finds both
+// together, correcting the sum whenever the largest changes; the second reads the row again, from the
+// cache when it is short, and writes. NaN and infinities give what the textbook formula gives: NaN and
+// +inf make the whole row NaN, -inf becomes 0.
 #include "kernels/cuda/erased.cuh"
+#include "kernels/cuda/held.cuh"
 #include "kernels/cuda/walk.cuh"
 
 namespace nd_cuda {
@@ -34,6 +36,97 @@ template <class T> struct Exponentials {
         return Exponentials{b.largest, b.sum + a.sum * exp_of(a.largest - b.largest)};
     }
 };
+
+/// The largest element and the sum of exp(x - largest) of a row that is kept.
+template <class Format, class Shape> struct ExponentialRow : Shape {
+    typedef typename Format::Number Number;
+    typedef Number State;
+    typedef HeldRow<Format, Shape> Row;
+    struct Kept {
+        Number x[Shape::elements];
+    };
+    static constexpr int rounds = 2;
+
+    /// Round 1 leaves x - largest in x, or with `powers` its exponential.
+    template <int round, bool powers>
+    static ND_BOTH State share_of(Kept &kept, const State &largest) {
+        State state = round == 0 ? -(Number)INFINITY : (Number)0;
+        ND_UNROLL
+        for (int i = 0; i < Shape::elements; i++) {
+            Number &x = kept.x[i];
+            if (round == 0) {
+                state = x > state ? x : state;
+            } else {
+                x -= largest;
+                Number power = exp_of(x);
+                state += power;
+                if (powers)
+                    x = power;
+            }
+        }
+        return state;
+    }
+    template <int round> ND_BOTH State combine(State a, State b) const {
+        return round == 1 ? a + b : a > b ? a : b;
+    }
+};
+
+template <class Format, class Shape, bool logarithm>
+struct SoftmaxRow : ExponentialRow<Format, Shape> {
+    typedef ExponentialRow<Format, Shape> Base;
+    typedef typename Format::Stored Stored;
+    using typename Base::Kept, typename Base::Number, typename Base::State, typename Base::Row;
+    Format format;
+    Stored *out;
+    const Stored *x;
+    Walk<2> rows; ///< out, x
+    int length;
+
+    SoftmaxRow(const Format &of, const nd_kernel_call *call, const Walk<2> &over, int64_t elements)
+        : format(of), out((Stored *)call->operand[0].data),
+          x((const Stored *)call->operand[1].data), rows(over), length((int)elements) {
+    }
+    ND_BOTH void load(Kept &kept, int64_t row, int lane) const {
+        int64_t offset[2];
+        rows.offsets(row, offset);
+        Row::load(format, x + offset[1], length, lane, -(Number)INFINITY, kept.x);
+    }
+    template <int round> ND_BOTH State share(Kept &kept, int, const State &before) const {
+        return Base::template share_of<round, !logarithm>(kept, before);
+    }
+    ND_BOTH void finish(const Kept &kept, int64_t row, int lane, State sum) const {
+        int64_t offset[2];
+        rows.offsets(row, offset);
+        Number scale = logarithm ? log_of(sum) : (Number)1 / sum;
+        Row::store(format, out + offset[0], length, lane,
+                   [&](int i, int) { return logarithm ? kept.x[i] - scale : kept.x[i] * scale; });
+    }
+};
+
+/// ND_ERROR_UNSUPPORTED for rows that are not kept.
+template <bool logarithm, class Format>
+static nd_status run_softmax_rows(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                                  const Format &format) {
+    typedef typename Format::Stored Stored;
+    int last = call->ndim - 1;
+    if (last < 0 || call->operand[0].strides[last] != 1 || call->operand[1].strides[last] != 1)
+        return ND_ERROR_UNSUPPORTED;
+    Walk<2> rows;
+    bool packed = true;
+    for (int axis = 0; axis <= last; axis++) {
+        int64_t stride[2] = {call->operand[0].strides[axis], call->operand[1].strides[axis]};
+        for (int which = 0; which < 2; which++)
+            packed = packed && rows_are_packed<Stored>(call->operand[which].data, call->shape[last],
+                                                       axis == last ? 0 : stride[which]);
+        if (axis < last)
+            rows.add_axis(call->shape[axis], stride);
+    }
+    return with_row_shape<typename Format::Number, 1>(call->shape[last], packed, [&](auto shape) {
+        return run_rows(
+            queue, rows.count,
+            SoftmaxRow<Format, decltype(shape), logarithm>(format, call, rows, call->shape[last]));
+    });
+}
 
 template <class Source, bool logarithm> struct Softmax {
     typedef typename Source::Element T;
@@ -92,6 +185,44 @@ static nd_status run_softmax(const nd_cuda_queue *queue, const nd_kernel_call *c
     GroupShape shape = {rows_closer && lanes > 8 ? 8 : lanes, !rows_closer};
     return run_groups(queue, rows.count, shape, body);
 }
+
+/// The same of a row that is kept.
+template <class Format, class Shape> struct HeldRowLoss : ExponentialRow<Format, Shape> {
+    typedef ExponentialRow<Format, Shape> Base;
+    using typename Base::Kept, typename Base::Number, typename Base::State, typename Base::Row;
+    const Number *logits;
+    const int64_t *targets;
+    double *loss;
+    int classes;
+    int32_t *out_of_range;
+
+    HeldRowLoss(const nd_kernel_call *call, double *losses, int32_t *flag)
+        : logits((const Number *)call->operand[1].data),
+          targets((const int64_t *)call->operand[2].data), loss(losses),
+          classes((int)call->attrs.i[1]), out_of_range(flag) {
+    }
+    ND_BOTH void load(Kept &kept, int64_t row, int lane) const {
+        Row::load(Format(), logits + row * classes, classes, lane, -(Number)INFINITY, kept.x);
+    }
+    template <int round> ND_BOTH State share(Kept &kept, int, const State &before) const {
+        return Base::template share_of<round, false>(kept, before);
+    }
+    /// Whoever keeps the target's element, less the largest, writes.
+    ND_BOTH void finish(const Kept &kept, int64_t row, int lane, State sum) const {
+        int64_t target = targets[row];
+        bool inside = target >= 0 && target < classes;
+        if (lane == 0 && !inside) {
+            loss[row] = 0;
+            *out_of_range = 1;
+        }
+        ND_UNROLL
+        for (int i = 0; i < Shape::elements; i++) {
+            int position = (i / Row::pack * Shape::lanes + lane) * Row::pack + i % Row::pack;
+            if (inside && position == target)
+                loss[row] = (double)(log_of(sum) - kept.x[i]);
+        }
+    }
+};
 
 /// The loss of each row, into scratch memory.
 template <class T> struct RowLoss {
@@ -152,20 +283,32 @@ static nd_status run_loss(const nd_cuda_queue *queue, const nd_kernel_call *call
     Scratch losses(queue, (rows > 0 ? rows : 1) * (int64_t)sizeof(double));
     if (losses.status != ND_OK)
         return losses.status;
+    bool packed = rows_are_packed<T>(call->operand[1].data, classes, 0);
+    nd_status status = with_row_shape<T, 1>(classes, packed, [&](auto shape) {
+        return run_rows(queue, rows,
+                        HeldRowLoss<Plain<T>, decltype(shape)>(call, (double *)losses.data,
+                                                               queue->out_of_range));
+    });
     RowLoss<T> row_loss{(const T *)call->operand[1].data, (const int64_t *)call->operand[2].data,
                         (double *)losses.data, classes, queue->out_of_range};
-    nd_status status = run_groups(queue, rows, GroupShape{lanes_for(classes), true}, row_loss);
+    if (status == ND_ERROR_UNSUPPORTED)
+        status = run_groups(queue, rows, GroupShape{lanes_for(classes), true}, row_loss);
     if (status != ND_OK)
         return status;
     MeanLoss<T> mean{(const double *)losses.data, (T *)call->operand[0].data, rows};
     return run_groups(queue, 1, GroupShape{lanes_for(rows), true}, mean);
 }
 
-template <class Source>
+template <class Format, class Source>
 static nd_status run_either(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                            const Source &x) {
-    return call->op == ND_OP_log_softmax ? run_softmax<Source, true>(queue, call, x)
-                                         : run_softmax<Source, false>(queue, call, x);
+                            const Format &format, const Source &x) {
+    bool logarithm = call->op == ND_OP_log_softmax;
+    nd_status status = logarithm ? run_softmax_rows<true>(queue, call, format)
+                                 : run_softmax_rows<false>(queue, call, format);
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
+    return logarithm ? run_softmax<Source, true>(queue, call, x)
+                     : run_softmax<Source, false>(queue, call, x);
 }
 
 } // namespace nd_cuda
@@ -175,12 +318,12 @@ nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *cal
     const nd_operand &x = call->operand[1];
     switch (x.dtype) {
     case ND_F32:
-        return run_either(queue, call, Direct<float>{(const float *)x.data});
+        return run_either(queue, call, Plain<float>(), Direct<float>{(const float *)x.data});
     case ND_F64:
-        return run_either(queue, call, Direct<double>{(const double *)x.data});
+        return run_either(queue, call, Plain<double>(), Direct<double>{(const double *)x.data});
     case ND_F16:
     case ND_BF16:
-        return run_either(queue, call, Erased<float>{x.data, x.dtype});
+        return run_either(queue, call, Halves(x.dtype), Erased<float>{x.data, x.dtype});
     default:
         return ND_ERROR_UNSUPPORTED;
     }

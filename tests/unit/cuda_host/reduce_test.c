@@ -196,6 +196,13 @@ static void softmax(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape,
         call.operand[0] = strided(&call, values(dtype, length), dtype, out);
         call.operand[1] = strided(&call, fill(dtype, extent(&call, x)), dtype, x);
         both(&call, 1, &length, TOLERANCE);
+        // Rows that do not begin at a multiple of 16 bytes.
+        call.operand[1].data = (char *)call.operand[1].data + dtype_bytes(dtype);
+        if (call.shape[0] > 1)
+            call.shape[0]--;
+        length = extent(&call, out);
+        if (ndim > 1)
+            both(&call, 1, &length, TOLERANCE);
     }
 }
 
@@ -211,6 +218,13 @@ void test_softmax_agrees(void **state) {
                 softmax(ops[which], type, 2, (const int64_t[]){33, 10}, NULL, fill);
                 softmax(ops[which], type, 2, (const int64_t[]){300, 3}, NULL, fill);
                 softmax(ops[which], type, 2, (const int64_t[]){3, 5000}, NULL, fill);
+                // Rows that a warp, a block of each size, or nobody keeps; by packs and not.
+                static const int64_t lengths[] = {63,   64,   66,   256,  260,   1024,
+                                                  1030, 8192, 8193, 9000, 20000, 40000};
+                for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+                    softmax(ops[which], type, 2, (const int64_t[]){5, lengths[i]}, NULL, fill);
+                softmax(ops[which], type, 3, (const int64_t[]){2, 3, 128},
+                        (const int64_t[]){800, 136, 1}, fill);
                 // Along an axis that is not the innermost in memory; with gaps.
                 softmax(ops[which], type, 3, (const int64_t[]){4, 9, 30},
                         (const int64_t[]){270, 1, 9}, fill);
@@ -223,7 +237,9 @@ void test_softmax_agrees(void **state) {
 
 void test_cross_entropy_agrees(void **state) {
     (void)state;
-    static const int64_t sizes[][2] = {{1, 1}, {32, 10}, {1, 3000}, {3000, 2}, {128, 1000}};
+    static const int64_t sizes[][2] = {{1, 1},      {32, 10},   {1, 3000},  {3000, 2},
+                                       {128, 1000}, {70, 66},   {5, 256},   {3, 8192},
+                                       {3, 8191},   {2, 20000}, {2, 30001}, {2, 40000}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
             int64_t rows = sizes[i][0], classes = sizes[i][1], one = 1;
