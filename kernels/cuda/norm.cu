@@ -1,7 +1,11 @@
-// NORM: sets of numbers of layer, group and batch norm and their gradient, the mean, the variance and
-// the result of a set each by its own group of threads. Sums are kept in double.
+// NORM: sets of numbers of layer, group and batch norm and their gradient. Sums are kept in double.
+//
+// A set whose numbers lie one behind the other and fit in registers is kept there (held.cuh): the
+// mean, the variance and the result, or the gradient, come from one reading. Of any other set the
+// mean, the variance and the result are found one after the other by a group of threads.
 #include "kernels/cuda/arithmetic.cuh"
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/held.cuh"
+#include "kernels/cuda/walk.cuh"
 
 namespace nd_cuda {
 
@@ -14,7 +18,17 @@ template <class T> struct NormSets {
     int64_t groups; ///< 0: a set is a channel in all samples
     double epsilon;
     bool centered;
+    bool narrow; ///< every number's place is below 2^31
+    Divider by_places, by_channels, by_group;
 
+    void prepare() {
+        narrow = samples * channels * places < ((int64_t)1 << 31);
+        if (!narrow || samples * channels * places == 0)
+            return;
+        by_places.set((uint32_t)places);
+        by_channels.set((uint32_t)channels);
+        by_group.set((uint32_t)(groups > 0 ? channels / groups : 1));
+    }
     ND_BOTH int64_t count() const {
         return groups > 0 ? samples * groups : channels;
     }
@@ -28,12 +42,23 @@ template <class T> struct NormSets {
                           : (i / places * channels + set) * places + i % places;
     }
     ND_BOTH int64_t channel_of(int64_t at) const {
-        return at / places % channels;
+        if (!narrow)
+            return at / places % channels;
+        uint32_t row = by_places.divide((uint32_t)at);
+        return row - by_channels.divide(row) * (uint32_t)channels;
     }
     ND_BOTH int64_t set_of(int64_t at) const {
         int64_t channel = channel_of(at);
-        return groups > 0 ? at / (channels * places) * groups + channel / (channels / groups)
-                          : channel;
+        if (groups == 0)
+            return channel;
+        if (!narrow)
+            return at / (channels * places) * groups + channel / (channels / groups);
+        uint32_t sample = by_channels.divide(by_places.divide((uint32_t)at));
+        return (int64_t)sample * groups + by_group.divide((uint32_t)channel);
+    }
+    /// Of the first number of a set that lies in one piece.
+    ND_BOTH int64_t first_channel(int64_t set) const {
+        return set % groups * (channels / groups);
     }
 };
 
@@ -152,23 +177,231 @@ template <class T> struct NormGrad {
     }
 };
 
-/// The gradients of weight and bias, a channel each by its group of threads.
+/// A set that is kept: its mean, its variance and what both kernels read of it.
+template <class T, class Shape> struct NormRow : Shape {
+    typedef HeldRow<Plain<T>, Shape> Row;
+    typedef Pack<T, Row::pack> Moved;
+    NormSets<T> sets;
+    int length;
+    bool flat; ///< weight and bias lie as the numbers of a set do, and may be moved by packs
+
+    NormRow(const NormSets<T> &of, bool along) : sets(of), length((int)of.length()), flat(along) {
+    }
+    /// Those of the channels of a pack.
+    ND_BOTH Moved parameters(const T *of, int64_t first_channel, int position) const {
+        if (flat)
+            return *(const Moved *)(of + first_channel + position);
+        Moved result;
+        ND_UNROLL
+        for (int e = 0; e < Row::pack; e++)
+            result.element[e] = of[first_channel + sets.by_places.divide((uint32_t)(position + e))];
+        return result;
+    }
+    /// Numbers behind the end, which are 0, are left out.
+    ND_BOTH static bool inside(int i, int lane, int length) {
+        return (i / Row::pack * Shape::lanes + lane) * Row::pack < length;
+    }
+    ND_BOTH double sum(const T *x) const {
+        double result = 0;
+        ND_UNROLL
+        for (int i = 0; i < Shape::elements; i++)
+            result += (double)x[i];
+        return result;
+    }
+    ND_BOTH double squares(const T *x, int lane, double mean) const {
+        double result = 0;
+        ND_UNROLL
+        for (int i = 0; i < Shape::elements; i++) {
+            double part = inside(i, lane, length) ? (double)x[i] - mean : 0.0;
+            result += part * part;
+        }
+        return result;
+    }
+    ND_BOTH double mean_of(double sum) const {
+        return sets.centered ? (double)(T)(sum / length) : 0.0;
+    }
+    ND_BOTH double inverse_of(double squares) const {
+        return 1.0 / sqrt_of(squares / length + sets.epsilon);
+    }
+};
+
+template <class T, class Shape> struct NormRowResult : NormRow<T, Shape> {
+    typedef NormRow<T, Shape> Base;
+    using Base::sets, Base::length;
+    using typename Base::Moved, typename Base::Row;
+    typedef double State;
+    struct Kept {
+        T x[Shape::elements];
+        double mean;
+    };
+    static constexpr int rounds = 2;
+    const T *weight, *bias; ///< or NULL
+    T *out, *statistics;    ///< the second or NULL
+
+    NormRowResult(const NormSets<T> &of, const nd_kernel_call *call, bool along)
+        : Base(of, along), weight((const T *)call->operand[3].data),
+          bias((const T *)call->operand[4].data), out((T *)call->operand[0].data),
+          statistics((T *)call->operand[1].data) {
+    }
+    ND_BOTH void load(Kept &kept, int64_t set, int lane) const {
+        Row::load(Plain<T>(), sets.x + set * length, length, lane, (T)0, kept.x);
+    }
+    template <int round> ND_BOTH State share(Kept &kept, int lane, State before) const {
+        if (round == 0)
+            return this->sum(kept.x);
+        kept.mean = this->mean_of(before);
+        return this->squares(kept.x, lane, kept.mean);
+    }
+    template <int round> ND_BOTH State combine(State a, State b) const {
+        return a + b;
+    }
+    ND_BOTH void finish(const Kept &kept, int64_t set, int lane, State squares) const {
+        if (lane == 0 && statistics) {
+            statistics[set] = (T)kept.mean;
+            statistics[sets.count() + set] = (T)(squares / length);
+        }
+        T mean = (T)kept.mean, inverse = (T)this->inverse_of(squares);
+        int64_t channel = sets.first_channel(set);
+        ND_UNROLL
+        for (int i = 0; i < Row::packs; i++) {
+            int position = (i * Shape::lanes + lane) * Row::pack;
+            if (position >= length)
+                continue;
+            Moved y, w, b;
+            if (weight)
+                w = this->parameters(weight, channel, position);
+            if (bias)
+                b = this->parameters(bias, channel, position);
+            ND_UNROLL
+            for (int e = 0; e < Row::pack; e++) {
+                T value = (kept.x[i * Row::pack + e] - mean) * inverse;
+                value = weight ? value * w.element[e] : value;
+                y.element[e] = bias ? value + b.element[e] : value;
+            }
+            *(Moved *)(out + set * length + position) = y;
+        }
+    }
+};
+
+/// The gradient of x, and the statistics for those of weight and bias.
+template <class T, class Shape> struct NormRowGrad : NormRow<T, Shape> {
+    typedef NormRow<T, Shape> Base;
+    using Base::sets, Base::length;
+    using typename Base::Moved, typename Base::Row;
+    typedef NormSums State;
+    struct Kept {
+        T x[Shape::elements], w[Shape::elements];
+        double mean, inverse;
+    };
+    static constexpr int rounds = 3;
+    const T *grad, *weight; ///< weight or NULL
+    T *out;
+
+    NormRowGrad(const NormSets<T> &of, const nd_kernel_call *call, bool along)
+        : Base(of, along), grad((const T *)call->operand[2].data),
+          weight((const T *)call->operand[4].data), out((T *)call->operand[0].data) {
+    }
+    ND_BOTH void load(Kept &kept, int64_t set, int lane) const {
+        Row::load(Plain<T>(), sets.x + set * length, length, lane, (T)0, kept.x);
+        Row::load(Plain<T>(), grad + set * length, length, lane, (T)0, kept.w);
+        if (!weight)
+            return;
+        int64_t channel = sets.first_channel(set);
+        ND_UNROLL
+        for (int i = 0; i < Row::packs; i++) {
+            int position = (i * Shape::lanes + lane) * Row::pack;
+            if (position >= length)
+                continue;
+            Moved w = this->parameters(weight, channel, position);
+            ND_UNROLL
+            for (int e = 0; e < Row::pack; e++)
+                kept.w[i * Row::pack + e] *= w.element[e];
+        }
+    }
+    template <int round> ND_BOTH State share(Kept &kept, int lane, const State &before) const {
+        if (round == 0)
+            return State{this->sum(kept.x), 0};
+        if (round == 1) {
+            kept.mean = this->mean_of(before.plain);
+            return State{this->squares(kept.x, lane, kept.mean), 0};
+        }
+        kept.inverse = this->inverse_of(before.plain);
+        State sums = {0, 0};
+        ND_UNROLL
+        for (int i = 0; i < Shape::elements; i++) {
+            sums.plain += (double)kept.w[i];
+            sums.along += (double)kept.w[i] * ((double)kept.x[i] - kept.mean);
+        }
+        return sums;
+    }
+    template <int round> ND_BOTH State combine(const State &a, const State &b) const {
+        return State{a.plain + b.plain, a.along + b.along};
+    }
+    ND_BOTH void finish(const Kept &kept, int64_t set, int lane, const State &sums) const {
+        if (lane == 0) {
+            sets.mean[set] = kept.mean;
+            sets.inverse[set] = kept.inverse;
+        }
+        T shift = sets.centered ? (T)(sums.plain / length) : (T)0;
+        T slope = (T)(sums.along / length * kept.inverse * kept.inverse);
+        T mean = (T)kept.mean, inverse = (T)kept.inverse;
+        Row::store(Plain<T>(), out + set * length, length, lane, [&](int i, int) {
+            return (kept.w[i] - shift - (kept.x[i] - mean) * slope) * inverse;
+        });
+    }
+};
+
+/// The gradients of weight and bias: a channel, or a part of it, by a group of threads.
 template <class T> struct NormParameters {
     typedef NormSums State;
     NormSets<T> sets;
     const T *grad;
-    T *out; ///< [2, channels]
+    T *out;            ///< [2, channels]
+    NormSums *partial; ///< [parts][channels], or NULL when there is one part
+    int64_t part_length;
+
+    ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
+        int64_t part = partial ? group / sets.channels : 0, channel = group - part * sets.channels;
+        int64_t end = (part + 1) * part_length, all = sets.samples * sets.places;
+        int64_t set = sets.groups > 0 ? channel / (sets.channels / sets.groups) : channel;
+        State sums = {0, 0};
+        ND_UNROLL_4
+        for (int64_t i = part * part_length + lane; i < (end < all ? end : all); i += lanes) {
+            int64_t sample = sets.places == 1 ? i : i / sets.places;
+            int64_t at =
+                (sample * sets.channels + channel) * sets.places + i - sample * sets.places;
+            int64_t of = set + sample * sets.groups;
+            double g = (double)grad[at];
+            sums.plain += g;
+            sums.along += g * (((double)sets.x[at] - sets.mean[of]) * sets.inverse[of]);
+        }
+        return sums;
+    }
+    ND_BOTH State combine(const State &a, const State &b) const {
+        return State{a.plain + b.plain, a.along + b.along};
+    }
+    ND_BOTH void finish(int64_t group, int lane, int, const State &sums) const {
+        if (lane != 0)
+            return;
+        if (partial) {
+            partial[group] = sums;
+            return;
+        }
+        out[group] = (T)sums.along;
+        out[sets.channels + group] = (T)sums.plain;
+    }
+};
+
+template <class T> struct NormParametersJoin {
+    typedef NormSums State;
+    const NormSums *partial;
+    T *out;
+    int64_t channels, parts;
 
     ND_BOTH State accumulate(int64_t channel, int lane, int lanes) const {
         State sums = {0, 0};
-        for (int64_t i = lane; i < sets.samples * sets.places; i += lanes) {
-            int64_t at =
-                (i / sets.places * sets.channels + channel) * sets.places + i % sets.places;
-            int64_t set = sets.set_of(at);
-            sums.plain += (double)grad[at];
-            sums.along +=
-                (double)grad[at] * (((double)sets.x[at] - sets.mean[set]) * sets.inverse[set]);
-        }
+        for (int64_t part = lane; part < parts; part += lanes)
+            sums = combine(sums, partial[part * channels + channel]);
         return sums;
     }
     ND_BOTH State combine(const State &a, const State &b) const {
@@ -178,7 +411,7 @@ template <class T> struct NormParameters {
         if (lane != 0)
             return;
         out[channel] = (T)sums.along;
-        out[sets.channels + channel] = (T)sums.plain;
+        out[channels + channel] = (T)sums.plain;
     }
 };
 
@@ -204,25 +437,100 @@ static nd_status run_statistics(const nd_cuda_queue *queue, const NormSets<T> &s
                            : status;
 }
 
+/// ND_ERROR_UNSUPPORTED where sets are not kept. `make(shape, flat)` runs a kernel of NormRow.
+template <class T, int rows, class Make>
+static nd_status run_sets(const nd_kernel_call *call, const NormSets<T> &sets, const int *moved,
+                          int count, const Make &make) {
+    if (sets.groups == 0 || !sets.narrow)
+        return ND_ERROR_UNSUPPORTED;
+    int64_t channels = sets.channels / sets.groups;
+    bool packed = true, flat = sets.places == 1;
+    for (int i = 0; i < count; i++)
+        packed = packed && rows_are_packed<T>(call->operand[moved[i]].data, sets.length(), 0);
+    // Operands 3 and 4 are weight and bias, or x and weight.
+    for (int i = 3; i < 5; i++)
+        flat = flat && (!packed || rows_are_packed<T>(call->operand[i].data, channels, 0));
+    return with_row_shape<T, rows>(sets.length(), packed,
+                                   [&](auto shape) { return make(shape, flat); });
+}
+
+/// Threads that stand side by side read channels that do.
+constexpr int parameter_lanes = 8;
+
+template <class T>
+static nd_status run_parameters(const nd_cuda_queue *queue, const NormSets<T> &sets, const T *grad,
+                                T *out) {
+    int64_t each = sets.samples * sets.places;
+    NormParameters<T> body{sets, grad, out, nullptr, each};
+    bool adjacent = sets.places >= 32;
+    int lanes = lanes_for(each);
+    lanes = adjacent || lanes < parameter_lanes ? lanes : parameter_lanes;
+    GroupShape shape{lanes, adjacent};
+    int64_t wanted = divide_up((int64_t)queue->multiprocessors * 2048, sets.channels * lanes);
+    int64_t possible = each / ((int64_t)lanes * 16);
+    int64_t parts = wanted < possible ? wanted : possible;
+    if (parts <= 1)
+        return run_groups(queue, sets.channels, shape, body);
+    body.part_length = divide_up(each, parts);
+    parts = divide_up(each, body.part_length);
+    Scratch partial(queue, parts * sets.channels * (int64_t)sizeof(NormSums));
+    if (partial.status != ND_OK)
+        return partial.status;
+    body.partial = (NormSums *)partial.data;
+    nd_status status = run_groups(queue, parts * sets.channels, shape, body);
+    if (status != ND_OK)
+        return status;
+    NormParametersJoin<T> join{body.partial, out, sets.channels, parts};
+    return run_groups(queue, sets.channels, GroupShape{parameter_lanes, false}, join);
+}
+
+/// Of sets whose statistics are not given.
+template <class T>
+static nd_status run_set_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                              const NormSets<T> &sets) {
+    static const int moved[] = {0, 2, 3};
+    const nd_operand *operand = call->operand;
+    T *out = (T *)operand[0].data;
+    nd_status status = ND_ERROR_UNSUPPORTED;
+    if (out)
+        status = run_sets<T, 2>(call, sets, moved, 3, [&](auto shape, bool flat) {
+            return run_rows(queue, sets.count(), NormRowGrad<T, decltype(shape)>(sets, call, flat));
+        });
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
+    status = run_statistics(queue, sets, (T *)nullptr);
+    if (status != ND_OK || !out)
+        return status;
+    return run_groups(
+        queue, sets.count(), GroupShape{lanes_for(sets.length()), true},
+        NormGrad<T>{sets, (const T *)operand[2].data, (const T *)operand[4].data, out});
+}
+
 template <class T>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
                           const NormSets<T> &sets, bool given) {
     const nd_operand *operand = call->operand;
     const T *grad = (const T *)operand[2].data, *weight = (const T *)operand[4].data;
     T *out = (T *)operand[0].data, *parameters = (T *)operand[1].data;
+    int64_t numbers = sets.samples * sets.channels * sets.places;
     nd_status status = ND_OK;
-    if (out && given)
-        status = run_elements(queue, sets.samples * sets.channels * sets.places,
-                              NormGivenGrad<T>{sets, grad, weight, out});
-    else if (out && sets.length() > 0)
-        status = run_groups(queue, sets.count(), GroupShape{lanes_for(sets.length()), true},
-                            NormGrad<T>{sets, grad, weight, out});
-    // Channels whose places are few stand side by side, and so do the threads that read them.
-    if (parameters && status == ND_OK)
-        status = run_groups(queue, sets.channels,
-                            GroupShape{lanes_for(sets.samples * sets.places), sets.places >= 32},
-                            NormParameters<T>{sets, grad, parameters});
-    return status;
+    if (given)
+        status = run_elements(queue, sets.channels, NormGiven<T>{sets, (const T *)operand[5].data});
+    else if (numbers > 0)
+        status = run_set_grad(queue, call, sets);
+    if (out && given && status == ND_OK)
+        status = run_elements(queue, numbers, NormGivenGrad<T>{sets, grad, weight, out});
+    return parameters && status == ND_OK ? run_parameters(queue, sets, grad, parameters) : status;
+}
+
+/// Forward, of sets whose statistics are not given. ND_ERROR_UNSUPPORTED where these are not kept.
+template <class T>
+static nd_status run_kept(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                          const NormSets<T> &sets) {
+    static const int moved[] = {0, 2};
+    return run_sets<T, 1>(call, sets, moved, 2, [&](auto shape, bool flat) {
+        return run_rows(queue, sets.count(), NormRowResult<T, decltype(shape)>(sets, call, flat));
+    });
 }
 
 template <class T>
@@ -242,23 +550,32 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
                      size[2],
                      given ? 0 : size[3],
                      call->attrs.f[0],
-                     size[4] != 0};
+                     size[4] != 0,
+                     false,
+                     {},
+                     {},
+                     {}};
+    sets.prepare();
     int64_t count = sets.count(), numbers = sets.samples * sets.channels * sets.places;
+    if (!backward && !given && numbers > 0) {
+        nd_status status = run_kept(queue, call, sets);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status;
+    }
     Scratch statistics(queue, 2 * (count > 0 ? count : 1) * (int64_t)sizeof(double));
     if (statistics.status != ND_OK)
         return statistics.status;
     sets.mean = (double *)statistics.data;
     sets.inverse = sets.mean + count;
-    nd_status status = ND_OK;
-    if (given)
-        status = run_elements(queue, count,
-                              NormGiven<T>{sets, (const T *)operand[backward ? 5 : 3].data});
-    else if (numbers > 0)
-        status = run_statistics(queue, sets, backward ? nullptr : (T *)operand[1].data);
-    if (status != ND_OK)
-        return status;
     if (backward)
         return run_grad(queue, call, sets, given);
+    nd_status status = ND_OK;
+    if (given)
+        status = run_elements(queue, count, NormGiven<T>{sets, (const T *)operand[3].data});
+    else if (numbers > 0)
+        status = run_statistics(queue, sets, (T *)operand[1].data);
+    if (status != ND_OK)
+        return status;
     NormResult<T> body{sets, (const T *)operand[given ? 2 : 3].data, (const T *)operand[4].data,
                        (T *)operand[0].data};
     return run_elements(queue, numbers, body);

@@ -27,7 +27,8 @@ static nd_operand operand(const nd_kernel_call *call, bool there, nd_dtype dtype
     return contiguous(call, there ? values(dtype, count) : NULL, dtype);
 }
 
-/// `way` says what is missing: bit 0 the weight, bit 1 the bias, bit 2 the second result.
+/// `way` says what is missing: bit 0 the weight, bit 1 the bias, bit 2 the second result. Bit 3: x or
+/// the gradient does not begin at a multiple of 16 bytes.
 static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int way, bool centered) {
     bool weight = !(way & 1), bias = !(way & 2), second = !(way & 4);
     int64_t numbers = numbers_of(shape), channels = shape->channels;
@@ -39,6 +40,10 @@ static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int w
     call.operand[2] = operand(&call, true, dtype, numbers);
     call.operand[3] = operand(&call, backward || weight, dtype, backward ? numbers : channels);
     call.operand[4] = operand(&call, backward ? weight : bias, dtype, channels);
+    if (way & 8) {
+        call.operand[2] = operand(&call, true, dtype, numbers + 1);
+        call.operand[2].data = (char *)call.operand[2].data + dtype_bytes(dtype);
+    }
     const int64_t lengths[] = {numbers, 2 * (backward ? channels : sets)};
     assert_int_equal(both(&call, second ? 2 : 1, lengths, TOLERANCE), ND_OK);
     free_values();
@@ -89,12 +94,38 @@ void test_norms_agree(void **state) {
     (void)state;
     static const nd_dtype dtypes[] = {ND_F32, ND_F64};
     static const norm_shape shapes[] = {
-        {1, 3, 1, 1},  {5, 8, 1, 1},   {33, 10, 1, 1},  {300, 4, 1, 1}, {3, 5000, 1, 1},
-        {6, 8, 1, 4},  {3, 6, 5, 2},   {2, 4, 300, 4},  {70, 4, 3, 1},  {9, 200, 1, 0},
-        {4, 3, 70, 0}, {40, 17, 2, 0}, {1, 2, 1000, 0}, {3, 4, 6, 4},
+        {1, 3, 1, 1},
+        {5, 8, 1, 1},
+        {33, 10, 1, 1},
+        {300, 4, 1, 1},
+        {3, 5000, 1, 1},
+        {6, 8, 1, 4},
+        {3, 6, 5, 2},
+        {2, 4, 300, 4},
+        {70, 4, 3, 1},
+        {9, 200, 1, 0},
+        {4, 3, 70, 0},
+        {40, 17, 2, 0},
+        {1, 2, 1000, 0},
+        {3, 4, 6, 4},
+        // Sets that a warp, a block of each size, or nobody keeps; by packs and not.
+        {9, 64, 1, 1},
+        {5, 66, 1, 1},
+        {3, 512, 1, 1},
+        {3, 1026, 1, 1},
+        {2, 4100, 1, 1},
+        {2, 8192, 1, 1},
+        {1, 9001, 1, 1},
+        {2, 33000, 1, 1},
+        {5, 12, 32, 3},
+        {2, 6, 700, 2},
+        // Channels in parts.
+        {3000, 33, 1, 1},
+        {3000, 4, 1, 0},
+        {600, 4, 40, 2},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int way = 0; way < 8; way++)
+        for (int way = 0; way < 16; way++)
             for (int which = 0; which < 2; which++) {
                 bool centered = way != 5;
                 norm_agrees(ND_OP_layer_norm, dtypes[which], &shapes[i], way, centered);
