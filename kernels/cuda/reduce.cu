@@ -2,9 +2,12 @@
 //
 // A group of threads works on one result. When results are few and long, each is cut into parts
 // whose states go to scratch memory and are joined by a second kernel, so that a full reduction
-// occupies the whole device. Sums of f32 are kept in f64. The order of joining depends on the shape
+// occupies the whole device. Floats that lie one behind the other, from multiples of 16 bytes on, are
+// read by packs; where results do, a thread works on as many as a pack holds. Sums of f32 are kept in
+// f64. The order of joining depends on the shape
 // and the device alone, so the same call gives the same bits.
 #include "kernels/cuda/erased.cuh"
+#include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/walk.cuh"
 #include <type_traits>
 
@@ -227,8 +230,39 @@ template <class T, bool largest> struct Position {
     }
 };
 
+/// f16 and bf16, in f32.
+struct HalfSource {
+    typedef float Element;
+    typedef uint16_t Stored;
+    const uint16_t *x;
+    HalfFormat format;
+
+    ND_BOTH float at(int64_t index) const {
+        return format.load(x[index]);
+    }
+    ND_BOTH float of(uint16_t stored) const {
+        return format.load(stored);
+    }
+};
+
+/// f32 and f64.
+template <class T> struct FloatSource : Direct<T> {
+    typedef T Stored;
+
+    ND_BOTH T of(T stored) const {
+        return stored;
+    }
+};
+
+/// Elements that a source reads at once; 1 for those that are read one by one.
+template <class Source, class = void> inline constexpr int pack_of = 1;
+template <class Source>
+inline constexpr int
+    pack_of<Source, std::void_t<typename Source::Stored>> = 16 /
+                                                            (int)sizeof(typename Source::Stored);
+
 /// First kernel: group = part * results + result.
-template <class Source, class Kind> struct ReduceParts {
+template <class Source, class Kind, bool packed> struct ReduceParts {
     typedef typename Kind::State State;
     Kind kind;
     Source x;
@@ -247,10 +281,31 @@ template <class Source, class Kind> struct ReduceParts {
         int64_t end = (part + 1) * part_length;
         if (end > reduced.count)
             end = reduced.count;
+        if constexpr (packed)
+            return accumulate_packs(x.x + offset[1], part * part_length, end, lane, lanes);
         State state = kind.start();
         ND_UNROLL_4
         for (int64_t position = part * part_length + lane; position < end; position += lanes)
             state = kind.add(state, x.at(offset[1] + reduced.offset(position)), position);
+        return state;
+    }
+    /// A part begins at a whole pack; the last of its elements may be fewer.
+    template <class Stored>
+    ND_BOTH State accumulate_packs(const Stored *row, int64_t begin, int64_t end, int lane,
+                                   int lanes) const {
+        constexpr int pack = pack_of<Source>;
+        State state = kind.start();
+        ND_UNROLL_4
+        for (int64_t position = begin + lane * pack; position + pack <= end;
+             position += lanes * pack) {
+            Pack<Stored, pack> moved = *(const Pack<Stored, pack> *)(row + position);
+            ND_UNROLL
+            for (int e = 0; e < pack; e++)
+                state = kind.add(state, x.of(moved.element[e]), position + e);
+        }
+        for (int64_t position = begin + (end - begin) / pack * pack + lane; position < end;
+             position += lanes)
+            state = kind.add(state, x.of(row[position]), position);
         return state;
     }
     ND_BOTH State combine(State a, State b) const {
@@ -265,6 +320,69 @@ template <class Source, class Kind> struct ReduceParts {
             int64_t offset[2];
             kept.offsets(group, offset);
             store_as(out, out_dtype, offset[0], kind.result(state));
+        }
+    }
+};
+
+/// The states of as many results as a pack has elements.
+template <class Kind, int pack> struct PackState { typename Kind::State state[pack]; };
+
+/// First kernel where results lie one behind the other, and so do what they are made of: group = part *
+/// packs of results + pack.
+template <class Source, class Kind> struct ReduceColumns {
+    static constexpr int most = sizeof(typename Kind::State) > 16 ? 2 : 4;
+    static constexpr int pack = pack_of<Source> > most ? most : pack_of<Source>;
+    typedef PackState<Kind, pack> State;
+    typedef typename Source::Stored Stored;
+    Kind kind;
+    Source x;
+    void *out;
+    nd_dtype out_dtype;
+    typename Kind::State *partial; ///< [parts][results], or NULL when there is one part
+    Walk<2> kept;                  ///< out, x: by packs
+    Walk<1> reduced;
+    int64_t part_length;
+
+    ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
+        int64_t part = partial ? group / kept.count : 0;
+        int64_t offset[2];
+        kept.offsets(group - part * kept.count, offset);
+        int64_t end = (part + 1) * part_length;
+        if (end > reduced.count)
+            end = reduced.count;
+        State result;
+        ND_UNROLL
+        for (int e = 0; e < pack; e++)
+            result.state[e] = kind.start();
+        ND_UNROLL_4
+        for (int64_t position = part * part_length + lane; position < end; position += lanes) {
+            Pack<Stored, pack> moved =
+                *(const Pack<Stored, pack> *)(x.x + offset[1] + reduced.offset(position));
+            ND_UNROLL
+            for (int e = 0; e < pack; e++)
+                result.state[e] = kind.add(result.state[e], x.of(moved.element[e]), position);
+        }
+        return result;
+    }
+    ND_BOTH State combine(const State &a, const State &b) const {
+        State result;
+        ND_UNROLL
+        for (int e = 0; e < pack; e++)
+            result.state[e] = kind.join(a.state[e], b.state[e]);
+        return result;
+    }
+    ND_BOTH void finish(int64_t group, int lane, int, const State &all) const {
+        if (lane != 0)
+            return;
+        int64_t offset[2];
+        if (!partial)
+            kept.offsets(group, offset);
+        ND_UNROLL
+        for (int e = 0; e < pack; e++) {
+            if (partial)
+                partial[group * pack + e] = all.state[e];
+            else
+                store_as(out, out_dtype, offset[0] + e, kind.result(all.state[e]));
         }
     }
 };
@@ -326,41 +444,99 @@ struct ReduceAxes {
     }
 
     /// Enough parts to fill the device, each at least sixteen elements per lane.
-    int64_t parts(const nd_cuda_queue *queue, int lanes) const {
-        int64_t wanted = divide_up((int64_t)queue->multiprocessors * 2048, kept.count * lanes);
+    int64_t parts(const nd_cuda_queue *queue, int64_t groups, int lanes) const {
+        int64_t wanted = divide_up((int64_t)queue->multiprocessors * 2048, groups * lanes);
         int64_t possible = reduced.count / ((int64_t)lanes * 16);
         int64_t parts = wanted < possible ? wanted : possible;
         return parts > 1 ? parts : 1;
     }
+
+    /// Rows that can be read by packs of `pack` elements.
+    bool has_packed_rows(const void *x, int pack) const {
+        if ((uintptr_t)x % 16 != 0 || !reduced.contiguous() || reduced.count < 2 * pack)
+            return false;
+        for (int axis = 0; axis < kept.ndim; axis++)
+            if (kept.shape[axis] != 1 && kept.strides[1][axis] % pack != 0)
+                return false;
+        return true;
+    }
+
+    /// Results that can be made by packs, in packs: one behind the other, as are the elements.
+    bool has_packed_columns(const void *x, int pack, int64_t bytes, Walk<2> *ret_packs) const {
+        int last = kept.ndim - 1;
+        if ((uintptr_t)x % (uintptr_t)(pack * bytes) != 0 || last < 0 ||
+            kept.shape[last] % pack != 0 || kept.strides[0][last] != 1 ||
+            kept.strides[1][last] != 1)
+            return false;
+        for (int axis = 0; axis < reduced.ndim; axis++)
+            if (reduced.strides[0][axis] % pack != 0)
+                return false;
+        for (int axis = 0; axis <= last; axis++) {
+            int64_t stride[2] = {kept.strides[0][axis], kept.strides[1][axis]};
+            if (axis < last && stride[1] % pack != 0)
+                return false;
+            if (axis == last)
+                stride[0] = stride[1] = pack;
+            ret_packs->add_axis(axis < last ? kept.shape[axis] : kept.shape[axis] / pack, stride);
+        }
+        return true;
+    }
 };
+
+/// Runs the first kernel, and the second where there are parts. `groups` of the first kernel make all
+/// results once.
+template <class First>
+static nd_status run_parts(const nd_cuda_queue *queue, const ReduceAxes &axes, GroupShape shape,
+                           int64_t groups, int64_t whole, First &first) {
+    typedef decltype(first.kind) Kind;
+    int64_t parts = axes.parts(queue, groups, shape.lanes);
+    first.partial = nullptr;
+    first.part_length = axes.reduced.count;
+    if (parts == 1)
+        return run_groups(queue, groups, shape, first);
+
+    first.part_length = divide_up(divide_up(axes.reduced.count, parts), whole) * whole;
+    parts = divide_up(axes.reduced.count, first.part_length);
+    Scratch scratch(queue, parts * axes.kept.count * (int64_t)sizeof(*first.partial));
+    if (scratch.status != ND_OK)
+        return scratch.status;
+    first.partial = (decltype(first.partial))scratch.data;
+    nd_status status = run_groups(queue, parts * groups, shape, first);
+    if (status != ND_OK)
+        return status;
+    ReduceJoin<Kind> second{first.kind,      first.partial, first.out,
+                            first.out_dtype, axes.kept,     parts};
+    return run_groups(queue, axes.kept.count, GroupShape{lanes_for(parts), true}, second);
+}
 
 template <class Source, class Kind>
 static nd_status run_kind(const nd_cuda_queue *queue, const nd_kernel_call *call, const Source &x,
                           const Kind &kind) {
-    typedef typename Kind::State State;
+    constexpr int pack = pack_of<Source>;
     ReduceAxes axes(call);
     if (axes.kept.count == 0)
         return ND_OK;
     GroupShape shape = axes.shape();
-    int64_t parts = axes.parts(queue, shape.lanes);
     void *out = call->operand[0].data;
     nd_dtype dtype = call->operand[0].dtype;
-    ReduceParts<Source, Kind> first{kind,    x,         out,          dtype,
-                                    nullptr, axes.kept, axes.reduced, axes.reduced.count};
-    if (parts == 1)
-        return run_groups(queue, axes.kept.count, shape, first);
-
-    first.part_length = divide_up(axes.reduced.count, parts);
-    parts = divide_up(axes.reduced.count, first.part_length);
-    Scratch scratch(queue, parts * axes.kept.count * (int64_t)sizeof(State));
-    if (scratch.status != ND_OK)
-        return scratch.status;
-    first.partial = (State *)scratch.data;
-    nd_status status = run_groups(queue, parts * axes.kept.count, shape, first);
-    if (status != ND_OK)
-        return status;
-    ReduceJoin<Kind> second{kind, first.partial, out, dtype, axes.kept, parts};
-    return run_groups(queue, axes.kept.count, GroupShape{lanes_for(parts), true}, second);
+    if constexpr (pack > 1) {
+        typedef ReduceColumns<Source, Kind> Columns;
+        Walk<2> packs;
+        if (shape.lanes_adjacent && axes.has_packed_rows(call->operand[1].data, pack)) {
+            ReduceParts<Source, Kind, true> first{kind,    x,         out,          dtype,
+                                                  nullptr, axes.kept, axes.reduced, 0};
+            return run_parts(queue, axes, shape, axes.kept.count, pack, first);
+        }
+        if (!shape.lanes_adjacent && axes.reduced.count > 0 &&
+            axes.has_packed_columns(call->operand[1].data, Columns::pack,
+                                    sizeof(typename Source::Stored), &packs)) {
+            Columns first{kind, x, out, dtype, nullptr, packs, axes.reduced, 0};
+            return run_parts(queue, axes, shape, packs.count, 1, first);
+        }
+    }
+    ReduceParts<Source, Kind, false> first{kind,    x,         out,          dtype,
+                                           nullptr, axes.kept, axes.reduced, 0};
+    return run_parts(queue, axes, shape, axes.kept.count, 1, first);
 }
 
 /// What is real: means and the like. x.at() gives floats.
@@ -420,9 +596,9 @@ static bool is_real(nd_op op) {
 nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using namespace nd_cuda;
     const nd_operand &x = call->operand[1];
-    Direct<float> f32{(const float *)x.data};
-    Direct<double> f64{(const double *)x.data};
-    Erased<float> half{x.data, x.dtype};
+    FloatSource<float> f32{{(const float *)x.data}};
+    FloatSource<double> f64{{(const double *)x.data}};
+    HalfSource half{(const uint16_t *)x.data, HalfFormat(x.dtype)};
     bool real = is_real(call->op);
     switch (x.dtype) {
     case ND_F32:

@@ -96,6 +96,15 @@ void test_long_reductions_in_parts_agree(void **state) {
     reduce_all_kinds(2, (const int64_t[]){3, 30011}, NULL, 2);
     reduce_all_kinds(2, (const int64_t[]){30011, 3}, NULL, 1);
     reduce_all_kinds(3, (const int64_t[]){211, 3, 101}, NULL, 5);
+    // By packs: rows, and columns, from multiples of 16 bytes on or not, with gaps and with more axes.
+    reduce_all_kinds(2, (const int64_t[]){5, 4096}, NULL, 2);
+    reduce_all_kinds(2, (const int64_t[]){5, 4090}, (const int64_t[]){4104, 1}, 2);
+    reduce_all_kinds(2, (const int64_t[]){3000, 16}, NULL, 1);
+    reduce_all_kinds(2, (const int64_t[]){70, 24}, NULL, 1);
+    reduce_all_kinds(2, (const int64_t[]){70, 24}, (const int64_t[]){40, 1}, 1);
+    reduce_all_kinds(3, (const int64_t[]){3, 50, 32}, NULL, 2);
+    reduce_all_kinds(3, (const int64_t[]){30, 5, 16}, NULL, 5);
+    reduce_all_kinds(3, (const int64_t[]){40, 3, 8}, (const int64_t[]){8, 320, 1}, 1);
 }
 
 void test_reductions_of_nothing_agree(void **state) {
