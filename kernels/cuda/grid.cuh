@@ -49,9 +49,13 @@ namespace nd_cuda {
 
 constexpr int block_threads = 256;
 constexpr int warp_threads = 32;
-/// Blocks that a multiprocessor holds at least. Without a number the compiler spills a few registers
-/// to come down to a multiple of 16 that lets in more blocks; with 4 a thread has 64 before it does.
-constexpr int least_blocks = 4, least_group_blocks = 3;
+/// Blocks that a multiprocessor holds at least: 65,536 registers for theirs. Without a number the
+/// compiler spills a few registers to come down to a multiple of 8 that lets in one more. A body of
+/// run_threads may have a number of its own.
+constexpr int least_element_blocks = 4, least_group_blocks = 3;
+template <class Body, class = void> constexpr int least_thread_blocks = 2;
+template <class Body>
+constexpr int least_thread_blocks<Body, decltype((void)Body::least_blocks)> = Body::least_blocks;
 
 ND_BOTH int64_t divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
@@ -96,12 +100,13 @@ inline nd_status status_of(cudaError_t error) {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(block_threads, least_blocks) thread_kernel(Body body) {
+__global__ void __launch_bounds__(block_threads, least_thread_blocks<Body>)
+    thread_kernel(Body body) {
     body((int64_t)blockIdx.x, (int)threadIdx.x);
 }
 
 template <class Body>
-__global__ void __launch_bounds__(block_threads, least_blocks)
+__global__ void __launch_bounds__(block_threads, least_element_blocks)
     element_kernel(Body body, int64_t count) {
     int64_t index = (int64_t)blockIdx.x * block_threads + threadIdx.x;
     if (index < count)
