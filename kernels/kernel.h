@@ -155,6 +155,13 @@ typedef struct nd_kernel_call {
 // RESAMPLE   Along one axis: resample: out [outer, out, inner], x [outer, in, inner]; resample_adjoint: out as x, grad as
 //            resample's out. ndim is 0, i[0..8] = mode, outer, in, out, inner, window, stride, padding, flags; f[0] = step
 //            (kernels/windows.h, which says what each result is made of).
+// ATTENTION  out [l, v], log_sums [l], query [l, e], key [s, e], value [s, v], mask [l, s], which may lack data: batches of them.
+//            Iteration space = batch axes only; i[0..3] = l, s, e, v, none of them 0; rows' strides i[4..7]: query, key, value, out;
+//            the mask's i[8], i[9]; columns lie one behind the other, and so do log_sums. i[10] = 1: query i sees keys 0 ... i.
+//            out, query, key and value of one float dtype; log_sums f64 where that is f64, else f32. mask: bool, true is seen, or of
+//            log_sums' dtype, added. f[0] = what scores are multiplied with. log_sums: the logarithm of the sum of a row's
+//            exponentials; infinity where a row sees nothing, and out is 0 there. A backend answers ND_ERROR_UNSUPPORTED where
+//            its products and reductions are better: lib/ops takes these then.
 // HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
 //            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.

@@ -28,6 +28,7 @@ enum {
     CONV,
     POOL,
     RESAMPLE,
+    ATTENTION,
     INDEX,
     CREATE,
     COPY,
@@ -164,6 +165,8 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
         return nd__cpu_pool(call);
     case RESAMPLE:
         return nd__cpu_resample(call);
+    case ATTENTION:
+        return nd__cpu_attention(call);
     case INDEX:
         return nd__cpu_index(call);
     case CREATE:

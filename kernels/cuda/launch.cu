@@ -23,6 +23,7 @@ enum class Family {
     CONV,
     POOL,
     RESAMPLE,
+    ATTENTION,
     HOST,
     VIEW,
 };
@@ -90,6 +91,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_pool(queue, call);
     case Family::RESAMPLE:
         return nd__cuda_resample(queue, call);
+    case Family::ATTENTION:
+        return nd__cuda_attention(queue, call);
     case Family::HOST:
     case Family::VIEW:
         break;

@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/attention_blocks.h"
+#include "lib/ops/attention_kernel.h"
 #include "lib/ops/autocast.h"
 #include "lib/ops/dropout.h"
 #include "lib/ops/operands.h"
@@ -133,7 +134,7 @@ static nd_status read_options(const nd_tensor *q, const nd_attention_options *gi
 // -------------------------------------------------------------------------------------------------
 // heads
 
-/// Operands as they are computed with: in f32 or f64, and where several heads share keys and
+/// Operands as they are computed with: in one dtype, a mask that is added in f32 or f64, and where several heads share keys and
 /// values, with an axis of the groups and one of those in a group.
 typedef struct prepared {
     nd_tensor *inputs[INPUTS];
@@ -170,16 +171,17 @@ static int64_t groups_of(nd_tensor *const *inputs) {
     return n > 2 && q->shape[n - 3] != k->shape[n - 3] ? k->shape[n - 3] : 0;
 }
 
-static nd_status prepare(const attention *a, prepared *p) {
-    nd_dtype dtype = a->inputs[QUERY]->dtype == ND_F64 ? ND_F64 : ND_F32;
+/// In f32 or f64, or `as_given`.
+static nd_status prepare(const attention *a, bool as_given, prepared *p) {
+    nd_dtype wide = a->inputs[QUERY]->dtype == ND_F64 ? ND_F64 : ND_F32;
     int64_t groups = groups_of(a->inputs);
     for (int i = 0; i < INPUTS; i++) {
         const nd_tensor *x = a->inputs[i];
         if (!x)
             continue;
-        nd_auto nd_tensor *wide =
-            i == MASK && x->dtype == ND_BOOL ? nd_retain(x) : nd__operands_as_dtype(x, dtype);
-        p->inputs[i] = wide && groups ? with_groups(wide, groups) : nd_steal(&wide);
+        bool keep = i == MASK ? x->dtype == ND_BOOL : as_given;
+        nd_auto nd_tensor *cast = keep ? nd_retain(x) : nd__operands_as_dtype(x, wide);
+        p->inputs[i] = cast && groups ? with_groups(cast, groups) : nd_steal(&cast);
         if (!p->inputs[i])
             return nd_error_get_status();
     }
@@ -359,7 +361,7 @@ static nd_status backward(const nd_object *context, size_t noutputs,
         wanted[i] = nd_requires_grad(a->inputs[i]);
     __attribute__((cleanup(release_prepared))) prepared p = {0};
     nd_tensor *grads[INPUTS] = {0};
-    status = prepare(a, &p);
+    status = prepare(a, false, &p);
     if (status == ND_OK)
         status = nd_is_grad_enabled() ? backward_recorded(&p, grad_outputs[0], wanted, grads)
                                       : backward_unrecorded(a, &p, grad_outputs[0], wanted, grads);
@@ -414,13 +416,24 @@ static nd_status record(attention *a, nd_tensor *result) {
 /// Without elements: what products of nothing give, recorded, which is zeros.
 static nd_tensor *attend_nothing(const attention *a, const int64_t *shape) {
     __attribute__((cleanup(release_prepared))) prepared p = {0};
-    if (prepare(a, &p) != ND_OK)
+    if (prepare(a, false, &p) != ND_OK)
         return NULL;
     nd_auto nd_tensor *turned = nd_transpose(p.inputs[KEY], -2, -1);
     nd_auto nd_tensor *scores = nd_matmul(p.inputs[QUERY], turned);
     nd_auto nd_tensor *product = nd_matmul(scores, p.inputs[VALUE]);
     nd_auto nd_tensor *shaped = nd_reshape(product, a->inputs[QUERY]->ndim, shape);
     return shaped ? nd__operands_as_dtype(shaped, a->inputs[QUERY]->dtype) : NULL;
+}
+
+/// In one kernel where there is one, else by blocks.
+static nd_status attend(const attention *a, bool by_kernel, nd_tensor **ret_result,
+                        nd_tensor **ret_log_sums) {
+    __attribute__((cleanup(release_prepared))) prepared p = {0};
+    nd_status status = prepare(a, by_kernel, &p);
+    if (status != ND_OK)
+        return status;
+    return by_kernel ? nd__attention_kernel_forward(&p.blocks, ret_result, ret_log_sums)
+                     : nd__attention_blocks_forward(&p.blocks, ret_result, ret_log_sums);
 }
 
 nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_tensor *value,
@@ -440,10 +453,13 @@ nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_t
     nd_auto nd_tensor *result = NULL;
     nd_auto nd_tensor *log_sums = NULL;
     nd_no_grad {
-        __attribute__((cleanup(release_prepared))) prepared p = {0};
         nd_auto nd_tensor *computed = NULL;
-        if (prepare(&a, &p) == ND_OK &&
-            nd__attention_blocks_forward(&p.blocks, &computed, &log_sums) == ND_OK) {
+        nd_status status = ND_ERROR_UNSUPPORTED;
+        if (a.dropout == 0.0)
+            status = attend(&a, true, &computed, &log_sums);
+        if (status == ND_ERROR_UNSUPPORTED)
+            status = attend(&a, false, &computed, &log_sums);
+        if (status == ND_OK) {
             nd_auto nd_tensor *shaped = nd_reshape(computed, query->ndim, shape);
             result = shaped ? nd__operands_as_dtype(shaped, query->dtype) : NULL;
         }

@@ -63,14 +63,22 @@ static nd_status refused(const char *operation, nd_device device, nd_dtype of, n
     }
 }
 
-nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
+nd_status nd__launch_where_supported(const char *operation, nd_device device,
+                                     const nd_kernel_call *call) {
     nd_status status = nd__registry_backend(device.kind)->launch(device.index, call);
     if (__builtin_expect(status == ND_OK, 1))
         return ND_OK;
     if (status == ND_ERROR_OUT_OF_MEMORY)
         status = launch_under_pressure(operation, device, call);
-    if (status == ND_OK)
-        return ND_OK;
+    if (status == ND_OK || status == ND_ERROR_UNSUPPORTED)
+        return status;
+    return refused(operation, device, call->operand[call->noperands > 1 ? 1 : 0].dtype, status);
+}
+
+nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call) {
+    nd_status status = nd__launch_where_supported(operation, device, call);
+    if (__builtin_expect(status != ND_ERROR_UNSUPPORTED, 1))
+        return status;
     return refused(operation, device, call->operand[call->noperands > 1 ? 1 : 0].dtype, status);
 }
 

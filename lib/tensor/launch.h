@@ -6,6 +6,9 @@
 /// Hands a call to the backend of `device`; turns a failing status into an error that starts with
 /// `operation`.
 nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_call *call);
+/// The same, but ND_ERROR_UNSUPPORTED is an answer and sets no error.
+nd_status nd__launch_where_supported(const char *operation, nd_device device,
+                                     const nd_kernel_call *call);
 /// Whether a device takes chains (kernels/kernel.h).
 bool nd__launch_has_chains(nd_device device);
 /// As nd__launch(), for chains on a device that takes them. None writes what another reads or

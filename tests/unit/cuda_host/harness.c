@@ -189,7 +189,7 @@ static nd_status copy(void *context, void *destination, const void *source, size
     return ND_OK;
 }
 
-static nd_status run_cuda(const nd_kernel_call *call) {
+nd_status run_on_cuda(const nd_kernel_call *call) {
     int32_t out_of_range = 0;
     nd_cuda_queue queue = {
         .multiprocessors = MULTIPROCESSORS,
@@ -275,7 +275,7 @@ nd_status both(const nd_kernel_call *call, int outputs, const int64_t *elements,
     nd_kernel_call cpu_call = on_copies(call, outputs, elements, expected);
     nd_kernel_call cuda_call = on_copies(call, outputs, elements, found);
     nd_status cpu = run_on_cpu(&cpu_call);
-    nd_status cuda = run_cuda(&cuda_call);
+    nd_status cuda = run_on_cuda(&cuda_call);
     if (cpu != cuda)
         fail_msg("%s, dtype %d: cpu answers %d, cuda %d", op_name(call->op),
                  (int)call->operand[0].dtype, (int)cpu, (int)cuda);

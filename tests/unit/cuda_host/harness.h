@@ -56,8 +56,9 @@ int64_t extent(const nd_kernel_call *call, const int64_t *strides);
 /// asks for the same bits, but for those of a NaN.
 nd_status both(const nd_kernel_call *call, int outputs, const int64_t *elements, double tolerance);
 
-/// The two halves of that: the CPU's run alone, and the comparison of one output's memory.
+/// The parts of that: each run alone, and the comparison of one output's memory.
 nd_status run_on_cpu(const nd_kernel_call *call);
+nd_status run_on_cuda(const nd_kernel_call *call);
 void compare_values(const nd_kernel_call *call, int output, int64_t count, const void *expected,
                     const void *found, double tolerance);
 

@@ -44,6 +44,8 @@
     TEST(test_unfolding_agrees)               \
     TEST(test_max_pool_agrees)                \
     TEST(test_resampling_agrees)              \
+    TEST(test_attention_agrees)               \
+    TEST(test_attention_without_a_key_to_see) \
     TEST(test_every_operation_was_compared)
 
 #define DECLARE(name) void name(void **state);
