@@ -1,11 +1,13 @@
 // COPY: out = x for any two dtypes and any strides.
 //
 // Without a change of dtype elements are moved unseen, so those kernels are compiled per element
-// size, and a contiguous copy is the driver's. Between f32 and 16-bit floats packs are moved, as
+// size: a contiguous copy is the driver's, one between two orders of axes goes through shared memory
+// (transpose.cuh). Between f32 and 16-bit floats packs are moved, as
 // between f64, f32, i64, i32, u8 and bool. All other pairs share four kernels: one for each type that
 // holds the elements on their way, told both dtypes when they run.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/erased.cuh"
+#include "kernels/cuda/transpose.cuh"
 
 namespace nd_cuda {
 
@@ -21,6 +23,9 @@ static nd_status run_move(const nd_cuda_queue *queue, const nd_kernel_call *call
     if (walk.contiguous() && walk.count > 0)
         return queue->copy(queue->context, call->operand[0].data, call->operand[1].data,
                            (size_t)walk.count * sizeof(T));
+    nd_status status = run_transpose<T>(queue, call);
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
     return run_elementwise<T, T>(queue, call, Cast<T, T>{});
 }
 

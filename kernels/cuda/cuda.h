@@ -29,6 +29,10 @@ typedef struct nd_cuda_queue {
 /// kernel.
 nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call);
 
+/// Queues chains, none of which writes what another reads or writes, as few launches.
+/// ND_ERROR_UNSUPPORTED for an operation that no optimizer has.
+nd_status nd__cuda_chains(const nd_cuda_queue *queue, size_t count, const nd_chain *chains);
+
 /// Compute capability (90 for 9.0) below which the kernels in this library cannot be loaded.
 int nd__cuda_minimum_capability(void);
 

@@ -375,6 +375,18 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     return status == ND_ERROR_UNSUPPORTED ? nd__cuda_launch(&queue, call) : status;
 }
 
+static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *chains) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    nd_status status = enter(index, &device);
+    nd_cuda_queue queue = {0};
+    if (status != ND_OK)
+        return status;
+    queue.stream = device->stream;
+    queue.multiprocessors = device->multiprocessors;
+    return nd__cuda_chains(&queue, count, chains);
+}
+
 /// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may
 /// never get there: CUDA runs no such function behind a sticky error.
 static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
@@ -408,6 +420,7 @@ const nd_backend nd__cuda_backend = {
     .copy_to_host = cuda_copy_to_host,
     .synchronize = cuda_synchronize,
     .launch = cuda_launch,
+    .launch_chains = cuda_launch_chains,
     .call = cuda_call,
     .memory = &cuda_rows,
     .lost = cuda_lost,

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #define TOLERANCE 200
+#define MOST_KEYS 130
 
 enum { OUT, LOG_SUMS, QUERY, KEY, VALUE, MASK, OPERANDS };
 
@@ -72,17 +73,17 @@ static double score_of(const nd_kernel_call *call, int64_t batch, int64_t row, i
 /// What a row should be: written to the operands of `to`.
 static void attend_row(const nd_kernel_call *call, nd_kernel_call *to, int64_t batch, int64_t row) {
     const int64_t *i = call->attrs.i;
-    double largest = -INFINITY, sum = 0;
+    double powers[MOST_KEYS], largest = -INFINITY, sum = 0;
+    for (int64_t key = 0; key < i[1]; key++) {
+        powers[key] = score_of(call, batch, row, key);
+        largest = fmax(largest, powers[key]);
+    }
     for (int64_t key = 0; key < i[1]; key++)
-        largest = fmax(largest, score_of(call, batch, row, key));
-    double base = isinf(largest) ? 0 : largest;
-    for (int64_t key = 0; key < i[1]; key++)
-        sum += exp(score_of(call, batch, row, key) - base);
+        sum += powers[key] = exp(powers[key] - (isinf(largest) ? 0 : largest));
     for (int64_t column = 0; column < i[3]; column++) {
         double result = 0;
         for (int64_t key = 0; key < i[1]; key++)
-            result += exp(score_of(call, batch, row, key) - base) *
-                      element(call, VALUE, batch, key * i[6] + column);
+            result += powers[key] * element(call, VALUE, batch, key * i[6] + column);
         set_element(to->operand[OUT].data, to->operand[OUT].dtype,
                     batch * to->operand[OUT].strides[0] + row * i[7] + column,
                     sum == 0 ? 0 : result / sum);

@@ -192,6 +192,47 @@ void test_copies_and_casts_agree(void **state) {
             run_layouts((nd_op)op, 1, in, ND_F32, values);
 }
 
+/// x's axes in another order than out's, `order[i]` being how many of x's are outside of axis i.
+static void transpose(nd_dtype dtype, int ndim, const int64_t *shape, const int *order,
+                      int64_t gap) {
+    nd_kernel_call call = {.op = ND_OP_cast, .noperands = 2, .ndim = ndim};
+    memcpy(call.shape, shape, (size_t)ndim * sizeof *shape);
+    int64_t strides[ND_MAX_DIMS], stride = 1;
+    for (int place = ndim - 1; place >= 0; place--)
+        for (int axis = 0; axis < ndim; axis++)
+            if (order[axis] == place) {
+                strides[axis] = stride;
+                stride = stride * shape[axis] + gap;
+            }
+    int64_t length = extent(&call, strides), dense = 1;
+    for (int axis = 0; axis < ndim; axis++)
+        dense *= shape[axis];
+    call.operand[0] = contiguous(&call, values(dtype, dense), dtype);
+    call.operand[1] = strided(&call, values(dtype, length), dtype, strides);
+    assert_int_equal(both(&call, 1, &dense, 0), ND_OK);
+    call.operand[0] = strided(&call, values(dtype, length), dtype, strides);
+    call.operand[1] = contiguous(&call, values(dtype, dense), dtype);
+    assert_int_equal(both(&call, 1, &length, 0), ND_OK);
+}
+
+void test_transposes_agree(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_F64};
+    for (int which = 0; which < 4; which++)
+        for (int64_t gap = 0; gap < 2; gap++) {
+            nd_dtype dtype = dtypes[which];
+            static const int64_t sides[] = {15, 16, 31, 32, 33, 100};
+            for (int i = 0; i < 36; i++)
+                transpose(dtype, 2, (const int64_t[]){sides[i / 6], sides[i % 6]},
+                          (const int[]){1, 0}, gap);
+            transpose(dtype, 3, (const int64_t[]){3, 40, 50}, (const int[]){0, 2, 1}, gap);
+            transpose(dtype, 3, (const int64_t[]){40, 3, 50}, (const int[]){2, 1, 0}, gap);
+            transpose(dtype, 3, (const int64_t[]){40, 50, 3}, (const int[]){1, 0, 2}, gap);
+            transpose(dtype, 4, (const int64_t[]){2, 33, 3, 35}, (const int[]){1, 3, 0, 2}, gap);
+            free_values();
+        }
+}
+
 /// One cast of `count` elements that lie one after another.
 static void run_cast(nd_dtype from, nd_dtype to, void *data, int64_t count) {
     nd_kernel_call call = {.op = ND_OP_cast, .noperands = 2, .ndim = 1, .shape = {count}};

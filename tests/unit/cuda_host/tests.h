@@ -11,6 +11,7 @@
     TEST(test_logical_operations_agree)       \
     TEST(test_where_agrees)                   \
     TEST(test_copies_and_casts_agree)         \
+    TEST(test_transposes_agree)               \
     TEST(test_casts_round_ties_once)          \
     TEST(test_numbers_out_of_range_agree)     \
     TEST(test_reductions_agree)               \
@@ -46,6 +47,8 @@
     TEST(test_resampling_agrees)              \
     TEST(test_attention_agrees)               \
     TEST(test_attention_without_a_key_to_see) \
+    TEST(test_chains_agree)                   \
+    TEST(test_chains_of_one_operand_twice)    \
     TEST(test_every_operation_was_compared)
 
 #define DECLARE(name) void name(void **state);

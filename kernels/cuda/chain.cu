@@ -1,0 +1,276 @@
+// Chains: several elementwise operations over the same elements, for many tensors in one launch.
+//
+// An element's operands are read once and written once; in between they lie in shared memory, where
+// each thread has places of its own, because which operands a step names is known only when it runs.
+#include "kernels/cuda/halves.cuh"
+#include "kernels/cuda/rows.cuh"
+
+namespace nd_cuda {
+
+constexpr int most_chains = 24; ///< of a launch
+
+/// How an operand's elements are in memory.
+enum class ChainStorage : uint8_t { NUMBER, F16, BF16 };
+
+template <class T> struct ChainStep {
+    uint16_t op;
+    int8_t out, a, b;
+    T number;
+};
+
+template <class T> struct DeviceChain {
+    int64_t count, end_block; ///< its blocks end before that one
+    void *data[ND_CHAIN_OPERANDS];
+    ChainStorage storage[ND_CHAIN_OPERANDS];
+    uint8_t loads, stores; ///< operands, by bits
+    bool packed;           ///< all begin at multiples of 16 bytes
+    int steps;
+    ChainStep<T> step[ND_CHAIN_STEPS];
+};
+
+template <class T> struct Chains {
+    static constexpr int threads = 256, phases = 1, least_blocks = 4;
+    static constexpr int quad = 16 / (int)sizeof(T), turns = 4;
+    static constexpr int64_t block_elements = (int64_t)threads * quad * turns;
+    typedef Pack<T, quad> Quad;
+    struct alignas(16) Shared {
+        Quad room[ND_CHAIN_OPERANDS][threads];
+    };
+    struct Own {};
+    HalfFormat f16 = HalfFormat(ND_F16), bf16 = HalfFormat(ND_BF16);
+    DeviceChain<T> chain[most_chains];
+
+    ND_BOTH int64_t steps(int64_t) const {
+        return turns;
+    }
+    ND_BOTH void begin(int64_t, int, Own &) const {
+    }
+    ND_BOTH void finish(int64_t, int, const Shared &, const Own &) const {
+    }
+    template <int>
+    ND_BOTH void phase(int64_t block, int thread, int64_t turn, Shared &shared, Own &) const {
+        int which = 0;
+        while (block >= chain[which].end_block)
+            which++;
+        const DeviceChain<T> &of = chain[which];
+        int64_t inside = block - (which > 0 ? chain[which - 1].end_block : 0);
+        int64_t first = (inside * turns + turn) * threads * quad + (int64_t)thread * quad;
+        if (first >= of.count)
+            return;
+        int here = of.count - first < quad ? (int)(of.count - first) : quad;
+        for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
+            if (of.loads >> operand & 1)
+                shared.room[operand][thread] = load(of, operand, first, here);
+        for (int i = 0; i < of.steps; i++)
+            run(of, of.step[i], shared, thread);
+        for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
+            if (of.stores >> operand & 1)
+                store(of, operand, first, here, shared.room[operand][thread]);
+    }
+
+  private:
+    ND_BOTH const HalfFormat &format_of(ChainStorage storage) const {
+        return storage == ChainStorage::BF16 ? bf16 : f16;
+    }
+    ND_BOTH Quad load(const DeviceChain<T> &of, int operand, int64_t first, int here) const {
+        Quad x = {};
+        if (of.storage[operand] != ChainStorage::NUMBER) {
+            const uint16_t *from = (const uint16_t *)of.data[operand] + first;
+            ND_UNROLL
+            for (int e = 0; e < quad; e++)
+                if (e < here)
+                    x.element[e] = (T)format_of(of.storage[operand]).load(from[e]);
+        } else if (of.packed && here == quad) {
+            x = *(const Quad *)((const T *)of.data[operand] + first);
+        } else {
+            ND_UNROLL
+            for (int e = 0; e < quad; e++)
+                if (e < here)
+                    x.element[e] = ((const T *)of.data[operand])[first + e];
+        }
+        return x;
+    }
+    ND_BOTH void store(const DeviceChain<T> &of, int operand, int64_t first, int here,
+                       const Quad &x) const {
+        if (of.storage[operand] != ChainStorage::NUMBER) {
+            uint16_t *to = (uint16_t *)of.data[operand] + first;
+            ND_UNROLL
+            for (int e = 0; e < quad; e++)
+                if (e < here)
+                    to[e] = format_of(of.storage[operand]).store((float)x.element[e]);
+        } else if (of.packed && here == quad) {
+            *(Quad *)((T *)of.data[operand] + first) = x;
+        } else {
+            ND_UNROLL
+            for (int e = 0; e < quad; e++)
+                if (e < here)
+                    ((T *)of.data[operand])[first + e] = x.element[e];
+        }
+    }
+
+    template <class Row> ND_BOTH static Quad unary(const Row &row, const Quad &a) {
+        Quad y;
+        ND_UNROLL
+        for (int e = 0; e < quad; e++)
+            y.element[e] = row(a.element[e]);
+        return y;
+    }
+    template <class Row> ND_BOTH static Quad binary(const Row &row, const Quad &a, const Quad &b) {
+        Quad y;
+        ND_UNROLL
+        for (int e = 0; e < quad; e++)
+            y.element[e] = row(a.element[e], b.element[e]);
+        return y;
+    }
+    ND_BOTH void run(const DeviceChain<T> &of, const ChainStep<T> &step, Shared &shared,
+                     int thread) const {
+        Quad a = shared.room[step.a][thread];
+        Quad b = shared.room[step.b < 0 ? step.a : step.b][thread];
+        T p = step.number;
+        switch (step.op) {
+#define ND_CHAIN_UNARY(name)                    \
+    case ND_OP_##name:                          \
+        a = unary(unary_##name<T>{p, (T)0}, a); \
+        break;
+#define ND_CHAIN_BINARY(name)                  \
+    case ND_OP_##name:                         \
+        a = binary(binary_##name<T>{p}, a, b); \
+        break;
+#define ND_CHAIN_ROWS          \
+    ND_CHAIN_UNARY(add_scalar) \
+    ND_CHAIN_UNARY(mul_scalar) \
+    ND_CHAIN_UNARY(div_scalar) \
+    ND_CHAIN_UNARY(square)     \
+    ND_CHAIN_UNARY(sqrt)       \
+    ND_CHAIN_UNARY(sign)       \
+    ND_CHAIN_BINARY(add)       \
+    ND_CHAIN_BINARY(sub)       \
+    ND_CHAIN_BINARY(mul)       \
+    ND_CHAIN_BINARY(div)       \
+    ND_CHAIN_BINARY(add_scaled)
+            ND_CHAIN_ROWS
+        default: // a cast rounds where it is to 16 bits
+            if (of.storage[step.out] != ChainStorage::NUMBER) {
+                const HalfFormat &format = format_of(of.storage[step.out]);
+                ND_UNROLL
+                for (int e = 0; e < quad; e++)
+                    a.element[e] = (T)format.load(format.store((float)a.element[e]));
+            }
+        }
+        shared.room[step.out][thread] = a;
+    }
+};
+
+static bool has_row(nd_op op) {
+    switch (op) {
+#undef ND_CHAIN_UNARY
+#undef ND_CHAIN_BINARY
+#define ND_CHAIN_UNARY(name) case ND_OP_##name:
+#define ND_CHAIN_BINARY(name) case ND_OP_##name:
+        ND_CHAIN_ROWS
+    case ND_OP_cast:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_half(nd_dtype dtype) {
+    return dtype == ND_F16 || dtype == ND_BF16;
+}
+
+/// Whether numbers are T, and 16-bit floats are only cast.
+static bool is_of(const nd_chain *chain, nd_dtype number) {
+    for (int i = 0; i < chain->steps; i++) {
+        const nd_chain_step *step = &chain->step[i];
+        const int8_t named[] = {step->out, step->a, step->b < 0 ? step->a : step->b};
+        if (!has_row(step->op))
+            return false;
+        for (int8_t operand : named) {
+            nd_dtype dtype = chain->dtype[operand];
+            bool half = is_half(dtype) && step->op == ND_OP_cast && number == ND_F32;
+            if (dtype != number && !half)
+                return false;
+        }
+    }
+    return true;
+}
+
+/// Operands at one address are one operand.
+static int8_t place_of(const nd_chain *chain, int8_t operand) {
+    for (int8_t earlier = 0; earlier < operand; earlier++)
+        if (chain->data[operand] && chain->data[earlier] == chain->data[operand])
+            return earlier;
+    return operand;
+}
+
+template <class T> static void describe(const nd_chain *chain, DeviceChain<T> *ret_of) {
+    unsigned written = 0;
+    *ret_of = DeviceChain<T>();
+    ret_of->count = chain->count;
+    ret_of->steps = chain->steps;
+    ret_of->packed = true;
+    for (int i = 0; i < ND_CHAIN_OPERANDS; i++) {
+        nd_dtype dtype = chain->dtype[i];
+        ret_of->data[i] = chain->data[i];
+        ret_of->storage[i] = dtype == ND_F16    ? ChainStorage::F16
+                             : dtype == ND_BF16 ? ChainStorage::BF16
+                                                : ChainStorage::NUMBER;
+        ret_of->packed = ret_of->packed && (uintptr_t)chain->data[i] % 16 == 0;
+    }
+    for (int i = 0; i < chain->steps; i++) {
+        const nd_chain_step *step = &chain->step[i];
+        ChainStep<T> *to = &ret_of->step[i];
+        *to = {(uint16_t)step->op, place_of(chain, step->out), place_of(chain, step->a),
+               step->b < 0 ? step->b : place_of(chain, step->b), (T)step->number};
+        unsigned read = 1u << to->a | (to->b < 0 ? 0 : 1u << to->b);
+        ret_of->loads = (uint8_t)(ret_of->loads | (read & ~written));
+        written |= 1u << to->out;
+    }
+    for (int i = 0; i < ND_CHAIN_OPERANDS; i++)
+        if (!chain->data[i]) {
+            ret_of->loads = (uint8_t)(ret_of->loads & ~(1u << i));
+            written &= ~(1u << i);
+        }
+    ret_of->stores = (uint8_t)written;
+}
+
+template <class T>
+static nd_status run_chains(const nd_cuda_queue *queue, size_t count, const nd_chain *chains) {
+    nd_status status = ND_OK;
+    for (size_t first = 0; first < count && status == ND_OK; first += most_chains) {
+        Chains<T> body;
+        int64_t blocks = 0;
+        for (size_t i = 0; i < most_chains; i++) {
+            if (first + i < count) {
+                describe(&chains[first + i], &body.chain[i]);
+                blocks += divide_up(chains[first + i].count, Chains<T>::block_elements);
+            } else {
+                body.chain[i] = DeviceChain<T>();
+            }
+            body.chain[i].end_block = blocks;
+        }
+        status = run_phases(queue, blocks, body);
+    }
+    return status;
+}
+
+} // namespace nd_cuda
+
+nd_status nd__cuda_chains(const nd_cuda_queue *queue, size_t count, const nd_chain *chains) {
+    using namespace nd_cuda;
+    bool f32 = true, f64 = true;
+    for (size_t i = 0; i < count; i++) {
+        f32 = f32 && is_of(&chains[i], ND_F32);
+        f64 = f64 && is_of(&chains[i], ND_F64);
+    }
+    if (f32)
+        return run_chains<float>(queue, count, chains);
+    if (f64)
+        return run_chains<double>(queue, count, chains);
+    // Of several kinds: one after the other.
+    nd_status status = count > 1 ? ND_OK : ND_ERROR_UNSUPPORTED;
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        status = nd__cuda_chains(queue, 1, &chains[i]);
+    return status;
+}
