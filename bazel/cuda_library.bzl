@@ -4,19 +4,41 @@ load("@local_bazel//:cc.bzl", "CcInfo")
 load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
-# Hopper machine code, and the portable form that newer GPUs translate when they load it.
-_ARCHITECTURES = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
+# Machine code, and the portable form of the newest that newer GPUs translate when they load it. The first is the least that runs.
+_ARCHITECTURES = {
+    "90": ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"],
+    "80_90": [
+        "-gencode",
+        "arch=compute_80,code=sm_80",
+        "-gencode",
+        "arch=compute_90,code=[sm_90,compute_90]",
+    ],
+}
 
 # For the host's half of a .cu file. Without exceptions and guarded statics (nvcc makes those for the <<<>>> launches
 # that we do not use) it needs no C++ runtime, so neither does a C program that links it.
 _HOST_OPTIONS = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-fno-exceptions", "-fno-threadsafe-statics"]
 
-# nvcc names its temporary files by its process number, which is 2 in every sandbox: two at a time took each other's.
+# nvcc names its temporary files by its process number, which is 2 in every sandbox: two at a time took each other's. $1 becomes what
+# ptxas says of each kernel for sm_90, and how many 16-byte accesses of global memory its portable form has.
 _IN_A_FOLDER_OF_ITS_OWN = '''
 TMPDIR=$(mktemp -d) || exit
 export TMPDIR
-"$@"
+budget=$1
+shift
+"$@" -Xptxas -v --keep --keep-dir "$TMPDIR" 2>"$TMPDIR/said"
 status=$?
+grep -v -e '^ptxas info' -e 'bytes stack frame' "$TMPDIR/said" >&2
+grep -e '^ptxas info' -e 'bytes stack frame' "$TMPDIR/said" >"$budget"
+for portable in "$TMPDIR"/*.ptx; do
+    case $portable in
+    *compute_80*) ;;
+    *) awk '
+        /\\.entry/ { name = $0; sub(/.*\\.entry /, "", name); sub(/\\(.*/, "", name) }
+        /(ld|st)\\.global.*\\.(v4\\.[busf]32|v2\\.[busf]64)/ { count[name (/ld\\.global/ ? " loads" : " stores")]++ }
+        END { for (what in count) print "wide:", what, count[what] }' "$portable" >>"$budget" ;;
+    esac
+done
 rm -rf "$TMPDIR"
 exit $status
 '''
@@ -24,7 +46,8 @@ exit $status
 def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
-    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", ",".join(_HOST_OPTIONS)] + _ARCHITECTURES
+    arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", ",".join(_HOST_OPTIONS)]
+    arguments += ctx.attr.architectures
 
     # A fifth of the size; what a program uses is expanded when it is loaded.
     arguments += ["-Xfatbin", "-compress-all"]
@@ -40,23 +63,27 @@ def _cuda_objects(ctx):
             arguments += ["-isystem", path]
         arguments += ["-D" + define for define in context.defines.to_list()]
     objects = []
+    budgets = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, source.basename))
+        budget = ctx.actions.declare_file("%s/%s.budget" % (ctx.label.name, source.basename))
         ctx.actions.run_shell(
             command = _IN_A_FOLDER_OF_ITS_OWN,
-            arguments = [NVCC] + arguments + [source.path, "-o", object.path],
+            arguments = [budget.path, NVCC] + arguments + [source.path, "-o", object.path],
             inputs = depset([source], transitive = [headers]),
-            outputs = [object],
+            outputs = [object, budget],
             env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
             mnemonic = "CudaCompile",
             progress_message = "Compiling %s" % source.short_path,
         )
         objects.append(object)
-    return [DefaultInfo(files = depset(objects))]
+        budgets.append(budget)
+    return [DefaultInfo(files = depset(objects)), OutputGroupInfo(budget = depset(budgets))]
 
 _cuda_objects_rule = rule(
     _cuda_objects,
     attrs = {
+        "architectures": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = True),
         "local_defines": attr.string_list(),
@@ -78,8 +105,12 @@ def when_cuda(values):
     """`values` where the toolkit is installed and //bazel:cuda is on, and where it is fake; else nothing."""
     return _select(values, values)
 
+def when_nvcc(values):
+    """`values` where nvcc compiles the kernels; else nothing."""
+    return _select(values, [])
+
 def cuda_library(name, srcs, on_fake_runtime, hdrs = [], deps = [], local_defines = [], **kwargs):
-    """A C-callable library of .cu files.
+    """A C-callable library of .cu files, and <name>_budget, what the compiler says of their kernels.
 
     Args:
       name: of the library.
@@ -96,8 +127,18 @@ def cuda_library(name, srcs, on_fake_runtime, hdrs = [], deps = [], local_define
             name = name + "_objects",
             srcs = srcs,
             hdrs = hdrs,
+            architectures = select({
+                str(Label("//bazel:cuda_architectures_is_80_90")): _ARCHITECTURES["80_90"],
+                "//conditions:default": _ARCHITECTURES["90"],
+            }),
             deps = deps,
             local_defines = local_defines,
+            tags = ["manual"],
+        )
+        native.filegroup(
+            name = name + "_budget",
+            srcs = [":" + name + "_objects"],
+            output_group = "budget",
             tags = ["manual"],
         )
         objects = _select([":" + name + "_objects"], [])

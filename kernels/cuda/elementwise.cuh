@@ -25,7 +25,7 @@ constexpr int larger(int a, int b) {
 /// What both kernels share: the operands, and how the operation takes them.
 template <class Operation, class Out, class A, class B, class C> struct Elementwise {
     static constexpr int operands = 2 + present<B> + present<C>;
-    static constexpr int least_blocks = 4;
+    static constexpr int least_blocks = sizeof(Out) == 8 || sizeof(A) == 8 ? 3 : 4;
     Operation operation;
     Out *out;
     const A *a;

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""What each group of CUDA kernels could do at best, computed from budget.txt: nothing of it was measured.
+
+    roofline.py budget.txt             the table of docs/cuda.md to standard output
+    roofline.py budget.txt cuda.md     fails where the document has another table
+
+Bytes and operations of an element are counted by hand below; registers and shared memory are the compiler's.
+"""
+import re
+import sys
+
+# An H200 as its data sheet has it, and the part of its memory's speed that a copy reaches on such devices.
+MULTIPROCESSORS, REGISTERS, SHARED, THREADS, BLOCKS = 132, 65536, 227 * 1024, 2048, 32
+BYTES_PER_SECOND = 4.3e12
+F32_PER_SECOND = 132 * 128 * 2 * 1.785e9
+SLOW_PER_SECOND = 132 * 16 * 1.785e9
+
+# name, the kernel, threads of a block; of an element: its bytes, about how many f32 operations (a product that is added is 2) and how
+# many that are done 16 in a cycle (powers of 2, conversions to f64 and back); what is read and written
+ROWS = [
+    ("add, f32", "thread PackedElementwise<binary_add<f32>, f32, f32, f32>", 256, 12, 1, 0, "2 read, 1 written"),
+    ("add, bf16", "thread PackedElementwise<OnHalves<binary_add<f32>>, u16, u16, u16>", 256, 6, 1, 0, "2 read, 1 written"),
+    ("exp, f32", "thread PackedElementwise<unary_exp<f32>, f32, f32>", 256, 8, 8, 1, "1 read, 1 written"),
+    ("gelu, f32", "thread PackedElementwise<unary_gelu<f32>, f32, f32>", 256, 8, 24, 2, "1 read, 1 written"),
+    ("copy of a transpose, f32", "phase Transpose<u32>", 256, 8, 0, 0, "1 read, 1 written"),
+    ("sum of all, f32", "group ReduceParts<FloatSource<f32>, Sum<f32>, true>", 256, 4, 1, 1, "1 read"),
+    ("sum of all, bf16", "group ReduceParts<HalfSource, Sum<f32>, true>", 256, 2, 1, 1, "1 read"),
+    ("sum of columns, f32", "group ReduceColumns<FloatSource<f32>, Sum<f32>>", 256, 4, 1, 1, "1 read"),
+    ("softmax, 1,024 f32", "row SoftmaxRow<Plain<f32>, RowShape<32, 128, 6, 32, true>, false>", 128, 8, 12, 1, "1 read, 1 written"),
+    ("softmax, 8,192 f32", "row SoftmaxRow<Plain<f32>, RowShape<256, 256, 3, 32, true>, false>", 256, 8, 12, 1, "1 read, 1 written"),
+    ("softmax, 1,024 bf16", "row SoftmaxRow<Halves, RowShape<32, 128, 6, 32, true>, false>", 128, 4, 14, 1, "1 read, 1 written"),
+    ("cross entropy, 32,768 f32", "row HeldRowLoss<Plain<f32>, RowShape<1024, 1024, 1, 32, true>>", 1024, 4, 11, 1, "1 read"),
+    ("layer norm, 1,024 f32", "row NormRowResult<f32, RowShape<32, 128, 6, 32, true>>", 128, 8, 10, 2, "1 read, 1 written"),
+    ("layer norm, 4,096 f32", "row NormRowResult<f32, RowShape<256, 256, 3, 32, true>>", 256, 8, 10, 2, "1 read, 1 written"),
+    ("its gradient of x, 4,096 f32", "row NormRowGrad<f32, RowShape<256, 256, 3, 16, true>>", 256, 12, 16, 4, "2 read, 1 written"),
+    ("its gradients of weight and bias", "group NormParameters<f32>", 256, 8, 6, 2, "2 read"),
+    ("AdamW of a chain, f32", "phase Chains<f32>", 256, 28, 16, 0, "4 read, 3 written"),
+]
+# heads of 64 and 128, queries and keys 4,096, causal or not: operations are 4 head for each score, and an exponential
+ATTENTION = [
+    ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64),
+    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64),
+    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128),
+]
+
+
+def read(path):
+    kernels = {}
+    for line in open(path):
+        row = re.match(r" *(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)  (.*)", line)
+        if row:
+            kernels[row[7]] = [int(number) for number in row.groups()[:6]]
+    return kernels
+
+
+def occupancy(registers, shared, threads):
+    """Threads that a multiprocessor holds, of all that it could: registers are given to warps by 256, shared memory with 1 KiB more."""
+    of_warp = (registers * 32 + 255) // 256 * 256
+    by_registers = REGISTERS // of_warp * 32 // threads
+    by_shared = SHARED // (shared + 1024)
+    return min(by_registers, by_shared, THREADS // threads, BLOCKS) * threads / THREADS
+
+
+def table(kernels):
+    yield "| kernel | regs | shared | occupancy | bytes | operations | slow ones | memory | arithmetic |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for name, kernel, threads, moved, operations, slow, what in ROWS:
+        registers, shared = kernels[kernel][:2]
+        elements = 2**28 / moved
+        by_memory = 2**28 / BYTES_PER_SECOND
+        by_work = elements * (operations / F32_PER_SECOND + slow / SLOW_PER_SECOND)
+        yield "| %s | %d | %d | %.0f %% | %d (%s) | %d | %d | %.0f µs | %.0f µs |" % (
+            name, registers, shared, 100 * occupancy(registers, shared, threads), moved, what, operations, slow,
+            1e6 * by_memory, 1e6 * by_work)
+    yield ""
+    yield "| kernel | regs | shared | occupancy | operations of a score | 32 × 4,096 × 4,096 scores |"
+    yield "|---|---|---|---|---|---|"
+    for name, kernel, head in ATTENTION:
+        registers, shared = kernels[kernel][:2]
+        scores = 32 * 4096 * 4096
+        seconds = scores * (4 * head / F32_PER_SECOND + 1 / SLOW_PER_SECOND)
+        yield "| %s | %d | %d | %.0f %% | %d and an exponential | %.1f ms |" % (
+            name, registers, shared, 100 * occupancy(registers, shared, 256), 4 * head, 1e3 * seconds)
+
+
+def main():
+    lines = list(table(read(sys.argv[1])))
+    if len(sys.argv) == 2:
+        print("\n".join(lines))
+        return 0
+    document = open(sys.argv[2]).read()
+    if "\n".join(lines) in document:
+        return 0
+    print("docs/cuda.md has another table than budget.txt gives; kernels/cuda/roofline.py kernels/cuda/budget.txt prints it")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
