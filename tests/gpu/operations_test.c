@@ -109,6 +109,11 @@ static void release_inputs(inputs *in) {
 #define INTO(mode)                    \
     (&(const nd_interpolate_options){ \
         sizeof(nd_interpolate_options), 1, {5, 17, 0}, {0, 0, 0}, mode, false})
+#define ATTENDING(dropout, causal) \
+    (&(const nd_attention_options){sizeof(nd_attention_options), 1, 0, dropout, {7, 15}, causal})
+#define SEEN(in) nd_tmp(nd_slice(in->condition, 0, 37, 1, 1))
+#define ONE(x) nd_tmp(nd_slice(x, 0, 1, 1, 0))
+#define LINES(in, count) nd_tmp(nd_reshape(in->flat, ND_SHAPE(count, 70000 / count)))
 #define COLUMNS \
     (&(const nd_unfold_options){sizeof(nd_unfold_options), 1, {2, 3}, {1, 2}, {1, 0}, {2, 1}})
 #define BROADCAST(x) nd_tmp(nd_expand(x, ND_SHAPE(37, 53)))
@@ -208,6 +213,16 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(nll_loss, nd_nll_loss(in->a, in->labels, in->row, 3, ND_REDUCTION_NONE))    \
     CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1e-8, 1))             \
     CASE(attention, nd_attention(in->cube, in->cube, in->cube, NULL, NULL))          \
+    CASE(attention_causal, nd_attention(in->cube, in->cube, in->cube, NULL, ATTENDING(0, true)))\
+    CASE(attention_masked, nd_attention(in->cube, in->cube, in->cube, SEEN(in), NULL)) \
+    CASE(attention_dropped, nd_attention(in->cube, in->cube, in->cube, SEEN(in), ATTENDING(0.5, true)))\
+    CASE(attention_shared, nd_attention(in->cube, ONE(in->cube), ONE(in->cube), NULL, NULL))\
+    CASE(attention_long, nd_attention(LINES(in, 70), LINES(in, 70), LINES(in, 70), NULL, NULL))\
+    CASE(softmax_lines, nd_softmax(LINES(in, 70), 1))                                \
+    CASE(softmax_of_turned, nd_softmax(TRANSPOSED(LINES(in, 70)), 0))                \
+    CASE(log_softmax_lines, nd_log_softmax(LINES(in, 7), 1))                         \
+    CASE(layer_norm_lines, nd_layer_norm(LINES(in, 70), NULL, NULL, 1e-5, 1))        \
+    CASE(rms_norm_lines, nd_rms_norm(LINES(in, 7), NULL, 1e-5, 1))                   \
     CASE(pad, nd_pad(in->a, 2, ((const int64_t[]){2, 1, 0, 3}), 1, ND_PADDING_CONSTANT))\
     CASE(pad_circular, nd_pad(in->a, 1, ((const int64_t[]){5, 3}), 0, ND_PADDING_CIRCULAR))\
     CASE(flip, nd_flip(in->a, 0, NULL))                                              \
