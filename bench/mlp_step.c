@@ -4,6 +4,7 @@
 // decide.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
+#include "bench/support/models.h"
 #include "bench/support/peer.h"
 
 #include <nd/nd.h>
@@ -80,10 +81,7 @@ static bool workload_begin(workload *work, int64_t batch) {
     nd_key key = nd_key_new(7);
     *work = (workload){.manager = nd_manager_new(NULL, "mlp_step")};
     nd_with_manager(work->manager) {
-        work->model =
-            ND_SEQUENTIAL(nd_linear_module(nd_key_fold(key, 0), 784, 128, true), nd_relu_module(),
-                          nd_linear_module(nd_key_fold(key, 1), 128, 64, true), nd_relu_module(),
-                          nd_linear_module(nd_key_fold(key, 2), 64, 10, true));
+        work->model = models_new_mlp(key);
         nd_sgd_options sgd = ND_SGD_OPTIONS_INIT;
         sgd.rate = 0.01;
         work->optimizer = nd_sgd(work->model, &sgd);

@@ -8,6 +8,7 @@
 // of its results as loss, AdamW.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
+#include "bench/support/models.h"
 #include "bench/support/peer.h"
 
 #include <nd/nd.h>
@@ -25,7 +26,6 @@ typedef struct workload {
     nd_tensor *labels; ///< NULL: the loss is the mean of the squares
 } workload;
 
-static nd_module *new_cnn(nd_key key);
 static nd_module *new_block(nd_key key);
 static nd_tensor *block_forward(const nd_module *self, const nd_tensor *x);
 
@@ -38,10 +38,12 @@ typedef struct cell {
     bool one_thread;
 } cell;
 static const cell cells[] = {
-    {"T22_us_cnn_batch32_one_thread", "step of a CNN, batch 32, one thread", new_cnn, 32, true},
-    {"T22_us_cnn_batch32", "step of a CNN, batch 32", new_cnn, 32, false},
-    {"T22_us_cnn_batch128_one_thread", "step of a CNN, batch 128, one thread", new_cnn, 128, true},
-    {"T22_us_cnn_batch128", "step of a CNN, batch 128", new_cnn, 128, false},
+    {"T22_us_cnn_batch32_one_thread", "step of a CNN, batch 32, one thread", models_new_cnn, 32,
+     true},
+    {"T22_us_cnn_batch32", "step of a CNN, batch 32", models_new_cnn, 32, false},
+    {"T22_us_cnn_batch128_one_thread", "step of a CNN, batch 128, one thread", models_new_cnn, 128,
+     true},
+    {"T22_us_cnn_batch128", "step of a CNN, batch 128", models_new_cnn, 128, false},
     {"T22_us_block_one_thread", "step of a transformer block, one thread", new_block, BATCH, true},
     {"T22_us_block", "step of a transformer block", new_block, BATCH, false},
 };
@@ -147,19 +149,6 @@ static bool steps(void *data, uint64_t count) {
 }
 
 // ------------------------------------------------------------------------------------------ models
-
-static nd_module *new_cnn(nd_key key) {
-    nd_conv2d_options padded = ND_CONV2D_OPTIONS_INIT;
-    padded.padding[0] = padded.padding[1] = 1;
-    nd_max_pool2d_options pool = ND_MAX_POOL2D_OPTIONS_INIT;
-    pool.kernel[0] = pool.kernel[1] = 2;
-    return ND_SEQUENTIAL(
-        nd_conv2d_module(nd_key_fold(key, 0), 1, 16, 3, 3, true, &padded),
-        nd_batch_norm_module(16, NULL), nd_relu_module(), nd_max_pool2d_module(&pool),
-        nd_conv2d_module(nd_key_fold(key, 1), 16, 32, 3, 3, true, &padded),
-        nd_batch_norm_module(32, NULL), nd_relu_module(), nd_max_pool2d_module(&pool),
-        nd_flatten_module(), nd_linear_module(nd_key_fold(key, 2), 32 * 7 * 7, 10, true));
-}
 
 enum block_part { NORM_1, QUERIES, KEYS, VALUES, MIX, NORM_2, WIDEN, NARROW, BLOCK_PARTS };
 

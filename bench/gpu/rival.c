@@ -1,0 +1,202 @@
+// The rivals in this process, by CUDA's runtime and cuBLAS.
+#include "bench/gpu/rival.h"
+
+#ifdef WITH_CUDA
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+
+// Of cuBLAS 12 and 13.
+enum {
+    BLAS_PLAIN = 0,
+    TYPE_F32 = 0,
+    TYPE_F16 = 2,
+    TYPE_BF16 = 14,
+    COMPUTE_F32 = 68,
+    ALGORITHM = -1
+};
+typedef int create_function(void **ret_handle);
+typedef int destroy_function(void *handle);
+typedef int set_stream_function(void *handle, cudaStream_t stream);
+typedef int sgemm_function(void *handle, int transa, int transb, int m, int n, int k,
+                           const float *alpha, const float *a, int lda, long long stride_a,
+                           const float *b, int ldb, long long stride_b, const float *beta, float *c,
+                           int ldc, long long stride_c, int batch);
+typedef int gemm_function(void *handle, int transa, int transb, int m, int n, int k,
+                          const void *alpha, const void *a, int type_a, int lda, const void *b,
+                          int type_b, int ldb, const void *beta, void *c, int type_c, int ldc,
+                          int compute, int algorithm);
+
+struct rival {
+    void *library, *handle;
+    cudaStream_t stream;
+    sgemm_function *sgemm;
+    gemm_function *gemm; ///< NULL: this library has none
+    void *blocks[3];
+    size_t bytes;
+    nd_dtype dtype;
+    int n;
+};
+
+static void find(void *library, const char *name, void *ret_function) {
+    *(void **)ret_function = library ? dlsym(library, name) : NULL;
+}
+
+static void *open_library(void) {
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12",
+                                        "/usr/local/cuda/lib64/libcublas.so.13",
+                                        "/usr/local/cuda/lib64/libcublas.so.12"};
+    const char *chosen = getenv("ND_CUBLAS");
+    if (chosen && *chosen)
+        return dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+const char *rival_open(rival **ret_rival) {
+    rival *self = calloc(1, sizeof *self);
+    *ret_rival = self;
+    if (!self || cudaSetDevice(0) != cudaSuccess ||
+        cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking) != cudaSuccess)
+        return "SKIPPED: no stream of its own";
+    create_function *create;
+    set_stream_function *set_stream;
+    self->library = open_library();
+    find(self->library, "cublasCreate_v2", &create);
+    find(self->library, "cublasSetStream_v2", &set_stream);
+    find(self->library, "cublasSgemmStridedBatched", &self->sgemm);
+    find(self->library, "cublasGemmEx", &self->gemm);
+    if (!create || !set_stream || create(&self->handle) != 0 ||
+        set_stream(self->handle, self->stream) != 0)
+        return "copies by cudaMemcpyAsync; products SKIPPED: no cuBLAS";
+    return "cudaMemcpyAsync and cuBLAS, in this process";
+}
+
+static void give_back(rival *self) {
+    for (int i = 0; i < 3; i++) {
+        cudaFree(self->blocks[i]);
+        self->blocks[i] = NULL;
+    }
+}
+
+void rival_close(rival *self) {
+    if (!self)
+        return;
+    destroy_function *destroy;
+    find(self->library, "cublasDestroy_v2", &destroy);
+    if (destroy && self->handle)
+        destroy(self->handle);
+    give_back(self);
+    if (self->stream)
+        cudaStreamDestroy(self->stream);
+    free(self);
+}
+
+bool rival_is_fake(void) {
+    return dlsym(RTLD_DEFAULT, "cudart_queue_library") != NULL;
+}
+
+/// Never zeros, which are computed faster: small whole numbers in any of the dtypes.
+static bool fill(const rival *self, void *block, size_t bytes) {
+    static const uint16_t halves[] = {0x3c00, 0xbc00, 0x3800, 0x4000, 0xb800, 0x3e00, 0xc000};
+    static const uint16_t brains[] = {0x3f80, 0xbf80, 0x3f00, 0x4000, 0xbf00, 0x3fc0, 0xc000};
+    static const float floats[] = {1, -1, 0.5f, 2, -0.5f, 1.5f, -2};
+    char *host = malloc(bytes);
+    uint64_t random = 88172645463325252u;
+    const size_t size = nd_dtype_get_size(self->dtype);
+    for (size_t i = 0; host && i < bytes / size; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        size_t which = (random >> 33) % 7;
+        if (self->dtype == ND_F32)
+            ((float *)(void *)host)[i] = floats[which];
+        else
+            ((uint16_t *)(void *)host)[i] = self->dtype == ND_BF16 ? brains[which] : halves[which];
+    }
+    bool right = host && cudaMemcpyAsync(block, host, bytes, cudaMemcpyHostToDevice,
+                                         self->stream) == cudaSuccess;
+    right = cudaStreamSynchronize(self->stream) == cudaSuccess && right;
+    free(host);
+    return right;
+}
+
+static bool take(rival *self, nd_dtype dtype, size_t bytes, int count) {
+    give_back(self);
+    self->dtype = dtype;
+    self->bytes = bytes;
+    bool right = true;
+    for (int i = 0; i < count && right; i++)
+        right = cudaMalloc(&self->blocks[i], bytes) == cudaSuccess &&
+                fill(self, self->blocks[i], bytes);
+    return right;
+}
+
+bool rival_take_blocks(rival *self, size_t bytes) {
+    return self && self->stream && take(self, ND_F32, bytes, 2);
+}
+
+bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n) {
+    if (!self || !self->handle || !(dtype == ND_F32 ? (void *)self->sgemm : (void *)self->gemm))
+        return false;
+    self->n = (int)n;
+    return take(self, dtype, (size_t)(n * n) * nd_dtype_get_size(dtype), 3);
+}
+
+bool rival_copies(void *data, uint64_t count) {
+    const rival *self = data;
+    bool right = true;
+    for (uint64_t i = 0; i < count && right; i++)
+        right = cudaMemcpyAsync(self->blocks[0], self->blocks[1], self->bytes,
+                                cudaMemcpyDeviceToDevice, self->stream) == cudaSuccess;
+    return cudaStreamSynchronize(self->stream) == cudaSuccess && right;
+}
+
+bool rival_products(void *data, uint64_t count) {
+    const rival *self = data;
+    const float one = 1, zero = 0;
+    const int n = self->n, type = self->dtype == ND_BF16 ? TYPE_BF16 : TYPE_F16;
+    const long long square = (long long)n * n;
+    bool right = true;
+    for (uint64_t i = 0; i < count && right; i++)
+        right = (self->dtype == ND_F32
+                     ? self->sgemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n, &one,
+                                   self->blocks[0], n, square, self->blocks[1], n, square, &zero,
+                                   self->blocks[2], n, square, 1)
+                     : self->gemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n, &one,
+                                  self->blocks[0], type, n, self->blocks[1], type, n, &zero,
+                                  self->blocks[2], type, n, COMPUTE_F32, ALGORITHM)) == 0;
+    return cudaStreamSynchronize(self->stream) == cudaSuccess && right;
+}
+
+#else
+
+const char *rival_open(rival **ret_rival) {
+    *ret_rival = NULL;
+    return "SKIPPED: this build has no CUDA";
+}
+
+void rival_close(rival *self) {
+    (void)self;
+}
+
+bool rival_is_fake(void) {
+    return false;
+}
+
+bool rival_take_blocks(rival *self, size_t bytes) {
+    return self && bytes && false;
+}
+
+bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n) {
+    return self && dtype && n && false;
+}
+
+bool rival_copies(void *data, uint64_t count) {
+    return data && count && false;
+}
+
+bool rival_products(void *data, uint64_t count) {
+    return data && count && false;
+}
+#endif
