@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 // cmocka wants the four above first.
 #include <cmocka.h>
@@ -29,6 +30,7 @@
 // A test of the core alone links no devices; then there is nothing to wait for.
 #pragma weak nd_get_device_count
 #pragma weak nd_synchronize
+#pragma weak nd_set_default_device
 
 // In a build that collects everywhere (--config=everywhere) the collector is on, and looks at every
 // point where it may run. A test of when it runs, or of what only one look at the right time finds,
@@ -49,9 +51,23 @@ static inline void nd_test_collects_by_policy(void) {
 #endif
 }
 
+/// With ND_TEST_DEVICE=cuda in the environment tensors that name no device are made on the first
+/// CUDA device.
+static inline int nd_test_choose_device(void) {
+    const char *device = getenv("ND_TEST_DEVICE");
+    if (!device || strcmp(device, "cuda") != 0 || !nd_set_default_device)
+        return 0;
+    if (nd_set_default_device((nd_device){ND_CUDA, 0}) == ND_OK)
+        return 0;
+    fprintf(stderr, "ND_TEST_DEVICE: %s\n", nd_error_get_message());
+    return -1;
+}
+
 static inline int nd_test_begin(void **state) {
     (void)state;
     nd_error_clear();
+    if (nd_test_choose_device() != 0)
+        return -1;
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     nd_manager_set_gc_policy(NULL, &policy);
     nd_test_collects_by_policy();
