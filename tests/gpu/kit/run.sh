@@ -184,17 +184,18 @@ part_tests() {
 }
 
 part_sanitizers() {
-    local tool program sanitizer=${KIT_SANITIZER:-}
+    local tool program device sanitizer=${KIT_SANITIZER:-}
     [ -n "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer || echo "${CUDA_PATH:-/usr/local/cuda}/bin/compute-sanitizer")
     if [ ! -x "$sanitizer" ]; then
         record "$sanitizer" "not found" 0
         return
     fi
-    export ND_TEST_DEVICE=cuda
     # The shortest first; operations_test, the longest, may be cut off in the middle, and what it said until then counts.
     for program in tests/behaviour/callbacks tests/gpu/out_test tests/gpu/operations_test tests/gpu/views_test; do
+        device=
+        [[ $program != tests/behaviour/* ]] || device=cuda
         for tool in memcheck "memcheck --track-stream-ordered-races all" racecheck synccheck initcheck; do
-            plan "$tool ${program##*/}" 90 "$program"
+            plan "$tool ${program##*/}" 90 "ND_TEST_DEVICE=$device" "$program"
             # shellcheck disable=SC2206 # a tool and its options
             before=("$sanitizer" --error-exitcode 9 --target-processes all --tool $tool)
             take_steps
