@@ -1,8 +1,10 @@
 // The table of functions a backend fills. Nothing above this layer knows which backend it talks to.
 //
-// Contract of every backend: work is queued in order on one stream per device; `release` is ordered
-// after all work queued before it and never waits; copy_to_host waits for what it reads; after
-// `synchronize` all is done. What only the data shows (an index out of range) a backend may report
+// Contract of every backend: work is queued in order on the stream of the device that is current in
+// the calling thread, and behind all that other streams do with the same memory, so that only time
+// depends on the streams; `release` is ordered after all work queued before it that uses the memory,
+// and never waits; copy_to_host waits for what it reads; after `synchronize` all is done, on every
+// stream. What only the data shows (an index out of range) a backend may report
 // late, by the next copy_to_host or synchronize.
 #ifndef ND_LIB_DEVICE_DEVICE_H
 #define ND_LIB_DEVICE_DEVICE_H
@@ -10,6 +12,25 @@
 #include "lib/manager/request.h"
 #include "lib/pressure/pressure.h"
 #include <nd/tensor.h>
+
+/// Streams of a device beside its default one, and events. A stream is NULL where the default one is
+/// meant. No function but the two `synchronize` waits. What is released may have work before it.
+typedef struct nd_stream_functions {
+    nd_status (*make)(int index, void **ret_stream);
+    void (*release)(int index, void *stream);
+    /// The calling thread's work on the device goes there from now on.
+    void (*use)(int index, void *stream);
+    nd_status (*synchronize)(int index, void *stream);
+    nd_status (*query)(int index, void *stream, bool *ret_done);
+    nd_status (*event_make)(int index, bool timed, void **ret_event);
+    void (*event_release)(int index, void *event);
+    nd_status (*event_record)(int index, void *event, void *stream);
+    nd_status (*event_wait)(int index, void *stream, void *event); ///< of any device of the kind
+    nd_status (*event_synchronize)(int index, void *event);
+    nd_status (*event_query)(int index, void *event, bool *ret_done);
+    /// Between two events that were recorded and reached, which were made to be timed.
+    nd_status (*event_elapsed)(int index, void *start, void *end, double *ret_milliseconds);
+} nd_stream_functions;
 
 typedef struct nd_backend {
     const char *name;     ///< "cpu", "cuda"
@@ -21,6 +42,10 @@ typedef struct nd_backend {
     void (*release)(int index, void *pointer, size_t bytes);
     nd_status (*copy_from_host)(int index, void *destination, const void *source, size_t bytes);
     nd_status (*copy_to_host)(int index, void *destination, const void *source, size_t bytes);
+    /// To a device's memory from that of another of the kind, in the order of the streams; NULL: it
+    /// cannot.
+    nd_status (*copy_peer)(int index, void *destination, int source_index, const void *source,
+                           size_t bytes);
     nd_status (*synchronize)(int index);
     nd_status (*launch)(int index, const nd_kernel_call *call);
     /// A call for which launch and the ladder found no working memory, once more in a way that takes
@@ -33,6 +58,8 @@ typedef struct nd_backend {
     /// what is queued later waits for it to return. The function calls no backend. On an error it
     /// is never called.
     nd_status (*call)(int index, void (*function)(void *data), void *data);
+    /// NULL: every device has one stream only.
+    const nd_stream_functions *streams;
     /// What it can do when memory is short; NULL: nothing.
     const nd_memory_functions *memory;
     /// True in a forked child whose parent has the device; NULL: never.

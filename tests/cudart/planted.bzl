@@ -1,16 +1,26 @@
-"""planted_backend: backend_test with a bug planted in one of lib/device/cuda's files."""
+"""planted_backend: a test with a bug planted in one of lib/device/cuda's files."""
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cudnn.c", "library.c", "staging.c"]
-_HEADERS = ["cublas.h", "cublaslt.h", "cuda_device.h", "cudnn.h", "library.h", "library_numbers.h"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
+_HEADERS = [
+    "cublas.h",
+    "cublaslt.h",
+    "cuda_device.h",
+    "cuda_stream.h",
+    "cudnn.h",
+    "library.h",
+    "library_numbers.h",
+    "order.h",
+]
 
-def planted_backend(name, planted_in):
+def planted_backend(name, planted_in, test = "backend_test"):
     """A binary NAME that must fail.
 
     Args:
       name: of the binary and of planted/NAME.txt.
       planted_in: the file that the change applies to.
+      test: must notice it.
     """
     native.genrule(
         name = name + "_source",
@@ -26,7 +36,8 @@ def planted_backend(name, planted_in):
     nd_cc_library(
         name = name + "_planted",
         testonly = 1,
-        srcs = ["planted/%s/%s" % (name, planted_in)] + ["//lib/device/cuda:" + file for file in _HEADERS] +
+        srcs = ["planted/%s/%s" % (name, planted_in)] +
+               ["//lib/device/cuda:" + file for file in _HEADERS] +
                ["//lib/device/cuda:" + file for file in _FILES if file != planted_in],
         alwayslink = 1,
         tags = ["long"],
@@ -43,8 +54,8 @@ def planted_backend(name, planted_in):
         testonly = 1,
         srcs = [
             "backend.h",
-            "backend_test.c",
             "roles.h",
+            test + ".c",
         ],
         linkstatic = 1,
         tags = ["long"],

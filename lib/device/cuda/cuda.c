@@ -2,22 +2,22 @@
 //
 // The driver is first touched when somebody asks for a device, and a machine without one is a
 // normal answer. No CUDA call is made in a child of a process that had touched it, nor once exit
-// has begun: every function asks enter() first. A sticky error makes CUDA refuse everything
+// has begun: every function asks nd__cuda_enter() first. A sticky error makes CUDA refuse everything
 // afterwards, which every function passes on as ND_ERROR_DEVICE.
 #include "kernels/cuda/cuda.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/device/backends.h"
 #include "lib/device/cuda/cuda_device.h"
+#include "lib/device/cuda/cuda_stream.h"
 #include "lib/device/cuda/library.h"
+#include "lib/device/cuda/order.h"
 #include "lib/manager/request.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define MAX_DEVICES 16
-
-static nd_cuda_device devices[MAX_DEVICES];
+static nd_cuda_device devices[ND__CUDA_DEVICES];
 static int device_total;
 static pthread_once_t discovered = PTHREAD_ONCE_INIT;
 static _Atomic bool touched;     ///< the driver was asked for something
@@ -71,10 +71,11 @@ static void discover(void) {
     // Handlers run last in, first out: this one runs before those that the driver has just set up.
     if (atexit(at_process_exit) != 0)
         return;
-    for (int ordinal = 0; ordinal < found && device_total < MAX_DEVICES; ordinal++) {
+    for (int ordinal = 0; ordinal < found && device_total < ND__CUDA_DEVICES; ordinal++) {
         if (!is_usable(ordinal))
             continue;
-        nd_cuda_device *device = &devices[device_total++];
+        nd_cuda_device *device = &devices[device_total];
+        nd__cuda_stream_number(device, device_total++);
         device->ordinal = ordinal;
         device->multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);
         pthread_mutex_init(&device->lock, NULL);
@@ -94,9 +95,7 @@ static int cuda_device_count(void) {
 /// Stream, pool and flag of a device, at its first use. What a failure leaves is taken up again by
 /// the next try.
 static nd_status prepare(nd_cuda_device *device) {
-    nd_status status = ND_OK;
-    if (!device->stream)
-        status = nd__cuda_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
+    nd_status status = nd__cuda_stream_make(&device->streams[ND__CUDA_DEFAULT]);
     if (status == ND_OK && !device->pool) {
         struct cudaMemPoolProps properties = {
             .allocType = cudaMemAllocationTypePinned,
@@ -125,11 +124,17 @@ static nd_status prepare(nd_cuda_device *device) {
 }
 
 /// Makes a device current in this thread, prepared. Every function but device_count begins here.
-static nd_status enter(int index, nd_cuda_device **ret_device) {
+nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller *ret_caller) {
     if (index < 0 || index >= cuda_device_count())
         return ND_ERROR_DEVICE;
     nd_cuda_device *device = &devices[index];
-    nd_status status = nd__cuda_status(cudaSetDevice(device->ordinal));
+    int ordinal = device->ordinal;
+    nd_status status = nd__cuda_status(cudaGetDevice(&ordinal));
+    if (status == ND_OK && ordinal != device->ordinal) {
+        status = nd__cuda_status(cudaSetDevice(device->ordinal));
+        if (status == ND_OK)
+            ret_caller->ordinal = ordinal;
+    }
     if (status != ND_OK)
         return status;
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) {
@@ -145,20 +150,20 @@ static nd_status enter(int index, nd_cuda_device **ret_device) {
     return status;
 }
 
+void nd__cuda_leave(nd_cuda_caller *caller) {
+    if (caller->ordinal >= 0)
+        (void)nd__cuda_status(cudaSetDevice(caller->ordinal));
+}
+
 // ------------------------------------------------------------------------------------------------
 // memory
 
-/// Not being done is no failure, and is not left behind for the next call to find.
-static bool stream_is_done(nd_cuda_device *device) {
-    return nd__cuda_status(cudaStreamQuery(device->stream)) == ND_OK;
-}
-
-static nd_status take_from_pool(nd_cuda_device *device, size_t bytes, void **ret_pointer) {
+static nd_status take_from_pool(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     if (!nd__alloc_allowed(bytes))
         return ND_ERROR_OUT_OF_MEMORY;
     void *pointer = NULL;
     nd_status status = nd__cuda_status(
-        cudaMallocFromPoolAsync(&pointer, bytes ? bytes : 1, device->pool, device->stream));
+        cudaMallocFromPoolAsync(&pointer, bytes ? bytes : 1, stream->device->pool, stream->handle));
     if (status == ND_OK)
         *ret_pointer = pointer;
     return status;
@@ -167,8 +172,21 @@ static nd_status take_from_pool(nd_cuda_device *device, size_t bytes, void **ret
 static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
-    return status == ND_OK ? take_from_pool(device, bytes, ret_pointer) : status;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    void *pointer;
+    status = take_from_pool(stream, bytes, &pointer);
+    if (status != ND_OK)
+        return status;
+    status = nd__order_add(stream, pointer, bytes ? bytes : 1);
+    if (status == ND_OK)
+        *ret_pointer = pointer;
+    else
+        (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+    return status;
 }
 
 static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name) {
@@ -188,10 +206,12 @@ static void keep_within(nd_cuda_device *device, uint64_t limit) {
 static void cuda_release(int index, void *pointer, size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    // The stream's work queued so far comes first; a device that has failed keeps its memory.
-    if (!pointer || enter(index, &device) != ND_OK)
+    ND__CUDA_CALLER caller = {-1};
+    // The work queued so far that uses it comes first; a device that has failed keeps its memory.
+    if (!pointer || nd__cuda_enter(index, &device, &caller) != ND_OK)
         return;
-    (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
+    nd_cuda_stream *stream = nd__order_remove(device, pointer);
+    (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8) {
         atomic_store(&device->released, 0);
@@ -202,21 +222,25 @@ static void cuda_release(int index, void *pointer, size_t bytes) {
 static void cuda_limit(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    if (enter(index, &device) != ND_OK)
+    ND__CUDA_CALLER caller = {-1};
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
         return;
     atomic_store(&device->limit, bytes + 1);
     if (bytes != UINT64_MAX)
         keep_within(device, bytes);
 }
 
-/// What was released becomes free for good when the stream has passed it; asking the stream how far
-/// it is lets the driver notice. The pool says nothing of how much that was.
+/// What was released becomes free for good when its stream has passed it; asking the streams how far
+/// they are lets the driver notice. The pool says nothing of how much that was.
 static uint64_t cuda_retire(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    if (enter(index, &device) != ND_OK)
+    ND__CUDA_CALLER caller = {-1};
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
         return 0;
-    (void)stream_is_done(device);
+    for (int place = 0; place < ND__CUDA_STREAMS; place++)
+        if (nd__cuda_stream_is_made(&device->streams[place]))
+            (void)nd__cuda_stream_is_done(&device->streams[place]);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX)
         keep_within(device, limit);
@@ -226,7 +250,8 @@ static uint64_t cuda_retire(int index) {
 static uint64_t cuda_trim(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    if (enter(index, &device) != ND_OK)
+    ND__CUDA_CALLER caller = {-1};
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
         return 0;
     uint64_t before = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
@@ -240,23 +265,33 @@ static uint64_t now_ns(void) {
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-/// CUDA can wait for ever or not at all, so this looks again every so often.
-static bool cuda_wait(int index, uint64_t nanoseconds) {
-    ND__UNCANCELLED;
-    nd_cuda_device *device;
-    cudaEvent_t here;
-    if (enter(index, &device) != ND_OK ||
-        nd__cuda_status(cudaEventCreateWithFlags(&here, cudaEventDisableTiming)) != ND_OK)
-        return false;
+/// Waits until an event is reached or it is so late. CUDA can wait for ever or not at all, so this
+/// looks again every so often.
+static bool wait_until(cudaEvent_t event, nd_cuda_stream *stream, uint64_t until) {
     const struct timespec pause = {.tv_nsec = 50000};
-    uint64_t until = now_ns() + nanoseconds;
-    cudaError_t reached = cudaEventRecord(here, device->stream);
-    while (reached == cudaSuccess && (reached = cudaEventQuery(here)) == cudaErrorNotReady &&
+    cudaError_t reached = cudaEventRecord(event, stream->handle);
+    while (reached == cudaSuccess && (reached = cudaEventQuery(event)) == cudaErrorNotReady &&
            now_ns() < until) {
         nanosleep(&pause, NULL);
         reached = cudaSuccess;
     }
-    bool done = nd__cuda_status(reached) == ND_OK;
+    return nd__cuda_status(reached) == ND_OK;
+}
+
+/// For what is queued so far on every stream, that of releases last: it waits for the others.
+static bool cuda_wait(int index, uint64_t nanoseconds) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    cudaEvent_t here;
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK ||
+        nd__cuda_status(cudaEventCreateWithFlags(&here, cudaEventDisableTiming)) != ND_OK)
+        return false;
+    const uint64_t until = now_ns() + nanoseconds;
+    bool done = true;
+    for (int place = ND__CUDA_STREAMS - 1; done && place >= 0; place--)
+        if (nd__cuda_stream_is_made(&device->streams[place]))
+            done = wait_until(here, &device->streams[place], until);
     (void)nd__cuda_status(cudaEventDestroy(here)); // one that was not reached yet goes later
     return done;
 }
@@ -264,8 +299,9 @@ static bool cuda_wait(int index, uint64_t nanoseconds) {
 static void cuda_usage(int index, nd_memory_usage *ret_usage) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
     size_t unused, total;
-    if (enter(index, &device) != ND_OK)
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
         return;
     uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     uint64_t used = pool_attribute(device, cudaMemPoolAttrUsedMemCurrent);
@@ -277,22 +313,22 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
 // ------------------------------------------------------------------------------------------------
 // copies and waiting
 
-/// Waits for the stream. A wait that fails is tried again, because what is queued may be a copy
+/// Waits for a stream. A wait that fails is tried again, because what is queued may be a copy
 /// from or to memory that the caller takes back as soon as this returns; of a device that is lost,
 /// which does nothing any more, the answer stays the same.
-static nd_status empty_stream(nd_cuda_device *device) {
-    nd_status status = nd__cuda_status(cudaStreamSynchronize(device->stream));
+static nd_status empty_stream(nd_cuda_stream *stream) {
+    const uint64_t queued = nd__order_queued(stream);
+    nd_status status = nd__cuda_status(cudaStreamSynchronize(stream->handle));
     bool empty = status == ND_OK;
     for (int again = 0; !empty && again < 3; again++)
-        empty = nd__cuda_status(cudaStreamSynchronize(device->stream)) == ND_OK;
+        empty = nd__cuda_status(cudaStreamSynchronize(stream->handle)) == ND_OK;
+    if (empty)
+        nd__order_done(stream, queued);
     return status;
 }
 
-/// Waits for the stream and says what its work made of its data.
-static nd_status wait_for(nd_cuda_device *device) {
-    nd_status status = empty_stream(device);
-    if (status != ND_OK)
-        return status;
+/// What the work that was waited for made of its data.
+static nd_status data_status(nd_cuda_device *device) {
     if (__atomic_load_n(device->out_of_range, __ATOMIC_ACQUIRE) == 0)
         return ND_OK;
     return __atomic_exchange_n(device->out_of_range, 0, __ATOMIC_ACQ_REL)
@@ -300,41 +336,103 @@ static nd_status wait_for(nd_cuda_device *device) {
                : ND_OK;
 }
 
+/// Waits for a stream and says what its work made of its data.
+nd_status nd__cuda_wait_for(nd_cuda_stream *stream) {
+    nd_status status = empty_stream(stream);
+    return status == ND_OK ? data_status(stream->device) : status;
+}
+
 static nd_status cuda_copy_from_host(int index, void *destination, const void *source,
                                      size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
     if (status != ND_OK || bytes == 0)
         return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    const nd_cuda_access written = {destination, true};
+    status = nd__order_before(stream, 1, &written);
+    if (status != ND_OK)
+        return status;
     if (bytes <= ND__CUDA_STAGING_BYTES) {
-        status = nd__staging_take(device, destination, source, bytes);
-        if (status != ND_ERROR_UNSUPPORTED)
+        status = nd__staging_take(stream, destination, source, bytes);
+        if (status != ND_ERROR_UNSUPPORTED) {
+            nd__order_after(stream, 1, &written);
             return status;
+        }
     }
     status = nd__cuda_status(
-        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyHostToDevice, device->stream));
+        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyHostToDevice, stream->handle));
+    nd__order_after(stream, 1, &written);
     if (status != ND_OK)
         return status;
     // The caller may change or free its memory as soon as this returns.
-    return empty_stream(device);
+    return empty_stream(stream);
 }
 
 static nd_status cuda_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
-    if (status == ND_OK && bytes > 0)
-        status = nd__cuda_status(
-            cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToHost, device->stream));
-    return status == ND_OK ? wait_for(device) : status;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    const nd_cuda_access read = {source, false};
+    if (bytes > 0) {
+        status = nd__order_before(stream, 1, &read);
+        if (status == ND_OK)
+            status = nd__cuda_status(cudaMemcpyAsync(destination, source, bytes,
+                                                     cudaMemcpyDeviceToHost, stream->handle));
+        nd__order_after(stream, 1, &read);
+    }
+    return status == ND_OK ? nd__cuda_wait_for(stream) : status;
 }
 
+/// By a stream of the destination's device. The driver goes through the host where one device
+/// cannot reach the other.
+static nd_status cuda_copy_peer(int index, void *destination, int source_index, const void *source,
+                                size_t bytes) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device, *from;
+    ND__CUDA_CALLER caller = {-1}, between = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    if (status == ND_OK)
+        status = nd__cuda_stream_several(device);
+    if (status == ND_OK)
+        status = nd__cuda_enter(source_index, &from, &between);
+    if (status == ND_OK)
+        status = nd__cuda_stream_several(from);
+    nd__cuda_leave(&between);
+    between.ordinal = -1;
+    if (status != ND_OK)
+        return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    const nd_cuda_access accesses[] = {{destination, true}, {source, false}};
+    status = nd__order_before(stream, 2, accesses);
+    if (status != ND_OK)
+        return status;
+    status = nd__cuda_status(cudaMemcpyPeerAsync(destination, device->ordinal, source,
+                                                 from->ordinal, bytes, stream->handle));
+    nd__order_after(stream, 2, accesses);
+    return status;
+}
+
+/// Every stream, that of releases last: it waits for the others.
 static nd_status cuda_synchronize(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
-    return status == ND_OK ? wait_for(device) : status;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    for (int place = ND__CUDA_STREAMS - 1; place >= 0; place--)
+        if (nd__cuda_stream_is_made(&device->streams[place])) {
+            nd_status waited = empty_stream(&device->streams[place]);
+            status = status == ND_OK ? waited : status;
+        }
+    return status == ND_OK ? data_status(device) : status;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -345,46 +443,71 @@ static nd_status scratch_allocate(void *context, size_t bytes, void **ret_pointe
 }
 
 static void scratch_release(void *context, void *pointer) {
-    nd_cuda_device *device = context;
-    (void)nd__cuda_status(cudaFreeAsync(pointer, device->stream));
+    const nd_cuda_stream *stream = context;
+    (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
 }
 
 static nd_status copy_on_device(void *context, void *destination, const void *source,
                                 size_t bytes) {
-    nd_cuda_device *device = context;
+    const nd_cuda_stream *stream = context;
     return nd__cuda_status(
-        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, device->stream));
+        cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, stream->handle));
+}
+
+static nd_status launch_on(nd_cuda_stream *stream, const nd_kernel_call *call) {
+    nd_cuda_queue queue = {
+        .stream = stream->handle,
+        .multiprocessors = stream->device->multiprocessors,
+        .out_of_range = stream->device->out_of_range,
+        .context = stream,
+        .allocate = scratch_allocate,
+        .release = scratch_release,
+        .copy = copy_on_device,
+    };
+    nd_status status = nd__library_launch(stream->device, &queue, call);
+    return status == ND_ERROR_UNSUPPORTED ? nd__cuda_launch(&queue, call) : status;
 }
 
 static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
     if (status != ND_OK)
         return status;
-    nd_cuda_queue queue = {
-        .stream = device->stream,
-        .multiprocessors = device->multiprocessors,
-        .out_of_range = device->out_of_range,
-        .context = device,
-        .allocate = scratch_allocate,
-        .release = scratch_release,
-        .copy = copy_on_device,
-    };
-    status = nd__library_launch(device, &queue, call);
-    return status == ND_ERROR_UNSUPPORTED ? nd__cuda_launch(&queue, call) : status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    nd_cuda_access accesses[ND_MAX_OPERANDS];
+    const size_t count = nd__order_of_call(call, accesses);
+    status = nd__order_before(stream, count, accesses);
+    if (status != ND_OK)
+        return status;
+    status = launch_on(stream, call);
+    nd__order_after(stream, count, accesses);
+    return status;
 }
 
 static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *chains) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
-    nd_cuda_queue queue = {0};
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
     if (status != ND_OK)
         return status;
-    queue.stream = device->stream;
-    queue.multiprocessors = device->multiprocessors;
-    return nd__cuda_chains(&queue, count, chains);
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    nd_cuda_access accesses[ND_CHAIN_OPERANDS];
+    for (size_t i = 0; i < count && status == ND_OK; i++) {
+        nd__order_of_chain(&chains[i], accesses);
+        status = nd__order_before(stream, ND_CHAIN_OPERANDS, accesses);
+    }
+    if (status != ND_OK)
+        return status;
+    nd_cuda_queue queue = {.stream = stream->handle, .multiprocessors = device->multiprocessors};
+    status = nd__cuda_chains(&queue, count, chains);
+    for (size_t i = 0; i < count; i++) {
+        nd__order_of_chain(&chains[i], accesses);
+        nd__order_after(stream, ND_CHAIN_OPERANDS, accesses);
+    }
+    return status;
 }
 
 /// On a thread of the driver, which must not call CUDA meanwhile. A device that has failed may
@@ -392,8 +515,10 @@ static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *cha
 static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    nd_status status = enter(index, &device);
-    return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(device->stream, function, data))
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(nd__cuda_stream_now(device)->handle,
+                                                                function, data))
                            : status;
 }
 
@@ -422,6 +547,8 @@ const nd_backend nd__cuda_backend = {
     .launch = cuda_launch,
     .launch_chains = cuda_launch_chains,
     .call = cuda_call,
+    .copy_peer = cuda_copy_peer,
+    .streams = &nd__cuda_stream_functions,
     .memory = &cuda_rows,
     .lost = cuda_lost,
 };

@@ -1,9 +1,9 @@
-// One CUDA device as the backend holds it: a stream, a pool, a ring of pinned memory, cuBLAS.
+// One CUDA device as the backend holds it: streams, a pool, a ring of pinned memory, cuBLAS.
 //
-// Invariant: everything on a device happens on its one stream, so memory may be given back to the
-// pool while kernels that use it are still queued. Nothing here is ever destroyed: at exit and
-// after a fork the driver's state must not be touched, and until then the device may be needed
-// again.
+// Invariant: what a block of memory is used for on several streams is ordered (order.h), so memory
+// may be given back to the pool while kernels that use it are still queued. Nothing here is ever
+// destroyed: at exit and after a fork the driver's state must not be touched, and until then the
+// device may be needed again.
 #ifndef ND_LIB_DEVICE_CUDA_CUDA_DEVICE_H
 #define ND_LIB_DEVICE_CUDA_CUDA_DEVICE_H
 #include "lib/device/device.h"
@@ -13,6 +13,31 @@
 /// Copies up to this size go through the ring, so that the caller does not wait for them.
 #define ND__CUDA_STAGING_BYTES ((size_t)256 << 10)
 #define ND__CUDA_STAGING_SLOTS 8
+
+#define ND__CUDA_DEVICES 16
+
+/// Streams of a device by their places.
+enum {
+    ND__CUDA_DEFAULT,  ///< where a thread works that has chosen none
+    ND__CUDA_RETIRING, ///< gives back memory that several streams have used
+    ND__CUDA_POOLED,   ///< the first of those that users' streams stand for
+    ND__CUDA_STREAMS = 18,
+};
+
+/// A stream of CUDA's, made at its first use. What order.c guards says so.
+typedef struct nd_cuda_stream {
+    struct nd_cuda_device *device;
+    unsigned number; ///< among those of all devices
+    unsigned users;  ///< users' streams that it stands for; under the device's lock
+    _Atomic bool made;
+    cudaStream_t handle;
+    cudaEvent_t passed; ///< behind its work up to number `recorded`
+    uint64_t queued;    ///< order.c: pieces of its work, numbered from 1
+    uint64_t recorded;  ///< order.c
+    uint64_t done;      ///< order.c: the host has waited for so many
+    uint64_t known[ND__CUDA_DEVICES *
+                   ND__CUDA_STREAMS]; ///< order.c: of each stream, how much this one has waited for
+} nd_cuda_stream;
 
 typedef struct nd_cuda_staging {
     pthread_mutex_t lock;
@@ -25,9 +50,10 @@ typedef struct nd_cuda_staging {
 typedef struct nd_cuda_device {
     int ordinal; ///< CUDA's number, which may differ: devices too old for the kernels are left out
     int multiprocessors;
-    pthread_mutex_t lock; ///< of the first use
+    int index;            ///< ndarc's number
+    pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
-    cudaStream_t stream;
+    nd_cuda_stream streams[ND__CUDA_STREAMS];
     cudaMemPool_t pool;
     _Atomic uint64_t
         limit; ///< of what the pool keeps beyond what is in use; 0: none, else one more
@@ -45,7 +71,23 @@ typedef struct nd_cuda_device {
 /// What a CUDA error means for the caller; also forgets it, so that the next call does not find it.
 nd_status nd__cuda_status(cudaError_t error);
 
+/// Which device of CUDA's was current when a function of the backend began, where that is to be set
+/// back; else -1.
+typedef struct nd_cuda_caller {
+    int ordinal;
+} nd_cuda_caller;
+
+/// ND__CUDA_CALLER caller = {-1}; for nd__cuda_enter(): set back at the end of the block.
+#define ND__CUDA_CALLER __attribute__((cleanup(nd__cuda_leave))) nd_cuda_caller
+
+/// Makes a device current in this thread, prepared.
+nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller *ret_caller);
+void nd__cuda_leave(nd_cuda_caller *caller);
+
+/// Waits for a stream and says what its work made of its data.
+nd_status nd__cuda_wait_for(nd_cuda_stream *stream);
+
 /// Copies to the device through the ring. ND_ERROR_UNSUPPORTED: there is no pinned memory.
-nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void *source,
+nd_status nd__staging_take(nd_cuda_stream *stream, void *destination, const void *source,
                            size_t bytes);
 #endif

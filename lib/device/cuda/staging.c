@@ -20,9 +20,9 @@ static bool ring_ready(nd_cuda_staging *staging) {
     return true;
 }
 
-nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void *source,
+nd_status nd__staging_take(nd_cuda_stream *stream, void *destination, const void *source,
                            size_t bytes) {
-    nd_cuda_staging *staging = &device->staging;
+    nd_cuda_staging *staging = &stream->device->staging;
     nd_status status = ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&staging->lock);
     if (ring_ready(staging)) {
@@ -33,10 +33,10 @@ nd_status nd__staging_take(nd_cuda_device *device, void *destination, const void
         if (status == ND_OK) {
             memcpy(memory, source, bytes);
             status = nd__cuda_status(cudaMemcpyAsync(destination, memory, bytes,
-                                                     cudaMemcpyHostToDevice, device->stream));
+                                                     cudaMemcpyHostToDevice, stream->handle));
         }
         if (status == ND_OK)
-            status = nd__cuda_status(cudaEventRecord(staging->copied[slot], device->stream));
+            status = nd__cuda_status(cudaEventRecord(staging->copied[slot], stream->handle));
     }
     pthread_mutex_unlock(&staging->lock);
     return status;

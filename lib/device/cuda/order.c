@@ -1,0 +1,320 @@
+// The order of what several streams do with the same memory (order.h).
+//
+// The blocks lie in a treap by address: a search tree whose priorities are drawn from the addresses,
+// so that it is balanced whatever the order in which they come. Memory that is in no block is
+// somebody else's, and all of it counts as one. One lock guards everything here; no work is queued
+// under it but the waits.
+#include "lib/device/cuda/order.h"
+#include "lib/base/alloc.h"
+
+/// Streams whose reads a block remembers one by one. One more, and the newest waits for the oldest,
+/// whose point it then stands for.
+#define READERS 4
+
+typedef struct point {
+    nd_cuda_stream *stream; ///< NULL: none
+    uint64_t at;
+} point;
+
+typedef struct block {
+    uintptr_t start;
+    size_t bytes;
+    uint64_t priority; ///< above its children's
+    struct block *below, *above;
+    point written;
+    point read[READERS]; ///< since then, each of another stream; the first without a stream ends it
+} block;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static block *root;
+static block foreign; ///< all memory of others
+static _Atomic bool active;
+
+static bool is_active(void) {
+    return __builtin_expect(atomic_load(&active), 0);
+}
+
+void nd__order_activate(void) {
+    atomic_store(&active, true);
+}
+
+// ------------------------------------------------------------------------------------------------
+// blocks by address
+
+static uint64_t mix(uint64_t bits) {
+    bits = (bits ^ (bits >> 31)) * UINT64_C(0x7FB5D329728EA185);
+    bits = (bits ^ (bits >> 27)) * UINT64_C(0x81DADEF4BC2DD44D);
+    return bits ^ (bits >> 33);
+}
+
+/// Parts a tree into what starts below an address and the rest.
+static void split(block *tree, uintptr_t start, block **ret_below, block **ret_rest) {
+    while (tree) {
+        if (tree->start < start) {
+            *ret_below = tree;
+            ret_below = &tree->above;
+            tree = tree->above;
+        } else {
+            *ret_rest = tree;
+            ret_rest = &tree->below;
+            tree = tree->below;
+        }
+    }
+    *ret_below = NULL;
+    *ret_rest = NULL;
+}
+
+static void insert(block *new) {
+    block **link = &root;
+    while (*link && (*link)->priority >= new->priority)
+        link = new->start < (*link)->start ? &(*link)->below : &(*link)->above;
+    split(*link, new->start, &new->below, &new->above);
+    *link = new;
+}
+
+/// Takes out the block that starts at an address; NULL: there is none.
+static block *take(uintptr_t start) {
+    block **link = &root;
+    while (*link && (*link)->start != start)
+        link = start < (*link)->start ? &(*link)->below : &(*link)->above;
+    block *found = *link;
+    if (!found)
+        return NULL;
+    block *below = found->below, *above = found->above;
+    while (below && above) {
+        if (below->priority >= above->priority) {
+            *link = below;
+            link = &below->above;
+            below = below->above;
+        } else {
+            *link = above;
+            link = &above->below;
+            above = above->below;
+        }
+    }
+    *link = below ? below : above;
+    return found;
+}
+
+static block *block_of(const void *data) {
+    const uintptr_t address = (uintptr_t)data;
+    block *found = NULL;
+    for (block *at = root; at;) {
+        if (at->start <= address)
+            found = at;
+        at = at->start <= address ? at->above : at->below;
+    }
+    return found && address - found->start < found->bytes ? found : &foreign;
+}
+
+// ------------------------------------------------------------------------------------------------
+// waiting
+
+/// Whether what `stream` does next comes behind a point anyway.
+static bool is_behind(const nd_cuda_stream *stream, point point) {
+    return !point.stream || point.stream == stream || point.stream->done >= point.at ||
+           stream->known[point.stream->number] >= point.at;
+}
+
+/// Has a stream wait for a point. The event behind the newest work that was waited for is used
+/// again as long as it stands behind the point.
+static nd_status wait_for(nd_cuda_stream *stream, point point) {
+    if (is_behind(stream, point))
+        return ND_OK;
+    nd_cuda_stream *other = point.stream;
+    if (other->recorded < point.at) {
+        nd_status status = nd__cuda_status(cudaEventRecord(other->passed, other->handle));
+        if (status != ND_OK)
+            return status;
+        other->recorded = other->queued;
+    }
+    nd_status status = nd__cuda_status(cudaStreamWaitEvent(stream->handle, other->passed, 0));
+    if (status == ND_OK)
+        stream->known[other->number] = other->recorded;
+    return status;
+}
+
+/// As wait_for(), where nobody could be told of a failure: then the host waits. A device that has
+/// failed does nothing any more, so there is nothing to wait for.
+static void must_wait_for(nd_cuda_stream *stream, point point) {
+    if (wait_for(stream, point) != ND_OK)
+        (void)nd__cuda_status(cudaStreamSynchronize(point.stream->handle));
+}
+
+static nd_status wait_for_block(nd_cuda_stream *stream, const block *block, bool write) {
+    nd_status status = wait_for(stream, block->written);
+    for (int i = 0; write && status == ND_OK && i < READERS && block->read[i].stream; i++)
+        status = wait_for(stream, block->read[i]);
+    return status;
+}
+
+nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
+    if (!is_active())
+        return ND_OK;
+    nd_status status = ND_OK;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        if (accesses[i].data)
+            status = wait_for_block(stream, block_of(accesses[i].data), accesses[i].write);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// points
+
+/// The place for a stream's read: its own, a free one, or, where all are taken by others, that of
+/// the oldest, for which the stream waits.
+static point *place_for_read(nd_cuda_stream *stream, block *block) {
+    for (int i = 0; i < READERS; i++)
+        if (!block->read[i].stream || block->read[i].stream == stream)
+            return &block->read[i];
+    must_wait_for(stream, block->read[0]);
+    for (int i = 1; i < READERS; i++)
+        block->read[i - 1] = block->read[i];
+    return &block->read[READERS - 1];
+}
+
+static void note(nd_cuda_stream *stream, uint64_t at, block *block, bool write) {
+    if (write) {
+        block->written = (point){stream, at};
+        for (int i = 0; i < READERS; i++)
+            block->read[i] = (point){NULL, 0};
+    } else if (!(block->written.stream == stream && block->written.at == at)) {
+        *place_for_read(stream, block) = (point){stream, at};
+    }
+}
+
+void nd__order_after(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
+    if (!is_active())
+        return;
+    pthread_mutex_lock(&lock);
+    // Writes first: a block that is written and read has the one point.
+    const uint64_t at = stream->queued + 1;
+    for (size_t i = 0; i < count; i++)
+        if (accesses[i].data && accesses[i].write)
+            note(stream, at, block_of(accesses[i].data), true);
+    for (size_t i = 0; i < count; i++)
+        if (accesses[i].data && !accesses[i].write)
+            note(stream, at, block_of(accesses[i].data), false);
+    stream->queued = at;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t nd__order_queued(nd_cuda_stream *stream) {
+    if (!is_active())
+        return 0; // more will be number 1
+    pthread_mutex_lock(&lock);
+    const uint64_t queued = stream->queued;
+    pthread_mutex_unlock(&lock);
+    return queued;
+}
+
+void nd__order_done(nd_cuda_stream *stream, uint64_t queued) {
+    pthread_mutex_lock(&lock);
+    if (stream->done < queued)
+        stream->done = queued;
+    pthread_mutex_unlock(&lock);
+}
+
+// ------------------------------------------------------------------------------------------------
+// allocation and release
+
+nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
+    block *new = nd__alloc_zeroed(sizeof *new);
+    if (!new)
+        return ND_ERROR_OUT_OF_MEMORY;
+    new->start = (uintptr_t)data;
+    new->bytes = bytes;
+    new->priority = mix((uint64_t) new->start);
+    pthread_mutex_lock(&lock);
+    if (is_active())
+        stream->queued++;
+    new->written = (point){stream, stream->queued};
+    insert(new);
+    pthread_mutex_unlock(&lock);
+    return ND_OK;
+}
+
+/// A stream of the device that is behind all points of a block, without any more waiting.
+static nd_cuda_stream *last_user(const nd_cuda_device *device, const block *block) {
+    for (int i = -1; i < READERS; i++) {
+        nd_cuda_stream *stream = i < 0 ? block->written.stream : block->read[i].stream;
+        if (!stream || stream->device != device)
+            continue;
+        bool is_last = is_behind(stream, block->written);
+        for (int k = 0; is_last && k < READERS; k++)
+            is_last = is_behind(stream, block->read[k]);
+        if (is_last)
+            return stream;
+    }
+    return NULL;
+}
+
+nd_cuda_stream *nd__order_remove(nd_cuda_device *device, void *data) {
+    pthread_mutex_lock(&lock);
+    block *gone = take((uintptr_t)data);
+    nd_cuda_stream *stream = &device->streams[ND__CUDA_DEFAULT];
+    if (gone && is_active()) {
+        stream = last_user(device, gone);
+        if (!stream) {
+            stream = &device->streams[ND__CUDA_RETIRING];
+            must_wait_for(stream, gone->written);
+            for (int i = 0; i < READERS; i++)
+                must_wait_for(stream, gone->read[i]);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    nd__alloc_free(gone);
+    return stream;
+}
+
+// ------------------------------------------------------------------------------------------------
+// kernel calls
+
+// How many of its first operands a family's calls may write (kernels/kernel.h).
+enum {
+    WRITES_UNARY = 1,
+    WRITES_PREDICATE = 1,
+    WRITES_BINARY = 1,
+    WRITES_COMPARE = 1,
+    WRITES_LOGICAL = 1,
+    WRITES_TERNARY = 1,
+    WRITES_REDUCE = 1,
+    WRITES_ARGREDUCE = 1,
+    WRITES_SCAN = 1,
+    WRITES_SORT = 1,
+    WRITES_MATMUL = 1,
+    WRITES_QUANTIZED = 1,
+    WRITES_SOFTMAX = 1,
+    WRITES_LOSS = 2, ///< pair_loss_grad
+    WRITES_NORM = 2, ///< layer_norm and the gradients
+    WRITES_INDEX = 1,
+    WRITES_CREATE = 1,
+    WRITES_COPY = 1,
+    WRITES_CONV = 1,
+    WRITES_POOL = 2,
+    WRITES_RESAMPLE = 1,
+    WRITES_ATTENTION = 2,
+    WRITES_HOST = ND_MAX_OPERANDS,
+    WRITES_VIEW = ND_MAX_OPERANDS,
+};
+
+static const int8_t written_operands[ND_OP_COUNT] = {
+#define ND_OP(name, family, inputs, differentiable, saves) [ND_OP_##name] = WRITES_##family,
+#include "kernels/ops.inc"
+#undef ND_OP
+};
+
+size_t nd__order_of_call(const nd_kernel_call *call, nd_cuda_access *ret_accesses) {
+    for (int i = 0; i < call->noperands; i++)
+        ret_accesses[i] = (nd_cuda_access){call->operand[i].data, i < written_operands[call->op]};
+    return (size_t)call->noperands;
+}
+
+void nd__order_of_chain(const nd_chain *chain, nd_cuda_access *ret_accesses) {
+    for (int i = 0; i < ND_CHAIN_OPERANDS; i++)
+        ret_accesses[i] = (nd_cuda_access){chain->data[i], false};
+    for (int i = 0; i < chain->steps; i++)
+        ret_accesses[chain->step[i].out].write = true;
+}
