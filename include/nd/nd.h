@@ -37,6 +37,7 @@
 #include <nd/scope.h>
 #include <nd/sorting.h>
 #include <nd/state.h>
+#include <nd/stream.h>
 #include <nd/tensor.h>
 #include <nd/threads.h>
 #include <nd/version.h>

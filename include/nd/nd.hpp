@@ -119,6 +119,8 @@ using ema = owned<nd_ema>;                 ///< owner of moving averages
 using loss_scaler = owned<nd_loss_scaler>; ///< owner of a loss scaler
 using state = owned<nd_state>;             ///< owner of a training's state
 using dataset = owned<nd_dataset>;         ///< owner of a data set
+using stream = owned<nd_stream>;           ///< owner of a stream
+using event = owned<nd_event>;             ///< owner of an event
 using gguf = owned<nd_gguf>;               ///< owner of an open GGUF file
 
 } // namespace nd

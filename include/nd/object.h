@@ -44,6 +44,8 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_schedule *: owned(nd_schedule, x), const nd_schedule *: borrowed(nd_schedule, x), \
     nd_ema *: owned(nd_ema, x), const nd_ema *: borrowed(nd_ema, x), \
     nd_loss_scaler *: owned(nd_loss_scaler, x), const nd_loss_scaler *: borrowed(nd_loss_scaler, x), \
+    nd_stream *: owned(nd_stream, x), const nd_stream *: borrowed(nd_stream, x), \
+    nd_event *: owned(nd_event, x), const nd_event *: borrowed(nd_event, x), \
     nd_state *: owned(nd_state, x), const nd_state *: borrowed(nd_state, x), \
     nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
 // clang-format on
@@ -137,6 +139,8 @@ ND__RETAIN_HANDLE(nd_optimizer)
 ND__RETAIN_HANDLE(nd_schedule)
 ND__RETAIN_HANDLE(nd_ema)
 ND__RETAIN_HANDLE(nd_loss_scaler)
+ND__RETAIN_HANDLE(nd_stream)
+ND__RETAIN_HANDLE(nd_event)
 ND__RETAIN_HANDLE(nd_state)
 ND__RETAIN_HANDLE(nd_dataset)
 #undef ND__RETAIN_HANDLE

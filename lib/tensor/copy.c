@@ -1,6 +1,7 @@
 // Copies: between layouts, dtypes, devices and the host; clone, contiguous, cast, to.
 //
-// Data crosses devices through host memory, in the destination's dtype and in row-major order.
+// Data crosses devices in the destination's dtype and in row-major order, through host memory where
+// the two cannot do it by themselves.
 // Temporaries live at the manager of the tensor they stand in for and are gone on return.
 #include "lib/tensor/copy.h"
 #include "lib/base/error.h"
@@ -99,18 +100,23 @@ nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *dest
     return status == ND_OK ? ND_OK : backend_failed(operation, status, x->device, "copying from");
 }
 
+/// Owned contiguous tensor like y, on its device: y itself when it is one.
+static nd_tensor *contiguous_for(const char *operation, nd_tensor *y) {
+    if (y->contiguous)
+        return nd_retain(y);
+    nd_place place = nd__place_of(&y->header);
+    nd_tensor *target =
+        nd__tensor_new(operation, place.manager, y->device, y->dtype, y->ndim, y->shape);
+    nd__place_end(place);
+    return target;
+}
+
 /// Contiguous host data into y, which is on a device.
 static nd_status write_from_host(const char *operation, nd_tensor *y, const void *source) {
     const nd_backend *backend = nd__registry_backend(y->device.kind);
-    nd_tensor *target = nd_retain(y);
-    if (!y->contiguous) {
-        nd_object_release(target);
-        nd_place place = nd__place_of(&y->header);
-        target = nd__tensor_new(operation, place.manager, y->device, y->dtype, y->ndim, y->shape);
-        nd__place_end(place);
-        if (!target)
-            return nd_error_get_status();
-    }
+    nd_tensor *target = contiguous_for(operation, y);
+    if (!target)
+        return nd_error_get_status();
     nd_status status =
         backend->copy_from_host(y->device.index, target->data, source, data_bytes(y));
     if (status != ND_OK)
@@ -135,11 +141,33 @@ static nd_tensor *fetch(const char *operation, const nd_tensor *x) {
     return copy;
 }
 
+/// Between two devices of a kind that copy by themselves.
+static nd_status copy_to_peer(const char *operation, nd_tensor *y, const nd_tensor *x) {
+    nd_tensor *source = packed(operation, x, y->dtype);
+    if (!source)
+        return nd_error_get_status();
+    nd_tensor *target = contiguous_for(operation, y);
+    nd_status status = target ? nd__registry_backend(y->device.kind)
+                                    ->copy_peer(y->device.index, target->data, x->device.index,
+                                                source->data, data_bytes(y))
+                              : nd_error_get_status();
+    if (target && status != ND_OK)
+        backend_failed(operation, status, y->device, "copying to");
+    else if (target && target != y)
+        status = copy_locally(operation, y, target);
+    nd_object_release(target);
+    nd_object_release(source);
+    return status;
+}
+
 nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x) {
     if (x->numel == 0)
         return ND_OK;
     if (same_device(x->device, y->device))
         return copy_locally(operation, y, x);
+    const nd_backend *backend = nd__registry_backend(x->device.kind);
+    if (x->device.kind == y->device.kind && backend->copy_peer)
+        return copy_to_peer(operation, y, x);
     bool to_host = same_device(y->device, host);
     if (to_host && y->contiguous && y->dtype == x->dtype)
         return nd__copy_to_host(operation, x, y->data);
