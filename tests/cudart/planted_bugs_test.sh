@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # planted_bugs_test.sh BUG...
-# Fails when backend_test passes with a planted bug.
+# Fails when a test passes with a planted bug.
 set -u
 folder=$TEST_SRCDIR/$TEST_WORKSPACE/tests/cudart
-export ND_CUBLAS=$folder/libcublas.so ND_CUDNN=$folder/libcudnn.so
+export ND_CUBLAS=$folder/libcublas.so ND_CUDNN=$folder/libcudnn.so ND_CUDART_RACES=1
 failures=0
 for name; do
     said=$(CMOCKA_TEST_ABORT=1 timeout 60 "$folder/$name" 2>&1)
