@@ -26,12 +26,8 @@ begin=$SECONDS
 separator=
 failed=0
 
-if [ "$setting" = fake ]; then
-    fake=1
-    export ND_CUBLAS=$kit/out/tests/cudart/libcublas.so
-else
-    fake=
-fi
+fake=
+[ "$setting" != fake ] || fake=1
 
 left() { echo $((limit - (SECONDS - begin))); }
 
@@ -227,6 +223,10 @@ part_figures() {
     tar -czf "$results/$part.tar.gz" -C "$files" . && rm -rf "$files"
 }
 
+if [ -n "$fake" ]; then
+    ND_CUBLAS=$(path_of tests/cudart/libcublas.so)
+    export ND_CUBLAS
+fi
 # A device that is not there is a failure; libraries of the machine that built the programs lie beside them.
 export ND_REQUIRE_GPU=1 LD_LIBRARY_PATH=$kit/prebuilt${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 case $part in
