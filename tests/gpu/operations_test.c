@@ -111,6 +111,8 @@ static void release_inputs(inputs *in) {
         sizeof(nd_interpolate_options), 1, {5, 17, 0}, {0, 0, 0}, mode, false})
 #define ATTENDING(dropout, causal) \
     (&(const nd_attention_options){sizeof(nd_attention_options), 1, 0, dropout, {7, 15}, causal})
+// Scores of size 1: what is rounded in larger ones is seen in their powers.
+#define MILD(x) nd_tmp(nd_mul_scalar(x, 0.0625))
 #define SEEN(in) nd_tmp(nd_slice(in->condition, 0, 37, 1, 1))
 #define ONE(x) nd_tmp(nd_slice(x, 0, 1, 1, 0))
 #define LINES(in, count) nd_tmp(nd_reshape(in->flat, ND_SHAPE(count, 70000 / count)))
@@ -213,11 +215,11 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(nll_loss, nd_nll_loss(in->a, in->labels, in->row, 3, ND_REDUCTION_NONE))    \
     CASE(cosine_similarity, nd_cosine_similarity(in->a, in->b, 1e-8, 1))             \
     CASE(attention, nd_attention(in->cube, in->cube, in->cube, NULL, NULL))          \
-    CASE(attention_causal, nd_attention(in->cube, in->cube, in->cube, NULL, ATTENDING(0, true)))\
-    CASE(attention_masked, nd_attention(in->cube, in->cube, in->cube, SEEN(in), NULL)) \
-    CASE(attention_dropped, nd_attention(in->cube, in->cube, in->cube, SEEN(in), ATTENDING(0.5, true)))\
-    CASE(attention_shared, nd_attention(in->cube, ONE(in->cube), ONE(in->cube), NULL, NULL))\
-    CASE(attention_long, nd_attention(LINES(in, 70), LINES(in, 70), LINES(in, 70), NULL, NULL))\
+    CASE(attention_causal, nd_attention(MILD(in->cube), in->cube, in->cube, NULL, ATTENDING(0, true)))\
+    CASE(attention_masked, nd_attention(MILD(in->cube), in->cube, in->cube, SEEN(in), NULL)) \
+    CASE(attention_dropped, nd_attention(MILD(in->cube), in->cube, in->cube, SEEN(in), ATTENDING(0.5, true)))\
+    CASE(attention_shared, nd_attention(MILD(in->cube), ONE(in->cube), ONE(in->cube), NULL, NULL))\
+    CASE(attention_long, nd_attention(MILD(LINES(in, 70)), LINES(in, 70), LINES(in, 70), NULL, NULL))\
     CASE(softmax_lines, nd_softmax(LINES(in, 70), 1))                                \
     CASE(softmax_of_turned, nd_softmax(TRANSPOSED(LINES(in, 70)), 0))                \
     CASE(log_softmax_lines, nd_log_softmax(LINES(in, 7), 1))                         \
