@@ -1,11 +1,11 @@
 // Convolutions and their gradients, on contiguous tensors.
 //
 // Each is a matrix product whose one operand is a matrix of windows that nobody writes (implicit
-// GEMM): a tile's readers gather its elements. Of one group of channels, with all images beside each
-// other:
-//   conv              out [go, n y]          = weight [go, gi window] windows of x [gi window, n y]
-//   conv_grad_input   out [gi, n x]          = weight [gi, go window] windows of grad [go window, n x]
-//   conv_grad_weight  out [go, gi window]    = grad [go, n y] windows of x [n y, gi window]
+// GEMM): a tile's readers gather its elements. Of one group of channels, with all images beside
+// each other:
+//   conv              out [go, n y]       = weight [go, gi window] windows of x [gi window, n y]
+//   conv_grad_input   out [gi, n x]       = weight [gi, go window] windows of grad [go window, n x]
+//   conv_grad_weight  out [go, gi window] = grad [go, n y] windows of x [n y, gi window]
 // Groups of few channels (depthwise ones have one) and tensors whose numbers need more than 31 bits
 // are added up directly, a thread for each result, neighbours reading beside each other.
 #include "kernels/cuda/tile.cuh"
@@ -69,8 +69,8 @@ struct Place {
     }
 };
 
-/// Which matrix of windows: k runs over taps of channels and lines over results or places; or k over
-/// results, and lines over taps of channels.
+/// Which matrix of windows: k runs over taps of channels and lines over results or places; or k
+/// over results, and lines over taps of channels.
 enum class Windows { OF_RESULTS, OF_PLACES, ALONG_RESULTS };
 
 /// x, or a gradient of y, as such a matrix.
@@ -410,8 +410,8 @@ template <class T> struct ConvGradWeight {
     }
 };
 
-/// Whether products pay: a tile has 64 channels, of which at least eight are there; and whether they
-/// count in 31 bits, with what a window reaches beyond an image.
+/// Whether products pay: a tile has 64 channels, of which at least eight are there; and whether
+/// they count in 31 bits, with what a window reaches beyond an image.
 static bool takes_products(const ConvSizes &c, int64_t channels) {
     const int64_t most = (int64_t)1 << 30;
     int64_t reach = 0;

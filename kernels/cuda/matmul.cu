@@ -5,13 +5,14 @@
 // these kernels are for where that is missing and for what it cannot express.
 //
 // Computed, not measured, for the 128 x 128 tile in f32 on a multiprocessor of 128 lanes: a k is
-// 128 * 128 multiplications with additions, 128 cycles. For it every thread issues 64 of them, 4 reads
-// of 16 bytes from shared memory and, of the reads from device memory, the stores and the barrier,
-// which serve 16 k, about 6 instructions: 64 of 74 issue slots are arithmetic, 86 %. A warp's 4 reads
-// touch 384 different bytes, a block's 3072: 24 cycles at 128 bytes per cycle where lanes that read
-// one address are served together, at most 128. With 128 registers two blocks are resident: 4 warps
-// per scheduler, each with 64 independent sums. From device memory a tile reads 2 * 128 numbers for a
-// k, 32 operations per byte before any cache: 3.35 TB/s would feed 107 TFLOP/s of f32, which has 67.
+// 128 * 128 multiplications with additions, 128 cycles. For it every thread issues 64 of them, 4
+// reads of 16 bytes from shared memory and, of the reads from device memory, the stores and the
+// barrier, which serve 16 k, about 6 instructions: 64 of 74 issue slots are arithmetic, 86 %. A
+// warp's 4 reads touch 384 different bytes, a block's 3072: 24 cycles at 128 bytes per cycle where
+// lanes that read one address are served together, at most 128. With 128 registers two blocks are
+// resident: 4 warps per scheduler, each with 64 independent sums. From device memory a tile reads 2
+// * 128 numbers for a k, 32 operations per byte before any cache: 3.35 TB/s would feed 107 TFLOP/s
+// of f32, which has 67.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/rows.cuh"

@@ -2,10 +2,10 @@
 // together (mma.sync m16n8k16, PTX ISA, "Warp Level Matrix Instructions").
 //
 // Both operands stay as they lie in memory, with k or the lines going along a row of shared memory:
-// ldmatrix turns those of the second kind on the way into registers. A row of shared memory is eight
-// elements longer than its data, so that the eight rows that one ldmatrix reads lie in different
-// banks. Where there are no tensor cores each lane computes its four results from the fragments that
-// the others of its warp hold, in the same places.
+// ldmatrix turns those of the second kind on the way into registers. A row of shared memory is
+// eight elements longer than its data, so that the eight rows that one ldmatrix reads lie in
+// different banks. Where there are no tensor cores each lane computes its four results from the
+// fragments that the others of its warp hold, in the same places.
 #ifndef ND_KERNELS_CUDA_TENSOR_CUH
 #define ND_KERNELS_CUDA_TENSOR_CUH
 #include "kernels/cuda/tile.cuh"

@@ -1,5 +1,6 @@
 // How products are made: a block keeps a tile of results in its threads' registers and goes along
-// what is summed, a slice of both operands at a time, which all its threads read from shared memory.
+// what is summed, a slice of both operands at a time, which all its threads read from shared
+// memory.
 //
 // run_tiles(queue, blocks, body) is to blocks with shared memory what run_threads (grid.cuh) is to
 // independent threads. A body says what a thread does between two barriers, so that a host compiler
@@ -17,8 +18,8 @@
 //   collective                            multiply needs what the other threads of its warp loaded
 //   resident                              blocks that a multiprocessor is to hold at a time
 //
-// While a slice is multiplied the next one is on its way: fetch starts the reads, store comes behind
-// the products, and one barrier per slice is enough.
+// While a slice is multiplied the next one is on its way: fetch starts the reads, store comes
+// behind the products, and one barrier per slice is enough.
 #ifndef ND_KERNELS_CUDA_TILE_CUH
 #define ND_KERNELS_CUDA_TILE_CUH
 #include "kernels/cuda/grid.cuh"
@@ -420,9 +421,10 @@ nd_status run_products(const nd_cuda_queue *queue, TileGrid grid, const Left &le
 // ------------------------------------------------------------------------------------------------
 // products of numbers by the ordinary units
 
-/// A tile of 16 * own_rows by 16 * own_columns: each of 16 x 16 threads keeps own_rows x own_columns
-/// results, four beside each other, the next four half a tile away. So the 4 x 8 threads of a warp
-/// read four and eight different packs of 16 bytes, without a conflict between banks.
+/// A tile of 16 * own_rows by 16 * own_columns: each of 16 x 16 threads keeps own_rows x
+/// own_columns results, four beside each other, the next four half a tile away. So the 4 x 8
+/// threads of a warp read four and eight different packs of 16 bytes, without a conflict between
+/// banks.
 template <class Left, class Right, class Result, int own_rows, int own_columns, int slice_,
           int resident_ = 2>
 struct FmaTile {

@@ -1,5 +1,5 @@
-// That lib/device/cuda and NVIDIA's headers, where there are any, say the same of the libraries that
-// are opened at run time. Compiled, not run.
+// That lib/device/cuda and NVIDIA's headers, where there are any, say the same of the libraries
+// that are opened at run time. Compiled, not run.
 #include "lib/device/cuda/library_numbers.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #theirs)

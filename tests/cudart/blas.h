@@ -1,5 +1,5 @@
-// What the fake cuBLAS and cuBLASLt share: a column-major product by plain loops, done late, in order
-// on a stream.
+// What the fake cuBLAS and cuBLASLt share: a column-major product by plain loops, done late, in
+// order on a stream.
 #ifndef ND_TESTS_CUDART_BLAS_H
 #define ND_TESTS_CUDART_BLAS_H
 #include "tests/cudart/control.h"
@@ -20,8 +20,8 @@ enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
 typedef cudaError_t queue_function(cudaStream_t stream, const char *name,
                                    void (*function)(void *data), const void *data, size_t bytes);
 
-/// c = activation(alpha op(a) op(b) + beta c + bias), column-major; the bias has one number for each
-/// row of c.
+/// c = activation(alpha op(a) op(b) + beta c + bias), column-major; the bias has one number for
+/// each row of c.
 typedef struct product {
     int type; ///< of all matrices
     bool transpose_a, transpose_b;

@@ -1,8 +1,8 @@
 // A cuBLAS for the fake runtime: libcublas.so with the functions that lib/device/cuda opens at run
 // time.
 //
-// Unless its handle was told not to, it joins parts of sums of 16-bit floats as 16-bit floats, which
-// the real one may. A handle that was told no stream works on the default one.
+// Unless its handle was told not to, it joins parts of sums of 16-bit floats as 16-bit floats,
+// which the real one may. A handle that was told no stream works on the default one.
 #include "tests/cudart/blas.h"
 #include <stdlib.h>
 

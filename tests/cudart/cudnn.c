@@ -1,11 +1,11 @@
-// A cuDNN for the fake runtime: libcudnn.so with the functions of cuDNN 9 that lib/device/cuda opens
-// at run time. Its numbers are those of the definition, by plain loops, done late.
+// A cuDNN for the fake runtime: libcudnn.so with the functions of cuDNN 9 that lib/device/cuda
+// opens at run time. Its numbers are those of the definition, by plain loops, done late.
 //
 // It offers four algorithms: one that is not deterministic, one with shorter numbers, which both
-// write wrong results, one that needs working memory, and one that needs none. ND_CUDART_CUDNN in the
-// environment: a status that creating a handle answers, 100: it refuses to choose, 101: every offer
-// is refused, 102: every offer wants more memory than there is, 103: running refuses, 104: the first
-// offer that could be taken wants too much.
+// write wrong results, one that needs working memory, and one that needs none. ND_CUDART_CUDNN in
+// the environment: a status that creating a handle answers, 100: it refuses to choose, 101: every
+// offer is refused, 102: every offer wants more memory than there is, 103: running refuses, 104:
+// the first offer that could be taken wants too much.
 #include "tests/cudart/blas.h"
 #include <stdint.h>
 #include <stdlib.h>

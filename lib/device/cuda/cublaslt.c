@@ -1,9 +1,9 @@
 // linear by cuBLASLt. See cublaslt.h.
 //
-// It is opened beside cuBLAS: where ND_CUBLAS names a file libcublas…, the one named libcublasLt… in
-// the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the activations
-// only ReLU is an epilogue, and the others are a pass of their own. A handle holds nothing of a
-// stream, and may be used by several threads.
+// It is opened beside cuBLAS: where ND_CUBLAS names a file libcublas…, the one named libcublasLt…
+// in the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the
+// activations only ReLU is an epilogue, and the others are a pass of their own. A handle holds
+// nothing of a stream, and may be used by several threads.
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/gemm.h"

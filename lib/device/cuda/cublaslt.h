@@ -1,5 +1,5 @@
-// linear by cuBLASLt, which adds the bias and takes the larger of a sum and 0 while it still has the
-// sum in registers.
+// linear by cuBLASLt, which adds the bias and takes the larger of a sum and 0 while it still has
+// the sum in registers.
 #ifndef ND_LIB_DEVICE_CUDA_CUBLASLT_H
 #define ND_LIB_DEVICE_CUDA_CUBLASLT_H
 #include "lib/device/cuda/library.h"

@@ -1,4 +1,5 @@
-// Convolutions by cuDNN 9, which is opened at run time (ND_CUDNN names the file, as ND_CUBLAS does).
+// Convolutions by cuDNN 9, which is opened at run time (ND_CUDNN names the file, as ND_CUBLAS
+// does).
 //
 // Of what it offers for a call the first is taken that multiplies without tensor cores' shorter
 // numbers, is deterministic, and asks for no more working memory than there is and MOST_WORKSPACE.

@@ -1,5 +1,5 @@
-// Numbers and layouts of NVIDIA's libraries' interfaces, whose headers ndarc is built without; the same
-// in cuBLAS 12 and 13. tests/cudart/abi_libraries.c compares them with a toolkit's headers.
+// Numbers and layouts of NVIDIA's libraries' interfaces, whose headers ndarc is built without; the
+// same in cuBLAS 12 and 13. tests/cudart/abi_libraries.c compares them with a toolkit's headers.
 #ifndef ND_LIB_DEVICE_CUDA_LIBRARY_NUMBERS_H
 #define ND_LIB_DEVICE_CUDA_LIBRARY_NUMBERS_H
 #include <stddef.h>
