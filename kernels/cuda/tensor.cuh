@@ -156,7 +156,7 @@ struct TensorTile {
         own.b_reader.store_along(right, shared.b);
     }
     ND_BOTH void load(Thread &own, const Shared &shared, int fragment) const {
-        const int lane = own.thread % fragment_lanes;
+        const int lane = own.thread % warp_threads;
         ND_UNROLL
         for (int i = 0; i < own_rows; i++)
             load_fragment(shared.a, left.along_k, (left.along_k ? slice : rows) + gap,
@@ -186,13 +186,13 @@ struct TensorTile {
                 ND_UNROLL
                 for (int half = 0; half < 2; half++)
                     multiply_fragments<brain>(own.sum[i][2 * j + half], own.a[i], own.b[j], half,
-                                              own.thread % fragment_lanes, Others{lanes, i, j});
+                                              own.thread % warp_threads, Others{lanes, i, j});
             }
         }
     }
     ND_BOTH void finish(const Thread &own) const {
         const Tile tile = grid.locate(own.block);
-        const int lane = own.thread % fragment_lanes;
+        const int lane = own.thread % warp_threads;
         const int64_t row = tile.first_row + row_of(own.thread) + lane / 4;
         const int64_t column = tile.first_column + column_of(own.thread) + lane % 4 * 2;
         ND_UNROLL

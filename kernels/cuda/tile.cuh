@@ -27,8 +27,6 @@
 
 namespace nd_cuda {
 
-constexpr int fragment_lanes = 32;
-
 /// The threads of a warp, by lane: where no hardware multiplies what a warp holds, each lane reads
 /// the others' fragments. Empty on a GPU.
 template <class Thread> struct Lanes { const Thread *const *thread; };
@@ -36,7 +34,7 @@ template <class Thread> struct Lanes { const Thread *const *thread; };
 #ifdef __CUDACC__
 
 #ifdef CUDART_FAKE
-#define ND_WARP_EXCHANGE() __syncthreads()
+#define ND_WARP_EXCHANGE() (void)__shfl_sync(0xFFFFFFFFu, 0, 0)
 #else
 #define ND_WARP_EXCHANGE() (void)0 // the instruction itself is the warp's
 #endif
@@ -51,7 +49,7 @@ __global__ void __launch_bounds__(block_threads, Body::resident) tile_kernel(Bod
 #ifdef CUDART_FAKE
     __shared__ const Thread *threads[block_threads];
     threads[thread] = &own;
-    lanes.thread = threads + thread / fragment_lanes * fragment_lanes;
+    lanes.thread = threads + thread / warp_threads * warp_threads;
 #endif
     const int64_t slices = body.begin(own, (int64_t)blockIdx.x, thread);
     body.fetch(own);
@@ -79,7 +77,7 @@ __global__ void __launch_bounds__(block_threads, Body::resident) tile_kernel(Bod
 
 template <class Body>
 nd_status run_tiles(const nd_cuda_queue *queue, int64_t blocks, const Body &body) {
-    return launch(queue, blocks, tile_kernel<Body>, body);
+    return launch(queue, blocks, block_threads, tile_kernel<Body>, body);
 }
 
 #else
@@ -107,8 +105,8 @@ template <class Body> nd_status run_tiles(const nd_cuda_queue *, int64_t blocks,
                 for (int thread = 0; thread < block_threads; thread++)
                     body.load(own[thread], shared[slice & 1], fragment);
                 for (int thread = 0; thread < block_threads; thread++)
-                    body.multiply(own[thread], Lanes<Thread>{threads + thread / fragment_lanes *
-                                                                           fragment_lanes});
+                    body.multiply(own[thread], Lanes<Thread>{threads + thread / warp_threads *
+                                                                           warp_threads});
             }
             for (int thread = 0; thread < block_threads && more; thread++)
                 body.store(own[thread], shared[(slice + 1) & 1]);
