@@ -109,7 +109,7 @@ static void attention_agrees(nd_dtype dtype, const sizes *of, masking masked, bo
             attend_row(&call, &expected, batch, row);
     // The CPU has no kernel for many keys, or for 16 bits.
     nd_kernel_call small = call;
-    if (of->batch * of->queries * of->keys * (of->length + of->value_length) <= 1 << 14 &&
+    if (of->batch * of->queries * of->keys * (of->length + of->value_length) <= 1 << 12 &&
         of->keys <= 128 && dtype_bytes(dtype) > 2)
         assert_int_equal(both(&small, 2, lengths, TOLERANCE), ND_OK);
     assert_int_equal(run_on_cuda(&call), ND_OK);
