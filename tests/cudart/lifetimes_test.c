@@ -76,10 +76,10 @@ static void test_C01_release_of_a_graph_with_its_gradients_queued(void **state) 
 
 // ---------------------------------------------------------------------------------------------- C7
 
-/// The sum of n + n on the device, there and back; NaN with an error.
+/// The sum of n + n on a device that is not CUDA's current one, there and back; NaN with an error.
 static double there_and_back(void) {
     nd_auto nd_tensor *here = full_on(cpu, 100, 3);
-    nd_auto nd_tensor *there = here ? nd_to(here, cuda(0)) : NULL;
+    nd_auto nd_tensor *there = here ? nd_to(here, cuda(1)) : NULL;
     nd_auto nd_tensor *twice = there ? nd_add(there, there) : NULL;
     float found[100];
     if (!twice || nd_copy_to_host(twice, found, sizeof found) != ND_OK)
@@ -97,7 +97,7 @@ static void test_C07_each_error_that_passes_of_each_call(void **state) {
     static const char *const calls[] = {
         "cudaMallocFromPoolAsync", "cudaFreeAsync",   "cudaMemcpyAsync",
         "cudaLaunchKernelExC",     "cudaEventRecord", "cudaEventSynchronize",
-        "cudaStreamSynchronize",   "cudaSetDevice",
+        "cudaStreamSynchronize",   "cudaSetDevice",   "cudaGetDevice",
     };
     static const cudaError_t errors[] = {
         cudaErrorMemoryAllocation,       cudaErrorInvalidConfiguration, cudaErrorNotReady,
