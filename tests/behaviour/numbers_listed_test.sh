@@ -16,10 +16,11 @@ row() {
     local found
     found=$(grep -E "^\| $1 \|" "$table") || { complain "$1 has no row"; return; }
     grep -Eq "\`test_|Waits: " <<<"$found" || complain "$1 has neither a test nor a reason"
-    # Every test of the row carries its number.
-    local letter=${1:0:1} number=${1:1} test
+    # Every test of the row carries its number; one may carry several.
+    local carried test
+    carried="^test_([BGFC][0-9]+_)*${1:0:1}$(printf %02d "${1:1}")_"
     for test in $(grep -o '`test_[A-Za-z0-9_]*`' <<<"$found" | tr -d '`'); do
-        [[ $test == "test_${letter}$(printf %02d "$number")_"* ]] || complain "$test stands in the row of $1"
+        [[ $test =~ $carried ]] || complain "$test stands in the row of $1"
     done
 }
 for number in $(seq 1 25); do row "B$number"; done
