@@ -105,8 +105,8 @@ template <class Body> nd_status run_tiles(const nd_cuda_queue *, int64_t blocks,
                 for (int thread = 0; thread < block_threads; thread++)
                     body.load(own[thread], shared[slice & 1], fragment);
                 for (int thread = 0; thread < block_threads; thread++)
-                    body.multiply(own[thread], Lanes<Thread>{threads + thread / warp_threads *
-                                                                           warp_threads});
+                    body.multiply(own[thread],
+                                  Lanes<Thread>{threads + thread / warp_threads * warp_threads});
             }
             for (int thread = 0; thread < block_threads && more; thread++)
                 body.store(own[thread], shared[(slice + 1) & 1]);
