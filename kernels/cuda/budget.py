@@ -19,7 +19,6 @@ MOST_THREADS = 2048
 MAY_USE_LOCAL = {
     r"<(unary|binary)_(sin|cos|tan)(_grad)?<": "angles above 2^16 or so are reduced with a table",
     r"^element Resample": "the weights of an element are an array; a thread walks over it",
-    r"^thread Matmul<Erased<u64>>": "products of integers",
 }
 # Kernels that move packs of 16 bytes. (What integers answer to isnan needs no reading.)
 STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceParts<(Float|Half)Source.*, true>$"
