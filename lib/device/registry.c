@@ -81,12 +81,12 @@ const nd_backend *nd__registry_backend(nd_device_kind kind) {
 }
 
 const char *nd__registry_device_text(nd_device device) {
-    // Several may stand in one sentence.
-    static _Thread_local char texts[4][24];
+    // Two may stand in one sentence.
+    static _Thread_local char texts[2][24];
     static _Thread_local unsigned next;
     if (device.kind == ND_CPU && device.index == 0)
         return "cpu:0";
-    char *text = texts[next++ % 4];
+    char *text = texts[next++ % 2];
     const char *name = nd__kind_name(device.kind);
     if (name)
         snprintf(text, sizeof texts[0], "%s:%d", name, (int)device.index);
