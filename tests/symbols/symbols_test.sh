@@ -23,9 +23,11 @@ internal=$(comm -23 <(grep '^nd__' <<<"$exported") <(echo "$declared"))
 [ -z "$internal" ] || fail "Exported, but internal:" "$internal"
 missing=$(comm -13 <(echo "$exported") <(echo "$declared"))
 [ -z "$missing" ] || fail "Declared in a public header, and not in libnd.so:" "$missing"
-# All of its thread-local variables need static thread storage, of which dlopen() has some 1.5 KiB for all libraries.
+# Where one of its thread-local variables needs static thread storage all do, of which dlopen() has some 1.5 KiB for all libraries.
 bytes=$(($(readelf -lW "$root/libnd.so" | awk '$1 == "TLS" { print $6 }')))
-[ "$bytes" -gt 0 ] && [ "$bytes" -le 512 ] || fail "Thread-local variables of $bytes bytes, not of at most 512." ""
+[ "$bytes" -gt 0 ] || fail "No thread-local variables." ""
+[ "$bytes" -le 512 ] || ! readelf -dW "$root/libnd.so" | grep -q STATIC_TLS ||
+    fail "Static thread-local variables of $bytes bytes, not of at most 512." ""
 # said WORD: where the library and the public headers have that word, in names or text.
 said() {
     { nm --dynamic "$root/libnd.so"; nm --debug-syms "$root/libnd.so" 2>/dev/null; strings "$root/libnd.so"; } |
