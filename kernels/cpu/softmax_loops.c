@@ -1,8 +1,9 @@
 // Rows of softmax and its kin for f32 and f64 (softmax.c decides which rows and on which threads).
 #include "kernels/cpu/extremum.h"
 
-// A float sum of this many exponentials, each at most 1, loses nothing that matters.
-#define ND__SUM_RUN 4096
+// So many exponentials, each at most 1, are added up as floats before the sum goes on in double: one
+// by one, where there are no vectors, equal ones are all rounded the same way.
+#define ND__SUM_RUN 512
 
 /// Rows below this length go side by side, this many at once.
 #define ND__SHORT_ROW 48
