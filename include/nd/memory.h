@@ -171,6 +171,54 @@ typedef struct nd_memory_cache_stats {
 /// @threads any
 ND_API nd_status nd_memory_get_cache_stats(nd_device_kind kind, nd_memory_cache_stats *ret_stats);
 
+/// Bounds the memory that the library takes of one device, from now on: data, working memory of
+/// kernels, what waits for a queue, and what is kept for reuse. A request that would need more walks
+/// the ladder, and is refused as if the device had no more. What is kept for reuse and too much goes
+/// back at once; of what is in use nothing is taken away, so a device that has more already gives
+/// nothing out until it has less.
+///
+/// A device that takes its memory in pieces (CUDA's pools do) counts whole pieces. It finds out that a
+/// piece is too much when it has it, so that it may have one request more until it has come to what
+/// was queued before. The host's memory is bounded by quotas (nd_manager_set_quota()).
+///
+/// @param device whose
+/// @param bytes UINT64_MAX: all that it has
+/// @return ND_OK, or the error; then nothing has changed
+/// @errors ND_ERROR_DEVICE (no such device, or it failed), ND_ERROR_UNSUPPORTED (the CPU),
+///         ND_ERROR_STATE (inside a callback that a device runs)
+/// @threads any
+ND_API nd_status nd_memory_set_limit(nd_device device, uint64_t bytes);
+
+/// The memory of one device, in bytes; UINT64_MAX: not known. More may be added at the end.
+typedef struct nd_memory_device_stats {
+    uint32_t size;    ///< sizeof(nd_memory_device_stats)
+    uint32_t version; ///< 1
+    uint64_t total;   ///< that the device has
+    uint64_t limit;   ///< of nd_memory_set_limit(); UINT64_MAX: none was set
+    uint64_t live;    ///< of the program's data
+    /// Given up by the program, and the queue has not come to it; working memory of kernels, and
+    /// what data are rounded up by, included.
+    uint64_t pending;
+    uint64_t cached; ///< kept for reuse
+    uint64_t peak;   ///< the most that these three were together
+    /// The largest request that could go at once, if what is free need not lie in one piece: cached,
+    /// and what the limit and the device leave.
+    uint64_t available;
+} nd_memory_device_stats;
+/// What an nd_memory_device_stats must begin as.
+#define ND_MEMORY_DEVICE_STATS_INIT ND__SIZED(nd_memory_device_stats)
+
+/// Reads how a device's memory is used. Waits for nothing; beside other threads, and beside the
+/// device, the figures may belong to slightly different moments.
+///
+/// @param device whose
+/// @param ret_stats begun with ND_MEMORY_DEVICE_STATS_INIT
+/// @return ND_OK, or the error; then nothing is written
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version), ND_ERROR_DEVICE (no such device),
+///         ND_ERROR_STATE (inside a callback that a device runs)
+/// @threads any
+ND_API nd_status nd_memory_get_device_stats(nd_device device, nd_memory_device_stats *ret_stats);
+
 #ifdef __cplusplus
 }
 #endif

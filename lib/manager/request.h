@@ -8,10 +8,18 @@
 /// What a stage answers that cannot say how much it brought back.
 #define ND__UNKNOWN_BYTES UINT64_MAX
 
-/// For the error's sentence; ND__UNKNOWN_BYTES where it is not known, or where there is no limit.
+/// How a device's memory is used; ND__UNKNOWN_BYTES where it is not known, or where there is no
+/// limit.
 typedef struct nd_memory_usage {
-    uint64_t cached, limit;
+    uint64_t cached, limit;        ///< that there is, or that was set
+    uint64_t total, live, pending; ///< as in nd_memory_device_stats
+    uint64_t peak, available;
 } nd_memory_usage;
+
+/// Where nothing is known.
+#define ND__USAGE_UNKNOWN                                                                          \
+    ((nd_memory_usage){ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES, \
+                       ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES})
 
 /// What the backend of a device does about memory. A function that does not apply is NULL. None of
 /// them sets an error, and all of them answer, when the device is lost, that they brought nothing
@@ -24,6 +32,8 @@ typedef struct nd_memory_functions {
     /// From now on keeps at most so many bytes for reuse, and gives back what is more; UINT64_MAX: as
     /// at first.
     void (*limit)(int index, uint64_t bytes);
+    /// From now on the device has so many bytes, whatever they are for; UINT64_MAX: all.
+    nd_status (*bound)(int index, uint64_t bytes);
     /// Waits, at most so long, for the work that was queued before. False: it is not done yet.
     bool (*wait)(int index, uint64_t nanoseconds);
     void (*usage)(int index, nd_memory_usage *ret_usage);

@@ -212,7 +212,7 @@ static void describe_tries(const nd_pressure *pressure, text *to) {
 
 static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
                                const char *tries) {
-    nd_memory_usage usage = {ND__UNKNOWN_BYTES, ND__UNKNOWN_BYTES};
+    nd_memory_usage usage = ND__USAGE_UNKNOWN;
     if (pressure->functions && pressure->functions->usage)
         pressure->functions->usage(pressure->index, &usage);
     text device = {0};

@@ -158,15 +158,42 @@ void nd__cuda_leave(nd_cuda_caller *caller) {
 // ------------------------------------------------------------------------------------------------
 // memory
 
+static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name) {
+    uint64_t value = 0;
+    return nd__cuda_status(cudaMemPoolGetAttribute(device->pool, name, &value)) == ND_OK ? value
+                                                                                         : 0;
+}
+
+/// Whether the pool has at most what it may have, at least once it has given back what it keeps.
+static bool is_within_bound(nd_cuda_device *device) {
+    const uint64_t bound = atomic_load_explicit(&device->bound, memory_order_relaxed) - 1;
+    if (bound == UINT64_MAX || pool_attribute(device, cudaMemPoolAttrReservedMemCurrent) <= bound)
+        return true;
+    (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, bound));
+    return pool_attribute(device, cudaMemPoolAttrReservedMemCurrent) <= bound;
+}
+
+/// A pool has no bound that can be changed, and whether it grows for a request is known when it has
+/// grown: what it may not have is given back behind what is queued. A request that fits beside no
+/// live data is not tried.
 static nd_status take_from_pool(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     if (!nd__alloc_allowed(bytes))
+        return ND_ERROR_OUT_OF_MEMORY;
+    const uint64_t bound = atomic_load_explicit(&stream->device->bound, memory_order_relaxed) - 1;
+    const uint64_t live = atomic_load_explicit(&stream->device->live, memory_order_relaxed);
+    if (live > bound || bytes > bound - live)
         return ND_ERROR_OUT_OF_MEMORY;
     void *pointer = NULL;
     nd_status status = nd__cuda_status(
         cudaMallocFromPoolAsync(&pointer, bytes ? bytes : 1, stream->device->pool, stream->handle));
-    if (status == ND_OK)
-        *ret_pointer = pointer;
-    return status;
+    if (status != ND_OK)
+        return status;
+    if (!is_within_bound(stream->device)) {
+        (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+        return ND_ERROR_OUT_OF_MEMORY;
+    }
+    *ret_pointer = pointer;
+    return ND_OK;
 }
 
 static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
@@ -182,17 +209,13 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     if (status != ND_OK)
         return status;
     status = nd__order_add(stream, pointer, bytes ? bytes : 1);
-    if (status == ND_OK)
+    if (status == ND_OK) {
+        atomic_fetch_add_explicit(&device->live, bytes, memory_order_relaxed);
         *ret_pointer = pointer;
-    else
+    } else {
         (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+    }
     return status;
-}
-
-static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name) {
-    uint64_t value = 0;
-    return nd__cuda_status(cudaMemPoolGetAttribute(device->pool, name, &value)) == ND_OK ? value
-                                                                                         : 0;
 }
 
 /// Gives back what the pool has too much. What the stream has not passed yet stays.
@@ -212,6 +235,7 @@ static void cuda_release(int index, void *pointer, size_t bytes) {
         return;
     nd_cuda_stream *stream = nd__order_remove(device, pointer);
     (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+    atomic_fetch_sub_explicit(&device->live, bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8) {
         atomic_store(&device->released, 0);
@@ -230,6 +254,18 @@ static void cuda_limit(int index, uint64_t bytes) {
         keep_within(device, bytes);
 }
 
+static nd_status cuda_bound(int index, uint64_t bytes) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    atomic_store(&device->bound, bytes + 1);
+    (void)is_within_bound(device);
+    return ND_OK;
+}
+
 /// What was released becomes free for good when its stream has passed it; asking the streams how far
 /// they are lets the driver notice. The pool says nothing of how much that was.
 static uint64_t cuda_retire(int index) {
@@ -244,6 +280,7 @@ static uint64_t cuda_retire(int index) {
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX)
         keep_within(device, limit);
+    (void)is_within_bound(device);
     return ND__UNKNOWN_BYTES;
 }
 
@@ -305,9 +342,20 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
         return;
     uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     uint64_t used = pool_attribute(device, cudaMemPoolAttrUsedMemCurrent);
-    ret_usage->cached = reserved > used ? reserved - used : 0;
-    if (nd__cuda_status(cudaMemGetInfo(&unused, &total)) == ND_OK)
-        ret_usage->limit = total;
+    if (used > reserved) // the two were read one after the other
+        used = reserved;
+    const uint64_t bound = atomic_load_explicit(&device->bound, memory_order_relaxed) - 1;
+    ret_usage->cached = reserved - used;
+    ret_usage->live = atomic_load_explicit(&device->live, memory_order_relaxed);
+    ret_usage->pending = used > ret_usage->live ? used - ret_usage->live : 0;
+    ret_usage->peak = pool_attribute(device, cudaMemPoolAttrReservedMemHigh);
+    if (nd__cuda_status(cudaMemGetInfo(&unused, &total)) != ND_OK)
+        return;
+    const uint64_t left = bound > reserved ? bound - reserved : 0;
+    ret_usage->total = total;
+    ret_usage->limit = bound < total ? bound : total;
+    ret_usage->available =
+        bound < reserved ? 0 : ret_usage->cached + (left < unused ? left : unused);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -531,6 +579,7 @@ static const nd_memory_functions cuda_rows = {
     .retire = cuda_retire,
     .trim = cuda_trim,
     .limit = cuda_limit,
+    .bound = cuda_bound,
     .wait = cuda_wait,
     .usage = cuda_usage,
 };

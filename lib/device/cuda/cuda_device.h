@@ -57,6 +57,8 @@ typedef struct nd_cuda_device {
     cudaMemPool_t pool;
     _Atomic uint64_t
         limit; ///< of what the pool keeps beyond what is in use; 0: none, else one more
+    _Atomic uint64_t bound;    ///< of all that the pool has; 0: none, else one more
+    _Atomic uint64_t live;     ///< bytes of the program's data
     _Atomic uint64_t released; ///< bytes since somebody looked how much it keeps
     int32_t *out_of_range;     ///< pinned; see nd_cuda_queue
     nd_cuda_staging staging;

@@ -91,9 +91,12 @@ typedef struct fake_device {
     command *running; ///< also keeps it reachable in a forked child
     uint64_t queued, finished_commands;
     uint64_t blocks;
+    uint64_t live;   ///< bytes of the blocks that nobody has released
     uint64_t memory; ///< 0: as much as the host has
     uint64_t used;   ///< of it: all blocks, the finished and the cached ones too
+    uint64_t peak;   ///< the most that it was
     uint64_t limit;  ///< of what is cached; 0: none, else one more
+    uint64_t bound;  ///< of `used`, beside `memory`; 0: none, else one more
     bool keeps;      ///< released blocks stay, in these two lists
     block *finished, *cached;
     nd_status failure; ///< of the first command that failed since the last report
@@ -133,9 +136,20 @@ static void push_block(block **list, block *pushed) {
     *list = pushed;
 }
 
+/// How many bytes it may have; UINT64_MAX: as many as the host. With the lock held.
+static uint64_t memory_of(const fake_device *device) {
+    const uint64_t memory = device->memory ? device->memory : UINT64_MAX;
+    const uint64_t bound = device->bound - 1;
+    return memory < bound ? memory : bound;
+}
+
 /// A cached block that is large enough and not too large, or room for a new one. With the lock
 /// held. False: neither.
 static bool reserve(fake_device *device, size_t bytes, block **ret_cached) {
+    const uint64_t memory = memory_of(device);
+    *ret_cached = NULL;
+    if (device->used > memory)
+        return false;
     block *found = device->cached, *before = NULL;
     for (; found && (found->capacity < bytes || found->capacity / 2 > bytes);
          found = next_block(found))
@@ -147,9 +161,11 @@ static bool reserve(fake_device *device, size_t bytes, block **ret_cached) {
         device->cached = next_block(found);
     if (found)
         return true;
-    if (device->memory && (device->used > device->memory || bytes > device->memory - device->used))
+    if (bytes > memory - device->used)
         return false;
     device->used += bytes;
+    if (device->used > device->peak)
+        device->peak = device->used;
     return true;
 }
 
@@ -189,6 +205,9 @@ static nd_status fake_allocate(int index, size_t bytes, void **ret_pointer) {
         pthread_mutex_unlock(&device->lock);
         return ND_ERROR_OUT_OF_MEMORY;
     }
+    pthread_mutex_lock(&device->lock);
+    device->live += capacity;
+    pthread_mutex_unlock(&device->lock);
     *header = (block){.release.kind = COMMAND_RELEASE, .bytes = bytes, .capacity = capacity};
     memset(header + 1, ND__FAKE_FRESH, bytes + GUARD_BYTES);
     *ret_pointer = header + 1;
@@ -197,8 +216,14 @@ static nd_status fake_allocate(int index, size_t bytes, void **ret_pointer) {
 
 static void fake_release(int index, void *pointer, size_t bytes) {
     (void)bytes;
-    if (pointer)
-        enqueue(&devices[index], &((block *)pointer - 1)->release);
+    if (!pointer)
+        return;
+    fake_device *device = &devices[index];
+    block *released = (block *)pointer - 1;
+    pthread_mutex_lock(&device->lock);
+    device->live -= released->capacity;
+    pthread_mutex_unlock(&device->lock);
+    enqueue(device, &released->release);
 }
 
 /// Behind the queue nobody walks the ladder for a kernel.
@@ -306,6 +331,18 @@ static void fake_limit(int index, uint64_t bytes) {
     pthread_mutex_unlock(&device->lock);
 }
 
+static nd_status fake_bound(int index, uint64_t bytes) {
+    fake_device *device = &devices[index];
+    pthread_mutex_lock(&device->lock);
+    const bool lost = device->state == WORKER_LOST;
+    if (!lost)
+        device->bound = bytes + 1;
+    if (!lost && device->used > memory_of(device))
+        free_blocks(device, &device->cached);
+    pthread_mutex_unlock(&device->lock);
+    return lost ? ND_ERROR_DEVICE : ND_OK;
+}
+
 static uint64_t fake_retire(int index) {
     fake_device *device = &devices[index];
     uint64_t bytes = 0;
@@ -352,7 +389,16 @@ static void fake_usage(int index, nd_memory_usage *ret_usage) {
     fake_device *device = &devices[index];
     pthread_mutex_lock(&device->lock);
     ret_usage->cached = sum_of(device->finished) + sum_of(device->cached);
-    ret_usage->limit = device->memory ? device->memory : ND__UNKNOWN_BYTES;
+    const uint64_t memory = memory_of(device);
+    ret_usage->limit = memory;
+    ret_usage->total = device->memory ? device->memory : ND__UNKNOWN_BYTES;
+    ret_usage->live = device->live;
+    ret_usage->peak = device->peak;
+    const uint64_t idle = device->live + ret_usage->cached;
+    ret_usage->pending = device->used > idle ? device->used - idle : 0;
+    ret_usage->available = memory == UINT64_MAX    ? ND__UNKNOWN_BYTES
+                           : memory > device->used ? memory - device->used + ret_usage->cached
+                                                   : ret_usage->cached;
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -364,6 +410,7 @@ static const nd_memory_functions fake_rows = {
     .retire = fake_retire,
     .trim = fake_trim,
     .limit = fake_limit,
+    .bound = fake_bound,
     .wait = fake_wait,
     .usage = fake_usage,
 };

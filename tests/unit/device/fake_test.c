@@ -175,6 +175,45 @@ static void test_a_little_memory_is_all_there_is(void **state) {
     nd__fake_set_memory(0, 0, false);
 }
 
+static nd_memory_device_stats stats_of(int index) {
+    nd_memory_device_stats stats = ND_MEMORY_DEVICE_STATS_INIT;
+    assert_ok(nd_memory_get_device_stats((nd_device){ND_FAKE, index}, &stats));
+    return stats;
+}
+
+/// The figures of a device and its limit, through the public functions.
+static void test_a_limit_of_a_device_and_its_figures(void **state) {
+    (void)state;
+    const nd_device device = {ND_FAKE, 0};
+    nd__fake_set_memory(0, 1000, true);
+    assert_true(stats_of(0).total == 1000 && stats_of(0).limit == UINT64_MAX);
+    assert_ok(nd_memory_set_limit(device, 500));
+    assert_true(stats_of(0).limit == 500 && stats_of(1).limit == UINT64_MAX);
+    void *block = NULL, *none = NULL;
+    assert_ok(fake->allocate(0, 300, &block));
+    assert_int_equal(fake->allocate(0, 201, &none), ND_ERROR_OUT_OF_MEMORY);
+    nd_memory_device_stats now = stats_of(0);
+    assert_true(now.live == 300 && now.pending == 0 && now.cached == 0 && now.available == 200);
+    nd__fake_pause(0);
+    fake->release(0, block, 300);
+    now = stats_of(0);
+    assert_true(now.live == 0 && now.pending == 300 && now.cached == 0);
+    nd__fake_resume(0);
+    assert_ok(fake->synchronize(0));
+    now = stats_of(0);
+    assert_true(now.pending == 0 && now.cached == 300 && now.available == 500);
+    assert_int_equal(fake->memory->retire(0), 300);
+    assert_ok(nd_memory_set_limit(device, 100)); // what is kept and too much goes at once
+    now = stats_of(0);
+    assert_true(now.cached == 0 && now.available == 100 && now.peak >= 300);
+    assert_int_equal(fake->allocate(0, 101, &none), ND_ERROR_OUT_OF_MEMORY);
+    assert_ok(nd_memory_set_limit(device, UINT64_MAX));
+    assert_ok(fake->allocate(0, 1000, &block));
+    fake->release(0, block, 1000);
+    assert_ok(fake->synchronize(0));
+    nd__fake_set_memory(0, 0, false);
+}
+
 static void test_kept_blocks_go_through_the_finished_ones_and_the_cache(void **state) {
     (void)state;
     nd_memory_usage usage;
@@ -262,6 +301,7 @@ int main(void) {
         ND_TEST(test_F02_without_memory_allocations_and_copies_fail_and_launches_wait),
         ND_TEST(test_waiting_is_bounded_and_finishes_queued_releases),
         ND_TEST(test_a_little_memory_is_all_there_is),
+        ND_TEST(test_a_limit_of_a_device_and_its_figures),
         ND_TEST(test_kept_blocks_go_through_the_finished_ones_and_the_cache),
         ND_TEST(test_threads_share_the_queues),
     };
