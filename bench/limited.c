@@ -3,7 +3,8 @@
 // fails, with an error that names who holds the memory and what was tried; with the collector on it
 // completes, and computes the same to the bit. The same with a quota of half of what the leaking run
 // has alive at its peak, and in a control group of 60 % of its resident bytes, where the kernel ends
-// what runs over. In a fifth of the memory, and with a collector that nothing calls but the lack of
+// what runs over. On a device other than the CPU it is the device's memory that is bounded instead of
+// address space and control groups (nd_memory_set_limit). In a fifth of the memory, and with a collector that nothing calls but the lack of
 // memory, the ladder's stages carry the run.
 #include "bench/support/claims.h"
 #include "bench/support/json.h"
@@ -33,19 +34,23 @@ static const struct {
 static const struct limit {
     const char *name;
     workload_strategy strategy;
-    double part;  ///< of its address space; 0: all there is
-    double quota; ///< of its live bytes; 0: none
-    double group; ///< of its resident bytes, for a control group; 0: none
+    double part;   ///< of its address space; 0: all there is
+    double quota;  ///< of its live bytes; 0: none
+    double group;  ///< of its resident bytes, for a control group; 0: none
+    double device; ///< of what its data take of a device other than the CPU; 0: none
 } limits[] = {
-    {"off", WORKLOAD_LET_BE, 0, 0, 0},
-    {"off, 60 %", WORKLOAD_LET_BE, 0.6, 0, 0},
-    {"on, 60 %", WORKLOAD_BOUNDARY, 0.6, 0, 0},
-    {"off, quota 50 %", WORKLOAD_LET_BE, 0, 0.5, 0},
-    {"on, quota 50 %", WORKLOAD_BOUNDARY, 0, 0.5, 0},
-    {"off, group 60 %", WORKLOAD_LET_BE, 0, 0, 0.6},
-    {"on, group 60 %", WORKLOAD_BOUNDARY, 0, 0, 0.6},
-    {"pressure, 20 %", WORKLOAD_PRESSURE, 0.2, 0, 0},
-    {"pressure, quota 20 %", WORKLOAD_PRESSURE, 0, 0.2, 0},
+    {"off", WORKLOAD_LET_BE, 0, 0, 0, 0},
+    {"off, 60 %", WORKLOAD_LET_BE, 0.6, 0, 0, 0},
+    {"on, 60 %", WORKLOAD_BOUNDARY, 0.6, 0, 0, 0},
+    {"off, quota 50 %", WORKLOAD_LET_BE, 0, 0.5, 0, 0},
+    {"on, quota 50 %", WORKLOAD_BOUNDARY, 0, 0.5, 0, 0},
+    {"off, group 60 %", WORKLOAD_LET_BE, 0, 0, 0.6, 0},
+    {"on, group 60 %", WORKLOAD_BOUNDARY, 0, 0, 0.6, 0},
+    {"pressure, 20 %", WORKLOAD_PRESSURE, 0.2, 0, 0, 0},
+    {"pressure, quota 20 %", WORKLOAD_PRESSURE, 0, 0.2, 0, 0},
+    {"off, device 60 %", WORKLOAD_LET_BE, 0, 0, 0, 0.6},
+    {"on, device 60 %", WORKLOAD_BOUNDARY, 0, 0, 0, 0.6},
+    {"pressure, device 20 %", WORKLOAD_PRESSURE, 0, 0, 0, 0.2},
 };
 enum { LIMITS = sizeof limits / sizeof *limits, LEAKING = 0 };
 
@@ -53,6 +58,7 @@ typedef struct result {
     uint64_t address_bytes;     ///< the limit
     uint64_t quota_bytes;       ///< the quota
     uint64_t group_bytes;       ///< the control group's
+    uint64_t device_bytes;      ///< the device's
     uint64_t group_peak;        ///< the most that this group had; 0: the kernel does not say
     uint64_t kills;             ///< how many of its processes the kernel has ended
     char skipped[GROUP_REASON]; ///< why it was not run; "": it was
@@ -67,6 +73,7 @@ typedef struct view {
 } view;
 
 static int64_t count_steps(const workload_settings *settings, const workload *workload);
+static bool is_for(const struct limit *limit, nd_device device);
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result);
 static bool make_group(result *result, memory_group *ret_group);
@@ -75,7 +82,7 @@ static void print_ladder(const nd_memory_stats *memory);
 static void judge(const workload *workload, const workload_settings *settings,
                   const result *results, claim_list *list);
 static void judge_ladder(const char *name, const struct limit *limit, const nd_memory_stats *memory,
-                         bool on_queue, claim_list *list);
+                         claim_list *list);
 static bool write_json(const workload *workload, const workload_settings *settings,
                        const result *results, const claim_list *list);
 static void watch(int64_t steps, void *data);
@@ -107,6 +114,8 @@ int main(int argc, char **argv) {
            "live peak", "steps", "ended");
     static result results[LIMITS];
     for (size_t i = 0; i < LIMITS; i++) {
+        if (!is_for(&limits[i], settings.device))
+            continue;
         if (!run_limited(workload, &settings, &limits[i], &results[LEAKING], &results[i]))
             return 2;
         print_result(&limits[i], &results[i]);
@@ -129,25 +138,29 @@ static int64_t count_steps(const workload_settings *settings, const workload *wo
     return settings_steps(settings, workload);
 }
 
+/// Address space and control groups bound the host's memory, where the work is on the CPU.
+static bool is_for(const struct limit *limit, nd_device device) {
+    const bool of_host = limit->part > 0 || limit->group > 0, of_device = limit->device > 0;
+    return device.kind == ND_CPU ? !of_device : !of_host;
+}
+
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result) {
     const run_figures *of = &leaking->figures;
     ret_result->address_bytes = (uint64_t)(limit->part * (double)of->peak_address_bytes);
     ret_result->quota_bytes = (uint64_t)(limit->quota * (double)of->peak_bytes);
     ret_result->group_bytes = (uint64_t)(limit->group * (double)of->peak_resident_bytes);
+    ret_result->device_bytes = (uint64_t)(limit->device * (double)of->device_bytes);
     const run_settings of_run = {.options = {.device = settings->device,
                                              .strategy = limit->strategy,
                                              .seed = settings->seed,
                                              .steps = settings->steps,
                                              .data = settings->data},
                                  .threads = settings->threads,
-                                 .quota_bytes = ret_result->quota_bytes};
+                                 .quota_bytes = ret_result->quota_bytes,
+                                 .device_bytes = ret_result->device_bytes};
     view view = {.name = limit->name, .steps = settings->steps};
     memory_group group = {0};
-    if (settings->device.kind != ND_CPU && (limit->part > 0 || limit->group > 0)) {
-        snprintf(ret_result->skipped, sizeof ret_result->skipped, "bounds the host's memory only");
-        return true;
-    }
     if (limit->group > 0 && !make_group(ret_result, &group))
         return true;
     child child;
@@ -182,7 +195,8 @@ static bool make_group(result *result, memory_group *ret_group) {
 static void print_result(const struct limit *limit, const result *result) {
     char bound[NUMBER_TEXT], address[NUMBER_TEXT], resident[NUMBER_TEXT], live[NUMBER_TEXT];
     const run_figures *figures = &result->figures;
-    const uint64_t bytes = result->address_bytes + result->quota_bytes + result->group_bytes;
+    const uint64_t bytes =
+        result->address_bytes + result->quota_bytes + result->group_bytes + result->device_bytes;
     if (result->skipped[0]) {
         printf("  %-20s SKIPPED: %s\n", limit->name, result->skipped);
         return;
@@ -223,10 +237,11 @@ static void judge(const workload *workload, const workload_settings *settings,
     const result *leaking = &results[LEAKING];
     const char *name = workload->name;
     const int64_t steps = settings->steps;
-    const bool on_queue = settings->device.kind != ND_CPU;
     bool leaked = leaking->figures.status == ND_OK && leaking->figures.left_objects > 0;
     claims_add(list, leaked ? HOLDS : FAILS, "%s, off, without a limit: completes and leaks", name);
     for (size_t i = LEAKING + 1; i < LIMITS; i++) {
+        if (!is_for(&limits[i], settings->device))
+            continue;
         const run_figures *figures = &results[i].figures;
         bool none = figures->remaining_objects == 0 && figures->remaining_bytes == 0;
         if (results[i].skipped[0]) {
@@ -265,23 +280,27 @@ static void judge(const workload *workload, const workload_settings *settings,
                    same || !near ? " to the bit" : " on average, within 1 %");
         if (limits[i].strategy != WORKLOAD_PRESSURE)
             continue;
-        judge_ladder(name, &limits[i], &figures->memory, on_queue, list);
+        judge_ladder(name, &limits[i], &figures->memory, list);
     }
 }
 
 /// Memory that ends is first looked for in caches, a quota in no cache; and only a device with a
-/// queue has frees that it has not finished.
+/// queue has frees that it has not finished, which a quota does not count.
 static void judge_ladder(const char *name, const struct limit *limit, const nd_memory_stats *memory,
-                         bool on_queue, claim_list *list) {
+                         claim_list *list) {
     const nd_memory_stage_stats *stages = memory->stages;
+    const bool of_device = limit->device > 0, of_quota = limit->quota > 0;
     bool retired = stages[ND_MEMORY_STAGE_RETIRE].reached > 0;
     bool trimmed = stages[ND_MEMORY_STAGE_TRIM].reached > 0;
-    bool carried = retired == on_queue && trimmed == (limit->quota <= 0) &&
-                   stages[ND_MEMORY_STAGE_COLLECT].enough > 0 && memory->failures == 0;
+    // What a collection frees on a queue may have to be waited for.
+    bool collected = of_device ? stages[ND_MEMORY_STAGE_COLLECT].bytes > 0
+                               : stages[ND_MEMORY_STAGE_COLLECT].enough > 0;
+    bool carried =
+        retired == of_device && trimmed == !of_quota && collected && memory->failures == 0;
     claims_add(list, carried ? HOLDS : FAILS,
                "%s, %s: %s%scycles collected when there is no room; no request fails", name,
-               limit->name, on_queue ? "finished frees taken back, " : "",
-               limit->quota <= 0 ? "caches trimmed, " : "");
+               limit->name, of_device ? "finished frees taken back, " : "",
+               of_quota ? "" : "caches trimmed, ");
 }
 
 static bool write_json(const workload *workload, const workload_settings *settings,
@@ -301,18 +320,22 @@ static bool write_json(const workload *workload, const workload_settings *settin
     bench_json_integer(&json, "steps", (uint64_t)settings->steps);
     bench_json_begin_array(&json, "runs");
     for (size_t i = 0; i < LIMITS; i++) {
+        if (!is_for(&limits[i], settings->device))
+            continue;
         const run_figures *figures = &results[i].figures;
         bench_json_begin_object(&json, NULL);
         bench_json_string(&json, "run", limits[i].name);
         bench_json_integer(&json, "limit_bytes", results[i].address_bytes);
         bench_json_integer(&json, "quota_bytes", results[i].quota_bytes);
         bench_json_integer(&json, "group_bytes", results[i].group_bytes);
+        bench_json_integer(&json, "device_bytes", results[i].device_bytes);
         bench_json_integer(&json, "group_peak_bytes", results[i].group_peak);
         bench_json_integer(&json, "group_kills", results[i].kills);
         bench_json_string(&json, "skipped", results[i].skipped);
         bench_json_integer(&json, "peak_address_bytes", figures->peak_address_bytes);
         bench_json_integer(&json, "peak_resident_bytes", figures->peak_resident_bytes);
         bench_json_integer(&json, "peak_bytes", figures->peak_bytes);
+        bench_json_integer(&json, "used_device_bytes", figures->device_bytes);
         bench_json_integer(&json, "steps", (uint64_t)figures->steps);
         bench_json_string(&json, "status", nd_status_get_name(figures->status));
         bench_json_string(&json, "message", figures->message);
@@ -321,6 +344,8 @@ static bool write_json(const workload *workload, const workload_settings *settin
                            figures->memory.stages[ND_MEMORY_STAGE_RETIRE].reached);
         bench_json_integer(&json, "trim_reached",
                            figures->memory.stages[ND_MEMORY_STAGE_TRIM].reached);
+        bench_json_integer(&json, "collect_reached",
+                           figures->memory.stages[ND_MEMORY_STAGE_COLLECT].reached);
         bench_json_integer(&json, "collect_enough",
                            figures->memory.stages[ND_MEMORY_STAGE_COLLECT].enough);
         bench_json_integer(&json, "remaining_objects", figures->remaining_objects);

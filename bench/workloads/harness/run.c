@@ -37,6 +37,8 @@ nd_status run_begin(run *run, const workload *workload, const run_settings *sett
                  device.kind == ND_CUDA ? "CUDA" : "CPU");
         return ND_ERROR_DEVICE;
     }
+    if (settings->device_bytes && nd_memory_set_limit(device, settings->device_bytes) != ND_OK)
+        return fail(run, nd_error_get_status());
     nd_gc_reset_peak();
     run->manager = nd_manager_new(nd_manager_get_root(), workload->name);
     if (!run->manager)
@@ -232,6 +234,11 @@ static void read_totals(run *run) {
     nd_manager_get_stats(run->manager, &stats);
     for (int i = 0; i < ND_DEVICE_KIND_COUNT; i++)
         figures->peak_bytes += stats.peak_bytes[i];
+    nd_memory_device_stats device = ND_MEMORY_DEVICE_STATS_INIT;
+    nd_synchronize(
+        run->settings.options.device); // then what is pending is what data are rounded by
+    nd_memory_get_device_stats(run->settings.options.device, &device);
+    figures->device_bytes = device.live + device.pending;
     figures->memory = (nd_memory_stats)ND_MEMORY_STATS_INIT;
     nd_memory_get_stats(&figures->memory);
     struct rusage usage;

@@ -20,6 +20,7 @@ typedef struct run_settings {
                          ///< then only memory that ends makes pressure
     const char *hand_over; ///< folder for what PyTorch's side begins with; NULL: nothing is written
     uint64_t quota_bytes;  ///< quota of the run, whatever its strategy; 0: none
+    uint64_t device_bytes; ///< limit of the device's memory; 0: all that there is
 } run_settings;
 
 /// Some steps, and what was alive after them.
@@ -44,6 +45,7 @@ typedef struct run_figures {
     bool finished;
     workload_outcome outcome;
     uint64_t peak_bytes;
+    uint64_t device_bytes; ///< of the device that data took in the end
     uint64_t peak_resident_bytes;
     uint64_t peak_address_bytes;
     uint64_t collections;
