@@ -1,5 +1,7 @@
 // Rows of softmax and its kin for f32 and f64 (softmax.c decides which rows and on which threads).
 #include "kernels/cpu/extremum.h"
+#include "kernels/cpu/math_f32.h"
+#include "kernels/cpu/softmax_vectors.h"
 
 // So many exponentials, each at most 1, are added up as floats before the sum goes on in double: one
 // by one, where there are no vectors, equal ones are all rounded the same way.
@@ -13,6 +15,36 @@
 #define ND__COLUMN_RUN 64
 
 #define ND__EXP_OF_MINUS(x) ND__FUNCTION(exp_of_minus)(x)
+
+// What is done otherwise where there are vectors for it; false: it is not.
+#if ND__HAVE_SIXTEEN
+static inline bool short_softmax_f32(const float *x, int64_t x_stride, float *out,
+                                     int64_t out_stride, int64_t rows, int64_t n) {
+    if (n < ND__SIXTEEN_LEAST || n > ND__SIXTEEN)
+        return false;
+    nd__sixteen_softmax(x, x_stride, out, out_stride, rows, n);
+    return true;
+}
+static inline bool short_log_softmax_f32(const float *x, int64_t x_stride, float *out,
+                                         int64_t out_stride, int64_t rows, int64_t n) {
+    if (n < ND__SIXTEEN_LEAST || n > ND__SIXTEEN)
+        return false;
+    nd__sixteen_log_softmax(x, x_stride, out, out_stride, rows, n);
+    return true;
+}
+static inline bool sum_of_exponentials_f32(const float *x, int64_t n, float maximum, float *out,
+                                           float *ret_sum) {
+    *ret_sum = nd__sixteen_sum(x, n, maximum, out);
+    return true;
+}
+#else
+#define short_softmax_f32(x, x_stride, out, out_stride, rows, n) false
+#define short_log_softmax_f32(x, x_stride, out, out_stride, rows, n) false
+#define sum_of_exponentials_f32(x, n, maximum, out, ret_sum) false
+#endif
+#define short_softmax_f64(x, x_stride, out, out_stride, rows, n) false
+#define short_log_softmax_f64(x, x_stride, out, out_stride, rows, n) false
+#define sum_of_exponentials_f64(x, n, maximum, out, ret_sum) false
 
 // The order of these includes is what they mean; it must not be sorted.
 // clang-format off

@@ -117,6 +117,53 @@ static void test_F27_softmax_of_special_values(void **state) {
     assert_refused(nd_softmax(scalar, 0), ND_ERROR_INVALID_ARGUMENT, "softmax: axis 0");
 }
 
+/// Rows of every short length, many at once: each has the bits that it has alone, whatever its
+/// neighbours hold, and they are right.
+static void every_short_row(void) {
+    enum { ROWS = 37, LONGEST = 50 };
+    static const float special[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 0};
+    for (int64_t n = 1; n <= LONGEST; n++) {
+        float numbers[ROWS * LONGEST];
+        for (int64_t i = 0; i < ROWS * n; i++)
+            numbers[i] = rand() % 64 ? (float)(rand() % 20000 - 10000) / 500
+                                     : special[(size_t)rand() % COUNT_OF(special)];
+        for (int64_t i = 0; i < n; i++) // rows of one number
+            numbers[i] = -INFINITY, numbers[ROWS / 2 * n + i] = 7;
+        nd_auto nd_tensor *x = nd_from_data(numbers, ND_SHAPE(ROWS, n), ND_F32);
+        nd_auto nd_tensor *wide = nd_cast(x, ND_F64);
+        for (int of_log = 0; of_log < 2; of_log++) {
+            nd_auto nd_tensor *y = of_log ? nd_log_softmax(x, 1) : nd_softmax(x, 1);
+            nd_auto nd_tensor *right = of_log ? nd_log_softmax(wide, 1) : nd_softmax(wide, 1);
+            assert_handle(y);
+            assert_handle(right);
+            const float *found = nd_get_data(y);
+            for (int64_t row = 0; row < ROWS; row++) {
+                nd_auto nd_tensor *alone = nd_slice(x, row, row + 1, 1, 0);
+                nd_auto nd_tensor *y_alone =
+                    of_log ? nd_log_softmax(alone, 1) : nd_softmax(alone, 1);
+                assert_handle(y_alone);
+                const float *found_alone = nd_get_data(y_alone);
+                for (int64_t i = 0; i < n; i++) {
+                    const float value = found[row * n + i];
+                    const double expected = at_flat(right, row * n + i);
+                    if (isnan(value) || isnan(found_alone[i]))
+                        assert_true(isnan(value) && isnan(found_alone[i]) && isnan(expected));
+                    else if (fabs(expected) < 1e38) { // else f32 has no such number
+                        assert_memory_equal(&value, &found_alone[i], sizeof value);
+                        assert_close("a short row", (double)value, expected, 5e-6,
+                                     of_log ? 2e-6 : 1e-37);
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void test_short_rows_do_not_see_their_neighbours(void **state) {
+    (void)state;
+    on_every_isa(every_short_row);
+}
+
 static void check_cross_entropy(int64_t n, int64_t classes, nd_dtype dtype, layout how) {
     static const nd_dtype integers[] = {ND_I64, ND_I32, ND_I16, ND_I8,
                                         ND_U64, ND_U32, ND_U16, ND_U8};
@@ -584,6 +631,7 @@ int main(void) {
         ND_TEST(test_softmax),
         ND_TEST(test_long_doubles_of_the_caller_stay_right),
         ND_TEST(test_F27_softmax_of_special_values),
+        ND_TEST(test_short_rows_do_not_see_their_neighbours),
         ND_TEST(test_cross_entropy),
         ND_TEST(test_mse_loss),
         ND_TEST(test_every_convolution_by_the_library),
