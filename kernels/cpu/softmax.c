@@ -87,23 +87,37 @@ static void move(const softmax_work *work, char *to, int64_t to_stride, const ch
         *(uint64_t *)(to + to_stride * 8) = *(const uint64_t *)(from + from_stride * 8);
 }
 
-/// 16-bit floats: each row as f32 and back.
+static void load_row(const softmax_work *work, int64_t row, float *buffer) {
+    int64_t x, out;
+    offsets(work, row, &x, &out);
+    char *from = (char *)work->call->operand[1].data + x * work->bytes;
+    work->load(work->size, (char *[]){(char *)buffer, from}, (int64_t[]){1, work->x_stride}, NULL);
+}
+
+static void store_row(const softmax_work *work, int64_t row, float *buffer) {
+    int64_t x, out;
+    offsets(work, row, &x, &out);
+    char *to = (char *)work->call->operand[0].data + out * work->bytes;
+    work->store(work->size, (char *[]){to, (char *)buffer}, (int64_t[]){work->out_stride, 1}, NULL);
+}
+
+/// 16-bit floats: rows as f32 and back, as many at a time as fit into ROW_BUFFER.
 static void converted_rows(void *context, int64_t begin, int64_t end) {
     softmax_work *work = (softmax_work *)context;
-    float *buffer = (float *)nd__cpu_scratch((size_t)work->size * sizeof *buffer);
+    const int64_t size = work->size, fit = ROW_BUFFER / (int64_t)sizeof(float) / size;
+    const int64_t together = fit > 1 ? fit : 1;
+    float *buffer = (float *)nd__cpu_scratch((size_t)(together * size) * sizeof *buffer);
     if (!buffer) {
         atomic_store(&work->failed, true);
         return;
     }
-    char *room = (char *)buffer;
-    for (; begin < end; begin++) {
-        int64_t x, out;
-        offsets(work, begin, &x, &out);
-        char *from = (char *)work->call->operand[1].data + x * work->bytes;
-        char *to = (char *)work->call->operand[0].data + out * work->bytes;
-        work->load(work->size, (char *[]){room, from}, (int64_t[]){1, work->x_stride}, NULL);
-        work->rows_loop(buffer, 0, buffer, 0, 1, work->size);
-        work->store(work->size, (char *[]){to, room}, (int64_t[]){work->out_stride, 1}, NULL);
+    for (int64_t count; begin < end; begin += count) {
+        count = together < end - begin ? together : end - begin;
+        for (int64_t row = 0; row < count; row++)
+            load_row(work, begin + row, buffer + row * size);
+        work->rows_loop(buffer, size, buffer, size, count, size);
+        for (int64_t row = 0; row < count; row++)
+            store_row(work, begin + row, buffer + row * size);
     }
 }
 
