@@ -144,6 +144,54 @@ static void test_C09_dead_cycles_are_collected(void **state) {
     }
 }
 
+static uint64_t bytes_below(const nd_manager *manager) {
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    return stats.subtree_bytes[ND_CUDA];
+}
+
+/// A manager's quota of device memory counts what is the manager's, whatever the device has beside.
+/// Dead cycles are collected for it; what does not fit is told with the manager's name.
+static void test_C09_quotas_of_managers(void **state) {
+    (void)state;
+    enum { BYTES = PIECE * sizeof(float) };
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cudart_set_seed(seed);
+        begin(LIMIT);
+        nd_gc_set_mode(ND_GC_ON);
+        nd_tensor *outside = full_on(cuda(0), 2 * PIECE, 1);
+        nd_manager *manager = nd_manager_new(NULL, "tenant");
+        assert_handle(manager);
+        assert_ok(nd_manager_set_quota(manager, ND_CUDA, 4 * BYTES));
+        nd_with_manager(manager) {
+            for (int i = 0; i < 50; i++) {
+                drop_cycle(PIECE);
+                assert_true(bytes_below(manager) <= 4 * BYTES);
+                assert_within(LIMIT);
+            }
+            assert_ok(nd_gc_collect(NULL, NULL));
+            assert_int_equal(bytes_below(manager), 0);
+            nd_tensor *held = full_on(cuda(0), 3 * PIECE, 2);
+            assert_handle(held);
+            assert_int_equal(bytes_below(manager), 3 * BYTES);
+            assert_int_equal(memory_of(cuda(0)).live, 5 * BYTES);
+            assert_null(full_on(cuda(0), 2 * PIECE, 3));
+            assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+            assert_non_null(strstr(nd_error_get_message(), "tenant"));
+            nd_error_clear();
+            nd_release(full_on(cuda(0), PIECE, 4));
+            nd_release(held);
+        }
+        assert_int_equal(bytes_below(manager), 0);
+        assert_ok(nd_manager_close(manager, NULL));
+        nd_release(manager);
+        assert_int_equal(memory_of(cuda(0)).live, 2 * BYTES);
+        nd_release(outside);
+        nd_gc_set_mode(ND_GC_OFF);
+        end();
+    }
+}
+
 static bool give_up(const nd_memory_pressure *pressure, void *data) {
     nd_tensor **kept = data;
     if (!*kept || pressure->kind != ND_CUDA || pressure->quota)
@@ -284,6 +332,7 @@ int main(void) {
         ND_TEST(test_C09_the_device_is_waited_for),
         ND_TEST(test_C09_the_cache_makes_room),
         ND_TEST(test_C09_dead_cycles_are_collected),
+        ND_TEST(test_C09_quotas_of_managers),
         ND_TEST(test_C09_callbacks_give_up),
         ND_TEST(test_C09_the_error_names_limit_holders_and_tries),
         ND_TEST(test_C09_a_limit_below_what_is_in_use),
