@@ -16,10 +16,20 @@ SAME(cudaErrorInvalidDevice, 101);
 SAME(cudaErrorNoKernelImageForDevice, 209);
 SAME(cudaErrorECCUncorrectable, 214);
 SAME(cudaErrorInvalidResourceHandle, 400);
+SAME(cudaErrorIllegalState, 401);
 SAME(cudaErrorNotReady, 600);
 SAME(cudaErrorIllegalAddress, 700);
 SAME(cudaErrorLaunchFailure, 719);
 SAME(cudaErrorNotPermitted, 800);
+SAME(cudaErrorStreamCaptureUnsupported, 900);
+SAME(cudaErrorStreamCaptureInvalidated, 901);
+SAME(cudaErrorStreamCaptureMerge, 902);
+SAME(cudaErrorStreamCaptureUnmatched, 903);
+SAME(cudaErrorStreamCaptureUnjoined, 904);
+SAME(cudaErrorStreamCaptureIsolation, 905);
+SAME(cudaErrorStreamCaptureImplicit, 906);
+SAME(cudaErrorCapturedEvent, 907);
+SAME(cudaErrorStreamCaptureWrongThread, 908);
 SAME(cudaErrorUnknown, 999);
 SAME(cudaDevAttrMultiProcessorCount, 16);
 SAME(cudaDevAttrComputeMode, 20);
@@ -33,6 +43,11 @@ SAME(cudaMemcpyDeviceToDevice, 3);
 SAME(cudaHostAllocPortable, 1);
 SAME(cudaStreamNonBlocking, 1);
 SAME(cudaEventDisableTiming, 2);
+SAME(cudaStreamCaptureModeGlobal, 0);
+SAME(cudaStreamCaptureModeThreadLocal, 1);
+SAME(cudaStreamCaptureModeRelaxed, 2);
+SAME(cudaStreamCaptureStatusActive, 1);
+SAME(cudaStreamCaptureStatusInvalidated, 2);
 SAME(cudaMemAllocationTypePinned, 1);
 SAME(cudaMemLocationTypeDevice, 1);
 SAME(cudaMemPoolAttrReleaseThreshold, 4);
@@ -67,6 +82,13 @@ extern const struct nd_cuda_functions {
     cudaError_t (*allocate)(void **, size_t, cudaMemPool_t, cudaStream_t);
     cudaError_t (*release)(void *, cudaStream_t);
     cudaError_t (*launch)(const cudaLaunchConfig_t *, const void *, void **);
+    cudaError_t (*capture_begin)(cudaStream_t, enum cudaStreamCaptureMode);
+    cudaError_t (*capture_end)(cudaStream_t, cudaGraph_t *);
+    cudaError_t (*capture_status)(cudaStream_t, enum cudaStreamCaptureStatus *);
+    cudaError_t (*graph_new)(cudaGraphExec_t *, cudaGraph_t, unsigned long long);
+    cudaError_t (*graph_launch)(cudaGraphExec_t, cudaStream_t);
+    cudaError_t (*graph_release)(cudaGraphExec_t);
+    cudaError_t (*graph_source_release)(cudaGraph_t);
 } nd_cuda_functions;
 
 const struct nd_cuda_functions nd_cuda_functions = {
@@ -89,5 +111,12 @@ const struct nd_cuda_functions nd_cuda_functions = {
     cudaMallocFromPoolAsync,
     cudaFreeAsync,
     cudaLaunchKernelExC,
+    cudaStreamBeginCapture,
+    cudaStreamEndCapture,
+    cudaStreamIsCapturing,
+    cudaGraphInstantiate,
+    cudaGraphLaunch,
+    cudaGraphExecDestroy,
+    cudaGraphDestroy,
 };
 #endif

@@ -12,6 +12,8 @@
 
 cudaError_t cudaMalloc(void **ret_pointer, size_t bytes) {
     cudaError_t error = cudart_begin("cudaMalloc", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess) {
         cudart_block *block = cudart_block_new(cudart_device_now(), NULL, bytes ? bytes : 1, NULL);
         if (block) {
@@ -27,6 +29,8 @@ cudaError_t cudaMalloc(void **ret_pointer, size_t bytes) {
 /// Waits for the device first.
 cudaError_t cudaFree(void *pointer) {
     cudaError_t error = cudart_begin("cudaFree", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess && pointer) {
         cudart_block *block = cudart_give_back(pointer);
         cudart_wait_for_device(block->region->device);
@@ -47,8 +51,18 @@ typedef struct pinned {
 } pinned;
 static pinned *all_pinned;
 
+bool cudart_is_pinned(const void *pointer, size_t bytes) {
+    const char *from = pointer;
+    for (const pinned *each = all_pinned; each; each = each->next)
+        if (from >= each->base && from + bytes <= each->base + each->mapped)
+            return true;
+    return false;
+}
+
 static cudaError_t pin(const char *name, void **ret_pointer, size_t bytes) {
     cudaError_t error = cudart_begin(name, true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error != cudaSuccess)
         return cudart_end(error);
     size_t page = (size_t)getpagesize();
@@ -77,6 +91,8 @@ cudaError_t cudaMallocHost(void **ret_pointer, size_t bytes) {
 /// Does not wait: work that is queued finds the memory gone.
 cudaError_t cudaFreeHost(void *pointer) {
     cudaError_t error = cudart_begin("cudaFreeHost", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error != cudaSuccess || !pointer)
         return cudart_end(error);
     pinned **link = &all_pinned;
@@ -130,6 +146,11 @@ static cudaError_t queue_copy(const char *name, void *destination, const void *s
     if (!is_kind(kind, to_device, from_device))
         cudart_abort(NULL, "%s: these addresses are not what a copy of kind %d has", name,
                      (int)kind);
+    const bool pinned_memory = (to_device || cudart_is_pinned(destination, bytes)) &&
+                               (from_device || cudart_is_pinned(source, bytes));
+    const cudaError_t error = pinned_memory ? cudaSuccess : cudart_capture_refuse(stream);
+    if (error != cudaSuccess)
+        return error;
     cudart_step *step = cudart_step_new(stream, CUDART_COPY, name);
     step->destination = destination;
     step->source = source;
@@ -173,6 +194,8 @@ cudaError_t cudaMemcpy(void *destination, const void *source, size_t bytes,
                        enum cudaMemcpyKind kind) {
     cudaError_t error = cudart_begin("cudaMemcpy", true);
     if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
+    if (error == cudaSuccess)
         error = queue_copy("cudaMemcpy", destination, source, bytes, kind,
                            cudart_device_now()->null_stream);
     if (error == cudaSuccess)
@@ -208,6 +231,8 @@ cudaError_t cudaMemsetAsync(void *pointer, int value, size_t bytes, cudaStream_t
 cudaError_t cudaMemset(void *pointer, int value, size_t bytes) {
     cudaError_t error = cudart_begin("cudaMemset", true);
     if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
+    if (error == cudaSuccess)
         error = queue_set("cudaMemset", pointer, value, bytes, cudart_device_now()->null_stream);
     return cudart_end(error);
 }
@@ -232,6 +257,8 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *ret_pool, int ordinal) {
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *ret_pool, const struct cudaMemPoolProps *properties) {
     cudaError_t error = cudart_begin("cudaMemPoolCreate", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess && (properties->allocType != cudaMemAllocationTypePinned ||
                                  properties->location.type != cudaMemLocationTypeDevice ||
                                  !cudart_device_of(properties->location.id)))
@@ -246,6 +273,8 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *ret_pool, const struct cudaMemPoolP
 
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
     cudaError_t error = cudart_begin("cudaMemPoolDestroy", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess) {
         check_pool(pool);
         pool->alive = false;
@@ -298,6 +327,8 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr nam
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
     cudaError_t error = cudart_begin("cudaMemPoolTrimTo", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess) {
         check_pool(pool);
         cudart_pool_release(pool, bytes);
@@ -309,6 +340,8 @@ static cudaError_t allocate(const char *name, void **ret_pointer, size_t bytes, 
                             cudaStream_t handle) {
     cudart_stream *stream;
     cudaError_t error = cudart_stream_of(handle, &stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_refuse(stream);
     if (error != cudaSuccess)
         return error;
     if (bytes == 0)
@@ -347,6 +380,8 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t handle) {
     cudart_stream *stream;
     if (error == cudaSuccess)
         error = cudart_stream_of(handle, &stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_refuse(stream);
     if (error == cudaSuccess && !pointer)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess) {

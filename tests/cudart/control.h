@@ -26,6 +26,8 @@ typedef struct cudart_statistics {
     uint64_t libraries;   ///< pieces of work that libraries of kernels queued
     uint64_t live_blocks; ///< not given back, in the order of calls
     uint64_t live_bytes;  ///< theirs
+    uint64_t captures;    ///< begun and not ended
+    uint64_t live_graphs; ///< graphs, executable or not, that are not destroyed
     uint64_t failures;    ///< asked for, that have happened
 } cudart_statistics;
 

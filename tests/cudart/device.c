@@ -319,6 +319,8 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr name, int
 
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cudart_begin("cudaDeviceSynchronize", true);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess) {
         cudart_wait_for_device(cudart_device_now());
         error = cudart_device_now()->failed;
@@ -386,5 +388,6 @@ void cudart_get_statistics(cudart_statistics *ret_statistics) {
         .failures = planned.happened,
     };
     cudart_count_live(&ret_statistics->live_blocks, &ret_statistics->live_bytes);
+    cudart_count_graphs(&ret_statistics->captures, &ret_statistics->live_graphs);
     pthread_mutex_unlock(&cudart.lock);
 }

@@ -22,6 +22,15 @@ typedef struct CUstream_st cudart_stream;
 typedef struct CUevent_st cudart_event;
 typedef struct CUmemPoolHandle_st cudart_pool;
 typedef struct cudart_region cudart_region;
+typedef struct CUgraph_st cudart_graph;
+typedef struct CUgraphExec_st cudart_graph_exec;
+typedef struct cudart_capture cudart_capture;
+
+/// Nodes of a graph, by their numbers.
+typedef struct cudart_nodes {
+    unsigned count;
+    unsigned *at;
+} cudart_nodes;
 
 /// Where the program was.
 typedef struct cudart_stack {
@@ -97,6 +106,8 @@ struct CUevent_st {
     cudart_point point;
     cudart_clock *clock; ///< owned; NULL: never recorded
     double time;
+    uint64_t captured;  ///< number of the capture in which it was recorded; 0: in none
+    cudart_nodes nodes; ///< there, last before it
     cudart_event *next; ///< of all that ever were
 };
 
@@ -132,8 +143,9 @@ typedef struct cudart_step {
     void *data;            ///< of the function; LIBRARY: owned copy
     struct cudart_kernel *kernel;
     dim3 grid, threads;
-    uint64_t order;   ///< of a block's threads
-    void **arguments; ///< owned, with what they point to
+    uint64_t order;      ///< of a block's threads
+    void **arguments;    ///< owned, with what they point to
+    cudart_graph *graph; ///< of which it is a launched node, and which owns the rest; else NULL
 } cudart_step;
 
 struct CUstream_st {
@@ -143,6 +155,8 @@ struct CUstream_st {
     cudart_step *first, **last;
     uint64_t queued, done;
     cudart_clock *clock;
+    cudart_capture *capture; ///< NULL: what is queued is work
+    cudart_nodes tail;       ///< of the graph: last on this stream
 };
 
 /// Everything. Guarded by `lock`, but what is set when the runtime starts.
@@ -187,11 +201,14 @@ extern uint64_t cudart_steps_to_loss; ///< 0: none is to fail
 /// The stream behind a handle, or NULL with cudaErrorInvalidResourceHandle for one of another
 /// device.
 cudaError_t cudart_stream_of(cudaStream_t handle, cudart_stream **ret_stream);
+/// The stream behind any handle.
+cudart_stream *cudart_stream_behind(cudaStream_t handle);
 cudart_stream *cudart_stream_new(cudart_device *device, bool blocking);
 cudart_step *cudart_step_new(cudart_stream *stream, cudart_kind kind, const char *name);
 void cudart_step_wait(cudart_step *step, cudart_point point);
-/// Takes the step.
+/// Takes the step. On a stream that is captured it becomes a node.
 void cudart_issue(cudart_step *step);
+void cudart_step_free(cudart_step *step);
 /// Waits; then the host knows that all before that point is done.
 cudaError_t cudart_wait_for(cudart_point point, cudart_clock *clock);
 /// Asked, not waited: lets some step towards it happen. cudaSuccess or cudaErrorNotReady.
@@ -201,6 +218,28 @@ bool cudart_passed(cudart_point point);
 void cudart_clock_join(cudart_clock **clock, const cudart_clock *other);
 cudart_clock *cudart_clock_share(cudart_clock *clock);
 void cudart_clock_drop(cudart_clock *clock);
+
+// ----------------------------------------------------------------------------------- capture.c
+
+/// Whether work may be queued on a stream: not when its capture is invalid, nor when it would wait
+/// for one.
+cudaError_t cudart_capture_check(const cudart_stream *stream);
+/// Of a call that no capture can hold: refuses it on a captured stream.
+cudaError_t cudart_capture_refuse(const cudart_stream *stream);
+/// Of a call that may wait, or change what captured work relies on: refuses it beside a capture.
+cudaError_t cudart_capture_unsafe(void);
+/// Takes the step, of a captured stream.
+void cudart_capture_add(cudart_step *step);
+/// An event is recorded on a stream, captured or not.
+void cudart_capture_record(const cudart_stream *stream, cudart_event *event);
+/// A stream waits for an event. ret_done: nothing is to be queued.
+cudaError_t cudart_capture_wait(cudart_stream *stream, const cudart_event *event, bool *ret_done);
+/// Somebody asks an event, or waits for it.
+cudaError_t cudart_capture_asked(const cudart_event *event);
+void cudart_capture_stream_gone(const cudart_stream *stream);
+void cudart_nodes_clear(cudart_nodes *nodes);
+void cudart_graph_drop(cudart_graph *graph);
+void cudart_count_graphs(uint64_t *ret_captures, uint64_t *ret_graphs);
 
 // ------------------------------------------------------------------------------------ memory.c
 
@@ -223,6 +262,8 @@ void cudart_pools_synchronized(cudart_device *device);
 void cudart_close_touched(void);
 /// From the handler of a fault: true when the access may be tried again.
 bool cudart_open_touched(void *address, bool write);
+/// Whether these bytes are of one pinned piece of the host's memory.
+bool cudart_is_pinned(const void *pointer, size_t bytes);
 
 // ------------------------------------------------------------------------------------- fault.c
 

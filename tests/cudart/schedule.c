@@ -176,12 +176,16 @@ static void note_time(cudart_step *step) {
     step->event->time = 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
 }
 
-static void step_free(cudart_step *step) {
+void cudart_step_free(cudart_step *step) {
     cudart_clock_drop(step->clock);
     free(step->waited);
-    free(step->arguments);
-    if (step->kind == CUDART_LIBRARY)
-        free(step->data);
+    if (step->graph) {
+        cudart_graph_drop(step->graph);
+    } else {
+        free(step->arguments);
+        if (step->kind == CUDART_LIBRARY)
+            free(step->data);
+    }
     free(step);
 }
 
@@ -215,7 +219,7 @@ static void do_step(cudart_step *step) {
     stream->done = step->point.at;
     cudart.pending--;
     cudart.steps++;
-    step_free(step);
+    cudart_step_free(step);
     pthread_cond_broadcast(&cudart.changed);
 }
 
@@ -306,6 +310,10 @@ void cudart_issue(cudart_step *step) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin_work);
     cudart_stream *stream = step->point.stream;
+    if (stream->capture) {
+        cudart_capture_add(step);
+        return;
+    }
     if (stream->queued - stream->done >= QUEUE_LENGTH)
         cudart_wait_for((cudart_point){stream, stream->queued - QUEUE_LENGTH / 2}, NULL);
     wait_for_legacy(step);

@@ -20,8 +20,7 @@ cudart_stream *cudart_stream_new(cudart_device *device, bool blocking) {
     return stream;
 }
 
-/// The stream behind any handle.
-static cudart_stream *behind(cudaStream_t handle) {
+cudart_stream *cudart_stream_behind(cudaStream_t handle) {
     if (!handle)
         return cudart_device_now()->null_stream;
     if (!handle->alive)
@@ -30,9 +29,10 @@ static cudart_stream *behind(cudaStream_t handle) {
 }
 
 cudaError_t cudart_stream_of(cudaStream_t handle, cudart_stream **ret_stream) {
-    cudart_stream *stream = behind(handle);
+    cudart_stream *stream = cudart_stream_behind(handle);
     *ret_stream = stream;
-    return stream->device == cudart_device_now() ? cudaSuccess : cudaErrorInvalidResourceHandle;
+    return stream->device == cudart_device_now() ? cudart_capture_check(stream)
+                                                 : cudaErrorInvalidResourceHandle;
 }
 
 static void check_event(cudaEvent_t event) {
@@ -76,16 +76,28 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     cudaError_t error = cudart_begin("cudaStreamDestroy", true);
     if (error == cudaSuccess && !handle)
         error = cudaErrorInvalidResourceHandle;
-    if (error == cudaSuccess)
-        behind(handle)->alive = false;
+    if (error == cudaSuccess) {
+        cudart_capture_stream_gone(cudart_stream_behind(handle));
+        handle->alive = false;
+    }
     return cudart_end(error);
+}
+
+/// Whether a stream may be waited for, or asked.
+static cudaError_t waiting(const cudart_stream *stream) {
+    cudaError_t error = cudart_capture_check(stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_refuse(stream);
+    return error == cudaSuccess ? cudart_capture_unsafe() : error;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     cudaError_t error = cudart_begin("cudaStreamSynchronize", true);
     if (error == cudaSuccess) {
-        cudart_stream *stream = behind(handle);
-        error = cudart_wait_for((cudart_point){stream, stream->queued}, stream->clock);
+        cudart_stream *stream = cudart_stream_behind(handle);
+        error = waiting(stream);
+        if (error == cudaSuccess)
+            error = cudart_wait_for((cudart_point){stream, stream->queued}, stream->clock);
         if (error == cudaSuccess)
             cudart_pools_synchronized(stream->device);
     }
@@ -95,8 +107,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
     cudaError_t error = cudart_begin("cudaStreamQuery", true);
     if (error == cudaSuccess) {
-        cudart_stream *stream = behind(handle);
-        error = cudart_ask((cudart_point){stream, stream->queued}, stream->clock);
+        cudart_stream *stream = cudart_stream_behind(handle);
+        error = waiting(stream);
+        if (error == cudaSuccess)
+            error = cudart_ask((cudart_point){stream, stream->queued}, stream->clock);
     }
     return cudart_end(error);
 }
@@ -106,9 +120,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     if (error == cudaSuccess && flags != 0)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess) {
-        cudart_stream *stream = behind(handle);
+        cudart_stream *stream = cudart_stream_behind(handle);
         check_event(event);
-        if (event->recorded) {
+        bool captured;
+        error = cudart_capture_check(stream);
+        if (error == cudaSuccess)
+            error = cudart_capture_wait(stream, event, &captured);
+        if (error == cudaSuccess && !captured && event->recorded) {
             cudart_step *step = cudart_step_new(stream, CUDART_WAIT, "cudaStreamWaitEvent");
             cudart_clock_join(&stream->clock, event->clock);
             cudart_step_wait(step, event->point);
@@ -122,9 +140,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
     cudaError_t error = cudart_begin("cudaLaunchHostFunc", true);
     if (error == cudaSuccess && !function)
         error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        error = cudart_capture_check(cudart_stream_behind(handle));
     if (error == cudaSuccess) {
-        cudart_step *step =
-            cudart_step_new(behind(handle), CUDART_HOST_FUNCTION, "cudaLaunchHostFunc");
+        cudart_step *step = cudart_step_new(cudart_stream_behind(handle), CUDART_HOST_FUNCTION,
+                                            "cudaLaunchHostFunc");
         step->function = function;
         step->data = data;
         cudart_issue(step);
@@ -135,8 +155,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
 cudaError_t cudart_queue_library(cudaStream_t handle, const char *name,
                                  void (*function)(void *data), const void *data, size_t bytes) {
     cudaError_t error = cudart_begin(name, true);
+    if (error == cudaSuccess)
+        error = cudart_capture_check(cudart_stream_behind(handle));
     if (error == cudaSuccess) {
-        cudart_step *step = cudart_step_new(behind(handle), CUDART_LIBRARY, name);
+        cudart_step *step = cudart_step_new(cudart_stream_behind(handle), CUDART_LIBRARY, name);
         step->function = function;
         step->data = cudart_allocate(bytes);
         memcpy(step->data, data, bytes);
@@ -179,10 +201,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     cudaError_t error = cudart_begin("cudaEventRecord", true);
     if (error != cudaSuccess)
         return cudart_end(error);
-    cudart_stream *stream = behind(handle);
+    cudart_stream *stream = cudart_stream_behind(handle);
     check_event(event);
     if (event->device != stream->device)
         return cudart_end(cudaErrorInvalidResourceHandle);
+    error = cudart_capture_check(stream);
+    if (error != cudaSuccess)
+        return cudart_end(error);
+    cudart_capture_record(stream, event);
+    if (stream->capture) {
+        event->recorded = false; // no work does it
+        return cudart_end(cudaSuccess);
+    }
     cudart_step *step = cudart_step_new(stream, CUDART_RECORD, "cudaEventRecord");
     step->event = event;
     cudart_issue(step);
@@ -198,7 +228,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     cudaError_t error = cudart_begin("cudaEventQuery", true);
     if (error == cudaSuccess) {
         check_event(event);
-        error = event->recorded ? cudart_ask(event->point, event->clock) : cudaSuccess;
+        error = cudart_capture_asked(event);
+        if (error == cudaSuccess && event->recorded)
+            error = cudart_ask(event->point, event->clock);
     }
     return cudart_end(error);
 }
@@ -207,7 +239,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t error = cudart_begin("cudaEventSynchronize", true);
     if (error == cudaSuccess) {
         check_event(event);
-        if (event->recorded)
+        error = cudart_capture_asked(event);
+        if (error == cudaSuccess && event->recorded)
             error = cudart_wait_for(event->point, event->clock);
     }
     return cudart_end(error);
@@ -235,6 +268,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
         event->alive = false;
         cudart_clock_drop(event->clock);
         event->clock = NULL;
+        cudart_nodes_clear(&event->nodes);
     }
     return cudart_end(error);
 }
