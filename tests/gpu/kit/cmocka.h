@@ -14,9 +14,10 @@
 #include <string.h>
 
 typedef int (*CMFixtureFunction)(void **state);
+typedef void (*CMUnitTestFunction)(void **state);
 struct CMUnitTest {
     const char *name;
-    void (*test_func)(void **state);
+    CMUnitTestFunction test_func;
     CMFixtureFunction setup_func;
     CMFixtureFunction teardown_func;
     void *initial_state;
