@@ -48,10 +48,12 @@ struct CUgraph_st {
     cudart_device *device;
     unsigned count;
     cudart_node *node;
+    cudart_graph *older;
 };
 
 struct CUgraphExec_st {
     bool alive;
+    cudart_graph_exec *older;
     cudart_graph *graph;
     cudart_point launched; ///< the end of its last launch
     cudart_clock *clock;   ///< owned: what is done before that; NULL: it was never launched
@@ -67,6 +69,10 @@ struct cudart_capture {
     cudart_capture *next;
 };
 static cudart_capture *captures;
+
+// All handles that were given out.
+static cudart_graph *graphs;
+static cudart_graph_exec *executables;
 static uint64_t captures_begun, live;
 
 void cudart_count_graphs(uint64_t *ret_captures, uint64_t *ret_graphs) {
@@ -293,6 +299,8 @@ static cudaError_t end_capture(cudart_stream *stream, cudaGraph_t *ret_graph) {
         return error;
     }
     graph->alive = true;
+    graph->older = graphs;
+    graphs = graph;
     live++;
     *ret_graph = graph;
     return cudaSuccess;
@@ -342,7 +350,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret_executable, cudaGraph_t gr
     if (error == cudaSuccess) {
         check_graph(graph);
         cudart_graph_exec *made = cudart_allocate(sizeof *made);
-        *made = (cudart_graph_exec){.alive = true, .graph = graph};
+        *made = (cudart_graph_exec){.alive = true, .older = executables, .graph = graph};
+        executables = made;
         graph->uses++;
         live++;
         *ret_executable = made;
