@@ -7,14 +7,14 @@ workloads=$(realpath "$1")
 export ND_CUBLAS=$(realpath "$2")
 folder=${TEST_TMPDIR:-$(mktemp -d)}
 
-"$workloads" --no-peer --device cuda --threads 2 --seconds 100000 --steps 3 --only rnn_gru pipeline objects \
+"$workloads" --no-peer --device cuda --threads 2 --seconds 100000 --steps 3 --only rnn_gru pipeline objects minilm \
     --json "$folder/result.json" || exit 1
 python3 - "$folder/result.json" <<'END'
 import json, sys
 
 report = json.load(open(sys.argv[1]))
 workloads = {workload["workload"]: workload for workload in report["workloads"]}
-assert sorted(workloads) == ["objects", "pipeline", "rnn_gru"], sorted(workloads)
+assert sorted(workloads) == ["minilm", "objects", "pipeline", "rnn_gru"], sorted(workloads)
 for name, workload in workloads.items():
     off, on = workload["sides"]
     assert (off["side"], on["side"]) == ("off", "on"), name

@@ -1,8 +1,8 @@
 // minilm: an encoder of sentences reads the lines of the repository's pages, batch after batch, and
 // says how near each is to the one behind it. Inference alone: nothing cyclic, nothing learnt. The
 // encoder is all-MiniLM-L6-v2 where tools/get_minilm has put it into the user's cache, else a random
-// one of its shape, and much smaller, that the build makes. It computes on the CPU, whatever the
-// device, for there its weights are.
+// one of its shape, and much smaller, that the build makes. What it says of a batch is compared on
+// the CPU.
 #include <nd/scoped.h>
 
 #include "bench/support/corpus.h"
@@ -90,9 +90,13 @@ static nd_status reader_open(const workload_options *options, void **ret_state) 
     reader *self = *ret_state = calloc(1, sizeof *self);
     if (!self)
         return ND_ERROR_OUT_OF_MEMORY;
-    (void)options;
     nd_status status = read_lines(self);
-    return status == ND_OK ? open_model(self) : status;
+    if (status == ND_OK)
+        status = nd_set_default_device(options->device); // for the model
+    if (status == ND_OK)
+        status = open_model(self);
+    nd_status back = nd_set_default_device((nd_device){ND_CPU, 0});
+    return status == ND_OK ? back : status;
 }
 
 /// The line that is number `i` of a step's batch; behind the last comes the first.
@@ -146,8 +150,8 @@ static nd_status reader_hand_over(void *state, const char *folder) {
 static nd_status reader_finish(void *state, workload_outcome *ret_outcome) {
     const reader *self = state;
     int length = snprintf(ret_outcome->text, sizeof ret_outcome->text,
-                          "%lld sentences, on the CPU, by the model in %.400s",
-                          (long long)self->done, minilm_get_folder(self->model));
+                          "%lld sentences by the model in %.400s", (long long)self->done,
+                          minilm_get_folder(self->model));
     if (*self->problem)
         snprintf(ret_outcome->text + length, sizeof ret_outcome->text - (size_t)length,
                  ",\na small random one, since the real one is not there: %s", self->problem);

@@ -28,7 +28,8 @@ enum { ALL_PARTS = ENCODER_LAYERS * PARTS };
 
 typedef struct encoder {
     encoder_sizes sizes;
-    nd_tensor *words;  ///< [vocabulary, width], mapped
+    nd_device device;  ///< where all of it is
+    nd_tensor *words;  ///< [vocabulary, width], mapped where that is the CPU
     nd_tensor *places; ///< with the token type that all tokens have: [places, width]
     nd_tensor *norm, *norm_bias;
     nd_tensor *parts[ALL_PARTS];
@@ -55,6 +56,7 @@ typedef struct reader {
     const char *path;
     nd_list *tensors;
     const encoder_sizes *sizes;
+    nd_device device; ///< where they shall be
     char *problem;
     size_t problem_size;
 } reader;
@@ -101,11 +103,12 @@ static nd_tensor *turned(nd_tensor *x) {
 
 static nd_tensor *read_weight(reader *from, size_t layer, const char *name, int64_t out,
                               int64_t in) {
-    return turned(nd_retain(find_in_layer(from, layer, name, 2, (int64_t[]){out, in})));
+    const nd_tensor *read = find_in_layer(from, layer, name, 2, (int64_t[]){out, in});
+    return turned(nd_to(read, from->device));
 }
 
 static nd_tensor *read_vector(reader *from, size_t layer, const char *name, int64_t size) {
-    return nd_retain(find_in_layer(from, layer, name, 1, &size));
+    return nd_to(find_in_layer(from, layer, name, 1, &size), from->device);
 }
 
 /// Three tensors of the attention in one, along their first axis; what makes the queries is scaled
@@ -124,7 +127,8 @@ static nd_tensor *read_three(reader *from, size_t layer, const char *kind, int n
     const double scale = 1.0 / sqrt((double)width / (double)from->sizes->heads);
     nd_auto nd_tensor *queries = nd_mul_scalar(parts[0], scale);
     parts[0] = queries;
-    return nd_concat(3, parts, 0);
+    nd_auto nd_tensor *three = nd_concat(3, parts, 0);
+    return nd_to(three, from->device);
 }
 
 static void read_layer(reader *from, size_t i, nd_tensor **parts) {
@@ -150,17 +154,20 @@ static void read_embeddings(reader *from, encoder *e) {
     const nd_tensor *types =
         find(from, "embeddings.token_type_embeddings.weight", ND_SHAPE(2, s->width));
     nd_auto nd_tensor *type = types ? nd_select(types, 0, 0) : NULL;
-    e->places = places && type ? nd_add(places, type) : NULL;
-    e->words = nd_retain(
-        find(from, "embeddings.word_embeddings.weight", ND_SHAPE(s->vocabulary, s->width)));
-    e->norm = nd_retain(find(from, "embeddings.LayerNorm.weight", ND_SHAPE(s->width)));
-    e->norm_bias = nd_retain(find(from, "embeddings.LayerNorm.bias", ND_SHAPE(s->width)));
+    nd_auto nd_tensor *both = places && type ? nd_add(places, type) : NULL;
+    e->places = nd_to(both, from->device);
+    const nd_tensor *words =
+        find(from, "embeddings.word_embeddings.weight", ND_SHAPE(s->vocabulary, s->width));
+    e->words = nd_to(words, from->device);
+    e->norm = nd_to(find(from, "embeddings.LayerNorm.weight", ND_SHAPE(s->width)), from->device);
+    e->norm_bias = nd_to(find(from, "embeddings.LayerNorm.bias", ND_SHAPE(s->width)), from->device);
 }
 
 static nd_status encoder_init(nd_object *self, void *data) {
     reader *from = data;
     encoder *e = nd_object_get_data(self);
     e->sizes = *from->sizes;
+    e->device = from->device;
     read_embeddings(from, e);
     bool whole = e->words && e->places && e->norm && e->norm_bias;
     const size_t count = (size_t)e->sizes.layers * PARTS;
@@ -179,7 +186,7 @@ nd_object *encoder_open(const char *path, const encoder_sizes *sizes, char *prob
     nd_load_options mapped = ND_LOAD_OPTIONS_INIT;
     mapped.mapped = true;
     nd_auto nd_list *tensors = nd_load_safetensors_with(path, &mapped);
-    reader from = {path, tensors, sizes, problem, problem_size};
+    reader from = {path, tensors, sizes, nd_get_default_device(), problem, problem_size};
     return tensors ? nd_object_new_with(&encoder_type, sizeof(encoder), encoder_init, &from) : NULL;
 }
 
@@ -191,6 +198,12 @@ typedef struct batch {
     int64_t count, longest;
     nd_tensor *seen; ///< tokens that count: [count, 1, 1, longest]; NULL: all of them
 } batch;
+
+/// x where the encoder is. Consumes x.
+static nd_tensor *there(const batch *b, nd_tensor *x) {
+    nd_auto nd_tensor *given = x;
+    return nd_to(given, b->encoder->device);
+}
 
 static nd_tensor *linear(nd_tensor *const *parts, int which, const nd_tensor *x) {
     return nd_linear(x, parts[which], parts[which + 1]);
@@ -237,7 +250,7 @@ static nd_tensor *apply_layer(const batch *b, size_t i, nd_tensor *x) {
 /// What tokens are before they have seen each other: [count longest, width].
 static nd_tensor *embed(const batch *b, const int32_t *ids) {
     const encoder *e = b->encoder;
-    nd_auto nd_tensor *tokens = nd_from_data(ids, ND_SHAPE(b->count, b->longest), ND_I32);
+    nd_auto nd_tensor *tokens = there(b, nd_from_data(ids, ND_SHAPE(b->count, b->longest), ND_I32));
     nd_auto nd_tensor *words = nd_embedding(e->words, tokens, ND_NO_PADDING);
     nd_auto nd_tensor *places = nd_slice(e->places, 0, b->longest, 1, 0);
     nd_auto nd_tensor *x = add_and_norm(e->norm, e->norm_bias, places, nd_steal(&words));
@@ -258,9 +271,9 @@ static nd_tensor *weigh(batch *b, const int64_t *lengths) {
     }
     nd_auto nd_tensor *result = NULL;
     if (weights && seen) {
-        result = nd_from_data(weights, ND_SHAPE(b->count, 1, b->longest), ND_F32);
+        result = there(b, nd_from_data(weights, ND_SHAPE(b->count, 1, b->longest), ND_F32));
         if (!all)
-            b->seen = nd_from_data(seen, ND_SHAPE(b->count, 1, 1, b->longest), ND_BOOL);
+            b->seen = there(b, nd_from_data(seen, ND_SHAPE(b->count, 1, 1, b->longest), ND_BOOL));
     }
     free(weights);
     free(seen);

@@ -13,21 +13,21 @@ extern "C" {
 /// trained.
 enum { MINILM_LONGEST = 256 };
 
-/// Opens the model of a folder; NULL: the one that tools/get_minilm has fetched. Owned, to be
-/// released as any object. Any number of threads may use it.
+/// Opens the model of a folder, on this thread's default device (nd_set_default_device), where it
+/// computes from then on; NULL: the one that tools/get_minilm has fetched. Owned, to be released as any object. Any number of threads may use it.
 nd_object *minilm_open(const char *folder) ND_OWNED;
 /// The folder it was read from.
 const char *minilm_get_folder(const nd_object *model);
 /// Why the last function of this file failed on this thread.
 const char *minilm_get_problem(void);
 
-/// Directions of texts in UTF-8, of length 1: [count, width] f32. Texts of about one length are
+/// Directions of texts in UTF-8, of length 1: [count, width] f32, on this thread's default device. Texts of about one length are
 /// computed together.
 nd_tensor *minilm_embed(const nd_object *model, size_t count, const char *const *texts) ND_OWNED;
 
 /// Writes the tokens of a text, at most MINILM_LONGEST, and returns how many; 0 on error.
 size_t minilm_encode(const nd_object *model, const char *text, int32_t *ret_ids);
-/// The embeddings of `count` rows of tokens, one behind the other: [count, width]. Each row has
+/// The embeddings of `count` rows of tokens, one behind the other: [count, width], where the model is. Each row has
 /// `longest` tokens, of which the first lengths[i] count.
 nd_tensor *minilm_forward(const nd_object *model, size_t count, int64_t longest, const int32_t *ids,
                           const int64_t *lengths) ND_OWNED;
