@@ -1,6 +1,7 @@
 // Copies: same bytes at once where both sides are dense, in small square tiles where one side is a
 // transpose of the other, short rows and dense ones in a loop of their own, else row by row with
 // conversion.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <string.h>
@@ -15,7 +16,7 @@ typedef struct dense_copy {
 
 static void copy_bytes(void *context, int64_t begin, int64_t end) {
     const dense_copy *copy = (const dense_copy *)context;
-    memcpy(copy->out + begin, copy->x + begin, (size_t)(end - begin));
+    nd__bytes_copy(copy->out + begin, copy->x + begin, (size_t)(end - begin));
 }
 
 // A copy in which x is dense along axis `x_axis` and out along the last axis.
@@ -115,22 +116,23 @@ typedef struct row_copy {
     for (int64_t row = 0; row < rows; row++)  \
         for (int64_t i = 0; i < columns; i++) \
             out[row * down[0] + i * along[0]] = x[row * down[1] + i * along[1]];
-#define COPY_ROWS(T)                                                                         \
-    static void copy_rows_##T(char *out_, const char *x_, const int64_t *along,              \
-                              const int64_t *down, int64_t rows, int64_t columns) {          \
-        T *out = (T *)out_;                                                                  \
-        const T *x = (const T *)x_;                                                          \
-        if (along[0] == 1 && along[1] == 1 && columns > 4)                                   \
-            for (int64_t row = 0; row < rows; row++)                                         \
-                memcpy(out + row * down[0], x + row * down[1], sizeof(T) * (size_t)columns); \
-        else if (columns == 2)                                                               \
-            COPY_COLUMNS(2)                                                                  \
-        else if (columns == 3)                                                               \
-            COPY_COLUMNS(3)                                                                  \
-        else if (columns == 4)                                                               \
-            COPY_COLUMNS(4)                                                                  \
-        else                                                                                 \
-            COPY_COLUMNS(columns)                                                            \
+#define COPY_ROWS(T)                                                                \
+    static void copy_rows_##T(char *out_, const char *x_, const int64_t *along,     \
+                              const int64_t *down, int64_t rows, int64_t columns) { \
+        T *out = (T *)out_;                                                         \
+        const T *x = (const T *)x_;                                                 \
+        if (along[0] == 1 && along[1] == 1 && columns > 4)                          \
+            for (int64_t row = 0; row < rows; row++)                                \
+                nd__bytes_copy(out + row * down[0], x + row * down[1],              \
+                               sizeof(T) * (size_t)columns);                        \
+        else if (columns == 2)                                                      \
+            COPY_COLUMNS(2)                                                         \
+        else if (columns == 3)                                                      \
+            COPY_COLUMNS(3)                                                         \
+        else if (columns == 4)                                                      \
+            COPY_COLUMNS(4)                                                         \
+        else                                                                        \
+            COPY_COLUMNS(columns)                                                   \
     }
 COPY_ROWS(uint8_t)
 COPY_ROWS(uint16_t)

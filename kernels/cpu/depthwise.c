@@ -4,6 +4,7 @@
 // blocks of channels. A strip of a plane is copied with the zeros around it, so that every result
 // takes the same steps, and the copy is small enough to stay in the nearest cache. Results do not
 // depend on where strips end.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -44,7 +45,7 @@ static void copy_strip(const depthwise_work *w, const char *plane, int64_t first
             continue;
         }
         memset(strip, 0, before);
-        memcpy(strip + before, plane + (size_t)from * filled, filled);
+        nd__bytes_copy(strip + before, plane + (size_t)from * filled, filled);
         memset(strip + before + filled, 0, line - before - filled);
     }
 }

@@ -9,6 +9,7 @@
 // in the copy, by where they begin (phases), so that neighbours are neighbours again.
 //
 // Sums have one order, that of the taps: results do not depend on strips, blocks and threads.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -53,7 +54,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 /// memcpy() of a line, most of which are so short that its call costs more than they do.
 static inline void copy_bytes(char *to, const char *from, size_t bytes) {
     if (bytes < 16 || bytes > 256) {
-        memcpy(to, from, bytes);
+        nd__bytes_copy(to, from, bytes);
         return;
     }
     for (size_t i = 0; i + 16 <= bytes; i += 16)

@@ -2,6 +2,7 @@
 //
 // Every index is checked where it is used; one out of range stops the call, which then has written
 // part of its fresh result and nothing else. Those of gather and of scatters may count from the end.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
@@ -20,7 +21,7 @@ static nd_status status_of(const index_work *work) {
 }
 
 // `count` rows of so many bytes of the n at x. False: an index is out of range.
-#define TAKE_ROWS(name, row)                                                                     \
+#define TAKE_ROWS(name, row, copy)                                                               \
     static bool name(char *out, const char *x, const int64_t *indices, int64_t count, int64_t n, \
                      int64_t bytes) {                                                            \
         (void)bytes;                                                                             \
@@ -28,15 +29,15 @@ static nd_status status_of(const index_work *work) {
             int64_t index = indices[i];                                                          \
             if (index < 0 || index >= n)                                                         \
                 return false;                                                                    \
-            memcpy(out + i * (row), x + index * (row), (size_t)(row));                           \
+            copy(out + i * (row), x + index * (row), (size_t)(row));                             \
         }                                                                                        \
         return true;                                                                             \
     }
-TAKE_ROWS(take_rows_of_1, 1)
-TAKE_ROWS(take_rows_of_2, 2)
-TAKE_ROWS(take_rows_of_4, 4)
-TAKE_ROWS(take_rows_of_8, 8)
-TAKE_ROWS(take_rows_of_any, bytes)
+TAKE_ROWS(take_rows_of_1, 1, memcpy)
+TAKE_ROWS(take_rows_of_2, 2, memcpy)
+TAKE_ROWS(take_rows_of_4, 4, memcpy)
+TAKE_ROWS(take_rows_of_8, 8, memcpy)
+TAKE_ROWS(take_rows_of_any, bytes, nd__bytes_copy)
 
 static void take_range(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;

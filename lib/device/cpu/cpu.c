@@ -2,11 +2,11 @@
 //
 // Nothing is queued, so release is ordered after all work by itself, and there is nothing to wait
 // for or to take back later.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/cpu.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
 #include "lib/pressure/pressure.h"
-#include <string.h>
 
 static int cpu_device_count(void) {
     return 1;
@@ -29,7 +29,7 @@ static void cpu_release(int index, void *pointer, size_t bytes) {
 static nd_status cpu_copy(int index, void *destination, const void *source, size_t bytes) {
     (void)index;
     if (bytes > 0)
-        memcpy(destination, source, bytes);
+        nd__bytes_copy(destination, source, bytes);
     return ND_OK;
 }
 

@@ -1,4 +1,5 @@
 // Copies and conversions between every pair of dtypes, and copies of transposed memory in tiles.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/testing.h"
 #include <math.h>
@@ -123,11 +124,36 @@ static void test_permuted_copies(void **state) {
         }
 }
 
+/// Long copies to every distance behind the source's place in its page, some of which go by pieces:
+/// all bytes, and none beside them.
+static void test_copies_of_bytes_at_every_distance(void **state) {
+    (void)state;
+    enum { PAGE = 4096, MOST = 3 * PAGE };
+    static const size_t sizes[] = {0, 1, 2047, 2048, 2049, 4096, 4097, 6145, 10000};
+    unsigned char *from = aligned_alloc(PAGE, MOST), *to = aligned_alloc(PAGE, MOST);
+    assert_true(from && to);
+    for (size_t i = 0; i < MOST; i++)
+        from[i] = (unsigned char)(i * 31 + i / 251);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t behind = 0; behind < 80; behind++)
+            for (size_t start = 0; start < 2; start++) {
+                memset(to, 0xA5, MOST);
+                nd__bytes_copy(to + start + behind, from + start, sizes[s]);
+                assert_memory_equal(to + start + behind, from + start, sizes[s]);
+                for (size_t i = 0; i < start + behind; i++)
+                    assert_int_equal(to[i], 0xA5);
+                assert_int_equal(to[start + behind + sizes[s]], 0xA5);
+            }
+    free(from);
+    free(to);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_floats_become_the_nearest_integer_that_there_is),
         ND_TEST(test_every_pair_of_dtypes),
         ND_TEST(test_permuted_copies),
+        ND_TEST(test_copies_of_bytes_at_every_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
