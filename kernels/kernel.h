@@ -103,7 +103,9 @@ typedef struct nd_kernel_call {
 //            i[0..3] = m, n, k, group, none of them 0; group is even for int4. out = x w^T, where w =
 //            scales (values - zeros); out and x both f32 or f64, which is computed in.
 // SOFTMAX    out, x, floats of one dtype, f16 and bf16 computed in f32. The axis is the last of the iteration space.
-// LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c.
+// LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c. Logits of 16 bits make an out of
+//            f32, where a backend takes them. cross_entropy_grad, where a backend has it: out, the gradient of logits, of their
+//            dtype; g, that of cross_entropy's result; logits, targets; the same attributes.
 //            pair_loss: out, a, b, f32 or f64, contiguous; ndim is 0; i[0] = an nd_pair_loss (kernels/losses.inc), i[1] = elements
 //            of a and b, not 0, i[2] = 1: out is one number, their sum times f[1], else each of them times f[1]; number 0 = p.
 //            pair_loss_grad: out, the gradient of a; out, that of b; g, that of pair_loss's result; a, b; the same attributes.
@@ -119,6 +121,8 @@ typedef struct nd_kernel_call {
 //            [channels], bias [channels]. layer_norm_grad: out, the gradient of x; sums [2, channels], those of weight and bias;
 //            g, that of layer_norm's result; x, weight. channel_norm: out, x, weight, statistics [2, channels] (given), bias;
 //            channel_norm_grad: out, sums, g, x, weight as in layer_norm_grad, statistics (given); in both groups and i[4] say nothing.
+//            Where a backend takes it, x, g and what layer_norm and layer_norm_grad make of them (operand 0) are f16 or bf16, and
+//            all other operands f32.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
 //            resolved by lib/ops). Backends whose memory the host reads also take -n ... -1 in
 //            gather, scatter_add and scatter_reduce, counted from the end.

@@ -127,6 +127,8 @@ static nd_status launch_elementwise(const nd_kernel_call *call, const nd__loop *
 static nd_status launch_loss(const nd_kernel_call *call) {
     if (call->op == ND_OP_cross_entropy)
         return nd__cpu_cross_entropy(call);
+    if (call->op == ND_OP_cross_entropy_grad)
+        return ND_ERROR_UNSUPPORTED;
     bool of_pairs = call->op == ND_OP_pair_loss || call->op == ND_OP_pair_loss_grad;
     return of_pairs ? nd__cpu_pair_loss(call) : nd__cpu_nll(call);
 }

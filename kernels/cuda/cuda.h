@@ -50,7 +50,7 @@ nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *c
 nd_status nd__cuda_scan(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_sorting(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call);
-nd_status nd__cuda_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_cross_entropy(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_pair_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_nll(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_norm(const nd_cuda_queue *queue, const nd_kernel_call *call);

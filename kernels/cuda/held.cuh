@@ -44,11 +44,12 @@ constexpr int64_t shortest_held = 64;
 /// run(shape) for the shape whose threads keep `rows` rows of this length; ND_ERROR_UNSUPPORTED where
 /// it is too short or too long. A thread keeps up to 32 numbers, of f64 8, whose functions take many
 /// registers.
-template <class Number, int rows, class Run>
+template <class Format, int rows, class Run>
 nd_status with_row_shape(int64_t length, bool packed, const Run &run) {
-    constexpr bool lean = sizeof(Number) == sizeof(float);
+    constexpr bool lean = sizeof(typename Format::Number) == sizeof(float);
     constexpr int elements = (lean ? 32 : 8) / rows;
-    constexpr int few = elements / 4 * sizeof(Number) >= 16 ? elements / 4 : elements;
+    constexpr int few =
+        elements / 4 * sizeof(typename Format::Stored) >= 16 ? elements / 4 : elements;
     constexpr int warp_blocks = lean ? 6 : 4, block_blocks = lean ? 3 : 2;
     if (length < shortest_held)
         return ND_ERROR_UNSUPPORTED;

@@ -41,8 +41,8 @@ static Family family_of(nd_op op) {
 }
 
 static nd_status launch_loss(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    if (call->op == ND_OP_cross_entropy)
-        return nd__cuda_loss(queue, call);
+    if (call->op == ND_OP_cross_entropy || call->op == ND_OP_cross_entropy_grad)
+        return nd__cuda_cross_entropy(queue, call);
     bool of_pairs = call->op == ND_OP_pair_loss || call->op == ND_OP_pair_loss_grad;
     return of_pairs ? nd__cuda_pair_loss(queue, call) : nd__cuda_nll(queue, call);
 }

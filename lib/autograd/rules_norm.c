@@ -44,14 +44,16 @@ static nd_status make_parts(const nd_rule_call *call, const nd_tensor *x, const 
     const nd_op_attrs *attrs = &call->node->attrs;
     norm_axes axes = axes_of(attrs);
     parts->axes = axes;
-    nd_auto nd_tensor *seen = nd_reshape(x, 4, axes.x);
+    nd_auto nd_tensor *wide = nd__rules_wide_half(x);
+    nd_auto nd_tensor *seen = nd_reshape(wide, 4, axes.x);
     nd_auto nd_tensor *mean = attrs->i[4] ? nd_mean(seen, axes.nset, axes.set, true) : NULL;
     parts->center = attrs->i[4] ? nd_sub(seen, mean) : nd_retain(seen);
     nd_auto nd_tensor *square = nd_square(parts->center);
     nd_auto nd_tensor *variance = nd_mean(square, axes.nset, axes.set, true);
     nd_auto nd_tensor *shifted = nd_add_scalar(variance, attrs->f[0]);
     parts->inverse = nd_rsqrt(shifted);
-    parts->g = nd_reshape(nd__rules_output_grad(call), 4, axes.x);
+    nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
+    parts->g = nd_reshape(g, 4, axes.x);
     parts->weight = weight ? nd_reshape(weight, 4, axes.parameter) : NULL;
     return parts->inverse && parts->g && (parts->weight || !weight) ? ND_OK : nd_error_get_status();
 }

@@ -1,6 +1,7 @@
 // Gradient rules of reductions and of operations that are made of one: softmax, log_softmax,
 // cross_entropy. In every comment, g is the gradient of the result, x the operand, y the result.
 #include "lib/autograd/rules.h"
+#include "lib/ops/neural.h"
 #include "lib/tensor/record.h"
 
 static double reduced_elements(const nd_rule_call *call);
@@ -109,8 +110,18 @@ nd_status nd__rule_log_softmax(const nd_rule_call *call) {
 nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
-    nd_auto nd_tensor *logits = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *difference = exact_difference(call, logits);
+    nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    if (!nd_is_grad_enabled() && saved) {
+        nd_auto nd_tensor *targets = nd__record_saved(call->node, 1);
+        nd_auto nd_tensor *gradient = NULL;
+        nd_status status = targets ? nd__neural_cross_entropy_grad(nd__rules_output_grad(call),
+                                                                   saved, targets, &gradient)
+                                   : nd_error_get_status();
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status == ND_OK ? nd__rule_give(call, 0, nd_steal(&gradient)) : status;
+    }
+    nd_auto nd_tensor *logits = saved ? nd__rules_wide_half(saved) : NULL;
+    nd_auto nd_tensor *difference = logits ? exact_difference(call, logits) : NULL;
     double rows = (double)call->node->inputs[0].shape[0];
     nd_auto nd_tensor *scale = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / rows);
     if (nd_is_grad_enabled() || !difference || !scale)

@@ -1,4 +1,5 @@
 // softmax, log_softmax and the losses.
+#include "lib/ops/neural.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
 #include "lib/ops/operands.h"
@@ -77,19 +78,22 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
     return ND_OK;
 }
 
-/// Of logits that are f32 or f64.
-static nd_tensor *mean_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
+/// f32 of logits of 16 bits, where the device has a kernel for these; else ND_ERROR_UNSUPPORTED without
+/// an error.
+static nd_status mean_cross_entropy(const nd_tensor *logits, const nd_tensor *targets,
+                                    nd_tensor **ret_loss) {
+    nd_dtype wide = nd__dtype_is_half(logits->dtype) ? ND_F32 : logits->dtype;
     // The gradient rule reads the targets again, so their dense i64 form is what is recorded.
     nd_auto nd_tensor *dense = nd__operands_dense("cross_entropy", logits, logits->dtype);
     nd_auto nd_tensor *classes =
         dense ? nd__operands_dense("cross_entropy", targets, ND_I64) : NULL;
     if (!classes)
-        return NULL;
+        return nd_error_get_status();
     const nd_tensor *inputs[] = {logits, classes};
     nd_auto nd_tensor *result =
-        nd__tensor_result("cross_entropy", inputs, 2, logits->device, logits->dtype, 0, NULL);
+        nd__tensor_result("cross_entropy", inputs, 2, logits->device, wide, 0, NULL);
     if (!result)
-        return NULL;
+        return nd_error_get_status();
     nd_kernel_call call;
     call.op = ND_OP_cross_entropy;
     call.noperands = 3;
@@ -99,24 +103,57 @@ static nd_tensor *mean_cross_entropy(const nd_tensor *logits, const nd_tensor *t
     call.operand[2] = nd__shape_broadcast_operand(classes, 1, classes->shape);
     call.attrs.i[0] = logits->shape[0];
     call.attrs.i[1] = logits->shape[1];
-    nd_status status = nd__launch("cross_entropy", logits->device, &call);
+    nd_status status = wide == logits->dtype
+                           ? nd__launch("cross_entropy", logits->device, &call)
+                           : nd__launch_where_supported("cross_entropy", logits->device, &call);
     if (status == ND_ERROR_INVALID_ARGUMENT)
         nd__error(status, "cross_entropy: a target is outside 0 ... %lld",
                   (long long)logits->shape[1] - 1);
     if (status != ND_OK)
-        return NULL;
-    return nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+        return status;
+    *ret_loss = nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
+    return *ret_loss ? ND_OK : nd_error_get_status();
+}
+
+nd_status nd__neural_cross_entropy_grad(const nd_tensor *grad, const nd_tensor *logits,
+                                        const nd_tensor *targets, nd_tensor **ret_grad) {
+    if (!nd__launch_fuses(logits->device))
+        return ND_ERROR_UNSUPPORTED;
+    nd_auto nd_tensor *dense = nd_contiguous(logits);
+    const nd_tensor *operands[] = {grad, dense, targets};
+    nd_auto nd_tensor *result = dense
+                                    ? nd__tensor_result("cross_entropy", operands, 3, dense->device,
+                                                        dense->dtype, 2, dense->shape)
+                                    : NULL;
+    if (!result)
+        return nd_error_get_status();
+    nd_kernel_call call = {.op = ND_OP_cross_entropy_grad, .noperands = 4};
+    for (int i = 1; i < 4; i++)
+        call.operand[i] =
+            (nd_operand){.data = operands[i - 1]->data, .dtype = operands[i - 1]->dtype};
+    call.operand[0] = (nd_operand){.data = result->data, .dtype = result->dtype};
+    call.attrs.i[0] = dense->shape[0];
+    call.attrs.i[1] = dense->shape[1];
+    nd_status status = nd__launch_where_supported("cross_entropy", dense->device, &call);
+    if (status == ND_OK)
+        *ret_grad = nd_steal(&result);
+    return status;
 }
 
 nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     ND__AUTOCAST(raise, logits, NULL, NULL, nd_cross_entropy(x0, targets))
     if (check_cross_entropy(logits, targets) != ND_OK)
         return NULL;
-    if (!nd__dtype_is_half(logits->dtype))
-        return mean_cross_entropy(logits, targets);
-    nd_auto nd_tensor *wide = nd_cast(logits, ND_F32);
-    nd_auto nd_tensor *loss = wide ? mean_cross_entropy(wide, targets) : NULL;
-    return loss ? nd_cast(loss, logits->dtype) : NULL;
+    nd_auto nd_tensor *loss = NULL;
+    bool half = nd__dtype_is_half(logits->dtype);
+    nd_status status = ND_ERROR_UNSUPPORTED;
+    if (!half || nd__launch_fuses(logits->device))
+        status = mean_cross_entropy(logits, targets, &loss);
+    if (half && status == ND_ERROR_UNSUPPORTED) {
+        nd_auto nd_tensor *wide = nd_cast(logits, ND_F32);
+        status = wide ? mean_cross_entropy(wide, targets, &loss) : nd_error_get_status();
+    }
+    return status == ND_OK ? nd__operands_as_dtype(loss, logits->dtype) : NULL;
 }
 
 nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {

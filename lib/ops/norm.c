@@ -1,8 +1,9 @@
 // Normalisation: layer, RMS, group, instance and batch norm, in one kernel, which is told what is
 // normalised by itself (NORM in kernels/kernel.h).
 //
-// Statistics are computed in f64 for f64 and in f32 for everything else. Running statistics are
-// written last, when the result is made, and unrecorded.
+// Statistics are computed in f64 for f64 and in f32 for everything else. x of 16 bits is cast to f32
+// before and back behind, but where the device has kernels that read and write it as it is. Running
+// statistics are written last, when the result is made, and unrecorded.
 #include "lib/ops/norm.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
@@ -11,6 +12,7 @@
 #include "lib/ops/precision.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/overlap.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
 #include <nd/autograd.h>
@@ -63,22 +65,40 @@ static nd_operand operand_of(const nd_tensor *operand, const nd_tensor *x) {
     return (nd_operand){.data = operand ? operand->data : NULL, .dtype = x->dtype};
 }
 
-/// A parameter in x's dtype, dense, recorded. NULL gives NULL.
+/// The dtype of parameters, statistics and their gradients beside x.
+static nd_dtype wide_of(const nd_tensor *x) {
+    return nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype;
+}
+
+/// The same of the dtype that x is computed in.
+static nd_operand parameter_of(const nd_tensor *operand, const nd_tensor *x) {
+    return (nd_operand){.data = operand ? operand->data : NULL, .dtype = wide_of(x)};
+}
+
+/// ND_ERROR_UNSUPPORTED is no error where x has 16 bits.
+static nd_status launch(const char *name, const nd_tensor *x, const nd_kernel_call *call) {
+    return nd__dtype_is_half(x->dtype) ? nd__launch_where_supported(name, x->device, call)
+                                       : nd__launch(name, x->device, call);
+}
+
+/// A parameter in the dtype that x is computed in, dense, recorded. NULL gives NULL.
 static nd_tensor *dense_parameter(const nd_tensor *parameter, const nd_tensor *x) {
-    nd_auto nd_tensor *wide = parameter ? nd__operands_as_dtype(parameter, x->dtype) : NULL;
+    nd_auto nd_tensor *wide = parameter ? nd__operands_as_dtype(parameter, wide_of(x)) : NULL;
     return wide ? nd_contiguous(wide) : NULL;
 }
 
-/// x normalised, of f32 or f64, recorded. statistics: those of channel_norm; else ret_statistics (or
-/// NULL) gets those that x has.
-static nd_tensor *normalised(const char *name, const nd_tensor *x, const nd_tensor *weight,
-                             const nd_tensor *bias, const nd_tensor *statistics,
-                             const nd_op_attrs *attrs, nd_tensor **ret_statistics) {
+/// x normalised, recorded. statistics: those of channel_norm; else ret_statistics (or NULL) gets those
+/// that x has. Of x of 16 bits, for which there are none of these, ND_ERROR_UNSUPPORTED without an error
+/// where the device has no kernel.
+static nd_status normalise(const char *name, const nd_tensor *x, const nd_tensor *weight,
+                           const nd_tensor *bias, const nd_tensor *statistics,
+                           const nd_op_attrs *attrs, nd_tensor **ret_statistics,
+                           nd_tensor **ret_result) {
     nd_auto nd_tensor *dense = x ? nd_contiguous(x) : NULL;
     nd_auto nd_tensor *factors = dense ? dense_parameter(weight, dense) : NULL;
     nd_auto nd_tensor *added = dense ? dense_parameter(bias, dense) : NULL;
     if (!dense || (weight && !factors) || (bias && !added))
-        return NULL;
+        return nd_error_get_status();
     const nd_tensor *inputs[] = {dense, factors, statistics ? statistics : added, added};
     size_t count = statistics ? 4 : 3;
     nd_auto nd_tensor *result = nd__tensor_result(name, inputs, count, dense->device, dense->dtype,
@@ -88,28 +108,32 @@ static nd_tensor *normalised(const char *name, const nd_tensor *x, const nd_tens
                                                      2, (const int64_t[]){2, sets_of(attrs)})
                                  : NULL;
     if (!result || (ret_statistics && !written))
-        return NULL;
+        return nd_error_get_status();
     nd_kernel_call call;
     call.op = statistics ? ND_OP_channel_norm : ND_OP_layer_norm;
     call.noperands = 5;
     call.ndim = 0;
     call.operand[0] = operand_of(result, dense);
     call.operand[statistics ? 1 : 2] = operand_of(dense, dense);
-    call.operand[statistics ? 2 : 3] = operand_of(factors, dense);
-    call.operand[statistics ? 3 : 1] = operand_of(statistics ? statistics : written, dense);
-    call.operand[4] = operand_of(added, dense);
+    call.operand[statistics ? 2 : 3] = parameter_of(factors, dense);
+    call.operand[statistics ? 3 : 1] = parameter_of(statistics ? statistics : written, dense);
+    call.operand[4] = parameter_of(added, dense);
     call.attrs = *attrs;
     call.attrs.i[5] = factors ? 1 : 0;
-    nd_tensor *recorded =
-        nd__operands_run(name, nd_steal(&result), &call, inputs, count, &call.attrs);
-    if (recorded && ret_statistics)
+    nd_status status = launch(name, dense, &call);
+    if (status != ND_OK)
+        return status;
+    *ret_result = nd__record(call.op, nd_steal(&result), inputs, count, &call.attrs);
+    if (*ret_result && ret_statistics)
         *ret_statistics = nd_steal(&written);
-    return recorded;
+    return *ret_result ? ND_OK : nd_error_get_status();
 }
 
-nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
-                        const nd_tensor *statistics, const nd_op_attrs *attrs, nd_tensor **ret_grad,
-                        nd_tensor **ret_sums) {
+/// As nd__norm_grad(); ND_ERROR_UNSUPPORTED without an error where the device has no kernel.
+static nd_status grad_where_supported(const nd_tensor *grad, const nd_tensor *x,
+                                      const nd_tensor *weight, const nd_tensor *statistics,
+                                      const nd_op_attrs *attrs, nd_tensor **ret_grad,
+                                      nd_tensor **ret_sums) {
     const char *name = statistics ? "batch_norm" : "layer_norm";
     nd_auto nd_tensor *dense_grad = nd_contiguous(grad);
     if (!dense_grad)
@@ -119,7 +143,7 @@ nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tens
     if (ret_grad)
         result = nd__tensor_result(name, operands, 3, x->device, x->dtype, x->ndim, x->shape);
     if (ret_sums)
-        sums = nd__tensor_result(name, operands, 3, x->device, x->dtype, 2,
+        sums = nd__tensor_result(name, operands, 3, x->device, wide_of(x), 2,
                                  (const int64_t[]){2, attrs->i[1]});
     if ((ret_grad && !result) || (ret_sums && !sums))
         return nd_error_get_status();
@@ -128,13 +152,13 @@ nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tens
     call.noperands = statistics ? 6 : 5;
     call.ndim = 0;
     call.operand[0] = operand_of(result, x);
-    call.operand[1] = operand_of(sums, x);
+    call.operand[1] = parameter_of(sums, x);
     call.operand[2] = operand_of(dense_grad, x);
     call.operand[3] = operand_of(x, x);
-    call.operand[4] = operand_of(weight, x);
-    call.operand[5] = operand_of(statistics, x);
+    call.operand[4] = parameter_of(weight, x);
+    call.operand[5] = parameter_of(statistics, x);
     call.attrs = *attrs;
-    nd_status status = nd__launch(name, x->device, &call);
+    nd_status status = launch(name, x, &call);
     if (status != ND_OK)
         return status;
     if (ret_grad)
@@ -144,12 +168,33 @@ nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tens
     return ND_OK;
 }
 
+nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
+                        const nd_tensor *statistics, const nd_op_attrs *attrs, nd_tensor **ret_grad,
+                        nd_tensor **ret_sums) {
+    nd_status status = grad_where_supported(grad, x, weight, statistics, attrs, ret_grad, ret_sums);
+    if (status != ND_ERROR_UNSUPPORTED || !nd__dtype_is_half(x->dtype))
+        return status;
+    nd_auto nd_tensor *wide = nd_cast(x, ND_F32);
+    nd_auto nd_tensor *wide_grad = nd_cast(grad, ND_F32);
+    return wide && wide_grad ? grad_where_supported(wide_grad, wide, weight, statistics, attrs,
+                                                    ret_grad, ret_sums)
+                             : nd_error_get_status();
+}
+
 /// x, of any float dtype, normalised in f32 or f64.
 static nd_tensor *by_sets(const char *name, const nd_tensor *x, const nd_tensor *weight,
                           const nd_tensor *bias, nd_dtype dtype, const nd_op_attrs *attrs) {
+    nd_auto nd_tensor *normal = NULL;
+    bool as_it_is = x->dtype != dtype && nd__autocast_result(x->dtype) == x->dtype && x->numel > 0;
+    if (as_it_is && nd__launch_fuses(x->device)) {
+        nd_status status = normalise(name, x, weight, bias, NULL, attrs, NULL, &normal);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return nd_steal(&normal);
+    }
     nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    nd_auto nd_tensor *normal = normalised(name, wide, weight, bias, NULL, attrs, NULL);
-    return normal ? nd__operands_as_dtype(normal, nd__autocast_result(x->dtype)) : NULL;
+    if (normalise(name, wide, weight, bias, NULL, attrs, NULL, &normal) != ND_OK)
+        return NULL;
+    return nd__operands_as_dtype(normal, nd__autocast_result(x->dtype));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -338,9 +383,10 @@ static nd_tensor *by_own_statistics(const batch_norm *n, const nd_tensor *x,
     // There is nothing to learn from a batch of nothing.
     bool updates = n->running_mean && n->options.training && x->numel > 0;
     nd_auto nd_tensor *statistics = NULL;
-    nd_auto nd_tensor *result =
-        normalised(n->name, x, n->weight, n->bias, NULL, attrs, updates ? &statistics : NULL);
-    if (!result || (updates && update_running(n, statistics) != ND_OK))
+    nd_auto nd_tensor *result = NULL;
+    if (normalise(n->name, x, n->weight, n->bias, NULL, attrs, updates ? &statistics : NULL,
+                  &result) != ND_OK ||
+        (updates && update_running(n, statistics) != ND_OK))
         return NULL;
     return nd_steal(&result);
 }
@@ -351,7 +397,10 @@ static nd_tensor *by_running_statistics(const batch_norm *n, const nd_tensor *x,
     nd_auto nd_tensor *variance = nd_cast(n->running_var, n->dtype);
     const nd_tensor *both[] = {mean, variance};
     nd_auto nd_tensor *statistics = mean && variance ? nd_stack(2, both, 0) : NULL;
-    return statistics ? normalised(n->name, x, n->weight, n->bias, statistics, attrs, NULL) : NULL;
+    nd_auto nd_tensor *result = NULL;
+    if (statistics)
+        normalise(n->name, x, n->weight, n->bias, statistics, attrs, NULL, &result);
+    return nd_steal(&result);
 }
 
 static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *options) {

@@ -82,6 +82,10 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
     return refused(operation, device, call->operand[call->noperands > 1 ? 1 : 0].dtype, status);
 }
 
+bool nd__launch_fuses(nd_device device) {
+    return nd__registry_backend(device.kind)->fuses;
+}
+
 bool nd__launch_has_chains(nd_device device) {
     return nd__registry_backend(device.kind)->launch_chains != NULL;
 }

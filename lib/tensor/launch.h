@@ -9,6 +9,9 @@ nd_status nd__launch(const char *operation, nd_device device, const nd_kernel_ca
 /// The same, but ND_ERROR_UNSUPPORTED is an answer and sets no error.
 nd_status nd__launch_where_supported(const char *operation, nd_device device,
                                      const nd_kernel_call *call);
+/// Whether it is worth asking a device, by nd__launch_where_supported(), for a kernel that does in one
+/// pass what others do in several. That it fuses some says nothing of a certain one.
+bool nd__launch_fuses(nd_device device);
 /// Whether a device takes chains (kernels/kernel.h).
 bool nd__launch_has_chains(nd_device device);
 /// As nd__launch(), for chains on a device that takes them. None writes what another reads or

@@ -88,6 +88,7 @@ static nd_status call_host(int index, void (*function)(void *data), void *data) 
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
+    .fuses = true,
     .device_count = device_count,
     .allocate = allocate,
     .release = release,

@@ -587,6 +587,7 @@ static const nd_memory_functions cuda_rows = {
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
+    .fuses = true,
     .device_count = cuda_device_count,
     .allocate = cuda_allocate,
     .release = cuda_release,

@@ -291,6 +291,17 @@ nd_status both(const nd_kernel_call *call, int outputs, const int64_t *elements,
     return cpu;
 }
 
+void *converted(const nd_operand *operand, nd_dtype dtype, int64_t count) {
+    void *data = arena_allocate((size_t)count * dtype_bytes(dtype));
+    for (int64_t i = 0; i < count; i++)
+        set_element(data, dtype, i, element_as_double(operand->data, operand->dtype, i));
+    return data;
+}
+
+void count_compared(nd_op op) {
+    compared_calls[op]++;
+}
+
 int64_t compared(nd_op op) {
     return compared_calls[op];
 }

@@ -62,6 +62,11 @@ nd_status run_on_cuda(const nd_kernel_call *call);
 void compare_values(const nd_kernel_call *call, int output, int64_t count, const void *expected,
                     const void *found, double tolerance);
 
+/// The elements of an operand as another dtype, in the arena.
+void *converted(const nd_operand *operand, nd_dtype dtype, int64_t count);
+/// A call was compared with something else than the CPU's kernel.
+void count_compared(nd_op op);
+
 /// How many calls of an operation were compared successfully in this process.
 int64_t compared(nd_op op);
 #endif

@@ -1,7 +1,9 @@
 // LOSS: losses of pairs, their sums and their gradients, for each row of kernels/losses.inc; the
-// negative log likelihood of classes.
+// negative log likelihood of classes; cross entropy and its gradient, in rows of all lengths.
+#include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
+#include <math.h>
 
 #define TOLERANCE 100
 
@@ -81,4 +83,100 @@ void test_nll_losses_agree(void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 12; way++)
             nll_agrees(shapes[i], way & 1 ? ND_F64 : ND_F32, (nd_nll_result)(way / 4), way & 2);
+}
+
+// ------------------------------------------------------------------------------------------------
+// cross entropy
+
+/// Rows that a warp, a block of each size, or nobody keeps; by packs and not.
+static const int64_t logit_shapes[][2] = {
+    {1, 1},    {32, 10},  {1, 3000}, {3000, 2},  {128, 1000}, {70, 66},   {5, 256},   {5, 264},
+    {3, 8192}, {3, 8191}, {3, 9000}, {2, 20000}, {2, 30001},  {2, 32768}, {2, 40000},
+};
+
+static const nd_dtype floats[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+
+static nd_kernel_call cross_entropy_call(nd_dtype dtype, const int64_t *shape) {
+    nd_kernel_call call = {.op = ND_OP_cross_entropy, .noperands = 3};
+    nd_dtype wide = dtype == ND_F64 ? ND_F64 : ND_F32;
+    call.attrs.i[0] = shape[0];
+    call.attrs.i[1] = shape[1];
+    call.operand[0] = contiguous(&call, values(wide, 1), wide);
+    call.operand[1] = contiguous(&call, values(dtype, shape[0] * shape[1]), dtype);
+    call.operand[2] = contiguous(&call, indices(shape[0], shape[1]), ND_I64);
+    return call;
+}
+
+/// Logits of 16 bits give what the CPU makes of the same numbers in f32.
+static void cross_entropy_agrees(nd_dtype dtype, const int64_t *shape) {
+    nd_kernel_call call = cross_entropy_call(dtype, shape);
+    int64_t one = 1;
+    if (dtype_bytes(dtype) > 2) {
+        assert_int_equal(both(&call, 1, &one, TOLERANCE), ND_OK);
+    } else {
+        nd_kernel_call wide = call;
+        wide.operand[0].data = values(ND_F32, 1);
+        wide.operand[1].data = converted(&call.operand[1], ND_F32, shape[0] * shape[1]);
+        wide.operand[1].dtype = ND_F32;
+        assert_int_equal(run_on_cpu(&wide), ND_OK);
+        assert_int_equal(run_on_cuda(&call), ND_OK);
+        compare_values(&call, 0, 1, wide.operand[0].data, call.operand[0].data, TOLERANCE);
+    }
+    free_values();
+}
+
+/// (softmax - 1 at the target) g / rows, in f64.
+static void expect_gradient(const nd_kernel_call *call, void *expected) {
+    int64_t rows = call->attrs.i[0], classes = call->attrs.i[1];
+    const nd_operand *logits = &call->operand[2], *grad = &call->operand[1];
+    double g = element_as_double(grad->data, grad->dtype, 0);
+    for (int64_t row = 0; row < rows; row++) {
+        double largest = -INFINITY, sum = 0;
+        for (int64_t i = row * classes; i < (row + 1) * classes; i++)
+            largest = fmax(largest, element_as_double(logits->data, logits->dtype, i));
+        for (int64_t i = row * classes; i < (row + 1) * classes; i++)
+            sum += exp(element_as_double(logits->data, logits->dtype, i) - largest);
+        for (int64_t i = 0; i < classes; i++) {
+            int64_t at = row * classes + i;
+            double power = exp(element_as_double(logits->data, logits->dtype, at) - largest);
+            bool chosen = ((const int64_t *)call->operand[3].data)[row] == i;
+            set_element(expected, logits->dtype, at,
+                        (power / sum - (chosen ? 1 : 0)) * g / (double)rows);
+        }
+    }
+}
+
+/// `skip` elements before the first logit: rows that do not begin at a multiple of 16 bytes.
+static void cross_entropy_grad_agrees(nd_dtype dtype, const int64_t *shape, int64_t skip) {
+    int64_t count = shape[0] * shape[1];
+    nd_kernel_call of = cross_entropy_call(dtype, shape);
+    nd_kernel_call call = of;
+    call.op = ND_OP_cross_entropy_grad;
+    call.noperands = 4;
+    call.operand[0] = contiguous(&call, values(dtype, count), dtype);
+    call.operand[1] = of.operand[0];
+    call.operand[2] = contiguous(&call, values(dtype, count + skip), dtype);
+    call.operand[2].data = (char *)call.operand[2].data + (size_t)skip * dtype_bytes(dtype);
+    call.operand[3] = of.operand[2];
+    void *expected = values(dtype, count);
+    expect_gradient(&call, expected);
+    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    compare_values(&call, 0, count, expected, call.operand[0].data, TOLERANCE);
+    count_compared(call.op);
+    free_values();
+}
+
+void test_cross_entropy_agrees(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof logit_shapes / sizeof *logit_shapes; i++)
+        for (int which = 0; which < 4; which++) {
+            cross_entropy_agrees(floats[which], logit_shapes[i]);
+            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 0);
+            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 1);
+        }
+    const int64_t shape[] = {3, 5};
+    nd_kernel_call call = cross_entropy_call(ND_I32, shape);
+    assert_int_equal(run_on_cuda(&call), ND_ERROR_UNSUPPORTED);
+    free_values();
 }

@@ -1,5 +1,5 @@
 // NORM: sets of numbers of layer, group and batch norm and their gradient, with and without parameters
-// and what else may be missing.
+// and what else may be missing; of 16 bits beside the same in f32.
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
 
@@ -27,25 +27,61 @@ static nd_operand operand(const nd_kernel_call *call, bool there, nd_dtype dtype
     return contiguous(call, there ? values(dtype, count) : NULL, dtype);
 }
 
+/// The dtype of parameters, statistics and their gradients.
+static nd_dtype wide_of(nd_dtype dtype) {
+    return dtype == ND_F64 ? ND_F64 : ND_F32;
+}
+
 /// `way` says what is missing: bit 0 the weight, bit 1 the bias, bit 2 the second result. Bit 3: x or
 /// the gradient does not begin at a multiple of 16 bytes.
-static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int way, bool centered) {
+static nd_kernel_call call_of(nd_op op, nd_dtype dtype, const norm_shape *shape, int way,
+                              bool centered, int64_t *ret_lengths) {
     bool weight = !(way & 1), bias = !(way & 2), second = !(way & 4);
     int64_t numbers = numbers_of(shape), channels = shape->channels;
     int64_t sets = shape->groups ? shape->samples * shape->groups : channels;
+    nd_dtype wide = wide_of(dtype);
     nd_kernel_call call = norm_call(op, shape, centered);
     bool backward = op == ND_OP_layer_norm_grad;
     call.operand[0] = operand(&call, true, dtype, numbers);
-    call.operand[1] = operand(&call, second, dtype, 2 * (backward ? channels : sets));
+    call.operand[1] = operand(&call, second, wide, 2 * (backward ? channels : sets));
     call.operand[2] = operand(&call, true, dtype, numbers);
-    call.operand[3] = operand(&call, backward || weight, dtype, backward ? numbers : channels);
-    call.operand[4] = operand(&call, backward ? weight : bias, dtype, channels);
+    call.operand[3] =
+        backward ? operand(&call, true, dtype, numbers) : operand(&call, weight, wide, channels);
+    call.operand[4] = operand(&call, backward ? weight : bias, wide, channels);
     if (way & 8) {
         call.operand[2] = operand(&call, true, dtype, numbers + 1);
         call.operand[2].data = (char *)call.operand[2].data + dtype_bytes(dtype);
     }
-    const int64_t lengths[] = {numbers, 2 * (backward ? channels : sets)};
-    assert_int_equal(both(&call, second ? 2 : 1, lengths, TOLERANCE), ND_OK);
+    ret_lengths[0] = numbers;
+    ret_lengths[1] = second ? 2 * (backward ? channels : sets) : 0;
+    return call;
+}
+
+static void norm_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int way, bool centered) {
+    int64_t lengths[2];
+    nd_kernel_call call = call_of(op, dtype, shape, way, centered, lengths);
+    assert_int_equal(both(&call, lengths[1] ? 2 : 1, lengths, TOLERANCE), ND_OK);
+    free_values();
+}
+
+/// Numbers of 16 bits give what the CPU makes of the same numbers in f32, rounded.
+static void norm_of_halves_agrees(nd_op op, nd_dtype dtype, const norm_shape *shape, int way,
+                                  bool centered) {
+    int64_t lengths[2];
+    nd_kernel_call call = call_of(op, dtype, shape, way, centered, lengths);
+    nd_kernel_call wide = call;
+    for (int i = 0; i < call.noperands; i++)
+        if (call.operand[i].dtype == dtype) {
+            wide.operand[i].data = converted(&call.operand[i], ND_F32, lengths[0]);
+            wide.operand[i].dtype = ND_F32;
+        }
+    wide.operand[1].data = lengths[1] ? values(ND_F32, lengths[1]) : NULL;
+    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(run_on_cpu(&wide), ND_OK);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    compare_values(&call, 0, lengths[0], converted(&wide.operand[0], dtype, lengths[0]),
+                   call.operand[0].data, TOLERANCE);
+    compare_values(&call, 1, lengths[1], wide.operand[1].data, call.operand[1].data, TOLERANCE);
     free_values();
 }
 
@@ -90,40 +126,41 @@ static void channel_norm_agrees(nd_dtype dtype, const norm_shape *shape, int way
     free_values();
 }
 
+static const norm_shape shapes[] = {
+    {1, 3, 1, 1},
+    {5, 8, 1, 1},
+    {33, 10, 1, 1},
+    {300, 4, 1, 1},
+    {3, 5000, 1, 1},
+    {6, 8, 1, 4},
+    {3, 6, 5, 2},
+    {2, 4, 300, 4},
+    {70, 4, 3, 1},
+    {9, 200, 1, 0},
+    {4, 3, 70, 0},
+    {40, 17, 2, 0},
+    {1, 2, 1000, 0},
+    {3, 4, 6, 4},
+    // Sets that a warp, a block of each size, or nobody keeps; by packs and not.
+    {9, 64, 1, 1},
+    {5, 66, 1, 1},
+    {3, 512, 1, 1},
+    {3, 1026, 1, 1},
+    {2, 4100, 1, 1},
+    {2, 8192, 1, 1},
+    {1, 9001, 1, 1},
+    {2, 33000, 1, 1},
+    {5, 12, 32, 3},
+    {2, 6, 700, 2},
+    // Channels in parts.
+    {3000, 33, 1, 1},
+    {3000, 4, 1, 0},
+    {600, 4, 40, 2},
+};
+
 void test_norms_agree(void **state) {
     (void)state;
     static const nd_dtype dtypes[] = {ND_F32, ND_F64};
-    static const norm_shape shapes[] = {
-        {1, 3, 1, 1},
-        {5, 8, 1, 1},
-        {33, 10, 1, 1},
-        {300, 4, 1, 1},
-        {3, 5000, 1, 1},
-        {6, 8, 1, 4},
-        {3, 6, 5, 2},
-        {2, 4, 300, 4},
-        {70, 4, 3, 1},
-        {9, 200, 1, 0},
-        {4, 3, 70, 0},
-        {40, 17, 2, 0},
-        {1, 2, 1000, 0},
-        {3, 4, 6, 4},
-        // Sets that a warp, a block of each size, or nobody keeps; by packs and not.
-        {9, 64, 1, 1},
-        {5, 66, 1, 1},
-        {3, 512, 1, 1},
-        {3, 1026, 1, 1},
-        {2, 4100, 1, 1},
-        {2, 8192, 1, 1},
-        {1, 9001, 1, 1},
-        {2, 33000, 1, 1},
-        {5, 12, 32, 3},
-        {2, 6, 700, 2},
-        // Channels in parts.
-        {3000, 33, 1, 1},
-        {3000, 4, 1, 0},
-        {600, 4, 40, 2},
-    };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 16; way++)
             for (int which = 0; which < 2; which++) {
@@ -133,4 +170,19 @@ void test_norms_agree(void **state) {
                 channel_norm_agrees(dtypes[which], &shapes[i], way);
                 channel_norm_grad_agrees(dtypes[which], &shapes[i], way);
             }
+}
+
+void test_norms_of_halves_agree(void **state) {
+    (void)state;
+    static const norm_shape packed[] = {
+        {5, 72, 1, 1}, {5, 264, 1, 1}, {3, 24, 11, 3}, {2, 16, 64, 2}};
+    static const nd_dtype halves[] = {ND_F16, ND_BF16};
+    const size_t count = sizeof shapes / sizeof *shapes, more = sizeof packed / sizeof *packed;
+    for (size_t i = 0; i < count + more; i++)
+        for (int way = 0; way < 16; way++) {
+            const norm_shape *shape = i < count ? &shapes[i] : &packed[i - count];
+            nd_dtype dtype = halves[(i + (size_t)way) % 2];
+            norm_of_halves_agrees(ND_OP_layer_norm, dtype, shape, way, way != 5);
+            norm_of_halves_agrees(ND_OP_layer_norm_grad, dtype, shape, way, way != 5);
+        }
 }

@@ -1,0 +1,256 @@
+// Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms and
+// cross entropy of 16-bit floats, attention; of first and of second order.
+//
+// A case is a function of a few leaves. Its result times fixed numbers, added up, is what is
+// differentiated; the result and each leaf's gradient must agree within rounding.
+#include "tests/elements.h"
+#include "tests/gpu/gpu.h"
+#include <math.h>
+
+#define MOST_LEAVES 3
+
+typedef struct gradient_case {
+    const char *name;
+    nd_tensor *(*run)(nd_tensor *const *x); ///< the leaves, and after them the extra tensor
+    int leaves;
+    struct {
+        int ndim;
+        int64_t shape[4];
+    } of[MOST_LEAVES];
+    nd_tensor *(*extra)(void); ///< a constant, made on the CPU, or NULL
+    bool wide_parameters;      ///< leaves but the first are f32 beside halves
+    double tolerance;          ///< in units of that of the dtype
+    bool once;                 ///< no second order
+} gradient_case;
+
+// ------------------------------------------------------------------------------------------------
+// cases
+
+static nd_tensor *run_layer_norm(nd_tensor *const *x) {
+    return nd_layer_norm(x[0], x[1], x[2], 1e-5, 1);
+}
+static nd_tensor *run_layer_norm_of_turned(nd_tensor *const *x) {
+    nd_auto nd_tensor *turned = nd_transpose(x[0], 0, 1);
+    return nd_layer_norm(turned, NULL, NULL, 1e-5, 1);
+}
+static nd_tensor *run_rms_norm(nd_tensor *const *x) {
+    return nd_rms_norm(x[0], x[1], 1e-5, 1);
+}
+static nd_tensor *run_group_norm(nd_tensor *const *x) {
+    return nd_group_norm(x[0], x[1], x[2], 2, 1e-5);
+}
+/// x itself wants no gradient.
+static nd_tensor *run_norm_of_constant(nd_tensor *const *x) {
+    nd_auto nd_tensor *constant = nd_detach(x[0]);
+    nd_auto nd_tensor *y = nd_layer_norm(constant, x[1], x[2], 1e-5, 1);
+    return nd_mul(y, x[0]);
+}
+
+static nd_tensor *labels(void) {
+    return nd_randint(nd_key_new(31), 0, 80, ND_SHAPE(12), ND_I64);
+}
+static nd_tensor *run_cross_entropy(nd_tensor *const *x) {
+    return nd_cross_entropy(x[0], x[1]);
+}
+static nd_tensor *run_cross_entropy_of_slice(nd_tensor *const *x) {
+    nd_auto nd_tensor *part = nd_slice(x[0], 0, 160, 2, 1);
+    return nd_cross_entropy(part, x[1]);
+}
+
+// clang-format off
+static const gradient_case cases[] = {
+    {"layer_norm", run_layer_norm, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, false, 8, false},
+    {"layer_norm, parameters of f32", run_layer_norm, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, true, 8, false},
+    {"layer_norm of short rows", run_layer_norm, 3, {{2, {5, 9}}, {1, {9}}, {1, {9}}}, NULL, false, 8, false},
+    {"layer_norm of a transpose", run_layer_norm_of_turned, 1, {{2, {70, 3}}}, NULL, false, 8, false},
+    {"layer_norm of a constant", run_norm_of_constant, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, false, 8, true},
+    {"rms_norm", run_rms_norm, 2, {{2, {5, 264}}, {1, {264}}}, NULL, false, 8, false},
+    {"group_norm", run_group_norm, 3, {{3, {3, 6, 40}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
+    {"cross_entropy", run_cross_entropy, 1, {{2, {12, 80}}}, labels, false, 8, false},
+    {"cross_entropy of a slice", run_cross_entropy_of_slice, 1, {{2, {12, 160}}}, labels, false, 8, false},
+};
+// clang-format on
+
+// ------------------------------------------------------------------------------------------------
+// comparing
+
+/// Results of 16 bits are rounded once, perhaps on either side of a tie.
+static double tolerance_of(nd_dtype dtype) {
+    return dtype == ND_F32 ? 4e-6 : dtype == ND_F64 ? 1e-13 : dtype == ND_F16 ? 0x1p-13 : 0x1p-10;
+}
+
+static void assert_same(const char *name, const char *what, const nd_tensor *cpu,
+                        const nd_tensor *cuda, double units) {
+    assert_handle(cpu);
+    assert_handle(cuda);
+    assert_int_equal(nd_get_device(cuda).kind, ND_CUDA);
+    assert_int_equal(nd_get_dtype(cpu), nd_get_dtype(cuda));
+    assert_int_equal(nd_get_numel(cpu), nd_get_numel(cuda));
+    size_t count = (size_t)nd_get_numel(cpu);
+    nd_auto nd_tensor *expected = nd_cast(cpu, ND_F64);
+    nd_auto nd_tensor *wide = nd_cast(cuda, ND_F64);
+    double *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b);
+    assert_ok(nd_copy_to_host(expected, a, count * sizeof *a));
+    assert_ok(nd_copy_to_host(wide, b, count * sizeof *b));
+    double tolerance = units * tolerance_of(nd_get_dtype(cpu));
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs(a[i] - b[i]) <= tolerance * fmax(1, fabs(a[i]))))
+            fail_msg("%s, %s, %s: element %zu is %.17g on the CPU, %.17g on CUDA", name,
+                     nd_dtype_get_name(nd_get_dtype(cpu)), what, i, a[i], b[i]);
+    free(a);
+    free(b);
+}
+
+/// One device's leaves, the result, and their gradients of first and of second order.
+typedef struct pass {
+    nd_tensor *x[MOST_LEAVES + 1];
+    nd_tensor *y;
+    nd_tensor *first[MOST_LEAVES], *second[MOST_LEAVES];
+} pass;
+
+static void release_pass(pass *p) {
+    for (int i = 0; i <= MOST_LEAVES; i++)
+        nd_release(p->x[i]);
+    nd_release(p->y);
+    for (int i = 0; i < MOST_LEAVES; i++) {
+        nd_release(p->first[i]);
+        nd_release(p->second[i]);
+    }
+}
+
+static void make_leaves(const gradient_case *c, nd_dtype dtype, nd_device device, pass *p) {
+    for (int i = 0; i < c->leaves; i++) {
+        nd_auto nd_tensor *numbers =
+            nd_randn((nd_key){11, (uint64_t)i}, c->of[i].ndim, c->of[i].shape, ND_F64);
+        nd_auto nd_tensor *cast =
+            nd_cast(numbers, c->wide_parameters && i > 0 && dtype != ND_F64 ? ND_F32 : dtype);
+        p->x[i] = nd_to(cast, device);
+        assert_ok(nd_set_requires_grad(p->x[i], true));
+    }
+    if (c->extra)
+        ND_SCOPE {
+            nd_auto nd_tensor *made = c->extra();
+            assert_handle(made);
+            p->x[c->leaves] = nd_to(made, device);
+        }
+}
+
+/// The sum of a tensor's elements, each times a number of its own.
+static nd_tensor *weighted_sum(const nd_tensor *x, uint64_t stream) {
+    nd_auto nd_tensor *numbers =
+        nd_randn((nd_key){12, stream}, nd_get_ndim(x), nd_get_shape(x), ND_F64);
+    nd_auto nd_tensor *cast = nd_cast(numbers, nd_get_dtype(x));
+    nd_auto nd_tensor *there = nd_to(cast, nd_get_device(x));
+    nd_auto nd_tensor *product = nd_mul(x, there);
+    return nd_sum(product, 0, NULL, false);
+}
+
+static void differentiate(const gradient_case *c, pass *p) {
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    const nd_tensor *const *leaves = (const nd_tensor *const *)p->x;
+    p->y = c->run(p->x);
+    assert_handle(p->y);
+    nd_auto nd_tensor *loss = weighted_sum(p->y, 1);
+    options.allow_unused = true;
+    assert_ok(nd_grad(loss, (size_t)c->leaves, leaves, &options, p->first));
+    if (c->once)
+        return;
+    // The first gradients once more, now recorded, and the gradient of their sum.
+    nd_tensor *recorded[MOST_LEAVES] = {0};
+    options.create_graph = true;
+    assert_ok(nd_grad(loss, (size_t)c->leaves, leaves, &options, recorded));
+    nd_tensor *total = NULL;
+    for (int i = 0; i < c->leaves; i++) {
+        nd_auto nd_tensor *sum = weighted_sum(recorded[i], 2 + (uint64_t)i);
+        nd_auto nd_tensor *wide = nd_cast(sum, ND_F64);
+        nd_tensor *next = total ? nd_add(total, wide) : nd_retain(wide);
+        nd_release(total);
+        total = next;
+    }
+    options.create_graph = false;
+    assert_ok(nd_grad(total, (size_t)c->leaves, leaves, &options, p->second));
+    nd_release(total);
+    for (int i = 0; i < c->leaves; i++)
+        nd_release(recorded[i]);
+}
+
+static void compare(const gradient_case *c, nd_dtype dtype) {
+    pass cpu = {0}, cuda = {0};
+    make_leaves(c, dtype, (nd_device){ND_CPU, 0}, &cpu);
+    make_leaves(c, dtype, CUDA_DEVICE, &cuda);
+    differentiate(c, &cpu);
+    differentiate(c, &cuda);
+    assert_same(c->name, "the result", cpu.y, cuda.y, c->tolerance);
+    for (int i = 0; i < c->leaves; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "gradient %d", i);
+        assert_true(!cpu.first[i] == !cuda.first[i]);
+        if (cpu.first[i])
+            assert_same(c->name, what, cpu.first[i], cuda.first[i], c->tolerance);
+        snprintf(what, sizeof what, "second gradient %d", i);
+        assert_true(!cpu.second[i] == !cuda.second[i]);
+        // Of second order numbers are as large as they like, and rounded in between.
+        if (cpu.second[i])
+            assert_same(c->name, what, cpu.second[i], cuda.second[i],
+                        (dtype == ND_F32 || dtype == ND_F64 ? 32 : 8) * c->tolerance);
+    }
+    release_pass(&cpu);
+    release_pass(&cuda);
+}
+
+static void compare_all(nd_dtype dtype) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        compare(&cases[i], dtype);
+}
+
+static void test_gradients_of_f32(void **state) {
+    (void)state;
+    compare_all(ND_F32);
+}
+static void test_gradients_of_f64(void **state) {
+    (void)state;
+    compare_all(ND_F64);
+}
+static void test_gradients_of_f16(void **state) {
+    (void)state;
+    compare_all(ND_F16);
+}
+static void test_gradients_of_bf16(void **state) {
+    (void)state;
+    compare_all(ND_BF16);
+}
+
+static void assert_node(const nd_tensor *y, const char *name) {
+    assert_handle(y);
+    assert_string_equal(nd_node_get_name(nd_get_node(y)), name);
+}
+
+/// That they are what is compared here, and not what they take the place of.
+static void test_kernels_of_16_bits_are_taken(void **state) {
+    (void)state;
+    const nd_dtype dtypes[] = {ND_F16, ND_BF16};
+    for (int i = 0; i < 2; i++) {
+        nd_auto nd_tensor *numbers = nd_ones(ND_SHAPE(4, 4, 4), dtypes[i]);
+        nd_auto nd_tensor *x = nd_to(numbers, CUDA_DEVICE);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *normal = nd_layer_norm(x, NULL, NULL, 1e-5, 1);
+        assert_node(normal, "layer_norm");
+        nd_auto nd_tensor *scaled = nd_rms_norm(x, NULL, 1e-5, 2);
+        assert_node(scaled, "layer_norm");
+        nd_auto nd_tensor *grouped = nd_group_norm(x, NULL, NULL, 2, 1e-5);
+        assert_node(grouped, "layer_norm");
+    }
+}
+
+int main(void) {
+    int skipped;
+    if (!gpu_present(&skipped))
+        return skipped;
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_gradients_of_f32),
+        ND_TEST(test_gradients_of_f64),
+        ND_TEST(test_gradients_of_f16),
+        ND_TEST(test_gradients_of_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
