@@ -8,7 +8,7 @@
 #define ND_KERNELS_KERNEL_H
 #include <nd/base.h>
 
-#define ND_MAX_OPERANDS 6
+#define ND_MAX_OPERANDS 10
 
 /// Every row of ops.inc as an enumerator: ND_OP_add, ND_OP_exp, ...
 typedef enum nd_op {
@@ -166,6 +166,10 @@ typedef struct nd_kernel_call {
 //            log_sums' dtype, added. f[0] = what scores are multiplied with. log_sums: the logarithm of the sum of a row's
 //            exponentials; infinity where a row sees nothing, and out is 0 there. A backend answers ND_ERROR_UNSUPPORTED where
 //            its products and reductions are better: lib/ops takes these then.
+//            attention_grad, where a backend has it: out, the gradients of query [l, e], key [s, e] and value [s, v], query, key, value,
+//            mask, g, that of attention's result, that result and log_sums. The first three lie row behind row, and so does
+//            log_sums; the first, or the second and the third, may lack data: not wanted. Where these two have stride 0 along an
+//            axis they are sums over it. i[0..10] as for attention, but i[7] of g; i[11] the result's rows.
 // HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
 //            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.

@@ -168,7 +168,7 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case RESAMPLE:
         return nd__cpu_resample(call);
     case ATTENTION:
-        return nd__cpu_attention(call);
+        return call->op == ND_OP_attention ? nd__cpu_attention(call) : ND_ERROR_UNSUPPORTED;
     case INDEX:
         return nd__cpu_index(call);
     case CREATE:

@@ -39,9 +39,11 @@
 
 #ifdef __CUDA_ARCH__
 #define ND_UNROLL _Pragma("unroll")
+#define ND_UNROLL_2 _Pragma("unroll 2")
 #define ND_UNROLL_4 _Pragma("unroll 4")
 #else
 #define ND_UNROLL
+#define ND_UNROLL_2
 #define ND_UNROLL_4
 #endif
 

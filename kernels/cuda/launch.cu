@@ -92,7 +92,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::RESAMPLE:
         return nd__cuda_resample(queue, call);
     case Family::ATTENTION:
-        return nd__cuda_attention(queue, call);
+        return call->op == ND_OP_attention ? nd__cuda_attention(queue, call)
+                                           : nd__cuda_attention_grad(queue, call);
     case Family::HOST:
     case Family::VIEW:
         break;

@@ -1,8 +1,9 @@
 // Scaled-dot-product attention: checks, heads that share keys and values, and its node.
 //
 // Invariant: what the node holds is the operands, the result and one number per query; a backward
-// pass computes the scores again, by blocks (attention_blocks.h). A pass that is itself recorded
-// computes them with recorded operations, whole: only then are there tensors of queries by keys.
+// pass computes the scores again, in a kernel (attention_kernel.h) or by blocks (attention_blocks.h). A
+// pass that is itself recorded computes them with recorded operations, whole: only then are there
+// tensors of queries by keys.
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/attention_blocks.h"
@@ -12,6 +13,7 @@
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include "lib/ops/reduce.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
@@ -232,15 +234,32 @@ static nd_tensor *seen_as(const prepared *p, const nd_tensor *x) {
     return nd_reshape(wide, query->ndim, shape);
 }
 
-static nd_status backward_unrecorded(const attention *a, const prepared *p, const nd_tensor *grad,
-                                     const bool *wanted, nd_tensor **grads) {
-    nd_status status = ND_OK;
+typedef nd_status backward_pass(const nd__attention *a, const nd_tensor *grad,
+                                const nd_tensor *result, const nd_tensor *log_sums,
+                                const bool *wanted, nd_tensor **ret_grads);
+
+static nd_status pass_backward(const attention *a, bool by_kernel, const nd_tensor *grad,
+                               const bool *wanted, nd_tensor **grads) {
+    __attribute__((cleanup(release_prepared))) prepared p = {0};
+    nd_status status = prepare(a, by_kernel, &p);
+    if (status != ND_OK)
+        return status;
+    backward_pass *pass = by_kernel ? nd__attention_kernel_backward : nd__attention_blocks_backward;
+    nd_auto nd_tensor *seen = seen_as(&p, grad);
+    nd_auto nd_tensor *result = seen ? seen_as(&p, a->result) : NULL;
+    return result ? pass(&p.blocks, seen, result, a->log_sums, wanted, grads)
+                  : nd_error_get_status();
+}
+
+/// In one kernel where there is one, else by blocks.
+static nd_status backward_unrecorded(const attention *a, const nd_tensor *grad, const bool *wanted,
+                                     nd_tensor **grads) {
+    nd_status status = ND_ERROR_UNSUPPORTED;
     nd_no_grad {
-        nd_auto nd_tensor *seen = seen_as(p, grad);
-        nd_auto nd_tensor *result = seen_as(p, a->result);
-        status = seen && result ? nd__attention_blocks_backward(&p->blocks, seen, result,
-                                                                a->log_sums, wanted, grads)
-                                : nd_error_get_status();
+        if (a->dropout == 0.0 && !wanted[MASK] && nd__launch_fuses(grad->device))
+            status = pass_backward(a, true, grad, wanted, grads);
+        if (status == ND_ERROR_UNSUPPORTED)
+            status = pass_backward(a, false, grad, wanted, grads);
     }
     return status;
 }
@@ -311,8 +330,8 @@ static nd_tensor *summed(const nd_tensor *x, const nd_tensor *input) {
     return x ? nd__reduce_sum_to(x, input->ndim, input->shape) : NULL;
 }
 
-static nd_status backward_recorded(const prepared *p, const nd_tensor *grad, const bool *wanted,
-                                   nd_tensor **grads) {
+static nd_status give_recorded(const prepared *p, const nd_tensor *grad, const bool *wanted,
+                               nd_tensor **grads) {
     const int last = -1;
     nd_auto nd_tensor *seen = NULL;
     nd_auto nd_tensor *factors = NULL;
@@ -348,6 +367,13 @@ static nd_status backward_recorded(const prepared *p, const nd_tensor *grad, con
     return status;
 }
 
+static nd_status backward_recorded(const attention *a, const nd_tensor *grad, const bool *wanted,
+                                   nd_tensor **grads) {
+    __attribute__((cleanup(release_prepared))) prepared p = {0};
+    nd_status status = prepare(a, false, &p);
+    return status == ND_OK ? give_recorded(&p, grad, wanted, grads) : status;
+}
+
 static nd_status backward(const nd_object *context, size_t noutputs,
                           const nd_tensor *const *grad_outputs, size_t ninputs,
                           nd_tensor **ret_grad_inputs) {
@@ -359,12 +385,9 @@ static nd_status backward(const nd_object *context, size_t noutputs,
     bool wanted[INPUTS] = {false};
     for (size_t i = 0; i < ninputs; i++)
         wanted[i] = nd_requires_grad(a->inputs[i]);
-    __attribute__((cleanup(release_prepared))) prepared p = {0};
     nd_tensor *grads[INPUTS] = {0};
-    status = prepare(a, false, &p);
-    if (status == ND_OK)
-        status = nd_is_grad_enabled() ? backward_recorded(&p, grad_outputs[0], wanted, grads)
-                                      : backward_unrecorded(a, &p, grad_outputs[0], wanted, grads);
+    status = nd_is_grad_enabled() ? backward_recorded(a, grad_outputs[0], wanted, grads)
+                                  : backward_unrecorded(a, grad_outputs[0], wanted, grads);
     for (size_t i = 0; i < INPUTS; i++) {
         if (grads[i] && status == ND_OK)
             status = give(a->inputs[i], grads[i], &ret_grad_inputs[i]);

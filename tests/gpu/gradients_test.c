@@ -57,6 +57,80 @@ static nd_tensor *run_cross_entropy_of_slice(nd_tensor *const *x) {
     return nd_cross_entropy(part, x[1]);
 }
 
+static nd_tensor *attend(nd_tensor *const *x, const nd_tensor *mask, bool causal, double dropout) {
+    nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
+    options.causal = causal;
+    options.dropout = dropout;
+    options.key = nd_key_new(8);
+    return nd_attention(x[0], x[1], x[2], mask, &options);
+}
+static nd_tensor *run_attention(nd_tensor *const *x) {
+    return attend(x, NULL, false, 0);
+}
+static nd_tensor *run_attention_causal(nd_tensor *const *x) {
+    return attend(x, NULL, true, 0);
+}
+static nd_tensor *run_attention_dropped(nd_tensor *const *x) {
+    return attend(x, NULL, true, 0.25);
+}
+static nd_tensor *run_attention_masked(nd_tensor *const *x) {
+    return attend(x, x[3], false, 0);
+}
+/// Heads before rows, as they come from one product.
+static nd_tensor *run_attention_of_turned(nd_tensor *const *x) {
+    nd_tensor *turned[MOST_LEAVES];
+    for (int i = 0; i < MOST_LEAVES; i++)
+        turned[i] = nd_transpose(x[i], 1, 2);
+    nd_tensor *y = attend(turned, NULL, true, 0);
+    for (int i = 0; i < MOST_LEAVES; i++)
+        nd_release(turned[i]);
+    return y;
+}
+/// Of columns that lie apart.
+static nd_tensor *run_attention_of_columns(nd_tensor *const *x) {
+    nd_tensor *turned[MOST_LEAVES];
+    for (int i = 0; i < MOST_LEAVES; i++)
+        turned[i] = nd_transpose(x[i], 0, 1);
+    nd_tensor *y = attend(turned, NULL, false, 0);
+    for (int i = 0; i < MOST_LEAVES; i++)
+        nd_release(turned[i]);
+    return y;
+}
+/// Keys without a gradient.
+static nd_tensor *run_attention_of_query(nd_tensor *const *x) {
+    nd_auto nd_tensor *key = nd_detach(x[1]);
+    return attend((nd_tensor *const[]){x[0], key, x[2]}, NULL, false, 0);
+}
+/// Every second query of a head sees nothing.
+static nd_tensor *bool_mask(void) {
+    nd_auto nd_tensor *numbers = nd_rand(nd_key_new(32), ND_SHAPE(2, 2, 20, 37), ND_F32);
+    nd_auto nd_tensor *rows = nd_arange(0, 20, 1, ND_F32);
+    nd_auto nd_tensor *odd = nd_remainder(rows, nd_tmp(nd_scalar(2, ND_F32)));
+    nd_auto nd_tensor *column = nd_reshape(odd, ND_SHAPE(20, 1));
+    nd_auto nd_tensor *seen = nd_mul(numbers, column);
+    return nd_greater(seen, nd_tmp(nd_scalar(0.3, ND_F32)));
+}
+static nd_tensor *added_mask(void) {
+    return nd_randn(nd_key_new(33), ND_SHAPE(20, 37), ND_F32);
+}
+
+#define HEADS                                       \
+    {                                               \
+        {4, {2, 4, 20, 24}}, {4, {2, 2, 37, 24}}, { \
+            4, {                                    \
+                2, 2, 37, 16                        \
+            }                                       \
+        }                                           \
+    }
+#define PLAIN                                       \
+    {                                               \
+        {4, {2, 2, 20, 24}}, {4, {2, 2, 37, 24}}, { \
+            4, {                                    \
+                2, 2, 37, 16                        \
+            }                                       \
+        }                                           \
+    }
+
 // clang-format off
 static const gradient_case cases[] = {
     {"layer_norm", run_layer_norm, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, false, 8, false},
@@ -68,6 +142,17 @@ static const gradient_case cases[] = {
     {"group_norm", run_group_norm, 3, {{3, {3, 6, 40}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
     {"cross_entropy", run_cross_entropy, 1, {{2, {12, 80}}}, labels, false, 8, false},
     {"cross_entropy of a slice", run_cross_entropy_of_slice, 1, {{2, {12, 160}}}, labels, false, 8, false},
+    {"attention", run_attention, 3, HEADS, NULL, false, 16, false},
+    {"attention, causal", run_attention_causal, 3, PLAIN, NULL, false, 16, false},
+    {"attention, causal, heads share", run_attention_causal, 3, HEADS, NULL, false, 16, false},
+    {"attention, dropped", run_attention_dropped, 3, HEADS, NULL, false, 16, false},
+    {"attention, masked", run_attention_masked, 3, PLAIN, bool_mask, false, 16, false},
+    {"attention, mask added", run_attention_masked, 3, HEADS, added_mask, false, 16, false},
+    {"attention without heads", run_attention, 3, {{2, {33, 40}}, {2, {17, 40}}, {2, {17, 128}}}, NULL, false, 16, false},
+    {"attention of long rows", run_attention, 3, {{2, {9, 200}}, {2, {17, 200}}, {2, {17, 8}}}, NULL, false, 16, false},
+    {"attention of transposes", run_attention_of_turned, 3, {{4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}}, NULL, false, 16, false},
+    {"attention of columns", run_attention_of_columns, 3, {{2, {8, 20}}, {2, {8, 11}}, {2, {8, 11}}}, NULL, false, 16, false},
+    {"attention, query alone", run_attention_of_query, 3, PLAIN, NULL, false, 16, true},
 };
 // clang-format on
 
@@ -220,6 +305,27 @@ static void test_gradients_of_bf16(void **state) {
     compare_all(ND_BF16);
 }
 
+/// The mask of attention, which is learned, has a gradient, too.
+static void test_gradient_of_a_mask(void **state) {
+    (void)state;
+    nd_auto nd_tensor *q = nd_randn(nd_key_new(1), ND_SHAPE(2, 9, 8), ND_F32);
+    nd_auto nd_tensor *mask = nd_randn(nd_key_new(2), ND_SHAPE(9, 9), ND_F32);
+    nd_tensor *grads[2];
+    for (int which = 0; which < 2; which++) {
+        nd_device device = which ? CUDA_DEVICE : (nd_device){ND_CPU, 0};
+        nd_auto nd_tensor *x = nd_to(q, device);
+        nd_auto nd_tensor *own = nd_detach(mask);
+        nd_auto nd_tensor *added = nd_to(own, device);
+        assert_ok(nd_set_requires_grad(added, true));
+        nd_auto nd_tensor *y = nd_attention(x, x, x, added, NULL);
+        nd_auto nd_tensor *loss = weighted_sum(y, 3);
+        assert_ok(nd_grad(loss, 1, (const nd_tensor *const[]){added}, NULL, &grads[which]));
+    }
+    assert_same("attention", "the mask's gradient", grads[0], grads[1], 16);
+    nd_release(grads[0]);
+    nd_release(grads[1]);
+}
+
 static void assert_node(const nd_tensor *y, const char *name) {
     assert_handle(y);
     assert_string_equal(nd_node_get_name(nd_get_node(y)), name);
@@ -247,10 +353,9 @@ int main(void) {
     if (!gpu_present(&skipped))
         return skipped;
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_gradients_of_f32),
-        ND_TEST(test_gradients_of_f64),
-        ND_TEST(test_gradients_of_f16),
-        ND_TEST(test_gradients_of_bf16),
+        ND_TEST(test_gradients_of_f32),   ND_TEST(test_gradients_of_f64),
+        ND_TEST(test_gradients_of_f16),   ND_TEST(test_gradients_of_bf16),
+        ND_TEST(test_gradient_of_a_mask), ND_TEST(test_kernels_of_16_bits_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

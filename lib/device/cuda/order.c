@@ -295,7 +295,7 @@ enum {
     WRITES_CONV = 1,
     WRITES_POOL = 2,
     WRITES_RESAMPLE = 1,
-    WRITES_ATTENTION = 2,
+    WRITES_ATTENTION = 3, ///< attention_grad
     WRITES_HOST = ND_MAX_OPERANDS,
     WRITES_VIEW = ND_MAX_OPERANDS,
 };

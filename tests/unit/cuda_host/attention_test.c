@@ -1,4 +1,4 @@
-// ATTENTION: the kernel for CUDA beside sums in f64, for all floats, and beside the CPU's kernel where
+// ATTENTION: the kernels for CUDA beside sums in f64, for all floats, and beside the CPU's kernel where
 // that takes it.
 #include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
