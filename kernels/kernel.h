@@ -170,6 +170,9 @@ typedef struct nd_kernel_call {
 //            mask, g, that of attention's result, that result and log_sums. The first three lie row behind row, and so does
 //            log_sums; the first, or the second and the third, may lack data: not wanted. Where these two have stride 0 along an
 //            axis they are sums over it. i[0..10] as for attention, but i[7] of g; i[11] the result's rows.
+// DROPOUT    where a backend has it: out, x, of one float dtype; out dense. i[0], i[1] = seed, stream, f[0] = p: x times 1 / (1 - p),
+//            or times 0 where the number of f32 that rand makes of the element's place (row-major, in x's shape) is below p.
+//            1 / (1 - p) and products are of the dtype, of f32 for 16 bits.
 // HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
 //            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.

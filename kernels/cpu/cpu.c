@@ -29,6 +29,7 @@ enum {
     POOL,
     RESAMPLE,
     ATTENTION,
+    DROPOUT,
     INDEX,
     CREATE,
     COPY,

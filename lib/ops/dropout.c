@@ -1,10 +1,16 @@
 // Dropout. Which elements are dropped is a function of the key and their place alone.
+//
+// Where the device has a kernel for it, that makes the random numbers again in the backward pass, and
+// no factors are kept; elsewhere x is multiplied with them.
 #include "lib/ops/dropout.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
+#include "lib/tensor/launch.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
+#include <nd/manager.h>
 #include <nd/neural.h>
 
 nd_status nd__dropout_check(const char *name, double p) {
@@ -31,6 +37,73 @@ nd_tensor *nd__dropout_factors(const char *name, const nd_tensor *like, int ndim
     return factors;
 }
 
+// -------------------------------------------------------------------------------------------------
+// in one kernel
+
+typedef struct dropout {
+    nd_key key;
+    double p;
+} dropout;
+
+static const nd_type dropout_type = {.size = sizeof(nd_type), .version = 1, .name = "dropout"};
+
+static nd_status keep(nd_object *self, void *data) {
+    *(dropout *)nd_object_get_data(self) = *(const dropout *)data;
+    return ND_OK;
+}
+
+/// What was dropped has no gradient, and the rest is scaled alike.
+static nd_status backward(const nd_object *context, size_t noutputs,
+                          const nd_tensor *const *grad_outputs, size_t ninputs,
+                          nd_tensor **ret_grad_inputs) {
+    (void)noutputs;
+    (void)ninputs;
+    const dropout *of = nd_object_get_data(context);
+    ret_grad_inputs[0] = of ? nd_dropout(grad_outputs[0], of->key, of->p, true) : NULL;
+    return ret_grad_inputs[0] ? ND_OK : nd_error_get_status();
+}
+
+// Forward is run by nd_dropout itself.
+static const nd_function dropout_function = {sizeof(nd_function), 1, "dropout", NULL, backward};
+
+static nd_status record(dropout *of, const nd_tensor *x, nd_tensor *result) {
+    if (!nd__record_wants_history(&x, 1))
+        return ND_OK;
+    nd_auto nd_manager *manager = nd_get_manager_retained(result);
+    nd_auto nd_object *context = NULL;
+    if (manager)
+        nd_with_manager(manager) {
+            context = nd_object_new_with(&dropout_type, sizeof *of, keep, of);
+        }
+    return context ? nd__record_function(&dropout_function, context, &result, 1, &x, 1)
+                   : nd_error_get_status();
+}
+
+/// ND_ERROR_UNSUPPORTED, without an error, where the device has no kernel.
+static nd_status drop_in_one(const nd_tensor *x, dropout *of, nd_tensor **ret_result) {
+    if (!nd__launch_fuses(x->device) || x->numel == 0)
+        return ND_ERROR_UNSUPPORTED;
+    nd_auto nd_tensor *result =
+        nd__tensor_result("dropout", &x, 1, x->device, x->dtype, x->ndim, x->shape);
+    if (!result)
+        return nd_error_get_status();
+    nd_kernel_call call = {.op = ND_OP_dropout, .noperands = 2, .ndim = x->ndim};
+    for (int axis = 0; axis < x->ndim; axis++)
+        call.shape[axis] = x->shape[axis];
+    call.operand[0] = nd__shape_broadcast_operand(result, x->ndim, x->shape);
+    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    call.attrs = (nd_op_attrs){.f = {of->p}, .i = {(int64_t)of->key.seed, (int64_t)of->key.stream}};
+    nd__shape_collapse(&call);
+    nd_status status = nd__launch_where_supported("dropout", x->device, &call);
+    if (status == ND_OK)
+        status = record(of, x, result);
+    if (status == ND_OK)
+        *ret_result = nd_steal(&result);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) {
     nd_status status = nd__tensor_check_operand("dropout", "x", x);
     if (status == ND_OK && !nd__dtype_is_float(x->dtype))
@@ -40,6 +113,10 @@ nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) {
         return NULL;
     if (!training || p == 0.0)
         return nd_retain(x);
+    nd_tensor *in_one = NULL;
+    status = drop_in_one(x, &(dropout){key, p}, &in_one);
+    if (status != ND_ERROR_UNSUPPORTED)
+        return in_one;
     // A half would round 1 / (1 - p), and so change the mean: the factors are f32 then.
     nd_dtype dtype = nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype;
     nd_auto nd_tensor *factors =

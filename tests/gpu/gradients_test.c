@@ -1,5 +1,5 @@
 // Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms and
-// cross entropy of 16-bit floats, attention; of first and of second order.
+// cross entropy of 16-bit floats, attention, dropout; of first and of second order.
 //
 // A case is a function of a few leaves. Its result times fixed numbers, added up, is what is
 // differentiated; the result and each leaf's gradient must agree within rounding.
@@ -114,6 +114,15 @@ static nd_tensor *added_mask(void) {
     return nd_randn(nd_key_new(33), ND_SHAPE(20, 37), ND_F32);
 }
 
+static nd_tensor *run_dropout(nd_tensor *const *x) {
+    return nd_dropout(x[0], nd_key_new(5), 0.3, true);
+}
+static nd_tensor *run_dropout_of_turned(nd_tensor *const *x) {
+    nd_auto nd_tensor *turned = nd_transpose(x[0], 0, 1);
+    nd_auto nd_tensor *y = nd_dropout(turned, nd_key_new(5), 0.6, true);
+    return nd_mul(y, turned);
+}
+
 #define HEADS                                       \
     {                                               \
         {4, {2, 4, 20, 24}}, {4, {2, 2, 37, 24}}, { \
@@ -153,6 +162,8 @@ static const gradient_case cases[] = {
     {"attention of transposes", run_attention_of_turned, 3, {{4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}}, NULL, false, 16, false},
     {"attention of columns", run_attention_of_columns, 3, {{2, {8, 20}}, {2, {8, 11}}, {2, {8, 11}}}, NULL, false, 16, false},
     {"attention, query alone", run_attention_of_query, 3, PLAIN, NULL, false, 16, true},
+    {"dropout", run_dropout, 1, {{2, {37, 53}}}, NULL, false, 1, true},
+    {"dropout of a transpose", run_dropout_of_turned, 1, {{2, {37, 53}}}, NULL, false, 4, false},
 };
 // clang-format on
 
@@ -345,6 +356,8 @@ static void test_kernels_of_16_bits_are_taken(void **state) {
         assert_node(scaled, "layer_norm");
         nd_auto nd_tensor *grouped = nd_group_norm(x, NULL, NULL, 2, 1e-5);
         assert_node(grouped, "layer_norm");
+        nd_auto nd_tensor *dropped = nd_dropout(x, nd_key_new(1), 0.5, true);
+        assert_node(dropped, "dropout");
     }
 }
 

@@ -296,6 +296,7 @@ enum {
     WRITES_POOL = 2,
     WRITES_RESAMPLE = 1,
     WRITES_ATTENTION = 3, ///< attention_grad
+    WRITES_DROPOUT = 1,
     WRITES_HOST = ND_MAX_OPERANDS,
     WRITES_VIEW = ND_MAX_OPERANDS,
 };
