@@ -56,6 +56,8 @@ nd_status nd__cuda_nll(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_norm(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_matmul(const nd_cuda_queue *queue, const nd_kernel_call *call);
+/// Of one row or one column of floats.
+nd_status nd__cuda_matvec(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_quantized(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_unfold(const nd_cuda_queue *queue, const nd_kernel_call *call);

@@ -150,6 +150,54 @@ void test_matmul_by_tiles_agrees(void **state) {
         }
 }
 
+/// One row or one column, short and long, so many lines that a warp has one and so few that sums are cut.
+void test_matmul_of_vectors_agrees(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1},   {3, 5},     {37, 64},   {64, 37},  {4100, 24},
+                                        {5, 260}, {40, 9000}, {1, 30000}, {300, 513}};
+    for (size_t d = 0; d < 4; d++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            int64_t n = shapes[s][0], k = shapes[s][1];
+            const lay lays[] = {
+                {n, 1, k, k, 1, 1, 1, 1, 0},         // a matrix of rows, a column
+                {n, 1, k, 1, n, 1, 1, 3, 0},         // turned, results apart
+                {n, 1, k, k + 8, 1, 5, 1, 1, 0},     // aligned rows, a column with gaps
+                {n, 1, k, 1, n + 8, 1, 1, 1, 1},     // turned, at an odd address
+                {1, n, k, k, 1, n, 1, n, 0},         // a row, a matrix
+                {1, n, k, k, 1, 1, k, n, 0},         // turned
+                {1, n, k, k, 2, n + 8, 1, n, 0},     // a row with gaps, aligned lines
+                {1, n, k, k, 1, 1, k + 8, n, 1},     // turned, at an odd address
+                {1, n, k, 0, 1, 3, 3 * n + 1, n, 0}, // no stride is 1
+            };
+            for (size_t i = 0; i < sizeof lays / sizeof *lays; i++)
+                check_lay(product_dtypes[d], &lays[i], false, (double)(i & 1));
+        }
+    check_lay(ND_F32, &(lay){70, 1, 33, 33, 1, 1, 1, 1, 0}, true, 0);
+    check_lay(ND_BF16, &(lay){1, 70, 33, 33, 1, 70, 1, 70, 0}, true, 0);
+}
+
+void test_linear_of_one_row_agrees(void **state) {
+    (void)state;
+    for (size_t d = 0; d < 4; d++)
+        for (int way = 0; way < 8; way++)
+            for (int batch_axes = 0; batch_axes < 2; batch_axes++) {
+                int64_t length, n = way & 2 ? 1 : 72, m = way & 2 ? 72 : 1, k = way & 4 ? 5000 : 70;
+                nd_kernel_call call =
+                    matmul_call(product_dtypes[d], batch_axes, (const int64_t[]){3}, m, n, k,
+                                way & 1 ? 2 : 0, 0, &length);
+                if (batch_axes == 0) {
+                    call.op = ND_OP_linear;
+                    call.noperands = 4;
+                    call.attrs.i[9] = 1 + ND_OP_gelu;
+                    call.attrs.i[10] = 1;
+                    call.operand[3] = (nd_operand){.data = values(product_dtypes[d], n),
+                                                   .dtype = product_dtypes[d]};
+                }
+                assert_int_equal(both(&call, 1, &length, 4 * TOLERANCE), ND_OK);
+                free_values();
+            }
+}
+
 void test_matmul_of_nan_agrees(void **state) {
     (void)state;
     for (size_t d = 0; d < 4; d++)
