@@ -22,7 +22,7 @@ MAY_USE_LOCAL = {
 }
 # Kernels that move packs of 16 bytes. (What integers answer to isnan needs no reading.)
 STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceParts<(Float|Half)Source.*, true>$"
-           r"|^group ReduceColumns<FloatSource<f32>, Sum")
+           r"|^group ReduceColumns<FloatSource<f32>, Sum|^element Dropout<.*, true>|^group AlongLines<.*, true>|^group AcrossLines<.*, [248]>")
 
 
 class Kernel:

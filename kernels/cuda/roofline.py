@@ -30,17 +30,32 @@ ROWS = [
     ("softmax, 8,192 f32", "row SoftmaxRow<Plain<f32>, RowShape<256, 256, 3, 32, true>, false>", 256, 8, 12, 1, "1 read, 1 written"),
     ("softmax, 1,024 bf16", "row SoftmaxRow<Halves, RowShape<32, 128, 6, 32, true>, false>", 128, 4, 14, 1, "1 read, 1 written"),
     ("cross entropy, 32,768 f32", "row HeldRowLoss<Plain<f32>, RowShape<1024, 1024, 1, 32, true>>", 1024, 4, 11, 1, "1 read"),
-    ("layer norm, 1,024 f32", "row NormRowResult<f32, RowShape<32, 128, 6, 32, true>>", 128, 8, 10, 2, "1 read, 1 written"),
-    ("layer norm, 4,096 f32", "row NormRowResult<f32, RowShape<256, 256, 3, 32, true>>", 256, 8, 10, 2, "1 read, 1 written"),
-    ("its gradient of x, 4,096 f32", "row NormRowGrad<f32, RowShape<256, 256, 3, 16, true>>", 256, 12, 16, 4, "2 read, 1 written"),
-    ("its gradients of weight and bias", "group NormParameters<f32>", 256, 8, 6, 2, "2 read"),
+    ("cross entropy, 32,768 bf16", "row HeldRowLoss<Halves, RowShape<1024, 1024, 1, 32, true>>", 1024, 2, 13, 1, "1 read"),
+    ("its gradient, 32,768 bf16", "row HeldRowLossGrad<Halves, RowShape<1024, 1024, 1, 32, true>>", 1024, 4, 16, 1, "1 read, 1 written"),
+    ("layer norm, 1,024 f32", "row NormRowResult<Plain<f32>, RowShape<32, 128, 6, 32, true>>", 128, 8, 10, 2, "1 read, 1 written"),
+    ("layer norm, 4,096 f32", "row NormRowResult<Plain<f32>, RowShape<256, 256, 3, 32, true>>", 256, 8, 10, 2, "1 read, 1 written"),
+    ("layer norm, 4,096 bf16", "row NormRowResult<Halves, RowShape<256, 256, 3, 32, true>>", 256, 4, 12, 2, "1 read, 1 written"),
+    ("its gradient of x, 4,096 f32", "row NormRowGrad<Plain<f32>, RowShape<256, 256, 3, 16, true>>", 256, 12, 16, 4, "2 read, 1 written"),
+    ("its gradient of x, 4,096 bf16", "row NormRowGrad<Halves, RowShape<256, 256, 3, 16, true>>", 256, 6, 19, 4, "2 read, 1 written"),
+    ("its gradients of weight and bias", "group NormParameters<Plain<f32>>", 256, 8, 6, 2, "2 read"),
+    ("dropout, f32", "element Dropout<Plain<f32>, true>", 256, 8, 30, 0, "1 read, 1 written"),
+    ("dropout, bf16", "element Dropout<Halves, true>", 256, 4, 32, 0, "1 read, 1 written"),
+    ("matrix by a column, f32", "group AlongLines<PlainStore<f32>, true>", 256, 4, 2, 0, "1 read"),
+    ("matrix by a column, bf16", "group AlongLines<HalfStore, true>", 256, 2, 4, 0, "1 read"),
+    ("row by a matrix, f32", "group AcrossLines<PlainStore<f32>, 4>", 256, 4, 2, 0, "1 read"),
+    ("row by a matrix, bf16", "group AcrossLines<HalfStore, 8>", 256, 2, 3, 0, "1 read"),
     ("AdamW of a chain, f32", "phase Chains<f32>", 256, 28, 16, 0, "4 read, 3 written"),
 ]
-# heads of 64 and 128, queries and keys 4,096, causal or not: operations are 4 head for each score, and an exponential
+# heads of 64 and 128, queries and keys 4,096, causal or not: of each score so many products of a head's length, 2 operations a number, and
+# an exponential
 ATTENTION = [
-    ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64),
-    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64),
-    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128),
+    ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64, 2),
+    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64, 2),
+    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128, 2),
+    ("gradient of queries, head of 64, bf16", "phase AttentionGrad<Halves, 64, 32, false>", 64, 3),
+    ("gradients of keys and values, head of 64, bf16", "phase AttentionGrad<Halves, 64, 32, true>", 64, 4),
+    ("gradient of queries, head of 128, bf16", "phase AttentionGrad<Halves, 128, 32, false>", 128, 3),
+    ("gradients of keys and values, head of 128, bf16", "phase AttentionGrad<Halves, 128, 32, true>", 128, 4),
 ]
 
 
@@ -75,12 +90,12 @@ def table(kernels):
     yield ""
     yield "| kernel | regs | shared | occupancy | operations of a score | 32 × 4,096 × 4,096 scores |"
     yield "|---|---|---|---|---|---|"
-    for name, kernel, head in ATTENTION:
+    for name, kernel, head, products in ATTENTION:
         registers, shared = kernels[kernel][:2]
         scores = 32 * 4096 * 4096
-        seconds = scores * (4 * head / F32_PER_SECOND + 1 / SLOW_PER_SECOND)
+        seconds = scores * (2 * products * head / F32_PER_SECOND + 1 / SLOW_PER_SECOND)
         yield "| %s | %d | %d | %.0f %% | %d and an exponential | %.1f ms |" % (
-            name, registers, shared, 100 * occupancy(registers, shared, 256), 4 * head, 1e3 * seconds)
+            name, registers, shared, 100 * occupancy(registers, shared, 256), 2 * products * head, 1e3 * seconds)
 
 
 def main():
