@@ -67,6 +67,12 @@ void *converted(const nd_operand *operand, nd_dtype dtype, int64_t count);
 /// A call was compared with something else than the CPU's kernel.
 void count_compared(nd_op op);
 
+/// `tolerance` for sums of `count` numbers, in which a sanitizer's build of the CPU's kernel, one number after
+/// the other, rounds most often.
+static inline double tolerance_of_sums(double tolerance, int64_t count) {
+    return tolerance * (1.0 + (double)count / 1000.0);
+}
+
 /// How many calls of an operation were compared successfully in this process.
 int64_t compared(nd_op op);
 #endif

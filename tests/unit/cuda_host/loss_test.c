@@ -26,7 +26,7 @@ static void pair_loss_agrees(int loss, nd_dtype dtype, int64_t count, bool sums,
     call.operand[0] = contiguous(&call, values(dtype, length), dtype);
     call.operand[1] = contiguous(&call, fill(dtype, count), dtype);
     call.operand[2] = contiguous(&call, fill(dtype, count), dtype);
-    if (both(&call, 1, &length, TOLERANCE) != ND_OK)
+    if (both(&call, 1, &length, tolerance_of_sums(TOLERANCE, sums ? count : 1)) != ND_OK)
         fail_msg("%s of %lld pairs", names[loss], (long long)count);
 
     nd_kernel_call grad = loss_call(ND_OP_pair_loss_grad, loss, count, sums);

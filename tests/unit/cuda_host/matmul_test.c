@@ -118,7 +118,7 @@ static void check_lay(nd_dtype dtype, const lay *l, bool special, double beta) {
         call.operand[operand] =
             (nd_operand){.data = data + (size_t)l->misaligned * dtype_bytes(dtype), .dtype = dtype};
     }
-    both(&call, 1, lengths, 4 * TOLERANCE);
+    both(&call, 1, lengths, tolerance_of_sums(4 * TOLERANCE, l->k));
     free_values();
 }
 
@@ -193,7 +193,8 @@ void test_linear_of_one_row_agrees(void **state) {
                     call.operand[3] = (nd_operand){.data = values(product_dtypes[d], n),
                                                    .dtype = product_dtypes[d]};
                 }
-                assert_int_equal(both(&call, 1, &length, 4 * TOLERANCE), ND_OK);
+                assert_int_equal(both(&call, 1, &length, tolerance_of_sums(4 * TOLERANCE, k)),
+                                 ND_OK);
                 free_values();
             }
 }

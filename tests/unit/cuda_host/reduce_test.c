@@ -203,9 +203,9 @@ static void softmax(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape,
         const int64_t *out = turn ? strides : line.strides, *x = turn ? line.strides : strides;
         int64_t length = extent(&call, out);
         call.operand[0] = strided(&call, values(dtype, length), dtype, out);
-        call.operand[1] = strided(&call, fill(dtype, extent(&call, x)), dtype, x);
+        call.operand[1] = strided(&call, fill(dtype, extent(&call, x) + 1), dtype, x);
         both(&call, 1, &length, TOLERANCE);
-        // Rows that do not begin at a multiple of 16 bytes.
+        // Rows that do not begin at a multiple of 16 bytes, up to the element that is left.
         call.operand[1].data = (char *)call.operand[1].data + dtype_bytes(dtype);
         if (call.shape[0] > 1)
             call.shape[0]--;
