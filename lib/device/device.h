@@ -35,8 +35,9 @@ typedef struct nd_stream_functions {
 typedef struct nd_backend {
     const char *name;     ///< "cpu", "cuda"
     bool host_accessible; ///< memory can be read and written by the host directly, at any time
-    bool
-        fuses; ///< has kernels for what others take several for (kernels/kernel.h: "where a backend has it")
+    /// Has kernels that do in one pass what takes several elsewhere (kernels/kernel.h: "where a
+    /// backend has it"); which ones, launch answers.
+    bool fuses;
     int (*device_count)(void);
     /// 64-byte aligned (256 for devices), at least one byte. ND_ERROR_OUT_OF_MEMORY: none left.
     /// Sets no message.
