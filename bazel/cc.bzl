@@ -27,6 +27,12 @@ _COPTS = [
     "-DND_NO_OLD_NAMES",
 ]
 
+# Thread-local variables at a fixed distance from the thread's own address: one instruction finds them. In libnd.so that takes
+# static thread storage, of which a library that dlopen() brings in late gets what is left of some 1.5 KiB: all of its variables
+# together are small (tests/symbols/symbols_test.sh), what is larger is allocated by the thread that wants it, and CUDA's runtime,
+# which has a page of its own, is another library (cuda_runtime.bzl).
+_THREAD_LOCAL = ["-ftls-model=initial-exec"]
+
 # A consumer who chose nothing gets Bazel's fastbuild, which would compile the library without optimisation.
 _OPTIMISED = select({
     str(Label("//bazel:fastbuild")): ["-O2", "-DNDEBUG"],
@@ -76,10 +82,8 @@ _DEFINES = (
 # What a package that uses the library adds to its deps: the library, or nothing.
 JEMALLOC = _when(HAVE_JEMALLOC, "host_allocator", "jemalloc", ["@local_jemalloc//:jemalloc"], [])
 ONEDNN = _when(HAVE_ONEDNN, "blas", "onednn", ["@local_onednn//:onednn"], [])
-CUDA = (
-    _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], []) +
-    _when(True, "cuda", "fake", [str(Label("//tests/cudart"))], [])
-)
+FAKE_CUDA = _when(True, "cuda", "fake", [str(Label("//tests/cudart"))], [])
+CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], []) + FAKE_CUDA
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
 
 # What a package that reads or tests pictures adds to its local_defines.
@@ -99,7 +103,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     """
     cc_library(
         name = name,
-        copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
+        copts = _COPTS + _THREAD_LOCAL + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
         local_defines = _DEFINES + _JEMALLOC_DEFINE + local_defines,
         deps = deps,
         linkstatic = 1,
@@ -108,7 +112,7 @@ def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = 
     if for_shared:
         cc_library(
             name = name + "_for_shared",
-            copts = _COPTS + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
+            copts = _COPTS + _THREAD_LOCAL + _OPTIMISED + _FRAME_POINTERS + _HARDENING + copts,
             local_defines = _DEFINES + ["ND_HAVE_JEMALLOC=0", "ND_SHARED=1"] + local_defines,
             deps = deps,
             linkstatic = 1,

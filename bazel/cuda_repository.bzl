@@ -6,6 +6,8 @@ cuBLAS and its like are opened at run time and are no part of this.
 
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
 
+exports_files(glob(["libcudart_static.a"], allow_empty = True))
+
 cc_library(
     name = "cudart",
     srcs = glob(["libcudart_static.a"], allow_empty = True),

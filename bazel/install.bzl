@@ -37,10 +37,11 @@ def _install_tree(ctx):
     arguments.add_all("--objects", ctx.files.objects)
     arguments.add_all("--headers", ctx.files.headers)
     arguments.add_all("--documents", ctx.files.documents)
+    arguments.add_all("--beside", ctx.files.beside)
     ctx.actions.run(
         executable = ctx.file._stage,
         arguments = [arguments],
-        inputs = depset([shared] + archives + ctx.files.objects + ctx.files.headers + ctx.files.documents + [ctx.file._stage]),
+        inputs = depset([shared, ctx.file._stage] + archives + ctx.files.objects + ctx.files.headers + ctx.files.documents + ctx.files.beside),
         outputs = [tree],
         mnemonic = "Install",
         progress_message = "Laying out what is installed",
@@ -51,6 +52,7 @@ def _install_tree(ctx):
 install_tree = rule(
     _install_tree,
     attrs = {
+        "beside": attr.label_list(allow_files = True, doc = "libraries that the shared one finds beside itself"),
         "deps": attr.label_list(cfg = _debug_information, providers = [CcInfo], doc = "system libraries of a static link"),
         "documents": attr.label_list(allow_files = True),
         "headers": attr.label_list(allow_files = True, doc = "below a folder include/"),

@@ -14,10 +14,10 @@ def _nd_shared_library(ctx):
 nd_shared_library = rule(
     _nd_shared_library,
     attrs = {
-        "deps": attr.label_list(providers = [CcInfo], doc = "the cc_import of the library, and its headers"),
+        "deps": attr.label_list(providers = [CcInfo], doc = "the library to link with, and its headers"),
         "library": attr.label_list(allow_files = True, doc = "the files that building this target makes"),
     },
-    doc = "As a cc_library of its deps; but named on the command line it builds the library too, which a cc_import does not.",
+    doc = "As a cc_library of its deps; but named on the command line it builds the library too, which a cc_library of finished ones does not.",
     provides = [CcInfo],
 )
 
@@ -26,11 +26,14 @@ def _unversioned(ctx):
     ctx.actions.symlink(output = link, target_file = ctx.file.library)
     return [DefaultInfo(
         files = depset([link]),
-        runfiles = ctx.runfiles(files = [link, ctx.file.library]),
+        runfiles = ctx.runfiles(files = [link, ctx.file.library] + ctx.files.beside),
     )]
 
 unversioned = rule(
     _unversioned,
-    attrs = {"library": attr.label(allow_single_file = True, mandatory = True)},
+    attrs = {
+        "beside": attr.label_list(allow_files = True, doc = "what the library finds beside itself"),
+        "library": attr.label(allow_single_file = True, mandatory = True),
+    },
     doc = "A link of this target's name, beside the library that it leads to.",
 )

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 
 /// The thread's error outside of callbacks; NULL before the first one.
-static ND__THREAD_LOCAL nd_error_state *first;
+static _Thread_local nd_error_state *first;
 
 /// For threads whose first error finds no memory.
 static nd_error_state reserve[8];
 enum { RESERVE = sizeof reserve / sizeof *reserve };
 static _Atomic bool is_taken[RESERVE];
 /// The status of a thread that has got none of these either.
-static ND__THREAD_LOCAL nd_status without_message;
+static _Thread_local nd_status without_message;
 
 /// The thread's error: what a callback has to itself while one runs (nd__error_begin). NULL: there
 /// was none so far.

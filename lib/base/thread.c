@@ -4,12 +4,11 @@
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/base/seam.h"
-#include "lib/base/thread_local.h"
 #include <pthread.h>
 #include <stdlib.h>
 
 #ifndef ND_MODEL
-ND__THREAD_LOCAL nd_thread nd__thread_record;
+_Thread_local nd_thread nd__thread_record;
 #endif
 
 static nd_lock registry_lock;

@@ -11,7 +11,6 @@
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/base/kind.h"
-#include "lib/base/thread_local.h"
 #include <nd/object.h>
 #include <nd/scope.h>
 
@@ -58,7 +57,7 @@ struct nd_thread {
 nd_thread *nd__model_thread_record(void);
 #define nd__thread_record (*nd__model_thread_record())
 #else
-extern ND__THREAD_LOCAL nd_thread nd__thread_record;
+extern _Thread_local nd_thread nd__thread_record;
 #endif
 /// Registers a record, unless it is or becomes `unlisted`.
 void nd__thread_register(nd_thread *thread);

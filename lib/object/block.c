@@ -14,7 +14,6 @@
 #include "lib/base/clock.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
-#include "lib/base/thread_local.h"
 #include "lib/object/checked.h"
 #include "lib/object/name.h"
 #include "lib/object/object.h"
@@ -44,9 +43,9 @@ _Static_assert(sizeof(slab) <= SLAB_HEAD, "the first run begins behind it");
 #if ND_SHARED
 /// Those of threads that have none of their own: nobody writes here, and nothing is in them.
 static nd__block_cache no_caches[ND__BLOCK_CACHED_CLASSES];
-ND__THREAD_LOCAL nd__block_cache *nd__block_caches = no_caches;
+_Thread_local nd__block_cache *nd__block_caches = no_caches;
 #else
-ND__THREAD_LOCAL nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
+_Thread_local nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
 #endif
 
 static struct {

@@ -21,7 +21,6 @@
 #ifndef ND_LIB_OBJECT_BLOCK_H
 #define ND_LIB_OBJECT_BLOCK_H
 #include "lib/base/alloc.h"
-#include "lib/base/thread_local.h"
 #include "lib/object/object.h"
 
 enum {
@@ -41,9 +40,9 @@ typedef struct nd__block_cache {
 } nd__block_cache;
 
 #if ND_SHARED // whose thread-local variables are small: allocated, and until then one that stays empty
-extern ND__THREAD_LOCAL nd__block_cache *nd__block_caches;
+extern _Thread_local nd__block_cache *nd__block_caches;
 #else
-extern ND__THREAD_LOCAL nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
+extern _Thread_local nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
 #endif
 
 /// With an empty cache, or of a class that has none.

@@ -4,7 +4,6 @@
 // tensors, a user function's context and lib/autograd's hooks.
 #include "lib/tensor/node.h"
 #include "lib/base/error.h"
-#include "lib/base/thread_local.h"
 #include "lib/tensor/rebase.h"
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
@@ -144,7 +143,7 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
 // ------------------------------------------------------------------------------------------------
 // the recording switch
 
-ND__THREAD_LOCAL bool nd__node_recording_off;
+_Thread_local bool nd__node_recording_off;
 
 bool nd_is_grad_enabled(void) {
     return !nd__node_recording_off;

@@ -8,7 +8,6 @@
 // while private and published last; after that its edges only change by clear.
 #ifndef ND_LIB_TENSOR_NODE_H
 #define ND_LIB_TENSOR_NODE_H
-#include "lib/base/thread_local.h"
 #include "lib/tensor/tensor.h"
 #include <nd/autograd.h>
 
@@ -83,7 +82,7 @@ typedef struct nd_op_info {
 extern const nd_op_info nd__op_infos[ND_OP_COUNT];
 
 /// Inside nd_no_grad.
-extern ND__THREAD_LOCAL bool nd__node_recording_off;
+extern _Thread_local bool nd__node_recording_off;
 
 static inline bool nd__node_any_requires_grad(const nd_tensor *const *inputs, size_t count) {
     for (size_t i = 0; i < count; i++)

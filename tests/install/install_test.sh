@@ -59,6 +59,15 @@ for file in include/nd/nd.h include/nd/nd.hpp include/nd/detail/calls.h lib/libn
     lib/cmake/nd/nd-config.cmake lib/cmake/nd/nd-config-version.cmake share/doc/nd/LICENSE share/doc/nd/CHANGELOG.md; do
     [ -e "$moved/$file" ] || fail "$file is missing"
 done
+# libnd.so with CUDA has the runtime beside it, and nothing else of NVIDIA's.
+runtime=$(readelf -dW "$moved/lib/libnd.so" | sed -nE 's/.*NEEDED.*\[(libnd_.*)\]/\1/p')
+for file in "$moved"/lib/*.so.*; do
+    case ${file##*/} in
+    libnd.so.* | "$runtime") ;;
+    *) fail "$file is installed" ;;
+    esac
+done
+[ -z "$runtime" ] || [ -f "$moved/lib/$runtime" ] || fail "$runtime is missing"
 sections=$(readelf -SW "$moved/lib/.debug/libnd.so.$version.debug")
 grep -q '\.debug_info' <<<"$sections" || fail "the debug file has no debug information"
 sections=$(readelf -SW "$moved/lib/libnd.so.$version")
@@ -100,6 +109,30 @@ if command -v pkg-config >/dev/null; then
 else
     echo "SKIPPED: no pkg-config"
 fi
+# With nothing said of where libraries are, neither to the linker nor to the loader.
+cat >"$scratch/open.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+    if (argc > 1 && dlopen(argv[1], RTLD_NOW | RTLD_LOCAL))
+        return 0;
+    puts(dlerror());
+    return 1;
+}
+END
+must "a program that calls dlopen" cc "$scratch/open.c" -o "$scratch/open" -ldl &&
+    must "dlopen" env -u LD_LIBRARY_PATH "$scratch/open" "$moved/lib/libnd.so"
+for linker in bfd gold lld; do
+    command -v "ld.$linker" >/dev/null || continue
+    must "gcc, $linker" env -u LD_LIBRARY_PATH cc "-fuse-ld=$linker" "$example" "-I$moved/include" "-L$moved/lib" -lnd \
+        "-Wl,-rpath,$moved/lib" -o "$scratch/linked" &&
+        LD_LIBRARY_PATH='' runs "gcc, $linker" "$scratch/linked"
+    # A program whose folder is told to the loader alone.
+    must "gcc, $linker, no rpath" env -u LD_LIBRARY_PATH cc "-fuse-ld=$linker" "$example" "-I$moved/include" "-L$moved/lib" \
+        -lnd -o "$scratch/linked" &&
+        LD_LIBRARY_PATH=$moved/lib runs "gcc, $linker, no rpath" "$scratch/linked"
+done
 must "gcc, from a folder with a space" cc "$example" "-I$moved/include" "$moved/lib/libnd.so" -o "$scratch/spaced" &&
     LD_LIBRARY_PATH=$moved/lib runs "gcc, from a folder with a space" "$scratch/spaced"
 if command -v c++ >/dev/null; then
@@ -123,7 +156,7 @@ END
     for prefix in "$plain" "$moved"; do
         rm -rf "$scratch/cmake"
         must "cmake" cmake -S "$scratch/project" -B "$scratch/cmake" "-DCMAKE_PREFIX_PATH=$prefix" &&
-            must "cmake" cmake --build "$scratch/cmake" || continue
+            must "cmake" env -u LD_LIBRARY_PATH cmake --build "$scratch/cmake" || continue
         LD_LIBRARY_PATH='' runs "cmake, shared" "$scratch/cmake/shared"
         runs "cmake, static" "$scratch/cmake/static"
         links "cmake, shared" "$scratch/cmake/shared" yes

@@ -27,6 +27,13 @@ for file in libnd.so tests/symbols/program; do
     [ -z "$lost" ] || { echo "$file lacks:" $lost; failures=$((failures + 1)); }
 done
 
+# NVIDIA's code looks at no canaries; how it is linked is ours.
+runtime=$root/libnd_cudart.so.0
+if [ -e "$runtime" ]; then
+    lost=$(lacks "$runtime" | grep -v stack-protector)
+    [ -z "$lost" ] || { echo "libnd_cudart.so.0 lacks:" $lost; failures=$((failures + 1)); }
+fi
+
 bare=$TEST_TMPDIR/bare
 echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c -fno-stack-protector -fno-pie -no-pie -Wl,-z,norelro,-z,lazy,-z,execstack -o "$bare" - ||
     exit 1

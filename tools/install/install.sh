@@ -54,6 +54,9 @@ while IFS= read -r header; do
 done < <(cd "$tree/include" && find -L . -type f)
 install -Dm644 "$tree/lib/libnd.a" "$to/$libdir/libnd.a"
 install -Dm755 "$tree/lib/$library" "$to/$libdir/$library"
+for beside in "$tree"/lib/*.so.*; do # what it finds there
+    [ "${beside##*/}" = "$library" ] || install -Dm755 "$beside" "$to/$libdir/${beside##*/}"
+done
 install -Dm644 "$tree/lib/.debug/$library.debug" "$to/$libdir/.debug/$library.debug"
 ln -sfn "$library" "$to/$libdir/$soname"
 ln -sfn "$soname" "$to/$libdir/libnd.so"

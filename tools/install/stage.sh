@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# stage.sh FOLDER LIBRARY FLAGS ARCHIVES --objects FILES... --headers FILES... --documents FILES...
+# stage.sh FOLDER LIBRARY FLAGS ARCHIVES --objects FILES... --headers FILES... --documents FILES... --beside FILES...
 # Lays out what install.sh copies: the build's half of an install, which needs binutils and knows nothing of prefixes.
 #
 # libnd.a is one object. A program that links it has the whole library, backends included (an archive's members are left out
@@ -10,10 +10,10 @@ library=$2
 flags=$3
 archives=$4
 shift 4
-declare -A files=()
+declare -A files=([beside]=)
 for argument in "$@"; do
     case $argument in
-    --objects | --headers | --documents) kind=${argument#--} ;;
+    --objects | --headers | --documents | --beside) kind=${argument#--} ;;
     *) files[$kind]+="$argument"$'\n' ;;
     esac
 done
@@ -41,6 +41,10 @@ objcopy --only-keep-debug "$library" "$folder/lib/.debug/$name.debug"
     cd "$folder/lib/.debug"
     objcopy --strip-debug --add-gnu-debuglink="$name.debug" "$source" "../$name"
 )
+
+while read -r file; do
+    cp -L "$file" "$folder/lib/"
+done < <(printf %s "${files[beside]}")
 
 printf %s "${files[objects]}" >"$folder/objects"
 ld -r -o "$folder/nd.o" "@$folder/objects"
