@@ -7,6 +7,7 @@ ND_HAVE_ZLIB, each 0 or 1. -Werror is not here but in .bazelrc, so that a newer 
 load("@local_cuda//:defs.bzl", "HAVE_CUDA")
 load("@local_jemalloc//:defs.bzl", "HAVE_JEMALLOC")
 load("@local_jpeg//:defs.bzl", "HAVE_JPEG")
+load("@local_mpi//:defs.bzl", "HAVE_MPI")
 load("@local_onednn//:defs.bzl", "HAVE_ONEDNN")
 load("@local_zlib//:defs.bzl", "HAVE_ZLIB")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
@@ -85,9 +86,13 @@ ONEDNN = _when(HAVE_ONEDNN, "blas", "onednn", ["@local_onednn//:onednn"], [])
 FAKE_CUDA = _when(True, "cuda", "fake", [str(Label("//tests/cudart"))], [])
 CUDA = _when(HAVE_CUDA, "cuda", "on", ["@local_cuda//:cudart"], []) + FAKE_CUDA
 ZLIB = ["@local_zlib//:zlib"] if HAVE_ZLIB else []
+MPI = ["@local_mpi//:mpi"] if HAVE_MPI else []
 
 # What a package that reads or tests pictures adds to its local_defines.
 JPEG_DEFINES = ["ND_HAVE_JPEG=%d" % (1 if HAVE_JPEG else 0)]
+
+# The same of lib/distributed and its tests.
+MPI_DEFINES = ["ND_HAVE_MPI=%d" % (1 if HAVE_MPI else 0)]
 
 def nd_cc_library(name, copts = [], local_defines = [], deps = [], for_shared = False, **kwargs):
     """A part of the library.

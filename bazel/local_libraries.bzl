@@ -6,6 +6,7 @@ question is put to the compiler (does a three-line program that uses the library
 
 load("//bazel:bazel_repository.bzl", "bazel_repository")
 load("//bazel:cuda_repository.bzl", "cuda_repository")
+load("//bazel:mpi_repository.bzl", "mpi_repository")
 
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
 
@@ -72,7 +73,8 @@ system_program = repository_rule(
 )
 
 def local_libraries():
-    """What the library itself uses: @local_bazel, @local_cuda, @local_jemalloc, @local_jpeg, @local_onednn and @local_zlib."""
+    """What the library itself uses: @local_bazel, @local_cuda, @local_jemalloc, @local_jpeg, @local_mpi, @local_onednn
+    and @local_zlib."""
     bazel_repository(name = "local_bazel")
     cuda_repository(name = "local_cuda")
     system_library(
@@ -92,6 +94,7 @@ def local_libraries():
         expression = "(void)sizeof(struct jpeg_decompress_struct)",
         ways_to_link = ["-lc"],
     )
+    mpi_repository(name = "local_mpi")
     system_library(
         name = "local_onednn",
         library = "onednn",

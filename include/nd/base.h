@@ -98,9 +98,11 @@ typedef struct nd_loss_scaler nd_loss_scaler; ///< scale of a loss in half preci
 typedef struct nd_state nd_state;             ///< what of a training goes into a file
 typedef struct nd_dataset nd_dataset;         ///< data set with shuffling batches
 typedef struct nd_gguf nd_gguf;               ///< open GGUF file
-typedef struct nd_stream nd_stream;           ///< stream of work on a device
-typedef struct nd_event nd_event;             ///< place in a stream
-typedef struct nd_scope nd_scope;             ///< scope; not counted
+typedef struct nd_communicator nd_communicator;   ///< ranks that compute together
+typedef struct nd_data_parallel nd_data_parallel; ///< a module trained by several ranks
+typedef struct nd_stream nd_stream;               ///< stream of work on a device
+typedef struct nd_event nd_event;                 ///< place in a stream
+typedef struct nd_scope nd_scope;                 ///< scope; not counted
 
 /// A line of the program, for creation sites. Objects point to it: what was made by a library that
 /// is unloaded must be gone before.

@@ -46,6 +46,8 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_loss_scaler *: owned(nd_loss_scaler, x), const nd_loss_scaler *: borrowed(nd_loss_scaler, x), \
     nd_stream *: owned(nd_stream, x), const nd_stream *: borrowed(nd_stream, x), \
     nd_event *: owned(nd_event, x), const nd_event *: borrowed(nd_event, x), \
+    nd_communicator *: owned(nd_communicator, x), const nd_communicator *: borrowed(nd_communicator, x), \
+    nd_data_parallel *: owned(nd_data_parallel, x), const nd_data_parallel *: borrowed(nd_data_parallel, x), \
     nd_state *: owned(nd_state, x), const nd_state *: borrowed(nd_state, x), \
     nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
 // clang-format on

@@ -1,0 +1,37 @@
+// Communicators: objects over a transport.
+//
+// Invariant: the lock is held from the first check of a call to its last, so that a transport sees
+// one call at a time; closing a communicator waits for the call that is under way, which has a
+// deadline. The lock is no part of a fork: a child asks for the generation first, and for the lock
+// never.
+#ifndef ND_LIB_DISTRIBUTED_COMMUNICATOR_H
+#define ND_LIB_DISTRIBUTED_COMMUNICATOR_H
+#include "lib/base/lock.h"
+#include "lib/distributed/transport.h"
+#include "lib/object/object.h"
+
+struct nd_communicator {
+    nd_object header;
+    int rank, size;
+    uint32_t generation; ///< of processes, in which it was made
+    _Atomic uint64_t timeout_ns;
+    _Atomic bool broken; ///< set once, with `reason`
+    nd_lock lock;
+    nd_transport *transport; ///< lock; NULL once closed
+    void *records;           ///< lock; room for what every rank says of a call (agreement.c)
+    char reason[400];        ///< lock
+};
+
+/// Makes a communicator of a transport, which it takes over, in the current manager. NULL with an
+/// error.
+nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport *transport);
+
+/// Begins a call: takes the lock and fills `ret_call`. On error (NULL, closed, broken, forked) the
+/// lock is free. Ends with nd__communicator_leave.
+nd_status nd__communicator_enter(const char *operation, const nd_communicator *comm,
+                                 nd_transport_call *ret_call);
+void nd__communicator_leave(const nd_communicator *comm);
+/// Inside a call: what the transport answered. Not ND_OK: the communicator is broken from now on,
+/// for the reason that the thread's error says. Returns `status`.
+nd_status nd__communicator_note(const nd_communicator *comm, nd_status status);
+#endif

@@ -1,0 +1,113 @@
+/// @file
+/// Several processes that compute together: communicators, and what is sent through them.
+///
+/// This header belongs to @ndarc//:nd_distributed, a library of its own above @ndarc//:nd. A
+/// process is a rank of a communicator, has a tree of managers of its own, and no count goes over
+/// its border: what arrives is a new tensor, or the values of one that was there. MPI moves data
+/// between processes, NCCL between GPUs (docs/distributed.md).
+///
+/// A collective call (all but nd_send() and nd_receive_()) is made by all ranks of a communicator,
+/// in the same order. Before anything is sent the ranks agree on what is to be sent: when a shape,
+/// a dtype or an argument differs, or one rank cannot take part, every rank gets an error that says
+/// so, nothing has changed anywhere, and the communicator is as good as before.
+///
+/// A rank that died, hangs or has left gives every other one an error within the communicator's
+/// timeout (60 s at first), or at once where MPI reports it. After that the communicator is broken:
+/// every later call answers at once with the reason, ND_ERROR_IO. What was in place is unchanged.
+///
+/// Nothing here is recorded for a backward pass. A tensor that requires a gradient may be sent; it
+/// is written in place in nd_no_grad only.
+///
+/// One call at a time goes through a communicator, others wait; threads that communicate beside
+/// each other have one each (nd_communicator_duplicate()). In a forked child a communicator is of
+/// no use, and says so.
+#ifndef ND_DISTRIBUTED_H
+#define ND_DISTRIBUTED_H
+#include <nd/nn.h>
+#include <nd/tensor.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ----------------------------------------------------------------------------------- communicators
+
+/// Options of a communicator. NULL means all defaults.
+typedef struct nd_communicator_options {
+    uint32_t size;    ///< sizeof(nd_communicator_options)
+    uint32_t version; ///< 1
+    double timeout;   ///< seconds that a call waits for the other ranks; above 0
+} nd_communicator_options;
+/// What an nd_communicator_options must begin as: 60 seconds.
+#define ND_COMMUNICATOR_OPTIONS_INIT \
+    { sizeof(nd_communicator_options), 1, 60.0 }
+
+/// Whether this library was built with MPI, without which the next three have ND_ERROR_UNSUPPORTED.
+ND_API bool nd_has_mpi(void);
+
+/// Communicator over all processes that were started together (MPI_COMM_WORLD, duplicated), in the
+/// current manager. A collective call. Where the program has not initialised MPI this does, with
+/// MPI_THREAD_MULTIPLE, and the library finalizes it when the process exits; the program may have
+/// done it before, with MPI_THREAD_SERIALIZED at least, and then finalizes it itself, after its last
+/// call here. A program that nothing started (mpirun, srun) is rank 0 of 1. Errors:
+/// ND_ERROR_UNSUPPORTED (no MPI, or one for a single thread), ND_ERROR_STATE (MPI was finalized),
+/// ND_ERROR_IO (a rank did not take part).
+ND_API nd_communicator *nd_communicator_from_world(const nd_communicator_options *options) ND_OWNED;
+/// Communicator over the processes of an MPI communicator of the program's, which is duplicated.
+/// `mpi_comm` is the address of an MPI_Comm. A collective call of these. Errors: as
+/// nd_communicator_from_world(), ND_ERROR_INVALID_ARGUMENT (MPI_COMM_NULL, an intercommunicator).
+ND_API nd_communicator *nd_communicator_from_mpi(const void *mpi_comm,
+                                                 const nd_communicator_options *options) ND_OWNED;
+/// Another communicator over the same ranks, for another thread. A collective call of `comm`.
+/// Options NULL: the timeout of `comm`.
+ND_API nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
+                                                  const nd_communicator_options *options) ND_OWNED;
+
+/// Which of the ranks this process is, from 0; -1 for NULL or a closed communicator.
+ND_API int nd_communicator_get_rank(const nd_communicator *comm);
+/// How many ranks there are; 0 for NULL or a closed communicator.
+ND_API int nd_communicator_get_size(const nd_communicator *comm);
+/// Seconds that a call waits for the other ranks; 0 for NULL.
+ND_API double nd_communicator_get_timeout(const nd_communicator *comm);
+/// Changes that for later calls of this rank. Error: not above 0, or not finite.
+ND_API nd_status nd_communicator_set_timeout(nd_communicator *comm, double seconds);
+/// Whether a call has failed for good; the next one says why. True for a closed communicator, false
+/// for NULL.
+ND_API bool nd_communicator_is_broken(const nd_communicator *comm);
+
+// ------------------------------------------------------------------------------------- collectives
+
+/// What becomes of the values that the ranks have for one element. Sums of f16 and bf16 are computed
+/// in f32 and rounded to the dtype after each addition. Integers wrap around.
+typedef enum nd_collective {
+    ND_COLLECTIVE_SUM = 0, ///< of numbers, not of bools
+    ND_COLLECTIVE_MEAN,    ///< the sum divided by the number of ranks; of floats
+    ND_COLLECTIVE_MAX,     ///< the largest; of floats NaN where one is NaN
+    ND_COLLECTIVE_MIN,     ///< the smallest; of floats NaN where one is NaN
+} nd_collective;
+
+/// Returns when all ranks have called it.
+ND_API nd_status nd_barrier(const nd_communicator *comm);
+/// x of every rank becomes that of rank `root`; of one shape and dtype, on any devices, strided as
+/// they will.
+ND_API nd_status nd_broadcast_(nd_tensor *x, const nd_communicator *comm, int root);
+/// The x of all ranks, element by element: the same bits on every rank.
+ND_API nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm,
+                                nd_collective op) ND_OWNED;
+/// The same into x.
+ND_API nd_status nd_all_reduce_(nd_tensor *x, const nd_communicator *comm, nd_collective op);
+/// Rank r's share of nd_all_reduce(): x: [ranks * n, ...] -> [n, ...], the rows from r * n on.
+/// Error: the first axis is not divisible by the number of ranks.
+ND_API nd_tensor *nd_reduce_scatter(const nd_tensor *x, const nd_communicator *comm,
+                                    nd_collective op) ND_OWNED;
+/// The x of all ranks in their order along the first axis: [n, ...] -> [ranks * n, ...].
+ND_API nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) ND_OWNED;
+/// Sends x to a rank, which calls nd_receive_(). Both return when it has arrived, or both have the
+/// same error.
+ND_API nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank);
+/// Receives into x what that rank sends: of x's shape and dtype.
+ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

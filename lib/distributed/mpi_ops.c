@@ -1,0 +1,108 @@
+// Reductions for MPI.
+//
+// Invariant: an operation gives the same bits whichever of its operands comes first (of NaNs the
+// sign and payload aside), so that all ranks get the same result from any tree of pairs.
+#if ND_HAVE_MPI
+#include "lib/distributed/mpi_ops.h"
+#include "kernels/half.h"
+
+#include <stddef.h>
+
+/// Of what dtypes the operations are that MPI has not.
+enum { OF_F16, OF_BF16, OF_F32, OF_F64, OWN_DTYPES };
+
+static MPI_Op own[OWN_DTYPES][3]; ///< by nd_collective: sum, (mean,) max, min
+static bool made[OWN_DTYPES][3];
+
+MPI_Datatype nd__mpi_ops_type(nd_dtype dtype) {
+    switch (dtype) {
+    case ND_I8:
+        return MPI_INT8_T;
+    case ND_I16:
+        return MPI_INT16_T;
+    case ND_I32:
+        return MPI_INT32_T;
+    case ND_I64:
+        return MPI_INT64_T;
+    case ND_U16:
+    case ND_F16:
+    case ND_BF16:
+        return MPI_UINT16_T;
+    case ND_U32:
+        return MPI_UINT32_T;
+    case ND_U64:
+        return MPI_UINT64_T;
+    case ND_F32:
+        return MPI_FLOAT;
+    case ND_F64:
+        return MPI_DOUBLE;
+    default:
+        return MPI_UINT8_T;
+    }
+}
+
+#define SAME(x) (x)
+#define ADD(a, b) ((a) + (b))
+#define LARGEST(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define SMALLEST(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+
+#define OPERATION(name, type, wide, load, store, COMBINE)                          \
+    static void name(void *in, void *in_out, int *count, MPI_Datatype *datatype) { \
+        (void)datatype;                                                            \
+        const type *x = in;                                                        \
+        type *y = in_out;                                                          \
+        for (int i = 0; i < *count; i++) {                                         \
+            wide a = load(x[i]), b = load(y[i]);                                   \
+            y[i] = store(COMBINE(a, b));                                           \
+        }                                                                          \
+    }
+
+OPERATION(f16_sum, uint16_t, float, nd__f16_to_f32, nd__f32_to_f16, ADD)
+OPERATION(f16_max, uint16_t, float, nd__f16_to_f32, nd__f32_to_f16, LARGEST)
+OPERATION(f16_min, uint16_t, float, nd__f16_to_f32, nd__f32_to_f16, SMALLEST)
+OPERATION(bf16_sum, uint16_t, float, nd__bf16_to_f32, nd__f32_to_bf16, ADD)
+OPERATION(bf16_max, uint16_t, float, nd__bf16_to_f32, nd__f32_to_bf16, LARGEST)
+OPERATION(bf16_min, uint16_t, float, nd__bf16_to_f32, nd__f32_to_bf16, SMALLEST)
+OPERATION(f32_max, float, float, SAME, SAME, LARGEST)
+OPERATION(f32_min, float, float, SAME, SAME, SMALLEST)
+OPERATION(f64_max, double, double, SAME, SAME, LARGEST)
+OPERATION(f64_min, double, double, SAME, SAME, SMALLEST)
+
+static MPI_User_function *const functions[OWN_DTYPES][3] = {
+    [OF_F16] = {f16_sum, f16_max, f16_min},
+    [OF_BF16] = {bf16_sum, bf16_max, bf16_min},
+    [OF_F32] = {NULL, f32_max, f32_min},
+    [OF_F64] = {NULL, f64_max, f64_min},
+};
+
+int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op) {
+    int which = op == ND_COLLECTIVE_SUM ? 0 : op == ND_COLLECTIVE_MAX ? 1 : 2;
+    int of = dtype == ND_F16    ? OF_F16
+             : dtype == ND_BF16 ? OF_BF16
+             : dtype == ND_F32  ? OF_F32
+             : dtype == ND_F64  ? OF_F64
+                                : OWN_DTYPES;
+    if (of == OWN_DTYPES || !functions[of][which]) {
+        *ret_op = which == 0 ? MPI_SUM : which == 1 ? MPI_MAX : MPI_MIN;
+        return MPI_SUCCESS;
+    }
+    int answer =
+        made[of][which] ? MPI_SUCCESS : MPI_Op_create(functions[of][which], 1, &own[of][which]);
+    if (answer == MPI_SUCCESS) {
+        made[of][which] = true;
+        *ret_op = own[of][which];
+    }
+    return answer;
+}
+
+void nd__mpi_ops_free(void) {
+    for (int of = 0; of < OWN_DTYPES; of++)
+        for (int which = 0; which < 3; which++)
+            if (made[of][which]) {
+                MPI_Op_free(&own[of][which]);
+                made[of][which] = false;
+            }
+}
+#else
+_Static_assert(1, "no MPI");
+#endif

@@ -1,0 +1,16 @@
+// What MPI calls ndarc's dtypes and reductions. Only where there is MPI.
+//
+// MPI's own operations serve where they say what is wanted; for floats of 16 bits, which MPI has not,
+// and for maxima of floats, of which MPI does not say what becomes of NaN, there are operations of
+// ours. Called under the lock of mpi.c.
+#ifndef ND_LIB_DISTRIBUTED_MPI_OPS_H
+#define ND_LIB_DISTRIBUTED_MPI_OPS_H
+#include <mpi.h>
+#include <nd/distributed.h>
+
+MPI_Datatype nd__mpi_ops_type(nd_dtype dtype);
+/// MPI_SUCCESS, or why the operation cannot be made. `op` is not the mean.
+int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op);
+/// Before MPI is finalized.
+void nd__mpi_ops_free(void);
+#endif

@@ -1,0 +1,60 @@
+// What a communicator asks of whatever moves the data: a table of functions, as a backend's.
+//
+// Contract of every transport: one call at a time on one of them. A call waits at most `seconds`, and
+// answers ND_OK or ND_ERROR_IO with the thread's error set. After an error the transport may read and
+// write the memory it was given for as long as the process lives, so that memory is never freed
+// (nd__transport_keep), and no further call is made but `free`, which never waits.
+#ifndef ND_LIB_DISTRIBUTED_TRANSPORT_H
+#define ND_LIB_DISTRIBUTED_TRANSPORT_H
+#include <nd/distributed.h>
+#include <nd/error.h>
+
+typedef struct nd_transport nd_transport;
+
+/// One call: its name, for errors, and its deadline.
+typedef struct nd_transport_call {
+    const char *operation;
+    double seconds;
+} nd_transport_call;
+
+typedef struct nd_transport_functions {
+    const char *name; ///< "MPI"
+    /// ND_OK when calls can be made: MPI is not finalized.
+    nd_status (*check)(nd_transport *transport, const char *operation);
+    nd_status (*duplicate)(nd_transport *transport, const nd_transport_call *call,
+                           nd_transport **ret_transport);
+    void (*free)(nd_transport *transport, bool broken);
+    /// The largest of each value over all ranks.
+    nd_status (*agree)(nd_transport *transport, const nd_transport_call *call, uint64_t *values,
+                       int count);
+    /// records[rank] of each rank to all; `bytes` each.
+    nd_status (*gather_records)(nd_transport *transport, const nd_transport_call *call,
+                                void *records, int bytes);
+    /// This rank's record to a rank, and that one's.
+    nd_status (*exchange_records)(nd_transport *transport, const nd_transport_call *call, int rank,
+                                  const void *record, void *ret_record, int bytes);
+    /// In place. `op` is not the mean.
+    nd_status (*all_reduce)(nd_transport *transport, const nd_transport_call *call, void *data,
+                            int64_t count, nd_dtype dtype, nd_collective op);
+    /// In place: `count` elements for each rank, of which this one's come to the beginning.
+    nd_status (*reduce_scatter)(nd_transport *transport, const nd_transport_call *call, void *data,
+                                int64_t count, nd_dtype dtype, nd_collective op);
+    /// In place: `bytes` of each rank, of which this one's stand at their place.
+    nd_status (*all_gather)(nd_transport *transport, const nd_transport_call *call, void *data,
+                            int64_t bytes);
+    nd_status (*broadcast)(nd_transport *transport, const nd_transport_call *call, void *data,
+                           int64_t bytes, int root);
+    nd_status (*send)(nd_transport *transport, const nd_transport_call *call, void *data,
+                      int64_t bytes, int rank);
+    nd_status (*receive)(nd_transport *transport, const nd_transport_call *call, void *data,
+                         int64_t bytes, int rank);
+} nd_transport_functions;
+
+struct nd_transport {
+    const nd_transport_functions *functions;
+    int rank, size;
+};
+
+/// Keeps memory that a transport may still use: for ever.
+void nd__transport_keep(void *memory);
+#endif
