@@ -109,10 +109,7 @@ int nd_communicator_get_size(const nd_communicator *comm) {
 }
 
 double nd_communicator_get_timeout(const nd_communicator *comm) {
-    return comm ? (double)nd__atomic_load(&((nd_communicator *)(uintptr_t)comm)->timeout_ns,
-                                          relaxed) *
-                      1e-9
-                : 0;
+    return comm ? (double)atomic_load_explicit(&comm->timeout_ns, memory_order_relaxed) / 1e9 : 0;
 }
 
 nd_status nd_communicator_set_timeout(nd_communicator *comm, double seconds) {

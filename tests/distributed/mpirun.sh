@@ -1,0 +1,26 @@
+# Sourced: `run_ranks N PROGRAM ARGS`, mpirun as these tests want it; ends the test where there is none. More ranks than processors,
+# and as root, too; ranks that find nothing to do give way. Options for mpirun itself are in the array `mpirun_options`.
+command -v mpirun >/dev/null || { echo "SKIPPED: no mpirun"; exit 0; }
+
+mpirun_options=()
+if mpirun --version 2>&1 | grep -q "Open MPI"; then
+    mpirun_options=(--oversubscribe --bind-to none)
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+    # Reading another process's memory needs a right that containers do not give.
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none
+    # One machine: no search for networks.
+    export OMPI_MCA_btl=vader,self OMPI_MCA_pml=ob1
+fi
+
+# Of this test alone: its sandbox may number processes as another one's does, and names of jobs are made of such numbers. Sockets
+# lie there as well, whose names have a hundred bytes at most.
+scratch=$(mktemp -d /tmp/nd-XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch HOME=${HOME:-$scratch} OMPI_MCA_btl_vader_backing_directory=$scratch
+
+run_ranks() {
+    local ranks=$1
+    shift
+    mpirun "${mpirun_options[@]}" -n "$ranks" "$@"
+}
