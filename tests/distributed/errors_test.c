@@ -1,0 +1,229 @@
+// Mistakes: what one rank does wrong every rank hears of, in words, before anything was sent. Nothing
+// has changed, and the communicator goes on.
+#include "lib/base/alloc.h"
+#include "tests/distributed/ranks.h"
+#include <nd/memory.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/// The world, with a deadline that a hang would miss.
+typedef struct setting {
+    nd_communicator *world;
+    int rank, ranks;
+} setting;
+
+static setting begin(void) {
+    setting s = {.world = open_world(30)};
+    s.rank = nd_communicator_get_rank(s.world);
+    s.ranks = nd_communicator_get_size(s.world);
+    return s;
+}
+
+/// The communicator is as good as before.
+static void end(setting *s) {
+    assert_false(nd_communicator_is_broken(s->world));
+    nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1), ND_I32);
+    assert_ok(nd_all_reduce_(one, s->world, ND_COLLECTIVE_SUM));
+    assert_true(element_at(one, 0) == s->ranks);
+    nd_release(s->world);
+}
+
+static void assert_message(nd_status status, nd_status expected, const char *part) {
+    if (status != expected || !strstr(nd_error_get_message(), part))
+        fail_msg("%s: '%s', not %s with '%s'", nd_status_get_name(status), nd_error_get_message(),
+                 nd_status_get_name(expected), part);
+}
+
+static void test_shapes_that_differ_are_named(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, s.rank == 1 ? 4 : 3), ND_F32);
+    assert_message(nd_all_reduce_(x, s.world, ND_COLLECTIVE_SUM), ND_ERROR_SHAPE,
+                   "all_reduce_: rank 0 has float32 [2, 3] and rank 1 float32 [2, 4]");
+    assert_null(nd_all_reduce(x, s.world, ND_COLLECTIVE_SUM));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "rank 1 float32 [2, 4]");
+    assert_null(nd_all_gather(x, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "all_gather: rank 0 has");
+    assert_message(nd_broadcast_(x, s.world, 0), ND_ERROR_SHAPE, "broadcast_: rank 0 has");
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        assert_true(element_at(x, i) == 1);
+    nd_auto nd_tensor *flat = nd_ones(s.rank == 1 ? 2 : 1, (const int64_t[]){4, 1}, ND_F32);
+    assert_message(nd_all_reduce_(flat, s.world, ND_COLLECTIVE_SUM), ND_ERROR_SHAPE,
+                   "rank 0 has float32 [4] and rank 1 float32 [4, 1]");
+    end(&s);
+}
+
+static void test_dtypes_roots_and_reductions_that_differ_are_named(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4), s.rank == 1 ? ND_BF16 : ND_F16);
+    assert_message(nd_all_reduce_(x, s.world, ND_COLLECTIVE_SUM), ND_ERROR_DTYPE,
+                   "rank 0 has float16 [4] and rank 1 bfloat16 [4]");
+    nd_auto nd_tensor *y = nd_ones(ND_SHAPE(4), ND_F32);
+    assert_message(nd_broadcast_(y, s.world, s.rank == 1 ? 1 : 0), ND_ERROR_INVALID_ARGUMENT,
+                   "rank 0 says root 0 and rank 1 root 1");
+    assert_message(nd_all_reduce_(y, s.world, s.rank == 1 ? ND_COLLECTIVE_MAX : ND_COLLECTIVE_MEAN),
+                   ND_ERROR_INVALID_ARGUMENT, "rank 0 wants the mean and rank 1 the max");
+    end(&s);
+}
+
+static void test_calls_that_differ_are_named(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4), ND_F32);
+    nd_status status = s.rank == 1 ? nd_broadcast_(x, s.world, 0) : nd_barrier(s.world);
+    assert_message(status, ND_ERROR_STATE, "rank 0 calls barrier and rank 1 broadcast_");
+    end(&s);
+}
+
+/// What only one rank knows.
+static void test_a_rank_that_cannot_take_part_says_why(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1000), ND_F32);
+    nd_auto nd_tensor *closed = nd_ones(ND_SHAPE(1000), ND_F32);
+    assert_ok(nd_close(closed));
+    nd_status status = nd_all_reduce_(s.rank == 1 ? closed : x, s.world, ND_COLLECTIVE_SUM);
+    assert_message(status, ND_ERROR_CLOSED,
+                   s.rank == 1 ? "closed"
+                               : "all_reduce_: rank 1 does not take part: all_reduce_: ");
+    nd_error_clear();
+    assert_null(nd_all_gather(s.rank == 1 ? NULL : x, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT,
+                   s.rank == 1 ? "all_gather: x is NULL" : "rank 1 does not take part: ");
+    assert_true(element_at(x, 999) == 1);
+    end(&s);
+}
+
+static void test_a_quota_refuses_before_anything_is_sent(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_manager *manager = nd_manager_new(NULL, "small");
+    nd_tensor *x = NULL;
+    nd_with_manager(manager) {
+        x = nd_ones(ND_SHAPE(1000), ND_F32);
+    }
+    if (s.rank == 1)
+        assert_ok(nd_manager_set_quota(manager, ND_CPU, 5000));
+    assert_null(nd_all_reduce(x, s.world, ND_COLLECTIVE_SUM));
+    assert_message(nd_error_get_status(), ND_ERROR_QUOTA, s.rank == 1 ? "small" : "rank 1");
+    assert_message(nd_all_reduce_(x, s.world, ND_COLLECTIVE_SUM), ND_ERROR_QUOTA, "quota");
+    assert_true(element_at(x, 7) == 1);
+    nd_release(x);
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+    end(&s);
+}
+
+static bool refuse_large(size_t bytes) {
+    return bytes >= 4000;
+}
+
+static void test_a_rank_without_memory_says_so(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1000), ND_F32);
+    nd__alloc_should_fail = s.rank == 1 ? refuse_large : NULL;
+    nd_auto nd_tensor *sum = nd_all_reduce(x, s.world, ND_COLLECTIVE_SUM);
+    nd__alloc_should_fail = NULL;
+    assert_null(sum);
+    assert_message(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY,
+                   s.rank == 1 ? "4000 bytes" : "rank 1 does not take part");
+    end(&s);
+}
+
+static void test_what_no_rank_may_ask_for(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *integers = nd_ones(ND_SHAPE(4), ND_I32);
+    nd_auto nd_tensor *bools = nd_ones(ND_SHAPE(4), ND_BOOL);
+    nd_auto nd_tensor *scalar = nd_scalar(1, ND_F32);
+    nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1), ND_F32);
+    nd_auto nd_tensor *repeated = nd_expand(one, ND_SHAPE(5));
+    nd_auto nd_tensor *odd = nd_ones(ND_SHAPE(2 * s.ranks + 1), ND_F32);
+    assert_message(nd_all_reduce_(integers, s.world, ND_COLLECTIVE_MEAN), ND_ERROR_DTYPE, "int32");
+    assert_message(nd_all_reduce_(bools, s.world, ND_COLLECTIVE_SUM), ND_ERROR_DTYPE, "bools");
+    assert_message(nd_all_reduce_(one, s.world, (nd_collective)9), ND_ERROR_INVALID_ARGUMENT,
+                   "op is 9");
+    assert_message(nd_all_reduce_(repeated, s.world, ND_COLLECTIVE_SUM), ND_ERROR_INVALID_ARGUMENT,
+                   "share memory");
+    assert_null(nd_all_gather(scalar, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "no axis");
+    assert_null(nd_reduce_scatter(odd, s.world, ND_COLLECTIVE_SUM));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "not divisible");
+    assert_message(nd_broadcast_(one, s.world, s.ranks), ND_ERROR_INVALID_ARGUMENT, "root is");
+    assert_message(nd_send(one, s.world, s.rank), ND_ERROR_INVALID_ARGUMENT, "is this one");
+    assert_message(nd_receive_(one, s.world, -1), ND_ERROR_INVALID_ARGUMENT, "rank is -1");
+    end(&s);
+}
+
+static void test_messages_that_do_not_fit_are_named_on_both_sides(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(2 + s.rank), s.rank, ND_F32);
+    if (s.rank < 2) {
+        nd_status status = s.rank == 0 ? nd_send(x, s.world, 1) : nd_receive_(x, s.world, 0);
+        assert_message(status, ND_ERROR_SHAPE, "rank 0 has float32 [2] and rank 1 float32 [3]");
+        assert_true(element_at(x, 0) == s.rank);
+        assert_message(nd_send(x, s.world, 1 - s.rank), ND_ERROR_STATE,
+                       "rank 0 and rank 1 both call send");
+        nd_error_clear();
+        status = s.rank == 0 ? nd_send(NULL, s.world, 1) : nd_receive_(x, s.world, 0);
+        assert_message(status, ND_ERROR_INVALID_ARGUMENT,
+                       s.rank == 0 ? "x is NULL" : "rank 0 does not take part: send: x is NULL");
+    }
+    end(&s);
+}
+
+static void test_a_communicator_wants_sensible_options(void **state) {
+    (void)state;
+    nd_communicator_options options = ND_COMMUNICATOR_OPTIONS_INIT;
+    options.timeout = 0;
+    assert_null(nd_communicator_from_world(&options));
+    assert_message(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT, "timeout of 0 s");
+    options.size = 0;
+    assert_null(nd_communicator_from_world(&options));
+    assert_null(nd_communicator_from_mpi(NULL, NULL));
+    assert_int_equal(nd_barrier(NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_null(nd_communicator_duplicate(NULL, NULL));
+    setting s = begin();
+    assert_int_equal(nd_communicator_set_timeout(s.world, -1), ND_ERROR_INVALID_ARGUMENT);
+    assert_true(nd_communicator_get_timeout(s.world) == 30);
+    assert_ok(nd_communicator_set_timeout(s.world, 0.25));
+    assert_true(nd_communicator_get_timeout(s.world) == 0.25);
+    assert_ok(nd_communicator_set_timeout(s.world, 30));
+    end(&s);
+}
+
+static void test_a_forked_child_is_no_rank(void **state) {
+    (void)state;
+    setting s = begin();
+    pid_t child = fork();
+    if (child == 0) {
+        bool refused = nd_barrier(s.world) == ND_ERROR_STATE &&
+                       strstr(nd_error_get_message(), "forked") &&
+                       !nd_communicator_from_world(NULL);
+        nd_release(s.world);
+        _exit(refused ? 0 : 1);
+    }
+    int answer = -1;
+    assert_int_equal(waitpid(child, &answer, 0), child);
+    assert_int_equal(answer, 0);
+    end(&s);
+}
+
+static const struct CMUnitTest tests[] = {
+    ND_TEST(test_shapes_that_differ_are_named),
+    ND_TEST(test_dtypes_roots_and_reductions_that_differ_are_named),
+    ND_TEST(test_calls_that_differ_are_named),
+    ND_TEST(test_a_rank_that_cannot_take_part_says_why),
+    ND_TEST(test_a_quota_refuses_before_anything_is_sent),
+    ND_TEST(test_a_rank_without_memory_says_so),
+    ND_TEST(test_what_no_rank_may_ask_for),
+    ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),
+    ND_TEST(test_a_communicator_wants_sensible_options),
+    ND_TEST(test_a_forked_child_is_no_rank),
+};
+
+RANKS_MAIN(tests)

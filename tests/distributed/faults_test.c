@@ -1,0 +1,96 @@
+// faults_test HOW: rank 1 dies, hangs or leaves while the others work with it. Each of them gets an
+// error in time, every later call answers at once, managers close, and nothing is left. Prints one
+// line per rank that has seen all that; faults_test.sh counts them.
+#include "lib/base/clock.h"
+#include "tests/distributed/ranks.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static const char *how;
+static int rank_here;
+
+/// Seconds that the others wait, and what they may need beyond.
+static const double timeout = 2, slack = 6;
+
+static double seconds(void) {
+    return (double)nd__clock_now_ns() * 1e-9;
+}
+
+/// What rank 1 does when the others count on it.
+static void misbehave(void) {
+    if (strcmp(how, "killed") == 0)
+        kill(getpid(), SIGKILL);
+    if (strcmp(how, "hangs") == 0)
+        sleep(6);
+    if (strcmp(how, "leaves") == 0)
+        exit(0);
+}
+
+/// A step that does not end on rank 1.
+static void killed_meanwhile(void) {
+    pid_t self = getpid();
+    if (fork() == 0) {
+        usleep(150000);
+        kill(self, SIGKILL);
+        _exit(0);
+    }
+}
+
+static nd_status step(nd_communicator *world, int n) {
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(300000), n, ND_F32);
+    nd_status status = nd_all_reduce_(x, world, ND_COLLECTIVE_MEAN);
+    // As it was, or all of it new: both are n.
+    for (int64_t i = 0; i < 300000; i += 1000)
+        assert_true(element_at(x, i) == n);
+    return status;
+}
+
+static void test_the_others_get_an_error_in_time(void **state) {
+    (void)state;
+    nd_communicator *world = open_world(timeout);
+    rank_here = nd_communicator_get_rank(world);
+    nd_manager *manager = nd_manager_new(NULL, "training");
+    double begin = seconds();
+    nd_status status = ND_OK;
+    nd_with_manager(manager) {
+        bool later = strcmp(how, "killed-meanwhile") == 0;
+        if (rank_here == 1 && later)
+            killed_meanwhile();
+        for (int n = 0; status == ND_OK && seconds() - begin < 20; n++) {
+            if (n == 5 && rank_here == 1 && !later)
+                misbehave();
+            begin = later && n < 5 ? seconds() : begin;
+            if (n < 5)
+                begin = seconds();
+            status = step(world, n);
+        }
+    }
+    assert_int_equal(status, ND_ERROR_IO);
+    assert_true(seconds() - begin < timeout + slack || rank_here == 1);
+    assert_true(nd_communicator_is_broken(world));
+    begin = seconds();
+    for (int n = 0; n < 100; n++) {
+        assert_int_equal(nd_barrier(world), ND_ERROR_IO);
+        assert_int_equal(step(world, n), ND_ERROR_IO);
+        assert_null(nd_communicator_duplicate(world, NULL));
+    }
+    assert_non_null(strstr(nd_error_get_message(), "broken since"));
+    assert_true(seconds() - begin < timeout);
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+    nd_release(world);
+}
+
+int main(int count, char **arguments) {
+    if (!nd_has_mpi()) {
+        puts("SKIPPED: built without MPI");
+        return 0;
+    }
+    how = count > 1 ? arguments[1] : "killed";
+    const struct CMUnitTest tests[] = {ND_TEST(test_the_others_get_an_error_in_time)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    printf("rank %d: %s\n", rank_here, failed ? "failed" : "survived");
+    fflush(stdout);
+    return failed;
+}
