@@ -18,6 +18,7 @@ static const char *const calls[] = {
     [ND__CALL_ALL_GATHER] = "all_gather",
     [ND__CALL_SEND] = "send",
     [ND__CALL_RECEIVE] = "receive_",
+    [ND__CALL_NCCL] = "communicator_from_nccl",
     [ND__CALL_PARALLEL] = "a step of data_parallel",
 };
 static const char *const reductions[] = {

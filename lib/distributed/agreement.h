@@ -16,6 +16,7 @@ typedef enum nd_call_kind {
     ND__CALL_ALL_GATHER,
     ND__CALL_SEND,
     ND__CALL_RECEIVE,
+    ND__CALL_NCCL,
     ND__CALL_PARALLEL, ///< of nd_data_parallel: buckets and what they hold
 } nd_call_kind;
 

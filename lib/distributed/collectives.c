@@ -6,7 +6,6 @@
 // the transport is done; so a quota refuses before anything is sent, and where the transport fails the
 // tensor goes and the memory stays (nd__transport_keep).
 #include "lib/distributed/collectives.h"
-#include "kernels/half.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/distributed/agreement.h"
@@ -25,9 +24,10 @@ typedef struct job {
     const nd_communicator *comm;
     nd_transport_call call;
     nd_description mine;
-    nd_tensor *work; ///< on the host, contiguous; borrows `data`
-    void *data;
-    size_t bytes;
+    nd_tensor *work; ///< on the transport's device, contiguous
+    void *data;      ///< its first element
+    void *lent;      ///< memory that it borrows, of the host: the call's until it succeeds; or NULL
+    size_t bytes;    ///< of that
 } job;
 
 static nd_status begin(job *job, const char *operation, nd_call_kind kind, int argument,
@@ -47,32 +47,57 @@ static void describe(job *job, const nd_tensor *x) {
     nd__shape_copy(job->mine.shape, x->shape, x->ndim);
 }
 
+static int64_t bytes_of(const nd_tensor *x) {
+    return x->numel * nd__dtype_bytes[x->dtype];
+}
+
 // -------------------------------------------------------------------------------------------------
 // memory on its way
 
-/// Takes memory under a tensor of that shape, placed where a result of x belongs.
+/// Host memory under a tensor at a manager.
+static nd_tensor *on_host_memory(job *job, nd_manager *manager, nd_dtype dtype, int ndim,
+                                 const int64_t *shape, int64_t numel) {
+    const char *operation = job->call.operation;
+    job->lent = nd__ladder_alloc_host(job->bytes);
+    if (!job->lent) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes on their way", operation,
+                  job->bytes);
+        return NULL;
+    }
+    nd_storage *storage =
+        nd__storage_wrap(operation, manager, (nd_device){ND_CPU, 0}, job->lent, job->bytes);
+    return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
+}
+
+/// Takes memory of the transport's device under a tensor of that shape, placed where a result of x
+/// belongs.
 static nd_status take_work(job *job, const nd_tensor *x, int ndim, const int64_t *shape) {
     const char *operation = job->call.operation;
+    nd_device device = job->comm->transport->device;
     int64_t numel;
     nd_status status = nd__shape_check(operation, ndim, shape, x->dtype, &numel);
     if (status != ND_OK)
         return status;
-    job->bytes = (size_t)numel * nd__dtype_bytes[x->dtype];
-    job->data = nd__ladder_alloc_host(job->bytes ? job->bytes : 1);
-    if (!job->data)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes on their way",
-                         operation, job->bytes);
+    job->bytes = numel > 0 ? (size_t)numel * nd__dtype_bytes[x->dtype] : 1;
     const nd_object *operand = &x->header;
     nd_place place = nd__place_begin(&operand, 1);
-    nd_storage *storage = nd__storage_wrap(operation, place.manager, (nd_device){ND_CPU, 0},
-                                           job->data, job->bytes ? job->bytes : 1);
-    job->work =
-        storage ? nd__tensor_on(place.manager, storage, x->dtype, ndim, shape, numel) : NULL;
+    job->work = device.kind == ND_CPU
+                    ? on_host_memory(job, place.manager, x->dtype, ndim, shape, numel)
+                    : nd__tensor_new(operation, place.manager, device, x->dtype, ndim, shape);
     nd__place_end(place);
+    job->data = job->work ? job->work->data : NULL;
     return job->work ? ND_OK : nd_error_get_status();
 }
 
-/// Makes the memory the tensor's. False: the tensor was closed meanwhile, which it then says.
+/// Copies x to where it goes: `work` from that element on.
+static nd_status fill(job *job, const nd_tensor *x, int64_t first) {
+    int64_t strides[ND_MAX_DIMS];
+    nd__tensor_contiguous_strides(x->ndim, x->shape, strides);
+    nd_auto nd_tensor *part = nd__tensor_view(job->work, x->ndim, x->shape, strides, first);
+    return part ? nd__copy_into(job->call.operation, part, x) : nd_error_get_status();
+}
+
+/// Makes the memory the tensor's. Error: the tensor was closed meanwhile.
 static nd_status give_to_work(job *job) {
     nd_storage *storage =
         nd__tensor_is_usable(job->work) ? nd__tensor_storage_now(job->work) : NULL;
@@ -80,15 +105,15 @@ static nd_status give_to_work(job *job) {
         return nd__error(ND_ERROR_CLOSED, "%s: the manager of the result was disposed of meanwhile",
                          job->call.operation);
     storage->borrowed = false;
-    job->data = NULL;
+    job->lent = NULL;
     return ND_OK;
 }
 
 /// Notes what the transport answered; on an error the memory is its own from now on.
 static nd_status sent(job *job, nd_status status) {
-    if (status != ND_OK && job->data) {
-        nd__transport_keep(job->data);
-        job->data = NULL;
+    if (status != ND_OK && job->lent) {
+        nd__transport_keep(job->lent);
+        job->lent = NULL;
     }
     return nd__communicator_note(job->comm, status);
 }
@@ -97,8 +122,8 @@ static nd_status sent(job *job, nd_status status) {
 static void end(job *job) {
     nd__communicator_leave(job->comm);
     nd_release(job->work);
-    if (job->data)
-        nd__host_free(job->data, job->bytes ? job->bytes : 1);
+    if (job->lent)
+        nd__host_free(job->lent, job->bytes);
 }
 
 /// Tells the others whether this rank takes part, and hears whether all do.
@@ -110,7 +135,8 @@ static nd_status agree(job *job, nd_status status) {
 // -------------------------------------------------------------------------------------------------
 // checks
 
-static nd_status check_op(const char *operation, nd_collective op, nd_dtype dtype) {
+static nd_status check_op(const job *job, nd_collective op, nd_dtype dtype) {
+    const char *operation = job->call.operation;
     if (op < ND_COLLECTIVE_SUM || op > ND_COLLECTIVE_MIN)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: op is %d, which is no nd_collective",
                          operation, (int)op);
@@ -119,6 +145,9 @@ static nd_status check_op(const char *operation, nd_collective op, nd_dtype dtyp
                          nd_dtype_get_name(dtype));
     if (op == ND_COLLECTIVE_SUM && dtype == ND_BOOL)
         return nd__error(ND_ERROR_DTYPE, "%s: bools have no sum; cast x to an integer", operation);
+    if (!transport_of(job)->reduces(dtype))
+        return nd__error(ND_ERROR_DTYPE, "%s: %s has no reductions of %s", operation,
+                         transport_of(job)->name, nd_dtype_get_name(dtype));
     return ND_OK;
 }
 
@@ -162,7 +191,13 @@ static nd_status check_rows(const char *operation, const nd_tensor *x, int ranks
     return ND_OK;
 }
 
-/// A result where x is: `work` itself, or a tensor on x's device, to be filled from it.
+/// Whether `work` can be the result itself: it is where x is.
+static bool is_direct(const job *job, const nd_tensor *x) {
+    nd_device device = job->comm->transport->device;
+    return x->device.kind == device.kind && x->device.index == device.index;
+}
+
+/// A tensor where x is, to be filled from `work`.
 static nd_status take_result(const job *job, const nd_tensor *x, int ndim, const int64_t *shape,
                              nd_tensor **ret_result) {
     *ret_result = nd__tensor_result(job->call.operation, &x, 1, x->device, x->dtype, ndim, shape);
@@ -172,45 +207,23 @@ static nd_status take_result(const job *job, const nd_tensor *x, int ndim, const
 // -------------------------------------------------------------------------------------------------
 // reductions
 
-#define DIVIDE(type, load, store, wide) \
-    for (int64_t i = 0; i < count; i++) \
-    ((type *)data)[i] = store(load(((type *)data)[i]) / (wide)divisor)
-#define SAME(x) (x)
-
-void nd__collectives_divide(void *data, int64_t count, nd_dtype dtype, int divisor) {
-    if (dtype == ND_F32)
-        DIVIDE(float, SAME, SAME, float);
-    else if (dtype == ND_F64)
-        DIVIDE(double, SAME, SAME, double);
-    else if (dtype == ND_F16)
-        DIVIDE(uint16_t, nd__f16_to_f32, nd__f32_to_f16, float);
-    else
-        DIVIDE(uint16_t, nd__bf16_to_f32, nd__f32_to_bf16, float);
-}
-
 nd_status nd__collectives_reduce(const nd_communicator *comm, const nd_transport_call *call,
                                  void *data, int64_t count, nd_dtype dtype, nd_collective op) {
     nd_transport *transport = comm->transport;
-    bool mean = op == ND_COLLECTIVE_MEAN;
-    nd_status status = count == 0
-                           ? ND_OK
-                           : transport->functions->all_reduce(transport, call, data, count, dtype,
-                                                              mean ? ND_COLLECTIVE_SUM : op);
-    if (status == ND_OK && mean && comm->size > 1)
-        nd__collectives_divide(data, count, dtype, comm->size);
-    return status;
+    return count == 0 ? ND_OK
+                      : transport->functions->all_reduce(transport, call, data, count, dtype, op);
 }
 
 /// Everything of an all-reduce up to the sum, in `work`.
 static nd_status reduce(job *job, nd_status status, const nd_tensor *x, nd_collective op) {
     if (status == ND_OK)
-        status = check_op(job->call.operation, op, x->dtype);
+        status = check_op(job, op, x->dtype);
     if (status == ND_OK) {
         describe(job, x);
         status = take_work(job, x, x->ndim, x->shape);
     }
     if (status == ND_OK)
-        status = nd__copy_to_host(job->call.operation, x, job->data);
+        status = fill(job, x, 0);
     status = agree(job, status);
     return status == ND_OK ? sent(job, nd__collectives_reduce(job->comm, &job->call, job->data,
                                                               x->numel, x->dtype, op))
@@ -225,15 +238,15 @@ nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm, nd_col
         return NULL;
     nd_tensor *result = NULL;
     nd_status status = nd__tensor_check_operand(operation, "x", x);
-    bool on_host = status == ND_OK && x->device.kind == ND_CPU;
-    if (status == ND_OK && !on_host)
+    bool direct = status == ND_OK && is_direct(&job, x);
+    if (status == ND_OK && !direct)
         status = take_result(&job, x, x->ndim, x->shape, &result);
     status = reduce(&job, status, x, op);
     if (status == ND_OK && result)
         status = nd__copy_into(operation, result, job.work);
     if (status == ND_OK)
         status = give_to_work(&job);
-    if (status == ND_OK && on_host)
+    if (status == ND_OK && direct)
         result = nd_steal(&job.work);
     end(&job);
     if (status == ND_OK)
@@ -277,7 +290,7 @@ nd_tensor *nd_reduce_scatter(const nd_tensor *x, const nd_communicator *comm, nd
     nd_tensor *result = NULL;
     nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status == ND_OK)
-        status = check_op(operation, op, x->dtype);
+        status = check_op(&job, op, x->dtype);
     if (status == ND_OK)
         status = check_rows(operation, x, comm->size);
     if (status == ND_OK) {
@@ -289,20 +302,17 @@ nd_tensor *nd_reduce_scatter(const nd_tensor *x, const nd_communicator *comm, nd
     if (status == ND_OK)
         status = take_work(&job, x, x->ndim, x->shape);
     if (status == ND_OK)
-        status = nd__copy_to_host(operation, x, job.data);
+        status = fill(&job, x, 0);
     status = agree(&job, status);
-    int64_t count = result ? result->numel : 0;
-    nd_collective sums = op == ND_COLLECTIVE_MEAN ? ND_COLLECTIVE_SUM : op;
+    int64_t count = result ? result->numel : 0, first = 0;
     if (status == ND_OK && count > 0)
         status = sent(&job, transport_of(&job)->reduce_scatter(comm->transport, &job.call, job.data,
-                                                               count, x->dtype, sums));
-    if (status == ND_OK && op == ND_COLLECTIVE_MEAN)
-        nd__collectives_divide(job.data, count, x->dtype, comm->size);
+                                                               count, x->dtype, op, &first));
     if (status == ND_OK)
         status = give_to_work(&job);
     nd_auto nd_tensor *share =
         status == ND_OK && count > 0
-            ? nd__tensor_view(job.work, x->ndim, shape, nd__tensor_strides(result), 0)
+            ? nd__tensor_view(job.work, x->ndim, shape, nd__tensor_strides(result), first)
             : NULL;
     if (share)
         status = nd__copy_into(operation, result, share);
@@ -345,11 +355,11 @@ nd_status nd_broadcast_(nd_tensor *x, const nd_communicator *comm, int root) {
     }
     bool is_root = root == comm->rank;
     if (status == ND_OK && is_root)
-        status = nd__copy_to_host(operation, x, job.data);
+        status = fill(&job, x, 0);
     status = agree(&job, status);
-    if (status == ND_OK && job.bytes > 0)
+    if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->broadcast(comm->transport, &job.call, job.data,
-                                                          (int64_t)job.bytes, root));
+                                                          bytes_of(x), root));
     if (status == ND_OK)
         status = is_root ? give_to_work(&job) : write_back(&job, x);
     end(&job);
@@ -367,7 +377,7 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
     nd_status status = nd__tensor_check_operand(operation, "x", x);
     if (status == ND_OK)
         status = check_rows(operation, x, 1);
-    bool on_host = status == ND_OK && x->device.kind == ND_CPU;
+    bool direct = status == ND_OK && is_direct(&job, x);
     if (status == ND_OK) {
         describe(&job, x);
         nd__shape_copy(shape, x->shape, x->ndim);
@@ -375,20 +385,20 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
             shape[0] = INT64_MAX; // which the check of the shape refuses
         status = take_work(&job, x, x->ndim, shape);
     }
-    if (status == ND_OK && !on_host)
+    if (status == ND_OK && !direct)
         status = take_result(&job, x, x->ndim, shape, &result);
-    size_t each = job.bytes / (size_t)comm->size;
+    int64_t each = status == ND_OK ? bytes_of(x) : 0;
     if (status == ND_OK)
-        status = nd__copy_to_host(operation, x, (char *)job.data + (size_t)comm->rank * each);
+        status = fill(&job, x, comm->rank * x->numel);
     status = agree(&job, status);
     if (status == ND_OK && each > 0)
-        status = sent(&job, transport_of(&job)->all_gather(comm->transport, &job.call, job.data,
-                                                           (int64_t)each));
+        status =
+            sent(&job, transport_of(&job)->all_gather(comm->transport, &job.call, job.data, each));
     if (status == ND_OK && result)
         status = nd__copy_into(operation, result, job.work);
     if (status == ND_OK)
         status = give_to_work(&job);
-    if (status == ND_OK && on_host)
+    if (status == ND_OK && direct)
         result = nd_steal(&job.work);
     end(&job);
     if (status == ND_OK)
@@ -402,13 +412,12 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
 
 /// Takes memory for x, and agrees with the other rank.
 static nd_status meet(job *job, nd_status status, const nd_tensor *x, int rank, bool sends) {
-    const char *operation = job->call.operation;
     if (status == ND_OK) {
         describe(job, x);
         status = take_work(job, x, x->ndim, x->shape);
     }
     if (status == ND_OK && sends)
-        status = nd__copy_to_host(operation, x, job->data);
+        status = fill(job, x, 0);
     job->mine.status = (int32_t)status;
     return nd__agreement_with(job->comm, &job->call, rank, &job->mine);
 }
@@ -431,9 +440,9 @@ nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank) {
     status = check_partner(operation, comm, rank);
     if (status == ND_OK)
         status = meet(&job, nd__tensor_check_operand(operation, "x", x), x, rank, true);
-    if (status == ND_OK && job.bytes > 0)
+    if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->send(comm->transport, &job.call, job.data,
-                                                     (int64_t)job.bytes, rank));
+                                                     bytes_of(x), rank));
     if (status == ND_OK)
         status = give_to_work(&job);
     end(&job);
@@ -450,9 +459,9 @@ nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank) {
     status = check_partner(operation, comm, rank);
     if (status == ND_OK)
         status = meet(&job, check_target(operation, x), x, rank, false);
-    if (status == ND_OK && job.bytes > 0)
+    if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->receive(comm->transport, &job.call, job.data,
-                                                        (int64_t)job.bytes, rank));
+                                                        bytes_of(x), rank));
     if (status == ND_OK)
         status = write_back(&job, x);
     end(&job);

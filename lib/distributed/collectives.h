@@ -3,8 +3,6 @@
 #define ND_LIB_DISTRIBUTED_COLLECTIVES_H
 #include "lib/distributed/communicator.h"
 
-/// data /= divisor, of a float dtype.
-void nd__collectives_divide(void *data, int64_t count, nd_dtype dtype, int divisor);
 /// An all-reduce in place of memory that is given up on an error, as a transport's; all ranks have
 /// agreed on it. The caller notes the answer (nd__communicator_note).
 nd_status nd__collectives_reduce(const nd_communicator *comm, const nd_transport_call *call,

@@ -19,8 +19,6 @@ static const nd_type communicator_type = {
     .destroy = destroy,
 };
 
-static nd_status read_options(const char *operation, const nd_communicator_options *options,
-                              double timeout, nd_transport_call *ret_call);
 static nd_status check_timeout(const char *operation, double seconds);
 
 bool nd_has_mpi(void) {
@@ -30,7 +28,7 @@ bool nd_has_mpi(void) {
 nd_communicator *nd_communicator_from_world(const nd_communicator_options *options) {
     ND__UNCANCELLED;
     nd_transport_call call;
-    if (read_options("communicator_from_world", options, 60, &call) != ND_OK)
+    if (nd__communicator_read_options("communicator_from_world", options, 60, &call) != ND_OK)
         return NULL;
     nd_transport *transport = nd__mpi_new(&call, NULL);
     return transport ? nd__communicator_on(&call, transport) : NULL;
@@ -41,7 +39,7 @@ nd_communicator *nd_communicator_from_mpi(const void *mpi_comm,
     ND__UNCANCELLED;
     static const char operation[] = "communicator_from_mpi";
     nd_transport_call call;
-    if (read_options(operation, options, 60, &call) != ND_OK)
+    if (nd__communicator_read_options(operation, options, 60, &call) != ND_OK)
         return NULL;
     if (!mpi_comm) {
         nd__error_null(operation, "mpi_comm");
@@ -56,7 +54,8 @@ nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
     ND__UNCANCELLED;
     static const char operation[] = "communicator_duplicate";
     nd_transport_call call, chosen;
-    if (read_options(operation, options, nd_communicator_get_timeout(comm), &chosen) != ND_OK ||
+    if (nd__communicator_read_options(operation, options, nd_communicator_get_timeout(comm),
+                                      &chosen) != ND_OK ||
         nd__communicator_enter(operation, comm, &call) != ND_OK)
         return NULL;
     nd_transport *transport = NULL;
@@ -199,8 +198,9 @@ static nd_status check_timeout(const char *operation, double seconds) {
                            seconds);
 }
 
-static nd_status read_options(const char *operation, const nd_communicator_options *options,
-                              double timeout, nd_transport_call *ret_call) {
+nd_status nd__communicator_read_options(const char *operation,
+                                        const nd_communicator_options *options, double timeout,
+                                        nd_transport_call *ret_call) {
     nd_communicator_options chosen = ND_COMMUNICATOR_OPTIONS_INIT;
     chosen.timeout = timeout > 0 ? timeout : chosen.timeout;
     nd_status status = nd__versioned_read(operation, "ND_COMMUNICATOR_OPTIONS_INIT", options,

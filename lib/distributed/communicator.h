@@ -22,6 +22,10 @@ struct nd_communicator {
     char reason[400];        ///< lock
 };
 
+/// Reads options; where they are NULL the timeout is `timeout`, or, if that is 0, the default.
+nd_status nd__communicator_read_options(const char *operation,
+                                        const nd_communicator_options *options, double timeout,
+                                        nd_transport_call *ret_call);
 /// Makes a communicator of a transport, which it takes over, in the current manager. NULL with an
 /// error.
 nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport *transport);

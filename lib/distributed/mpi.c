@@ -317,6 +317,8 @@ static nd_status all_reduce(nd_transport *transport, const nd_transport_call *ca
         status = CALL(call, piece(count - at) * size,
                       MPI_Iallreduce(MPI_IN_PLACE, (char *)data + at * size, piece(count - at),
                                      nd__mpi_ops_type(dtype), operation, mpi->comm, &request_));
+    if (status == ND_OK && op == ND_COLLECTIVE_MEAN)
+        nd__mpi_ops_divide(data, count, dtype, transport->size);
     return status;
 }
 
@@ -339,17 +341,24 @@ static nd_status reduce_shares(nd_mpi *mpi, const nd_transport_call *call, char 
 }
 
 static nd_status reduce_scatter(nd_transport *transport, const nd_transport_call *call, void *data,
-                                int64_t count, nd_dtype dtype, nd_collective op) {
+                                int64_t count, nd_dtype dtype, nd_collective op,
+                                int64_t *ret_first) {
     nd_mpi *mpi = (nd_mpi *)transport;
     MPI_Op operation;
     nd_status status = find_op(call, dtype, op, &operation);
     if (status != ND_OK)
         return status;
+    *ret_first = 0;
     if (count * transport->size > nd__mpi_largest_count)
-        return reduce_shares(mpi, call, data, count, dtype, operation);
-    return CALL(call, count * transport->size * (int64_t)nd_dtype_get_size(dtype),
-                MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, (int)count, nd__mpi_ops_type(dtype),
-                                          operation, mpi->comm, &request_));
+        status = reduce_shares(mpi, call, data, count, dtype, operation);
+    else
+        status =
+            CALL(call, count * transport->size * (int64_t)nd_dtype_get_size(dtype),
+                 MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, (int)count, nd__mpi_ops_type(dtype),
+                                           operation, mpi->comm, &request_));
+    if (status == ND_OK && op == ND_COLLECTIVE_MEAN)
+        nd__mpi_ops_divide(data, count, dtype, transport->size);
+    return status;
 }
 
 static nd_status broadcast(nd_transport *transport, const nd_transport_call *call, void *data,
@@ -398,8 +407,14 @@ static nd_status receive_data(nd_transport *transport, const nd_transport_call *
     return status;
 }
 
+static bool reduces(nd_dtype dtype) {
+    (void)dtype;
+    return true;
+}
+
 static const nd_transport_functions functions = {
     .name = "MPI",
+    .reduces = reduces,
     .check = check,
     .duplicate = duplicate,
     .free = free_transport,

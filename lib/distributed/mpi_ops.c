@@ -76,7 +76,7 @@ static MPI_User_function *const functions[OWN_DTYPES][3] = {
 };
 
 int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op) {
-    int which = op == ND_COLLECTIVE_SUM ? 0 : op == ND_COLLECTIVE_MAX ? 1 : 2;
+    int which = op == ND_COLLECTIVE_MAX ? 1 : op == ND_COLLECTIVE_MIN ? 2 : 0;
     int of = dtype == ND_F16    ? OF_F16
              : dtype == ND_BF16 ? OF_BF16
              : dtype == ND_F32  ? OF_F32
@@ -93,6 +93,21 @@ int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op) {
         *ret_op = own[of][which];
     }
     return answer;
+}
+
+#define DIVIDE(type, wide, load, store) \
+    for (int64_t i = 0; i < count; i++) \
+    ((type *)data)[i] = store(load(((type *)data)[i]) / (wide)divisor)
+
+void nd__mpi_ops_divide(void *data, int64_t count, nd_dtype dtype, int divisor) {
+    if (dtype == ND_F32)
+        DIVIDE(float, float, SAME, SAME);
+    else if (dtype == ND_F64)
+        DIVIDE(double, double, SAME, SAME);
+    else if (dtype == ND_F16)
+        DIVIDE(uint16_t, float, nd__f16_to_f32, nd__f32_to_f16);
+    else
+        DIVIDE(uint16_t, float, nd__bf16_to_f32, nd__f32_to_bf16);
 }
 
 void nd__mpi_ops_free(void) {

@@ -9,8 +9,10 @@
 #include <nd/distributed.h>
 
 MPI_Datatype nd__mpi_ops_type(nd_dtype dtype);
-/// MPI_SUCCESS, or why the operation cannot be made. `op` is not the mean.
+/// MPI_SUCCESS, or why the operation cannot be made. Of the mean it is the sum.
 int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op);
+/// data /= divisor, of a float dtype, rounded once.
+void nd__mpi_ops_divide(void *data, int64_t count, nd_dtype dtype, int divisor);
 /// Before MPI is finalized.
 void nd__mpi_ops_free(void);
 #endif

@@ -1,9 +1,10 @@
 // What a communicator asks of whatever moves the data: a table of functions, as a backend's.
 //
-// Contract of every transport: one call at a time on one of them. A call waits at most `seconds`, and
-// answers ND_OK or ND_ERROR_IO with the thread's error set. After an error the transport may read and
-// write the memory it was given for as long as the process lives, so that memory is never freed
-// (nd__transport_keep), and no further call is made but `free`, which never waits.
+// Contract of every transport: one call at a time on one of them. It moves memory of its `device`. A
+// call waits at most `seconds`, and answers ND_OK or, with the thread's error set, another status.
+// After an error no further call is made but `free`, which never waits; and of the host's memory it
+// may read and write what it was given for as long as the process lives, so that is never freed
+// (nd__transport_keep).
 #ifndef ND_LIB_DISTRIBUTED_TRANSPORT_H
 #define ND_LIB_DISTRIBUTED_TRANSPORT_H
 #include <nd/distributed.h>
@@ -18,7 +19,8 @@ typedef struct nd_transport_call {
 } nd_transport_call;
 
 typedef struct nd_transport_functions {
-    const char *name; ///< "MPI"
+    const char *name;                ///< "MPI"
+    bool (*reduces)(nd_dtype dtype); ///< whether there are reductions of it
     /// ND_OK when calls can be made: MPI is not finalized.
     nd_status (*check)(nd_transport *transport, const char *operation);
     nd_status (*duplicate)(nd_transport *transport, const nd_transport_call *call,
@@ -33,12 +35,14 @@ typedef struct nd_transport_functions {
     /// This rank's record to a rank, and that one's.
     nd_status (*exchange_records)(nd_transport *transport, const nd_transport_call *call, int rank,
                                   const void *record, void *ret_record, int bytes);
-    /// In place. `op` is not the mean.
+    /// In place.
     nd_status (*all_reduce)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t count, nd_dtype dtype, nd_collective op);
-    /// In place: `count` elements for each rank, of which this one's come to the beginning.
+    /// In place: `count` elements for each rank; this one's come to begin at element *ret_first. What
+    /// the others are then is not defined.
     nd_status (*reduce_scatter)(nd_transport *transport, const nd_transport_call *call, void *data,
-                                int64_t count, nd_dtype dtype, nd_collective op);
+                                int64_t count, nd_dtype dtype, nd_collective op,
+                                int64_t *ret_first);
     /// In place: `bytes` of each rank, of which this one's stand at their place.
     nd_status (*all_gather)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t bytes);
@@ -53,6 +57,7 @@ typedef struct nd_transport_functions {
 struct nd_transport {
     const nd_transport_functions *functions;
     int rank, size;
+    nd_device device;
 };
 
 /// Keeps memory that a transport may still use: for ever.

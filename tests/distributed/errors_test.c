@@ -196,6 +196,24 @@ static void test_a_communicator_wants_sensible_options(void **state) {
     end(&s);
 }
 
+static void test_nccl_wants_a_device_and_a_library(void **state) {
+    (void)state;
+    setting s = begin();
+    const nd_device cpu = {ND_CPU, 0}, gpu = {ND_CUDA, s.rank};
+    assert_null(nd_communicator_from_nccl(s.world, cpu, NULL));
+    assert_message(nd_error_get_status(), ND_ERROR_DEVICE, "cpu:0 is none");
+    if (nd_get_device_count(ND_CUDA) == 0) {
+        assert_null(nd_communicator_from_nccl(s.world, gpu, NULL));
+        assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
+        assert_null(nd_communicator_from_nccl_file("id", s.rank, s.ranks, gpu, NULL));
+        assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
+    }
+    assert_null(nd_communicator_from_nccl_file(NULL, s.rank, s.ranks, gpu, NULL));
+    assert_null(nd_communicator_from_nccl_file("id", s.ranks, s.ranks, gpu, NULL));
+    assert_message(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT, "communicator_from_nccl_file");
+    end(&s);
+}
+
 static void test_a_forked_child_is_no_rank(void **state) {
     (void)state;
     setting s = begin();
@@ -223,6 +241,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_what_no_rank_may_ask_for),
     ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),
     ND_TEST(test_a_communicator_wants_sensible_options),
+    ND_TEST(test_nccl_wants_a_device_and_a_library),
     ND_TEST(test_a_forked_child_is_no_rank),
 };
 

@@ -41,7 +41,7 @@ typedef struct nd_communicator_options {
 #define ND_COMMUNICATOR_OPTIONS_INIT \
     { sizeof(nd_communicator_options), 1, 60.0 }
 
-/// Whether this library was built with MPI, without which the next three have ND_ERROR_UNSUPPORTED.
+/// Whether this library was built with MPI, without which the next two have ND_ERROR_UNSUPPORTED.
 ND_API bool nd_has_mpi(void);
 
 /// Communicator over all processes that were started together (MPI_COMM_WORLD, duplicated), in the
@@ -62,6 +62,18 @@ ND_API nd_communicator *nd_communicator_from_mpi(const void *mpi_comm,
 ND_API nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
                                                   const nd_communicator_options *options) ND_OWNED;
 
+/// Communicator between GPUs, over NCCL: each rank of `comm`, which is one of MPI, brings a device
+/// of its own. A collective call of `comm`. Tensors of other devices go through that one. Maxima and
+/// minima of NaN are NCCL's, and 16-bit integers have no reductions. Errors: ND_ERROR_UNSUPPORTED
+/// (NCCL cannot be opened), ND_ERROR_DEVICE, ND_ERROR_IO.
+ND_API nd_communicator *nd_communicator_from_nccl(const nd_communicator *comm, nd_device device,
+                                                  const nd_communicator_options *options) ND_OWNED;
+/// The same without MPI: rank 0 of `ranks` makes a file that the others wait for and read, in a
+/// folder that all see. The path is a new one for each run; the program removes it.
+ND_API nd_communicator *
+nd_communicator_from_nccl_file(const char *path, int rank, int ranks, nd_device device,
+                               const nd_communicator_options *options) ND_OWNED;
+
 /// Which of the ranks this process is, from 0; -1 for NULL or a closed communicator.
 ND_API int nd_communicator_get_rank(const nd_communicator *comm);
 /// How many ranks there are; 0 for NULL or a closed communicator.
@@ -81,8 +93,8 @@ ND_API bool nd_communicator_is_broken(const nd_communicator *comm);
 typedef enum nd_collective {
     ND_COLLECTIVE_SUM = 0, ///< of numbers, not of bools
     ND_COLLECTIVE_MEAN,    ///< the sum divided by the number of ranks; of floats
-    ND_COLLECTIVE_MAX,     ///< the largest; of floats NaN where one is NaN
-    ND_COLLECTIVE_MIN,     ///< the smallest; of floats NaN where one is NaN
+    ND_COLLECTIVE_MAX,     ///< the largest; NaN where one is NaN
+    ND_COLLECTIVE_MIN,     ///< the smallest; NaN where one is NaN
 } nd_collective;
 
 /// Returns when all ranks have called it.
