@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """pictures.py GRAPH SEAM FOLDER: draws architecture.svg and collector.svg into FOLDER.
 
-GRAPH is what `bazelw query --output=graph` says of //:nd (docs/BUILD.bazel, `dependencies`), SEAM is lib/base/seam.h.
+GRAPH is what `bazelw query --output=graph` says of //:nd_distributed (docs/BUILD.bazel, `dependencies`), SEAM is lib/base/seam.h.
 So the layers of architecture.svg are those of the build: a library stands one row above the highest that it depends
 on. Only its column and its words are written down here. A library without them is an error, and so are words for one
 that is not there.
@@ -58,6 +58,7 @@ APART = {"//lib/device:table": "lib/device:table", "//lib/base:pool": "lib/base:
 LEFT_OUT = {"//lib/base:cgroup", "//lib/base:spawn"}
 # Box: its column, and what it holds in a few words.
 BOXES = {
+    "lib/distributed": (1, "several processes; linked by //:nd_distributed"),
     "lib/nn": (1, "modules, losses, optimizers"),
     "lib/autograd": (1, "backward passes, gradient rules"),
     "lib/ops": (1, "operations: shapes, dtypes, dispatch"),

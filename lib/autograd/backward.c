@@ -1,6 +1,6 @@
 // nd_backward and nd_grad: checks, the pass, and what becomes of its gradients. Nothing that a user
 // can see changes before everything that can fail has succeeded.
-#include "lib/autograd/engine.h"
+#include "lib/autograd/backward.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -14,6 +14,8 @@
 enum { INLINE_LEAVES = 16 };
 
 static nd_status check_output(const char *operation, const nd_tensor *output);
+static nd_status backward(const char *operation, const nd_tensor *output,
+                          const nd_backward_options *options, const nd_leaf_watch *watch);
 static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad);
 static nd_status store_leaf_gradients(nd_pass *pass);
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,
@@ -27,13 +29,32 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
     nd_status status = check_output("backward", output);
     if (status == ND_OK)
         status = nd__gradient_read_options("backward", options, &chosen);
-    if (status != ND_OK)
-        return status;
+    return status == ND_OK ? backward("backward", output, &chosen, NULL) : status;
+}
+
+nd_status nd__backward_watched(const char *operation, const nd_tensor *output,
+                               const nd_backward_options *options, const nd_leaf_watch *watch) {
+    nd_backward_options chosen;
+    nd_status status = check_output(operation, output);
+    if (status == ND_OK)
+        status = nd__gradient_read_options(operation, options, &chosen);
+    if (status == ND_OK && chosen.create_graph)
+        status = nd__error(ND_ERROR_UNSUPPORTED,
+                           "%s: what other ranks sent has no history, so the pass cannot be "
+                           "recorded (create_graph)",
+                           operation);
+    return status == ND_OK ? backward(operation, output, &chosen, watch)
+                           : watch->finish(watch->data, status);
+}
+
+static nd_status backward(const char *operation, const nd_tensor *output,
+                          const nd_backward_options *options, const nd_leaf_watch *watch) {
     nd_pass pass;
-    nd__engine_pass_init(&pass, "backward", chosen.create_graph);
-    nd_grad_block block = nd__grad_block_begin(chosen.create_graph);
+    nd__engine_pass_init(&pass, operation, options->create_graph);
+    pass.watch = watch;
+    nd_grad_block block = nd__grad_block_begin(options->create_graph);
     nd_autocast_block autocast = nd__autocast_block_begin(ND_F32); // rules say their dtypes
-    status = run_backward(&pass, output, chosen.grad);
+    nd_status status = run_backward(&pass, output, options->grad);
     nd__engine_pass_free(&pass);
     nd__autocast_block_end(&autocast);
     nd__grad_block_end(&block);
@@ -104,9 +125,9 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
 
 static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad) {
     nd_tensor *seed = nd__gradient_seed(pass->operation, output, grad);
-    if (!seed)
-        return nd_error_get_status();
-    nd_status status = nd__engine_pass_run(pass, output, seed);
+    nd_status status = seed ? nd__engine_pass_run(pass, output, seed) : nd_error_get_status();
+    if (pass->watch)
+        status = pass->watch->finish(pass->watch->data, status);
     return status == ND_OK ? store_leaf_gradients(pass) : status;
 }
 
@@ -128,6 +149,8 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
     for (uint32_t i = 0; i < found && status == ND_OK; i++) {
         nd_pending_entry *entry = &pass->leaves.entries[i];
         nd_tensor *leaf = (nd_tensor *)entry->key;
+        if (!entry->only) // handed over
+            continue;
         status = nd__tensor_check_operand(pass->operation, "a leaf of the graph", leaf);
         if (status != ND_OK)
             break;

@@ -6,6 +6,7 @@
 // The pass owns every gradient and every node it still has to visit, so that hooks and user
 // functions may release, close or run backward over what they like.
 #include "lib/autograd/engine.h"
+#include "lib/autograd/leaves.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/object/object.h"
@@ -55,6 +56,8 @@ void nd__engine_pass_init(nd_pass *pass, const char *operation, bool create_grap
     pass->targets = NULL;
     pass->target_count = 0;
     pass->roles = (nd_pointer_map){NULL, NULL, 0, 0};
+    pass->watch = NULL;
+    pass->uses = (nd_pointer_map){NULL, NULL, 0, 0};
     nd__pending_init(&pass->nodes);
     nd__pending_init(&pass->leaves);
     nd__pending_order_init(&pass->order);
@@ -65,10 +68,13 @@ void nd__engine_pass_free(nd_pass *pass) {
     nd__pending_free(&pass->leaves);
     nd__pending_free(&pass->nodes);
     nd__pending_map_free(&pass->roles);
+    nd__pending_map_free(&pass->uses);
 }
 
 nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed) {
-    nd_status status = pass->only_targets ? find_roles(pass, output) : ND_OK;
+    nd_status status = pass->only_targets ? find_roles(pass, output)
+                       : pass->watch      ? nd__leaves_count(pass, output)
+                                          : ND_OK;
     const nd_object *root = output->node ? &output->node->header : &output->header;
     if (status != ND_OK || (pass->only_targets && role_of(pass, root) <= ROLE_VISITED)) {
         nd_release(seed);
@@ -202,7 +208,8 @@ static nd_status visit_node(nd_pass *pass, nd_pending_entry *entry) {
         if (!(role & ROLE_LEADS))
             return ND_OK;
     }
-    return run_rule(pass, node, gradients);
+    nd_status status = run_rule(pass, node, gradients);
+    return status == ND_OK && pass->watch ? nd__leaves_visited(pass, node) : status;
 }
 
 static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *grads) {
@@ -249,14 +256,11 @@ static void capture_targets(nd_pass *pass, const nd_object *source, nd_tensor *c
 static nd_status finish_leaves(nd_pass *pass) {
     for (uint32_t i = 0; i < pass->leaves.count; i++) {
         nd_pending_entry *entry = &pass->leaves.entries[i];
-        nd_tensor *leaf = (nd_tensor *)entry->key;
-        if (nd__autograd_edge_is_set(&leaf->hooks)) {
-            nd_node_input described = nd__gradient_describe(leaf);
-            nd_status status =
-                nd__hooks_run(pass->operation, &leaf->hooks, 0, &described, &entry->only);
-            if (status != ND_OK)
-                return status;
-        }
+        if (!entry->only) // handed over
+            continue;
+        nd_status status = nd__leaves_complete(pass, entry);
+        if (status != ND_OK)
+            return status;
         if (pass->only_targets)
             capture_targets(pass, entry->key, &entry->only);
     }

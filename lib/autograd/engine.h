@@ -13,13 +13,18 @@ typedef struct nd_target {
     nd_tensor *gradient; ///< owned; NULL: zero, or not reached
 } nd_target;
 
+/// Who wants gradients of leaves before the pass is at its end (leaves.h).
+typedef struct nd_leaf_watch nd_leaf_watch;
+
 typedef struct nd_pass {
     const char *operation; ///< "backward" or "grad", for errors
     bool create_graph;
     bool only_targets; ///< visit what leads to a target, nothing else
     nd_target *targets;
     size_t target_count;
-    nd_pointer_map roles; ///< with only_targets: what a node or leaf is good for
+    nd_pointer_map roles;       ///< with only_targets: what a node or leaf is good for
+    const nd_leaf_watch *watch; ///< or NULL
+    nd_pointer_map uses; ///< with a watch: inputs that a leaf still is; 0: a node that was counted
     nd_pending nodes;
     nd_pending leaves; ///< at the end: the gradient of every leaf reached, in order of discovery
     nd_order order;

@@ -100,6 +100,11 @@ nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t
     return nd__pending_gradients(&pending->entries[position]) + output;
 }
 
+nd_pending_entry *nd__pending_find(nd_pending *pending, const nd_object *key) {
+    uint32_t position = position_of(pending, key);
+    return position == ND__ABSENT ? NULL : &pending->entries[position];
+}
+
 nd_pending_entry nd__pending_take(nd_pending *pending, const nd_object *key) {
     uint32_t position = position_of(pending, key);
     nd_pending_entry entry = pending->entries[position];

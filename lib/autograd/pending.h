@@ -51,6 +51,8 @@ void nd__pending_free(nd_pending *pending);
 /// nothing changed. Valid until the next call for the same table.
 nd_tensor **nd__pending_slot(nd_pending *pending, const nd_object *key, uint32_t outputs,
                              uint32_t output, bool *ret_new);
+/// The entry of a key; NULL: there is none. Valid until the next nd__pending_slot.
+nd_pending_entry *nd__pending_find(nd_pending *pending, const nd_object *key);
 /// Takes the entry of a key that is there out of the table; the caller owns what it holds.
 nd_pending_entry nd__pending_take(nd_pending *pending, const nd_object *key);
 static inline nd_tensor **nd__pending_gradients(nd_pending_entry *entry) {

@@ -19,7 +19,8 @@ static const char *const calls[] = {
     [ND__CALL_SEND] = "send",
     [ND__CALL_RECEIVE] = "receive_",
     [ND__CALL_NCCL] = "communicator_from_nccl",
-    [ND__CALL_PARALLEL] = "a step of data_parallel",
+    [ND__CALL_MODULE] = "data_parallel_new",
+    [ND__CALL_PARALLEL] = "data_parallel_backward",
 };
 static const char *const reductions[] = {
     [ND_COLLECTIVE_SUM] = "sum",
@@ -64,6 +65,16 @@ static nd_status differ(const char *operation, int rank_a, const nd_description 
     if (a->call != b->call)
         return nd__error(ND_ERROR_STATE, "%s: rank %d calls %s and rank %d %s", operation, rank_a,
                          name_of(a), rank_b, name_of(b));
+    if (a->call == ND__CALL_MODULE)
+        return nd__error(ND_ERROR_SHAPE,
+                         "%s: the module of rank %d, with %lld parameters and %lld buffers, is not "
+                         "like that of rank %d, with %lld and %lld, in their shapes and dtypes",
+                         operation, rank_a, (long long)a->shape[0], (long long)a->shape[1], rank_b,
+                         (long long)b->shape[0], (long long)b->shape[1]);
+    if (a->call == ND__CALL_PARALLEL && a->argument != b->argument)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: rank %d is at part %d of the step and rank %d at part %d", operation,
+                         rank_a, a->argument, rank_b, b->argument);
     if (a->dtype != b->dtype || !same_shape(a, b))
         return nd__error(a->dtype != b->dtype ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
                          "%s: rank %d has %s and rank %d %s", operation, rank_a,

@@ -17,7 +17,8 @@ typedef enum nd_call_kind {
     ND__CALL_SEND,
     ND__CALL_RECEIVE,
     ND__CALL_NCCL,
-    ND__CALL_PARALLEL, ///< of nd_data_parallel: buckets and what they hold
+    ND__CALL_MODULE,   ///< the modules that ranks train: numbers of tensors, and a hash
+    ND__CALL_PARALLEL, ///< a part of a step of nd_data_parallel, by its number
 } nd_call_kind;
 
 /// What a rank says. Zero but for what is said.

@@ -23,6 +23,7 @@
 /// no use, and says so.
 #ifndef ND_DISTRIBUTED_H
 #define ND_DISTRIBUTED_H
+#include <nd/autograd.h>
 #include <nd/nn.h>
 #include <nd/tensor.h>
 #ifdef __cplusplus
@@ -118,6 +119,55 @@ ND_API nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm)
 ND_API nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank);
 /// Receives into x what that rank sends: of x's shape and dtype.
 ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank);
+
+// ------------------------------------------------------------------------------------ data parallel
+//
+// Every rank has the whole model and computes with its own share of a batch; gradients become the
+// mean over the ranks, so that one step of any optimizer, made by every rank for itself, changes all
+// models alike:
+//
+//     nd_auto nd_data_parallel *parallel = nd_data_parallel_new(model, world, NULL);
+//     ...
+//     nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels); // a mean over this rank's share
+//     nd_data_parallel_backward(parallel, loss, NULL);
+//     nd_optimizer_step(optimizer);
+//     nd_module_zero_grad(model);
+
+/// Options of nd_data_parallel_new(). NULL means all defaults.
+typedef struct nd_data_parallel_options {
+    uint32_t size;               ///< sizeof(nd_data_parallel_options)
+    uint32_t version;            ///< 1
+    uint64_t bucket_bytes;       ///< of gradients that are sent together, at most
+    uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early
+} nd_data_parallel_options;
+/// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB.
+#define ND_DATA_PARALLEL_OPTIONS_INIT \
+    { sizeof(nd_data_parallel_options), 1, UINT64_C(25) << 20, UINT64_C(1) << 20 }
+
+/// Makes the parameters and buffers of `module` those of rank 0 on all ranks, and is what its
+/// gradients go through, in the current manager. A collective call of `comm`, one of MPI, which it
+/// duplicates; the module keeps the parameters it has. Errors: as a collective call;
+/// ND_ERROR_INVALID_ARGUMENT (a size of 0), ND_ERROR_UNSUPPORTED (a communicator of NCCL). The
+/// modules of two ranks that differ are an error on all, and nothing has changed.
+ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
+                                              const nd_data_parallel_options *options) ND_OWNED;
+/// nd_backward(), but that the gradient of each parameter of the module becomes the mean over all
+/// ranks of what it was on them and what this pass adds. Sends while it computes. A collective call.
+///
+/// Gradients are accumulated over several batches without communication by nd_backward() for all but
+/// the last. A parameter that the output of one rank does not depend on counts as zero there; one
+/// that no rank has a gradient for has none afterwards, either. On error no gradient has changed on
+/// any rank; leaves that are no parameters of the module are this rank's alone. What other ranks
+/// sent has no history: create_graph is ND_ERROR_UNSUPPORTED (gradients of gradients are computed
+/// with nd_grad(), before). Gradients are clipped behind it, with nd_clip_grad_norm(): all ranks have
+/// the same.
+ND_API nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor *output,
+                                           const nd_backward_options *options);
+/// Makes parameters and buffers those of rank 0 again, such as after it alone has loaded a file, or
+/// for running means. A collective call.
+ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
+/// How many buckets there are now; 0 for NULL or a closed one.
+ND_API size_t nd_data_parallel_get_bucket_count(const nd_data_parallel *parallel);
 
 #ifdef __cplusplus
 }

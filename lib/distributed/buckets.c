@@ -1,0 +1,368 @@
+// Buckets, and the thread that sends them.
+//
+// The thread and the backward pass share four numbers under `lock`: how many buckets are ready, how
+// many are reduced, what has failed, and whether to stop. Memory changes hands with them.
+#include "lib/distributed/buckets.h"
+#include "lib/base/alloc.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/spawn.h"
+#include "lib/distributed/agreement.h"
+#include "lib/distributed/collectives.h"
+#include "lib/memory/host.h"
+#include "lib/memory/ladder.h"
+
+#include <pthread.h>
+#include <string.h>
+
+typedef struct bucket {
+    nd_dtype dtype;
+    int64_t numel;
+    size_t parts, waiting; ///< of this step: those that are not there
+    char *memory;          ///< NULL: a transport has kept it
+} bucket;
+
+typedef struct part {
+    nd_dtype dtype;
+    int64_t numel, offset; ///< in elements of its bucket
+    uint32_t bucket;
+    bool set;
+} part;
+
+struct nd_buckets {
+    const nd_communicator *comm;
+    nd_bucket_limits limits;
+    size_t count, bucket_count; ///< of parts; of buckets, the flags among them
+    part *parts;
+    bucket *buckets;   ///< count + 1 places
+    uint32_t *order;   ///< parts in the order of their buckets
+    uint32_t *arrived; ///< parts in the order of their gradients in this step
+    size_t arrived_count;
+    bool stepped, reordered; ///< a step has succeeded; `order` is that of rank 0's gradients
+    bool laid_out;
+    bool agreed_to_fail; ///< this step: all ranks know
+    uint32_t generation; ///< of processes, in which the thread runs
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    size_t ready, reduced; ///< lock
+    nd_status failed;      ///< lock
+    bool stop;             ///< lock
+    char message[ND__MESSAGE_SIZE];
+};
+
+static const char sending[] = "data_parallel_backward";
+
+// -------------------------------------------------------------------------------------------------
+// layout
+
+static size_t bytes_of(const bucket *b) {
+    size_t bytes = (size_t)b->numel * nd_dtype_get_size(b->dtype);
+    return bytes ? bytes : 1;
+}
+
+static void free_memory(nd_buckets *buckets) {
+    for (size_t i = 0; i < buckets->bucket_count; i++)
+        nd__host_free(buckets->buckets[i].memory, bytes_of(&buckets->buckets[i]));
+    buckets->bucket_count = 0;
+}
+
+/// The bucket that takes the next part of a dtype: the last one of that, or a new one.
+static bucket *bucket_for(nd_buckets *buckets, const part *p) {
+    uint64_t bytes = (uint64_t)p->numel * nd_dtype_get_size(p->dtype);
+    for (size_t i = buckets->bucket_count; i-- > 0;) {
+        bucket *b = &buckets->buckets[i];
+        if (b->dtype != p->dtype)
+            continue;
+        uint64_t limit = i == 0 ? buckets->limits.first : buckets->limits.others;
+        if (bytes_of(b) + bytes <= limit)
+            return b;
+        break;
+    }
+    bucket *b = &buckets->buckets[buckets->bucket_count++];
+    *b = (bucket){.dtype = p->dtype};
+    return b;
+}
+
+/// Fills buckets in `order`, and takes their memory.
+static nd_status lay_out(nd_buckets *buckets, const char *operation) {
+    free_memory(buckets);
+    buckets->laid_out = false;
+    for (size_t i = 0; i < buckets->count; i++) {
+        part *p = &buckets->parts[buckets->order[i]];
+        bucket *b = bucket_for(buckets, p);
+        p->bucket = (uint32_t)(b - buckets->buckets);
+        p->offset = b->numel;
+        b->numel += p->numel;
+        b->parts++;
+    }
+    buckets->buckets[buckets->bucket_count++] =
+        (bucket){.dtype = ND_U8, .numel = (int64_t)buckets->count, .parts = buckets->count};
+    for (size_t i = 0; i < buckets->bucket_count; i++) {
+        bucket *b = &buckets->buckets[i];
+        b->memory = nd__ladder_alloc_host(bytes_of(b));
+        if (!b->memory)
+            return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a bucket of %zu bytes",
+                             operation, bytes_of(b));
+    }
+    buckets->laid_out = true;
+    return ND_OK;
+}
+
+// -------------------------------------------------------------------------------------------------
+// the thread
+
+/// Agrees on a bucket and reduces it.
+static nd_status send(nd_buckets *buckets, size_t index) {
+    bucket *b = &buckets->buckets[index];
+    nd_transport_call call;
+    nd_status status = nd__communicator_enter(sending, buckets->comm, &call);
+    if (status != ND_OK)
+        return status;
+    nd_description mine = {.call = ND__CALL_PARALLEL,
+                           .argument = (int32_t)index,
+                           .dtype = (int32_t)b->dtype,
+                           .ndim = 1,
+                           .shape = {b->numel}};
+    bool flags = index + 1 == buckets->bucket_count;
+    status = nd__agreement_reach(buckets->comm, &call, &mine);
+    if (status == ND_OK) {
+        status = nd__collectives_reduce(buckets->comm, &call, b->memory, b->numel, b->dtype,
+                                        flags ? ND_COLLECTIVE_MAX : ND_COLLECTIVE_MEAN);
+        if (nd__communicator_note(buckets->comm, status) != ND_OK) {
+            nd__transport_keep(b->memory);
+            b->memory = NULL;
+        }
+    }
+    nd__communicator_leave(buckets->comm);
+    return status;
+}
+
+static void *run(void *argument) {
+    nd_buckets *buckets = argument;
+    pthread_mutex_lock(&buckets->lock);
+    for (;;) {
+        while (!buckets->stop && (buckets->failed != ND_OK || buckets->reduced == buckets->ready))
+            pthread_cond_wait(&buckets->wake, &buckets->lock);
+        if (buckets->stop)
+            break;
+        size_t next = buckets->reduced;
+        pthread_mutex_unlock(&buckets->lock);
+        nd_status status = send(buckets, next);
+        pthread_mutex_lock(&buckets->lock);
+        if (status == ND_OK) {
+            buckets->reduced++;
+        } else {
+            buckets->failed = status;
+            snprintf(buckets->message, sizeof buckets->message, "%s", nd_error_get_message());
+        }
+        pthread_cond_signal(&buckets->done);
+    }
+    pthread_mutex_unlock(&buckets->lock);
+    return NULL;
+}
+
+// -------------------------------------------------------------------------------------------------
+// begin and end
+
+static void free_all(nd_buckets *buckets) {
+    free_memory(buckets);
+    nd__alloc_free(buckets->parts);
+    nd__alloc_free(buckets->buckets);
+    nd__alloc_free(buckets->order);
+    nd__alloc_free(buckets->arrived);
+    nd__alloc_free(buckets);
+}
+
+nd_buckets *nd__buckets_new(const char *operation, const nd_communicator *comm, size_t count,
+                            const nd_dtype *dtypes, const int64_t *numels,
+                            nd_bucket_limits limits) {
+    nd_buckets *buckets = nd__alloc_zeroed(sizeof *buckets);
+    if (buckets) {
+        buckets->parts = nd__alloc_zeroed((count + 1) * sizeof *buckets->parts);
+        buckets->buckets = nd__alloc_zeroed((count + 1) * sizeof *buckets->buckets);
+        buckets->order = nd__alloc_zeroed((count + 1) * sizeof *buckets->order);
+        buckets->arrived = nd__alloc_zeroed((count + 1) * sizeof *buckets->arrived);
+    }
+    if (!buckets || !buckets->parts || !buckets->buckets || !buckets->order || !buckets->arrived) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the buckets of %zu parameters",
+                  operation, count);
+        if (buckets)
+            free_all(buckets);
+        return NULL;
+    }
+    buckets->comm = comm;
+    buckets->limits = limits;
+    buckets->count = count;
+    buckets->generation = nd__fork_generation;
+    for (size_t i = 0; i < count; i++) {
+        buckets->parts[i] = (part){.dtype = dtypes[i], .numel = numels[i]};
+        buckets->order[i] = (uint32_t)(count - 1 - i);
+    }
+    pthread_mutex_init(&buckets->lock, NULL);
+    pthread_cond_init(&buckets->wake, NULL);
+    pthread_cond_init(&buckets->done, NULL);
+    nd_status status = lay_out(buckets, operation);
+    if (status == ND_OK && nd__spawn(&buckets->thread, NULL, run, buckets) != 0)
+        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: the thread that sends cannot be started",
+                           operation);
+    if (status == ND_OK)
+        return buckets;
+    free_all(buckets);
+    return NULL;
+}
+
+void nd__buckets_free(nd_buckets *buckets) {
+    if (buckets->generation == nd__fork_generation) {
+        pthread_mutex_lock(&buckets->lock);
+        buckets->stop = true;
+        pthread_cond_signal(&buckets->wake);
+        pthread_mutex_unlock(&buckets->lock);
+        pthread_join(buckets->thread, NULL);
+    }
+    free_all(buckets);
+}
+
+size_t nd__buckets_get_count(const nd_buckets *buckets) {
+    return buckets->bucket_count - 1;
+}
+
+// -------------------------------------------------------------------------------------------------
+// a step
+
+/// Rank 0's order becomes that of all.
+static nd_status share_order(nd_buckets *buckets, const char *operation) {
+    size_t bytes = buckets->count * sizeof *buckets->order;
+    uint32_t *shared = nd__alloc(bytes + 1);
+    if (shared)
+        memcpy(shared, buckets->arrived, bytes);
+    nd_transport_call call;
+    nd_status status = nd__communicator_enter(operation, buckets->comm, &call);
+    if (status == ND_OK) {
+        nd_description mine = {.call = ND__CALL_PARALLEL, .argument = -1};
+        if (!shared)
+            mine.status = (int32_t)nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes",
+                                             operation, bytes);
+        status = nd__agreement_reach(buckets->comm, &call, &mine);
+        if (status == ND_OK)
+            status = nd__communicator_note(
+                buckets->comm, buckets->comm->transport->functions->broadcast(
+                                   buckets->comm->transport, &call, shared, (int64_t)bytes, 0));
+        if (status != ND_OK && nd_communicator_is_broken(buckets->comm)) {
+            nd__transport_keep(shared);
+            shared = NULL;
+        }
+        nd__communicator_leave(buckets->comm);
+    }
+    if (status == ND_OK)
+        memcpy(buckets->order, shared, bytes);
+    nd__alloc_free(shared);
+    return status;
+}
+
+nd_status nd__buckets_begin(nd_buckets *buckets, const char *operation) {
+    nd_status status = ND_OK;
+    if (buckets->stepped && !buckets->reordered) {
+        status = share_order(buckets, operation);
+        buckets->reordered = status == ND_OK;
+        buckets->laid_out &= status != ND_OK;
+    }
+    if (status == ND_OK && !buckets->laid_out)
+        status = lay_out(buckets, operation);
+    for (size_t i = 0; status == ND_OK && i < buckets->bucket_count; i++) {
+        buckets->buckets[i].waiting = buckets->buckets[i].parts;
+        if (!buckets->buckets[i].memory)
+            status = nd__error(ND_ERROR_IO, "%s: the communicator is broken", operation);
+    }
+    for (size_t i = 0; i < buckets->count; i++)
+        buckets->parts[i].set = false;
+    buckets->arrived_count = 0;
+    buckets->agreed_to_fail = false;
+    pthread_mutex_lock(&buckets->lock);
+    buckets->ready = buckets->reduced = 0;
+    buckets->failed = ND_OK;
+    pthread_mutex_unlock(&buckets->lock);
+    return status;
+}
+
+void *nd__buckets_memory(const nd_buckets *buckets, size_t index) {
+    const part *p = &buckets->parts[index];
+    return buckets->buckets[p->bucket].memory + (size_t)p->offset * nd_dtype_get_size(p->dtype);
+}
+
+bool nd__buckets_is_set(const nd_buckets *buckets, size_t index) {
+    return buckets->parts[index].set;
+}
+
+/// One part less to wait for; whatever is ready by that goes to the thread.
+static void arrive(nd_buckets *buckets, bucket *b) {
+    b->waiting--;
+    pthread_mutex_lock(&buckets->lock);
+    size_t ready = buckets->ready;
+    while (ready < buckets->bucket_count && buckets->buckets[ready].waiting == 0)
+        ready++;
+    if (ready != buckets->ready) {
+        buckets->ready = ready;
+        pthread_cond_signal(&buckets->wake);
+    }
+    pthread_mutex_unlock(&buckets->lock);
+}
+
+void nd__buckets_set(nd_buckets *buckets, size_t index, bool used) {
+    part *p = &buckets->parts[index];
+    bucket *flags = &buckets->buckets[buckets->bucket_count - 1];
+    p->set = true;
+    buckets->arrived[buckets->arrived_count++] = (uint32_t)index;
+    flags->memory[index] = used;
+    arrive(buckets, &buckets->buckets[p->bucket]);
+    arrive(buckets, flags);
+}
+
+/// Waits until the thread has nothing more to do.
+static nd_status rest(nd_buckets *buckets) {
+    pthread_mutex_lock(&buckets->lock);
+    while (buckets->failed == ND_OK && buckets->reduced < buckets->ready)
+        pthread_cond_wait(&buckets->done, &buckets->lock);
+    nd_status status = buckets->failed;
+    pthread_mutex_unlock(&buckets->lock);
+    return status;
+}
+
+nd_status nd__buckets_wait(nd_buckets *buckets) {
+    nd_status status = rest(buckets);
+    buckets->agreed_to_fail = status != ND_OK;
+    return status == ND_OK ? ND_OK : nd__error(status, "%s", buckets->message);
+}
+
+bool nd__buckets_was_used(const nd_buckets *buckets, size_t index) {
+    return buckets->buckets[buckets->bucket_count - 1].memory[index] != 0;
+}
+
+nd_status nd__buckets_end(nd_buckets *buckets, const char *operation, nd_status status) {
+    nd_error_state own;
+    nd__error_save(&own);
+    if (buckets->agreed_to_fail)
+        return status;
+    // A rank that has failed by itself may have buckets on their way yet; another one may have failed
+    // meanwhile.
+    if (rest(buckets) != ND_OK) {
+        if (status == ND_OK)
+            return nd__error(buckets->failed, "%s", buckets->message);
+        nd__error_restore(&own);
+        return status;
+    }
+    nd_transport_call call;
+    nd_status entered = nd__communicator_enter(operation, buckets->comm, &call);
+    if (entered != ND_OK && status != ND_OK)
+        nd__error_restore(&own);
+    if (entered != ND_OK)
+        return status != ND_OK ? status : entered;
+    nd_description mine = {.call = ND__CALL_PARALLEL,
+                           .argument = (int32_t)buckets->reduced,
+                           .status = (int32_t)status};
+    nd__error_restore(&own);
+    status = nd__agreement_reach(buckets->comm, &call, &mine);
+    nd__communicator_leave(buckets->comm);
+    buckets->stepped |= status == ND_OK;
+    return status;
+}

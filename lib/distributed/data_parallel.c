@@ -1,0 +1,399 @@
+// A module that several ranks train.
+//
+//   object      edges to the module, its parameters, and a communicator of its own
+//   work        what a step uses: the buckets and their thread; counted, so that an object that is
+//               closed inside a step lets that end
+//
+// Invariant: gradients are set when all ranks have agreed that the step has succeeded, and nothing can
+// fail any more.
+#include "lib/autograd/backward.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/versioned.h"
+#include "lib/device/registry.h"
+#include "lib/distributed/agreement.h"
+#include "lib/distributed/buckets.h"
+#include "lib/manager/place.h"
+#include "lib/nn/parameters.h"
+#include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
+#include <nd/ops.h>
+
+#include <string.h>
+
+typedef struct work {
+    _Atomic int users; ///< the object, and a step
+    _Atomic bool busy; ///< a step is under way
+    nd_buckets *buckets;
+    nd_pointer_map index; ///< parameter -> part
+} work;
+
+struct nd_data_parallel {
+    nd_object header;
+    nd_module *module;     ///< edge
+    nd_communicator *comm; ///< edge
+    uint32_t generation;   ///< of processes
+    work *work;            ///< NULL once closed
+    size_t count;          ///< of tensors: parameters, then buffers
+    size_t parameters;     ///< of these
+    nd_tensor *tensors[];  ///< edges
+};
+
+/// A step, while it is watched.
+typedef struct step {
+    const char *operation;
+    nd_data_parallel *parallel;
+    work *work;
+    size_t count;
+    nd_status failed;    ///< before the pass began
+    nd_tensor **results; ///< for each part, owned
+} step;
+
+static void traverse(const nd_object *self, nd_visitor *visitor) {
+    const nd_data_parallel *parallel = (const nd_data_parallel *)self;
+    nd_visit(visitor, parallel->module, "module");
+    nd_visit(visitor, parallel->comm, "communicator");
+    for (size_t i = 0; i < parallel->count; i++)
+        nd_visit(visitor, parallel->tensors[i], "parameter");
+}
+
+static void clear(nd_object *self) {
+    nd_data_parallel *parallel = (nd_data_parallel *)self;
+    nd_edge_clear(&parallel->module);
+    nd_edge_clear(&parallel->comm);
+    for (size_t i = 0; i < parallel->count; i++)
+        nd_edge_clear(&parallel->tensors[i]);
+}
+
+static void drop(work *work) {
+    if (atomic_fetch_sub(&work->users, 1) != 1)
+        return;
+    if (work->buckets)
+        nd__buckets_free(work->buckets);
+    nd__pending_map_free(&work->index);
+    nd__alloc_free(work);
+}
+
+static void destroy(nd_object *self) {
+    ND__UNCANCELLED;
+    nd_data_parallel *parallel = (nd_data_parallel *)self;
+    if (parallel->work)
+        drop(parallel->work);
+    parallel->work = NULL;
+}
+
+static const nd_type data_parallel_type = {
+    .size = sizeof(nd_type),
+    .version = 1,
+    .name = "data_parallel",
+    .traverse = traverse,
+    .clear = clear,
+    .destroy = destroy,
+};
+
+// -------------------------------------------------------------------------------------------------
+// beginning
+
+/// All parameters, then all buffers, each once.
+static nd_data_parallel *collect(const char *operation, const nd_module *module) {
+    size_t parameters = 0, buffers = 0;
+    nd_tensor **first =
+        nd__parameters_collect(operation, module, ND__MEMBER_PARAMETER, &parameters);
+    nd_tensor **second =
+        first ? nd__parameters_collect(operation, module, ND__MEMBER_BUFFER, &buffers) : NULL;
+    size_t count = parameters + buffers;
+    nd_data_parallel *parallel =
+        second ? (nd_data_parallel *)nd__object_new(
+                     &data_parallel_type, sizeof *parallel + count * sizeof *parallel->tensors)
+               : NULL;
+    if (parallel) {
+        parallel->generation = nd__fork_generation;
+        parallel->module = nd_retain(module);
+        parallel->count = count;
+        parallel->parameters = parameters;
+        for (size_t i = 0; i < count; i++)
+            parallel->tensors[i] = nd_retain(i < parameters ? first[i] : second[i - parameters]);
+    }
+    nd__alloc_free(first);
+    nd__alloc_free(second);
+    return parallel;
+}
+
+/// What of the tensors must be the same on all ranks, in a number.
+static int64_t hash_of(const nd_data_parallel *parallel) {
+    uint64_t hash = parallel->parameters;
+    for (size_t i = 0; i < parallel->count; i++) {
+        const nd_tensor *x = parallel->tensors[i];
+        hash = (hash ^ (uint64_t)x->dtype ^ (uint64_t)x->ndim << 8) * UINT64_C(0x100000001b3);
+        for (int axis = 0; axis < x->ndim; axis++)
+            hash = (hash ^ (uint64_t)x->shape[axis]) * UINT64_C(0x100000001b3);
+    }
+    return (int64_t)(hash >> 1);
+}
+
+/// Whether all ranks have such a module, and take part: before anything is made or sent.
+static nd_status agree_on_module(const char *operation, const nd_communicator *comm,
+                                 const nd_data_parallel *parallel, nd_status status) {
+    nd_transport_call call;
+    nd_status entered = nd__communicator_enter(operation, comm, &call);
+    if (entered != ND_OK)
+        return entered;
+    nd_description mine = {.call = ND__CALL_MODULE, .status = (int32_t)status};
+    if (status == ND_OK) {
+        mine.ndim = 3;
+        mine.shape[0] = (int64_t)parallel->parameters;
+        mine.shape[1] = (int64_t)(parallel->count - parallel->parameters);
+        mine.shape[2] = hash_of(parallel);
+    }
+    status = nd__agreement_reach(comm, &call, &mine);
+    nd__communicator_leave(comm);
+    return status;
+}
+
+/// The values of rank 0 in all tensors.
+static nd_status take_values(const nd_data_parallel *parallel) {
+    nd_status status = ND_OK;
+    nd_grad_block block = nd__grad_block_begin(false);
+    for (size_t i = 0; status == ND_OK && i < parallel->count; i++)
+        status = nd_broadcast_(parallel->tensors[i], parallel->comm, 0);
+    nd__grad_block_end(&block);
+    return status;
+}
+
+/// Buckets for the parameters, and which part each of them is.
+static nd_status make_buckets(const char *operation, nd_data_parallel *parallel, work *work,
+                              const nd_data_parallel_options *options) {
+    size_t count = parallel->parameters;
+    nd_dtype *dtypes = nd__alloc((count + 1) * sizeof *dtypes);
+    int64_t *numels = nd__alloc((count + 1) * sizeof *numels);
+    bool well = dtypes && numels;
+    for (size_t i = 0; well && i < count; i++) {
+        numels[i] = parallel->tensors[i]->numel;
+        dtypes[i] = parallel->tensors[i]->dtype;
+        well = nd__pending_map_set(&work->index, parallel->tensors[i], (uint32_t)i);
+    }
+    nd_bucket_limits limits = {options->first_bucket_bytes, options->bucket_bytes};
+    if (well)
+        work->buckets = nd__buckets_new(operation, parallel->comm, count, dtypes, numels, limits);
+    nd__alloc_free(dtypes);
+    nd__alloc_free(numels);
+    return !well ? nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
+                             operation, count)
+           : work->buckets ? ND_OK
+                           : nd_error_get_status();
+}
+
+static nd_status make_work(const char *operation, nd_data_parallel *parallel,
+                           const nd_data_parallel_options *options) {
+    work *work = nd__alloc_zeroed(sizeof *work);
+    if (!work)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the buckets", operation);
+    atomic_init(&work->users, 1);
+    parallel->work = work;
+    return make_buckets(operation, parallel, work, options);
+}
+
+static nd_status check_options(const char *operation, const nd_communicator *comm,
+                               const nd_data_parallel_options *options,
+                               nd_data_parallel_options *ret_options) {
+    *ret_options = (nd_data_parallel_options)ND_DATA_PARALLEL_OPTIONS_INIT;
+    nd_status status = nd__versioned_read(operation, "ND_DATA_PARALLEL_OPTIONS_INIT", options,
+                                          ret_options, sizeof *ret_options);
+    if (status == ND_OK && (!ret_options->bucket_bytes || !ret_options->first_bucket_bytes))
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a bucket of 0 bytes", operation);
+    if (status == ND_OK && comm->transport->device.kind != ND_CPU)
+        status = nd__error(ND_ERROR_UNSUPPORTED, "%s: buckets go through communicators of MPI",
+                           operation);
+    return status;
+}
+
+nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
+                                       const nd_data_parallel_options *options) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_new";
+    if (!comm || nd__object_is_closed(comm)) {
+        nd_transport_call call;
+        nd__communicator_enter(operation, comm, &call); // says what it is
+        return NULL;
+    }
+    nd_data_parallel_options chosen;
+    nd_data_parallel *parallel = NULL;
+    nd_status status = check_options(operation, comm, options, &chosen);
+    if (status == ND_OK) {
+        parallel = collect(operation, module);
+        status = parallel ? ND_OK : nd_error_get_status();
+    }
+    status = agree_on_module(operation, comm, parallel, status);
+    if (status == ND_OK) {
+        parallel->comm = nd_communicator_duplicate(comm, NULL);
+        status = parallel->comm ? make_work(operation, parallel, &chosen) : nd_error_get_status();
+        if (parallel->comm)
+            status = agree_on_module(operation, parallel->comm, parallel, status);
+    }
+    if (status == ND_OK)
+        status = take_values(parallel);
+    if (status != ND_OK) {
+        nd_release(parallel);
+        return NULL;
+    }
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &parallel->header);
+}
+
+// -------------------------------------------------------------------------------------------------
+// a step
+
+static bool wants(void *data, const nd_tensor *leaf) {
+    const step *step = data;
+    return nd__pending_map_get(&step->work->index, leaf) != ND__ABSENT;
+}
+
+/// What this pass adds to what is there goes into the bucket.
+static nd_status complete(void *data, nd_tensor *leaf, nd_tensor *gradient) {
+    step *step = data;
+    size_t part = nd__pending_map_get(&step->work->index, leaf);
+    nd_auto nd_tensor *added = gradient;
+    nd_auto nd_tensor *before = nd_retain(leaf->grad);
+    nd_auto nd_tensor *sum = before ? nd_add(before, added) : nd_retain(added);
+    if (!sum)
+        return nd_error_get_status();
+    nd_status status =
+        nd__copy_to_host(step->operation, sum, nd__buckets_memory(step->work->buckets, part));
+    if (status == ND_OK)
+        nd__buckets_set(step->work->buckets, part, true);
+    return status;
+}
+
+/// What the pass has not reached: the gradient that is there, or zeros.
+static nd_status fill_rest(step *step) {
+    for (size_t i = 0; i < step->count; i++) {
+        if (nd__buckets_is_set(step->work->buckets, i))
+            continue;
+        nd_tensor *parameter = step->parallel->tensors[i];
+        nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
+        if (status != ND_OK)
+            return status;
+        nd_auto nd_tensor *before = nd_retain(parameter->grad);
+        void *memory = nd__buckets_memory(step->work->buckets, i);
+        if (before)
+            status = nd__copy_to_host(step->operation, before, memory);
+        else
+            memset(memory, 0, (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+        if (status != ND_OK)
+            return status;
+        nd__buckets_set(step->work->buckets, i, before != NULL);
+    }
+    return ND_OK;
+}
+
+/// New gradients, each at its parameter's manager, with what was reduced.
+static nd_status take_results(step *step) {
+    for (size_t i = 0; i < step->count; i++) {
+        nd_tensor *parameter = step->parallel->tensors[i];
+        nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
+        if (status != ND_OK)
+            return status;
+        if (!nd__buckets_was_used(step->work->buckets, i))
+            continue;
+        nd_place place = nd__place_of(&parameter->header);
+        step->results[i] = nd__tensor_new(step->operation, place.manager, parameter->device,
+                                          parameter->dtype, parameter->ndim, parameter->shape);
+        nd__place_end(place);
+        if (!step->results[i])
+            return nd_error_get_status();
+        if (parameter->numel > 0)
+            status =
+                nd__registry_backend(parameter->device.kind)
+                    ->copy_from_host(parameter->device.index, step->results[i]->data,
+                                     nd__buckets_memory(step->work->buckets, i),
+                                     (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+        if (status != ND_OK)
+            return nd__error(status, "%s: a gradient cannot be copied to %s", step->operation,
+                             nd__registry_device_text(parameter->device));
+    }
+    return ND_OK;
+}
+
+/// The pass is at its end, here and there.
+static nd_status finish(void *data, nd_status status) {
+    step *step = data;
+    if (status == ND_OK)
+        status = fill_rest(step);
+    if (status == ND_OK)
+        status = nd__buckets_wait(step->work->buckets);
+    if (status == ND_OK)
+        status = take_results(step);
+    return nd__buckets_end(step->work->buckets, step->operation, status);
+}
+
+/// Begins a step: nobody else's may be under way.
+static nd_status enter(const char *operation, nd_data_parallel *parallel, work **ret_work) {
+    if (!parallel)
+        return nd__error_null(operation, "parallel");
+    if (nd__object_is_closed(parallel))
+        return nd__error(ND_ERROR_CLOSED, "%s: the nd_data_parallel was closed", operation);
+    if (parallel->generation != nd__fork_generation)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: the nd_data_parallel stayed in the parent process when that forked",
+                         operation);
+    work *work = parallel->work;
+    if (atomic_exchange(&work->busy, true))
+        return nd__error(ND_ERROR_STATE, "%s: a step of this nd_data_parallel is under way",
+                         operation);
+    atomic_fetch_add(&work->users, 1);
+    *ret_work = work;
+    return ND_OK;
+}
+
+static void leave(work *work) {
+    atomic_store(&work->busy, false);
+    drop(work);
+}
+
+nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor *output,
+                                    const nd_backward_options *options) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_backward";
+    step step = {.operation = operation, .parallel = parallel};
+    nd_status status = enter(operation, parallel, &step.work);
+    if (status != ND_OK)
+        return status;
+    nd_auto nd_communicator *comm = nd_retain(parallel->comm);
+    step.count = parallel->parameters;
+    step.results = nd__pressure_alloc_zeroed((step.count + 1) * sizeof *step.results);
+    status = step.results
+                 ? ND_OK
+                 : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu gradients",
+                             operation, step.count);
+    nd_status begun = nd__buckets_begin(step.work->buckets, operation);
+    status = status != ND_OK ? status : begun;
+    const nd_leaf_watch watch = {wants, complete, finish, &step};
+    status = status == ND_OK ? nd__backward_watched(operation, output, options, &watch)
+                             : nd__buckets_end(step.work->buckets, operation, status);
+    for (size_t i = 0; step.results && i < step.count; i++) {
+        if (status == ND_OK)
+            status = nd_set_grad(parallel->tensors[i], step.results[i]);
+        nd_release(step.results[i]);
+    }
+    nd__alloc_free(step.results);
+    leave(step.work);
+    return status;
+}
+
+nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel) {
+    ND__UNCANCELLED;
+    work *work;
+    nd_status status = enter("data_parallel_synchronize", parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = take_values(parallel);
+    leave(work);
+    return status;
+}
+
+size_t nd_data_parallel_get_bucket_count(const nd_data_parallel *parallel) {
+    return parallel && !nd__object_is_closed(parallel)
+               ? nd__buckets_get_count(parallel->work->buckets)
+               : 0;
+}
