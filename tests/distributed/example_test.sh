@@ -13,5 +13,5 @@ cat "$scratch/said"
 if [ "${status:-0}" -ne 0 ]; then
     grep -q "without MPI" "$scratch/said" && echo "SKIPPED: built without MPI"
 else
-    grep -qF "[3, 3, 3]" "$scratch/said"
+    grep -qF "[3., 3., 3.]" "$scratch/said"
 fi

@@ -46,6 +46,51 @@ static nd_status step(nd_communicator *world, int n) {
     return status;
 }
 
+/// A step of training that rank 1 leaves while its gradients are on their way: by a hook between two
+/// layers.
+static nd_tensor *hook(const nd_tensor *grad, const nd_object *context) {
+    (void)grad;
+    (void)context;
+    if (rank_here == 1)
+        kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static void test_training_ends_with_an_error_in_time(void **state) {
+    (void)state;
+    nd_communicator *world = open_world(timeout);
+    rank_here = nd_communicator_get_rank(world);
+    nd_auto nd_module *module =
+        ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 64, 64, true), nd_tanh_module(),
+                      nd_linear_module(nd_key_new(2), 64, 64, true));
+    nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
+    options.bucket_bytes = options.first_bucket_bytes = 1000;
+    nd_auto nd_data_parallel *parallel = nd_data_parallel_new(module, world, &options);
+    assert_handle(parallel);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(8, 64), ND_F32);
+    for (int n = 0; n < 4; n++) {
+        nd_auto nd_tensor *middle = nd_module_forward(nd_module_get_child(module, 0), x);
+        nd_auto nd_tensor *bent = nd_tanh(middle);
+        if (n == 3)
+            assert_ok(nd_register_hook(middle, hook, NULL));
+        nd_auto nd_tensor *y = nd_module_forward(nd_module_get_child(module, 2), bent);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        double begin = seconds();
+        nd_status status = nd_data_parallel_backward(parallel, loss, NULL);
+        assert_int_equal(status, n < 3 ? ND_OK : ND_ERROR_IO);
+        assert_true(seconds() - begin < timeout + slack);
+        for (size_t i = 0; i < nd_module_get_parameter_count(module); i++)
+            assert_true(!nd_get_grad(nd_module_get_parameter_at(module, i, NULL)) == (n == 3));
+        assert_ok(nd_module_zero_grad(module));
+    }
+    nd_auto nd_tensor *y = nd_module_forward(module, x);
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    double begin = seconds();
+    assert_int_equal(nd_data_parallel_backward(parallel, loss, NULL), ND_ERROR_IO);
+    assert_true(seconds() - begin < timeout);
+    nd_release(world);
+}
+
 /// Works until that ends; seconds that the last step took.
 static double work(nd_communicator *world, nd_status *ret_status) {
     bool meanwhile = strcmp(how, "killed-meanwhile") == 0;
@@ -95,7 +140,10 @@ int main(int count, char **arguments) {
     }
     how = count > 1 ? arguments[1] : "killed";
     const struct CMUnitTest tests[] = {ND_TEST(test_the_others_get_an_error_in_time)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest training[] = {ND_TEST(test_training_ends_with_an_error_in_time)};
+    int failed = strcmp(how, "killed-in-training") == 0
+                     ? cmocka_run_group_tests(training, NULL, NULL)
+                     : cmocka_run_group_tests(tests, NULL, NULL);
     printf("rank %d: %s\n", rank_here, failed ? "failed" : "survived");
     fflush(stdout);
     return failed;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# faults_test.sh RANKS PROGRAM: one rank is killed, killed in the middle of its work, hangs, or leaves; all others must say that they
+# faults_test.sh RANKS PROGRAM: one rank is killed, killed in the middle of its work or of a backward pass, hangs, or leaves; all others must say that they
 # survived, and no process may be left. OpenMPI alone keeps ranks when one dies (--enable-recovery).
 set -u
 ranks=$1 program=$2
@@ -8,7 +8,7 @@ mpirun --version 2>&1 | grep -q "Open MPI" || { echo "SKIPPED: this mpirun ends 
 mpirun_options+=(--enable-recovery)
 
 failed=0
-for how in killed killed-meanwhile hangs leaves; do
+for how in killed killed-meanwhile killed-in-training hangs leaves; do
     SECONDS=0
     timeout 60 mpirun "${mpirun_options[@]}" -n "$ranks" "$program" "$how" >"$scratch/said" 2>&1
     if grep -q "^SKIPPED" "$scratch/said"; then
