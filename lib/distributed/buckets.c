@@ -26,6 +26,7 @@ typedef struct part {
     nd_dtype dtype;
     int64_t numel, offset; ///< in elements of its bucket
     uint32_t bucket;
+    int owner;
     bool set;
 } part;
 
@@ -35,6 +36,7 @@ struct nd_buckets {
     size_t count, bucket_count; ///< of parts; of buckets, the flags among them
     part *parts;
     bucket *buckets;   ///< count + 1 places
+    int64_t *shares;   ///< elements of each rank in each bucket
     uint32_t *order;   ///< parts in the order of their buckets
     uint32_t *arrived; ///< parts in the order of their gradients in this step
     size_t arrived_count;
@@ -84,6 +86,46 @@ static bucket *bucket_for(nd_buckets *buckets, const part *p) {
     return b;
 }
 
+/// Gives each part to the rank that has least so far.
+static bool choose_owners(nd_buckets *buckets) {
+    size_t ranks = (size_t)buckets->comm->size;
+    uint64_t *has = nd__alloc_zeroed(ranks * sizeof *has);
+    for (size_t i = 0; has && i < buckets->count; i++) {
+        part *p = &buckets->parts[i];
+        for (size_t rank = 1; rank < ranks; rank++)
+            if (has[rank] < has[p->owner])
+                p->owner = (int)rank;
+        has[p->owner] += (uint64_t)p->numel * nd_dtype_get_size(p->dtype);
+    }
+    nd__alloc_free(has);
+    return has != NULL;
+}
+
+/// Puts the parts of a bucket one behind the other, those of rank 0 first. False: no memory.
+static bool place_parts(nd_buckets *buckets) {
+    size_t ranks = (size_t)buckets->comm->size, count = (buckets->bucket_count + 1) * ranks;
+    int64_t *shares = nd__alloc_zeroed(count * sizeof *shares);
+    int64_t *next = nd__alloc_zeroed(count * sizeof *next);
+    for (size_t i = 0; shares && next && i < buckets->count; i++) {
+        const part *p = &buckets->parts[i];
+        shares[p->bucket * ranks + (size_t)p->owner] += p->numel;
+    }
+    for (size_t i = 1; shares && next && i < buckets->bucket_count * ranks; i++)
+        next[i] = i % ranks == 0 ? 0 : next[i - 1] + shares[i - 1];
+    for (size_t i = 0; shares && next && i < buckets->count; i++) {
+        part *p = &buckets->parts[buckets->order[i]];
+        int64_t *place = &next[p->bucket * ranks + (size_t)p->owner];
+        p->offset = *place;
+        *place += p->numel;
+    }
+    bool well = shares && next;
+    nd__alloc_free(next);
+    nd__alloc_free(well ? buckets->shares : shares);
+    if (well)
+        buckets->shares = shares;
+    return well;
+}
+
 /// Fills buckets in `order`, and takes their memory.
 static nd_status lay_out(nd_buckets *buckets, const char *operation) {
     free_memory(buckets);
@@ -92,10 +134,12 @@ static nd_status lay_out(nd_buckets *buckets, const char *operation) {
         part *p = &buckets->parts[buckets->order[i]];
         bucket *b = bucket_for(buckets, p);
         p->bucket = (uint32_t)(b - buckets->buckets);
-        p->offset = b->numel;
         b->numel += p->numel;
         b->parts++;
     }
+    if (!place_parts(buckets))
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the shares of %d ranks",
+                         operation, buckets->comm->size);
     buckets->buckets[buckets->bucket_count++] =
         (bucket){.dtype = ND_U8, .numel = (int64_t)buckets->count, .parts = buckets->count};
     for (size_t i = 0; i < buckets->bucket_count; i++) {
@@ -112,6 +156,19 @@ static nd_status lay_out(nd_buckets *buckets, const char *operation) {
 // -------------------------------------------------------------------------------------------------
 // the thread
 
+static const int64_t *shares_of(const nd_buckets *buckets, size_t index) {
+    return buckets->shares + index * (size_t)buckets->comm->size;
+}
+
+/// Notes what the transport answered; on an error the bucket's memory is its own from now on.
+static nd_status sent(const nd_buckets *buckets, bucket *b, nd_status status) {
+    if (status != ND_OK) {
+        nd__transport_keep(b->memory);
+        b->memory = NULL;
+    }
+    return nd__communicator_note(buckets->comm, status);
+}
+
 /// Agrees on a bucket and reduces it.
 static nd_status send(nd_buckets *buckets, size_t index) {
     bucket *b = &buckets->buckets[index];
@@ -126,14 +183,16 @@ static nd_status send(nd_buckets *buckets, size_t index) {
                            .shape = {b->numel}};
     bool flags = index + 1 == buckets->bucket_count;
     status = nd__agreement_reach(buckets->comm, &call, &mine);
-    if (status == ND_OK) {
-        status = nd__collectives_reduce(buckets->comm, &call, b->memory, b->numel, b->dtype,
-                                        flags ? ND_COLLECTIVE_MAX : ND_COLLECTIVE_MEAN);
-        if (nd__communicator_note(buckets->comm, status) != ND_OK) {
-            nd__transport_keep(b->memory);
-            b->memory = NULL;
-        }
-    }
+    nd_transport *transport = buckets->comm->transport;
+    if (status == ND_OK && buckets->limits.sharded && !flags)
+        status = sent(buckets, b,
+                      transport->functions->reduce_shares(transport, &call, b->memory,
+                                                          shares_of(buckets, index), b->dtype,
+                                                          ND_COLLECTIVE_MEAN));
+    else if (status == ND_OK)
+        status = sent(buckets, b,
+                      nd__collectives_reduce(buckets->comm, &call, b->memory, b->numel, b->dtype,
+                                             flags ? ND_COLLECTIVE_MAX : ND_COLLECTIVE_MEAN));
     nd__communicator_leave(buckets->comm);
     return status;
 }
@@ -171,6 +230,7 @@ static void free_all(nd_buckets *buckets) {
     nd__alloc_free(buckets->buckets);
     nd__alloc_free(buckets->order);
     nd__alloc_free(buckets->arrived);
+    nd__alloc_free(buckets->shares);
     nd__alloc_free(buckets);
 }
 
@@ -202,7 +262,12 @@ nd_buckets *nd__buckets_new(const char *operation, const nd_communicator *comm, 
     pthread_mutex_init(&buckets->lock, NULL);
     pthread_cond_init(&buckets->wake, NULL);
     pthread_cond_init(&buckets->done, NULL);
-    nd_status status = lay_out(buckets, operation);
+    nd_status status = limits.sharded && !choose_owners(buckets)
+                           ? nd__error(ND_ERROR_OUT_OF_MEMORY,
+                                       "%s: no memory for the shares of %d "
+                                       "ranks",
+                                       operation, comm->size)
+                           : lay_out(buckets, operation);
     if (status == ND_OK && nd__spawn(&buckets->thread, NULL, run, buckets) != 0)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: the thread that sends cannot be started",
                            operation);
@@ -364,5 +429,37 @@ nd_status nd__buckets_end(nd_buckets *buckets, const char *operation, nd_status 
     status = nd__agreement_reach(buckets->comm, &call, &mine);
     nd__communicator_leave(buckets->comm);
     buckets->stepped |= status == ND_OK;
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// shares
+
+int nd__buckets_get_owner(const nd_buckets *buckets, size_t index) {
+    return buckets->parts[index].owner;
+}
+
+bool nd__buckets_is_own(const nd_buckets *buckets, size_t index) {
+    return !buckets->limits.sharded || buckets->parts[index].owner == buckets->comm->rank;
+}
+
+nd_status nd__buckets_gather(nd_buckets *buckets, const char *operation, bool shares,
+                             nd_status status) {
+    nd_transport_call call;
+    nd_status entered = nd__communicator_enter(operation, buckets->comm, &call);
+    if (entered != ND_OK)
+        return entered;
+    nd_transport *transport = buckets->comm->transport;
+    if (status == ND_OK && !buckets->laid_out)
+        status = nd__error(ND_ERROR_STATE, "%s: there was no memory for buckets", operation);
+    nd_description mine = {.call = ND__CALL_PARALLEL, .argument = -2, .status = (int32_t)status};
+    status = nd__agreement_reach(buckets->comm, &call, &mine);
+    for (size_t i = 0; shares && status == ND_OK && i + 1 < buckets->bucket_count; i++) {
+        bucket *b = &buckets->buckets[i];
+        status = sent(buckets, b,
+                      transport->functions->gather_shares(transport, &call, b->memory,
+                                                          shares_of(buckets, i), b->dtype));
+    }
+    nd__communicator_leave(buckets->comm);
     return status;
 }

@@ -17,6 +17,7 @@ typedef struct nd_buckets nd_buckets;
 
 typedef struct nd_bucket_limits {
     uint64_t first, others; ///< bytes; a bucket has at least one part
+    bool sharded;           ///< each part is reduced for one rank alone, its owner
 } nd_bucket_limits;
 
 /// Buckets for `count` parts of these dtypes and sizes, filled from the last part to the first, with
@@ -39,6 +40,16 @@ bool nd__buckets_is_set(const nd_buckets *buckets, size_t part);
 nd_status nd__buckets_wait(nd_buckets *buckets);
 /// Whether any rank had a gradient for a part, after nd__buckets_wait.
 bool nd__buckets_was_used(const nd_buckets *buckets, size_t part);
+/// The rank that a part is reduced for: for good, and with shares of about the same size. 0 where
+/// parts are reduced for all.
+int nd__buckets_get_owner(const nd_buckets *buckets, size_t part);
+/// Whether a part is reduced for this rank.
+bool nd__buckets_is_own(const nd_buckets *buckets, size_t part);
+/// Between steps, a collective call: with `shares` what each owner has written to the memory of its
+/// parts becomes everybody's. `status` not ND_OK: this rank has failed, and all get an error.
+nd_status nd__buckets_gather(nd_buckets *buckets, const char *operation, bool shares,
+                             nd_status status);
+
 /// Ends the step with this rank's status: the same answer on every rank, but for the words of the
 /// one that failed. The status of nd__buckets_wait is not said twice.
 nd_status nd__buckets_end(nd_buckets *buckets, const char *operation, nd_status status);

@@ -1,11 +1,8 @@
-// A module that several ranks train.
-//
-//   object      edges to the module, its parameters, and a communicator of its own
-//   work        what a step uses: the buckets and their thread; counted, so that an object that is
-//               closed inside a step lets that end
+// A module that several ranks train: made, and its backward pass.
 //
 // Invariant: gradients are set when all ranks have agreed that the step has succeeded, and nothing can
 // fail any more.
+#include "lib/distributed/data_parallel.h"
 #include "lib/autograd/backward.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -14,7 +11,6 @@
 #include "lib/base/versioned.h"
 #include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
-#include "lib/distributed/buckets.h"
 #include "lib/manager/place.h"
 #include "lib/nn/parameters.h"
 #include "lib/pressure/pressure_alloc.h"
@@ -23,29 +19,11 @@
 
 #include <string.h>
 
-typedef struct work {
-    _Atomic int users; ///< the object, and a step
-    _Atomic bool busy; ///< a step is under way
-    nd_buckets *buckets;
-    nd_pointer_map index; ///< parameter -> part
-} work;
-
-struct nd_data_parallel {
-    nd_object header;
-    nd_module *module;     ///< edge
-    nd_communicator *comm; ///< edge
-    uint32_t generation;   ///< of processes
-    work *work;            ///< NULL once closed
-    size_t count;          ///< of tensors: parameters, then buffers
-    size_t parameters;     ///< of these
-    nd_tensor *tensors[];  ///< edges
-};
-
 /// A step, while it is watched.
 typedef struct step {
     const char *operation;
     nd_data_parallel *parallel;
-    work *work;
+    nd_parallel_work *work;
     size_t count;
     nd_status failed;    ///< before the pass began
     nd_tensor **results; ///< for each part, owned
@@ -67,7 +45,7 @@ static void clear(nd_object *self) {
         nd_edge_clear(&parallel->tensors[i]);
 }
 
-static void drop(work *work) {
+static void drop(nd_parallel_work *work) {
     if (atomic_fetch_sub(&work->users, 1) != 1)
         return;
     if (work->buckets)
@@ -163,8 +141,8 @@ static nd_status take_values(const nd_data_parallel *parallel) {
 }
 
 /// Buckets for the parameters, and which part each of them is.
-static nd_status make_buckets(const char *operation, nd_data_parallel *parallel, work *work,
-                              const nd_data_parallel_options *options) {
+static nd_status make_buckets(const char *operation, nd_data_parallel *parallel,
+                              nd_parallel_work *work, const nd_data_parallel_options *options) {
     size_t count = parallel->parameters;
     nd_dtype *dtypes = nd__alloc((count + 1) * sizeof *dtypes);
     int64_t *numels = nd__alloc((count + 1) * sizeof *numels);
@@ -174,7 +152,8 @@ static nd_status make_buckets(const char *operation, nd_data_parallel *parallel,
         dtypes[i] = parallel->tensors[i]->dtype;
         well = nd__pending_map_set(&work->index, parallel->tensors[i], (uint32_t)i);
     }
-    nd_bucket_limits limits = {options->first_bucket_bytes, options->bucket_bytes};
+    nd_bucket_limits limits = {options->first_bucket_bytes, options->bucket_bytes,
+                               options->shard_optimizer};
     if (well)
         work->buckets = nd__buckets_new(operation, parallel->comm, count, dtypes, numels, limits);
     nd__alloc_free(dtypes);
@@ -187,7 +166,7 @@ static nd_status make_buckets(const char *operation, nd_data_parallel *parallel,
 
 static nd_status make_work(const char *operation, nd_data_parallel *parallel,
                            const nd_data_parallel_options *options) {
-    work *work = nd__alloc_zeroed(sizeof *work);
+    nd_parallel_work *work = nd__alloc_zeroed(sizeof *work);
     if (!work)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the buckets", operation);
     atomic_init(&work->users, 1);
@@ -224,6 +203,8 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
     if (status == ND_OK) {
         parallel = collect(operation, module);
         status = parallel ? ND_OK : nd_error_get_status();
+        if (parallel)
+            parallel->sharded = chosen.shard_optimizer;
     }
     status = agree_on_module(operation, comm, parallel, status);
     if (status == ND_OK) {
@@ -294,7 +275,8 @@ static nd_status take_results(step *step) {
         nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
         if (status != ND_OK)
             return status;
-        if (!nd__buckets_was_used(step->work->buckets, i))
+        if (!nd__buckets_was_used(step->work->buckets, i) ||
+            !nd__buckets_is_own(step->work->buckets, i))
             continue;
         nd_place place = nd__place_of(&parameter->header);
         step->results[i] = nd__tensor_new(step->operation, place.manager, parameter->device,
@@ -318,6 +300,9 @@ static nd_status take_results(step *step) {
 /// The pass is at its end, here and there.
 static nd_status finish(void *data, nd_status status) {
     step *step = data;
+    if (status == ND_OK && nd__object_is_closed(step->parallel))
+        status = nd__error(ND_ERROR_CLOSED, "%s: the nd_data_parallel was closed meanwhile",
+                           step->operation);
     if (status == ND_OK)
         status = fill_rest(step);
     if (status == ND_OK)
@@ -327,8 +312,8 @@ static nd_status finish(void *data, nd_status status) {
     return nd__buckets_end(step->work->buckets, step->operation, status);
 }
 
-/// Begins a step: nobody else's may be under way.
-static nd_status enter(const char *operation, nd_data_parallel *parallel, work **ret_work) {
+nd_status nd__data_parallel_enter(const char *operation, nd_data_parallel *parallel,
+                                  nd_parallel_work **ret_work) {
     if (!parallel)
         return nd__error_null(operation, "parallel");
     if (nd__object_is_closed(parallel))
@@ -337,7 +322,7 @@ static nd_status enter(const char *operation, nd_data_parallel *parallel, work *
         return nd__error(ND_ERROR_STATE,
                          "%s: the nd_data_parallel stayed in the parent process when that forked",
                          operation);
-    work *work = parallel->work;
+    nd_parallel_work *work = parallel->work;
     if (atomic_exchange(&work->busy, true))
         return nd__error(ND_ERROR_STATE, "%s: a step of this nd_data_parallel is under way",
                          operation);
@@ -346,7 +331,7 @@ static nd_status enter(const char *operation, nd_data_parallel *parallel, work *
     return ND_OK;
 }
 
-static void leave(work *work) {
+void nd__data_parallel_leave(nd_parallel_work *work) {
     atomic_store(&work->busy, false);
     drop(work);
 }
@@ -356,7 +341,7 @@ nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor 
     ND__UNCANCELLED;
     static const char operation[] = "data_parallel_backward";
     step step = {.operation = operation, .parallel = parallel};
-    nd_status status = enter(operation, parallel, &step.work);
+    nd_status status = nd__data_parallel_enter(operation, parallel, &step.work);
     if (status != ND_OK)
         return status;
     nd_auto nd_communicator *comm = nd_retain(parallel->comm);
@@ -377,18 +362,18 @@ nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor 
         nd_release(step.results[i]);
     }
     nd__alloc_free(step.results);
-    leave(step.work);
+    nd__data_parallel_leave(step.work);
     return status;
 }
 
 nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel) {
     ND__UNCANCELLED;
-    work *work;
-    nd_status status = enter("data_parallel_synchronize", parallel, &work);
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter("data_parallel_synchronize", parallel, &work);
     if (status != ND_OK)
         return status;
     status = take_values(parallel);
-    leave(work);
+    nd__data_parallel_leave(work);
     return status;
 }
 

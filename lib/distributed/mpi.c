@@ -26,10 +26,12 @@ enum { TAG_RECORD = 1, TAG_DATA = 2 };
 typedef struct nd_mpi {
     nd_transport transport;
     MPI_Comm comm;
+    int *counts, *places; ///< of each rank, while shares of it are on their way; one block
     unsigned char exchange[EXCHANGE];
 } nd_mpi;
 
 static const nd_transport_functions functions;
+static void free_transport(nd_transport *transport, bool broken);
 
 static nd_lock lock; ///< around each call of MPI but those that begin and end it
 ND__FORK_LOCK(ND__FORK_SINGLE, lock);
@@ -204,6 +206,13 @@ static nd_transport *on_duplicate(const nd_transport_call *call, MPI_Comm comm) 
     MPI_Comm_rank(mpi->comm, &mpi->transport.rank);
     MPI_Comm_size(mpi->comm, &mpi->transport.size);
     nd__lock_release(&lock);
+    mpi->counts = nd__alloc(2 * (size_t)mpi->transport.size * sizeof *mpi->counts);
+    if (!mpi->counts) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
+        free_transport(&mpi->transport, false);
+        return NULL;
+    }
+    mpi->places = mpi->counts + mpi->transport.size;
     return &mpi->transport;
 }
 
@@ -245,6 +254,7 @@ static void free_transport(nd_transport *transport, bool broken) {
     if (generation == nd__fork_generation && !finalized)
         MPI_Comm_free(&mpi->comm);
     nd__lock_release(&lock);
+    nd__alloc_free(mpi->counts);
     nd__alloc_free(mpi);
 }
 
@@ -385,6 +395,64 @@ static nd_status all_gather(nd_transport *transport, const nd_transport_call *ca
     return status;
 }
 
+/// How many elements shares have together, and whether an int counts them.
+static int64_t take_shares(nd_mpi *mpi, const int64_t *counts, bool *ret_fits) {
+    int64_t total = 0;
+    for (int rank = 0; rank < mpi->transport.size; rank++)
+        total += counts[rank];
+    *ret_fits = total <= nd__mpi_largest_count;
+    for (int rank = 0, place = 0; *ret_fits && rank < mpi->transport.size; rank++) {
+        mpi->counts[rank] = (int)counts[rank];
+        mpi->places[rank] = place;
+        place += mpi->counts[rank];
+    }
+    return total;
+}
+
+static nd_status reduce_to_shares(nd_transport *transport, const nd_transport_call *call,
+                                  void *data, const int64_t *counts, nd_dtype dtype,
+                                  nd_collective op) {
+    nd_mpi *mpi = (nd_mpi *)transport;
+    bool fits;
+    int64_t total = take_shares(mpi, counts, &fits), size = (int64_t)nd_dtype_get_size(dtype);
+    if (!fits)
+        return all_reduce(transport, call, data, total, dtype, op);
+    MPI_Op operation;
+    nd_status status = find_op(call, dtype, op, &operation);
+    if (status == ND_OK)
+        status = CALL(call, total * size,
+                      MPI_Ireduce_scatter(MPI_IN_PLACE, data, mpi->counts, nd__mpi_ops_type(dtype),
+                                          operation, mpi->comm, &request_));
+    if (status != ND_OK)
+        return status;
+    // MPI puts the share at the beginning.
+    int64_t own = counts[transport->rank];
+    char *place = (char *)data + mpi->places[transport->rank] * size;
+    memmove(place, data, (size_t)(own * size));
+    if (op == ND_COLLECTIVE_MEAN)
+        nd__mpi_ops_divide(place, own, dtype, transport->size);
+    return ND_OK;
+}
+
+static nd_status gather_shares(nd_transport *transport, const nd_transport_call *call, void *data,
+                               const int64_t *counts, nd_dtype dtype) {
+    nd_mpi *mpi = (nd_mpi *)transport;
+    bool fits;
+    int64_t size = (int64_t)nd_dtype_get_size(dtype);
+    int64_t total = take_shares(mpi, counts, &fits);
+    if (fits)
+        return CALL(call, total * size,
+                    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, mpi->counts,
+                                    mpi->places, nd__mpi_ops_type(dtype), mpi->comm, &request_));
+    nd_status status = ND_OK;
+    char *share = data;
+    for (int root = 0; status == ND_OK && root < transport->size; root++) {
+        status = broadcast(transport, call, share, counts[root] * size, root);
+        share += counts[root] * size;
+    }
+    return status;
+}
+
 static nd_status send_data(nd_transport *transport, const nd_transport_call *call, void *data,
                            int64_t bytes, int rank) {
     nd_mpi *mpi = (nd_mpi *)transport;
@@ -424,6 +492,8 @@ static const nd_transport_functions functions = {
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
+    .reduce_shares = reduce_to_shares,
+    .gather_shares = gather_shares,
     .broadcast = broadcast,
     .send = send_data,
     .receive = receive_data,

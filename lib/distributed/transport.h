@@ -46,6 +46,13 @@ typedef struct nd_transport_functions {
     /// In place: `bytes` of each rank, of which this one's stand at their place.
     nd_status (*all_gather)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t bytes);
+    /// In place: counts[rank] elements of each rank, one rank's behind the other's. Of the first this
+    /// rank's stand reduced at their place, and what the others are then is not defined; the second
+    /// brings those of all. NULL: it has neither.
+    nd_status (*reduce_shares)(nd_transport *transport, const nd_transport_call *call, void *data,
+                               const int64_t *counts, nd_dtype dtype, nd_collective op);
+    nd_status (*gather_shares)(nd_transport *transport, const nd_transport_call *call, void *data,
+                               const int64_t *counts, nd_dtype dtype);
     nd_status (*broadcast)(nd_transport *transport, const nd_transport_call *call, void *data,
                            int64_t bytes, int root);
     nd_status (*send)(nd_transport *transport, const nd_transport_call *call, void *data,

@@ -5,5 +5,8 @@ set -u
 ranks=$1 program=$2
 shift 2
 source tests/distributed/mpirun.sh
-[ "$ranks" -ne 0 ] || exec "$program" "$@"
-run_ranks "$ranks" "$program" "$@"
+if [ "$ranks" -eq 0 ]; then
+    "$program" "$@"
+else
+    run_ranks "$ranks" "$program" "$@"
+fi

@@ -130,7 +130,7 @@ ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank
 //     ...
 //     nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels); // a mean over this rank's share
 //     nd_data_parallel_backward(parallel, loss, NULL);
-//     nd_optimizer_step(optimizer);
+//     nd_data_parallel_step(parallel, optimizer);
 //     nd_module_zero_grad(model);
 
 /// Options of nd_data_parallel_new(). NULL means all defaults.
@@ -139,10 +139,13 @@ typedef struct nd_data_parallel_options {
     uint32_t version;            ///< 1
     uint64_t bucket_bytes;       ///< of gradients that are sent together, at most
     uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early
+    bool
+        shard_optimizer; ///< each rank has the optimizer's state of its share of the parameters only
 } nd_data_parallel_options;
-/// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB.
+/// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB,
+/// nothing sharded.
 #define ND_DATA_PARALLEL_OPTIONS_INIT \
-    { sizeof(nd_data_parallel_options), 1, UINT64_C(25) << 20, UINT64_C(1) << 20 }
+    { sizeof(nd_data_parallel_options), 1, UINT64_C(25) << 20, UINT64_C(1) << 20, false }
 
 /// Makes the parameters and buffers of `module` those of rank 0 on all ranks, and is what its
 /// gradients go through, in the current manager. A collective call of `comm`, one of MPI, which it
@@ -159,13 +162,29 @@ ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_
 /// that no rank has a gradient for has none afterwards, either. On error no gradient has changed on
 /// any rank; leaves that are no parameters of the module are this rank's alone. What other ranks
 /// sent has no history: create_graph is ND_ERROR_UNSUPPORTED (gradients of gradients are computed
-/// with nd_grad(), before). Gradients are clipped behind it, with nd_clip_grad_norm(): all ranks have
-/// the same.
+/// with nd_grad(), before). Gradients are clipped behind it, with nd_data_parallel_clip_grad_norm().
 ND_API nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor *output,
                                            const nd_backward_options *options);
 /// Makes parameters and buffers those of rank 0 again, such as after it alone has loaded a file, or
 /// for running means. A collective call.
 ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
+/// nd_optimizer_step(), of an optimizer of the module's parameters. With shard_optimizer (ZeRO-1:
+/// Rajbhandari et al. 2020) each parameter has an owner among the ranks, which alone has its gradient
+/// after nd_data_parallel_backward(), and so alone makes state for it; the owners step, and the new
+/// values go to all. A collective call. Where a rank fails to step all ranks get an error; with
+/// shard_optimizer those that have stepped have values that the others have not, and all load the
+/// last state.
+ND_API nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer);
+/// nd_clip_grad_norm() of all gradients, wherever they are. A collective call; `ret_norm` (may be
+/// NULL) is the same on all ranks.
+ND_API nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double limit,
+                                                 double *ret_norm);
+/// Brings the optimizer's whole state to rank 0, which may then save it (nd_save_state) for any
+/// number of ranks, or for none. A collective call; without shard_optimizer all have it anyway.
+ND_API nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
+/// Drops the optimizer's state of parameters that other ranks own: on rank 0 when the state is
+/// saved, on all when one was loaded. No collective call.
+ND_API nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// How many buckets there are now; 0 for NULL or a closed one.
 ND_API size_t nd_data_parallel_get_bucket_count(const nd_data_parallel *parallel);
 

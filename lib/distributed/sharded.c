@@ -1,0 +1,191 @@
+// What follows a backward pass where each rank steps its share of the parameters only (ZeRO-1). The
+// optimizer knows nothing of it: it steps what has a gradient, and makes state for that.
+#include "lib/base/cancel.h"
+#include "lib/base/error.h"
+#include "lib/device/registry.h"
+#include "lib/distributed/agreement.h"
+#include "lib/distributed/collectives.h"
+#include "lib/distributed/data_parallel.h"
+#include "lib/manager/place.h"
+#include "lib/nn/gradients.h"
+#include "lib/nn/optimizer.h"
+#include "lib/object/edge.h"
+#include "lib/tensor/copy.h"
+#include <nd/autograd.h>
+#include <nd/ops.h>
+
+#include <math.h>
+
+/// The parameters' part of the memory that is sent, from their owner or back.
+static nd_status copy_part(const char *operation, const nd_data_parallel *parallel,
+                           const nd_parallel_work *work, size_t part, bool to_memory) {
+    nd_tensor *parameter = parallel->tensors[part];
+    nd_status status = nd__tensor_check_operand(operation, "a parameter", parameter);
+    if (status != ND_OK || parameter->numel == 0)
+        return status;
+    void *memory = nd__buckets_memory(work->buckets, part);
+    if (to_memory)
+        return nd__copy_to_host(operation, parameter, memory);
+    status = nd__registry_backend(parameter->device.kind)
+                 ->copy_from_host(parameter->device.index, parameter->data, memory,
+                                  (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+    nd__tensor_bump_version(parameter);
+    return status == ND_OK ? ND_OK
+                           : nd__error(status, "%s: a parameter cannot be copied to %s", operation,
+                                       nd__registry_device_text(parameter->device));
+}
+
+nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_step";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = nd_optimizer_step(optimizer);
+    for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
+        if (nd__buckets_is_own(work->buckets, i))
+            status = copy_part(operation, parallel, work, i, true);
+    status = nd__buckets_gather(work->buckets, operation, parallel->sharded, status);
+    for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
+        if (!nd__buckets_is_own(work->buckets, i))
+            status = copy_part(operation, parallel, work, i, false);
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// the norm
+
+/// The sum over all ranks, of which this one has failed where `status` says so.
+static nd_status add_up(const nd_data_parallel *parallel, double *sum, nd_status status) {
+    // With NULL this rank tells the others that it does not take part, and keeps its error.
+    nd_error_state own;
+    nd__error_save(&own);
+    nd_auto nd_tensor *number = status == ND_OK ? nd_scalar(*sum, ND_F64) : NULL;
+    if (status != ND_OK)
+        nd__error_restore(&own);
+    nd_auto nd_tensor *total = nd_all_reduce(number, parallel->comm, ND_COLLECTIVE_SUM);
+    if (!total)
+        return status != ND_OK ? status : nd_error_get_status();
+    *sum = nd_get_item(total);
+    return ND_OK;
+}
+
+nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double limit,
+                                          double *ret_norm) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_clip_grad_norm";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    double norm = 0;
+    if (!(limit >= 0))
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limit is %g; it must be at least 0",
+                           operation, limit);
+    if (status == ND_OK)
+        status = nd__gradients_norm(operation, parallel->tensors, parallel->parameters, &norm);
+    // All ranks have the same gradients, or each its own.
+    double squares = parallel->sharded || parallel->comm->rank == 0 ? norm * norm : 0;
+    status = add_up(parallel, &squares, status);
+    norm = sqrt(squares);
+    if (status == ND_OK && isfinite(norm) && norm > limit)
+        status =
+            nd__gradients_scale(operation, parallel->tensors, parallel->parameters, limit / norm);
+    if (status == ND_OK && ret_norm)
+        *ret_norm = norm;
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// the state
+
+/// The optimizer's state of a parameter; NULL: it has none of it.
+static nd_parameter_state *state_of(nd_optimizer *optimizer, const nd_tensor *parameter) {
+    for (size_t i = 0; i < optimizer->count; i++)
+        if (optimizer->states[i].parameter == parameter)
+            return &optimizer->states[i];
+    return NULL;
+}
+
+/// How often each parameter was stepped, and which state it has, from its owner.
+enum { NUMBERS = 1 + ND__SLOTS };
+
+static nd_tensor *share_numbers(const char *operation, const nd_data_parallel *parallel,
+                                const nd_parallel_work *work, nd_optimizer *optimizer) {
+    nd_status status = nd__optimizer_check(operation, optimizer);
+    nd_error_state own;
+    nd__error_save(&own);
+    nd_auto nd_tensor *numbers =
+        status == ND_OK ? nd_zeros(ND_SHAPE((int64_t)parallel->parameters, NUMBERS), ND_I64) : NULL;
+    if (status != ND_OK)
+        nd__error_restore(&own);
+    for (size_t i = 0; numbers && i < parallel->parameters; i++) {
+        const nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
+        if (!state || !nd__buckets_is_own(work->buckets, i))
+            continue;
+        int64_t *row = (int64_t *)numbers->data + i * NUMBERS;
+        row[0] = (int64_t)state->steps;
+        for (int slot = 0; slot < ND__SLOTS; slot++)
+            row[1 + slot] = state->slot[slot] != NULL;
+    }
+    return nd_all_reduce(numbers, parallel->comm, ND_COLLECTIVE_MAX);
+}
+
+/// One state tensor from its owner to rank 0.
+static nd_status bring(const char *operation, nd_data_parallel *parallel, nd_optimizer *optimizer,
+                       nd_parameter_state *state, nd_slot slot, int owner) {
+    if (parallel->comm->rank == owner)
+        return nd_send(state->slot[slot], parallel->comm, 0);
+    nd_status status = nd__optimizer_prepare_slot(operation, optimizer, state, slot);
+    nd_status received =
+        nd_receive_(status == ND_OK ? state->slot[slot] : NULL, parallel->comm, owner);
+    return status == ND_OK ? received : status;
+}
+
+nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_optimizer *optimizer) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_gather_state";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    nd_auto nd_tensor *numbers = share_numbers(operation, parallel, work, optimizer);
+    status = numbers ? ND_OK : nd_error_get_status();
+    int rank = parallel->comm->rank;
+    for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++) {
+        const int64_t *row = (const int64_t *)numbers->data + i * NUMBERS;
+        int owner = nd__buckets_get_owner(work->buckets, i);
+        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
+        if (owner == 0 || (rank != 0 && rank != owner) || !state)
+            continue;
+        for (int slot = 0; status == ND_OK && slot < ND__SLOTS; slot++)
+            if (row[1 + slot])
+                status = bring(operation, parallel, optimizer, state, (nd_slot)slot, owner);
+        state->steps = (uint64_t)row[0];
+        if (rank == 0)
+            state->version = nd__tensor_version(state->parameter);
+    }
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *optimizer) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_drop_state";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = nd__optimizer_check(operation, optimizer);
+    for (size_t i = 0; status == ND_OK && i < parallel->parameters; i++) {
+        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
+        for (int slot = 0; state && !nd__buckets_is_own(work->buckets, i) && slot < ND__SLOTS;
+             slot++)
+            nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
+    }
+    nd__data_parallel_leave(work);
+    return status;
+}
