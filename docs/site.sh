@@ -22,6 +22,8 @@ esac
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 cp -rL README.md CONTRIBUTING.md CHANGELOG.md docs include "$pages/"
+mkdir -p "$pages/lib/distributed"
+cp -rL lib/distributed/include "$pages/lib/distributed/"
 rm -rf "$pages/docs/examples"
 cd "$pages"
 python3 docs/site.py README.md CONTRIBUTING.md CHANGELOG.md docs/*.md
@@ -31,7 +33,7 @@ sed -i '/<tab type="pages"/i <tab type="user" visible="yes" url="./text.html" ti
 {
     cat docs/Doxyfile
     cat <<'END'
-INPUT                  = README.md CONTRIBUTING.md CHANGELOG.md docs include/nd
+INPUT                  = README.md CONTRIBUTING.md CHANGELOG.md docs include/nd lib/distributed/include/nd
 FILE_PATTERNS          = *.h *.hpp *.md
 RECURSIVE              = YES
 EXCLUDE_PATTERNS       = */detail/*

@@ -1,8 +1,8 @@
 // Leaves whose gradient is complete before the pass is at its end: for who wants to work with it
 // meanwhile (lib/distributed).
 //
-// Invariant: a leaf is complete when every node below the output that has it as an input was visited.
-// A leaf below a node that no gradient reaches is complete at the end.
+// Invariant: a leaf is complete when every node below the output that has it as an input was
+// visited. A leaf below a node that no gradient reaches is complete at the end.
 #ifndef ND_LIB_AUTOGRAD_LEAVES_H
 #define ND_LIB_AUTOGRAD_LEAVES_H
 #include "lib/autograd/engine.h"

@@ -35,8 +35,8 @@ typedef struct nd_description {
 /// is no memory.
 void *nd__agreement_records(int ranks);
 /// Inside a call of all ranks: ND_OK on all of them when they say the same and all take part, else
-/// an error on all of them. What a rank has said of itself (`mine->status`, with the thread's error)
-/// stays its own error. A broken transport breaks the communicator.
+/// an error on all of them. What a rank has said of itself (`mine->status`, with the thread's
+/// error) stays its own error. A broken transport breaks the communicator.
 nd_status nd__agreement_reach(const nd_communicator *comm, const nd_transport_call *call,
                               nd_description *mine);
 /// The same between this rank, which sends or receives, and another.

@@ -408,8 +408,8 @@ nd_status nd__buckets_end(nd_buckets *buckets, const char *operation, nd_status 
     nd__error_save(&own);
     if (buckets->agreed_to_fail)
         return status;
-    // A rank that has failed by itself may have buckets on their way yet; another one may have failed
-    // meanwhile.
+    // A rank that has failed by itself may have buckets on their way yet; another one may have
+    // failed meanwhile.
     if (rest(buckets) != ND_OK) {
         if (status == ND_OK)
             return nd__error(buckets->failed, "%s", buckets->message);

@@ -1,14 +1,14 @@
-// Gradients of a module on their way: in buckets, reduced by a thread of their own while the backward
-// pass goes on.
+// Gradients of a module on their way: in buckets, reduced by a thread of their own while the
+// backward pass goes on.
 //
 //   part      one parameter's gradient, somewhere in a bucket
-//   bucket    contiguous memory for parts of one dtype; is sent as a whole, once all its parts are there
+//   bucket    memory for parts of one dtype, sent as a whole once all of them are there
 //   flags     the last bucket: which parts had a gradient on any rank
 //
-// Invariants: buckets are sent in their order, the same on all ranks. The thread touches no object and
-// no memory but the buckets': gradients are copied into them, so that no manager, close or collection
-// can take away what is being sent. A step is all or nothing: whatever a rank fails at, it says in
-// place of its next bucket, and all ranks fail that step.
+// Invariants: buckets are sent in their order, the same on all ranks. The thread touches no object
+// and no memory but the buckets': gradients are copied into them, so that no manager, close or
+// collection can take away what is being sent. A step is all or nothing: whatever a rank fails at,
+// it says in place of its next bucket, and all ranks fail that step.
 #ifndef ND_LIB_DISTRIBUTED_BUCKETS_H
 #define ND_LIB_DISTRIBUTED_BUCKETS_H
 #include "lib/distributed/communicator.h"
@@ -20,8 +20,8 @@ typedef struct nd_bucket_limits {
     bool sharded;           ///< each part is reduced for one rank alone, its owner
 } nd_bucket_limits;
 
-/// Buckets for `count` parts of these dtypes and sizes, filled from the last part to the first, with
-/// their thread. `comm` is borrowed, and nobody else's. NULL with an error.
+/// Buckets for `count` parts of these dtypes and sizes, filled from the last part to the first,
+/// with their thread. `comm` is borrowed, and nobody else's. NULL with an error.
 nd_buckets *nd__buckets_new(const char *operation, const nd_communicator *comm, size_t count,
                             const nd_dtype *dtypes, const int64_t *numels, nd_bucket_limits limits);
 /// Ends the thread; no step is under way.

@@ -1,10 +1,10 @@
 // Collective calls on tensors, and messages between two ranks.
 //
-// Invariant: what a transport is given is memory of the call's own, never a tensor's that the program
-// has: so no strides, no device, no close and no collection gets between, and a call that fails has
-// written nothing. That memory is under a tensor from the beginning (`work`), which borrows it until
-// the transport is done; so a quota refuses before anything is sent, and where the transport fails the
-// tensor goes and the memory stays (nd__transport_keep).
+// Invariant: what a transport is given is memory of the call's own, never a tensor's that the
+// program has: so no strides, no device, no close and no collection gets between, and a call that
+// fails has written nothing. That memory is under a tensor from the beginning (`work`), which
+// borrows it until the transport is done; so a quota refuses before anything is sent, and where the
+// transport fails the tensor goes and the memory stays (nd__transport_keep).
 #include "lib/distributed/collectives.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -32,7 +32,7 @@ typedef struct job {
 
 static nd_status begin(job *job, const char *operation, nd_call_kind kind, int argument,
                        const nd_communicator *comm) {
-    *job = (struct job){.comm = comm, .mine = {.call = kind, .argument = argument}};
+    *job = (struct job){.comm = comm, .mine = {.call = (int32_t)kind, .argument = argument}};
     return nd__communicator_enter(operation, comm, &job->call);
 }
 

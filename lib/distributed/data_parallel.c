@@ -1,7 +1,7 @@
 // A module that several ranks train: made, and its backward pass.
 //
-// Invariant: gradients are set when all ranks have agreed that the step has succeeded, and nothing can
-// fail any more.
+// Invariant: gradients are set when all ranks have agreed that the step has succeeded, and nothing
+// can fail any more.
 #include "lib/distributed/data_parallel.h"
 #include "lib/autograd/backward.h"
 #include "lib/base/alloc.h"

@@ -1,7 +1,7 @@
 // MPI as a transport.
 //
-// MPI is begun by whoever comes first, the program or this file, and ended by the same. At the exit of
-// a process that began it here the ranks wait for each other once more, with a deadline, before
+// MPI is begun by whoever comes first, the program or this file, and ended by the same. At the exit
+// of a process that began it here the ranks wait for each other once more, with a deadline, before
 // MPI_Finalize(), which has none: where a rank is missing, or a call was given up, the process ends
 // without it, and mpirun says so.
 #include "lib/distributed/mpi.h"

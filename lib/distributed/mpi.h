@@ -9,8 +9,8 @@
 #include "lib/distributed/transport.h"
 
 bool nd__mpi_is_there(void);
-/// Transport over a communicator's ranks; `mpi_comm` is the address of an MPI_Comm, NULL: the world,
-/// for which MPI is initialised where nobody did. NULL with an error.
+/// Transport over a communicator's ranks; `mpi_comm` is the address of an MPI_Comm, NULL: the
+/// world, for which MPI is initialised where nobody did. NULL with an error.
 nd_transport *nd__mpi_new(const nd_transport_call *call, const void *mpi_comm);
 
 /// Elements that one MPI call moves at most, for tests: MPI counts in an int.

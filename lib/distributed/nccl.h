@@ -1,9 +1,9 @@
 // NCCL as a transport, in the memory of one CUDA device: between GPUs, of one machine or several.
 //
 // The library is opened when the first such communicator is made, and so is the CUDA driver, for a
-// stream of the transport's own. Invariant: a call begins when all work queued on the device is done
-// and ends when its own is, so tensors need no order beyond that; and what does not end in time is
-// aborted (ncclCommAbort), after which nothing touches the memory.
+// stream of the transport's own. Invariant: a call begins when all work queued on the device is
+// done and ends when its own is, so tensors need no order beyond that; and what does not end in
+// time is aborted (ncclCommAbort), after which nothing touches the memory.
 #ifndef ND_LIB_DISTRIBUTED_NCCL_H
 #define ND_LIB_DISTRIBUTED_NCCL_H
 #include "lib/distributed/transport.h"

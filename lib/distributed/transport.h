@@ -1,10 +1,10 @@
 // What a communicator asks of whatever moves the data: a table of functions, as a backend's.
 //
-// Contract of every transport: one call at a time on one of them. It moves memory of its `device`. A
-// call waits at most `seconds`, and answers ND_OK or, with the thread's error set, another status.
-// After an error no further call is made but `free`, which never waits; and of the host's memory it
-// may read and write what it was given for as long as the process lives, so that is never freed
-// (nd__transport_keep).
+// Contract of every transport: one call at a time on one of them. It moves memory of its `device`.
+// A call waits at most `seconds`, and answers ND_OK or, with the thread's error set, another
+// status. After an error no further call is made but `free`, which never waits; and of the host's
+// memory it may read and write what it was given for as long as the process lives, so that is never
+// freed (nd__transport_keep).
 #ifndef ND_LIB_DISTRIBUTED_TRANSPORT_H
 #define ND_LIB_DISTRIBUTED_TRANSPORT_H
 #include <nd/distributed.h>
@@ -38,17 +38,17 @@ typedef struct nd_transport_functions {
     /// In place.
     nd_status (*all_reduce)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t count, nd_dtype dtype, nd_collective op);
-    /// In place: `count` elements for each rank; this one's come to begin at element *ret_first. What
-    /// the others are then is not defined.
+    /// In place: `count` elements for each rank; this one's come to begin at element *ret_first.
+    /// What the others are then is not defined.
     nd_status (*reduce_scatter)(nd_transport *transport, const nd_transport_call *call, void *data,
                                 int64_t count, nd_dtype dtype, nd_collective op,
                                 int64_t *ret_first);
     /// In place: `bytes` of each rank, of which this one's stand at their place.
     nd_status (*all_gather)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t bytes);
-    /// In place: counts[rank] elements of each rank, one rank's behind the other's. Of the first this
-    /// rank's stand reduced at their place, and what the others are then is not defined; the second
-    /// brings those of all. NULL: it has neither.
+    /// In place: counts[rank] elements of each rank, one rank's behind the other's. Of the first
+    /// this rank's stand reduced at their place, and what the others are then is not defined; the
+    /// second brings those of all. NULL: it has neither.
     nd_status (*reduce_shares)(nd_transport *transport, const nd_transport_call *call, void *data,
                                const int64_t *counts, nd_dtype dtype, nd_collective op);
     nd_status (*gather_shares)(nd_transport *transport, const nd_transport_call *call, void *data,

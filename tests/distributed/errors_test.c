@@ -1,5 +1,5 @@
-// Mistakes: what one rank does wrong every rank hears of, in words, before anything was sent. Nothing
-// has changed, and the communicator goes on.
+// Mistakes: what one rank does wrong every rank hears of, in words, before anything was sent.
+// Nothing has changed, and the communicator goes on.
 #include "lib/base/alloc.h"
 #include "tests/distributed/ranks.h"
 #include <nd/memory.h>

@@ -46,8 +46,8 @@ static nd_status step(nd_communicator *world, int n) {
     return status;
 }
 
-/// A step of training that rank 1 leaves while its gradients are on their way: by a hook between two
-/// layers.
+/// A step of training that rank 1 leaves while its gradients are on their way: by a hook between
+/// two layers.
 static nd_tensor *hook(const nd_tensor *grad, const nd_object *context) {
     (void)grad;
     (void)context;

@@ -1,5 +1,5 @@
-// Passes that are watched: each leaf is handed over once, with the gradient that nd_backward() gives,
-// and as soon as nothing can add to it any more.
+// Passes that are watched: each leaf is handed over once, with the gradient that nd_backward()
+// gives, and as soon as nothing can add to it any more.
 #include "lib/autograd/backward.h"
 #include "tests/unit/autograd/support.h"
 
@@ -68,8 +68,8 @@ static int place_of(const void *event) {
     return -1;
 }
 
-/// y = tanh(tanh(a) * b) * c, with a hook between the layers: c and b are there before it is called,
-/// a behind.
+/// y = tanh(tanh(a) * b) * c, with a hook between the layers: c and b are there before it is
+/// called, a behind.
 static void test_a_leaf_comes_before_what_is_below_it(void **state) {
     (void)state;
     nd_auto nd_tensor *a = leaf(0.3), *b = leaf(0.5), *c = leaf(0.7);

@@ -1,9 +1,9 @@
 /// @file
 /// Several processes that compute together: communicators, and what is sent through them.
 ///
-/// This header belongs to @ndarc//:nd_distributed, a library of its own above @ndarc//:nd. A
-/// process is a rank of a communicator, has a tree of managers of its own, and no count goes over
-/// its border: what arrives is a new tensor, or the values of one that was there. MPI moves data
+/// This header belongs to the target //:nd_distributed, a library of its own above //:nd. A process
+/// is a rank of a communicator, has a tree of managers of its own, and no count goes over its
+/// border: what arrives is a new tensor, or the values of one that was there. MPI moves data
 /// between processes, NCCL between GPUs (docs/distributed.md).
 ///
 /// A collective call (all but nd_send() and nd_receive_()) is made by all ranks of a communicator,
@@ -48,8 +48,8 @@ ND_API bool nd_has_mpi(void);
 /// Communicator over all processes that were started together (MPI_COMM_WORLD, duplicated), in the
 /// current manager. A collective call. Where the program has not initialised MPI this does, with
 /// MPI_THREAD_MULTIPLE, and the library finalizes it when the process exits; the program may have
-/// done it before, with MPI_THREAD_SERIALIZED at least, and then finalizes it itself, after its last
-/// call here. A program that nothing started (mpirun, srun) is rank 0 of 1. Errors:
+/// done it before, with MPI_THREAD_SERIALIZED at least, and then finalizes it itself, after its
+/// last call here. A program that nothing started (mpirun, srun) is rank 0 of 1. Errors:
 /// ND_ERROR_UNSUPPORTED (no MPI, or one for a single thread), ND_ERROR_STATE (MPI was finalized),
 /// ND_ERROR_IO (a rank did not take part).
 ND_API nd_communicator *nd_communicator_from_world(const nd_communicator_options *options) ND_OWNED;
@@ -64,9 +64,9 @@ ND_API nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
                                                   const nd_communicator_options *options) ND_OWNED;
 
 /// Communicator between GPUs, over NCCL: each rank of `comm`, which is one of MPI, brings a device
-/// of its own. A collective call of `comm`. Tensors of other devices go through that one. Maxima and
-/// minima of NaN are NCCL's, and 16-bit integers have no reductions. Errors: ND_ERROR_UNSUPPORTED
-/// (NCCL cannot be opened), ND_ERROR_DEVICE, ND_ERROR_IO.
+/// of its own. A collective call of `comm`. Tensors of other devices go through that one. Maxima
+/// and minima of NaN are NCCL's, and 16-bit integers have no reductions. Errors:
+/// ND_ERROR_UNSUPPORTED (NCCL cannot be opened), ND_ERROR_DEVICE, ND_ERROR_IO.
 ND_API nd_communicator *nd_communicator_from_nccl(const nd_communicator *comm, nd_device device,
                                                   const nd_communicator_options *options) ND_OWNED;
 /// The same without MPI: rank 0 of `ranks` makes a file that the others wait for and read, in a
@@ -89,8 +89,8 @@ ND_API bool nd_communicator_is_broken(const nd_communicator *comm);
 
 // ------------------------------------------------------------------------------------- collectives
 
-/// What becomes of the values that the ranks have for one element. Sums of f16 and bf16 are computed
-/// in f32 and rounded to the dtype after each addition. Integers wrap around.
+/// What becomes of the values that the ranks have for one element. Sums of f16 and bf16 are
+/// computed in f32 and rounded to the dtype after each addition. Integers wrap around.
 typedef enum nd_collective {
     ND_COLLECTIVE_SUM = 0, ///< of numbers, not of bools
     ND_COLLECTIVE_MEAN,    ///< the sum divided by the number of ranks; of floats
@@ -120,11 +120,11 @@ ND_API nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int ra
 /// Receives into x what that rank sends: of x's shape and dtype.
 ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank);
 
-// ------------------------------------------------------------------------------------ data parallel
+// ----------------------------------------------------------------------------------- data parallel
 //
 // Every rank has the whole model and computes with its own share of a batch; gradients become the
-// mean over the ranks, so that one step of any optimizer, made by every rank for itself, changes all
-// models alike:
+// mean over the ranks, so that one step of any optimizer, made by every rank for itself, changes
+// all models alike:
 //
 //     nd_auto nd_data_parallel *parallel = nd_data_parallel_new(model, world, NULL);
 //     ...
@@ -139,8 +139,7 @@ typedef struct nd_data_parallel_options {
     uint32_t version;            ///< 1
     uint64_t bucket_bytes;       ///< of gradients that are sent together, at most
     uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early
-    bool
-        shard_optimizer; ///< each rank has the optimizer's state of its share of the parameters only
+    bool shard_optimizer;        ///< state of its own share of the parameters on each rank
 } nd_data_parallel_options;
 /// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB,
 /// nothing sharded.
@@ -155,25 +154,27 @@ typedef struct nd_data_parallel_options {
 ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
                                               const nd_data_parallel_options *options) ND_OWNED;
 /// nd_backward(), but that the gradient of each parameter of the module becomes the mean over all
-/// ranks of what it was on them and what this pass adds. Sends while it computes. A collective call.
+/// ranks of what it was on them and what this pass adds. Sends while it computes. A collective
+/// call.
 ///
-/// Gradients are accumulated over several batches without communication by nd_backward() for all but
-/// the last. A parameter that the output of one rank does not depend on counts as zero there; one
-/// that no rank has a gradient for has none afterwards, either. On error no gradient has changed on
-/// any rank; leaves that are no parameters of the module are this rank's alone. What other ranks
-/// sent has no history: create_graph is ND_ERROR_UNSUPPORTED (gradients of gradients are computed
-/// with nd_grad(), before). Gradients are clipped behind it, with nd_data_parallel_clip_grad_norm().
+/// Gradients are accumulated over several batches without communication by nd_backward() for all
+/// but the last. A parameter that the output of one rank does not depend on counts as zero there;
+/// one that no rank has a gradient for has none afterwards, either. On error no gradient has
+/// changed on any rank; leaves that are no parameters of the module are this rank's alone. What
+/// other ranks sent has no history: create_graph is ND_ERROR_UNSUPPORTED (gradients of gradients
+/// are computed with nd_grad(), before). Gradients are clipped behind it, with
+/// nd_data_parallel_clip_grad_norm().
 ND_API nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor *output,
                                            const nd_backward_options *options);
 /// Makes parameters and buffers those of rank 0 again, such as after it alone has loaded a file, or
 /// for running means. A collective call.
 ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
 /// nd_optimizer_step(), of an optimizer of the module's parameters. With shard_optimizer (ZeRO-1:
-/// Rajbhandari et al. 2020) each parameter has an owner among the ranks, which alone has its gradient
-/// after nd_data_parallel_backward(), and so alone makes state for it; the owners step, and the new
-/// values go to all. A collective call. Where a rank fails to step all ranks get an error; with
-/// shard_optimizer those that have stepped have values that the others have not, and all load the
-/// last state.
+/// Rajbhandari et al. 2020) each parameter has an owner among the ranks, which alone has its
+/// gradient after nd_data_parallel_backward(), and so alone makes state for it; the owners step,
+/// and the new values go to all. A collective call. Where a rank fails to step all ranks get an
+/// error; with shard_optimizer those that have stepped have values that the others have not, and
+/// all load the last state.
 ND_API nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// nd_clip_grad_norm() of all gradients, wherever they are. A collective call; `ret_norm` (may be
 /// NULL) is the same on all ranks.
