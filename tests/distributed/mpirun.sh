@@ -19,6 +19,12 @@ scratch=$(mktemp -d /tmp/nd-XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 export TMPDIR=$scratch HOME=${HOME:-$scratch} OMPI_MCA_btl_vader_backing_directory=$scratch
 
+# Whole stacks, so that what is told apart by a name in them can be.
+if [ -n "${ASAN_OPTIONS:-}" ]; then
+    export ASAN_OPTIONS=$ASAN_OPTIONS:fast_unwind_on_malloc=0
+    export LSAN_OPTIONS=suppressions=$PWD/tests/distributed/leaks.txt:print_suppressions=0
+fi
+
 run_ranks() {
     local ranks=$1
     shift
