@@ -2,8 +2,8 @@
 //
 // Nothing is queued, so release is ordered after all work by itself, and there is nothing to wait
 // for or to take back later.
-#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bytes.h"
 #include "lib/device/backends.h"
 #include "lib/memory/host.h"
 #include "lib/pressure/pressure.h"
