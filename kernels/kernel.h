@@ -198,6 +198,10 @@ typedef struct nd_chain {
     void *data[ND_CHAIN_OPERANDS];
     nd_dtype dtype[ND_CHAIN_OPERANDS];
     nd_chain_step step[ND_CHAIN_STEPS];
+    /// On CUDA: memory of the device from which a step's number is read when it runs, one for each
+    /// step, in the dtype that is computed in; NULL: the numbers of the steps. So work that was
+    /// captured once is done with other numbers each time.
+    const void *numbers;
 } nd_chain;
 
 /// A backend's entry: runs (or queues) one call. ND_OK, ND_ERROR_UNSUPPORTED for a pair (op, dtype)

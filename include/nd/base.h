@@ -102,6 +102,7 @@ typedef struct nd_communicator nd_communicator;   ///< ranks that compute togeth
 typedef struct nd_data_parallel nd_data_parallel; ///< a module trained by several ranks
 typedef struct nd_stream nd_stream;               ///< stream of work on a device
 typedef struct nd_event nd_event;                 ///< place in a stream
+typedef struct nd_graph nd_graph;                 ///< captured work of a device
 typedef struct nd_scope nd_scope;                 ///< scope; not counted
 
 /// A line of the program, for creation sites. Objects point to it: what was made by a library that

@@ -17,6 +17,7 @@
 #include <nd/fft.h>
 #include <nd/gc.h>
 #include <nd/gguf.h>
+#include <nd/graph.h>
 #include <nd/image.h>
 #include <nd/indexing.h>
 #include <nd/interpolation.h>

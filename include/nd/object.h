@@ -48,6 +48,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_event *: owned(nd_event, x), const nd_event *: borrowed(nd_event, x), \
     nd_communicator *: owned(nd_communicator, x), const nd_communicator *: borrowed(nd_communicator, x), \
     nd_data_parallel *: owned(nd_data_parallel, x), const nd_data_parallel *: borrowed(nd_data_parallel, x), \
+    nd_graph *: owned(nd_graph, x), const nd_graph *: borrowed(nd_graph, x), \
     nd_state *: owned(nd_state, x), const nd_state *: borrowed(nd_state, x), \
     nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
 // clang-format on
@@ -143,6 +144,7 @@ ND__RETAIN_HANDLE(nd_ema)
 ND__RETAIN_HANDLE(nd_loss_scaler)
 ND__RETAIN_HANDLE(nd_stream)
 ND__RETAIN_HANDLE(nd_event)
+ND__RETAIN_HANDLE(nd_graph)
 ND__RETAIN_HANDLE(nd_state)
 ND__RETAIN_HANDLE(nd_dataset)
 #undef ND__RETAIN_HANDLE

@@ -25,6 +25,7 @@ template <class T> struct DeviceChain {
     uint8_t loads, stores; ///< operands, by bits
     bool packed;           ///< all begin at multiples of 16 bytes
     int steps;
+    const T *numbers; ///< of the steps; NULL: their own
     ChainStep<T> step[ND_CHAIN_STEPS];
 };
 
@@ -62,7 +63,7 @@ template <class T> struct Chains {
             if (of.loads >> operand & 1)
                 shared.room[operand][thread] = load(of, operand, first, here);
         for (int i = 0; i < of.steps; i++)
-            run(of, of.step[i], shared, thread);
+            run(of, of.step[i], of.numbers ? of.numbers[i] : of.step[i].number, shared, thread);
         for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
             if (of.stores >> operand & 1)
                 store(of, operand, first, here, shared.room[operand][thread]);
@@ -122,11 +123,10 @@ template <class T> struct Chains {
             y.element[e] = row(a.element[e], b.element[e]);
         return y;
     }
-    ND_BOTH void run(const DeviceChain<T> &of, const ChainStep<T> &step, Shared &shared,
+    ND_BOTH void run(const DeviceChain<T> &of, const ChainStep<T> &step, T p, Shared &shared,
                      int thread) const {
         Quad a = shared.room[step.a][thread];
         Quad b = shared.room[step.b < 0 ? step.a : step.b][thread];
-        T p = step.number;
         switch (step.op) {
 #define ND_CHAIN_UNARY(name)                    \
     case ND_OP_##name:                          \
@@ -209,6 +209,7 @@ template <class T> static void describe(const nd_chain *chain, DeviceChain<T> *r
     *ret_of = DeviceChain<T>();
     ret_of->count = chain->count;
     ret_of->steps = chain->steps;
+    ret_of->numbers = (const T *)chain->numbers;
     ret_of->packed = true;
     for (int i = 0; i < ND_CHAIN_OPERANDS; i++) {
         nd_dtype dtype = chain->dtype[i];

@@ -45,6 +45,7 @@ struct nd_thread {
     nd_scope *scope;                             ///< innermost scope
     nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
     uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/gc/policy.c
+    struct nd_capture *capture;                  ///< that it is in (lib/device/capture.h), or NULL
     int uncancelled, cancel_state;               ///< cancel.h
     uint32_t walks;                              ///< of the ladder for memory, nested
     bool forking;                                ///< has taken all locks for that

@@ -32,6 +32,25 @@ typedef struct nd_stream_functions {
     nd_status (*event_elapsed)(int index, void *start, void *end, double *ret_milliseconds);
 } nd_stream_functions;
 
+/// Graphs of captured work. Between `begin` and `end` what the calling thread asks of the device is
+/// captured, not done: `launch` and `launch_chains`; allocations come from the graph's arena, and a
+/// release gives nothing back before the end. All other functions answer ND_ERROR_STATE there, and
+/// so does a launch that uses memory of others. The thread's record says that it captures
+/// (capture.h). None of these functions waits.
+typedef struct nd_graph_functions {
+    /// ND_ERROR_STATE: another thread captures on this device.
+    nd_status (*begin)(int index, void **ret_graph);
+    /// On an error there is no graph, as after `release`. Behind the end of the thread's capture.
+    nd_status (*end)(int index, void *graph);
+    /// By how many bytes the arena would grow for an allocation; while it is captured.
+    uint64_t (*growth)(int index, void *graph, size_t bytes);
+    uint64_t (*bytes)(int index, void *graph); ///< of the arena
+    /// Behind all that others do with the same memory, on the thread's stream.
+    nd_status (*launch)(int index, void *graph);
+    /// Behind all launches. Of a graph whose capture has not ended: gives that up.
+    void (*release)(int index, void *graph);
+} nd_graph_functions;
+
 typedef struct nd_backend {
     const char *name;     ///< "cpu", "cuda"
     bool host_accessible; ///< memory can be read and written by the host directly, at any time
@@ -63,6 +82,8 @@ typedef struct nd_backend {
     nd_status (*call)(int index, void (*function)(void *data), void *data);
     /// NULL: every device has one stream only.
     const nd_stream_functions *streams;
+    /// NULL: it captures nothing.
+    const nd_graph_functions *graphs;
     /// What it can do when memory is short; NULL: nothing.
     const nd_memory_functions *memory;
     /// True in a forked child whose parent has the device; NULL: never.

@@ -10,6 +10,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/kind.h"
 #include "lib/device/backends.h"
+#include "lib/device/capture.h"
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure_alloc.h"
 #include <pthread.h>
@@ -141,6 +142,9 @@ nd_status nd_synchronize(nd_device device) {
     nd_status status = nd__registry_device_check("synchronize", device);
     if (status != ND_OK)
         return status;
+    status = nd__capture_check("synchronize", device);
+    if (status != ND_OK)
+        return status;
     status = nd__registry_backend(device.kind)->synchronize(device.index);
     nd__callback_destroy_deferred();
     if (status != ND_OK)
@@ -179,6 +183,8 @@ nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "queue_callback: neither a callback nor an object to keep, both are NULL");
     nd_status status = nd__registry_device_check("queue_callback", device);
+    if (status == ND_OK)
+        status = nd__capture_check("queue_callback", device);
     if (status != ND_OK)
         return status;
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -5,6 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/base/kind.h"
 #include "lib/base/versioned.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/account.h"
 #include "lib/manager/request.h"
@@ -36,7 +37,8 @@ static uint64_t cached_of(nd_device_kind kind) {
 }
 
 uint64_t nd_memory_trim(nd_device_kind kind) {
-    if (!nd__kind_exists(kind) || nd__callback_running())
+    if (!nd__kind_exists(kind) || nd__callback_running() ||
+        (kind != ND_CPU && nd__capture_running()))
         return 0;
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
@@ -54,7 +56,7 @@ static void read_host(nd_memory_cache_stats *stats) {
 }
 
 uint64_t nd_memory_get_cached(nd_device_kind kind) {
-    if (!nd__kind_exists(kind))
+    if (!nd__kind_exists(kind) || (kind != ND_CPU && nd__capture_running()))
         return 0;
     if (kind != ND_CPU)
         return cached_of(kind);
@@ -75,6 +77,8 @@ nd_status nd_memory_get_cache_stats(nd_device_kind kind, nd_memory_cache_stats *
         nd__versioned_check("memory_get_cache_stats", "ND_MEMORY_CACHE_STATS_INIT", ret_stats);
     if (status == ND_OK)
         status = check_kind("memory_get_cache_stats", kind);
+    if (status == ND_OK)
+        status = nd__capture_check("memory_get_cache_stats", (nd_device){kind, 0});
     if (status != ND_OK)
         return status;
     nd_memory_cache_stats stats = ND_MEMORY_CACHE_STATS_INIT;
@@ -91,6 +95,8 @@ nd_status nd_memory_set_cache_limit(nd_device_kind kind, uint64_t bytes) {
     nd_status status = check_kind("memory_set_cache_limit", kind);
     if (status == ND_OK)
         status = nd__callback_check("memory_set_cache_limit");
+    if (status == ND_OK)
+        status = nd__capture_check("memory_set_cache_limit", (nd_device){kind, 0});
     if (status != ND_OK)
         return status;
     nd__atomic_store(&limits[kind], bytes + 1, relaxed);
@@ -108,6 +114,8 @@ nd_status nd_memory_set_limit(nd_device device, uint64_t bytes) {
     nd_status status = nd__registry_device_check(operation, device);
     if (status == ND_OK)
         status = nd__callback_check(operation);
+    if (status == ND_OK)
+        status = nd__capture_check(operation, device);
     if (status != ND_OK)
         return status;
     const nd_memory_functions *rows = nd__registry_backend(device.kind)->memory;
@@ -131,6 +139,8 @@ nd_status nd_memory_get_device_stats(nd_device device, nd_memory_device_stats *r
         status = nd__registry_device_check(operation, device);
     if (status == ND_OK)
         status = nd__callback_check(operation);
+    if (status == ND_OK)
+        status = nd__capture_check(operation, device);
     if (status != ND_OK)
         return status;
     nd_memory_usage usage = ND__USAGE_UNKNOWN;

@@ -5,7 +5,8 @@
 // user code but `traverse` runs inside the gate; once garbage is marked ND__DYING it belongs to
 // this thread alone, the lock is given up, and user code (weak callbacks, finalizers, destroy) runs
 // without it, so it may wait for a thread that collects. A request made by such user code is
-// deferred until the running collection is done.
+// deferred until the running collection is done, one made while the thread captures a graph until
+// the end of that.
 #include "lib/gc/collect.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
@@ -462,7 +463,7 @@ void nd__collect_deferred(void) {
     }
 }
 
-/// Remembers what is wanted inside a collection; two become one for their common ancestor.
+/// Remembers what is wanted inside a collection or a capture; two become one for their common ancestor.
 static void defer(nd_manager **place, nd_manager *manager) {
     nd_manager *before = *place;
     nd_manager *common = before ? nd__place_common_ancestor(before, manager) : manager;
@@ -579,7 +580,7 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
     status = nd__callback_check("gc_collect");
     if (status != ND_OK)
         return status;
-    if (thread->collecting) {
+    if (thread->collecting || thread->capture) {
         defer(&thread->requested, manager);
     } else {
         nd_gc_mode mode = nd__policy_mode(manager);
@@ -602,7 +603,7 @@ void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
     if (!nd__policy_at_boundary(manager))
         return;
     nd_thread *thread = nd__thread();
-    if (thread->collecting) {
+    if (thread->collecting || thread->capture) {
         defer(&thread->deferred, above);
         return;
     }

@@ -19,7 +19,8 @@ void nd__collect_boundary(nd_manager *manager, nd_manager *outside, bool cyclic,
 /// *ret_left (unless NULL): how many tracked objects are there afterwards.
 nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, bool exact,
                                nd_gc_report *report, uint64_t *ret_left);
-/// What user code asked for on this thread while a collection ran there. Follows every collection.
+/// What user code asked for on this thread while a collection ran there, or a graph was captured.
+/// Follows every collection and every capture.
 void nd__collect_deferred(void);
 
 /// Runs `look` where edges stand still: with the gate closed, under the collection lock. It may

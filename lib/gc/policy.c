@@ -407,7 +407,7 @@ static nd_manager *due_everywhere(void) {
 
 void nd__policy_tell(nd_manager *manager, int kind) {
     nd_thread *thread = nd__thread();
-    if (thread->in_callback)
+    if (thread->in_callback || thread->capture) // then what is counted waits for the end of that
         return;
     nd__callback_destroy_deferred();
     uint64_t amount = thread->made[kind];

@@ -10,6 +10,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/io/batch.h"
 #include "lib/io/prefetch.h"
@@ -449,6 +450,8 @@ static bool make_batch(nd_dataset *dataset, nd_tensor **ret_images, nd_tensor **
 static nd_status fill_tensors(nd_dataset *dataset, nd_tensor *images, nd_tensor *labels) {
     const nd_batch_plan *plan = &dataset->plan;
     nd_batch_slot *slot = dataset->slots;
+    if (nd__capture_check("dataset_next_batch", images->device) != ND_OK)
+        return ND_ERROR_STATE;
     if (!slot->images) {
         nd__batch_fill_images(plan, dataset->position, images->data);
         nd__batch_fill_labels(plan, dataset->position, labels->data);

@@ -9,6 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/manager/place.h"
 #include "lib/nn/optimizer_kinds.h"
+#include "lib/nn/optimizer_replay.h"
 #include "lib/nn/optimizer_update.h"
 #include "lib/nn/parameters.h"
 #include "lib/object/callback.h"
@@ -54,7 +55,10 @@ nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     nd_scratch scratch = {.count = 0};
     nd_optimizer_chains chains;
     chains.count = 0;
+    chains.numbers = NULL;
     status = prepare(optimizer, &scratch);
+    if (status == ND_OK && nd__capture_running())
+        return nd__optimizer_replay_capture(optimizer, &chains); // which needs no scratch
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
         nd_parameter_state *state = &optimizer->states[i];
         if (!state->parameter->grad)
@@ -274,6 +278,8 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
 static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
                                    nd_scratch *scratch) {
     nd_status status = check_gradient(optimizer, state);
+    if (status == ND_OK && nd__capture_running())
+        return nd__optimizer_replay_check(optimizer, state);
     const unsigned slots = nd__optimizer_update_slots(optimizer, state);
     if (status == ND_OK && (slots & (1u << ND__SLOT_MASTER)))
         status = prepare_master(optimizer, state);

@@ -79,7 +79,13 @@ unsigned nd__optimizer_update_slots(const nd_optimizer *optimizer,
     }
 }
 
+/// Of a half around its casts.
 static void run_formula(nd_update *update, nd_optimizer_kind kind) {
+    const bool half = nd__dtype_is_half(update->like->dtype);
+    if (half) {
+        apply(update, ND_OP_cast, ROOM, GIVEN, NOTHING, 0);
+        update->g = ROOM;
+    }
     switch (kind) {
     case ND__SGD:
         update_sgd(update);
@@ -96,6 +102,8 @@ static void run_formula(nd_update *update, nd_optimizer_kind kind) {
     default:
         update_adam(update, kind == ND__ADAMW);
     }
+    if (half)
+        apply(update, ND_OP_cast, HALF, P, NOTHING, 0);
 }
 
 nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
@@ -116,16 +124,25 @@ nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter
     }
     if (update.status != ND_OK)
         return update.status;
-    if (nd__dtype_is_half(state->parameter->dtype)) {
-        apply(&update, ND_OP_cast, ROOM, GIVEN, NOTHING, 0);
-        update.g = ROOM;
-    }
+    if (update.chain && chains->numbers)
+        update.chain->numbers =
+            chains->numbers + (size_t)(state - optimizer->states) * ND__OPTIMIZER_NUMBERS;
     run_formula(&update, optimizer->kind);
-    if (nd__dtype_is_half(state->parameter->dtype))
-        apply(&update, ND_OP_cast, HALF, P, NOTHING, 0);
     if (update.chain)
         chains->states[chains->count++] = state;
     return update.status;
+}
+
+nd_chain nd__optimizer_update_describe(const nd_optimizer *optimizer,
+                                       const nd_parameter_state *state, uint64_t steps) {
+    nd_chain chain = {.count = state->parameter->numel};
+    nd_update update = {.like = state->parameter,
+                        .option = nd__optimizer_options(optimizer, state),
+                        .steps = steps,
+                        .g = GIVEN,
+                        .chain = &chain};
+    run_formula(&update, optimizer->kind);
+    return chain;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -25,9 +25,19 @@ typedef struct nd_scratch {
 typedef struct nd_optimizer_chains {
     nd_device device;
     size_t count;
+    /// Memory of the device with the numbers of each parameter's update, in the order of the
+    /// optimizer's, ND__OPTIMIZER_NUMBERS bytes each; NULL: updates have their own.
+    const char *numbers;
     nd_chain chains[ND__OPTIMIZER_CHAINS_MAX];
     const nd_parameter_state *states[ND__OPTIMIZER_CHAINS_MAX];
 } nd_optimizer_chains;
+
+/// Bytes of the numbers of an update.
+#define ND__OPTIMIZER_NUMBERS (ND_CHAIN_STEPS * sizeof(double))
+/// The operations and numbers of a parameter's update, as if so many updates were counted, without
+/// its memory.
+nd_chain nd__optimizer_update_describe(const nd_optimizer *optimizer,
+                                       const nd_parameter_state *state, uint64_t steps);
 
 /// Whether the update of a parameter is a chain: its gradient is dense, and its device takes chains.
 /// Then it needs no scratch.

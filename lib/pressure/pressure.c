@@ -39,7 +39,7 @@ static stage_function *const stages[ND_MEMORY_STAGE_COUNT] = {
 nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure) {
     nd_thread *thread = nd__thread();
     if (!nd__pressure_includes(failure) || thread->gate_depth || thread->owns_gate ||
-        thread->in_callback)
+        thread->in_callback || thread->capture)
         return failure;
     nd__atomic_add_relaxed(&totals.walks, 1);
     if (failure == ND_ERROR_QUOTA)

@@ -3,7 +3,8 @@
 // Whoever has an attempt that failed for want of memory or of quota hands it over; every stage is
 // followed by another attempt. No lock is held at any stage, and several of them run user code
 // (destructors, finalizers, callbacks), so the caller must own what it uses and be outside the gate
-// (inside it, a walk gives up at once).
+// (inside it, a walk gives up at once; so it does while the thread captures a graph, because stages
+// ask the device and wait for it).
 //
 //   pressure.c            the stages and their statistics
 //   pressure_callback.c   who is asked, and what keeps a callback valid while it runs

@@ -198,6 +198,10 @@ static const char *why_not_collected(const nd_pressure *pressure) {
 }
 
 static void describe_tries(const nd_pressure *pressure, text *to) {
+    if (nd__thread()->capture) {
+        append(to, "nothing, as this thread captures a graph");
+        return;
+    }
     for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
         if (pressure->tried[stage].reached)
             describe_stage(pressure, (nd_memory_stage)stage, to);

@@ -5,6 +5,7 @@
 // Temporaries live at the manager of the tensor they stand in for and are gone on return.
 #include "lib/tensor/copy.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/place.h"
 #include "lib/tensor/launch.h"
@@ -85,6 +86,8 @@ static nd_tensor *packed(const char *operation, const nd_tensor *x, nd_dtype dty
 nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *destination) {
     if (x->numel == 0)
         return ND_OK;
+    if (nd__capture_check(operation, x->device) != ND_OK)
+        return ND_ERROR_STATE;
     const nd_backend *backend = nd__registry_backend(x->device.kind);
     if (backend->host_accessible && !x->contiguous) {
         nd_operand operand = {.data = destination, .dtype = x->dtype};
@@ -114,6 +117,8 @@ static nd_tensor *contiguous_for(const char *operation, nd_tensor *y) {
 /// Contiguous host data into y, which is on a device.
 static nd_status write_from_host(const char *operation, nd_tensor *y, const void *source) {
     const nd_backend *backend = nd__registry_backend(y->device.kind);
+    if (nd__capture_check(operation, y->device) != ND_OK)
+        return ND_ERROR_STATE;
     nd_tensor *target = contiguous_for(operation, y);
     if (!target)
         return nd_error_get_status();
@@ -143,6 +148,9 @@ static nd_tensor *fetch(const char *operation, const nd_tensor *x) {
 
 /// Between two devices of a kind that copy by themselves.
 static nd_status copy_to_peer(const char *operation, nd_tensor *y, const nd_tensor *x) {
+    if (nd__capture_running())
+        return nd__capture_refused(
+            operation, nd__capture_is_of(x->device.kind, x->device.index) ? y->device : x->device);
     nd_tensor *source = packed(operation, x, y->dtype);
     if (!source)
         return nd_error_get_status();

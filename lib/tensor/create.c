@@ -4,6 +4,7 @@
 // other tensor is.
 #include "lib/tensor/create.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/place.h"
 #include "lib/tensor/copy.h"
@@ -274,6 +275,8 @@ nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape, nd_dty
     if (nd__shape_check("from_data", ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
     if (check_data("from_data", data, numel, dtype) != ND_OK)
+        return NULL;
+    if (numel > 0 && nd__capture_check("from_data", nd_get_default_device()) != ND_OK)
         return NULL;
     nd_tensor *x = nd__create("from_data", ndim, shape, dtype);
     if (!x || numel == 0)

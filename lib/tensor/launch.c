@@ -2,6 +2,7 @@
 // sentence.
 #include "lib/tensor/launch.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure.h"
@@ -49,7 +50,8 @@ static nd_status refused(const char *operation, nd_device device, nd_dtype of, n
     const char *dtype = nd_dtype_get_name(of);
     switch (status) {
     case ND_ERROR_STATE:
-        return nd__callback_error(operation);
+        return nd__capture_running() ? nd__capture_refused(operation, device)
+                                     : nd__callback_error(operation);
     case ND_ERROR_UNSUPPORTED:
         return nd__error(status, "%s: %s has no kernel for %s", operation, where, dtype);
     case ND_ERROR_INVALID_ARGUMENT:

@@ -1,5 +1,6 @@
 // What a tensor is: shape, strides, dtype, device, storage, values of single elements.
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/object/object.h"
 #include "lib/tensor/copy.h"
@@ -90,6 +91,9 @@ static nd_status read_element(const char *operation, const nd_tensor *x, nd_numb
         *ret_value = nd__number_at(x->dtype, x->data);
         return ND_OK;
     }
+    status = nd__capture_check(operation, x->device);
+    if (status != ND_OK)
+        return status;
     uint64_t element;
     status = backend->copy_to_host(x->device.index, &element, x->data, bytes);
     if (status != ND_OK)

@@ -1,12 +1,15 @@
 // Storages: the memory under tensors, and what managers count the bytes of.
 //
 // A storage is made with its data in place and its bytes charged, and published together with its
-// first tensor; from then on the object's death gives both back. One whose data lie in a tensor's
+// first tensor; from then on the object's death gives both back. One that is made while a graph is
+// captured lies in the graph's arena and has no bytes of its own. One whose data lie in a tensor's
 // block is made when that has been there for a while (tensor.h): it takes over the bytes, and keeps
 // the block.
 #include "lib/tensor/storage.h"
+#include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/charge.h"
@@ -80,10 +83,37 @@ static nd_storage *new_storage(nd_device device, size_t bytes) {
     return storage;
 }
 
+/// Of the arena of the graph that this thread captures: the graph has the bytes, and pays where the
+/// arena grows.
+static nd_storage *new_in_arena(const char *operation, nd_capture *capture, size_t bytes) {
+    const nd_device device = capture->device;
+    const nd_graph_functions *graphs = nd__registry_backend(device.kind)->graphs;
+    nd_memory_request request = request_for(operation, capture->manager, device, bytes);
+    request.charge = graphs->growth(device.index, capture->handle, bytes);
+    void *data;
+    if (nd__ladder_alloc(&request, &data) != ND_OK)
+        return NULL;
+    capture->charged += request.charge;
+    nd_storage *storage = new_storage(device, 0);
+    if (!storage) {
+        nd__registry_backend(device.kind)->release(device.index, data, bytes);
+        return NULL;
+    }
+    storage->bytes = bytes;
+    storage->data = data;
+    return storage;
+}
+
 nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_device device,
                             size_t bytes) {
     if (nd__callback_check(operation) != ND_OK)
         return NULL;
+    if (nd__capture_is_of(device.kind, device.index))
+        return new_in_arena(operation, nd__thread_record.capture, bytes);
+    if (nd__capture_running() && device.kind != ND_CPU) {
+        nd__capture_refused(operation, device);
+        return NULL;
+    }
     nd_memory_request request = request_for(operation, manager, device, bytes);
     void *data;
     if (nd__ladder_alloc(&request, &data) != ND_OK)
@@ -136,13 +166,34 @@ nd_storage *nd__storage_make(nd_tensor *x) {
     return status == ND_OK ? nd__tensor_storage_now(x) : NULL;
 }
 
+/// In a capture nothing can be waited for. Without memory to remember it nobody gets it back, since
+/// work may use it.
+static void put_off(const nd_storage *storage, void *memory) {
+    nd_capture *capture = nd__thread_record.capture;
+    nd_put_off *remembered = nd__alloc(sizeof *remembered);
+    if (!remembered)
+        return;
+    *remembered = (nd_put_off){
+        .next = capture->put_off,
+        .free = storage->free,
+        .pointer = memory,
+        .bytes = storage->bytes,
+        .device = {storage->accounted.kind, storage->accounted.device_index},
+    };
+    capture->put_off = remembered;
+}
+
 /// Memory of others goes back to them. Of a device's: when nothing queued here reads it any more,
 /// which our own memory need not wait for, since its release is queued, too.
 static void give_back(const nd_storage *storage, void *memory) {
     ND__UNCANCELLED;
+    const nd_backend *backend = nd__registry_backend(storage->accounted.kind);
+    if (!backend->host_accessible && nd__capture_running()) {
+        put_off(storage, memory);
+        return;
+    }
     nd_error_state own, *error;
     nd__error_begin(&own, &error);
-    const nd_backend *backend = nd__registry_backend(storage->accounted.kind);
     if (!backend->host_accessible)
         (void)backend->synchronize(storage->accounted.device_index);
     storage->free(memory, storage->bytes);

@@ -5,6 +5,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/object/object.h"
 #include <nd/stream.h>
@@ -80,7 +81,8 @@ static const nd_type stream_type = {
 nd_stream *nd_stream_new(nd_device device) {
     ND__UNCANCELLED;
     static const char operation[] = "stream_new";
-    if (nd__registry_device_check(operation, device) != ND_OK)
+    if (nd__registry_device_check(operation, device) != ND_OK ||
+        nd__capture_check(operation, device) != ND_OK)
         return NULL;
     nd_stream *stream = (nd_stream *)nd__object_new(&stream_type, sizeof *stream);
     if (!stream)
@@ -178,6 +180,8 @@ nd_status nd_stream_synchronize(const nd_stream *stream) {
     ND__UNCANCELLED;
     static const char operation[] = "stream_synchronize";
     nd_status status = check_stream(operation, stream);
+    if (status == ND_OK)
+        status = nd__capture_check(operation, stream->device);
     if (status != ND_OK)
         return status;
     const nd_backend *backend = backend_of(stream->device);
@@ -192,6 +196,8 @@ nd_status nd_stream_query(const nd_stream *stream, bool *ret_done) {
     ND__UNCANCELLED;
     static const char operation[] = "stream_query";
     nd_status status = check_stream(operation, stream);
+    if (status == ND_OK)
+        status = nd__capture_check(operation, stream->device);
     if (status != ND_OK)
         return status;
     if (!ret_done)
@@ -226,7 +232,8 @@ static const nd_type event_type = {
 nd_event *nd_event_new(nd_device device, bool timed) {
     ND__UNCANCELLED;
     static const char operation[] = "event_new";
-    if (nd__registry_device_check(operation, device) != ND_OK)
+    if (nd__registry_device_check(operation, device) != ND_OK ||
+        nd__capture_check(operation, device) != ND_OK)
         return NULL;
     const nd_backend *backend = backend_of(device);
     if (timed && !backend->streams && !backend->host_accessible) {
@@ -263,7 +270,8 @@ static nd_status check_event(const char *operation, const char *name, const nd_e
         return nd__error_null(operation, name);
     if (nd__object_is_closed(event))
         return nd__error(ND_ERROR_CLOSED, "%s: the event was closed", operation);
-    return nd__registry_device_check(operation, event->device);
+    nd_status status = nd__registry_device_check(operation, event->device);
+    return status == ND_OK ? nd__capture_check(operation, event->device) : status;
 }
 
 /// The backend's stream for an argument that may be NULL.
@@ -333,6 +341,8 @@ nd_status nd_stream_wait(const nd_stream *stream, const nd_event *event) {
     nd_status status = check_event(operation, "event", event);
     if (status == ND_OK && stream)
         status = check_stream(operation, stream);
+    if (status == ND_OK && stream)
+        status = nd__capture_check(operation, stream->device);
     if (status != ND_OK || !event->recorded)
         return status;
     const nd_device device = stream ? stream->device : event->device;

@@ -11,6 +11,8 @@ enum { NO_REDUCED_SUMS = 16, COMPUTE_F32 = 68, MAGIC = 0x0B1A5 };
 typedef struct handle {
     int magic;
     cudaStream_t stream;
+    void *workspace;        ///< of the program's; NULL: its own
+    size_t workspace_bytes; ///< of which products write so much
     int mode;
     queue_function *queue;
 } handle;
@@ -19,6 +21,7 @@ EXPORT int cublasCreate_v2(void **ret_handle);
 EXPORT int cublasDestroy_v2(void *made);
 EXPORT int cublasSetStream_v2(void *made, cudaStream_t stream);
 EXPORT int cublasSetMathMode(void *made, int mode);
+EXPORT int cublasSetWorkspace_v2(void *made, void *workspace, size_t bytes);
 EXPORT int cublasSgemmStridedBatched(void *made, int transa, int transb, int m, int n, int k,
                                      const float *alpha, const float *a, int lda,
                                      long long stride_a, const float *b, int ldb,
@@ -60,6 +63,16 @@ int cublasDestroy_v2(void *made) {
 
 int cublasSetStream_v2(void *made, cudaStream_t stream) {
     ((handle *)made)->stream = stream;
+    ((handle *)made)->workspace = NULL;
+    return SUCCESS;
+}
+
+int cublasSetWorkspace_v2(void *made, void *workspace, size_t bytes) {
+    if (workspace && bytes == 0)
+        return INVALID_VALUE;
+    enum { WRITTEN = 4096 };
+    ((handle *)made)->workspace = workspace;
+    ((handle *)made)->workspace_bytes = bytes < WRITTEN ? bytes : WRITTEN;
     return SUCCESS;
 }
 
@@ -73,7 +86,10 @@ int cublasSetMathMode(void *made, int mode) {
 static int queue(handle *to, const char *name, const product *p) {
     if (to->magic != MAGIC)
         return NOT_INITIALIZED;
-    return blas_multiply(to->queue, to->stream, name, p);
+    product with = *p;
+    with.workspace = to->workspace;
+    with.workspace_bytes = to->workspace_bytes;
+    return blas_multiply(to->queue, to->stream, name, &with);
 }
 
 int cublasSgemmStridedBatched(void *made, int transa, int transb, int m, int n, int k,

@@ -2,11 +2,12 @@
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
 _HEADERS = [
     "cublas.h",
     "cublaslt.h",
     "cuda_device.h",
+    "cuda_graph.h",
     "cuda_stream.h",
     "cudnn.h",
     "library.h",

@@ -512,6 +512,9 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_state_new(...) ND__NEW_OBJECT(nd_state *, nd_state_new, __VA_ARGS__)
 #define nd_load_state(...) ND__CALL(nd_load_state, __VA_ARGS__)
 
+// <nd/graph.h>
+#define nd_capture_end(...) ND__NEW_OBJECT(nd_graph *, nd_capture_end, __VA_ARGS__)
+
 // <nd/stream.h>
 #define nd_stream_new(...) ND__NEW_OBJECT(nd_stream *, nd_stream_new, __VA_ARGS__)
 #define nd_event_new(...) ND__NEW_OBJECT(nd_event *, nd_event_new, __VA_ARGS__)

@@ -4,13 +4,18 @@
 // not exist turns cuBLAS off, and ndarc's own kernels serve. The prototypes are those of cuBLAS 12
 // and 13, whose 32-bit interface has not changed. A device has one handle, which serves one thread
 // and one stream at a time: it is told the stream of every product, under the lock.
+//
+// A captured product gets its working memory from the graph. The handle's own would be used by
+// launches and by other products at once; it comes back when the handle is told another stream.
 #include "lib/device/cuda/cublas.h"
+#include "lib/device/capture.h"
 #include "lib/device/cuda/gemm.h"
 #include <dlfcn.h>
 
 typedef int create_function(void **ret_handle);
 typedef int set_stream_function(void *handle, cudaStream_t stream);
 typedef int set_math_function(void *handle, int mode);
+typedef int set_workspace_function(void *handle, void *workspace, size_t bytes);
 typedef int sgemm_function(void *handle, int transa, int transb, int m, int n, int k,
                            const float *alpha, const float *a, int lda, long long stride_a,
                            const float *b, int ldb, long long stride_b, const float *beta, float *c,
@@ -30,6 +35,7 @@ static struct {
     create_function *create;
     set_stream_function *set_stream;
     set_math_function *set_math;
+    set_workspace_function *set_workspace;
     sgemm_function *sgemm;
     dgemm_function *dgemm;
     gemm_ex_function *gemm_ex;
@@ -75,6 +81,7 @@ static void open_once(void) {
     cublas.found = nd__library_find(library, "cublasCreate_v2", &cublas.create) &&
                    nd__library_find(library, "cublasSetStream_v2", &cublas.set_stream) &&
                    nd__library_find(library, "cublasSetMathMode", &cublas.set_math) &&
+                   nd__library_find(library, "cublasSetWorkspace_v2", &cublas.set_workspace) &&
                    nd__library_find(library, "cublasSgemmStridedBatched", &cublas.sgemm) &&
                    nd__library_find(library, "cublasDgemmStridedBatched", &cublas.dgemm) &&
                    nd__library_find(library, "cublasGemmStridedBatchedEx", &cublas.gemm_ex);
@@ -86,7 +93,7 @@ static void open_once(void) {
 static nd_status handle_ready(nd_cuda_device *device) {
     if (device->blas)
         return ND_OK;
-    if (device->blas_tried)
+    if (device->blas_tried || nd__capture_running())
         return ND_ERROR_UNSUPPORTED;
     void *handle = NULL;
     nd_status status = nd__cublas_status(cublas.create(&handle));
@@ -149,6 +156,33 @@ bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
     return ready;
 }
 
+void nd__cublas_prepare(nd_cuda_device *device) {
+    pthread_once(&opened, open_once);
+    if (!cublas.found)
+        return;
+    pthread_mutex_lock(&device->blas_lock);
+    (void)handle_ready(device);
+    pthread_mutex_unlock(&device->blas_lock);
+}
+
+/// With the lock held, and the handle told the stream.
+static nd_status multiply_captured(nd_cuda_device *device, const nd_cuda_queue *queue,
+                                   const nd_kernel_call *call) {
+    // As much as the handle's own, so that the same algorithms are chosen: what NVIDIA names for
+    // compute capability 9.0 and later.
+    const size_t bytes = (size_t)32 << 20;
+    void *workspace;
+    nd_status status = queue->allocate(queue->context, bytes, &workspace);
+    if (status != ND_OK)
+        return status;
+    status = nd__cublas_status(cublas.set_workspace(device->blas, workspace, bytes));
+    if (status == ND_OK)
+        status = nd__gemm_matmul(call, run_gemm, device);
+    device->blas_stream = NULL; // so that the handle gets its own back
+    queue->release(queue->context, workspace);
+    return status;
+}
+
 nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
                             const nd_kernel_call *call) {
     pthread_once(&opened, open_once);
@@ -161,7 +195,8 @@ nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
         device->blas_stream = status == ND_OK ? queue->stream : NULL;
     }
     if (status == ND_OK)
-        status = nd__gemm_matmul(call, run_gemm, device);
+        status = nd__capture_running() ? multiply_captured(device, queue, call)
+                                       : nd__gemm_matmul(call, run_gemm, device);
     pthread_mutex_unlock(&device->blas_lock);
     return status;
 }

@@ -9,6 +9,9 @@ nd_status nd__cublas_status(int blas_status);
 /// Its number of a float dtype.
 int nd__cublas_dtype(nd_dtype dtype);
 
+/// Makes the device's handle, where it can be made.
+void nd__cublas_prepare(nd_cuda_device *device);
+
 /// Whether it is there and can express the call's matrices.
 bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
                       const nd_kernel_call *call);

@@ -5,6 +5,7 @@
 // activations only ReLU is an epilogue, and the others are a pass of their own. A handle holds
 // nothing of a stream, and may be used by several threads.
 #include "lib/device/cuda/cublaslt.h"
+#include "lib/device/capture.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/gemm.h"
 #include <dlfcn.h>
@@ -77,7 +78,7 @@ static void open_once(void) {
 static nd_status handle_ready(nd_cuda_device *device) {
     nd_status status = ND_OK;
     pthread_mutex_lock(&device->blas_lock);
-    if (!device->blas_lt && !device->blas_lt_tried) {
+    if (!device->blas_lt && !device->blas_lt_tried && !nd__capture_running()) {
         status = nd__cublas_status(lt.create(&device->blas_lt));
         if (status != ND_OK)
             device->blas_lt = NULL;
@@ -87,6 +88,12 @@ static nd_status handle_ready(nd_cuda_device *device) {
         status = ND_ERROR_UNSUPPORTED;
     pthread_mutex_unlock(&device->blas_lock);
     return status == ND_ERROR_DEVICE ? ND_ERROR_UNSUPPORTED : status;
+}
+
+void nd__cublaslt_prepare(nd_cuda_device *device) {
+    pthread_once(&opened, open_once);
+    if (lt.found)
+        (void)handle_ready(device);
 }
 
 typedef struct lt_call {

@@ -5,6 +5,9 @@
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/library_numbers.h"
 
+/// Makes the device's handle, where it can be made.
+void nd__cublaslt_prepare(nd_cuda_device *device);
+
 /// A linear call that has a bias or an activation, and nothing in the result yet.
 /// *ret_activated: the result has gone through the activation. ND_ERROR_UNSUPPORTED, with nothing
 /// queued, when cuBLASLt is missing, cannot express the call or knows no algorithm for it.

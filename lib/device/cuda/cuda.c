@@ -8,7 +8,9 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/device/backends.h"
+#include "lib/device/capture.h"
 #include "lib/device/cuda/cuda_device.h"
+#include "lib/device/cuda/cuda_graph.h"
 #include "lib/device/cuda/cuda_stream.h"
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/order.h"
@@ -150,6 +152,18 @@ nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller 
     return status;
 }
 
+nd_status nd__cuda_enter_uncaptured(int index, nd_cuda_device **ret_device,
+                                    nd_cuda_caller *ret_caller) {
+    return nd__capture_running() ? ND_ERROR_STATE : nd__cuda_enter(index, ret_device, ret_caller);
+}
+
+/// For work, which a thread that captures does on the captured device alone.
+static nd_status enter_to_work(int index, nd_cuda_device **ret_device, nd_cuda_caller *ret_caller) {
+    return nd__capture_is_of(ND_CUDA, index)
+               ? nd__cuda_enter(index, ret_device, ret_caller)
+               : nd__cuda_enter_uncaptured(index, ret_device, ret_caller);
+}
+
 void nd__cuda_leave(nd_cuda_caller *caller) {
     if (caller->ordinal >= 0)
         (void)nd__cuda_status(cudaSetDevice(caller->ordinal));
@@ -164,8 +178,7 @@ static uint64_t pool_attribute(nd_cuda_device *device, enum cudaMemPoolAttr name
                                                                                          : 0;
 }
 
-/// Whether the pool has at most what it may have, at least once it has given back what it keeps.
-static bool is_within_bound(nd_cuda_device *device) {
+bool nd__cuda_is_within_bound(nd_cuda_device *device) {
     const uint64_t bound = atomic_load_explicit(&device->bound, memory_order_relaxed) - 1;
     if (bound == UINT64_MAX || pool_attribute(device, cudaMemPoolAttrReservedMemCurrent) <= bound)
         return true;
@@ -175,8 +188,8 @@ static bool is_within_bound(nd_cuda_device *device) {
 
 /// A pool has no bound that can be changed, and whether it grows for a request is known when it has
 /// grown: what it may not have is given back behind what is queued. A request that fits beside no
-/// live data is not tried.
-static nd_status take_from_pool(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
+/// live data is not tried. A pool is not asked while the thread captures: the end of that does.
+nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     if (!nd__alloc_allowed(bytes))
         return ND_ERROR_OUT_OF_MEMORY;
     const uint64_t bound = atomic_load_explicit(&stream->device->bound, memory_order_relaxed) - 1;
@@ -188,7 +201,7 @@ static nd_status take_from_pool(nd_cuda_stream *stream, size_t bytes, void **ret
         cudaMallocFromPoolAsync(&pointer, bytes ? bytes : 1, stream->device->pool, stream->handle));
     if (status != ND_OK)
         return status;
-    if (!is_within_bound(stream->device)) {
+    if (!nd__capture_running() && !nd__cuda_is_within_bound(stream->device)) {
         (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
         return ND_ERROR_OUT_OF_MEMORY;
     }
@@ -200,15 +213,18 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
+    bytes = bytes ? bytes : 1;
+    if (nd__capture_is_of(ND_CUDA, index))
+        return nd__cuda_graph_allocate(device, bytes, ret_pointer);
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
     void *pointer;
-    status = take_from_pool(stream, bytes, &pointer);
+    status = nd__cuda_take(stream, bytes, &pointer);
     if (status != ND_OK)
         return status;
-    status = nd__order_add(stream, pointer, bytes ? bytes : 1);
+    status = nd__order_add(stream, pointer, bytes);
     if (status == ND_OK) {
         atomic_fetch_add_explicit(&device->live, bytes, memory_order_relaxed);
         *ret_pointer = pointer;
@@ -226,28 +242,43 @@ static void keep_within(nd_cuda_device *device, uint64_t limit) {
         (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, used + limit));
 }
 
-static void cuda_release(int index, void *pointer, size_t bytes) {
-    ND__UNCANCELLED;
-    nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
-    // The work queued so far that uses it comes first; a device that has failed keeps its memory.
-    if (!pointer || nd__cuda_enter(index, &device, &caller) != ND_OK)
+void nd__cuda_give_back(const nd_cuda_retired *retired) {
+    nd_cuda_device *device = retired->device;
+    if (!retired->stream)
         return;
-    nd_cuda_stream *stream = nd__order_remove(device, pointer);
-    (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
-    atomic_fetch_sub_explicit(&device->live, bytes, memory_order_relaxed);
+    (void)nd__cuda_status(cudaFreeAsync(retired->data, retired->stream->handle));
+    atomic_fetch_sub_explicit(&device->live, retired->bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
+    const uint64_t bytes = retired->bytes;
     if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8) {
         atomic_store(&device->released, 0);
         keep_within(device, limit);
     }
 }
 
+static void cuda_release(int index, void *pointer, size_t bytes) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    (void)bytes;
+    if (!pointer || index >= cuda_device_count())
+        return;
+    if (nd__capture_running()) {
+        nd__cuda_graph_put_off(pointer);
+        return;
+    }
+    // The work queued so far that uses it comes first; a device that has failed keeps its memory.
+    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
+        return;
+    const nd_cuda_retired retired = nd__order_remove(device, pointer);
+    nd__cuda_give_back(&retired);
+}
+
 static void cuda_limit(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
+    if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return;
     atomic_store(&device->limit, bytes + 1);
     if (bytes != UINT64_MAX)
@@ -258,11 +289,11 @@ static nd_status cuda_bound(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
     atomic_store(&device->bound, bytes + 1);
-    (void)is_within_bound(device);
+    (void)nd__cuda_is_within_bound(device);
     return ND_OK;
 }
 
@@ -272,7 +303,7 @@ static uint64_t cuda_retire(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
+    if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
     for (int place = 0; place < ND__CUDA_STREAMS; place++)
         if (nd__cuda_stream_is_made(&device->streams[place]))
@@ -280,7 +311,7 @@ static uint64_t cuda_retire(int index) {
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX)
         keep_within(device, limit);
-    (void)is_within_bound(device);
+    (void)nd__cuda_is_within_bound(device);
     return ND__UNKNOWN_BYTES;
 }
 
@@ -288,7 +319,7 @@ static uint64_t cuda_trim(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
+    if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
     uint64_t before = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
@@ -321,7 +352,7 @@ static bool cuda_wait(int index, uint64_t nanoseconds) {
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
     cudaEvent_t here;
-    if (nd__cuda_enter(index, &device, &caller) != ND_OK ||
+    if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK ||
         nd__cuda_status(cudaEventCreateWithFlags(&here, cudaEventDisableTiming)) != ND_OK)
         return false;
     const uint64_t until = now_ns() + nanoseconds;
@@ -338,7 +369,7 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
     size_t unused, total;
-    if (nd__cuda_enter(index, &device, &caller) != ND_OK)
+    if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return;
     uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     uint64_t used = pool_attribute(device, cudaMemPoolAttrUsedMemCurrent);
@@ -395,7 +426,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK || bytes == 0)
         return status;
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
@@ -423,7 +454,7 @@ static nd_status cuda_copy_to_host(int index, void *destination, const void *sou
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
@@ -445,7 +476,7 @@ static nd_status cuda_copy_peer(int index, void *destination, int source_index, 
     ND__UNCANCELLED;
     nd_cuda_device *device, *from;
     ND__CUDA_CALLER caller = {-1}, between = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status == ND_OK)
         status = nd__cuda_stream_several(device);
     if (status == ND_OK)
@@ -472,7 +503,7 @@ static nd_status cuda_synchronize(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
     for (int place = ND__CUDA_STREAMS - 1; place >= 0; place--)
@@ -487,12 +518,17 @@ static nd_status cuda_synchronize(int index) {
 // kernels
 
 static nd_status scratch_allocate(void *context, size_t bytes, void **ret_pointer) {
-    return take_from_pool(context, bytes, ret_pointer);
+    nd_cuda_stream *stream = context;
+    return stream->captured ? nd__cuda_graph_allocate(stream->device, bytes, ret_pointer)
+                            : nd__cuda_take(stream, bytes, ret_pointer);
 }
 
 static void scratch_release(void *context, void *pointer) {
     const nd_cuda_stream *stream = context;
-    (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+    if (stream->captured)
+        nd__cuda_graph_put_off(pointer);
+    else
+        (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
 }
 
 static nd_status copy_on_device(void *context, void *destination, const void *source,
@@ -520,7 +556,7 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
@@ -531,6 +567,7 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
         return status;
     status = launch_on(stream, call);
     nd__order_after(stream, count, accesses);
+    nd__cuda_graph_note(stream, status);
     return status;
 }
 
@@ -538,14 +575,14 @@ static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *cha
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
-    nd_cuda_access accesses[ND_CHAIN_OPERANDS];
+    nd_cuda_access accesses[ND__ORDER_OF_CHAIN];
     for (size_t i = 0; i < count && status == ND_OK; i++) {
         nd__order_of_chain(&chains[i], accesses);
-        status = nd__order_before(stream, ND_CHAIN_OPERANDS, accesses);
+        status = nd__order_before(stream, ND__ORDER_OF_CHAIN, accesses);
     }
     if (status != ND_OK)
         return status;
@@ -553,8 +590,9 @@ static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *cha
     status = nd__cuda_chains(&queue, count, chains);
     for (size_t i = 0; i < count; i++) {
         nd__order_of_chain(&chains[i], accesses);
-        nd__order_after(stream, ND_CHAIN_OPERANDS, accesses);
+        nd__order_after(stream, ND__ORDER_OF_CHAIN, accesses);
     }
+    nd__cuda_graph_note(stream, status);
     return status;
 }
 
@@ -564,7 +602,7 @@ static nd_status cuda_call(int index, void (*function)(void *data), void *data) 
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(nd__cuda_stream_now(device)->handle,
                                                                 function, data))
                            : status;
@@ -599,6 +637,7 @@ const nd_backend nd__cuda_backend = {
     .call = cuda_call,
     .copy_peer = cuda_copy_peer,
     .streams = &nd__cuda_stream_functions,
+    .graphs = &nd__cuda_graph_functions,
     .memory = &cuda_rows,
     .lost = cuda_lost,
 };

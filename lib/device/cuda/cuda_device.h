@@ -31,10 +31,11 @@ typedef struct nd_cuda_stream {
     unsigned users;  ///< users' streams that it stands for; under the device's lock
     _Atomic bool made;
     cudaStream_t handle;
-    cudaEvent_t passed; ///< behind its work up to number `recorded`
-    uint64_t queued;    ///< order.c: pieces of its work, numbered from 1
-    uint64_t recorded;  ///< order.c
-    uint64_t done;      ///< order.c: the host has waited for so many
+    cudaEvent_t passed;            ///< behind its work up to number `recorded`
+    uint64_t queued;               ///< order.c: pieces of its work, numbered from 1
+    uint64_t recorded;             ///< order.c
+    uint64_t done;                 ///< order.c: the host has waited for so many
+    struct nd_cuda_uses *captured; ///< order.h: of a graph that is captured; NULL: its work is done
     uint64_t known[ND__CUDA_DEVICES *
                    ND__CUDA_STREAMS]; ///< order.c: of each stream, how much this one has waited for
 } nd_cuda_stream;
@@ -54,6 +55,8 @@ typedef struct nd_cuda_device {
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
     nd_cuda_stream streams[ND__CUDA_STREAMS];
+    nd_cuda_stream capturing;      ///< on which a thread captures; no work of it is ever done
+    struct nd_cuda_graph *capture; ///< into which; NULL: nobody captures; under the device's lock
     cudaMemPool_t pool;
     _Atomic uint64_t
         limit; ///< of what the pool keeps beyond what is in use; 0: none, else one more
@@ -84,10 +87,21 @@ typedef struct nd_cuda_caller {
 
 /// Makes a device current in this thread, prepared.
 nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller *ret_caller);
+/// The same for what no capture can hold: ND_ERROR_STATE, without a call, while this thread captures.
+nd_status nd__cuda_enter_uncaptured(int index, nd_cuda_device **ret_device,
+                                    nd_cuda_caller *ret_caller);
 void nd__cuda_leave(nd_cuda_caller *caller);
 
 /// Waits for a stream and says what its work made of its data.
 nd_status nd__cuda_wait_for(nd_cuda_stream *stream);
+
+/// Memory of the pool, for what comes next on a stream.
+nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
+/// Gives back what nothing uses any more (order.h).
+struct nd_cuda_retired;
+void nd__cuda_give_back(const struct nd_cuda_retired *retired);
+/// Whether the pool has at most what it may have, at least once it has given back what it keeps.
+bool nd__cuda_is_within_bound(nd_cuda_device *device);
 
 /// Copies to the device through the ring. ND_ERROR_UNSUPPORTED: there is no pinned memory.
 nd_status nd__staging_take(nd_cuda_stream *stream, void *destination, const void *source,

@@ -6,6 +6,7 @@
 #include "lib/device/cuda/cuda_stream.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
+#include "lib/device/capture.h"
 #include "lib/device/cuda/order.h"
 
 void nd__cuda_stream_number(nd_cuda_device *device, int index) {
@@ -15,6 +16,7 @@ void nd__cuda_stream_number(nd_cuda_device *device, int index) {
         device->streams[place].number = (unsigned)(index * ND__CUDA_STREAMS + place);
     }
     device->streams[ND__CUDA_DEFAULT].queued = 1; // all until points are noted
+    device->capturing.device = device;
 }
 
 nd_status nd__cuda_stream_make(nd_cuda_stream *stream) {
@@ -37,6 +39,8 @@ bool nd__cuda_stream_is_done(nd_cuda_stream *stream) {
 static _Thread_local uint8_t chosen[ND__CUDA_DEVICES];
 
 nd_cuda_stream *nd__cuda_stream_now(nd_cuda_device *device) {
+    if (nd__capture_is_of(ND_CUDA, device->index))
+        return &device->capturing;
     return &device->streams[chosen[device->index]];
 }
 
@@ -70,7 +74,7 @@ static nd_status stream_make(int index, void **ret_stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status == ND_OK)
         status = nd__cuda_stream_several(device);
     if (status != ND_OK)
@@ -106,7 +110,7 @@ static nd_status stream_synchronize(int index, void *stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_wait_for(stream_of(device, stream)) : status;
 }
 
@@ -123,7 +127,7 @@ static nd_status stream_query(int index, void *stream, bool *ret_done) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? answer(cudaStreamQuery(stream_of(device, stream)->handle), ret_done)
                            : status;
 }
@@ -135,7 +139,7 @@ static nd_status event_make(int index, bool timed, void **ret_event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     cudaEvent_t event = NULL;
     if (status == ND_OK)
         status = nd__cuda_status(
@@ -158,7 +162,7 @@ static nd_status event_record(int index, void *event, void *stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK
                ? nd__cuda_status(cudaEventRecord(event, stream_of(device, stream)->handle))
                : status;
@@ -168,7 +172,7 @@ static nd_status event_wait(int index, void *stream, void *event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK
                ? nd__cuda_status(cudaStreamWaitEvent(stream_of(device, stream)->handle, event, 0))
                : status;
@@ -178,7 +182,7 @@ static nd_status event_synchronize(int index, void *event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_status(cudaEventSynchronize(event)) : status;
 }
 
@@ -186,7 +190,7 @@ static nd_status event_query(int index, void *event, bool *ret_done) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? answer(cudaEventQuery(event), ret_done) : status;
 }
 
@@ -194,7 +198,7 @@ static nd_status event_elapsed(int index, void *start, void *end, double *ret_mi
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(index, &device, &caller);
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     float milliseconds = 0;
     if (status == ND_OK)
         status = nd__cuda_status(cudaEventElapsedTime(&milliseconds, start, end));

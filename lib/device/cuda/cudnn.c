@@ -6,6 +6,7 @@
 // A device has one handle, which serves one thread and one stream at a time, under the lock.
 #include "lib/device/cuda/cudnn.h"
 #include "kernels/windows.h"
+#include "lib/device/capture.h"
 #include <dlfcn.h>
 #include <limits.h>
 
@@ -100,21 +101,35 @@ static nd_status status_of(int status) {
     return status < ND__DNN_INTERNAL_ERROR ? ND_ERROR_UNSUPPORTED : ND_ERROR_DEVICE;
 }
 
+/// The device's handle. Caller holds blas_lock.
+static nd_status make_handle(nd_cuda_device *device) {
+    if (device->dnn)
+        return ND_OK;
+    if (device->dnn_tried || nd__capture_running())
+        return ND_ERROR_UNSUPPORTED;
+    nd_status status = status_of(dnn.create(&device->dnn));
+    if (status != ND_OK)
+        device->dnn = NULL;
+    if (status == ND_ERROR_OUT_OF_MEMORY)
+        return status; // there may be room later
+    device->dnn_tried = true;
+    return status == ND_OK ? ND_OK : ND_ERROR_UNSUPPORTED;
+}
+
 /// The device's handle, on the queue's stream. Caller holds blas_lock.
 static nd_status handle_ready(nd_cuda_device *device, const nd_cuda_queue *queue) {
-    if (!device->dnn && device->dnn_tried)
-        return ND_ERROR_UNSUPPORTED;
-    if (!device->dnn) {
-        nd_status status = status_of(dnn.create(&device->dnn));
-        if (status != ND_OK)
-            device->dnn = NULL;
-        if (status == ND_ERROR_OUT_OF_MEMORY)
-            return status; // there may be room later
-        device->dnn_tried = true;
-        if (status != ND_OK)
-            return ND_ERROR_UNSUPPORTED;
-    }
-    return status_of(dnn.set_stream(device->dnn, (cudaStream_t)queue->stream));
+    nd_status status = make_handle(device);
+    return status == ND_OK ? status_of(dnn.set_stream(device->dnn, (cudaStream_t)queue->stream))
+                           : status;
+}
+
+void nd__cudnn_prepare(nd_cuda_device *device) {
+    pthread_once(&opened, open_once);
+    if (!dnn.found)
+        return;
+    pthread_mutex_lock(&device->blas_lock);
+    (void)make_handle(device);
+    pthread_mutex_unlock(&device->blas_lock);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/library_numbers.h"
 
+/// Makes the device's handle, where it can be made.
+void nd__cudnn_prepare(nd_cuda_device *device);
+
 /// conv, conv_grad_input or conv_grad_weight. ND_ERROR_UNSUPPORTED, with nothing queued, when cuDNN
 /// is missing, cannot express the call, or offers nothing for it that computes in the operands'
 /// dtype, gives the same bits every time, and finds its working memory.

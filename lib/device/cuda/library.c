@@ -177,6 +177,12 @@ static nd_status multiply(nd_cuda_device *device, const nd_cuda_queue *queue,
     return status;
 }
 
+void nd__library_prepare(nd_cuda_device *device) {
+    nd__cublas_prepare(device);
+    nd__cublaslt_prepare(device);
+    nd__cudnn_prepare(device);
+}
+
 nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call) {
     switch (call->op) {

@@ -24,6 +24,10 @@ void *nd__library_open(const nd_library *library);
 /// A symbol into a function pointer of any type; false when the library has no such symbol.
 bool nd__library_find(void *library, const char *name, void *ret_function);
 
+/// Makes the handles of the libraries that are there, which wait and allocate, as far as it can:
+/// what is missing is not made in a capture.
+void nd__library_prepare(nd_cuda_device *device);
+
 /// A call by the libraries that are there. ND_ERROR_UNSUPPORTED, with nothing done that another
 /// kernel does not do again, when none of them takes it.
 nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,

@@ -4,6 +4,9 @@
 // so that it is balanced whatever the order in which they come. Memory that is in no block is
 // somebody else's, and all of it counts as one. One lock guards everything here; no work is queued
 // under it but the waits.
+//
+// Graphs hold blocks. One that the program has released stays in the tree while it is held, and goes
+// back when nothing holds it any more.
 #include "lib/device/cuda/order.h"
 #include "lib/base/alloc.h"
 
@@ -16,11 +19,17 @@ typedef struct point {
     uint64_t at;
 } point;
 
-typedef struct block {
+typedef struct nd_cuda_block {
     uintptr_t start;
     size_t bytes;
     uint64_t priority; ///< above its children's
-    struct block *below, *above;
+    struct nd_cuda_block *below, *above;
+    nd_cuda_device *device; ///< whose memory it is
+    unsigned held;          ///< so many times by graphs
+    bool released;          ///< by the program, and held
+    struct nd_cuda_block *next_put_off;
+    uint64_t listed; ///< number of the newest list of a graph's uses that it is in, and
+    size_t place;    ///< where
     point written;
     point read[READERS]; ///< since then, each of another stream; the first without a stream ends it
 } block;
@@ -151,6 +160,8 @@ static nd_status wait_for_block(nd_cuda_stream *stream, const block *block, bool
 nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
     if (!is_active())
         return ND_OK;
+    if (stream->captured)
+        return nd__order_list(stream->captured, count, accesses);
     nd_status status = ND_OK;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; status == ND_OK && i < count; i++)
@@ -186,7 +197,7 @@ static void note(nd_cuda_stream *stream, uint64_t at, block *block, bool write) 
 }
 
 void nd__order_after(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
-    if (!is_active())
+    if (!is_active() || stream->captured)
         return;
     pthread_mutex_lock(&lock);
     // Writes first: a block that is written and read has the one point.
@@ -226,6 +237,7 @@ nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
         return ND_ERROR_OUT_OF_MEMORY;
     new->start = (uintptr_t)data;
     new->bytes = bytes;
+    new->device = stream->device;
     new->priority = mix((uint64_t) new->start);
     pthread_mutex_lock(&lock);
     if (is_active())
@@ -251,11 +263,11 @@ static nd_cuda_stream *last_user(const nd_cuda_device *device, const block *bloc
     return NULL;
 }
 
-nd_cuda_stream *nd__order_remove(nd_cuda_device *device, void *data) {
-    pthread_mutex_lock(&lock);
-    block *gone = take((uintptr_t)data);
+/// Forgets a block that was taken out of the tree. With the lock held.
+static nd_cuda_retired retire(block *gone) {
+    nd_cuda_device *device = gone->device;
     nd_cuda_stream *stream = &device->streams[ND__CUDA_DEFAULT];
-    if (gone && is_active()) {
+    if (is_active()) {
         stream = last_user(device, gone);
         if (!stream) {
             stream = &device->streams[ND__CUDA_RETIRING];
@@ -264,9 +276,129 @@ nd_cuda_stream *nd__order_remove(nd_cuda_device *device, void *data) {
                 must_wait_for(stream, gone->read[i]);
         }
     }
-    pthread_mutex_unlock(&lock);
+    const nd_cuda_retired retired = {stream, device, (void *)gone->start, gone->bytes};
     nd__alloc_free(gone);
-    return stream;
+    return retired;
+}
+
+/// The block that begins at an address, or NULL.
+static block *block_at(const void *data) {
+    block *found = block_of(data);
+    return found != &foreign && found->start == (uintptr_t)data ? found : NULL;
+}
+
+nd_cuda_retired nd__order_remove(nd_cuda_device *device, void *data) {
+    nd_cuda_retired retired = {NULL, device, data, 0};
+    pthread_mutex_lock(&lock);
+    block *gone = block_at(data);
+    if (gone && gone->held)
+        gone->released = true;
+    else if (gone)
+        retired = retire(take(gone->start));
+    pthread_mutex_unlock(&lock);
+    return retired;
+}
+
+// ------------------------------------------------------------------------------------------------
+// what graphs hold
+
+static void list_one(nd_cuda_uses *uses, block *used, bool write) {
+    if (used->listed != uses->number) {
+        used->listed = uses->number;
+        used->place = uses->count;
+        used->held++;
+        uses->access[uses->count++] = (nd_cuda_access){(void *)used->start, write};
+    } else if (write) {
+        uses->access[used->place].write = true;
+    }
+}
+
+/// Room for so many more.
+static bool make_room(nd_cuda_uses *uses, size_t count) {
+    if (uses->capacity - uses->count >= count)
+        return true;
+    const size_t capacity = 2 * uses->capacity + count;
+    nd_cuda_access *grown = nd__alloc_resize(uses->access, capacity * sizeof *grown);
+    if (!grown)
+        return false;
+    uses->access = grown;
+    uses->capacity = capacity;
+    return true;
+}
+
+nd_status nd__order_list(nd_cuda_uses *uses, size_t count, const nd_cuda_access *accesses) {
+    static uint64_t lists;
+    if (!make_room(uses, count))
+        return ND_ERROR_OUT_OF_MEMORY;
+    bool known = true;
+    pthread_mutex_lock(&lock);
+    if (uses->number == 0)
+        uses->number = ++lists;
+    for (size_t i = 0; i < count; i++)
+        known = known && (!accesses[i].data || block_of(accesses[i].data) != &foreign);
+    for (size_t i = 0; i < count && known; i++)
+        if (accesses[i].data)
+            list_one(uses, block_of(accesses[i].data), accesses[i].write);
+    pthread_mutex_unlock(&lock);
+    return known ? ND_OK : ND_ERROR_STATE;
+}
+
+void nd__order_hold(void *data) {
+    pthread_mutex_lock(&lock);
+    block_at(data)->held++;
+    pthread_mutex_unlock(&lock);
+}
+
+/// With the lock held.
+static nd_cuda_retired let_go(block *held) {
+    if (--held->held > 0 || !held->released)
+        return (nd_cuda_retired){NULL, held->device, (void *)held->start, 0};
+    return retire(take(held->start));
+}
+
+nd_cuda_retired nd__order_let_go(void *data) {
+    pthread_mutex_lock(&lock);
+    const nd_cuda_retired retired = let_go(block_at(data));
+    pthread_mutex_unlock(&lock);
+    return retired;
+}
+
+bool nd__order_is_released(const void *data) {
+    pthread_mutex_lock(&lock);
+    const bool released = block_at(data)->released;
+    pthread_mutex_unlock(&lock);
+    return released;
+}
+
+void nd__order_use_again(void *data) {
+    pthread_mutex_lock(&lock);
+    block_at(data)->released = false;
+    pthread_mutex_unlock(&lock);
+}
+
+void nd__order_put_off(nd_cuda_put_off *list, void *data) {
+    pthread_mutex_lock(&lock);
+    block *gone = block_at(data);
+    if (gone) {
+        gone->released = true;
+        if (gone->held == 0) {
+            gone->held = 1;
+            gone->next_put_off = list->first;
+            list->first = gone;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool nd__order_next_put_off(nd_cuda_put_off *list, nd_cuda_retired *ret_retired) {
+    pthread_mutex_lock(&lock);
+    block *first = list->first;
+    if (first) {
+        list->first = first->next_put_off;
+        *ret_retired = let_go(first);
+    }
+    pthread_mutex_unlock(&lock);
+    return first != NULL;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -318,4 +450,5 @@ void nd__order_of_chain(const nd_chain *chain, nd_cuda_access *ret_accesses) {
         ret_accesses[i] = (nd_cuda_access){chain->data[i], false};
     for (int i = 0; i < chain->steps; i++)
         ret_accesses[chain->step[i].out].write = true;
+    ret_accesses[ND_CHAIN_OPERANDS] = (nd_cuda_access){chain->numbers, false};
 }

@@ -25,11 +25,21 @@ void nd__order_activate(void);
 /// A block that `stream` has just allocated. ND_ERROR_OUT_OF_MEMORY: it could not be noted.
 nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes);
 
-/// Forgets a block, and says behind which stream's work, from now, nothing uses it any more.
-/// Streams may be made to wait for that, the host only when CUDA refuses to.
-nd_cuda_stream *nd__order_remove(nd_cuda_device *device, void *data);
+/// Memory that is to be given back, and behind which stream's work, from now, nothing uses it any
+/// more.
+typedef struct nd_cuda_retired {
+    nd_cuda_stream *stream; ///< NULL: it is not to be given back
+    nd_cuda_device *device; ///< whose memory it is
+    void *data;
+    size_t bytes; ///< as nd__order_add was told
+} nd_cuda_retired;
 
-/// Before a piece of work is queued on `stream`: it waits for what others did with the memory.
+/// The program has released a block: it is forgotten, unless a graph holds it. Streams may be made to
+/// wait for what uses it, the host only when CUDA refuses to.
+nd_cuda_retired nd__order_remove(nd_cuda_device *device, void *data);
+
+/// Before a piece of work is queued on `stream`: it waits for what others did with the memory. Of one
+/// that is captured: what it uses is listed (nd__order_list).
 nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses);
 
 /// After it was queued, also if that failed: notes it.
@@ -41,9 +51,40 @@ uint64_t nd__order_queued(nd_cuda_stream *stream);
 /// The host has seen that a stream's work is done up to a number.
 void nd__order_done(nd_cuda_stream *stream, uint64_t queued);
 
+/// What a graph uses: blocks, each once, and held.
+typedef struct nd_cuda_uses {
+    size_t count, capacity;
+    nd_cuda_access *access; ///< owned; the beginnings of the blocks
+    uint64_t number;        ///< of the list, once there is something in it
+} nd_cuda_uses;
+
+/// Lists what captured work will do. ND_ERROR_STATE: it uses memory that is in no block;
+/// ND_ERROR_OUT_OF_MEMORY: there is none on the host. Then nothing was listed.
+nd_status nd__order_list(nd_cuda_uses *uses, size_t count, const nd_cuda_access *accesses);
+
+/// A block is held once more: its release by the program does not give it back.
+void nd__order_hold(void *data);
+/// Held once less. What the program has released goes back behind its uses when nothing holds it.
+nd_cuda_retired nd__order_let_go(void *data);
+/// Whether the program has released a block that is held.
+bool nd__order_is_released(const void *data);
+/// The program uses such a block again.
+void nd__order_use_again(void *data);
+
+/// Blocks whose release waits for the end of a capture.
+typedef struct nd_cuda_put_off {
+    struct nd_cuda_block *first;
+} nd_cuda_put_off;
+
+/// The program releases a block, but nothing is given back yet.
+void nd__order_put_off(nd_cuda_put_off *list, void *data);
+/// The next of those that are to be given back now; false: there is none left.
+bool nd__order_next_put_off(nd_cuda_put_off *list, nd_cuda_retired *ret_retired);
+
 /// The accesses of a kernel call; returns their number, at most ND_MAX_OPERANDS.
 size_t nd__order_of_call(const nd_kernel_call *call, nd_cuda_access *ret_accesses);
 
-/// Those of a chain, ND_CHAIN_OPERANDS.
+/// Those of a chain, so many.
+#define ND__ORDER_OF_CHAIN (ND_CHAIN_OPERANDS + 1)
 void nd__order_of_chain(const nd_chain *chain, nd_cuda_access *ret_accesses);
 #endif

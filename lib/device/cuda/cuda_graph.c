@@ -1,0 +1,335 @@
+// Graphs: captures on a stream of their own, arenas, and launches.
+//
+// A thread captures on a stream of the device that nothing else uses, so that other threads go on,
+// and in CUDA's mode that forbids unsafe calls to this thread alone. While it does, the only calls
+// that are made are the captured ones and allocations on the default stream, which nobody captures:
+// nothing is asked, waited for or freed.
+//
+// Invariant: every block that captured work uses is held from then until the graph is gone
+// (order.h), those of its arena too, so a launch never meets memory that is somebody else's. A
+// launch is ordered like any other work: it waits for what others did with these blocks, and is
+// noted on them.
+#include "lib/device/cuda/cuda_graph.h"
+#include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
+#include "lib/device/capture.h"
+#include "lib/device/cuda/cuda_stream.h"
+#include "lib/device/cuda/library.h"
+#include "lib/device/cuda/order.h"
+
+typedef struct arena_block {
+    void *data;
+    size_t bytes;
+} arena_block;
+
+typedef struct nd_cuda_graph {
+    nd_cuda_device *device;
+    cudaGraphExec_t executable; ///< NULL: not there yet
+    nd_cuda_uses uses;          ///< holds; the arena's blocks are among them
+    size_t blocks, capacity;
+    arena_block *arena; ///< owned
+    uint64_t arena_bytes;
+    nd_cuda_put_off put_off;
+    struct nd_cuda_graph *dead; ///< graphs that died while this one was captured
+} nd_cuda_graph;
+
+static nd_cuda_graph *captured_now(void) {
+    const nd_capture *capture = nd__thread_record.capture;
+    return capture && capture->device.kind == ND_CUDA ? capture->handle : NULL;
+}
+
+void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status) {
+    if (stream->captured && status != ND_OK && status != ND_ERROR_UNSUPPORTED)
+        nd__thread_record.capture->broken = true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// the arena
+
+/// The smallest released block of the arena that is large enough, and not far too large. NULL: there
+/// is none.
+static const arena_block *fitting(const nd_cuda_graph *graph, size_t bytes) {
+    enum { SMALL = 4096 };
+    const size_t most = bytes < SMALL / 2 ? SMALL : 2 * bytes;
+    const arena_block *found = NULL;
+    for (size_t i = 0; i < graph->blocks; i++) {
+        const arena_block *block = &graph->arena[i];
+        if (block->bytes >= bytes && block->bytes <= most &&
+            (!found || block->bytes < found->bytes) && nd__order_is_released(block->data))
+            found = block;
+    }
+    return found;
+}
+
+static uint64_t graph_growth(int index, void *handle, size_t bytes) {
+    (void)index;
+    return fitting(handle, bytes ? bytes : 1) ? 0 : bytes;
+}
+
+static uint64_t graph_bytes(int index, void *handle) {
+    (void)index;
+    return ((const nd_cuda_graph *)handle)->arena_bytes;
+}
+
+static bool make_room(nd_cuda_graph *graph) {
+    if (graph->blocks < graph->capacity)
+        return true;
+    const size_t capacity = 2 * graph->capacity + 16;
+    arena_block *grown = nd__alloc_resize(graph->arena, capacity * sizeof *grown);
+    if (!grown)
+        return false;
+    graph->arena = grown;
+    graph->capacity = capacity;
+    return true;
+}
+
+/// A new block, from the default stream: a launch waits for what allocates it as for any work.
+static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
+    nd_cuda_stream *stream = &graph->device->streams[ND__CUDA_DEFAULT];
+    void *pointer;
+    nd_status status =
+        make_room(graph) ? nd__cuda_take(stream, bytes, &pointer) : ND_ERROR_OUT_OF_MEMORY;
+    if (status != ND_OK)
+        return status;
+    atomic_fetch_add_explicit(&graph->device->live, bytes, memory_order_relaxed);
+    status = nd__order_add(stream, pointer, bytes);
+    if (status != ND_OK) {
+        const nd_cuda_retired refused = {stream, graph->device, pointer, bytes};
+        nd__cuda_give_back(&refused);
+        return status;
+    }
+    const nd_cuda_access written = {pointer, true};
+    status = nd__order_list(&graph->uses, 1, &written);
+    if (status != ND_OK) {
+        nd__order_put_off(&graph->put_off, pointer);
+        return status;
+    }
+    graph->arena[graph->blocks++] = (arena_block){pointer, bytes};
+    graph->arena_bytes += bytes;
+    *ret_pointer = pointer;
+    return ND_OK;
+}
+
+nd_status nd__cuda_graph_allocate(nd_cuda_device *device, size_t bytes, void **ret_pointer) {
+    nd_cuda_graph *graph = device->capture;
+    const arena_block *block = fitting(graph, bytes);
+    if (!block)
+        return grow(graph, bytes, ret_pointer);
+    nd__order_use_again(block->data);
+    *ret_pointer = block->data;
+    return ND_OK;
+}
+
+void nd__cuda_graph_put_off(void *pointer) {
+    nd_cuda_graph *graph = captured_now();
+    if (graph)
+        nd__order_put_off(&graph->put_off, pointer);
+}
+
+// ------------------------------------------------------------------------------------------------
+// the end of a graph
+
+/// Gives up what a graph holds. A launch that is queued is still done, and the blocks go back behind
+/// it. `reachable`: the device is current and may be called.
+static void dismantle(nd_cuda_graph *graph, bool reachable) {
+    if (reachable && graph->executable)
+        (void)nd__cuda_status(cudaGraphExecDestroy(graph->executable));
+    for (size_t i = 0; reachable && i < graph->uses.count; i++) {
+        const nd_cuda_retired retired =
+            nd__order_let_go((void *)(uintptr_t)graph->uses.access[i].data);
+        nd__cuda_give_back(&retired);
+    }
+    nd__alloc_free(graph->uses.access);
+    nd__alloc_free(graph->arena);
+    nd__alloc_free(graph);
+}
+
+static void destroy(nd_cuda_graph *graph) {
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    const bool reachable = nd__cuda_enter(graph->device->index, &device, &caller) == ND_OK;
+    dismantle(graph, reachable);
+}
+
+/// What other objects have released meanwhile, of any device.
+static void settle(nd_cuda_graph *graph) {
+    nd_cuda_retired retired;
+    while (nd__order_next_put_off(&graph->put_off, &retired)) {
+        nd_cuda_device *device;
+        ND__CUDA_CALLER caller = {-1};
+        if (nd__cuda_enter(retired.device->index, &device, &caller) == ND_OK)
+            nd__cuda_give_back(&retired);
+    }
+    while (graph->dead) {
+        nd_cuda_graph *dead = graph->dead;
+        graph->dead = dead->dead;
+        destroy(dead);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// captures
+
+/// The device's capture is this graph's; ND_ERROR_STATE: somebody else's.
+static nd_status reserve(nd_cuda_device *device, nd_cuda_graph *graph) {
+    pthread_mutex_lock(&device->lock);
+    nd_status status = device->capture ? ND_ERROR_STATE : nd__cuda_stream_make(&device->capturing);
+    if (status == ND_OK) {
+        device->capture = graph;
+        device->capturing.captured = &graph->uses;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+static void unreserve(nd_cuda_device *device) {
+    pthread_mutex_lock(&device->lock);
+    device->capturing.captured = NULL;
+    device->capture = NULL;
+    pthread_mutex_unlock(&device->lock);
+}
+
+/// Everything that may wait or allocate comes before. The pool gives back what it keeps where it has
+/// a bound, since the capture will not ask how much that is.
+static nd_status begin(nd_cuda_device *device) {
+    nd__library_prepare(device);
+    if (atomic_load_explicit(&device->bound, memory_order_relaxed) != 0)
+        (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
+    return nd__cuda_status(
+        cudaStreamBeginCapture(device->capturing.handle, cudaStreamCaptureModeThreadLocal));
+}
+
+static nd_status graph_begin(int index, void **ret_graph) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
+    if (status == ND_OK)
+        status = nd__cuda_stream_several(device);
+    if (status != ND_OK)
+        return status;
+    nd_cuda_graph *graph = nd__alloc_zeroed(sizeof *graph);
+    if (!graph)
+        return ND_ERROR_OUT_OF_MEMORY;
+    graph->device = device;
+    status = reserve(device, graph);
+    if (status == ND_OK) {
+        status = begin(device);
+        if (status != ND_OK)
+            unreserve(device);
+    }
+    if (status == ND_OK)
+        *ret_graph = graph;
+    else
+        nd__alloc_free(graph);
+    return status;
+}
+
+/// Ends CUDA's capture. A stream that cannot be got out of it is given up, and the next capture
+/// makes another one.
+static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
+    cudaStream_t *handle = &device->capturing.handle;
+    nd_status status = nd__cuda_status(cudaStreamEndCapture(*handle, ret_graph));
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    if (status == ND_OK)
+        return ND_OK;
+    *ret_graph = NULL;
+    if (nd__cuda_status(cudaStreamIsCapturing(*handle, &state)) != ND_OK ||
+        state != cudaStreamCaptureStatusNone) {
+        (void)nd__cuda_status(cudaStreamDestroy(*handle));
+        *handle = NULL;
+        atomic_store(&device->capturing.made, false);
+    }
+    return status;
+}
+
+/// From the captured work to what can be launched.
+static nd_status finish(nd_cuda_graph *graph) {
+    cudaGraph_t captured = NULL;
+    nd_status status = stop(graph->device, &captured);
+    if (status == ND_OK)
+        status = nd__cuda_status(cudaGraphInstantiate(&graph->executable, captured, 0));
+    if (captured)
+        (void)nd__cuda_status(cudaGraphDestroy(captured));
+    return status;
+}
+
+/// Of a device that is lost, perhaps with a lock that is somebody's in the parent process.
+static void forget(nd_cuda_graph *graph) {
+    graph->device->capturing.captured = NULL;
+    graph->device->capture = NULL;
+    while (graph->dead) {
+        nd_cuda_graph *dead = graph->dead;
+        graph->dead = dead->dead;
+        dismantle(dead, false);
+    }
+    dismantle(graph, false);
+}
+
+/// The end of a capture. Without the graph where that is not wanted, and on an error.
+static nd_status leave(nd_cuda_graph *graph, bool wanted) {
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter(graph->device->index, &device, &caller);
+    if (status != ND_OK) {
+        forget(graph);
+        return status;
+    }
+    status = finish(graph);
+    unreserve(device);
+    settle(graph);
+    if (status == ND_OK && !nd__cuda_is_within_bound(device))
+        status = ND_ERROR_OUT_OF_MEMORY;
+    if (status != ND_OK || !wanted)
+        dismantle(graph, true);
+    return status;
+}
+
+static nd_status graph_end(int index, void *handle) {
+    ND__UNCANCELLED;
+    (void)index;
+    return leave(handle, true);
+}
+
+// ------------------------------------------------------------------------------------------------
+// graphs
+
+static nd_status graph_launch(int index, void *handle) {
+    ND__UNCANCELLED;
+    const nd_cuda_graph *graph = handle;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {-1};
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    status = nd__order_before(stream, graph->uses.count, graph->uses.access);
+    if (status != ND_OK)
+        return status;
+    status = nd__cuda_status(cudaGraphLaunch(graph->executable, stream->handle));
+    nd__order_after(stream, graph->uses.count, graph->uses.access);
+    return status;
+}
+
+static void graph_release(int index, void *handle) {
+    ND__UNCANCELLED;
+    (void)index;
+    nd_cuda_graph *graph = handle, *capturing = captured_now();
+    if (graph->device->capture == graph) {
+        (void)leave(graph, false);
+    } else if (capturing) {
+        graph->dead = capturing->dead;
+        capturing->dead = graph;
+    } else {
+        destroy(graph);
+    }
+}
+
+const nd_graph_functions nd__cuda_graph_functions = {
+    .begin = graph_begin,
+    .end = graph_end,
+    .growth = graph_growth,
+    .bytes = graph_bytes,
+    .launch = graph_launch,
+    .release = graph_release,
+};

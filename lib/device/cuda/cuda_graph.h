@@ -1,0 +1,18 @@
+// Graphs: what a thread's work is captured into, and the memory of that.
+#ifndef ND_LIB_DEVICE_CUDA_CUDA_GRAPH_H
+#define ND_LIB_DEVICE_CUDA_CUDA_GRAPH_H
+#include "lib/device/cuda/cuda_device.h"
+
+extern const nd_graph_functions nd__cuda_graph_functions;
+
+/// Memory of the arena of the graph that this thread captures on a device: a block that earlier work
+/// has given back, else a new one of the pool. At least one byte.
+nd_status nd__cuda_graph_allocate(nd_cuda_device *device, size_t bytes, void **ret_pointer);
+
+/// A block is released while this thread captures. One of the arena may be used again in it; others
+/// go back behind its end.
+void nd__cuda_graph_put_off(void *pointer);
+
+/// How work that was queued on a stream went. Captured work that failed breaks its graph.
+void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status);
+#endif
