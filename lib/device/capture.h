@@ -24,6 +24,7 @@ typedef struct nd_capture {
     nd_graph *graph;     ///< owned, private
     nd_manager *manager; ///< owned: pays for the arena
     uint64_t charged;    ///< to it
+    bool fresh;          ///< no memory that captured work has used: it is filled before launches
     bool broken;         ///< captured work failed: there will be no graph
     nd_put_off *put_off; ///< owned: waits for the end
 } nd_capture;

@@ -165,18 +165,20 @@ static optimizer_replay *replay_new(nd_optimizer *optimizer) {
     optimizer_replay *replay = (optimizer_replay *)nd__object_new(&replay_type, sizeof *replay);
     if (!replay)
         return NULL;
-    const nd_capture *capture = nd__thread_record.capture;
+    nd_capture *capture = nd__thread_record.capture;
     const int64_t shape[] = {(int64_t)optimizer->count, ND__OPTIMIZER_NUMBERS};
     replay->replay.prepare = prepare;
     replay->replay.commit = commit;
     replay->optimizer = nd_retain(optimizer);
     replay->captured = nd__alloc_zeroed(optimizer->count * sizeof *replay->captured);
     replay->values = nd__alloc_zeroed(optimizer->count * ND__OPTIMIZER_NUMBERS);
+    capture->fresh = true;
     if (replay->captured && replay->values)
         replay->numbers =
             nd__tensor_new(operation, capture->manager, capture->device, ND_U8, 2, shape);
     else
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory to capture the step", operation);
+    capture->fresh = false;
     if (replay->numbers)
         return replay;
     nd_object_release(replay);

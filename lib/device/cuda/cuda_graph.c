@@ -47,11 +47,13 @@ void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status) {
 // the arena
 
 /// The smallest released block of the arena that is large enough, and not far too large. NULL: there
-/// is none.
+/// is none, or it must be one that captured work has not used.
 static const arena_block *fitting(const nd_cuda_graph *graph, size_t bytes) {
     enum { SMALL = 4096 };
     const size_t most = bytes < SMALL / 2 ? SMALL : 2 * bytes;
     const arena_block *found = NULL;
+    if (nd__thread_record.capture->fresh)
+        return NULL;
     for (size_t i = 0; i < graph->blocks; i++) {
         const arena_block *block = &graph->arena[i];
         if (block->bytes >= bytes && block->bytes <= most &&
@@ -144,20 +146,26 @@ static void dismantle(nd_cuda_graph *graph, bool reachable) {
     nd__alloc_free(graph);
 }
 
-static void destroy(nd_cuda_graph *graph) {
+/// What must not be left undone because of an error that passes.
+static nd_status enter_surely(int index, nd_cuda_caller *ret_caller) {
     nd_cuda_device *device;
+    nd_status status = nd__cuda_enter(index, &device, ret_caller);
+    for (int again = 0; status != ND_OK && again < 2; again++)
+        status = nd__cuda_enter(index, &device, ret_caller);
+    return status;
+}
+
+static void destroy(nd_cuda_graph *graph) {
     ND__CUDA_CALLER caller = {-1};
-    const bool reachable = nd__cuda_enter(graph->device->index, &device, &caller) == ND_OK;
-    dismantle(graph, reachable);
+    dismantle(graph, enter_surely(graph->device->index, &caller) == ND_OK);
 }
 
 /// What other objects have released meanwhile, of any device.
 static void settle(nd_cuda_graph *graph) {
     nd_cuda_retired retired;
     while (nd__order_next_put_off(&graph->put_off, &retired)) {
-        nd_cuda_device *device;
         ND__CUDA_CALLER caller = {-1};
-        if (nd__cuda_enter(retired.device->index, &device, &caller) == ND_OK)
+        if (enter_surely(retired.device->index, &caller) == ND_OK)
             nd__cuda_give_back(&retired);
     }
     while (graph->dead) {
@@ -225,20 +233,30 @@ static nd_status graph_begin(int index, void **ret_graph) {
     return status;
 }
 
-/// Ends CUDA's capture. A stream that cannot be got out of it is given up, and the next capture
-/// makes another one.
+/// Unless the answer is that it does not, a stream may.
+static bool may_capture(cudaStream_t stream) {
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    return nd__cuda_status(cudaStreamIsCapturing(stream, &state)) != ND_OK ||
+           state != cudaStreamCaptureStatusNone;
+}
+
+/// Ends CUDA's capture, whatever it answers. A stream that cannot be got out of it is given up, and
+/// the next capture makes another one.
 static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
     cudaStream_t *handle = &device->capturing.handle;
     nd_status status = nd__cuda_status(cudaStreamEndCapture(*handle, ret_graph));
-    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
     if (status == ND_OK)
         return ND_OK;
     *ret_graph = NULL;
-    if (nd__cuda_status(cudaStreamIsCapturing(*handle, &state)) != ND_OK ||
-        state != cudaStreamCaptureStatusNone) {
+    for (int again = 0; again < 2 && may_capture(*handle); again++) {
+        cudaGraph_t unwanted = NULL;
+        (void)nd__cuda_status(cudaStreamEndCapture(*handle, &unwanted));
+        if (unwanted)
+            (void)nd__cuda_status(cudaGraphDestroy(unwanted));
+    }
+    if (may_capture(*handle)) {
         (void)nd__cuda_status(cudaStreamDestroy(*handle));
         *handle = NULL;
-        atomic_store(&device->capturing.made, false);
     }
     return status;
 }
@@ -268,9 +286,9 @@ static void forget(nd_cuda_graph *graph) {
 
 /// The end of a capture. Without the graph where that is not wanted, and on an error.
 static nd_status leave(nd_cuda_graph *graph, bool wanted) {
-    nd_cuda_device *device;
+    nd_cuda_device *device = graph->device;
     ND__CUDA_CALLER caller = {-1};
-    nd_status status = nd__cuda_enter(graph->device->index, &device, &caller);
+    nd_status status = enter_surely(device->index, &caller);
     if (status != ND_OK) {
         forget(graph);
         return status;
