@@ -197,6 +197,10 @@ nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x)
 /// A recorded copy of x with another dtype or device.
 static nd_tensor *copied(const char *operation, nd_op op, const nd_tensor *x, nd_dtype dtype,
                          nd_device device) {
+    if (nd__capture_running() && !same_device(x->device, device)) {
+        nd__capture_error(operation);
+        return NULL;
+    }
     nd_tensor *result = nd__tensor_result(operation, &x, 1, device, dtype, x->ndim, x->shape);
     if (!result)
         return NULL;

@@ -64,6 +64,7 @@ def planted_backend(name, planted_in, test = "backend_test"):
             ":%s_planted" % name,
             ":nd_without_backend",
             "//tests:testing",
+            "//third_party/dlpack",
             "@local_cmocka//:cmocka",
         ],
     )
