@@ -117,13 +117,15 @@ ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 ///
 /// @return bytes given back, as far as that is known (glibc's malloc does not say it of its own)
 /// @errors none. A kind without devices gives 0
-/// @threads any. Refused, with 0, inside a callback that a device runs
+/// @threads any. Refused, with 0, inside a callback that a device runs, and for kinds but the CPU
+///          while the thread captures a graph
 ND_API uint64_t nd_memory_trim(nd_device_kind kind);
 
 /// Bytes that the library keeps for reuse, of all devices of a kind: not in use, and not given back
 /// to the system (nd_memory_cache_stats says of what they are).
 ///
-/// @return bytes, as far as they are known; 0 for a kind without devices
+/// @return bytes, as far as they are known; 0 for a kind without devices, and for all but the CPU
+///         while this thread captures a graph
 /// @errors none
 /// @threads any
 ND_API uint64_t nd_memory_get_cached(nd_device_kind kind);
@@ -185,7 +187,8 @@ ND_API nd_status nd_memory_get_cache_stats(nd_device_kind kind, nd_memory_cache_
 /// @param bytes UINT64_MAX: all that it has
 /// @return ND_OK, or the error; then nothing has changed
 /// @errors ND_ERROR_DEVICE (no such device, or it failed), ND_ERROR_UNSUPPORTED (the CPU),
-///         ND_ERROR_STATE (inside a callback that a device runs)
+///         ND_ERROR_STATE (inside a callback that a device runs, or while the thread captures a
+///         graph)
 /// @threads any
 ND_API nd_status nd_memory_set_limit(nd_device device, uint64_t bytes);
 
@@ -195,7 +198,7 @@ typedef struct nd_memory_device_stats {
     uint32_t version; ///< 1
     uint64_t total;   ///< that the device has
     uint64_t limit;   ///< of nd_memory_set_limit(); UINT64_MAX: none was set
-    uint64_t live;    ///< of the program's data
+    uint64_t live;    ///< of the program's data, and what graphs hold (<nd/graph.h>)
     /// Given up by the program, and the queue has not come to it; working memory of kernels, and
     /// what data are rounded up by, included.
     uint64_t pending;
@@ -215,7 +218,8 @@ typedef struct nd_memory_device_stats {
 /// @param ret_stats begun with ND_MEMORY_DEVICE_STATS_INIT
 /// @return ND_OK, or the error; then nothing is written
 /// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version), ND_ERROR_DEVICE (no such device),
-///         ND_ERROR_STATE (inside a callback that a device runs)
+///         ND_ERROR_STATE (inside a callback that a device runs, or while the thread captures a
+///         graph)
 /// @threads any
 ND_API nd_status nd_memory_get_device_stats(nd_device device, nd_memory_device_stats *ret_stats);
 

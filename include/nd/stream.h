@@ -10,7 +10,9 @@
 ///
 /// Where an argument must not be NULL and is, the error is that of <nd/error.h>: the one the thread
 /// has already, else ND_ERROR_INVALID_ARGUMENT. A closed stream or event is ND_ERROR_CLOSED. In a
-/// callback that a device runs it is ND_ERROR_STATE. The documentation below does not repeat it.
+/// callback that a device runs it is ND_ERROR_STATE, and so is all but the choice of a current
+/// stream while the thread captures a graph (<nd/graph.h>). The documentation below does not repeat
+/// it.
 #ifndef ND_STREAM_H
 #define ND_STREAM_H
 #include <nd/base.h>

@@ -123,7 +123,8 @@ static void catch_up(nd_capture *capture) {
     give_back(capture->put_off);
     capture->put_off = NULL;
     nd__callback_destroy_deferred();
-    nd__collect_deferred();
+    if (!nd__thread()->collecting) // in a finalizer, say, whose collection does it later
+        nd__collect_deferred();
     for (int kind = 0; kind < ND__MADE_COUNT; kind++)
         nd__policy_tell(capture->manager, kind);
     nd__error_end(error);

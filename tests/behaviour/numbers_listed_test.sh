@@ -26,7 +26,7 @@ row() {
 for number in $(seq 1 25); do row "B$number"; done
 for number in $(seq 1 42) 46; do row "G$number"; done
 for number in $(seq 1 36) 38 39 41; do row "F$number"; done
-for number in 1 7 8 11 12; do row "C$number"; done
+for number in 1 6 7 8 11 12; do row "C$number"; done
 for number in $(sed -n 's/^| \([BGFC][0-9]*\) |.*/\1/p' "$table"); do row "$number"; done # what was added later, too
 
 # "FILE TEST" for what the table says, and for what the sources have.

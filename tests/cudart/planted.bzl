@@ -2,12 +2,13 @@
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
 _HEADERS = [
     "cublas.h",
     "cublaslt.h",
     "cuda_device.h",
     "cuda_graph.h",
+    "cuda_memory.h",
     "cuda_stream.h",
     "cudnn.h",
     "library.h",
@@ -55,6 +56,7 @@ def planted_backend(name, planted_in, test = "backend_test"):
         testonly = 1,
         srcs = [
             "backend.h",
+            "graphs.h",
             "roles.h",
             test + ".c",
         ],

@@ -55,8 +55,9 @@ typedef struct nd_cuda_device {
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
     nd_cuda_stream streams[ND__CUDA_STREAMS];
-    nd_cuda_stream capturing;      ///< on which a thread captures; no work of it is ever done
-    struct nd_cuda_graph *capture; ///< into which; NULL: nobody captures; under the device's lock
+    nd_cuda_stream capturing; ///< on which a thread captures; no work of it is ever done
+    struct nd_cuda_graph
+        *_Atomic capture; ///< into which; NULL: nobody captures; set under the lock
     cudaMemPool_t pool;
     _Atomic uint64_t
         limit; ///< of what the pool keeps beyond what is in use; 0: none, else one more
@@ -94,14 +95,6 @@ void nd__cuda_leave(nd_cuda_caller *caller);
 
 /// Waits for a stream and says what its work made of its data.
 nd_status nd__cuda_wait_for(nd_cuda_stream *stream);
-
-/// Memory of the pool, for what comes next on a stream.
-nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
-/// Gives back what nothing uses any more (order.h).
-struct nd_cuda_retired;
-void nd__cuda_give_back(const struct nd_cuda_retired *retired);
-/// Whether the pool has at most what it may have, at least once it has given back what it keeps.
-bool nd__cuda_is_within_bound(nd_cuda_device *device);
 
 /// Copies to the device through the ring. ND_ERROR_UNSUPPORTED: there is no pinned memory.
 nd_status nd__staging_take(nd_cuda_stream *stream, void *destination, const void *source,

@@ -13,6 +13,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/device/capture.h"
+#include "lib/device/cuda/cuda_memory.h"
 #include "lib/device/cuda/cuda_stream.h"
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/order.h"
@@ -112,8 +113,8 @@ static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
     return ND_OK;
 }
 
-nd_status nd__cuda_graph_allocate(nd_cuda_device *device, size_t bytes, void **ret_pointer) {
-    nd_cuda_graph *graph = device->capture;
+nd_status nd__cuda_graph_allocate(size_t bytes, void **ret_pointer) {
+    nd_cuda_graph *graph = captured_now();
     const arena_block *block = fitting(graph, bytes);
     if (!block)
         return grow(graph, bytes, ret_pointer);

@@ -166,7 +166,7 @@ anywhere=(autograd_cycles callbacks)
 
 part_tests() {
     local name
-    for name in operations gradients device views out; do
+    for name in operations gradients device views out training_graph; do
         plan "${name}_test" 200 "tests/gpu/${name}_test"
     done
     [ -n "$fake" ] || plan "operations_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/operations_test
@@ -187,7 +187,7 @@ part_sanitizers() {
         return
     fi
     # The shortest first; operations_test, the longest, may be cut off in the middle, and what it said until then counts.
-    for program in tests/behaviour/callbacks tests/gpu/out_test tests/gpu/operations_test tests/gpu/views_test; do
+    for program in tests/behaviour/callbacks tests/gpu/out_test tests/gpu/training_graph_test tests/gpu/operations_test tests/gpu/views_test; do
         device=
         [[ $program != tests/behaviour/* ]] || device=cuda
         for tool in memcheck "memcheck --track-stream-ordered-races all" racecheck synccheck initcheck; do

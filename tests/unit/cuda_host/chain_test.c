@@ -62,10 +62,28 @@ static nd_chain on_copies(const nd_chain *chain) {
     return copy;
 }
 
-static void chains_agree(size_t count, const nd_chain *chains) {
-    nd_chain expected[CHAINS];
-    for (size_t i = 0; i < count; i++)
-        expected[i] = on_copies(&chains[i]);
+/// The same chain with its numbers in memory, and others in its steps.
+static nd_chain with_numbers(const nd_chain *chain) {
+    nd_chain copy = *chain;
+    const nd_dtype dtype = chain->dtype[1]; // which is computed in
+    char *numbers = values(dtype, ND_CHAIN_STEPS);
+    for (int i = 0; i < chain->steps; i++) {
+        const double number = chain->step[i].number;
+        const float narrow = (float)number;
+        memcpy(numbers + (size_t)i * dtype_bytes(dtype),
+               dtype == ND_F64 ? (const void *)&number : &narrow, dtype_bytes(dtype));
+        copy.step[i].number = -99;
+    }
+    copy.numbers = numbers;
+    return copy;
+}
+
+static void chains_agree(size_t count, const nd_chain *given) {
+    nd_chain expected[CHAINS], chains[CHAINS];
+    for (size_t i = 0; i < count; i++) {
+        expected[i] = on_copies(&given[i]);
+        chains[i] = i % 2 || count == 2 ? with_numbers(&given[i]) : given[i];
+    }
     nd_cuda_queue queue = {.multiprocessors = MULTIPROCESSORS};
     assert_true(nd__cpu_use_isa("baseline"));
     assert_int_equal(nd__cpu_chains(count, expected), ND_OK);
