@@ -17,12 +17,18 @@
 
 static const char operation[] = "optimizer_step";
 
+/// The update of a parameter as it was captured.
+typedef struct captured_update {
+    nd_chain chain;                    ///< without steps: it had no gradient
+    const void *memory[1 + ND__SLOTS]; ///< of the parameter and its state
+} captured_update;
+
 typedef struct optimizer_replay {
     nd_replay replay;
-    nd_optimizer *optimizer; ///< edge
-    nd_tensor *numbers;      ///< edge: [parameters of the optimizer, ND__OPTIMIZER_NUMBERS] u8
-    nd_chain *captured;      ///< owned, one for each parameter; without steps: it had no gradient
-    char *values;            ///< owned: numbers on the host
+    nd_optimizer *optimizer;   ///< edge
+    nd_tensor *numbers;        ///< edge: [parameters of the optimizer, ND__OPTIMIZER_NUMBERS] u8
+    captured_update *captured; ///< owned, one for each parameter
+    char *values;              ///< owned: numbers on the host
 } optimizer_replay;
 
 static void replay_traverse(const nd_object *self, nd_visitor *visitor) {
@@ -55,6 +61,21 @@ static const nd_type replay_type = {.size = sizeof(nd_type),
 // -------------------------------------------------------------------------------------------------
 // launches
 
+static void memory_of(const nd_parameter_state *state, const void *ret_memory[1 + ND__SLOTS]) {
+    ret_memory[0] = state->parameter->data;
+    for (int slot = 0; slot < ND__SLOTS; slot++)
+        ret_memory[1 + slot] = state->slot[slot] ? state->slot[slot]->data : NULL;
+}
+
+/// Whether the parameter and its state lie where they were, and the master of a half is the half.
+static bool is_same_memory(const nd_parameter_state *state, const captured_update *captured) {
+    const void *memory[1 + ND__SLOTS];
+    memory_of(state, memory);
+    return memcmp(memory, captured->memory, sizeof memory) == 0 &&
+           (!state->slot[ND__SLOT_MASTER] ||
+            nd__tensor_version(state->parameter) == state->version);
+}
+
 static bool is_same_work(const nd_chain *a, const nd_chain *b) {
     bool same = a->steps == b->steps && a->count == b->count;
     for (int i = 0; same && i < a->steps; i++)
@@ -79,10 +100,16 @@ static void write_numbers(const nd_chain *chain, nd_dtype dtype, char *to) {
 static nd_status renew(const optimizer_replay *replay, size_t i) {
     const nd_optimizer *optimizer = replay->optimizer;
     const nd_parameter_state *state = &optimizer->states[i];
-    if (replay->captured[i].steps == 0)
+    const captured_update *captured = &replay->captured[i];
+    if (captured->chain.steps == 0)
         return ND_OK;
+    if (!is_same_memory(state, captured))
+        return nd__error(ND_ERROR_STATE,
+                         "graph_launch: parameter '%.100s' or its state was moved, replaced or "
+                         "loaded since the capture",
+                         optimizer->names[i]);
     const nd_chain chain = nd__optimizer_update_describe(optimizer, state, state->steps + 1);
-    if (!is_same_work(&chain, &replay->captured[i]))
+    if (!is_same_work(&chain, &captured->chain))
         return nd__error(ND_ERROR_STATE,
                          "graph_launch: the options of parameter '%.100s' ask for other work than "
                          "was captured, where only numbers may change",
@@ -121,7 +148,7 @@ static void commit(nd_replay *self) {
     const optimizer_replay *replay = (const optimizer_replay *)self;
     for (size_t i = 0; i < replay->optimizer->count; i++) {
         nd_parameter_state *state = &replay->optimizer->states[i];
-        if (replay->captured[i].steps == 0)
+        if (replay->captured[i].chain.steps == 0)
             continue;
         state->steps++;
         nd__tensor_bump_version(state->parameter);
@@ -196,7 +223,9 @@ nd_status nd__optimizer_replay_capture(nd_optimizer *optimizer, nd_optimizer_cha
         const nd_parameter_state *state = &optimizer->states[i];
         if (!state->parameter->grad)
             continue;
-        replay->captured[i] = nd__optimizer_update_describe(optimizer, state, state->steps + 1);
+        replay->captured[i].chain =
+            nd__optimizer_update_describe(optimizer, state, state->steps + 1);
+        memory_of(state, replay->captured[i].memory);
         status = nd__optimizer_update(optimizer, state, &none, chains);
     }
     if (status == ND_OK)

@@ -413,6 +413,10 @@ static void test_C06_what_a_captured_step_must_find(void **state) {
     assert_ok(nd_optimizer_set_option(optimizer, 0, ND_OPTIMIZER_WEIGHT_DECAY, 0.5));
     assert_ok(nd_graph_launch(graph));
     assert_true(sum_of(w) != sum);
+    assert_ok(nd_module_to(module, cpu));
+    assert_int_equal(nd_graph_launch(graph), ND_ERROR_STATE);
+    assert_non_null(strstr(nd_error_get_message(), "moved, replaced or loaded"));
+    nd_error_clear();
     assert_ok(nd_close(optimizer));
     assert_int_equal(nd_graph_launch(graph), ND_ERROR_CLOSED);
     nd_error_clear();

@@ -63,7 +63,8 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
     atomic_fetch_sub_explicit(&device->live, retired->bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     const uint64_t bytes = retired->bytes;
-    if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8) {
+    if (limit != UINT64_MAX && atomic_fetch_add(&device->released, bytes) + bytes >= limit / 8 &&
+        !nd__capture_running()) {
         atomic_store(&device->released, 0);
         keep_within(device, limit);
     }
