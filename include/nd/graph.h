@@ -106,8 +106,9 @@ ND_API void nd__capture_block_end(nd_capture_block *block);
 /// @param graph the graph
 /// @return ND_OK, or the error; then nothing was queued
 /// @errors ND_ERROR_DEVICE (it failed), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_STATE (this thread
-///         captures, or an optimizer's options now ask for other work than was captured),
-///         ND_ERROR_CLOSED (so is an optimizer of it)
+///         captures; or an optimizer's options now ask for other work than was captured, or its
+///         parameters or state were moved, replaced or loaded since), ND_ERROR_CLOSED (so is an
+///         optimizer of it)
 /// @threads any, one at a time
 ND_API nd_status nd_graph_launch(nd_graph *graph);
 

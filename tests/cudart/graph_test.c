@@ -383,7 +383,7 @@ static nd_status descend(nd_optimizer *optimizer, const nd_tensor *w) {
 
 static void test_C06_what_a_captured_step_must_find(void **state) {
     (void)state;
-    nd_module *module = nd_linear_module(nd_key_new(1), 4, 3, false);
+    nd_module *module = nd_linear_module(nd_key_new(1), 8, 16, false);
     assert_ok(nd_module_to(module, cuda(0)));
     const nd_tensor *w = nd_module_get_parameter_at(module, 0, NULL);
     nd_optimizer *optimizer = nd_adamw(module, NULL);
@@ -394,7 +394,7 @@ static void test_C06_what_a_captured_step_must_find(void **state) {
         nd_error_clear();
     }
     assert_handle(graph);
-    nd_module *other = nd_linear_module(nd_key_new(1), 4, 3, false);
+    nd_module *other = nd_linear_module(nd_key_new(1), 8, 16, false);
     assert_ok(nd_module_to(other, cuda(0)));
     const nd_tensor *eager = nd_module_get_parameter_at(other, 0, NULL);
     nd_optimizer *usual = nd_adamw(other, NULL);
