@@ -14,6 +14,16 @@ nd_status nd__capture_check(const char *operation, nd_device device) {
     return nd__capture_running() && device.kind != ND_CPU ? nd__capture_error(operation) : ND_OK;
 }
 
+nd_status nd__capture_check_size(const char *operation, nd_device device) {
+    if (!nd__capture_running() || device.kind == ND_CPU)
+        return ND_OK;
+    return nd__error(
+        ND_ERROR_STATE,
+        "%s: this thread captures a graph of %s, and the size of the result depends on "
+        "data, which no graph can look at",
+        operation, nd__registry_device_text(nd__thread_record.capture->device));
+}
+
 nd_status nd__capture_refused(const char *operation, nd_device device) {
     const nd_device captured = nd__thread_record.capture->device;
     if (!nd__capture_is_of(device.kind, device.index))

@@ -20,13 +20,14 @@ typedef struct nd_put_off {
 
 typedef struct nd_capture {
     nd_device device;
-    void *handle;        ///< the backend's
-    nd_graph *graph;     ///< owned, private
-    nd_manager *manager; ///< owned: pays for the arena
-    uint64_t charged;    ///< to it
-    bool fresh;          ///< no memory that captured work has used: it is filled before launches
-    bool broken;         ///< captured work failed: there will be no graph
-    nd_put_off *put_off; ///< owned: waits for the end
+    void *handle;           ///< the backend's
+    nd_graph *graph;        ///< owned, private
+    nd_manager *manager;    ///< owned: pays for the arena
+    struct nd_arena *arena; ///< the graph's
+    uint64_t charged;       ///< of it, to the manager
+    bool fresh;             ///< no memory that captured work has used: it is filled before launches
+    bool broken;            ///< captured work failed: there will be no graph
+    nd_put_off *put_off;    ///< owned: waits for the end
 } nd_capture;
 
 static inline bool nd__capture_running(void) {
@@ -45,6 +46,8 @@ static inline bool nd__capture_is_of(nd_device_kind kind, int index) {
 nd_status nd__capture_check(const char *operation, nd_device device);
 /// The error of that.
 nd_status nd__capture_error(const char *operation);
+/// As nd__capture_check() for an operation whose result's size the data decide.
+nd_status nd__capture_check_size(const char *operation, nd_device device);
 /// That of work which the backend has not taken.
 nd_status nd__capture_refused(const char *operation, nd_device device);
 #endif

@@ -1,5 +1,6 @@
 // Counting: histogram and bincount add ones, or weights, at indices.
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/shape.h"
 #include <nd/sorting.h>
@@ -74,6 +75,8 @@ nd_tensor *nd_bincount(const nd_tensor *x, const nd_tensor *weights, int64_t min
                   (long long)minimum);
         return NULL;
     }
+    if (nd__capture_check_size("bincount", x->device) != ND_OK)
+        return NULL;
     int64_t size = minimum, least = 0, greatest = -1;
     nd_auto nd_tensor *places = nd_cast(x, ND_I64);
     if (x->numel > 0) {

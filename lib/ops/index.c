@@ -5,6 +5,7 @@
 // i[0] = axis, and of scatter_reduce i[1] = its kind.
 #include "lib/ops/index.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
@@ -403,6 +404,8 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
                   nd__shape_text(x_text, x->ndim, x->shape));
         return NULL;
     }
+    if (nd__capture_check_size("masked_select", mask->device) != ND_OK)
+        return NULL;
     int64_t count = count_true(mask);
     nd_auto nd_tensor *dense = count >= 0 ? nd__operands_dense("masked_select", x, x->dtype) : NULL;
     nd_auto nd_tensor *chosen = dense ? nd__operands_dense("masked_select", mask, ND_BOOL) : NULL;

@@ -1,5 +1,6 @@
 // What a tensor holds, and where: nonzero and unique, of comparisons, sorts and selections.
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
@@ -7,7 +8,8 @@
 
 nd_tensor *nd_nonzero(const nd_tensor *x) {
     const char *name = "nonzero";
-    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__capture_check_size(name, x->device) != ND_OK)
         return NULL;
     nd_auto nd_tensor *zero = nd__operands_number_like(name, x, x->dtype, ND_NUMBER(0));
     nd_auto nd_tensor *mask = nd_not_equal(x, zero);
@@ -80,6 +82,8 @@ static nd_tensor *counts_of(const nd_tensor *x, const nd_tensor *begins) {
 nd_status nd_unique(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_positions,
                     nd_tensor **ret_inverse, nd_tensor **ret_counts) {
     nd_status status = nd__tensor_check_operand("unique", "x", x);
+    if (status == ND_OK)
+        status = nd__capture_check_size("unique", x->device);
     if (status != ND_OK)
         return status;
     nd_auto nd_tensor *flat = nd_reshape(x, 1, &x->numel);

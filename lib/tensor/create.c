@@ -228,6 +228,8 @@ nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype)
                   start, stop, nd_dtype_get_name(dtype));
         return NULL;
     }
+    if (count > 0 && nd__capture_check("linspace", nd_get_default_device()) != ND_OK)
+        return NULL;
     // Computed on the host in f64, so that the ends are exact on every device. Where no f64 holds the
     // difference, of half of it.
     double scale = isfinite(stop - start) ? 1.0 : 0.5;
