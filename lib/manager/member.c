@@ -240,3 +240,35 @@ void nd__member_close_account(nd_object *object) {
     }
     nd__lock_release(&shard->lock);
 }
+
+void nd__member_grow_account(nd_object *object, nd_manager *manager, uint64_t bytes) {
+    nd_accounted *account = nd__object_accounted(object);
+    nd_shard *shard = nd__shard_lock_of(object);
+    const bool counts = shard && !nd__object_is_closed(object);
+    // It may have moved since they were charged.
+    if (!counts || shard->manager != manager) {
+        nd__charge_return_path(manager, NULL, account->kind, bytes);
+        if (counts)
+            nd__charge_path(shard->manager, NULL, account->kind, bytes, NULL);
+    }
+    if (counts) {
+        account->bytes += bytes;
+        shard->count.own_bytes[account->kind] += bytes;
+    }
+    if (shard)
+        nd__lock_release(&shard->lock);
+}
+
+void nd__member_shrink_account(nd_object *object, uint64_t bytes) {
+    nd_accounted *account = nd__object_accounted(object);
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
+        return;
+    if (bytes > account->bytes)
+        bytes = account->bytes;
+    account->bytes -= bytes;
+    shard->count.own_bytes[account->kind] -= bytes;
+    shard->count.freed_bytes += bytes;
+    nd__charge_return_path(shard->manager, NULL, account->kind, bytes);
+    nd__lock_release(&shard->lock);
+}

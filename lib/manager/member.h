@@ -124,6 +124,11 @@ void nd__member_unlink_garbage(nd_object *const *objects, size_t count);
 void nd__member_reattach(nd_object *object);
 /// The object gives up its bytes (close): accounts of its manager and ancestors go down.
 void nd__member_close_account(nd_object *object);
+/// A published object has more bytes, which were charged to `manager`. One that was closed gives
+/// them back.
+void nd__member_grow_account(nd_object *object, nd_manager *manager, uint64_t bytes);
+/// It gives up some of its bytes; of one that was closed nothing is left to give up.
+void nd__member_shrink_account(nd_object *object, uint64_t bytes);
 
 /// Whether a cap has no room for one more, under the lock of the manager's first shard.
 static inline bool nd__member_cap_refuses(const nd_shard *shard, const nd_object *object) {

@@ -43,8 +43,9 @@ enum {
     ND__TYPE_TENSOR = 1u << 8,    ///< object begins with struct nd__stored
     ND__TYPE_ACCOUNTED = 1u << 9, ///< object begins with struct nd_accounted
     ND__TYPE_MANAGER = 1u << 10,
-    ND__TYPE_UNCAPPED =
-        1u << 12, ///< a cap does not count it (a tensor's storage: its tensor is counted)
+    /// A cap does not count it, and a dispose does not close it: a tensor's storage (the tensor is
+    /// counted), a graph's arena.
+    ND__TYPE_UNCAPPED = 1u << 12,
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__member_track
 };
 

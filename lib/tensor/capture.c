@@ -65,9 +65,10 @@ static nd_status begin(const char *operation, nd_capture *capture) {
     nd_place place = nd__place_begin(NULL, 0);
     capture->manager = nd_object_retain(place.manager);
     nd__place_end(place);
-    capture->graph = nd__graph_new(device);
+    capture->graph = nd__graph_new(capture->manager, device);
     if (!capture->graph)
         return nd_error_get_status();
+    capture->arena = nd__graph_arena(capture->graph);
     nd_status status = functions_of(device)->begin(device.index, &capture->handle);
     if (status == ND_ERROR_STATE)
         return nd__error(status, "%s: another thread captures a graph of %s", operation,
@@ -141,19 +142,18 @@ static nd_capture *leave(void) {
     return capture;
 }
 
-/// Charges what kernels alone have taken, so that the arena is charged whole. On an error nothing
-/// of it is.
+/// Charges what kernels alone have taken, so that the arena is charged whole.
 static nd_status charge(const char *operation, nd_capture *capture, uint64_t bytes) {
-    nd_status status = ND_OK;
-    if (bytes > capture->charged)
-        status =
-            nd__charge(operation, capture->manager, capture->device.kind, bytes - capture->charged);
-    if (status != ND_OK)
-        nd__charge_return(capture->manager, capture->device.kind, capture->charged);
+    if (bytes <= capture->charged)
+        return ND_OK;
+    const uint64_t more = bytes - capture->charged;
+    nd_status status = nd__charge(operation, capture->manager, capture->device.kind, more);
+    if (status == ND_OK)
+        nd__arena_grow(capture->arena, capture->manager, more);
     return status;
 }
 
-/// The end of the backend's capture. On an error the graph has no handle, and nothing is charged.
+/// The end of the backend's capture. On an error the graph has no handle.
 static nd_status end_handle(const char *operation, nd_capture *capture) {
     const nd_device device = capture->device;
     nd_status status = ND_ERROR_STATE;
@@ -168,7 +168,6 @@ static nd_status end_handle(const char *operation, nd_capture *capture) {
                   nd_status_get_name(status));
     }
     nd__graph_set_handle(capture->graph, NULL);
-    nd__charge_return(capture->manager, device.kind, capture->charged);
     return status;
 }
 
@@ -207,7 +206,6 @@ void nd_capture_abandon(void) {
     nd_capture *capture = leave();
     if (!capture)
         return;
-    nd__charge_return(capture->manager, capture->device.kind, capture->charged);
     nd_object_release(capture->graph);
     capture->graph = NULL;
     catch_up(capture);

@@ -1,18 +1,20 @@
 // Graphs: the public object over what a backend has captured (lib/device/device.h).
 //
 // Invariant: a graph has its handle from the begin of its capture until it is closed or dies, and
-// its edges, the replays, are all there when it is published. Its bytes are those of its arena.
+// its edges, the replays, are all there when it is published. Its arena (arena.h) has the bytes.
 #include "lib/tensor/graph.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
-#include "lib/manager/charge.h"
 #include "lib/manager/member.h"
 
 struct nd_graph {
-    nd_accounted accounted; ///< header, bytes of the arena (zero once closed), device
-    void *handle;           ///< the backend's; NULL: none yet, or closed
+    nd_object header;
+    nd_device device;
+    nd_arena *arena; ///< counted, green, and no edge; NULL: closed
+    uint64_t bytes;  ///< of it
+    void *handle;    ///< the backend's; NULL: none yet, or closed
     size_t replays;
     nd_replay **replay; ///< edges
 };
@@ -32,10 +34,13 @@ static void graph_clear(nd_object *self) {
 static void graph_destroy(nd_object *self) {
     ND__UNCANCELLED;
     nd_graph *graph = (nd_graph *)self;
-    const nd_accounted *of = &graph->accounted;
+    const nd_device device = graph->device;
     if (graph->handle)
-        nd__registry_backend(of->kind)->graphs->release(of->device_index, graph->handle);
+        nd__registry_backend(device.kind)->graphs->release(device.index, graph->handle);
     graph->handle = NULL;
+    if (graph->arena)
+        nd__arena_end(graph->arena);
+    graph->arena = NULL;
     graph->replays = 0;
     nd__alloc_free(graph->replay);
     graph->replay = NULL;
@@ -45,19 +50,25 @@ static const nd_type graph_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "graph",
-    .flags = ND__TYPE_ACCOUNTED,
     .traverse = graph_traverse,
     .clear = graph_clear,
     .destroy = graph_destroy,
 };
 
-nd_graph *nd__graph_new(nd_device device) {
+nd_graph *nd__graph_new(nd_manager *manager, nd_device device) {
     nd_graph *graph = (nd_graph *)nd__object_new(&graph_type, sizeof *graph);
     if (!graph)
         return NULL;
-    graph->accounted.kind = device.kind;
-    graph->accounted.device_index = device.index;
-    return graph;
+    graph->device = device;
+    graph->arena = nd__arena_new(manager, device);
+    if (graph->arena)
+        return graph;
+    nd_object_release(graph);
+    return NULL;
+}
+
+nd_arena *nd__graph_arena(nd_graph *graph) {
+    return graph->arena;
 }
 
 void nd__graph_set_handle(nd_graph *graph, void *handle) {
@@ -77,22 +88,20 @@ nd_status nd__graph_add_replay(nd_graph *graph, nd_replay *replay) {
 }
 
 nd_graph *nd__graph_publish(nd_graph *graph, nd_manager *manager, uint64_t bytes) {
-    graph->accounted.header.site = nd__object_sites_enabled ? nd__site : NULL;
-    graph->accounted.bytes = bytes;
-    if (nd__member_publish(&graph->accounted.header, manager) == ND_OK)
+    graph->header.site = nd__object_sites_enabled ? nd__site : NULL;
+    graph->bytes = bytes;
+    if (nd__member_publish(&graph->header, manager) == ND_OK)
         return graph;
-    nd__charge_return(manager, graph->accounted.kind, bytes);
     nd_object_release(graph);
     return NULL;
 }
 
 nd_device nd_graph_get_device(const nd_graph *graph) {
-    return graph ? (nd_device){graph->accounted.kind, graph->accounted.device_index}
-                 : (nd_device){ND_CPU, 0};
+    return graph ? graph->device : (nd_device){ND_CPU, 0};
 }
 
 uint64_t nd_graph_get_bytes(const nd_graph *graph) {
-    return graph ? graph->accounted.bytes : 0;
+    return graph && !nd__object_is_closed(graph) ? graph->bytes : 0;
 }
 
 static nd_status check_launch(const nd_graph *graph) {

@@ -2,9 +2,9 @@
 //
 // A storage is made with its data in place and its bytes charged, and published together with its
 // first tensor; from then on the object's death gives both back. One that is made while a graph is
-// captured lies in the graph's arena and has no bytes of its own. One whose data lie in a tensor's
-// block is made when that has been there for a while (tensor.h): it takes over the bytes, and keeps
-// the block.
+// captured lies in the graph's arena and has no bytes of its own (arena.h). One whose data lie in a
+// tensor's block is made when that has been there for a while (tensor.h): it takes over the bytes,
+// and keeps the block.
 #include "lib/tensor/storage.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -18,6 +18,7 @@
 #include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/object.h"
+#include "lib/tensor/arena.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
 
@@ -94,6 +95,7 @@ static nd_storage *new_in_arena(const char *operation, nd_capture *capture, size
     if (nd__ladder_alloc(&request, &data) != ND_OK)
         return NULL;
     capture->charged += request.charge;
+    nd__arena_grow(capture->arena, capture->manager, request.charge);
     nd_storage *storage = new_storage(device, 0);
     if (!storage) {
         nd__registry_backend(device.kind)->release(device.index, data, bytes);
@@ -101,6 +103,7 @@ static nd_storage *new_in_arena(const char *operation, nd_capture *capture, size
     }
     storage->bytes = bytes;
     storage->data = data;
+    storage->arena = nd__arena_join(capture->arena, bytes);
     return storage;
 }
 
@@ -216,4 +219,7 @@ static void storage_destroy(nd_object *self) {
     }
     nd__registry_backend(storage->accounted.kind)
         ->release(storage->accounted.device_index, data, storage->bytes);
+    if (storage->arena)
+        nd__arena_leave(storage->arena, storage->bytes);
+    storage->arena = NULL;
 }
