@@ -74,8 +74,8 @@ typedef struct nd_gc_report {
 
 /// Collects the garbage cycles of a manager and of those below it now, also where the mode is off;
 /// where it is warn they are reported only. Asked for inside a finalizer, a destructor or a
-/// callback of a collection, it begins when that one is done, and the report says nothing; while the
-/// thread captures a graph (<nd/graph.h>), at the end of that.
+/// callback of a collection, it begins when that one is done, and while the thread captures a graph
+/// (<nd/graph.h>), at the end of that; the report then has zeros.
 ///
 /// @param manager the manager; NULL: the root
 /// @param ret_report begun with ND_GC_REPORT_INIT; NULL: not asked

@@ -18,13 +18,19 @@
 ///     nd_get_item(loss);                            // of the last launch
 ///
 /// Memory that captured work takes comes from an arena of the graph's own, which is charged to the
-/// graph's manager and goes back with the graph; tensors that lie in it have no bytes of their own
-/// in accounts. What else captured work uses the graph keeps, released or not. A launch is ordered
-/// with other work on the same memory like any operation (<nd/stream.h>).
+/// graph's manager, as an object of its own there, and goes back with the graph. Tensors that lie in
+/// it have no bytes of their own in accounts; of one that outlives the graph the arena keeps the
+/// bytes until it is gone, at the graph's manager, or where that has moved them when it closed. What
+/// else captured work uses the graph keeps, released or not; what was released no account counts. A
+/// launch is ordered with other work on the same memory like any operation (<nd/stream.h>).
 ///
-/// In a capture nothing waits for a device, asks it, or goes between it and the host: that is
-/// ND_ERROR_STATE, and the capture goes on as if it had not been asked for. Other devices of its kind
-/// cannot be used. No collection runs and nothing is tried where memory runs out; what is released
+/// Before the first launch the tensors that were made in the capture hold whatever their memory did,
+/// as those of nd_empty(); so they do for ever where there is no graph in the end.
+///
+/// In a capture nothing waits for a device, asks it, or goes between it and the host, as nd_to(),
+/// nd_from_data() and nd_linspace() would, and operations whose result's size the data decide: that
+/// is ND_ERROR_STATE, and the capture goes on without it. Other devices of its kind cannot be
+/// used. No collection runs and nothing is tried where memory runs out; what is released
 /// goes back behind the end, as do collections that are due. Other threads are not concerned.
 /// docs/cuda.md, "Graphs", says more.
 ///
@@ -53,16 +59,21 @@ ND_API nd_status nd_capture_begin(nd_device device);
 
 /// Ends this thread's capture. What was put off for it is done: collections that are due run.
 ///
+/// An operation that was refused before the device heard of it (wrong operands, a quota, no memory
+/// for its result, what a capture refuses) is not in the graph, and the end does not fail for it:
+/// whoever asked for it looks at its error, and may abandon. Work that failed on its way to the device
+/// (CUDA refused it, or there was no working memory for it) leaves no graph.
+///
 /// @return owned: the graph, not launched yet. NULL on error; then what was captured is gone, and
-///         tensors that were made in it hold nothing
-/// @errors ND_ERROR_STATE (this thread captures nothing, or something failed while it was captured),
+///         tensors that were made in it are as those of nd_empty()
+/// @errors ND_ERROR_STATE (this thread captures nothing, or work failed on its way to the device),
 ///         ND_ERROR_DEVICE (it failed), ND_ERROR_OUT_OF_MEMORY (also: the arena does not fit into
 ///         the device's limit), ND_ERROR_QUOTA (nor into the manager's)
 /// @threads the one that began it
 ND_API nd_graph *nd_capture_end(void) ND_OWNED;
 
-/// Gives this thread's capture up, if there is one. What was put off for it is done. A thread that
-/// ends in a capture does so.
+/// Gives this thread's capture up, if there is one. What was put off for it is done. Tensors that
+/// were made in it are as those of nd_empty(). A thread that ends in a capture does so.
 ///
 /// @errors none
 /// @threads any; it is that of this thread

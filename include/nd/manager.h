@@ -156,7 +156,9 @@ typedef struct nd_close_report {
 /// what somebody still holds moves to the nearest open ancestor.
 ///
 /// Any order of closing is fine. A second close does nothing and reports zeros; so does one beside
-/// a close that another thread has begun, without waiting for it.
+/// a close that another thread has begun, without waiting for it. While the thread captures a graph
+/// (<nd/graph.h>) the collector's part is left to the end of that, so that dead cycles move up
+/// first, as escaped ones.
 ///
 /// @param manager the manager; its handle must still be released
 /// @param ret_report what happened, begun with ND_CLOSE_REPORT_INIT; NULL: not asked

@@ -117,8 +117,8 @@ ND_API nd_status nd_memory_get_stats(nd_memory_stats *ret_stats);
 ///
 /// @return bytes given back, as far as that is known (glibc's malloc does not say it of its own)
 /// @errors none. A kind without devices gives 0
-/// @threads any. Refused, with 0, inside a callback that a device runs, and for kinds but the CPU
-///          while the thread captures a graph
+/// @threads any. Does nothing, gives 0 and sets no error inside a callback that a device runs, and
+///          for kinds but the CPU while the thread captures a graph
 ND_API uint64_t nd_memory_trim(nd_device_kind kind);
 
 /// Bytes that the library keeps for reuse, of all devices of a kind: not in use, and not given back
