@@ -112,7 +112,8 @@ ND_API void nd__capture_block_end(nd_capture_block *block);
 
 /// Queues what was captured on the stream that is current in this thread, behind all that other
 /// streams do with the same memory. An optimizer whose step was captured counts one more, and goes
-/// by its options as they are now.
+/// by its options as they are now. A graph has one step of an optimizer: asking for a second one in
+/// its capture is ND_ERROR_STATE.
 ///
 /// @param graph the graph
 /// @return ND_OK, or the error; then nothing was queued

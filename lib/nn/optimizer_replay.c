@@ -159,6 +159,17 @@ static void commit(nd_replay *self) {
 // -------------------------------------------------------------------------------------------------
 // the capture
 
+/// Whether the graph that this thread captures has a step of the optimizer.
+static bool is_captured(const nd_optimizer *optimizer) {
+    const nd_graph *graph = nd__thread_record.capture->graph;
+    const nd_replay *replay;
+    for (size_t i = 0; (replay = nd__graph_get_replay(graph, i)); i++)
+        if (replay->prepare == prepare &&
+            ((const optimizer_replay *)replay)->optimizer == optimizer)
+            return true;
+    return false;
+}
+
 nd_status nd__optimizer_replay_check(const nd_optimizer *optimizer,
                                      const nd_parameter_state *state) {
     const char *name = optimizer->names[state - optimizer->states];
@@ -213,6 +224,11 @@ static optimizer_replay *replay_new(nd_optimizer *optimizer) {
 }
 
 nd_status nd__optimizer_replay_capture(nd_optimizer *optimizer, nd_optimizer_chains *chains) {
+    if (is_captured(optimizer))
+        return nd__error(ND_ERROR_STATE,
+                         "%s: a step of the optimizer is captured in this graph already, and a "
+                         "launch counts one",
+                         operation);
     optimizer_replay *replay = replay_new(optimizer);
     if (!replay)
         return nd_error_get_status();

@@ -87,6 +87,10 @@ nd_status nd__graph_add_replay(nd_graph *graph, nd_replay *replay) {
     return ND_OK;
 }
 
+nd_replay *nd__graph_get_replay(const nd_graph *graph, size_t i) {
+    return i < graph->replays ? graph->replay[i] : NULL;
+}
+
 nd_graph *nd__graph_publish(nd_graph *graph, nd_manager *manager, uint64_t bytes) {
     graph->header.site = nd__object_sites_enabled ? nd__site : NULL;
     graph->bytes = bytes;

@@ -22,6 +22,8 @@ nd_arena *nd__graph_arena(nd_graph *graph);
 void nd__graph_set_handle(nd_graph *graph, void *handle);
 /// A private graph owns its replays. ND_ERROR_OUT_OF_MEMORY: the replay is released, no error is set.
 nd_status nd__graph_add_replay(nd_graph *graph, nd_replay *replay);
+/// The i-th replay of a graph; NULL behind the last.
+nd_replay *nd__graph_get_replay(const nd_graph *graph, size_t i);
 /// The last step: the graph, with so many bytes in its arena, goes to a manager. The graph, or NULL
 /// with an error, and then it is gone.
 nd_graph *nd__graph_publish(nd_graph *graph, nd_manager *manager, uint64_t bytes);

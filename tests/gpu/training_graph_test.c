@@ -188,6 +188,83 @@ static void test_C06_other_dtypes(void **state) {
     same_as_eager(adamw, ND_BF16, FEW);
 }
 
+// ------------------------------------------------------------------------------------------------
+// what would give other parameters than eager steps do
+
+/// Two trainings that have done the first steps; the second one's step is captured, with `within` behind it.
+typedef struct two_trainings {
+    training eager, captured;
+    nd_graph *graph;
+    nd_tensor *loss;
+} two_trainings;
+
+static void step_both(two_trainings *two, uint64_t i, bool launched) {
+    feed(&two->eager, i);
+    feed(&two->captured, i);
+    nd_auto nd_tensor *loss = step(&two->eager);
+    assert_handle(loss);
+    if (launched) {
+        assert_ok(nd_graph_launch(two->graph));
+    } else {
+        nd_auto nd_tensor *other = step(&two->captured);
+        assert_handle(other);
+    }
+    assert_same_parameters(&two->eager, &two->captured);
+}
+
+static two_trainings begin_two(make_optimizer *make, nd_dtype dtype,
+                               void (*within)(const training *)) {
+    two_trainings two = {.eager = begin_training(make, dtype),
+                         .captured = begin_training(make, dtype)};
+    for (uint64_t i = 0; i < WARM_UP; i++)
+        step_both(&two, i, false);
+    nd_with_capture(CUDA_DEVICE, &two.graph) {
+        two.loss = step(&two.captured);
+        if (within)
+            within(&two.captured);
+    }
+    return two;
+}
+
+static void end_two(two_trainings *two) {
+    nd_release(two->graph);
+    nd_release(two->loss);
+    end_training(&two->eager);
+    end_training(&two->captured);
+}
+
+static void assert_told(nd_status status, const char *sentence) {
+    assert_int_equal(status, ND_ERROR_STATE);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_STATE);
+    if (!strstr(nd_error_get_message(), sentence))
+        fail_msg("%s", nd_error_get_message());
+    nd_error_clear();
+}
+
+static void step_again(const training *t) {
+    assert_told(nd_optimizer_step(t->optimizer), "captured in this graph already");
+}
+
+/// A launch counts one step of an optimizer: a second one is refused, and the capture goes on.
+static void test_C06_a_second_step_in_a_capture(void **state) {
+    (void)state;
+    two_trainings two = begin_two(adamw, ND_F32, step_again);
+    assert_handle(two.graph);
+    for (uint64_t i = WARM_UP; i < WARM_UP + 3; i++)
+        step_both(&two, i, true);
+    step_both(&two, 10, false);
+    // Other graphs may have it, too.
+    nd_auto nd_graph *other = NULL;
+    nd_auto nd_tensor *loss = NULL;
+    nd_with_capture(CUDA_DEVICE, &other) loss = step(&two.captured);
+    assert_handle(other);
+    step_both(&two, 11, true);
+    end_two(&two);
+}
+
+// ------------------------------------------------------------------------------------------------
+// what graphs keep, and other work
+
 /// What it reads was released before the first launch, and so is the graph before the last is done.
 static void test_C06_inputs_are_held(void **state) {
     (void)state;
@@ -257,6 +334,7 @@ int main(void) {
         ND_TEST(test_C06_adam),
         ND_TEST(test_C06_other_optimizers),
         ND_TEST(test_C06_other_dtypes),
+        ND_TEST(test_C06_a_second_step_in_a_capture),
         ND_TEST(test_C06_inputs_are_held),
         ND_TEST(test_C06_forward_of_a_convolutional_net),
     };
