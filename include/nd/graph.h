@@ -66,7 +66,8 @@ ND_API nd_status nd_capture_begin(nd_device device);
 ///
 /// @return owned: the graph, not launched yet. NULL on error; then what was captured is gone, and
 ///         tensors that were made in it are as those of nd_empty()
-/// @errors ND_ERROR_STATE (this thread captures nothing, or work failed on its way to the device),
+/// @errors ND_ERROR_STATE (this thread captures nothing, or work failed on its way to the device,
+///         or a parameter of a half is written behind its optimizer's step),
 ///         ND_ERROR_DEVICE (it failed), ND_ERROR_OUT_OF_MEMORY (also: the arena does not fit into
 ///         the device's limit), ND_ERROR_QUOTA (nor into the manager's)
 /// @threads the one that began it
@@ -113,14 +114,16 @@ ND_API void nd__capture_block_end(nd_capture_block *block);
 /// Queues what was captured on the stream that is current in this thread, behind all that other
 /// streams do with the same memory. An optimizer whose step was captured counts one more, and goes
 /// by its options as they are now. A graph has one step of an optimizer: asking for a second one in
-/// its capture is ND_ERROR_STATE.
+/// its capture is ND_ERROR_STATE. When the program has written a parameter of a half since its last
+/// step, launches are refused until nd_optimizer_step() has let the master follow. What launches of
+/// other graphs write into such a parameter goes unnoticed.
 ///
 /// @param graph the graph
 /// @return ND_OK, or the error; then nothing was queued
 /// @errors ND_ERROR_DEVICE (it failed), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_STATE (this thread
 ///         captures; or an optimizer's options now ask for other work than was captured, or its
-///         parameters or state were moved, replaced or loaded since), ND_ERROR_CLOSED (so is an
-///         optimizer of it)
+///         parameters or state were moved, replaced or loaded since, or a parameter of a half was
+///         written since its last step), ND_ERROR_CLOSED (so is an optimizer of it)
 /// @threads any, one at a time
 ND_API nd_status nd_graph_launch(nd_graph *graph);
 

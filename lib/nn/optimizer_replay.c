@@ -67,13 +67,16 @@ static void memory_of(const nd_parameter_state *state, const void *ret_memory[1 
         ret_memory[1 + slot] = state->slot[slot] ? state->slot[slot]->data : NULL;
 }
 
-/// Whether the parameter and its state lie where they were, and the master of a half is the half.
+/// Whether the parameter and its state lie where they were.
 static bool is_same_memory(const nd_parameter_state *state, const captured_update *captured) {
     const void *memory[1 + ND__SLOTS];
     memory_of(state, memory);
-    return memcmp(memory, captured->memory, sizeof memory) == 0 &&
-           (!state->slot[ND__SLOT_MASTER] ||
-            nd__tensor_version(state->parameter) == state->version);
+    return memcmp(memory, captured->memory, sizeof memory) == 0;
+}
+
+/// Whether a half was written since its master was last equal to it.
+static bool is_written(const nd_parameter_state *state) {
+    return state->slot[ND__SLOT_MASTER] && nd__tensor_version(state->parameter) != state->version;
 }
 
 static bool is_same_work(const nd_chain *a, const nd_chain *b) {
@@ -106,7 +109,12 @@ static nd_status renew(const optimizer_replay *replay, size_t i) {
     if (!is_same_memory(state, captured))
         return nd__error(ND_ERROR_STATE,
                          "graph_launch: parameter '%.100s' or its state was moved, replaced or "
-                         "loaded since the capture",
+                         "loaded since the capture: capture the step again",
+                         optimizer->names[i]);
+    if (is_written(state))
+        return nd__error(ND_ERROR_STATE,
+                         "graph_launch: parameter '%.100s' was written since its last step: "
+                         "nd_optimizer_step() lets its master follow, which a launch cannot",
                          optimizer->names[i]);
     const nd_chain chain = nd__optimizer_update_describe(optimizer, state, state->steps + 1);
     if (!is_same_work(&chain, &captured->chain))
@@ -159,6 +167,19 @@ static void commit(nd_replay *self) {
 // -------------------------------------------------------------------------------------------------
 // the capture
 
+/// Behind its step each launch would write a half that the next launch's master does not follow.
+static nd_status end(nd_replay *self) {
+    const optimizer_replay *replay = (const optimizer_replay *)self;
+    const size_t count = replay->optimizer ? replay->optimizer->count : 0;
+    for (size_t i = 0; i < count; i++)
+        if (replay->captured[i].chain.steps > 0 && is_written(&replay->optimizer->states[i]))
+            return nd__error(ND_ERROR_STATE,
+                             "capture_end: parameter '%.100s' is written behind its step in the "
+                             "capture, where its master cannot follow it",
+                             replay->optimizer->names[i]);
+    return ND_OK;
+}
+
 /// Whether the graph that this thread captures has a step of the optimizer.
 static bool is_captured(const nd_optimizer *optimizer) {
     const nd_graph *graph = nd__thread_record.capture->graph;
@@ -185,7 +206,7 @@ nd_status nd__optimizer_replay_check(const nd_optimizer *optimizer,
                              "%s: the state of parameter '%.100s' is made by its first step, which "
                              "must come before the capture",
                              operation, name);
-    if ((slots & (1u << ND__SLOT_MASTER)) && nd__tensor_version(state->parameter) != state->version)
+    if ((slots & (1u << ND__SLOT_MASTER)) && is_written(state))
         return nd__error(ND_ERROR_STATE,
                          "%s: parameter '%.100s' was written since its last step, and its master "
                          "must follow it by a step before the capture",
@@ -205,6 +226,7 @@ static optimizer_replay *replay_new(nd_optimizer *optimizer) {
         return NULL;
     nd_capture *capture = nd__thread_record.capture;
     const int64_t shape[] = {(int64_t)optimizer->count, ND__OPTIMIZER_NUMBERS};
+    replay->replay.end = end;
     replay->replay.prepare = prepare;
     replay->replay.commit = commit;
     replay->optimizer = nd_retain(optimizer);

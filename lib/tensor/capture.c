@@ -153,6 +153,15 @@ static nd_status charge(const char *operation, nd_capture *capture, uint64_t byt
     return status;
 }
 
+/// What replays have to say against the graph.
+static nd_status end_replays(const nd_capture *capture) {
+    nd_status status = ND_OK;
+    nd_replay *replay;
+    for (size_t i = 0; status == ND_OK && (replay = nd__graph_get_replay(capture->graph, i)); i++)
+        status = replay->end(replay);
+    return status;
+}
+
 /// The end of the backend's capture. On an error the graph has no handle.
 static nd_status end_handle(const char *operation, nd_capture *capture) {
     const nd_device device = capture->device;
@@ -160,6 +169,9 @@ static nd_status end_handle(const char *operation, nd_capture *capture) {
     if (capture->broken) {
         functions_of(device)->release(device.index, capture->handle);
         nd__error(status, "%s: an operation failed while it was captured", operation);
+    } else if (end_replays(capture) != ND_OK) {
+        status = nd_error_get_status();
+        functions_of(device)->release(device.index, capture->handle);
     } else {
         status = functions_of(device)->end(device.index, capture->handle);
         if (status == ND_OK)

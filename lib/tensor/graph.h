@@ -8,6 +8,8 @@
 /// What begins an object that the host asks for each launch. It holds by edges what it needs.
 typedef struct nd_replay {
     nd_object header;
+    /// At the end of the capture: whether launches can do what was captured.
+    nd_status (*end)(struct nd_replay *replay);
     /// Before the launch is queued, on the same stream; the last thing that may be refused.
     nd_status (*prepare)(struct nd_replay *replay);
     /// When it was queued.

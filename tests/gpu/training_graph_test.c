@@ -262,6 +262,69 @@ static void test_C06_a_second_step_in_a_capture(void **state) {
     end_two(&two);
 }
 
+static void write_parameter(const training *t) {
+    nd_no_grad assert_ok(
+        nd_fill_((nd_tensor *)nd_module_get_parameter_at(t->module, 0, NULL), 0.5));
+}
+
+/// Its master follows by an eager step, and not by a launch.
+static void test_C06_a_half_that_was_written(void **state) {
+    (void)state;
+    make_optimizer *const optimizers[] = {plain_sgd, adamw};
+    for (int i = 0; i < 4; i++) {
+        two_trainings two = begin_two(optimizers[i / 2], i % 2 ? ND_F16 : ND_BF16, NULL);
+        assert_handle(two.graph);
+        step_both(&two, 3, true);
+        write_parameter(&two.eager);
+        write_parameter(&two.captured);
+        for (int k = 0; k < 2; k++)
+            assert_told(nd_graph_launch(two.graph), "nd_optimizer_step() lets its master follow");
+        assert_same_parameters(&two.eager, &two.captured);
+        step_both(&two, 4, false);
+        step_both(&two, 5, true);
+        step_both(&two, 6, true);
+        end_two(&two);
+    }
+}
+
+/// Each launch would write it behind the step, and the next one's master would not follow.
+static void test_C06_a_half_that_is_written_in_the_capture(void **state) {
+    (void)state;
+    two_trainings two = begin_two(adamw, ND_BF16, write_parameter);
+    assert_null(two.graph);
+    assert_told(nd_error_get_status(), "is written behind its step");
+    step_both(&two, 3, false);
+    end_two(&two);
+    two = begin_two(adamw, ND_F32, write_parameter); // which has no master
+    assert_handle(two.graph);
+    for (uint64_t i = 3; i < 6; i++) {
+        feed(&two.eager, i);
+        feed(&two.captured, i);
+        nd_auto nd_tensor *loss = step(&two.eager);
+        assert_handle(loss);
+        write_parameter(&two.eager);
+        assert_ok(nd_graph_launch(two.graph));
+        assert_same_parameters(&two.eager, &two.captured);
+    }
+    end_two(&two);
+}
+
+/// To the CPU, where launches do not train, and back, where it lies elsewhere.
+static void test_C06_a_module_that_moved(void **state) {
+    (void)state;
+    two_trainings two = begin_two(adamw, ND_F32, NULL);
+    assert_handle(two.graph);
+    step_both(&two, 3, true);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(nd_module_to(two.captured.module, i ? CUDA_DEVICE : (nd_device){ND_CPU, 0}));
+        assert_told(nd_graph_launch(two.graph), "capture the step again");
+        assert_same_parameters(&two.eager, &two.captured);
+    }
+    step_both(&two, 4, false);
+    assert_told(nd_graph_launch(two.graph), "capture the step again");
+    end_two(&two);
+}
+
 // ------------------------------------------------------------------------------------------------
 // what graphs keep, and other work
 
@@ -335,6 +398,9 @@ int main(void) {
         ND_TEST(test_C06_other_optimizers),
         ND_TEST(test_C06_other_dtypes),
         ND_TEST(test_C06_a_second_step_in_a_capture),
+        ND_TEST(test_C06_a_half_that_was_written),
+        ND_TEST(test_C06_a_half_that_is_written_in_the_capture),
+        ND_TEST(test_C06_a_module_that_moved),
         ND_TEST(test_C06_inputs_are_held),
         ND_TEST(test_C06_forward_of_a_convolutional_net),
     };
