@@ -9,6 +9,10 @@
 #define LEAST_SHARE (ND__PARALLEL_WORK / 2)
 #define MOST_SHARE ((int64_t)1 << 20)
 #define SHARES_OF_A_THREAD 4
+/// Up to so much work for each thread there is one share for each: what a thread computes again and
+/// again over the same memory stays in its cache, and between cores with a last cache each that is
+/// worth more than a share that somebody else might have begun.
+#define ONE_SHARE ((int64_t)1 << 18)
 
 typedef struct range {
     nd__range_body body;
@@ -43,7 +47,7 @@ static void run_share(void *context, int64_t share) {
 static int64_t shares_of(int64_t total, int64_t cost, int64_t pieces, int threads) {
     int64_t most = least(cost < LEAST_SHARE ? total / (LEAST_SHARE / cost) : total, INT32_MAX);
     int64_t long_range = cost < MOST_SHARE ? total / (MOST_SHARE / cost) : total;
-    int64_t shares = threads * SHARES_OF_A_THREAD;
+    int64_t shares = total / threads <= ONE_SHARE / cost ? threads : threads * SHARES_OF_A_THREAD;
     shares = shares > long_range ? shares : long_range;
     return least(least(shares, most), pieces);
 }
