@@ -17,6 +17,7 @@
 /// The least sizes of a panel, and what their sizes are multiples of.
 #define LEAST_ROWS 32
 #define LEAST_COLUMNS 64
+#define MANY_ROWS 128
 #define MULTIPLE 16
 /// Of fewer columns, vectors of the loops would be less than half full.
 #define LEAST_SMALL_COLUMNS 8
@@ -100,11 +101,14 @@ static void products(void *context, int64_t begin, int64_t end) {
     nd__onednn_end(&session);
 }
 
-/// Halves the longer side until there are enough panels.
+/// Halves the longer side until there are enough panels. But rows, where there are many of them and
+/// the result is the largest of the three matrices: what goes through it next (an optimizer through
+/// a gradient) is cut that way, and each part stays in the cache of its core.
 static void choose_panels(matmul_work *work, int64_t m, int64_t n, int64_t k) {
     int64_t rows = m, columns = n;
     for (int64_t parts = nd__parts_of(m * n * k); parts > 1; parts /= 2) {
-        bool by_rows = rows >= columns ? rows >= 2 * LEAST_ROWS : columns < 2 * LEAST_COLUMNS;
+        bool prefers_rows = rows >= columns || (rows >= MANY_ROWS && rows >= k);
+        bool by_rows = prefers_rows ? rows >= 2 * LEAST_ROWS : columns < 2 * LEAST_COLUMNS;
         int64_t *side = by_rows ? &rows : &columns;
         if (*side < 2 * (by_rows ? LEAST_ROWS : LEAST_COLUMNS))
             break;

@@ -10,8 +10,8 @@
 #include "kernels/cpu/parallel.h"
 
 /// Multiplications up to which sharing costs more than it gives, and of which a part has no fewer.
-#define ND__SERIAL_PRODUCT ((int64_t)1 << 19)
-#define ND__LEAST_PART ((int64_t)1 << 18)
+#define ND__SERIAL_PRODUCT ((int64_t)1 << 17)
+#define ND__LEAST_PART ((int64_t)1 << 17)
 /// From here on there are two parts for each thread, so that the last one is not waited for as
 /// long.
 #define ND__LARGE_PRODUCT ((int64_t)1 << 26)
