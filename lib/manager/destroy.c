@@ -21,7 +21,6 @@
 #include "lib/object/name.h"
 #include "lib/object/object.h"
 #include "lib/object/weak.h"
-#include <nd/detail/counts.h>
 
 /// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's
 /// error.

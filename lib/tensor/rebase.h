@@ -26,6 +26,9 @@
 /// elements. Owned; NULL with an error.
 nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
+/// The same of nd__tensor_view_along's form.
+nd_tensor *nd__rebase_view_along(const nd_tensor *x, int axis, int64_t first, int64_t count,
+                                 int64_t stride);
 
 /// nd__rebase_record for an x that requires a gradient.
 nd_tensor *nd__rebase_record_where_on(nd_op op, nd_tensor *view, const nd_tensor *x,

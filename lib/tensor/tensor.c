@@ -98,7 +98,11 @@ static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype 
 /// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
 static inline __attribute__((always_inline)) nd_tensor *new_on(nd_storage *storage, nd_dtype dtype,
                                                                int ndim, int64_t numel) {
-    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+    // A block that is at hand is taken inline.
+    void *block = nd__block_new(tensor_size(ndim));
+    nd_object *object = __builtin_expect(block != NULL, 1)
+                            ? nd__object_begin(&nd__tensor_type, block)
+                            : nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
     if (__builtin_expect(!object, 0))
         return NULL;
     nd_device device = {storage->accounted.kind, storage->accounted.device_index};
@@ -174,30 +178,28 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return nd__tensor_view_following(NULL, x, ndim, shape, strides, offset);
 }
 
-nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
-                                     const int64_t *shape, const int64_t *strides, int64_t offset) {
-    int64_t numel = 1;
-    for (int i = 0; i < ndim; i++)
-        numel *= shape[i];
+/// A private view of x, whose data, shape and strides are left to the caller; then view_publish()
+/// follows. NULL with an error.
+static inline __attribute__((always_inline)) nd_tensor *view_begin(const nd_tensor *x, int ndim) {
     nd_storage *storage = nd__tensor_storage(x);
     if (__builtin_expect(!storage, 0))
         return NULL;
     nd__object_keep(storage);
-    nd_tensor *view = new_on(storage, x->dtype, ndim, numel);
-    if (!view) {
+    nd_tensor *view = new_on(storage, x->dtype, ndim, 0);
+    if (__builtin_expect(!view, 0))
         nd_object_release(storage);
-        return NULL;
-    }
-    view->data = (char *)storage->data + offset * nd__dtype_bytes[x->dtype];
-    for (int i = 0; i < ndim; i++) {
-        view->shape[i] = shape[i];
-        view->shape[ndim + i] = strides[i];
-    }
-    view->contiguous = is_contiguous(ndim, shape, strides, numel);
+    return view;
+}
+
+/// Where a result of x belongs, with an edge to `base` (may be NULL). Consumes the view; returns it,
+/// or NULL with an error.
+static inline __attribute__((always_inline)) nd_tensor *
+view_publish(nd_tensor *view, nd_tensor *base, const nd_tensor *x) {
     const nd_object *operand = &x->header;
     nd_place place = nd__place_begin(&operand, 1);
     if (base) {
-        view->base = nd_object_retain(base);
+        nd__object_keep(base);
+        view->base = base;
         uint32_t flags = nd__object_flags(&view->header);
         nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
     }
@@ -207,6 +209,44 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
         nd_edge_clear(&view->base); // a private object is green again
     nd_object_release(view);
     return NULL;
+}
+
+nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
+                                     const int64_t *shape, const int64_t *strides, int64_t offset) {
+    nd_tensor *view = view_begin(x, ndim);
+    if (__builtin_expect(!view, 0))
+        return NULL;
+    int64_t numel = 1;
+    for (int i = 0; i < ndim; i++) {
+        view->shape[i] = shape[i];
+        view->shape[ndim + i] = strides[i];
+        numel *= shape[i];
+    }
+    view->numel = numel;
+    view->data = (char *)nd__tensor_storage_now(view)->data + offset * nd__dtype_bytes[x->dtype];
+    view->contiguous = is_contiguous(ndim, shape, strides, numel);
+    return view_publish(view, base, x);
+}
+
+nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
+                                 int64_t count, int64_t stride) {
+    const int ndim = x->ndim;
+    nd_tensor *view = view_begin(x, ndim);
+    if (__builtin_expect(!view, 0))
+        return NULL;
+    const int64_t *shape = x->shape, *strides = x->shape + ndim;
+    int64_t numel = count;
+    for (int i = 0; i < ndim; i++) {
+        view->shape[i] = shape[i];
+        view->shape[ndim + i] = strides[i];
+        numel *= i == axis ? 1 : shape[i];
+    }
+    view->shape[axis] = count;
+    view->shape[ndim + axis] = stride;
+    view->numel = numel;
+    view->data = (char *)x->data + first * nd__dtype_bytes[x->dtype];
+    view->contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel);
+    return view_publish(view, base, x);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,

@@ -134,6 +134,10 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
 /// The same with an edge to `base` (may be NULL), whose history it follows.
 nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
                                      const int64_t *shape, const int64_t *strides, int64_t offset);
+/// The same with x's own shape and strides but along one axis: `count` elements that lie `stride`
+/// apart, the first of them `first` elements behind x's first.
+nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
+                                 int64_t count, int64_t stride);
 
 /// ND_ERROR_STATE for an open tensor over memory of others that may not be written.
 static inline nd_status nd__tensor_check_writable(const char *operation, const char *argument,

@@ -269,15 +269,11 @@ typedef struct range {
 } range;
 
 static nd_tensor *sliced(const nd_tensor *x, range along) {
-    int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
-    nd__shape_copy(shape, x->shape, x->ndim);
-    nd__shape_copy(strides, nd__tensor_strides(x), x->ndim);
-    shape[along.axis] = along.count;
-    strides[along.axis] *= along.count > 1 ? along.step : 1; // a huge step must not overflow
-    // An empty slice points to where x does, not behind its end.
-    int64_t offset = nd__tensor_offset(x) +
-                     (along.count > 0 ? along.start * nd__tensor_strides(x)[along.axis] : 0);
-    nd_tensor *view = nd__rebase_view(x, x->ndim, shape, strides, offset);
+    const int64_t stride = nd__tensor_strides(x)[along.axis];
+    // An empty slice points to where x does, not behind its end; a huge step must not overflow.
+    nd_tensor *view =
+        nd__rebase_view_along(x, along.axis, along.count > 0 ? along.start * stride : 0,
+                              along.count, along.count > 1 ? along.step * stride : stride);
     if (!view || !nd__tensor_requires_grad(x))
         return view;
     nd_op_attrs attrs;
