@@ -8,6 +8,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include <math.h>
@@ -89,6 +90,8 @@ static nd_status check_arguments(const nd_check *check) {
         char argument[32];
         snprintf(argument, sizeof argument, "inputs[%zu]", i);
         nd_status status = nd__tensor_check_operand("gradcheck", argument, check->inputs[i]);
+        if (status == ND_OK)
+            status = nd__capture_check("gradcheck", check->inputs[i]->device);
         if (status != ND_OK)
             return status;
         any = any || nd_requires_grad(check->inputs[i]);

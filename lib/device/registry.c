@@ -137,20 +137,24 @@ nd_device nd_get_default_device(void) {
     return default_device;
 }
 
-nd_status nd_synchronize(nd_device device) {
+nd_status nd__registry_synchronize(const char *operation, nd_device device) {
     ND__UNCANCELLED;
-    nd_status status = nd__registry_device_check("synchronize", device);
+    nd_status status = nd__registry_device_check(operation, device);
     if (status != ND_OK)
         return status;
-    status = nd__capture_check("synchronize", device);
+    status = nd__capture_check(operation, device);
     if (status != ND_OK)
         return status;
     status = nd__registry_backend(device.kind)->synchronize(device.index);
     nd__callback_destroy_deferred();
     if (status != ND_OK)
-        return nd__error(status, "synchronize: work queued earlier on %s failed with %s",
+        return nd__error(status, "%s: work queued earlier on %s failed with %s", operation,
                          nd__registry_device_text(device), nd_status_get_name(status));
     return ND_OK;
+}
+
+nd_status nd_synchronize(nd_device device) {
+    return nd__registry_synchronize("synchronize", device);
 }
 
 // --------------------------------------------------------------------------------------- callbacks

@@ -15,6 +15,9 @@ nd_status nd__registry_device_check(const char *operation, nd_device device);
 /// "cpu:0"; the text is static or thread-local.
 const char *nd__registry_device_text(nd_device device);
 
+/// nd_synchronize(), in whose errors another function is named: that which the user called.
+nd_status nd__registry_synchronize(const char *operation, nd_device device);
+
 /// The backend of the kind behind the public ones (lib/base/kind.h), which is called as it says.
 /// For programs that bring one, before main; the library adds none.
 void nd__registry_add(const nd_backend *backend);

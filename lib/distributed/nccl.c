@@ -155,14 +155,14 @@ static nd_status wait(nd_nccl *nccl, const nd_transport_call *call, int answer, 
 
 /// Before each call: what was queued on the device is done, and this thread's context is the
 /// device's.
-static nd_status settle(const nd_nccl *nccl) {
-    return nd_synchronize(nccl->transport.device);
+static nd_status settle(const nd_nccl *nccl, const nd_transport_call *call) {
+    return nd__registry_synchronize(call->operation, nccl->transport.device);
 }
 
 /// One call of NCCL's.
 #define CALL(nccl, call, begin)                                       \
     ({                                                                \
-        nd_status status_ = settle(nccl);                             \
+        nd_status status_ = settle(nccl, call);                       \
         status_ == ND_OK ? wait(nccl, call, (begin), true) : status_; \
     })
 
@@ -201,7 +201,7 @@ nd_transport *nd__nccl_new(const nd_transport_call *call, const nd_nccl_id *id, 
         return NULL;
     }
     nccl->transport = (nd_transport){&functions, rank, size, device};
-    nd_status status = settle(nccl);
+    nd_status status = settle(nccl, call);
     const nd_backend *backend = nd__registry_backend(device.kind);
     if (status == ND_OK && backend->allocate(device.index, EXCHANGE, &nccl->exchange) != ND_OK)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory on the device", call->operation);

@@ -18,6 +18,7 @@
 #include "lib/object/object.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/storage.h"
 #include "lib/tensor/tensor.h"
@@ -365,8 +366,7 @@ static nd_status shuffle(nd_dataset *dataset, uint64_t epoch) {
     nd_auto nd_tensor *order = nd_randperm(nd_key_fold(dataset->options.key, epoch), plan->samples);
     if (!order)
         return nd_error_get_status();
-    nd_status status =
-        nd_copy_to_host(order, dataset->order, (size_t)plan->samples * sizeof(*dataset->order));
+    nd_status status = nd__copy_to_host("dataset_start", order, dataset->order);
     if (status == ND_OK)
         plan->order = dataset->order;
     return status;

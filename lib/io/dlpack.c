@@ -63,7 +63,7 @@ static nd_status check_lendable(const char *operation, const nd_tensor *x) {
     if (x->device.kind != ND_CPU && x->device.kind != ND_CUDA)
         return nd__error(ND_ERROR_UNSUPPORTED, "%s: DLPack knows no device like %s", operation,
                          nd__registry_device_text(x->device));
-    return nd_synchronize(x->device);
+    return nd__registry_synchronize(operation, x->device);
 }
 
 /// Describes x, in the sizes of the loan. Strides that address nothing are those of a contiguous

@@ -8,6 +8,7 @@
 #include "lib/manager/place.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/shape.h"
 #include "lib/tensor/tensor.h"
 
@@ -36,7 +37,7 @@ nd_status nd__elements_get(nd_elements *ret_elements, const char *operation,
     if (!copy)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a copy in order, %zu bytes",
                          operation, bytes);
-    nd_status status = nd_copy_to_host(tensor, copy, bytes);
+    nd_status status = nd__copy_to_host(operation, tensor, copy);
     if (status != ND_OK) {
         nd__alloc_free(copy);
         return status;

@@ -3,6 +3,7 @@
 // Invariant: everything is checked before the file is created, and the file takes its place only
 // when it is complete. Data is sorted by falling element size and the header padded to 8 bytes, so
 // that every tensor is aligned to its element wherever the file is mapped.
+#include "lib/io/safetensors_write.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -13,13 +14,10 @@
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"
-#include <nd/io.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char operation[] = "save_safetensors";
 
 // One tensor to write.
 typedef struct nd_saved_tensor {
@@ -37,38 +35,45 @@ typedef struct nd_text {
     bool failed; ///< no memory
 } nd_text;
 
-static nd_status check_names(const char *const *names, size_t count);
-static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
-                                     size_t count);
-static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count);
-static nd_status write_file(const char *path, const nd_text *header, const nd_saved_tensor *items,
-                            size_t count);
-static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *item);
+static nd_status check_names(const char *operation, const char *const *names, size_t count);
+static nd_saved_tensor *sort_tensors(const char *operation, const char *const *names,
+                                     const nd_tensor *const *tensors, size_t count);
+static nd_status compose_header(const char *operation, nd_text *header,
+                                const nd_saved_tensor *items, size_t count);
+static nd_status write_file(const char *operation, const char *path, const nd_text *header,
+                            const nd_saved_tensor *items, size_t count);
+static nd_status write_tensor(const char *operation, nd_file_writer *writer,
+                              const nd_saved_tensor *item);
 static void append(nd_text *text, const char *data, size_t size);
 static void append_string(nd_text *text, const char *string);
 static int compare_position(const void *a, const void *b);
 
 nd_status nd_save_safetensors(const char *path, size_t count, const char *const *names,
                               const nd_tensor *const *tensors) {
+    return nd__safetensors_write("save_safetensors", path, count, names, tensors);
+}
+
+nd_status nd__safetensors_write(const char *operation, const char *path, size_t count,
+                                const char *const *names, const nd_tensor *const *tensors) {
     ND__UNCANCELLED;
     nd_status status = nd__named_check(operation, path, count, names, tensors);
     if (status == ND_OK)
-        status = check_names(names, count);
+        status = check_names(operation, names, count);
     if (status != ND_OK)
         return status;
-    nd_saved_tensor *items = sort_tensors(names, tensors, count);
+    nd_saved_tensor *items = sort_tensors(operation, names, tensors, count);
     if (!items)
         return nd_error_get_status();
     nd_text header = {.data = NULL};
-    status = compose_header(&header, items, count);
+    status = compose_header(operation, &header, items, count);
     if (status == ND_OK)
-        status = write_file(path, &header, items, count);
+        status = write_file(operation, path, &header, items, count);
     nd__alloc_free(header.data);
     nd__alloc_free(items);
     return status;
 }
 
-static nd_status check_names(const char *const *names, size_t count) {
+static nd_status check_names(const char *operation, const char *const *names, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (strcmp(names[i], ND__SAFETENSORS_METADATA) == 0)
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
@@ -78,8 +83,8 @@ static nd_status check_names(const char *const *names, size_t count) {
 }
 
 /// The tensors with their sizes, in the order of the file; owned. NULL with an error.
-static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *const *tensors,
-                                     size_t count) {
+static nd_saved_tensor *sort_tensors(const char *operation, const char *const *names,
+                                     const nd_tensor *const *tensors, size_t count) {
     nd_saved_tensor *items = nd__pressure_alloc((count + 1) * sizeof(*items));
     if (!items) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors", operation,
@@ -94,7 +99,8 @@ static nd_saved_tensor *sort_tensors(const char *const *names, const nd_tensor *
     return items;
 }
 
-static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, size_t count) {
+static nd_status compose_header(const char *operation, nd_text *header,
+                                const nd_saved_tensor *items, size_t count) {
     char number[64];
     uint64_t begin = 0;
     append(header, "{", 1);
@@ -125,8 +131,8 @@ static nd_status compose_header(nd_text *header, const nd_saved_tensor *items, s
     return ND_OK;
 }
 
-static nd_status write_file(const char *path, const nd_text *header, const nd_saved_tensor *items,
-                            size_t count) {
+static nd_status write_file(const char *operation, const char *path, const nd_text *header,
+                            const nd_saved_tensor *items, size_t count) {
     nd_file_writer writer;
     nd_status status = nd__file_create(&writer, operation, path);
     if (status != ND_OK)
@@ -136,14 +142,15 @@ static nd_status write_file(const char *path, const nd_text *header, const nd_sa
     if (status == ND_OK)
         status = nd__file_write(&writer, header->data, header->size);
     for (size_t i = 0; status == ND_OK && i < count; i++)
-        status = write_tensor(&writer, &items[i]);
+        status = write_tensor(operation, &writer, &items[i]);
     if (status == ND_OK)
         return nd__file_commit(&writer);
     nd__file_abandon(&writer);
     return status;
 }
 
-static nd_status write_tensor(nd_file_writer *writer, const nd_saved_tensor *item) {
+static nd_status write_tensor(const char *operation, nd_file_writer *writer,
+                              const nd_saved_tensor *item) {
     nd_elements elements;
     nd_status status = nd__elements_get(&elements, operation, item->tensor);
     if (status == ND_OK)

@@ -5,8 +5,10 @@
 #include "lib/nn/gradients.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
 #include "lib/nn/parameters.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/copy.h"
 #include <nd/autograd.h>
 
 #include <math.h>
@@ -14,14 +16,20 @@
 typedef nd_tensor *(*nd_gradient_map)(const nd_tensor *grad, double number);
 
 /// The sum of squares in a dtype.
-static nd_status sum_of_squares(const nd_tensor *grad, nd_dtype dtype, double *ret_sum) {
+static nd_status sum_of_squares(const char *operation, const nd_tensor *grad, nd_dtype dtype,
+                                double *ret_sum) {
     nd_auto nd_tensor *wide = nd_cast(grad, dtype);
     nd_auto nd_tensor *square = nd_square(wide);
     nd_auto nd_tensor *sum = nd_sum(square, 0, NULL, false);
     if (!sum)
         return nd_error_get_status();
-    *ret_sum = nd_get_item(sum);
-    return ND_OK;
+    float narrow = 0;
+    double wide_sum = 0;
+    const bool is_narrow = sum->dtype == ND_F32;
+    nd_status status = nd__copy_to_host(operation, sum, is_narrow ? (void *)&narrow : &wide_sum);
+    if (status == ND_OK)
+        *ret_sum = is_narrow ? (double)narrow : wide_sum;
+    return status;
 }
 
 nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
@@ -35,12 +43,14 @@ nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters
         if (!grad)
             continue;
         status = nd__tensor_check_operand(operation, "a gradient", grad);
+        if (status == ND_OK)
+            status = nd__capture_check(operation, grad->device);
         const nd_dtype dtype = grad->dtype == ND_F64 ? ND_F64 : ND_F32;
         if (status == ND_OK)
-            status = sum_of_squares(grad, dtype, &sum);
+            status = sum_of_squares(operation, grad, dtype, &sum);
         // Squares leave the range of f32 long before the numbers do.
         if (status == ND_OK && dtype == ND_F32 && (!isfinite(sum) || sum < 1e-30))
-            status = sum_of_squares(grad, ND_F64, &sum);
+            status = sum_of_squares(operation, grad, ND_F64, &sum);
         total += sum;
     }
     nd__grad_block_end(&block);

@@ -9,6 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/io/safetensors_read.h"
+#include "lib/io/safetensors_write.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
@@ -250,7 +251,7 @@ nd_status nd_save_parameters(const nd_module *module, const char *path) {
         status = walk.status;
     }
     if (status == ND_OK)
-        status = nd_save_safetensors(path, count, name_list, tensors);
+        status = nd__safetensors_write(operation, path, count, name_list, tensors);
     nd__alloc_free(names);
     nd__alloc_free(name_list);
     nd__alloc_free(tensors);

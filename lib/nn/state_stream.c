@@ -5,6 +5,7 @@
 #include "lib/nn/state_stream.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/io/safetensors_write.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/shape.h"
@@ -59,8 +60,8 @@ nd_status nd__state_stream_write(nd_state_stream *stream) {
                          stream->operation, count);
     for (size_t i = 0; i < count; i++)
         tensors[i] = (const nd_tensor *)nd_list_get(stream->tensors, i);
-    nd_status status =
-        nd_save_safetensors(stream->path, count, (const char *const *)stream->names, tensors);
+    nd_status status = nd__safetensors_write(stream->operation, stream->path, count,
+                                             (const char *const *)stream->names, tensors);
     nd__alloc_free(tensors);
     return status;
 }

@@ -70,7 +70,7 @@ static nd_status run(const char *name, const nd_tensor *x, const nd__fft_map *ma
 }
 
 nd_tensor *nd__fft_along(const char *name, const nd_tensor *x, const nd__fft_map *map) {
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
     nd_auto nd_tensor *result = host ? empty_result(name, host, map) : NULL;
     if (!result)
         return NULL;
@@ -81,7 +81,7 @@ nd_tensor *nd__fft_along(const char *name, const nd_tensor *x, const nd__fft_map
     const nd_op_attrs attrs = {.i = {map->axis, map->n, map->sign}, .f = {map->scale, map->weight}};
     const nd_tensor *input = host;
     return nd__operands_to_device_of(
-        x, result ? nd__record(map->op, nd_steal(&result), &input, 1, &attrs) : NULL);
+        name, x, result ? nd__record(map->op, nd_steal(&result), &input, 1, &attrs) : NULL);
 }
 
 // -------------------------------------------------------------------------------------------------

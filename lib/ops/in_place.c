@@ -5,6 +5,7 @@
 // needs of x's old value is cloned before, too.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/overlap.h"
 #include "lib/tensor/rebase.h"
@@ -186,7 +187,7 @@ nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
     if (status != ND_OK)
         return status;
     // Across devices the copy is recorded as what it is: to, then cast or clone.
-    nd_auto nd_tensor *near = nd_to(y, x->device);
+    nd_auto nd_tensor *near = nd__copy_to("copy_", y, x->device);
     if (!near)
         return nd_error_get_status();
     status = check_target("copy_", x, near);

@@ -4,6 +4,7 @@
 #include "kernels/cpu/linalg.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
@@ -198,8 +199,8 @@ static nd_status make_system(const char *name, const nd_tensor *a, const nd_tens
     if (batch < 0)
         return nd_error_get_status();
     nd_auto nd_tensor *matrix = column ? nd_unsqueeze(b, 1) : nd_retain(b);
-    system_operands made = {with_batch(nd__operands_to_host(a), batch, shape),
-                            with_batch(nd__operands_to_host(matrix), batch, shape), column};
+    system_operands made = {with_batch(nd__operands_to_host(name, a), batch, shape),
+                            with_batch(nd__operands_to_host(name, matrix), batch, shape), column};
     if (!made.a || !made.b) {
         release_system(&made);
         return nd_error_get_status();
@@ -216,7 +217,7 @@ static nd_tensor *run_system(const char *name, nd__linalg_call *call, system_ope
     nd_auto nd_tensor *matrix = run(name, call, inputs, 2, 2, tail, attrs);
     nd_tensor *result = s->column ? nd_squeeze(matrix, -1) : nd_retain(matrix);
     release_system(s);
-    return nd__operands_to_device_of(like, result);
+    return nd__operands_to_device_of(name, like, result);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -249,9 +250,9 @@ nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool uppe
 static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
     if (check(name, "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
     nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
-    return identity ? nd__operands_to_device_of(x, solve(host, identity)) : NULL;
+    return identity ? nd__operands_to_device_of(name, x, solve(host, identity)) : NULL;
 }
 
 nd_tensor *nd_inv(const nd_tensor *x) {
@@ -259,9 +260,9 @@ nd_tensor *nd_inv(const nd_tensor *x) {
 }
 
 /// The identity in each place of x's batch.
-static nd_tensor *identity_of(const nd_tensor *x) {
+static nd_tensor *identity_of(const char *name, const nd_tensor *x) {
     nd_auto nd_tensor *host = nd__linalg_identity(x, x->shape[x->ndim - 1]);
-    nd_auto nd_tensor *one = host ? nd_to(host, x->device) : NULL;
+    nd_auto nd_tensor *one = host ? nd__copy_to(name, host, x->device) : NULL;
     nd_auto nd_tensor *all = nd_expand(one, x->ndim, x->shape);
     return nd_clone(all);
 }
@@ -300,7 +301,7 @@ nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
         return NULL;
     }
     if (power == 0)
-        return identity_of(x);
+        return identity_of(name, x);
     if (power == 1)
         return nd_clone(x);
     if (power > 0)
@@ -330,9 +331,10 @@ nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
     nd__linalg_call call = {.op = ND_OP_pinv, .tolerance = tolerance};
     const nd_op_attrs attrs = {.f = {tolerance}};
     const int64_t tail[] = {x->shape[x->ndim - 1], x->shape[x->ndim - 2]};
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host("pinv", x);
     const nd_tensor *inputs[] = {host};
-    return host ? nd__operands_to_device_of(x, run("pinv", &call, inputs, 1, 2, tail, &attrs))
+    return host ? nd__operands_to_device_of("pinv", x,
+                                            run("pinv", &call, inputs, 1, 2, tail, &attrs))
                 : NULL;
 }
 
@@ -342,12 +344,13 @@ nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
 nd_tensor *nd_cholesky(const nd_tensor *x) {
     if (check("cholesky", "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host("cholesky", x);
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     nd__linalg_call call = {.op = ND_OP_cholesky};
     const nd_tensor *inputs[] = {symmetric};
     return symmetric ? nd__operands_to_device_of(
-                           x, run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL))
+                           "cholesky", x,
+                           run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL))
                      : NULL;
 }
 
@@ -374,11 +377,11 @@ typedef struct part {
 } part;
 
 /// Hands out parts on the device of `like`, or none of them; consumes them all.
-static nd_status give(const nd_tensor *like, int count, part *parts) {
+static nd_status give(const char *name, const nd_tensor *like, int count, part *parts) {
     bool fine = true;
     for (int i = 0; i < count; i++) {
         if (parts[i].ret && parts[i].made)
-            parts[i].made = nd__operands_to_device_of(like, parts[i].made);
+            parts[i].made = nd__operands_to_device_of(name, like, parts[i].made);
         fine = fine && parts[i].made;
     }
     for (int i = 0; i < count; i++)
@@ -413,26 +416,26 @@ static nd_status wide_qr(const nd_tensor *x, const nd_tensor *host, nd_tensor **
     nd_auto nd_tensor *right = nd_matmul(turned, others);
     const nd_tensor *halves[] = {left, right};
     part parts[] = {{nd_steal(&q), ret_q}, {right ? nd_concat(2, halves, -1) : NULL, ret_r}};
-    return give(x, 2, parts);
+    return give("qr", x, 2, parts);
 }
 
 nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
     nd_status status = check("qr", "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host("qr", x) : NULL;
     if (!host)
         return nd_error_get_status();
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
     if (m == 0 || n == 0) {
         part nothing[] = {{nd_slice(host, 0, 0, 1, -1), ret_q},
                           {nd_slice(host, 0, 0, 1, -2), ret_r}};
-        return give(x, 2, nothing);
+        return give("qr", x, 2, nothing);
     }
     if (m < n)
         return wide_qr(x, host, ret_q, ret_r);
     nd_auto nd_tensor *packed = packed_qr(host);
     part parts[] = {{nd__linalg_part(packed, 0, m, n), ret_q},
                     {nd__linalg_part(packed, m * n, n, n), ret_r}};
-    return give(x, 2, parts);
+    return give("qr", x, 2, parts);
 }
 
 /// Values or everything of a decomposition: [..., elements].
@@ -442,40 +445,45 @@ static nd_tensor *packed_values(const char *name, nd_op op, const nd_tensor *hos
     return host ? run(name, &call, &host, 1, 1, &elements, NULL) : NULL;
 }
 
-nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_tensor **ret_vt) {
-    nd_status status = check("svd", "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
+static nd_status svd(const char *name, const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s,
+                     nd_tensor **ret_vt) {
+    nd_status status = check(name, "x", x, false);
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
     if (!host)
         return nd_error_get_status();
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1], k = m < n ? m : n;
-    nd_auto nd_tensor *packed = packed_values("svd", ND_OP_svd, host, false, m * k + k + k * n);
+    nd_auto nd_tensor *packed = packed_values(name, ND_OP_svd, host, false, m * k + k + k * n);
     nd_auto nd_tensor *s = nd__linalg_vector(packed, m * k, k);
     part parts[] = {{nd__linalg_part(packed, 0, m, k), ret_u},
                     {nd_steal(&s), ret_s},
                     {nd__linalg_part(packed, m * k + k, k, n), ret_vt}};
-    return give(x, 3, parts);
+    return give(name, x, 3, parts);
 }
 
-static nd_tensor *singular_values(const nd_tensor *x) {
-    if (check("svdvals", "x", x, false) != ND_OK)
+nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_tensor **ret_vt) {
+    return svd("svd", x, ret_u, ret_s, ret_vt);
+}
+
+static nd_tensor *singular_values(const char *name, const nd_tensor *x) {
+    if (check(name, "x", x, false) != ND_OK)
         return NULL;
     nd_tensor *s = NULL;
     if (nd__record_wants_history(&x, 1)) // the gradient is one of u and v
-        return nd_svd(x, NULL, &s, NULL) == ND_OK ? s : NULL;
+        return svd(name, x, NULL, &s, NULL) == ND_OK ? s : NULL;
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
-    return nd__operands_to_device_of(
-        x, packed_values("svdvals", ND_OP_svd, host, true, m < n ? m : n));
+    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
+    return nd__operands_to_device_of(name, x,
+                                     packed_values(name, ND_OP_svd, host, true, m < n ? m : n));
 }
 
 nd_tensor *nd_svdvals(const nd_tensor *x) {
-    return singular_values(x);
+    return singular_values("svdvals", x);
 }
 
 static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor **ret_values,
                       nd_tensor **ret_vectors) {
     nd_status status = check(name, "x", x, true);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(x) : NULL;
+    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     if (!symmetric)
         return nd_error_get_status();
@@ -485,7 +493,7 @@ static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor
         packed_values(name, ND_OP_eigh, symmetric, only, only ? n : n + n * n);
     part parts[] = {{nd__linalg_vector(packed, 0, n), ret_values},
                     {only ? nd_retain(symmetric) : nd__linalg_part(packed, n, n, n), ret_vectors}};
-    return give(x, 2, parts);
+    return give(name, x, 2, parts);
 }
 
 nd_status nd_eigh(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_vectors) {
@@ -504,7 +512,7 @@ nd_tensor *nd_eigvalsh(const nd_tensor *x) {
 static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
     if (check(name, "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(x);
+    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
     if (!host)
         return NULL;
     if (x->shape[x->ndim - 1] > 0) {
@@ -529,7 +537,7 @@ static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
 
 nd_tensor *nd_det(const nd_tensor *x) {
     nd_auto nd_tensor *packed = packed_slogdet("det", x);
-    return packed ? nd__operands_to_device_of(x, nd_select(packed, 2, -1)) : NULL;
+    return packed ? nd__operands_to_device_of("det", x, nd_select(packed, 2, -1)) : NULL;
 }
 
 nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet) {
@@ -538,7 +546,7 @@ nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_l
         return nd_error_get_status();
     nd_auto nd_tensor *sign = nd_select(packed, 0, -1);
     part parts[] = {{nd_detach(sign), ret_sign}, {nd_select(packed, 1, -1), ret_logabsdet}};
-    return give(x, 2, parts);
+    return give("slogdet", x, 2, parts);
 }
 
 nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
@@ -548,7 +556,7 @@ nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
     nd_tensor *rank = NULL;
     nd_no_grad {
         const int last = -1;
-        nd_auto nd_tensor *s = singular_values(x);
+        nd_auto nd_tensor *s = singular_values("matrix_rank", x);
         nd_auto nd_tensor *largest = nd_slice(s, 0, 1, 1, -1);
         nd_auto nd_tensor *limit = nd_mul_scalar(largest, tolerance_of(x, tolerance));
         nd_auto nd_tensor *above = nd_greater(s, limit);
@@ -582,7 +590,7 @@ nd_tensor *nd_matrix_norm(const nd_tensor *x, nd_matrix_norm_kind kind, bool kee
         nd__error(ND_ERROR_INVALID_ARGUMENT, "matrix_norm: there is no norm %d", (int)kind);
         return NULL;
     }
-    nd_auto nd_tensor *s = singular_values(x);
+    nd_auto nd_tensor *s = singular_values("matrix_norm", x);
     nd_auto nd_tensor *seen = nd_unsqueeze(s, -1);
     return as_norm(kind == ND_MATRIX_NORM_NUCLEAR ? nd_sum(seen, 2, both, true)
                                                   : nd_max(seen, 2, both, true),

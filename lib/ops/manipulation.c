@@ -31,7 +31,7 @@ static nd_tensor *taken(const char *name, const nd_tensor *x, int axis, int64_t 
     int64_t *places = index->data;
     for (int64_t i = 0; i < count; i++)
         places[i] = source_of(mode, start + i, x->shape[axis]);
-    nd_auto nd_tensor *there = nd_to(index, x->device);
+    nd_auto nd_tensor *there = nd__copy_to(name, index, x->device);
     return nd_take(x, there, axis);
 }
 

@@ -229,10 +229,14 @@ nd_tensor *nd_cast(const nd_tensor *x, nd_dtype dtype) {
     return x->dtype == dtype ? nd_retain(x) : copied("cast", ND_OP_cast, x, dtype, x->device);
 }
 
-nd_tensor *nd_to(const nd_tensor *x, nd_device device) {
-    if (nd__tensor_check_operand("to", "x", x) != ND_OK ||
-        nd__registry_device_check("to", device) != ND_OK)
+nd_tensor *nd__copy_to(const char *operation, const nd_tensor *x, nd_device device) {
+    if (nd__tensor_check_operand(operation, "x", x) != ND_OK ||
+        nd__registry_device_check(operation, device) != ND_OK)
         return NULL;
     return same_device(x->device, device) ? nd_retain(x)
-                                          : copied("to", ND_OP_to, x, x->dtype, device);
+                                          : copied(operation, ND_OP_to, x, x->dtype, device);
+}
+
+nd_tensor *nd_to(const nd_tensor *x, nd_device device) {
+    return nd__copy_to("to", x, device);
 }

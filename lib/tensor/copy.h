@@ -10,6 +10,9 @@ nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *dest
 nd_status nd__copy_to_operand(const char *operation, const nd_operand *destination,
                               const nd_tensor *x);
 
+/// nd_to(), in whose errors another function is named: that which the user called.
+nd_tensor *nd__copy_to(const char *operation, const nd_tensor *x, nd_device device);
+
 /// Copies x into y (same shape, any strides and dtypes, any devices); unrecorded, no version bump.
 nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x);
 #endif

@@ -6,6 +6,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
+#include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/number.h"
 #include "lib/tensor/shape.h"
@@ -201,7 +202,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     if (status != ND_OK)
         return status;
     nd_grad_block unrecorded = nd__grad_block_begin(false);
-    nd_tensor *on_host = nd_to(x, (nd_device){ND_CPU, 0});
+    nd_tensor *on_host = nd__copy_to(operation, x, (nd_device){ND_CPU, 0});
     nd__grad_block_end(&unrecorded);
     if (!on_host)
         return nd_error_get_status();

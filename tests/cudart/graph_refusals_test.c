@@ -6,6 +6,8 @@
 #include "third_party/dlpack/dlpack.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
 
 // ------------------------------------------------------------------------------------------------
 // what is refused
@@ -110,6 +112,105 @@ static void test_C06_refusals_leave_the_capture_good(void **state) {
     nd_release(event);
     nd_release(timed);
     nd_release(stream);
+    assert_nothing_left_on_devices();
+}
+
+static nd_tensor *doubled(size_t count, const nd_tensor *const *inputs, void *data) {
+    (void)count;
+    (void)data;
+    return nd_add(inputs[0], inputs[0]);
+}
+
+static void assert_linear_algebra_refused(const nd_tensor *matrix, const nd_tensor *column) {
+    nd_tensor *a, *b, *c;
+    assert_refused(!nd_solve(matrix, column));
+    assert_refused(!nd_solve_triangular(matrix, column, true, false));
+    assert_refused(!nd_inv(matrix));
+    assert_refused(!nd_lstsq(matrix, column, -1));
+    assert_refused(!nd_matrix_power(matrix, 0));
+    assert_refused(!nd_matrix_power(matrix, -2));
+    assert_refused(!nd_pinv(matrix, -1));
+    assert_refused(!nd_cholesky(matrix));
+    assert_refused(nd_qr(matrix, &a, &b) != ND_OK);
+    assert_refused(nd_svd(matrix, &a, &b, &c) != ND_OK);
+    assert_refused(!nd_svdvals(matrix));
+    assert_refused(nd_eigh(matrix, &a, &b) != ND_OK);
+    assert_refused(!nd_eigvalsh(matrix));
+    assert_refused(!nd_det(matrix));
+    assert_refused(nd_slogdet(matrix, &a, &b) != ND_OK);
+    assert_refused(!nd_matrix_rank(matrix, -1));
+    assert_refused(!nd_matrix_norm(matrix, ND_MATRIX_NORM_NUCLEAR, false));
+    assert_refused(!nd_matrix_norm(matrix, ND_MATRIX_NORM_SPECTRAL, false));
+    assert_refused(!nd_fft(matrix, 0, 0, ND_FFT_NORM_BACKWARD));
+    assert_refused(!nd_rfft(column, 0, 0, ND_FFT_NORM_BACKWARD));
+    assert_refused(!nd_pad(column, 1, ((int64_t[]){1, 1}), 0, ND_PADDING_REFLECT));
+}
+
+static void assert_files_refused(const nd_tensor *x, const nd_tensor *picture,
+                                 const nd_module *module, const nd_state *program) {
+    static const char *const name = "x";
+    char path[300];
+    snprintf(path, sizeof path, "%s/refused", getenv("TEST_TMPDIR") ? getenv("TEST_TMPDIR") : ".");
+    assert_refused(nd_save_npy(path, x) != ND_OK);
+    assert_refused(nd_save_npz(path, 1, &name, &x, NULL) != ND_OK);
+    assert_refused(nd_save_csv(path, x, NULL) != ND_OK);
+    assert_refused(nd_save_safetensors(path, 1, &name, &x) != ND_OK);
+    assert_refused(nd_save_png(path, picture, NULL) != ND_OK);
+    assert_refused(!nd_encode_png(picture, NULL));
+    assert_refused(nd_save_parameters(module, path) != ND_OK);
+    assert_refused(nd_save_state(program, path) != ND_OK);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+/// Whatever a function calls to get at the elements, it is the function that the error names.
+static void test_C06_refusals_name_what_was_called(void **state) {
+    (void)state;
+    nd_tensor *matrix = full_on(cuda(0), 4, 2), *column = full_on(cuda(0), 2, 1);
+    nd_tensor *square = nd_reshape(matrix, ND_SHAPE(2, 2)), *bytes = nd_cast(matrix, ND_U8);
+    nd_tensor *picture = nd_reshape(bytes, ND_SHAPE(2, 2, 1)), *graph_of = NULL;
+    nd_tensor *leaf = nd_clone(column), *one = full_on(cuda(0), 1, 1);
+    nd_module *module = nd_linear_module(nd_key_new(1), 2, 2, true);
+    nd_state *program = nd_state_new();
+    assert_ok(nd_module_to(module, cuda(0)));
+    assert_ok(nd_state_add_tensor(program, "x", matrix));
+    assert_ok(nd_set_requires_grad(leaf, true));
+    nd_tensor *out = nd_module_forward(module, column), *loss = nd_sum(out, 0, NULL, false);
+    assert_ok(nd_backward(loss, NULL));
+    nd_graph *graph = NULL;
+    char text[200];
+    int64_t integer;
+    FILE *sink = fopen("/dev/null", "w");
+    nd_with_capture(cuda(0), &graph) {
+        assert_refused(nd_print(column, sink) != ND_OK);
+        assert_refused(nd_format(column, text, sizeof text) < 0);
+        assert_refused(nd_get_item_i64(one, &integer) != ND_OK);
+        assert_refused(!nd_to_dlpack(column));
+        assert_refused(!nd_to_dlpack_unversioned(column));
+        assert_refused(nd_module_to(module, cpu) != ND_OK);
+        assert_refused(nd_clip_grad_norm(module, 1, NULL) != ND_OK);
+        assert_refused(nd_gradcheck(doubled, NULL, 1, (const nd_tensor *const[]){leaf}, 1, 1e-3,
+                                    1e-3) != ND_OK);
+        assert_linear_algebra_refused(square, column);
+        assert_files_refused(column, picture, module, program);
+        graph_of = nd_add(column, column);
+    }
+    fclose(sink);
+    assert_handle(graph);
+    assert_ok(nd_graph_launch(graph));
+    assert_true(sum_of(graph_of) == 4);
+    nd_release(graph);
+    nd_release(graph_of);
+    nd_release(loss);
+    nd_release(out);
+    nd_release(program);
+    nd_release(module);
+    nd_release(leaf);
+    nd_release(one);
+    nd_release(picture);
+    nd_release(bytes);
+    nd_release(square);
+    nd_release(column);
+    nd_release(matrix);
     assert_nothing_left_on_devices();
 }
 
@@ -545,6 +646,7 @@ int main(int argc, char **argv) {
         return status;
     const struct CMUnitTest tests[] = {
         ND_TEST(test_C06_refusals_leave_the_capture_good),
+        ND_TEST(test_C06_refusals_name_what_was_called),
         ND_TEST(test_C06_wrong_calls),
         ND_TEST(test_C06_memory_of_others),
         ND_TEST(test_C06_captures_that_are_given_up),

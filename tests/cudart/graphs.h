@@ -33,10 +33,21 @@ static inline nd_graph *accumulating(const nd_tensor *x, nd_tensor *total) {
     return graph;
 }
 
-/// By ndarc, whose sentence says why. `untouched`: before CUDA was asked for anything.
+/// Whether the thread's error begins with the public function that a call's text names first.
+static inline bool names_the_function(const char *call) {
+    const char *name = strstr(call, "nd_"), *message = nd_error_get_message();
+    if (!name)
+        return false;
+    name += strlen("nd_");
+    const size_t length = strcspn(name, "( ");
+    return strncmp(message, name, length) == 0 && message[length] == ':';
+}
+
+/// By ndarc, whose sentence says which function was refused and why. `untouched`: before CUDA was
+/// asked for anything.
 static inline void check_refusal(const char *call, bool refused, nd_status status, bool untouched) {
     if (!refused || nd_error_get_status() != status ||
-        !strstr(nd_error_get_message(), "captures a graph"))
+        !strstr(nd_error_get_message(), "captures a graph") || !names_the_function(call))
         fail_msg("%s: %s: %s", call, nd_status_get_name(nd_error_get_status()),
                  nd_error_get_message());
     if (!untouched)
