@@ -103,6 +103,8 @@ typedef struct nd_kernel_call {
 //            i[0..3] = m, n, k, group, none of them 0; group is even for int4. out = x w^T, where w =
 //            scales (values - zeros); out and x both f32 or f64, which is computed in.
 // SOFTMAX    out, x, floats of one dtype, f16 and bf16 computed in f32. The axis is the last of the iteration space.
+//            masked_softmax: out, x, mask (bool; any strides, 0 too): what is not kept is not looked at, and out is 0 there, also
+//            in a row that is NaN. softmax_grad, where a backend takes the strides: out, g, y, all of one dtype: (g - sum(g y)) y.
 // LOSS       cross_entropy: out [1], logits [n, c] contiguous, targets i64 [n]; i[0] = n, i[1] = c. Logits of 16 bits make an out of
 //            f32, where a backend takes them. cross_entropy_grad, where a backend has it: out, the gradient of logits, of their
 //            dtype; g, that of cross_entropy's result; logits, targets; the same attributes.

@@ -311,6 +311,10 @@ ND_API nd_tensor *nd_linear_activation(const nd_tensor *x, const nd_tensor *weig
 ND_API nd_tensor *nd_softmax(const nd_tensor *x, int axis) ND_OWNED;
 /// x - log(sum(exp(x))) along one axis, without overflow.
 ND_API nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) ND_OWNED;
+/// nd_softmax() of the elements that a mask keeps, in one pass; 0 for the others, which are not looked
+/// at. mask: bool, true where an element is kept, and broadcasts to x's shape. Where it keeps nothing
+/// along the axis all is 0, as in nd_attention().
+ND_API nd_tensor *nd_masked_softmax(const nd_tensor *x, const nd_tensor *mask, int axis) ND_OWNED;
 /// What becomes of the elements of a loss.
 typedef enum nd_reduction {
     ND_REDUCTION_MEAN = 0,   ///< their mean

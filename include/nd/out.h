@@ -289,6 +289,9 @@ ND_API nd_status nd_linear_out(const nd_tensor *x, const nd_tensor *weight, cons
 ND_API nd_status nd_softmax_out(const nd_tensor *x, int axis, nd_tensor *out);
 /// nd_log_softmax().
 ND_API nd_status nd_log_softmax_out(const nd_tensor *x, int axis, nd_tensor *out);
+/// nd_masked_softmax().
+ND_API nd_status nd_masked_softmax_out(const nd_tensor *x, const nd_tensor *mask, int axis,
+                                       nd_tensor *out);
 
 // ----------------------------------------------------------------------------- indexing and joining
 

@@ -134,6 +134,12 @@ static nd_status launch_loss(const nd_kernel_call *call) {
     return of_pairs ? nd__cpu_pair_loss(call) : nd__cpu_nll(call);
 }
 
+static nd_status launch_softmax(const nd_kernel_call *call) {
+    if (call->op == ND_OP_softmax_grad)
+        return nd__cpu_softmax_grad(call);
+    return call->op == ND_OP_masked_softmax ? nd__cpu_masked_softmax(call) : nd__cpu_softmax(call);
+}
+
 nd_status nd__cpu_launch(const nd_kernel_call *call) {
     switch (family_of[call->op]) {
     case UNARY:
@@ -157,7 +163,7 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case QUANTIZED:
         return nd__cpu_quantized(call);
     case SOFTMAX:
-        return nd__cpu_softmax(call);
+        return launch_softmax(call);
     case LOSS:
         return launch_loss(call);
     case NORM:

@@ -15,6 +15,8 @@ nd_status nd__cpu_sorting(const nd_kernel_call *call);
 nd_status nd__cpu_matmul(const nd_kernel_call *call);
 nd_status nd__cpu_quantized(const nd_kernel_call *call);
 nd_status nd__cpu_softmax(const nd_kernel_call *call);
+nd_status nd__cpu_masked_softmax(const nd_kernel_call *call);
+nd_status nd__cpu_softmax_grad(const nd_kernel_call *call);
 nd_status nd__cpu_cross_entropy(const nd_kernel_call *call);
 nd_status nd__cpu_pair_loss(const nd_kernel_call *call);
 nd_status nd__cpu_nll(const nd_kernel_call *call);

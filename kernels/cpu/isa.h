@@ -35,6 +35,10 @@ typedef struct nd__softmax_loops {
     nd__softmax_columns log_softmax_columns;
     /// Sum of -log softmax(row)[target] over contiguous rows. The targets are in range.
     double (*loss)(const void *x, const int64_t *targets, int64_t rows, int64_t n);
+    /// Puts `number` into the row where the mask, whose elements are `step` apart, is 0.
+    void (*hide)(void *row, const uint8_t *mask, int64_t step, int64_t n, double number);
+    /// (grad - sum(grad y)) y into `out`, which may be `grad`.
+    void (*gradient)(const void *grad, const void *y, void *out, int64_t n);
 } nd__softmax_loops;
 
 /// A NORM call (kernels/kernel.h), cut into tasks. Where groups and places leave the numbers of

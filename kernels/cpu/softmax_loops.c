@@ -59,7 +59,7 @@ static inline bool sum_of_exponentials_f32(const float *x, int64_t n, float maxi
 
 const nd__softmax_loops ND_ISA_NAME(nd__cpu_softmax)[2] = {
     {softmax_rows_f32, log_softmax_rows_f32, softmax_columns_f32, log_softmax_columns_f32,
-     loss_rows_f32},
+     loss_rows_f32, hide_f32, gradient_row_f32},
     {softmax_rows_f64, log_softmax_rows_f64, softmax_columns_f64, log_softmax_columns_f64,
-     loss_rows_f64},
+     loss_rows_f64, hide_f64, gradient_row_f64},
 };

@@ -50,6 +50,8 @@ nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *c
 nd_status nd__cuda_scan(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_sorting(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_masked_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_softmax_grad(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_cross_entropy(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_pair_loss(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_nll(const nd_cuda_queue *queue, const nd_kernel_call *call);

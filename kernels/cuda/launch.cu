@@ -48,6 +48,13 @@ static nd_status launch_loss(const nd_cuda_queue *queue, const nd_kernel_call *c
     return of_pairs ? nd__cuda_pair_loss(queue, call) : nd__cuda_nll(queue, call);
 }
 
+static nd_status launch_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    if (call->op == ND_OP_softmax_grad)
+        return nd__cuda_softmax_grad(queue, call);
+    return call->op == ND_OP_masked_softmax ? nd__cuda_masked_softmax(queue, call)
+                                            : nd__cuda_softmax(queue, call);
+}
+
 nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     switch (family_of(call->op)) {
     case Family::UNARY:
@@ -75,7 +82,7 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::QUANTIZED:
         return nd__cuda_quantized(queue, call);
     case Family::SOFTMAX:
-        return nd__cuda_softmax(queue, call);
+        return launch_softmax(queue, call);
     case Family::LOSS:
         return launch_loss(queue, call);
     case Family::NORM:

@@ -87,11 +87,23 @@ nd_status nd__rule_min(const nd_rule_call *call) {
 nd_status nd__rule_softmax(const nd_rule_call *call) {
     int axis = (int)call->node->attrs.i[0];
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
+    if (!nd_is_grad_enabled() && saved) {
+        nd_auto nd_tensor *gradient = NULL;
+        nd_status status =
+            nd__neural_softmax_grad(nd__rules_output_grad(call), saved, axis, &gradient);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status == ND_OK ? nd__rule_give(call, 0, nd_steal(&gradient)) : status;
+    }
     nd_auto nd_tensor *y = nd__rules_wide_half(saved);
     nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), y);
     nd_auto nd_tensor *sum = nd_sum(product, 1, &axis, true);
     nd_auto nd_tensor *part = nd_mul(y, sum);
     return nd__rule_give(call, 0, nd_sub(product, part));
+}
+
+/// The same: y is 0 where the mask is, and so is the gradient.
+nd_status nd__rule_masked_softmax(const nd_rule_call *call) {
+    return call->wanted[0] ? nd__rule_softmax(call) : ND_OK;
 }
 
 /// g - exp(y) sum(g)

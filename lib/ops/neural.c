@@ -1,4 +1,4 @@
-// softmax, log_softmax and the losses.
+// softmax, log_softmax, softmax with a mask, and the losses.
 #include "lib/ops/neural.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
@@ -50,6 +50,85 @@ nd_tensor *nd_log_softmax(const nd_tensor *x, int axis) {
 
 nd_status nd_log_softmax_out(const nd_tensor *x, int axis, nd_tensor *out) {
     return ND__OUT_FORM("log_softmax", out, softmax(out, ND_OP_log_softmax, x, axis));
+}
+
+/// The mask as it broadcasts to x's shape.
+static nd_status check_mask(const nd_tensor *x, const nd_tensor *mask) {
+    const char *name = "masked_softmax";
+    nd_status status = nd__operands_check_pair(name, "x", x, "mask", mask);
+    if (status != ND_OK)
+        return status;
+    if (mask->dtype != ND_BOOL)
+        return nd__error(ND_ERROR_DTYPE, "%s: the mask is %s and must be bool", name,
+                         nd_dtype_get_name(mask->dtype));
+    bool fits = mask->ndim <= x->ndim;
+    for (int i = 0; i < mask->ndim && fits; i++) {
+        int64_t size = mask->shape[mask->ndim - 1 - i];
+        fits = size == 1 || size == x->shape[x->ndim - 1 - i];
+    }
+    if (fits)
+        return ND_OK;
+    char x_text[ND__SHAPE_TEXT], mask_text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_SHAPE, "%s: a mask of shape %s does not broadcast to x's %s", name,
+                     nd__shape_text(mask_text, mask->ndim, mask->shape),
+                     nd__shape_text(x_text, x->ndim, x->shape));
+}
+
+static nd_tensor *masked_softmax(nd_tensor *to, const nd_tensor *x, const nd_tensor *mask,
+                                 int axis) {
+    const char *name = "masked_softmax";
+    nd_dtype dtype;
+    if (check_mask(x, mask) != ND_OK ||
+        nd__operands_apply_rule(name, ND__FLOAT, x, NULL, &dtype) != ND_OK)
+        return NULL;
+    axis = nd__shape_resolve_axis(name, axis, x->ndim);
+    if (axis < 0)
+        return NULL;
+    nd_auto nd_tensor *cast = nd__operands_as_dtype(x, dtype);
+    if (!cast)
+        return NULL;
+    const nd_tensor *inputs[] = {cast, mask};
+    nd_tensor *result =
+        nd__out_result(name, to, ND__OUT_APART, inputs, 2, x->device, dtype, x->ndim, x->shape);
+    nd_op_attrs attrs = {.i = {axis}};
+    if (!result || result->numel == 0)
+        return nd__record(ND_OP_masked_softmax, result, inputs, 2, &attrs);
+    nd_kernel_call call;
+    call.operand[0] = nd__shape_broadcast_operand(result, x->ndim, x->shape);
+    call.operand[1] = nd__shape_broadcast_operand(cast, x->ndim, x->shape);
+    call.operand[2] = nd__shape_broadcast_operand(mask, x->ndim, x->shape);
+    nd__operands_axis_last(&call, ND_OP_masked_softmax, 3, cast, axis);
+    return nd__operands_run(name, result, &call, inputs, 2, &attrs);
+}
+
+nd_tensor *nd_masked_softmax(const nd_tensor *x, const nd_tensor *mask, int axis) {
+    ND__AUTOCAST(raise, x, NULL, NULL, nd_masked_softmax(x0, mask, axis))
+    return masked_softmax(NULL, x, mask, axis);
+}
+
+nd_status nd_masked_softmax_out(const nd_tensor *x, const nd_tensor *mask, int axis,
+                                nd_tensor *out) {
+    return ND__OUT_FORM("masked_softmax", out, masked_softmax(out, x, mask, axis));
+}
+
+nd_status nd__neural_softmax_grad(const nd_tensor *grad, const nd_tensor *result, int axis,
+                                  nd_tensor **ret_grad) {
+    if (grad->dtype != result->dtype || result->numel == 0)
+        return ND_ERROR_UNSUPPORTED;
+    const nd_tensor *inputs[] = {grad, result};
+    nd_auto nd_tensor *made = nd__tensor_result("softmax", inputs, 2, result->device, result->dtype,
+                                                result->ndim, result->shape);
+    if (!made)
+        return nd_error_get_status();
+    nd_kernel_call call;
+    call.operand[0] = nd__shape_broadcast_operand(made, result->ndim, result->shape);
+    call.operand[1] = nd__shape_broadcast_operand(grad, result->ndim, result->shape);
+    call.operand[2] = nd__shape_broadcast_operand(result, result->ndim, result->shape);
+    nd__operands_axis_last(&call, ND_OP_softmax_grad, 3, result, axis);
+    nd_status status = nd__launch_where_supported("softmax", result->device, &call);
+    if (status == ND_OK)
+        *ret_grad = nd_steal(&made);
+    return status;
 }
 
 static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {

@@ -90,14 +90,15 @@ nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dty
     return copy;
 }
 
-nd_tensor *nd__operands_to_host(const nd_tensor *x) {
-    return x && x->device.kind == ND_CPU ? nd_retain(x) : nd_to(x, (nd_device){ND_CPU, 0});
+nd_tensor *nd__operands_to_host(const char *name, const nd_tensor *x) {
+    return x && x->device.kind == ND_CPU ? nd_retain(x)
+                                         : nd__copy_to(name, x, (nd_device){ND_CPU, 0});
 }
 
-nd_tensor *nd__operands_to_device_of(const nd_tensor *like, nd_tensor *x) {
+nd_tensor *nd__operands_to_device_of(const char *name, const nd_tensor *like, nd_tensor *x) {
     if (!x || like->device.kind == ND_CPU)
         return x;
-    nd_tensor *there = nd_to(x, like->device);
+    nd_tensor *there = nd__copy_to(name, x, like->device);
     nd_release(x);
     return there;
 }
@@ -228,14 +229,19 @@ nd_tensor *nd__operands_elementwise_to(nd_tensor *out, nd_op op, const nd_tensor
 
 void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out,
                                   const nd_tensor *x, int axis) {
-    call->op = op;
-    call->noperands = 2;
-    call->ndim = 0;
     call->operand[0] = *out;
     call->operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    nd__operands_axis_last(call, op, 2, x, axis);
+}
+
+void nd__operands_axis_last(nd_kernel_call *call, nd_op op, int noperands, const nd_tensor *x,
+                            int axis) {
+    call->op = op;
+    call->noperands = noperands;
+    call->ndim = 0;
     int64_t size = x->shape[axis];
-    int64_t strides[2];
-    for (int k = 0; k < 2; k++) {
+    int64_t strides[ND_MAX_OPERANDS];
+    for (int k = 0; k < noperands; k++) {
         strides[k] = call->operand[k].strides[axis];
         for (int i = axis; i + 1 < x->ndim; i++)
             call->operand[k].strides[i] = call->operand[k].strides[i + 1];
@@ -245,7 +251,7 @@ void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_opera
             call->shape[call->ndim++] = x->shape[i];
     nd__shape_collapse(call);
     call->shape[call->ndim] = size;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < noperands; k++)
         call->operand[k].strides[call->ndim] = strides[k];
     call->ndim++;
 }

@@ -65,9 +65,9 @@ nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dty
 
 /// x on the host, where what no device has a kernel for is computed: retained, or copied, recorded.
 /// NULL gives NULL.
-nd_tensor *nd__operands_to_host(const nd_tensor *x);
+nd_tensor *nd__operands_to_host(const char *name, const nd_tensor *x);
 /// x (consumed) on the device of `like`. NULL gives NULL.
-nd_tensor *nd__operands_to_device_of(const nd_tensor *like, nd_tensor *x);
+nd_tensor *nd__operands_to_device_of(const char *name, const nd_tensor *like, nd_tensor *x);
 
 /// x (consumed), or a copy where it shares memory with `of`: a result that is new whatever the
 /// arguments were. NULL gives NULL.
@@ -101,6 +101,9 @@ static inline nd_tensor *nd__operands_elementwise(nd_op op, const nd_tensor *con
 /// operands are set: `out` (broadcast over the axis when it lacks it or has size 1) and x.
 void nd__operands_call_along_axis(nd_kernel_call *call, nd_op op, const nd_operand *out,
                                   const nd_tensor *x, int axis);
+/// The same of any number of operands, which are set already and have x's shape.
+void nd__operands_axis_last(nd_kernel_call *call, nd_op op, int noperands, const nd_tensor *x,
+                            int axis);
 
 /// Runs the call and records it onto `result`, which it consumes; NULL on error.
 nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel_call *call,

@@ -83,7 +83,7 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 ///   add_scalar, mul_scalar, pow_scalar, add_scaled   f[0] = the number
 ///   clip                                             f[0], f[1] = low, high
 ///   sum, mean, max, min                              i[0] = bit mask of the reduced axes
-///   softmax, log_softmax, take                       i[0] = axis, not negative
+///   softmax, log_softmax, masked_softmax, take       i[0] = axis, not negative
 ///   layer_norm, channel_norm                         as the kernel (kernels/kernel.h); i[5] = 1: with weight
 ///   pair_loss                                        as the kernel
 ///   nll_loss                                         as the kernel; i[5] = 1: with weight

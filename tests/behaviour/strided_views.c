@@ -469,6 +469,7 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(ifftshift, nd_ifftshift(in->a, given.naxes, given.axes))                            \
     CASE(softmax, nd_softmax(in->a, given.axis))                                             \
     CASE(log_softmax, nd_log_softmax(in->a, given.axis))                                     \
+    CASE(masked_softmax, nd_masked_softmax(in->a, in->condition, given.axis))                \
     CASE(cross_entropy, nd_cross_entropy(in->logits, in->targets))                           \
     CASE(mse_loss, nd_mse_loss(in->a, in->b))                                                \
     CASE(conv2d, nd_conv2d(in->image, in->filter, in->tint, &given.windows))                 \

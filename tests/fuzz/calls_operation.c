@@ -220,6 +220,7 @@ WITH(argmax, 1, nd_argmax(in[0], fuzz_axis(s->c), s->d % 2))
 WITH(argmin, 1, nd_argmin(in[0], fuzz_axis(s->c), s->d % 2))
 WITH(softmax, 1, nd_softmax(in[0], fuzz_axis(s->c)))
 WITH(log_softmax, 1, nd_log_softmax(in[0], fuzz_axis(s->c)))
+WITH(masked_softmax, 2, nd_masked_softmax(in[0], in[1], fuzz_axis(s->c)))
 WITH(conv2d, 2, convolve(in[0], in[1], s))
 WITH(max_pool2d, 1, pool(in[0], s))
 WITH(conv_transpose2d, 2, convolve_back(in[0], in[1], s))
@@ -243,6 +244,7 @@ const fuzz_call fuzz_operation_calls[] = {
     ENTRY(argmax) ENTRY(argmin) ENTRY(softmax) ENTRY(log_softmax) ENTRY(conv2d) ENTRY(max_pool2d) ENTRY(take) ENTRY(gather)
     ENTRY(scatter_add) ENTRY(one_hot) ENTRY(masked_fill) ENTRY(conv_transpose2d) ENTRY(avg_pool2d) ENTRY(adaptive_max_pool2d)
     ENTRY(adaptive_avg_pool3d) ENTRY(interpolate) ENTRY(pixel_shuffle) ENTRY(pixel_unshuffle) ENTRY(unfold)
+    ENTRY(masked_softmax)
     // clang-format on
     {0},
 };

@@ -115,6 +115,8 @@ static void release_inputs(inputs *in) {
 #define MILD(x) nd_tmp(nd_mul_scalar(x, 0.0625))
 #define SEEN(in) nd_tmp(nd_slice(in->condition, 0, 37, 1, 1))
 #define ONE(x) nd_tmp(nd_slice(x, 0, 1, 1, 0))
+#define LINES_SEEN(in, count) \
+    nd_tmp(nd_less(LINES(in, count), nd_tmp(nd_zeros_like(LINES(in, count)))))
 #define LINES(in, count) nd_tmp(nd_reshape(in->flat, ND_SHAPE(count, 70000 / count)))
 #define COLUMNS \
     (&(const nd_unfold_options){sizeof(nd_unfold_options), 1, {2, 3}, {1, 2}, {1, 0}, {2, 1}})
@@ -179,6 +181,11 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(softmax_columns, nd_softmax(in->a, 0))                                      \
     CASE(log_softmax, nd_log_softmax(in->a, 1))                                      \
     CASE(log_softmax_long, nd_log_softmax(in->flat, 0))                              \
+    CASE(masked_softmax, nd_masked_softmax(in->a, in->condition, 1))                 \
+    CASE(masked_softmax_columns, nd_masked_softmax(in->a, in->condition, 0))         \
+    CASE(masked_softmax_row, nd_masked_softmax(in->cube, nd_tmp(nd_select(in->condition, 3, 0)), -1)) \
+    CASE(masked_softmax_column, nd_masked_softmax(in->a, nd_tmp(nd_slice(in->condition, 2, 3, 1, 1)), 1)) \
+    CASE(masked_softmax_long, nd_masked_softmax(in->flat, nd_tmp(nd_less(in->flat, nd_tmp(nd_zeros_like(in->flat)))), 0)) \
     CASE(cross_entropy, nd_cross_entropy(in->a, in->labels))                         \
     CASE(mse_loss, nd_mse_loss(in->a, in->b))
 
@@ -223,6 +230,8 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(softmax_lines, nd_softmax(LINES(in, 70), 1))                                \
     CASE(softmax_of_turned, nd_softmax(TRANSPOSED(LINES(in, 70)), 0))                \
     CASE(log_softmax_lines, nd_log_softmax(LINES(in, 7), 1))                         \
+    CASE(masked_softmax_lines, nd_masked_softmax(LINES(in, 70), LINES_SEEN(in, 70), 1)) \
+    CASE(masked_softmax_odd, nd_masked_softmax(LINES(in, 16), LINES_SEEN(in, 16), 1)) \
     CASE(layer_norm_lines, nd_layer_norm(LINES(in, 70), NULL, NULL, 1e-5, 1))        \
     CASE(rms_norm_lines, nd_rms_norm(LINES(in, 7), NULL, 1e-5, 1))                   \
     CASE(pad, nd_pad(in->a, 2, ((const int64_t[]){2, 1, 0, 3}), 1, ND_PADDING_CONSTANT))\

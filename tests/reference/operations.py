@@ -190,6 +190,9 @@ op("nd_nonzero", one, plain, lambda t, _: torch.nonzero(t[0]), ANY, order=0)
 op("nd_outer", lambda random: [[int(random.integers(1, 5))], [int(random.integers(1, 5))]], plain, lambda t, _: torch.outer(*t), NUMBER)
 op("nd_softmax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.softmax(t[0], e), FLOAT, axis_of)
 op("nd_log_softmax", one_with_axes, lambda t, e: [t[0], e], lambda t, e: torch.log_softmax(t[0], e), FLOAT, axis_of)
+op("nd_masked_softmax", lambda random: [shape := full_shape(random, 1), shape[int(random.integers(len(shape))):]], lambda t, e: [t[0], t[1], e],
+   lambda t, e: torch.where(t[1], torch.softmax(torch.where(t[1], t[0], -1e30), e), 0.0), FLOAT, axis_of,
+   index={1: lambda random, shapes, _: random.integers(0, 2, shapes[1]).astype(bool)})
 op("nd_mse_loss", lambda random: [full_shape(random)] * 2, plain, lambda t, _: torch.nn.functional.mse_loss(*t), FLOAT)
 
 

@@ -259,6 +259,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_linear_activation(...) ND__NEW_TENSOR(nd_linear_activation, __VA_ARGS__)
 #define nd_softmax(...) ND__NEW_TENSOR(nd_softmax, __VA_ARGS__)
 #define nd_log_softmax(...) ND__NEW_TENSOR(nd_log_softmax, __VA_ARGS__)
+#define nd_masked_softmax(...) ND__NEW_TENSOR(nd_masked_softmax, __VA_ARGS__)
 #define nd_cross_entropy(...) ND__NEW_TENSOR(nd_cross_entropy, __VA_ARGS__)
 #define nd_mse_loss(...) ND__NEW_TENSOR(nd_mse_loss, __VA_ARGS__)
 #define nd_take(...) ND__NEW_TENSOR(nd_take, __VA_ARGS__)

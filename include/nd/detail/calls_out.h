@@ -122,6 +122,7 @@
 #define nd_linear_out(...) ND__CALL(nd_linear_out, __VA_ARGS__)
 #define nd_softmax_out(...) ND__CALL(nd_softmax_out, __VA_ARGS__)
 #define nd_log_softmax_out(...) ND__CALL(nd_log_softmax_out, __VA_ARGS__)
+#define nd_masked_softmax_out(...) ND__CALL(nd_masked_softmax_out, __VA_ARGS__)
 #define nd_take_out(...) ND__CALL(nd_take_out, __VA_ARGS__)
 #define nd_gather_out(...) ND__CALL(nd_gather_out, __VA_ARGS__)
 #define nd_embedding_out(...) ND__CALL(nd_embedding_out, __VA_ARGS__)

@@ -346,6 +346,9 @@ inline tensor softmax(const nd_tensor *x, int axis) noexcept {
 inline tensor log_softmax(const nd_tensor *x, int axis) noexcept {
     return tensor((nd_log_softmax)(x, axis));
 }
+inline tensor masked_softmax(const nd_tensor *x, const nd_tensor *mask, int axis) noexcept {
+    return tensor((nd_masked_softmax)(x, mask, axis));
+}
 inline tensor cross_entropy(const nd_tensor *logits, const nd_tensor *targets) noexcept {
     return tensor((nd_cross_entropy)(logits, targets));
 }

@@ -144,6 +144,8 @@ static const rule_case cases[] = {
     {ND_OP_softmax, f_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
     {ND_OP_softmax, f_softmax_first, 1, {{3, {2, 3, 2}, -2, 2}}, 0, 0, 0},
     {ND_OP_log_softmax, f_log_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_masked_softmax, f_masked_softmax, 1, {{M(3, 4)}}, 0, 0, 0},
+    {ND_OP_masked_softmax, f_masked_softmax_first, 1, {{3, {2, 2, 3}, -2, 2}}, 0, 0, 0},
     {ND_OP_cross_entropy, f_cross_entropy, 1, {{M(3, 5)}}, 0, 0, 0},
     {ND_OP_layer_norm, f_layer_norm, 3, {{M(3, 4)}, {1, {4}, -2, 2}, {1, {4}, -2, 2}}, 0, 0, 0},
     {ND_OP_layer_norm, f_layer_norm_plain, 1, {{3, {2, 2, 3}, -2, 2}}, 0, 0, 0},

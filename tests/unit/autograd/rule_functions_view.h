@@ -71,6 +71,20 @@ F(f_masked_select) {
     return nd_masked_select(x[0], mask);
 }
 
+F(f_masked_softmax) {
+    UNUSED;
+    nd_auto nd_tensor *mask = mask_tensor();
+    return nd_masked_softmax(x[0], mask, 1);
+}
+
+/// A row and a column of which nothing is kept, one number along the axis.
+F(f_masked_softmax_first) {
+    UNUSED;
+    const uint8_t kept[] = {1, 0, 1};
+    nd_auto nd_tensor *mask = nd_from_data(kept, ND_SHAPE(3), ND_BOOL);
+    return nd_masked_softmax(x[0], mask, 0);
+}
+
 F(f_masked_fill) {
     UNUSED;
     nd_auto nd_tensor *mask = mask_tensor();

@@ -215,6 +215,61 @@ static void softmax(nd_op op, nd_dtype dtype, int ndim, const int64_t *shape,
     }
 }
 
+/// x and a mask that is dense, the same for all rows, the same along them, or of bytes apart.
+static void masked(nd_dtype dtype, int64_t rows, int64_t length, void *(*fill)(nd_dtype, int64_t)) {
+    const int64_t steps[][2] = {{length, 1}, {0, 1}, {1, 0}, {2 * length + 1, 2}, {length + 3, 1}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        for (int columns = 0; columns < 2; columns++) {
+            nd_kernel_call call = {
+                .op = ND_OP_masked_softmax, .noperands = 3, .ndim = 2, .shape = {rows, length}};
+            const int64_t line[] = {length, 1}, turned[] = {1, rows};
+            const int64_t *strides = columns ? turned : line;
+            int64_t count = rows * length;
+            call.operand[0] = strided(&call, values(dtype, count), dtype, strides);
+            call.operand[1] = strided(&call, fill(dtype, count), dtype, strides);
+            uint8_t *seen = values(ND_BOOL, extent(&call, steps[i]));
+            for (int64_t k = 0; !columns && k < length; k++) // a row of which nothing is kept
+                seen[k * steps[i][1]] = 0;
+            call.operand[2] = strided(&call, seen, ND_BOOL, steps[i]);
+            both(&call, 1, &count, TOLERANCE);
+        }
+}
+
+void test_masked_softmax_agrees(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+    static const int64_t lengths[] = {1, 10, 63, 64, 66, 256, 264, 1024, 1030, 8192, 9000, 40000};
+    for (int which = 0; which < 4; which++) {
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            masked(dtypes[which], 5, lengths[i], values);
+            masked(dtypes[which], 5, lengths[i], special_values);
+        }
+        free_values();
+    }
+}
+
+void test_softmax_gradients_agree(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+    static const int64_t lengths[] = {1, 10, 64, 66, 256, 264, 1024, 4096, 4100, 20000};
+    for (int which = 0; which < 4; which++) {
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            for (int gap = 0; gap < 6; gap += 5) {
+                nd_kernel_call call = {
+                    .op = ND_OP_softmax_grad, .noperands = 3, .ndim = 2, .shape = {5, lengths[i]}};
+                const int64_t line[] = {lengths[i], 1}, apart[] = {lengths[i] + gap, 1};
+                int64_t count = 5 * lengths[i];
+                for (int k = 0; k < 3; k++)
+                    call.operand[k] =
+                        strided(&call, values(dtypes[which], extent(&call, k ? apart : line)),
+                                dtypes[which], k ? apart : line);
+                // Of sums of products that may cancel.
+                both(&call, 1, &count, SUM_TOLERANCE);
+            }
+        free_values();
+    }
+}
+
 void test_softmax_agrees(void **state) {
     (void)state;
     static const nd_op ops[] = {ND_OP_softmax, ND_OP_log_softmax};

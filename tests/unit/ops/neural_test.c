@@ -117,6 +117,111 @@ static void test_F27_softmax_of_special_values(void **state) {
     assert_refused(nd_softmax(scalar, 0), ND_ERROR_INVALID_ARGUMENT, "softmax: axis 0");
 }
 
+/// Against sums over what the mask keeps; the mask lies and broadcasts as `how` and `full` say.
+static void check_masked_softmax(const nd_tensor *x, const nd_tensor *mask, int axis) {
+    nd_auto nd_tensor *y = nd_masked_softmax(x, mask, axis);
+    nd_auto nd_tensor *seen = nd_expand(mask, nd_get_ndim(x), nd_get_shape(x));
+    assert_handle(y);
+    assert_handle(seen);
+    assert_int_equal(nd_get_dtype(y), nd_get_dtype(x));
+    const int ndim = nd_get_ndim(x);
+    const nd_dtype dtype = nd_get_dtype(x);
+    const double tolerance = dtype == ND_F64    ? 1e-13
+                             : dtype == ND_F16  ? 0x1p-10
+                             : dtype == ND_BF16 ? 0x1p-8
+                                                : 1e-6;
+    for (int64_t flat = 0; flat < nd_get_numel(x); flat++) {
+        int64_t index[ND_MAX_DIMS], size = nd_get_shape(x)[axis];
+        coordinates_of(ndim, nd_get_shape(x), flat, index);
+        if (index[axis] != 0)
+            continue;
+        double largest = -INFINITY, sum = 0;
+        for (index[axis] = 0; index[axis] < size; index[axis]++)
+            if (at(seen, ndim, index) != 0)
+                largest = fmax(largest, at(x, ndim, index));
+        for (index[axis] = 0; index[axis] < size; index[axis]++)
+            if (at(seen, ndim, index) != 0)
+                sum += exp(at(x, ndim, index) - largest);
+        for (index[axis] = 0; index[axis] < size; index[axis]++) {
+            const double found = at(y, ndim, index);
+            if (at(seen, ndim, index) == 0)
+                assert_true(found == 0);
+            else
+                assert_close("masked_softmax", found, exp(at(x, ndim, index) - largest) / sum,
+                             tolerance, tolerance / 10);
+        }
+    }
+}
+
+static void every_masked_softmax(void) {
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+    for (size_t s = 0; s < COUNT_OF(softmax_shapes); s++)
+        for (int how = 0; how < LAYOUTS * (int)COUNT_OF(dtypes); how++) {
+            const int ndim = softmax_shapes[s].ndim;
+            const int64_t *shape = softmax_shapes[s].shape;
+            nd_auto nd_tensor *x =
+                random_tensor((layout)(how % LAYOUTS), ndim, shape, dtypes[how / LAYOUTS], -40, 40);
+            for (int from = 0; from < ndim; from++)
+                for (int axis = 0; axis < ndim; axis++) {
+                    nd_auto nd_tensor *numbers = random_tensor((layout)(how % LAYOUTS), ndim - from,
+                                                               shape + from, ND_F32, -2, 1);
+                    nd_auto nd_tensor *zero = nd_zeros_like(numbers);
+                    nd_auto nd_tensor *mask = nd_greater(numbers, zero);
+                    check_masked_softmax(x, mask, axis);
+                }
+        }
+}
+
+static void test_masked_softmax(void **state) {
+    (void)state;
+    on_every_isa(every_masked_softmax);
+}
+
+static void test_masked_softmax_of_special_values(void **state) {
+    (void)state;
+    const float rows[] = {1,         NAN,       2,         3,  // what is not looked at may be NaN
+                          NAN,       INFINITY,  -INFINITY, 0,  // nothing is kept
+                          -INFINITY, -INFINITY, 1,         2,  // -infinity alone is kept
+                          1,         NAN,       5,         6}; // NaN is kept
+    const uint8_t kept[] = {1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1};
+    nd_auto nd_tensor *x = nd_from_data(rows, ND_SHAPE(4, 4), ND_F32);
+    nd_auto nd_tensor *mask = nd_from_data(kept, ND_SHAPE(4, 4), ND_BOOL);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *y = nd_masked_softmax(x, mask, 1);
+    assert_close("kept", at_flat(y, 2), 1 / (1 + exp(-1)), 1e-6, 0);
+    for (int64_t i = 0; i < 16; i++)
+        if (!kept[i])
+            assert_true(at_flat(y, i) == 0);
+        else if (i >= 8)
+            assert_true(isnan(at_flat(y, i)));
+    nd_auto nd_tensor *half = nd_slice(y, 0, 2, 1, 0);
+    nd_auto nd_tensor *square = nd_square(half);
+    nd_auto nd_tensor *sum = nd_sum(square, 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    for (int64_t i = 0; i < 8; i++)
+        assert_true(kept[i] ? at_flat(nd_get_grad(x), i) != 0 : at_flat(nd_get_grad(x), i) == 0);
+}
+
+static void test_masked_softmax_refuses(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(3, 4), ND_F32);
+    nd_auto nd_tensor *wide = nd_ones(ND_SHAPE(2, 3, 4), ND_BOOL);
+    nd_auto nd_tensor *other = nd_ones(ND_SHAPE(3), ND_BOOL);
+    nd_auto nd_tensor *mask = nd_ones(ND_SHAPE(4), ND_BOOL);
+    assert_refused(nd_masked_softmax(x, x, 1), ND_ERROR_DTYPE,
+                   "masked_softmax: the mask is float32 and must be bool");
+    assert_refused(nd_masked_softmax(x, wide, 1), ND_ERROR_SHAPE,
+                   "masked_softmax: a mask of shape [2, 3, 4] does not broadcast to x's [3, 4]");
+    assert_refused(nd_masked_softmax(x, other, 1), ND_ERROR_SHAPE, "masked_softmax: a mask of");
+    assert_refused(nd_masked_softmax(x, mask, 2), ND_ERROR_INVALID_ARGUMENT,
+                   "masked_softmax: axis 2");
+    assert_refused(nd_masked_softmax(x, NULL, 1), ND_ERROR_INVALID_ARGUMENT, "masked_softmax:");
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(3, 0), ND_F32);
+    nd_auto nd_tensor *no_mask = nd_zeros(ND_SHAPE(3, 0), ND_BOOL);
+    nd_auto nd_tensor *nothing = nd_masked_softmax(none, no_mask, 1);
+    assert_handle(nothing);
+}
+
 /// Rows of every short length, many at once: each has the bits that it has alone, whatever its
 /// neighbours hold, and they are right.
 static void every_short_row(void) {
@@ -631,6 +736,9 @@ int main(void) {
         ND_TEST(test_softmax),
         ND_TEST(test_long_doubles_of_the_caller_stay_right),
         ND_TEST(test_F27_softmax_of_special_values),
+        ND_TEST(test_masked_softmax),
+        ND_TEST(test_masked_softmax_of_special_values),
+        ND_TEST(test_masked_softmax_refuses),
         ND_TEST(test_short_rows_do_not_see_their_neighbours),
         ND_TEST(test_cross_entropy),
         ND_TEST(test_mse_loss),

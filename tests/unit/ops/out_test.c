@@ -111,6 +111,7 @@ static void release_operands(operands *in) {
     CASE(linear, in->x, in->weight, given.keepdims ? in->bias : NULL) \
     CASE(softmax, in->a, given.axis) \
     CASE(log_softmax, in->a, given.axis) \
+    CASE(masked_softmax, in->a, in->condition, given.axis) \
     CASE(take, in->a, in->rows, given.axis) \
     CASE(gather, in->a, in->index, given.axis) \
     CASE(embedding, in->table, in->rows, 0) \
