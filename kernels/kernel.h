@@ -123,8 +123,8 @@ typedef struct nd_kernel_call {
 //            [channels], bias [channels]. layer_norm_grad: out, the gradient of x; sums [2, channels], those of weight and bias;
 //            g, that of layer_norm's result; x, weight. channel_norm: out, x, weight, statistics [2, channels] (given), bias;
 //            channel_norm_grad: out, sums, g, x, weight as in layer_norm_grad, statistics (given); in both groups and i[4] say nothing.
-//            Where a backend takes it, x, g and what layer_norm and layer_norm_grad make of them (operand 0) are f16 or bf16, and
-//            all other operands f32.
+//            Where a backend takes it, x, g and operand 0 are f16 or bf16, or x and its gradient are and the result and g are f32,
+//            and all other operands are f32.
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
 //            resolved by lib/ops). Backends whose memory the host reads also take -n ... -1 in
 //            gather, scatter_add and scatter_reduce, counted from the end.

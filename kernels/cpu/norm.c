@@ -121,8 +121,10 @@ static nd_status backward(const nd_kernel_call *call, const nd__norm_loops *loop
 }
 
 nd_status nd__cpu_norm(const nd_kernel_call *call) {
-    int type = nd__float_index(call->operand[0].dtype);
-    if (type < 0)
+    const nd_dtype dtype = call->operand[0].dtype;
+    int type = nd__float_index(dtype);
+    // Of one dtype: one of these is x, and the others are f32 beside 16-bit floats.
+    if (type < 0 || call->operand[call->op == ND_OP_channel_norm ? 1 : 2].dtype != dtype)
         return ND_ERROR_UNSUPPORTED;
     const nd__norm_loops *loops = &nd__cpu_loops_now()->norm[type];
     if (call->op == ND_OP_layer_norm)

@@ -89,17 +89,29 @@ template <class Format, class Shape> struct HeldRow {
     static constexpr int pack = Shape::packed ? 16 / (int)sizeof(Stored) : 1;
     static constexpr int packs = Shape::elements / pack;
 
-    /// `empty` in the place of elements behind the end.
-    static ND_BOTH void load(const Format &format, const Stored *row, int length, int lane,
-                             Number empty, Number *ret_x) {
+    /// How many elements of a pack one access moves, of elements of this type.
+    template <class Element>
+    static constexpr int moved_at_once = pack *(int)sizeof(Element) > 16 ? 16 / (int)sizeof(Element)
+                                                                         : pack;
+
+    /// `empty` in the place of elements behind the end. The row may be of another format, with numbers
+    /// in the same places.
+    template <class From>
+    static ND_BOTH void load(const From &format, const typename From::Stored *row, int length,
+                             int lane, Number empty, Number *ret_x) {
+        constexpr int step = moved_at_once<typename From::Stored>;
+        typedef Pack<typename From::Stored, step> Moved;
         ND_UNROLL
         for (int i = 0; i < packs; i++) {
             int position = (i * Shape::lanes + lane) * pack;
             if (position < length) {
-                Pack<Stored, pack> moved = *(const Pack<Stored, pack> *)(row + position);
                 ND_UNROLL
-                for (int e = 0; e < pack; e++)
-                    ret_x[i * pack + e] = format.load(moved.element[e]);
+                for (int first = 0; first < pack; first += step) {
+                    Moved moved = *(const Moved *)(row + position + first);
+                    ND_UNROLL
+                    for (int e = 0; e < step; e++)
+                        ret_x[i * pack + first + e] = format.load(moved.element[e]);
+                }
             } else {
                 ND_UNROLL
                 for (int e = 0; e < pack; e++)
@@ -109,19 +121,30 @@ template <class Format, class Shape> struct HeldRow {
     }
 
     /// What `value` makes of each element's number in the thread and its position.
-    template <class Value>
-    static ND_BOTH void store(const Format &format, Stored *row, int length, int lane,
+    template <class Into, class Value>
+    static ND_BOTH void store(const Into &format, typename Into::Stored *row, int length, int lane,
                               const Value &value) {
         ND_UNROLL
         for (int i = 0; i < packs; i++) {
             int position = (i * Shape::lanes + lane) * pack;
-            if (position < length) {
-                Pack<Stored, pack> moved;
-                ND_UNROLL
-                for (int e = 0; e < pack; e++)
-                    moved.element[e] = format.store(value(i * pack + e, position + e));
-                *(Pack<Stored, pack> *)(row + position) = moved;
-            }
+            if (position < length)
+                store_pack(format, row + position,
+                           [&](int e) { return value(i * pack + e, position + e); });
+        }
+    }
+    /// A pack of what `value` makes of each place in it.
+    template <class Into, class Value>
+    static ND_BOTH void store_pack(const Into &format, typename Into::Stored *to,
+                                   const Value &value) {
+        constexpr int step = moved_at_once<typename Into::Stored>;
+        typedef Pack<typename Into::Stored, step> Moved;
+        ND_UNROLL
+        for (int first = 0; first < pack; first += step) {
+            Moved moved;
+            ND_UNROLL
+            for (int e = 0; e < step; e++)
+                moved.element[e] = format.store(value(first + e));
+            *(Moved *)(to + first) = moved;
         }
     }
 };

@@ -59,17 +59,16 @@ template <class Format> struct NormInverse {
 };
 
 template <class Format> struct NormResult {
-    typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
     NormSets<Format> sets;
     const Number *weight, *bias; ///< or NULL
-    Stored *out;
+    ResultStored<Format> *out;
 
     ND_BOTH void operator()(int64_t at) const {
         int64_t set = sets.set_of(at), channel = sets.channel_of(at);
         Number y = (sets.number(at) - (Number)sets.mean[set]) * (Number)sets.inverse[set];
         y = weight ? y * weight[channel] : y;
-        out[at] = sets.format.store(bias ? y + bias[channel] : y);
+        out[at] = ResultOf<Format>::of(sets.format).store(bias ? y + bias[channel] : y);
     }
 };
 
@@ -92,12 +91,12 @@ template <class Format> struct NormGrad {
     typedef typename Format::Number Number;
     typedef NormSums State;
     NormSets<Format> sets;
-    const Stored *grad;
+    const ResultStored<Format> *grad;
     const Number *weight; ///< or NULL
     Stored *out;
 
     ND_BOTH Number scaled(int64_t at) const {
-        Number g = sets.format.load(grad[at]);
+        Number g = ResultOf<Format>::of(sets.format).load(grad[at]);
         return weight ? g * weight[sets.channel_of(at)] : g;
     }
     ND_BOTH State accumulate(int64_t set, int lane, int lanes) const {
@@ -131,7 +130,7 @@ template <class Format> struct NormParameters {
     typedef typename Format::Number Number;
     typedef NormSums State;
     NormSets<Format> sets;
-    const Stored *grad;
+    const ResultStored<Format> *grad;
     Number *out;       ///< [2, channels]
     NormSums *partial; ///< [parts][channels], or NULL when there is one part
     int64_t part_length;
@@ -147,7 +146,7 @@ template <class Format> struct NormParameters {
             int64_t at =
                 (sample * sets.channels + channel) * sets.places + i - sample * sets.places;
             int64_t of = set + sample * sets.groups;
-            double g = (double)sets.format.load(grad[at]);
+            double g = (double)ResultOf<Format>::of(sets.format).load(grad[at]);
             sums.plain += g;
             sums.along += g * (((double)sets.number(at) - sets.mean[of]) * sets.inverse[of]);
         }
@@ -196,14 +195,14 @@ template <class Format> struct NormGivenGrad {
     typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
     NormSets<Format> sets;
-    const Stored *grad;
+    const ResultStored<Format> *grad;
     const Number *weight; ///< or NULL
     Stored *out;
 
     ND_BOTH void operator()(int64_t at) const {
         int64_t channel = sets.channel_of(at);
         Number inverse = (Number)sets.inverse[channel];
-        Number g = sets.format.load(grad[at]);
+        Number g = ResultOf<Format>::of(sets.format).load(grad[at]);
         out[at] = sets.format.store(g * (weight ? inverse * weight[channel] : inverse));
     }
 };
@@ -243,7 +242,7 @@ constexpr int parameter_lanes = 8;
 
 template <class Format>
 static nd_status run_parameters(const nd_cuda_queue *queue, const NormSets<Format> &sets,
-                                const typename Format::Stored *grad, typename Format::Number *out) {
+                                const ResultStored<Format> *grad, typename Format::Number *out) {
     typedef typename Format::Number Number;
     int64_t each = sets.samples * sets.places;
     NormParameters<Format> body{sets, grad, out, nullptr, each};
@@ -290,7 +289,7 @@ static nd_status run_set_grad(const nd_cuda_queue *queue, const nd_kernel_call *
     if (status != ND_OK || !out)
         return status;
     return run_groups(queue, sets.count(), GroupShape{lanes_for(sets.length()), true},
-                      NormGrad<Format>{sets, (const Stored *)operand[2].data,
+                      NormGrad<Format>{sets, (const ResultStored<Format> *)operand[2].data,
                                        (const Number *)operand[4].data, out});
 }
 
@@ -300,7 +299,7 @@ static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call
     typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
     const nd_operand *operand = call->operand;
-    const Stored *grad = (const Stored *)operand[2].data;
+    const ResultStored<Format> *grad = (const ResultStored<Format> *)operand[2].data;
     const Number *weight = (const Number *)operand[4].data;
     Stored *out = (Stored *)operand[0].data;
     Number *parameters = (Number *)operand[1].data;
@@ -327,6 +326,13 @@ static nd_status run_kept(const nd_cuda_queue *queue, const nd_kernel_call *call
     });
 }
 
+/// The place of x among the operands.
+static int x_of(const nd_kernel_call *call) {
+    if (call->op == ND_OP_layer_norm)
+        return 2;
+    return call->op == ND_OP_channel_norm ? 1 : 3;
+}
+
 template <class Format>
 static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call,
                           const Format &format) {
@@ -337,10 +343,7 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
     bool backward = call->op == ND_OP_layer_norm_grad || call->op == ND_OP_channel_norm_grad;
     bool given = call->op == ND_OP_channel_norm || call->op == ND_OP_channel_norm_grad;
     NormSets<Format> sets{format,
-                          (const Stored *)operand[backward ? 3
-                                                  : given  ? 1
-                                                           : 2]
-                              .data,
+                          (const Stored *)operand[x_of(call)].data,
                           nullptr,
                           nullptr,
                           size[0],
@@ -376,7 +379,8 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
     if (status != ND_OK)
         return status;
     NormResult<Format> body{sets, (const Number *)operand[given ? 2 : 3].data,
-                            (const Number *)operand[4].data, (Stored *)operand[0].data};
+                            (const Number *)operand[4].data,
+                            (ResultStored<Format> *)operand[0].data};
     return run_elements(queue, numbers, body);
 }
 
@@ -384,14 +388,18 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
 
 nd_status nd__cuda_norm(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     using namespace nd_cuda;
-    switch (call->operand[0].dtype) {
+    bool backward = call->op == ND_OP_layer_norm_grad || call->op == ND_OP_channel_norm_grad;
+    const nd_dtype dtype = call->operand[x_of(call)].dtype;
+    switch (dtype) {
     case ND_F32:
         return run_norm(queue, call, Plain<float>());
     case ND_F64:
         return run_norm(queue, call, Plain<double>());
     case ND_F16:
     case ND_BF16:
-        return run_norm(queue, call, Halves(call->operand[0].dtype));
+        return call->operand[backward ? 2 : 0].dtype == ND_F32
+                   ? run_norm(queue, call, HalvesToFloats(dtype))
+                   : run_norm(queue, call, Halves(dtype));
     default:
         return ND_ERROR_UNSUPPORTED;
     }

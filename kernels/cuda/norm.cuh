@@ -3,7 +3,7 @@
 // A set whose numbers lie one behind the other and fit in registers is kept there (held.cuh): the
 // mean, the variance and the result, or the gradient, come from one reading. Sums are kept in double.
 // Numbers may be 16-bit floats, which are computed in f32: parameters, statistics and their gradients
-// are f32 then.
+// are f32 then, and results and their gradients may be.
 #ifndef ND_KERNELS_CUDA_NORM_CUH
 #define ND_KERNELS_CUDA_NORM_CUH
 #include "kernels/cuda/arithmetic.cuh"
@@ -11,6 +11,26 @@
 #include "kernels/cuda/walk.cuh"
 
 namespace nd_cuda {
+
+/// 16-bit floats whose result is f32.
+struct HalvesToFloats : Halves {
+    using Halves::Halves;
+};
+
+/// What results are, and their gradients.
+template <class Format> struct ResultOf {
+    typedef Format Type;
+    static ND_BOTH const Type &of(const Format &format) {
+        return format;
+    }
+};
+template <> struct ResultOf<HalvesToFloats> {
+    typedef Plain<float> Type;
+    static ND_BOTH Type of(const HalvesToFloats &) {
+        return Type();
+    }
+};
+template <class Format> using ResultStored = typename ResultOf<Format>::Type::Stored;
 
 /// How [samples, channels, places] fall into sets, and the sets' statistics.
 template <class Format> struct NormSets {
@@ -152,12 +172,13 @@ template <class Format, class Shape> struct NormRowResult : NormRow<Format, Shap
     };
     static constexpr int rounds = 2;
     const Number *weight, *bias; ///< or NULL
-    Stored *out;
+    ResultStored<Format> *out;
     Number *statistics; ///< or NULL
 
     NormRowResult(const NormSets<Format> &of, const nd_kernel_call *call, bool along)
         : Base(of, along), weight((const Number *)call->operand[3].data),
-          bias((const Number *)call->operand[4].data), out((Stored *)call->operand[0].data),
+          bias((const Number *)call->operand[4].data),
+          out((ResultStored<Format> *)call->operand[0].data),
           statistics((Number *)call->operand[1].data) {
     }
     ND_BOTH void load(Kept &kept, int64_t set, int lane) const {
@@ -184,19 +205,17 @@ template <class Format, class Shape> struct NormRowResult : NormRow<Format, Shap
             int position = (i * Shape::lanes + lane) * Row::pack;
             if (position >= length)
                 continue;
-            Pack<Stored, Row::pack> y;
             Parameters w, b;
             if (weight)
                 w = this->parameters(weight, channel, position);
             if (bias)
                 b = this->parameters(bias, channel, position);
-            ND_UNROLL
-            for (int e = 0; e < Row::pack; e++) {
-                Number value = (kept.x[i * Row::pack + e] - mean) * inverse;
-                value = weight ? value * w.element[e] : value;
-                y.element[e] = sets.format.store(bias ? value + b.element[e] : value);
-            }
-            *(Pack<Stored, Row::pack> *)(out + set * length + position) = y;
+            Row::store_pack(ResultOf<Format>::of(sets.format), out + set * length + position,
+                            [&](int e) {
+                                Number value = (kept.x[i * Row::pack + e] - mean) * inverse;
+                                value = weight ? value * w.element[e] : value;
+                                return bias ? value + b.element[e] : value;
+                            });
         }
     }
 };
@@ -213,17 +232,18 @@ template <class Format, class Shape> struct NormRowGrad : NormRow<Format, Shape>
         double mean, inverse;
     };
     static constexpr int rounds = 3;
-    const Stored *grad;
+    const ResultStored<Format> *grad;
     const Number *weight; ///< or NULL
     Stored *out;
 
     NormRowGrad(const NormSets<Format> &of, const nd_kernel_call *call, bool along)
-        : Base(of, along), grad((const Stored *)call->operand[2].data),
+        : Base(of, along), grad((const ResultStored<Format> *)call->operand[2].data),
           weight((const Number *)call->operand[4].data), out((Stored *)call->operand[0].data) {
     }
     ND_BOTH void load(Kept &kept, int64_t set, int lane) const {
         Row::load(sets.format, sets.x + set * length, length, lane, (Number)0, kept.x);
-        Row::load(sets.format, grad + set * length, length, lane, (Number)0, kept.w);
+        Row::load(ResultOf<Format>::of(sets.format), grad + set * length, length, lane, (Number)0,
+                  kept.w);
         if (!weight)
             return;
         int64_t channel = sets.first_channel(set);

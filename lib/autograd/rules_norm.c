@@ -225,7 +225,8 @@ static nd_status give_given_recorded(const nd_rule_call *call, given *of) {
     nd_op_attrs attrs = call->node->attrs;
     attrs.i[3] = 0;
     norm_axes axes = axes_of(&attrs);
-    nd_auto nd_tensor *g = nd_reshape(nd__rules_output_grad(call), 4, axes.x);
+    nd_auto nd_tensor *wide = nd__rules_wide_half(nd__rules_output_grad(call));
+    nd_auto nd_tensor *g = nd_reshape(wide, 4, axes.x);
     nd_auto nd_tensor *along = NULL, *plain = NULL;
     nd_status status = g ? make_inverse(call, of) : nd_error_get_status();
     if (call->wanted[0] && status == ND_OK) {

@@ -2,7 +2,8 @@
 // normalised by itself (NORM in kernels/kernel.h).
 //
 // Statistics are computed in f64 for f64 and in f32 for everything else. x of 16 bits is cast to f32
-// before and back behind, but where the device has kernels that read and write it as it is. Running
+// before and back behind, but where the device has kernels that read and write it as it is, or, under
+// autocast, read it as it is and write f32. Running
 // statistics are written last, when the result is made, and unrecorded.
 #include "lib/ops/norm.h"
 #include "lib/base/error.h"
@@ -60,9 +61,10 @@ static int64_t sets_of(const nd_op_attrs *attrs) {
     return attrs->i[3] > 0 ? attrs->i[0] * attrs->i[3] : attrs->i[1];
 }
 
-/// An operand that may be missing, of x's dtype.
+/// An operand that, where it is missing, is of x's dtype.
 static nd_operand operand_of(const nd_tensor *operand, const nd_tensor *x) {
-    return (nd_operand){.data = operand ? operand->data : NULL, .dtype = x->dtype};
+    return (nd_operand){.data = operand ? operand->data : NULL,
+                        .dtype = operand ? operand->dtype : x->dtype};
 }
 
 /// The dtype of parameters, statistics and their gradients beside x.
@@ -87,13 +89,13 @@ static nd_tensor *dense_parameter(const nd_tensor *parameter, const nd_tensor *x
     return wide ? nd_contiguous(wide) : NULL;
 }
 
-/// x normalised, recorded. statistics: those of channel_norm; else ret_statistics (or NULL) gets those
-/// that x has. Of x of 16 bits, for which there are none of these, ND_ERROR_UNSUPPORTED without an error
+/// x normalised, as x or f32 (`dtype`), recorded. statistics: those of channel_norm; else
+/// ret_statistics (or NULL) gets those that x has. Of x of 16 bits ND_ERROR_UNSUPPORTED without an error
 /// where the device has no kernel.
-static nd_status normalise(const char *name, const nd_tensor *x, const nd_tensor *weight,
-                           const nd_tensor *bias, const nd_tensor *statistics,
-                           const nd_op_attrs *attrs, nd_tensor **ret_statistics,
-                           nd_tensor **ret_result) {
+static nd_status normalise(const char *name, const nd_tensor *x, nd_dtype dtype,
+                           const nd_tensor *weight, const nd_tensor *bias,
+                           const nd_tensor *statistics, const nd_op_attrs *attrs,
+                           nd_tensor **ret_statistics, nd_tensor **ret_result) {
     nd_auto nd_tensor *dense = x ? nd_contiguous(x) : NULL;
     nd_auto nd_tensor *factors = dense ? dense_parameter(weight, dense) : NULL;
     nd_auto nd_tensor *added = dense ? dense_parameter(bias, dense) : NULL;
@@ -101,10 +103,10 @@ static nd_status normalise(const char *name, const nd_tensor *x, const nd_tensor
         return nd_error_get_status();
     const nd_tensor *inputs[] = {dense, factors, statistics ? statistics : added, added};
     size_t count = statistics ? 4 : 3;
-    nd_auto nd_tensor *result = nd__tensor_result(name, inputs, count, dense->device, dense->dtype,
-                                                  dense->ndim, dense->shape);
+    nd_auto nd_tensor *result =
+        nd__tensor_result(name, inputs, count, dense->device, dtype, dense->ndim, dense->shape);
     nd_auto nd_tensor *written =
-        result && ret_statistics ? nd__tensor_result(name, inputs, 1, dense->device, dense->dtype,
+        result && ret_statistics ? nd__tensor_result(name, inputs, 1, dense->device, wide_of(dense),
                                                      2, (const int64_t[]){2, sets_of(attrs)})
                                  : NULL;
     if (!result || (ret_statistics && !written))
@@ -181,20 +183,32 @@ nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tens
                              : nd_error_get_status();
 }
 
+/// Whether it is worth asking for a kernel that reads x of 16 bits as it is.
+static bool may_stay_narrow(const nd_tensor *x) {
+    return nd__dtype_is_half(x->dtype) && x->numel > 0 && nd__launch_fuses(x->device);
+}
+
+/// Weight or bias for an x that autocast would raise: as f32 in a block. NULL gives NULL.
+static nd_tensor *raised(const nd_tensor *parameter) {
+    return nd__autocast_dtype != ND_F32 && nd__tensor_is_usable(parameter)
+               ? nd__autocast_raise(parameter)
+               : nd_retain(parameter);
+}
+
 /// x, of any float dtype, normalised in f32 or f64.
 static nd_tensor *by_sets(const char *name, const nd_tensor *x, const nd_tensor *weight,
                           const nd_tensor *bias, nd_dtype dtype, const nd_op_attrs *attrs) {
     nd_auto nd_tensor *normal = NULL;
-    bool as_it_is = x->dtype != dtype && nd__autocast_result(x->dtype) == x->dtype && x->numel > 0;
-    if (as_it_is && nd__launch_fuses(x->device)) {
-        nd_status status = normalise(name, x, weight, bias, NULL, attrs, NULL, &normal);
+    const nd_dtype wanted = nd__autocast_result(x->dtype);
+    if (may_stay_narrow(x)) {
+        nd_status status = normalise(name, x, wanted, weight, bias, NULL, attrs, NULL, &normal);
         if (status != ND_ERROR_UNSUPPORTED)
             return nd_steal(&normal);
     }
     nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    if (normalise(name, wide, weight, bias, NULL, attrs, NULL, &normal) != ND_OK)
+    if (normalise(name, wide, dtype, weight, bias, NULL, attrs, NULL, &normal) != ND_OK)
         return NULL;
-    return nd__operands_as_dtype(normal, nd__autocast_result(x->dtype));
+    return nd__operands_as_dtype(normal, wanted);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -224,8 +238,10 @@ static nd_tensor *norm_of_last_axes(const char *name, const nd_tensor *x, const 
 
 nd_tensor *nd_layer_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                          double epsilon, int naxes) {
-    ND__AUTOCAST(raise, x, weight, bias, nd_layer_norm(x0, x1, x2, epsilon, naxes))
-    return norm_of_last_axes("layer_norm", x, weight, bias, epsilon, naxes, true);
+    nd_auto nd_tensor *factors = raised(weight), *added = raised(bias);
+    if ((weight && !factors) || (bias && !added))
+        return NULL;
+    return norm_of_last_axes("layer_norm", x, factors, added, epsilon, naxes, true);
 }
 
 nd_tensor *nd_rms_norm(const nd_tensor *x, const nd_tensor *weight, double epsilon, int naxes) {
@@ -378,55 +394,69 @@ static nd_status update_running(const batch_norm *n, const nd_tensor *statistics
     return status;
 }
 
-static nd_tensor *by_own_statistics(const batch_norm *n, const nd_tensor *x,
-                                    const nd_op_attrs *attrs) {
+static nd_status by_own_statistics(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
+                                   const nd_op_attrs *attrs, nd_tensor **ret_result) {
     // There is nothing to learn from a batch of nothing.
     bool updates = n->running_mean && n->options.training && x->numel > 0;
     nd_auto nd_tensor *statistics = NULL;
     nd_auto nd_tensor *result = NULL;
-    if (normalise(n->name, x, n->weight, n->bias, NULL, attrs, updates ? &statistics : NULL,
-                  &result) != ND_OK ||
-        (updates && update_running(n, statistics) != ND_OK))
-        return NULL;
-    return nd_steal(&result);
+    nd_status status = normalise(n->name, x, dtype, n->weight, n->bias, NULL, attrs,
+                                 updates ? &statistics : NULL, &result);
+    if (status == ND_OK && updates)
+        status = update_running(n, statistics);
+    if (status == ND_OK)
+        *ret_result = nd_steal(&result);
+    return status;
 }
 
-static nd_tensor *by_running_statistics(const batch_norm *n, const nd_tensor *x,
-                                        const nd_op_attrs *attrs) {
+static nd_status by_running_statistics(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
+                                       const nd_op_attrs *attrs, nd_tensor **ret_result) {
     nd_auto nd_tensor *mean = nd_cast(n->running_mean, n->dtype);
     nd_auto nd_tensor *variance = nd_cast(n->running_var, n->dtype);
     const nd_tensor *both[] = {mean, variance};
     nd_auto nd_tensor *statistics = mean && variance ? nd_stack(2, both, 0) : NULL;
-    nd_auto nd_tensor *result = NULL;
-    if (statistics)
-        normalise(n->name, x, n->weight, n->bias, statistics, attrs, NULL, &result);
-    return nd_steal(&result);
+    return statistics ? normalise(n->name, x, dtype, n->weight, n->bias, statistics, attrs, NULL,
+                                  ret_result)
+                      : nd_error_get_status();
+}
+
+/// x, which n->x is or was cast to, normalised, as x or f32 (`dtype`). ND_ERROR_UNSUPPORTED as
+/// normalise().
+static nd_status normalise_batch(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
+                                 nd_tensor **ret_result) {
+    const nd_op_attrs attrs =
+        nd__norm_attrs(x->shape[0], x->shape[1], places_of(x),
+                       n->first_reduced == 0 ? 0 : x->shape[1], n->options.epsilon, true);
+    return n->own ? by_own_statistics(n, x, dtype, &attrs, ret_result)
+                  : by_running_statistics(n, x, dtype, &attrs, ret_result);
 }
 
 static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *options) {
     if (check_batch_norm(n, options) != ND_OK)
         return NULL;
+    const nd_dtype wanted = nd__autocast_result(n->x->dtype);
+    nd_auto nd_tensor *result = NULL;
+    if (may_stay_narrow(n->x)) {
+        nd_status status = normalise_batch(n, n->x, wanted, &result);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return nd_steal(&result);
+    }
     nd_auto nd_tensor *wide = nd__operands_as_dtype(n->x, n->dtype);
-    if (!wide)
-        return NULL;
-    const int64_t *shape = wide->shape;
-    nd_op_attrs attrs =
-        nd__norm_attrs(shape[0], shape[1], places_of(wide), n->first_reduced == 0 ? 0 : shape[1],
-                       n->options.epsilon, true);
-    nd_auto nd_tensor *result =
-        n->own ? by_own_statistics(n, wide, &attrs) : by_running_statistics(n, wide, &attrs);
-    return result ? nd__operands_as_dtype(result, nd__autocast_result(n->x->dtype)) : NULL;
+    return wide && normalise_batch(n, wide, n->dtype, &result) == ND_OK
+               ? nd__operands_as_dtype(result, wanted)
+               : NULL;
 }
 
 nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                          nd_tensor *running_mean, nd_tensor *running_var,
                          const nd_batch_norm_options *options) {
-    ND__AUTOCAST(raise, x, weight, bias,
-                 nd_batch_norm(x0, x1, x2, running_mean, running_var, options))
+    nd_auto nd_tensor *factors = raised(weight), *added = raised(bias);
+    if ((weight && !factors) || (bias && !added))
+        return NULL;
     batch_norm n = {.name = "batch_norm",
                     .x = x,
-                    .weight = weight,
-                    .bias = bias,
+                    .weight = factors,
+                    .bias = added,
                     .running_mean = running_mean,
                     .running_var = running_var};
     return batch_norm_of(&n, options);

@@ -11,8 +11,8 @@ nd_op_attrs nd__norm_attrs(int64_t samples, int64_t channels, int64_t places, in
 /// The gradients of layer_norm, or with statistics those of channel_norm, unrecorded, where `grad` is
 /// that of its result: of x, in its shape, and the sums [2, channels], which are those of weight and
 /// bias. Either may be NULL: not wanted. x, weight and statistics, which may both be NULL, are dense;
-/// all are of one dtype, f32 or f64, or x and grad of 16 bits and the others of f32. Then the gradient of
-/// x may be f32 as well.
+/// all are of one dtype, f32 or f64, or x of 16 bits, grad as x or f32, and the others of f32. Then the
+/// gradient of x may be f32 as well.
 nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tensor *weight,
                         const nd_tensor *statistics, const nd_op_attrs *attrs, nd_tensor **ret_grad,
                         nd_tensor **ret_sums);

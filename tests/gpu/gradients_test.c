@@ -1,5 +1,5 @@
-// Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms and
-// cross entropy of 16-bit floats, attention, dropout; of first and of second order.
+// Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms, softmax
+// and cross entropy of 16-bit floats, attention, dropout; of first and of second order.
 //
 // A case is a function of a few leaves. Its result times fixed numbers, added up, is what is
 // differentiated; the result and each leaf's gradient must agree within rounding.
@@ -39,6 +39,38 @@ static nd_tensor *run_rms_norm(nd_tensor *const *x) {
 static nd_tensor *run_group_norm(nd_tensor *const *x) {
     return nd_group_norm(x[0], x[1], x[2], 2, 1e-5);
 }
+static nd_tensor *run_batch_norm(nd_tensor *const *x) {
+    return nd_batch_norm(x[0], x[1], x[2], NULL, NULL, NULL);
+}
+/// Of statistics that are given.
+static nd_tensor *statistics(void) {
+    nd_auto nd_tensor *numbers = nd_rand(nd_key_new(35), ND_SHAPE(2, 6), ND_F32);
+    return nd_add_scalar(numbers, 0.25);
+}
+static nd_tensor *run_batch_norm_of_given(nd_tensor *const *x) {
+    nd_auto nd_tensor *mean = nd_select(x[3], 0, 0), *var = nd_select(x[3], 1, 0);
+    nd_auto nd_tensor *like = nd_detach(x[1]);
+    nd_auto nd_tensor *own_mean = nd_cast(mean, nd_get_dtype(like));
+    nd_auto nd_tensor *own_var = nd_cast(var, nd_get_dtype(like));
+    return nd_batch_norm(x[0], x[1], x[2], own_mean, own_var, NULL);
+}
+static nd_tensor *run_instance_norm(nd_tensor *const *x) {
+    return nd_instance_norm(x[0], x[1], x[2], NULL, NULL, NULL);
+}
+/// Under autocast halves give f32.
+#define AUTOCAST(name)                                             \
+    static nd_tensor *run_##name##_autocast(nd_tensor *const *x) { \
+        nd_tensor *y = NULL;                                       \
+        nd_autocast(ND_BF16) y = run_##name(x);                    \
+        return y;                                                  \
+    }
+AUTOCAST(layer_norm)
+AUTOCAST(layer_norm_of_turned)
+AUTOCAST(rms_norm)
+AUTOCAST(group_norm)
+AUTOCAST(batch_norm)
+AUTOCAST(batch_norm_of_given)
+AUTOCAST(instance_norm)
 /// x itself wants no gradient.
 static nd_tensor *run_norm_of_constant(nd_tensor *const *x) {
     nd_auto nd_tensor *constant = nd_detach(x[0]);
@@ -114,6 +146,29 @@ static nd_tensor *added_mask(void) {
     return nd_randn(nd_key_new(33), ND_SHAPE(20, 37), ND_F32);
 }
 
+static nd_tensor *run_softmax(nd_tensor *const *x) {
+    return nd_softmax(x[0], 1);
+}
+static nd_tensor *run_softmax_of_columns(nd_tensor *const *x) {
+    return nd_softmax(x[0], 0);
+}
+/// Of the first 80 columns, of which every third row keeps nothing.
+static nd_tensor *kept(void) {
+    nd_auto nd_tensor *numbers = nd_rand(nd_key_new(34), ND_SHAPE(12, 80), ND_F32);
+    nd_auto nd_tensor *rows = nd_arange(0, 12, 1, ND_F32);
+    nd_auto nd_tensor *left = nd_remainder(rows, nd_tmp(nd_scalar(3, ND_F32)));
+    nd_auto nd_tensor *seen = nd_mul(numbers, nd_tmp(nd_reshape(left, ND_SHAPE(12, 1))));
+    return nd_greater(seen, nd_tmp(nd_scalar(0.3, ND_F32)));
+}
+static nd_tensor *run_masked_softmax(nd_tensor *const *x) {
+    return nd_masked_softmax(x[0], x[1], 1);
+}
+/// Along columns, with a mask that is the same in all of them.
+static nd_tensor *run_masked_softmax_of_columns(nd_tensor *const *x) {
+    nd_auto nd_tensor *mask = nd_slice(x[1], 5, 6, 1, 1);
+    return nd_masked_softmax(x[0], mask, 0);
+}
+
 static nd_tensor *run_dropout(nd_tensor *const *x) {
     return nd_dropout(x[0], nd_key_new(5), 0.3, true);
 }
@@ -149,6 +204,21 @@ static const gradient_case cases[] = {
     {"layer_norm of a constant", run_norm_of_constant, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, false, 8, true},
     {"rms_norm", run_rms_norm, 2, {{2, {5, 264}}, {1, {264}}}, NULL, false, 8, false},
     {"group_norm", run_group_norm, 3, {{3, {3, 6, 40}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
+    {"batch_norm", run_batch_norm, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
+    {"batch_norm, parameters of f32", run_batch_norm, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"batch_norm of rows", run_batch_norm, 3, {{2, {50, 6}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"batch_norm of given statistics", run_batch_norm_of_given, 3, {{3, {4, 6, 9}}, {1, {6}}, {1, {6}}}, statistics, false, 16, false},
+    {"instance_norm", run_instance_norm, 3, {{3, {3, 6, 72}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
+    {"layer_norm, autocast", run_layer_norm_autocast, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, true, 8, false},
+    {"layer_norm, autocast, all halves", run_layer_norm_autocast, 3, {{2, {5, 72}}, {1, {72}}, {1, {72}}}, NULL, false, 8, false},
+    {"layer_norm of odd rows, autocast", run_layer_norm_autocast, 3, {{2, {5, 301}}, {1, {301}}, {1, {301}}}, NULL, true, 8, false},
+    {"layer_norm of long rows, autocast", run_layer_norm_autocast, 3, {{2, {2, 40000}}, {1, {40000}}, {1, {40000}}}, NULL, true, 32, true},
+    {"layer_norm of a transpose, autocast", run_layer_norm_of_turned_autocast, 1, {{2, {70, 3}}}, NULL, false, 8, false},
+    {"rms_norm, autocast", run_rms_norm_autocast, 2, {{2, {5, 264}}, {1, {264}}}, NULL, true, 8, false},
+    {"group_norm, autocast", run_group_norm_autocast, 3, {{3, {3, 6, 40}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"batch_norm, autocast", run_batch_norm_autocast, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"batch_norm of given statistics, autocast", run_batch_norm_of_given_autocast, 3, {{3, {4, 6, 9}}, {1, {6}}, {1, {6}}}, statistics, true, 16, false},
+    {"instance_norm, autocast", run_instance_norm_autocast, 3, {{3, {3, 6, 72}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
     {"cross_entropy", run_cross_entropy, 1, {{2, {12, 80}}}, labels, false, 8, false},
     {"cross_entropy of a slice", run_cross_entropy_of_slice, 1, {{2, {12, 160}}}, labels, false, 8, false},
     {"attention", run_attention, 3, HEADS, NULL, false, 16, false},
@@ -162,6 +232,12 @@ static const gradient_case cases[] = {
     {"attention of transposes", run_attention_of_turned, 3, {{4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}, {4, {1, 20, 2, 16}}}, NULL, false, 16, false},
     {"attention of columns", run_attention_of_columns, 3, {{2, {8, 20}}, {2, {8, 11}}, {2, {8, 11}}}, NULL, false, 16, false},
     {"attention, query alone", run_attention_of_query, 3, PLAIN, NULL, false, 16, true},
+    {"softmax", run_softmax, 1, {{2, {12, 80}}}, NULL, false, 8, false},
+    {"softmax of odd rows", run_softmax, 1, {{2, {7, 301}}}, NULL, false, 8, false},
+    {"softmax of long rows", run_softmax, 1, {{2, {2, 40000}}}, NULL, false, 8, true},
+    {"softmax of columns", run_softmax_of_columns, 1, {{2, {40, 9}}}, NULL, false, 8, false},
+    {"masked_softmax", run_masked_softmax, 1, {{2, {12, 80}}}, kept, false, 8, false},
+    {"masked_softmax of columns", run_masked_softmax_of_columns, 1, {{2, {12, 80}}}, kept, false, 8, false},
     {"dropout", run_dropout, 1, {{2, {37, 53}}}, NULL, false, 1, true},
     {"dropout of a transpose", run_dropout_of_turned, 1, {{2, {37, 53}}}, NULL, false, 4, false},
 };
@@ -356,8 +432,68 @@ static void test_kernels_of_16_bits_are_taken(void **state) {
         assert_node(scaled, "layer_norm");
         nd_auto nd_tensor *grouped = nd_group_norm(x, NULL, NULL, 2, 1e-5);
         assert_node(grouped, "layer_norm");
+        nd_auto nd_tensor *batch = nd_batch_norm(x, NULL, NULL, NULL, NULL, NULL);
+        assert_node(batch, "layer_norm");
         nd_auto nd_tensor *dropped = nd_dropout(x, nd_key_new(1), 0.5, true);
         assert_node(dropped, "dropout");
+    }
+}
+
+/// Running statistics of f32 beside an x of 16 bits become what the CPU makes of them.
+static void test_running_statistics_beside_16_bits(void **state) {
+    (void)state;
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    options.training = true;
+    nd_auto nd_tensor *numbers = nd_randn(nd_key_new(3), ND_SHAPE(7, 6, 5), ND_F16);
+    nd_tensor *mean[2], *var[2];
+    for (int which = 0; which < 2; which++) {
+        nd_device device = which ? CUDA_DEVICE : (nd_device){ND_CPU, 0};
+        nd_auto nd_tensor *x = nd_to(numbers, device);
+        nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(6), ND_F32), *ones = nd_ones_like(zeros);
+        mean[which] = nd_to(zeros, device);
+        var[which] = nd_to(ones, device);
+        if (!which) {
+            nd_release(mean[0]);
+            nd_release(var[0]);
+            mean[0] = nd_clone(zeros);
+            var[0] = nd_clone(ones);
+        }
+        nd_release(nd_batch_norm(x, NULL, NULL, mean[which], var[which], &options));
+        nd_autocast(ND_F16)
+            nd_release(nd_instance_norm(x, NULL, NULL, mean[which], var[which], &options));
+    }
+    assert_same("batch_norm", "running_mean", mean[0], mean[1], 8);
+    assert_same("batch_norm", "running_var", var[0], var[1], 8);
+    for (int which = 0; which < 2; which++) {
+        nd_release(mean[which]);
+        nd_release(var[which]);
+    }
+}
+
+/// Nothing of x's size is made but the result: x is read, and kept for the gradient, as it lies.
+static void test_autocast_converts_no_whole_tensor(void **state) {
+    (void)state;
+    enum { COUNT = 16 * 6 * 512 };
+    nd_auto nd_tensor *numbers = nd_randn(nd_key_new(6), ND_SHAPE(16, 6, 512), ND_F32);
+    nd_auto nd_tensor *narrow = nd_cast(numbers, ND_BF16);
+    nd_auto nd_tensor *x = nd_to(narrow, CUDA_DEVICE);
+    assert_ok(nd_set_requires_grad(x, true));
+    for (int which = 0; which < 5; which++) {
+        nd_manager *manager = nd_manager_new(NULL, "norms");
+        nd_tensor *y = NULL;
+        nd_with_manager(manager) nd_autocast(ND_BF16) {
+            y = which == 0   ? nd_layer_norm(x, NULL, NULL, 1e-5, 1)
+                : which == 1 ? nd_rms_norm(x, NULL, 1e-5, 1)
+                : which == 2 ? nd_group_norm(x, NULL, NULL, 2, 1e-5)
+                : which == 3 ? nd_batch_norm(x, NULL, NULL, NULL, NULL, NULL)
+                             : nd_instance_norm(x, NULL, NULL, NULL, NULL, NULL);
+        }
+        assert_handle(y);
+        assert_int_equal(nd_get_dtype(y), ND_F32);
+        assert_int_equal(nd_manager_get_total_bytes(manager), COUNT * sizeof(float));
+        nd_release(y);
+        assert_ok(nd_manager_close(manager, NULL));
+        nd_release(manager);
     }
 }
 
@@ -366,9 +502,14 @@ int main(void) {
     if (!gpu_present(&skipped))
         return skipped;
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_gradients_of_f32),   ND_TEST(test_gradients_of_f64),
-        ND_TEST(test_gradients_of_f16),   ND_TEST(test_gradients_of_bf16),
-        ND_TEST(test_gradient_of_a_mask), ND_TEST(test_kernels_of_16_bits_are_taken),
+        ND_TEST(test_gradients_of_f32),
+        ND_TEST(test_gradients_of_f64),
+        ND_TEST(test_gradients_of_f16),
+        ND_TEST(test_gradients_of_bf16),
+        ND_TEST(test_gradient_of_a_mask),
+        ND_TEST(test_kernels_of_16_bits_are_taken),
+        ND_TEST(test_running_statistics_beside_16_bits),
+        ND_TEST(test_autocast_converts_no_whole_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
