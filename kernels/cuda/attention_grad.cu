@@ -4,15 +4,10 @@
 // One goes over the keys that a run of queries sees and adds up the queries' gradient; the other over
 // the queries that see a run of keys, for those of keys and values. Both make the weights, so that
 // nothing is added to memory by several blocks: the same bits every time. Of each query one number is
-// found before: delta, the sum of grad times result.
-#include "kernels/cuda/attention.cuh"
+// found before: delta, the sum of grad times result. Longer heads of 16-bit floats go to tensor cores.
+#include "kernels/cuda/attention_grad_tensor.cuh"
 
 namespace nd_cuda {
-
-/// The operands of the call.
-namespace attention_grad {
-enum { OF_QUERY, OF_KEY, OF_VALUE, QUERY, KEY, VALUE, MASK, GRAD, RESULT, LOG_SUMS, OPERANDS };
-}
 
 /// Delta of each query, by which the gradients of its scores are lower.
 template <class Format> struct AttentionDelta {
@@ -50,17 +45,17 @@ template <class Format> struct AttentionDelta {
 /// `of_keys`: the gradients of keys and values, else that of queries. Tiles have as many queries as
 /// keys.
 template <class Format, int head_, int tile_, bool of_keys>
-struct AttentionGrad : AttentionTiles<Format, head_> {
+struct AttentionGrad : AttentionGradRuns<Format, head_, tile_, of_keys> {
     typedef AttentionTiles<Format, head_> Base;
-    using Base::format, Base::causal, Base::queries, Base::all_keys, Base::length;
-    using Base::side, Base::quad, Base::pitch, Base::width, Base::pieces;
-    using Base::value_length, Base::scale;
+    typedef AttentionGradRuns<Format, head_, tile_, of_keys> Runs;
+    using Base::side, Base::quad, Base::pitch, Base::width, Base::pieces, Base::scale;
+    using Runs::tile, Runs::gradients;
     using typename Base::Number;
     using typename Base::Piece;
     using typename Base::Stored;
+    using typename Runs::Place;
     static constexpr int phases = of_keys ? 7 : 6;
-    static constexpr int tile = tile_, my = tile / side, score_pitch = tile + quad;
-    static constexpr int gradients = of_keys ? 2 : 1;
+    static constexpr int my = tile / side, score_pitch = tile + quad;
 
     struct alignas(16) Shared {
         Number queries[tile * pitch]; ///< or their results' gradients
@@ -72,64 +67,8 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
         Piece result[gradients][my][pieces];
         Number weight[my][my];
     };
-    struct Place {
-        int first_row, first_key;
-        int64_t offset[attention_grad::OPERANDS];
-    };
+    using Runs::Runs;
 
-    Walk<attention_grad::OPERANDS> batches;
-    Walk<attention_grad::OPERANDS> repeats; ///< of queries that share keys and values
-    Stored *out[2];
-    const Stored *query, *key, *value, *grad;
-    const Number *log_sums, *delta;
-    int64_t query_stride, key_stride, value_stride, grad_stride;
-    int runs, key_runs; ///< tiles of a batch
-
-    AttentionGrad(const Format &of, const nd_kernel_call *call, const void *deltas)
-        : Base(of, call, call->operand[attention_grad::MASK]),
-          query((const Stored *)call->operand[attention_grad::QUERY].data),
-          key((const Stored *)call->operand[attention_grad::KEY].data),
-          value((const Stored *)call->operand[attention_grad::VALUE].data),
-          grad((const Stored *)call->operand[attention_grad::GRAD].data),
-          log_sums((const Number *)call->operand[attention_grad::LOG_SUMS].data),
-          delta((const Number *)deltas), query_stride(call->attrs.i[4]),
-          key_stride(call->attrs.i[5]), value_stride(call->attrs.i[6]),
-          grad_stride(call->attrs.i[7]), runs((int)divide_up(call->attrs.i[0], tile)),
-          key_runs((int)divide_up(call->attrs.i[1], tile)) {
-        out[0] =
-            (Stored *)call->operand[of_keys ? attention_grad::OF_KEY : attention_grad::OF_QUERY]
-                .data;
-        out[1] = of_keys ? (Stored *)call->operand[attention_grad::OF_VALUE].data : nullptr;
-        this->read(call, attention_grad::QUERY, query_stride);
-        this->read(call, attention_grad::KEY, key_stride);
-        this->read(call, attention_grad::VALUE, value_stride);
-        this->read(call, attention_grad::GRAD, grad_stride);
-        for (int axis = 0; axis < call->ndim; axis++) {
-            int64_t stride[attention_grad::OPERANDS];
-            for (int which = 0; which < attention_grad::OPERANDS; which++)
-                stride[which] = call->operand[which].strides[axis];
-            bool repeated = of_keys && stride[attention_grad::OF_KEY] == 0;
-            (repeated ? repeats : batches).add_axis(call->shape[axis], stride);
-        }
-    }
-    int64_t blocks() const {
-        return batches.count * (of_keys ? key_runs : runs);
-    }
-
-    /// The first run of queries that sees a key of this run, and how many see one: one at least, which
-    /// may lie behind the last query, so that every block meets barriers.
-    ND_BOTH int first_run(int first_key) const {
-        return causal ? first_key / tile : 0;
-    }
-    ND_BOTH int seeing_runs(int from) const {
-        return from < runs ? runs - from : 1;
-    }
-    ND_BOTH int64_t steps(int64_t block) const {
-        if (of_keys)
-            return repeats.count * seeing_runs(first_run((int)(block % key_runs) * tile));
-        int last = ((int)(block % runs) + 1) * tile;
-        return divide_up(causal && last < all_keys ? last : all_keys, tile);
-    }
     ND_BOTH void begin(int64_t, int, Own &own) const {
         ND_UNROLL
         for (int which = 0; which < gradients; which++)
@@ -145,26 +84,21 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
     template <int number>
     ND_BOTH void phase(int64_t block, int thread, int64_t step, Shared &shared, Own &own) const {
         if (number == 0) {
-            Place at = place(block, step);
-            load_queries(at, thread, shared);
-            load_keys(at, thread, shared);
+            Place at = this->place(block, step);
+            this->template load<tile>(this->queries_of(at), thread, shared.queries);
+            this->template load<tile>(this->keys_of(at), thread, shared.keys);
         } else if (number == 1) {
-            weigh(place(block, step), thread, shared, own);
+            weigh(this->place(block, step), thread, shared, own);
         } else if (number == 2) {
-            Place at = place(block, step);
-            this->template load<tile>(
-                {grad + at.offset[attention_grad::GRAD] + at.first_row * grad_stride, grad_stride,
-                 queries - at.first_row, value_length, this->packed},
-                thread, shared.queries);
-            this->template load<tile>(
-                {value + at.offset[attention_grad::VALUE] + at.first_key * value_stride,
-                 value_stride, all_keys - at.first_key, value_length, this->packed},
-                thread, shared.keys);
+            Place at = this->place(block, step);
+            this->template load<tile>(this->grads_of(at), thread, shared.queries);
+            this->template load<tile>(this->values_of(at), thread, shared.keys);
         } else if (number == 3) {
-            find_slopes(place(block, step), thread, shared, own);
+            find_slopes(this->place(block, step), thread, shared, own);
         } else if (!of_keys) {
             if (number == 4)
-                load_keys(place(block, step), thread, shared);
+                this->template load<tile>(this->keys_of(this->place(block, step)), thread,
+                                          shared.keys);
             else
                 Base::template add_rows<my, tile>(thread, shared.scores[0], score_pitch,
                                                   shared.keys, own.result[0]);
@@ -172,7 +106,8 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
             Base::template add_rows<my, tile>(thread, shared.scores[gradients - 1], score_pitch,
                                               shared.queries, own.result[gradients - 1]);
         } else if (number == 5) {
-            load_queries(place(block, step), thread, shared);
+            this->template load<tile>(this->queries_of(this->place(block, step)), thread,
+                                      shared.queries);
         } else {
             Base::template add_rows<my, tile>(thread, shared.scores[0], score_pitch, shared.queries,
                                               own.result[0]);
@@ -180,22 +115,17 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
     }
 
     ND_BOTH void finish(int64_t block, int thread, const Shared &, const Own &own) const {
-        int64_t offset[attention_grad::OPERANDS];
-        int tiles = of_keys ? key_runs : runs, all = of_keys ? all_keys : queries;
-        batches.offsets(block / tiles, offset);
         ND_UNROLL
         for (int which = 0; which < gradients; which++) {
-            int columns = which == 0 ? length : value_length;
+            int columns;
+            Stored *result = this->result_of(block, which, &columns);
             Number factor = which == 0 ? scale : (Number)1;
-            int64_t start = offset[!of_keys     ? attention_grad::OF_QUERY
-                                   : which == 0 ? attention_grad::OF_KEY
-                                                : attention_grad::OF_VALUE];
             ND_UNROLL
             for (int i = 0; i < my; i++) {
-                int row = (int)(block % tiles) * tile + thread / side + i * side;
-                if (row >= all)
+                int row = this->first_of(block) + thread / side + i * side;
+                if (row >= this->all_rows())
                     continue;
-                Stored *to = out[which] + start + (int64_t)row * columns;
+                Stored *to = result + (int64_t)row * columns;
                 ND_UNROLL
                 for (int p = 0; p < pieces; p++) {
                     int column = (p * side + thread % side) * width;
@@ -203,44 +133,13 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
                     for (int e = 0; e < width; e++)
                         if (column + e < columns)
                             to[column + e] =
-                                format.store(own.result[which][i][p].element[e] * factor);
+                                this->format.store(own.result[which][i][p].element[e] * factor);
                 }
             }
         }
     }
 
   private:
-    ND_BOTH Place place(int64_t block, int64_t step) const {
-        Place at;
-        if (of_keys) {
-            at.first_key = (int)(block % key_runs) * tile;
-            int from = first_run(at.first_key), each = seeing_runs(from);
-            at.first_row = (from + (int)(step % each)) * tile;
-            batches.offsets(block / key_runs, at.offset);
-            int64_t more[attention_grad::OPERANDS];
-            repeats.offsets(step / each, more);
-            ND_UNROLL
-            for (int which = 0; which < attention_grad::OPERANDS; which++)
-                at.offset[which] += more[which];
-        } else {
-            at.first_row = (int)(block % runs) * tile;
-            at.first_key = (int)step * tile;
-            batches.offsets(block / runs, at.offset);
-        }
-        return at;
-    }
-    ND_BOTH void load_queries(const Place &at, int thread, Shared &shared) const {
-        this->template load<tile>(
-            {query + at.offset[attention_grad::QUERY] + at.first_row * query_stride, query_stride,
-             queries - at.first_row, length, this->packed},
-            thread, shared.queries);
-    }
-    ND_BOTH void load_keys(const Place &at, int thread, Shared &shared) const {
-        this->template load<tile>({key + at.offset[attention_grad::KEY] + at.first_key * key_stride,
-                                   key_stride, all_keys - at.first_key, length, this->packed},
-                                  thread, shared.keys);
-    }
-
     /// Beyond the matrix, and where a query sees nothing, whose logarithm is infinity, there is none.
     ND_BOTH void weigh(const Place &at, int thread, const Shared &shared, Own &own) const {
         Number dot[my][my];
@@ -248,8 +147,7 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
         ND_UNROLL
         for (int i = 0; i < my; i++) {
             int row = at.first_row + thread / side + i * side;
-            Number log_sum =
-                row < queries ? log_sums[at.offset[attention_grad::LOG_SUMS] + row] : (Number)0;
+            Number log_sum = this->log_sum_of(at, row);
             ND_UNROLL
             for (int j = 0; j < my; j++) {
                 int key_number = at.first_key + thread % side + j * side;
@@ -267,9 +165,7 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
         ND_UNROLL
         for (int i = 0; i < my; i++) {
             int row = thread / side + i * side;
-            Number lower = at.first_row + row < queries
-                               ? delta[at.offset[attention_grad::LOG_SUMS] + at.first_row + row]
-                               : (Number)0;
+            Number lower = this->delta_of(at, at.first_row + row);
             ND_UNROLL
             for (int j = 0; j < my; j++) {
                 int column = thread % side + j * side;
@@ -282,7 +178,8 @@ struct AttentionGrad : AttentionTiles<Format, head_> {
     }
 };
 
-template <class Format, int head, int tile>
+/// `Body<of_keys>` makes the gradients of keys and values, or that of queries.
+template <template <bool> class Body, class Format>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
                           const Format &format) {
     using namespace attention_grad;
@@ -305,30 +202,54 @@ static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call
     nd_status status =
         run_groups(queue, rows, GroupShape{lanes_for(call->attrs.i[3]), true}, delta);
     if (status == ND_OK && call->operand[OF_QUERY].data) {
-        AttentionGrad<Format, head, tile, false> body(format, call, deltas.data);
+        Body<false> body(format, call, deltas.data);
         status = run_phases(queue, body.blocks(), body);
     }
     if (status == ND_OK && call->operand[OF_KEY].data) {
-        AttentionGrad<Format, head, tile, true> body(format, call, deltas.data);
+        Body<true> body(format, call, deltas.data);
         status = run_phases(queue, body.blocks(), body);
     }
     return status;
 }
 
+template <class Format, int head, int tile> struct Simple {
+    template <bool of_keys> using Body = AttentionGrad<Format, head, tile, of_keys>;
+};
+template <bool brain, int head, int tile> struct OnTensorCores {
+    template <bool of_keys> using Body = AttentionGradTensor<brain, head, tile, of_keys>;
+};
+
+static int64_t longest_row(const nd_kernel_call *call) {
+    return call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
+}
+
 /// The tiles that fit in 48 KiB of shared memory.
-template <class Format>
-static nd_status run_attention_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                                    const Format &format) {
-    int64_t most = call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
-    constexpr bool lean = sizeof(typename Format::Number) == sizeof(float);
+template <class T>
+static nd_status run_attention_grad(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = longest_row(call);
+    constexpr bool lean = sizeof(T) == sizeof(float);
     constexpr int tile = lean ? 32 : 16;
+    const Plain<T> format;
     if constexpr (lean)
         if (most <= 32)
-            return run_grad<Format, 32, tile>(queue, call, format);
+            return run_grad<Simple<Plain<T>, 32, tile>::template Body>(queue, call, format);
     if (most <= 64)
-        return run_grad<Format, 64, tile>(queue, call, format);
+        return run_grad<Simple<Plain<T>, 64, tile>::template Body>(queue, call, format);
     if (most <= 128)
-        return run_grad<Format, 128, tile>(queue, call, format);
+        return run_grad<Simple<Plain<T>, 128, tile>::template Body>(queue, call, format);
+    return ND_ERROR_UNSUPPORTED;
+}
+
+template <bool brain>
+static nd_status run_halves(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = longest_row(call);
+    const Halves format(brain ? ND_BF16 : ND_F16);
+    if (most <= 32)
+        return run_grad<Simple<Halves, 32, 32>::Body>(queue, call, format);
+    if (most <= 64)
+        return run_grad<OnTensorCores<brain, 64, 64>::template Body>(queue, call, format);
+    if (most <= 128)
+        return run_grad<OnTensorCores<brain, 128, 32>::template Body>(queue, call, format);
     return ND_ERROR_UNSUPPORTED;
 }
 
@@ -342,12 +263,13 @@ nd_status nd__cuda_attention_grad(const nd_cuda_queue *queue, const nd_kernel_ca
     nd_dtype dtype = call->operand[attention_grad::QUERY].dtype;
     switch (dtype) {
     case ND_F32:
-        return run_attention_grad(queue, call, Plain<float>());
+        return run_attention_grad<float>(queue, call);
     case ND_F64:
-        return run_attention_grad(queue, call, Plain<double>());
+        return run_attention_grad<double>(queue, call);
     case ND_F16:
+        return run_halves<false>(queue, call);
     case ND_BF16:
-        return run_attention_grad(queue, call, Halves(dtype));
+        return run_halves<true>(queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

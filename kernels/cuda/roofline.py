@@ -14,6 +14,7 @@ MULTIPROCESSORS, REGISTERS, SHARED, THREADS, BLOCKS = 132, 65536, 227 * 1024, 20
 BYTES_PER_SECOND = 4.3e12
 F32_PER_SECOND = 132 * 128 * 2 * 1.785e9
 SLOW_PER_SECOND = 132 * 16 * 1.785e9
+SHARED_PER_SECOND = 132 * 128 * 1.785e9
 
 # name, the kernel, threads of a block; of an element: its bytes, about how many f32 operations (a product that is added is 2) and how
 # many that are done 16 in a cycle (powers of 2, conversions to f64 and back); what is read and written
@@ -29,12 +30,16 @@ ROWS = [
     ("softmax, 1,024 f32", "row SoftmaxRow<Plain<f32>, RowShape<32, 128, 6, 32, true>, false>", 128, 8, 12, 1, "1 read, 1 written"),
     ("softmax, 8,192 f32", "row SoftmaxRow<Plain<f32>, RowShape<256, 256, 3, 32, true>, false>", 256, 8, 12, 1, "1 read, 1 written"),
     ("softmax, 1,024 bf16", "row SoftmaxRow<Halves, RowShape<32, 128, 6, 32, true>, false>", 128, 4, 14, 1, "1 read, 1 written"),
+    ("softmax with a mask, 1,024 f32", "row MaskedSoftmaxRow<Plain<f32>, RowShape<32, 128, 6, 32, true>>", 128, 9, 14, 1, "1 read and the mask, 1 written"),
+    ("softmax with a mask, 1,024 bf16", "row MaskedSoftmaxRow<Halves, RowShape<32, 128, 6, 32, true>>", 128, 5, 16, 1, "1 read and the mask, 1 written"),
+    ("gradient of softmax, 1,024 bf16", "row SoftmaxGradRow<Halves, RowShape<256, 256, 3, 16, true>>", 256, 6, 7, 0, "2 read, 1 written"),
     ("cross entropy, 32,768 f32", "row HeldRowLoss<Plain<f32>, RowShape<1024, 1024, 1, 32, true>>", 1024, 4, 11, 1, "1 read"),
     ("cross entropy, 32,768 bf16", "row HeldRowLoss<Halves, RowShape<1024, 1024, 1, 32, true>>", 1024, 2, 13, 1, "1 read"),
     ("its gradient, 32,768 bf16", "row HeldRowLossGrad<Halves, RowShape<1024, 1024, 1, 32, true>>", 1024, 4, 16, 1, "1 read, 1 written"),
     ("layer norm, 1,024 f32", "row NormRowResult<Plain<f32>, RowShape<32, 128, 6, 32, true>>", 128, 8, 10, 2, "1 read, 1 written"),
     ("layer norm, 4,096 f32", "row NormRowResult<Plain<f32>, RowShape<256, 256, 3, 32, true>>", 256, 8, 10, 2, "1 read, 1 written"),
     ("layer norm, 4,096 bf16", "row NormRowResult<Halves, RowShape<256, 256, 3, 32, true>>", 256, 4, 12, 2, "1 read, 1 written"),
+    ("layer norm, 4,096 bf16 to f32", "row NormRowResult<HalvesToFloats, RowShape<256, 256, 3, 32, true>>", 256, 6, 11, 2, "1 read, 1 written"),
     ("its gradient of x, 4,096 f32", "row NormRowGrad<Plain<f32>, RowShape<256, 256, 3, 16, true>>", 256, 12, 16, 4, "2 read, 1 written"),
     ("its gradient of x, 4,096 bf16", "row NormRowGrad<Halves, RowShape<256, 256, 3, 16, true>>", 256, 6, 19, 4, "2 read, 1 written"),
     ("its gradients of weight and bias", "group NormParameters<Plain<f32>>", 256, 8, 6, 2, "2 read"),
@@ -47,15 +52,18 @@ ROWS = [
     ("AdamW of a chain, f32", "phase Chains<f32>", 256, 28, 16, 0, "4 read, 3 written"),
 ]
 # heads of 64 and 128, queries and keys 4,096, causal or not: of each score so many products of a head's length, 2 operations a number, and
-# an exponential
+# an exponential; threads of a block; bytes of shared memory that a score's products read where tensor cores multiply, 512 for each fragment
+# of 16 by 16 that a warp loads, or None
 ATTENTION = [
-    ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64, 2),
-    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64, 2),
-    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128, 2),
-    ("gradient of queries, head of 64, bf16", "phase AttentionGrad<Halves, 64, 32, false>", 64, 3),
-    ("gradients of keys and values, head of 64, bf16", "phase AttentionGrad<Halves, 64, 32, true>", 64, 4),
-    ("gradient of queries, head of 128, bf16", "phase AttentionGrad<Halves, 128, 32, false>", 128, 3),
-    ("gradients of keys and values, head of 128, bf16", "phase AttentionGrad<Halves, 128, 32, true>", 128, 4),
+    ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64, 2, 256, None),
+    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64, 2, 256, None),
+    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128, 2, 256, None),
+    ("gradient of queries, head of 64, f32", "phase AttentionGrad<Plain<f32>, 64, 32, false>", 64, 3, 256, None),
+    ("gradients of keys and values, head of 64, f32", "phase AttentionGrad<Plain<f32>, 64, 32, true>", 64, 4, 256, None),
+    ("gradient of queries, head of 64, bf16", "phase AttentionGradTensor<true, 64, 64, false>", 64, 3, 256, 36),
+    ("gradients of keys and values, head of 64, bf16", "phase AttentionGradTensor<true, 64, 64, true>", 64, 4, 256, 48),
+    ("gradient of queries, head of 128, bf16", "phase AttentionGradTensor<true, 128, 32, false>", 128, 3, 128, 84),
+    ("gradients of keys and values, head of 128, bf16", "phase AttentionGradTensor<true, 128, 32, true>", 128, 4, 128, 104),
 ]
 
 
@@ -88,14 +96,16 @@ def table(kernels):
             name, registers, shared, 100 * occupancy(registers, shared, threads), moved, what, operations, slow,
             1e6 * by_memory, 1e6 * by_work)
     yield ""
-    yield "| kernel | regs | shared | occupancy | operations of a score | 32 × 4,096 × 4,096 scores |"
-    yield "|---|---|---|---|---|---|"
-    for name, kernel, head, products in ATTENTION:
+    yield "| kernel | regs | shared | occupancy | operations of a score | bound | 32 × 4,096 × 4,096 scores |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, kernel, head, products, threads, moved in ATTENTION:
         registers, shared = kernels[kernel][:2]
         scores = 32 * 4096 * 4096
-        seconds = scores * (2 * products * head / F32_PER_SECOND + 1 / SLOW_PER_SECOND)
-        yield "| %s | %d | %d | %.0f %% | %d and an exponential | %.1f ms |" % (
-            name, registers, shared, 100 * occupancy(registers, shared, 256), 2 * products * head, 1e3 * seconds)
+        of_score = moved / SHARED_PER_SECOND if moved else 2 * products * head / F32_PER_SECOND
+        bound = "%d bytes of shared memory" % moved if moved else "f32 arithmetic"
+        yield "| %s | %d | %d | %.0f %% | %d and an exponential | %s | %.1f ms |" % (
+            name, registers, shared, 100 * occupancy(registers, shared, threads), 2 * products * head, bound,
+            1e3 * scores * (of_score + 1 / SLOW_PER_SECOND))
 
 
 def main():

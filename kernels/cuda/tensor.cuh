@@ -91,6 +91,50 @@ ND_BOTH void multiply_fragments(float (&sum)[4], const Fragment &a, const Fragme
 #endif
 }
 
+/// Where fragments lie in shared memory. Where there are no tensor cores, those of the other lanes are
+/// read there again.
+struct FragmentPlace {
+    const uint16_t *slice;
+    bool along_k;
+    int row_length, line, k;
+
+    ND_BOTH Fragment read(int lane) const {
+        Fragment fragment;
+        load_fragment(slice, along_k, row_length, line, k, lane, &fragment);
+        return fragment;
+    }
+};
+
+/// sum += rows of one matrix in shared memory times rows of another, over k below `depth`: 16 rows of
+/// the first from `a.line` on by 16 `fragments` of the second from `b.line` on.
+template <bool brain, int fragments, int depth>
+ND_BOTH void multiply_rows(const FragmentPlace &a, const FragmentPlace &b, int lane,
+                           float (&sum)[2 * fragments][4]) {
+    ND_UNROLL
+    for (int k = 0; k < depth; k += 16) {
+        const FragmentPlace left{a.slice, a.along_k, a.row_length, a.line, k};
+        const Fragment of_rows = left.read(lane);
+        ND_UNROLL
+        for (int j = 0; j < fragments; j++) {
+            const FragmentPlace right{b.slice, b.along_k, b.row_length, b.line + 16 * j, k};
+            const Fragment of_columns = right.read(lane);
+            struct {
+                const FragmentPlace &left, &right;
+                ND_BOTH Fragment a(int of) const {
+                    return left.read(of);
+                }
+                ND_BOTH Fragment b(int of) const {
+                    return right.read(of);
+                }
+            } others{left, right};
+            ND_UNROLL
+            for (int half = 0; half < 2; half++)
+                multiply_fragments<brain>(sum[2 * j + half], of_rows, of_columns, half, lane,
+                                          others);
+        }
+    }
+}
+
 /// A tile of 32 * own_rows by 64 * own_columns: 2 x 4 warps, each of which keeps own_rows x
 /// 2 own_columns blocks of 16 x 8 results.
 template <bool brain, class Left, class Right, class Result, int own_rows, int own_columns>
