@@ -335,7 +335,8 @@ static void test_F21_linear_by_every_library(void **state) {
         {"ND_CUDART_CUBLASLT", "100", 40, 40}, // it knows no algorithm
         {"ND_CUDART_CUBLASLT", "101", 40, 40},
         {"ND_CUDART_CUBLASLT", "102", 40, 40},
-        {"ND_CUDART_CUBLAS", "1", 18, 18}, // only what cuBLASLt has: a bias or relu, not of f64
+        {"ND_CUDART_CUBLASLT", "103", 40, 40}, // of two activations the product is the same one
+        {"ND_CUDART_CUBLAS", "1", 18, 18},     // only what cuBLASLt has: a bias or relu, not of f64
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv(cases[i].variable, cases[i].value, 1);

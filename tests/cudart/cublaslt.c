@@ -4,17 +4,19 @@
 // An algorithm serves the problem that the heuristic was asked about, with as much workspace as it
 // said and pointers as aligned as it was told, and no other. ND_CUDART_CUBLASLT in the environment:
 // a status that creating a handle answers, 100: the heuristic knows nothing, 101: it has an answer
-// that says "not supported", 102: it fails.
+// that says "not supported", 102: it fails, 103: it ends the program when it is asked twice.
 #include "tests/cudart/blas.h"
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70 };
 enum { TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
 enum { RELU = 2, BIAS = 4 };
 enum { WORKSPACE = 1, SUMS = 3, ALIGNMENT = 5, ALIGNMENTS = 4 };
-enum { KNOWS_NOTHING = 100, SAYS_NO = 101, FAILS = 102 };
+enum { KNOWS_NOTHING = 100, SAYS_NO = 101, FAILS = 102, ONCE = 103 };
 enum { OF_HANDLE = 0x17, OF_DESC, OF_LAYOUT, OF_PREFERENCE };
 
 typedef struct handle {
@@ -202,6 +204,21 @@ static uint64_t problem_of(const desc *p, const layout *const *matrices) {
     return fits && scaled && has_bias && known && p->epilogue ? hash | 1 : 0;
 }
 
+/// Whether it was asked this before; as many questions as a test has.
+static bool is_asked_again(uint64_t problem, int type, const preference *preferred) {
+    static uint64_t asked[256];
+    static size_t count;
+    uint64_t question = mixed(mixed(problem, (uint64_t)type), preferred->workspace);
+    for (int i = 0; i < ALIGNMENTS; i++)
+        question = mixed(question, preferred->alignment[i]);
+    for (size_t i = 0; i < count; i++)
+        if (asked[i] == question)
+            return true;
+    if (count < sizeof asked / sizeof *asked)
+        asked[count++] = question;
+    return false;
+}
+
 /// Of f64 it has no epilogues.
 int cublasLtMatmulAlgoGetHeuristic(handle *of, const desc *p, const layout *a, const layout *b,
                                    const layout *c, const layout *d, const preference *preferred,
@@ -214,6 +231,10 @@ int cublasLtMatmulAlgoGetHeuristic(handle *of, const desc *p, const layout *a, c
         return INVALID_VALUE;
     if (asked == FAILS)
         return NOT_INITIALIZED;
+    if (asked == ONCE && is_asked_again(problem, a->type, preferred)) {
+        fputs("cublasLtMatmulAlgoGetHeuristic was asked the same twice\n", stderr);
+        _exit(3);
+    }
     if (asked == KNOWS_NOTHING || (a->type == F64 && p->epilogue != 1) || preferred->sums & 4)
         return asked == KNOWS_NOTHING ? SUCCESS : NOT_SUPPORTED;
     uint64_t workspace = problem % 3 == 0 ? 0 : problem % 5000;

@@ -4,11 +4,15 @@
 // in the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the
 // activations only ReLU is an epilogue, and the others are a pass of their own. A handle holds
 // nothing of a stream, and may be used by several threads.
+//
+// What its heuristic answers is kept, by all that it is asked: a step of training, which does the same
+// products each time, asks once.
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/gemm.h"
 #include <dlfcn.h>
+#include <string.h>
 
 /// What it may ask for, as NVIDIA recommends for Hopper.
 #define MOST_WORKSPACE ((size_t)32 << 20)
@@ -96,6 +100,48 @@ void nd__cublaslt_prepare(nd_cuda_device *device) {
         (void)handle_ready(device);
 }
 
+/// All that decides what the heuristic answers. Begun as zeros, for it is compared byte by byte.
+typedef struct lt_question {
+    int64_t m, n, k, lda, ldb, ldc;
+    uint32_t epilogue, alignment[3]; ///< of a, b and c
+    int device, dtype, transpose_a, transpose_b;
+} lt_question;
+_Static_assert(sizeof(lt_question) == 6 * 8 + 8 * 4, "no padding");
+
+typedef struct lt_answer {
+    lt_question question; ///< of no rows where there is none
+    bool serves;          ///< there is an algorithm
+    nd_lt_result chosen;
+} lt_answer;
+
+/// The last answers, each at the place that its question gives.
+static lt_answer answers[512];
+static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static lt_answer *place_of(const lt_question *question) {
+    uint64_t words[sizeof *question / 8], hash = 0;
+    memcpy(words, question, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+    return &answers[(hash >> 40) % (sizeof answers / sizeof *answers)];
+}
+
+static bool recall(const lt_question *question, lt_answer *ret_answer) {
+    pthread_mutex_lock(&answers_lock);
+    const lt_answer *kept = place_of(question);
+    const bool known = memcmp(&kept->question, question, sizeof *question) == 0;
+    if (known)
+        *ret_answer = *kept;
+    pthread_mutex_unlock(&answers_lock);
+    return known;
+}
+
+static void remember(const lt_answer *answer) {
+    pthread_mutex_lock(&answers_lock);
+    *place_of(&answer->question) = *answer;
+    pthread_mutex_unlock(&answers_lock);
+}
+
 typedef struct lt_call {
     nd_cuda_device *device;
     const nd_cuda_queue *queue;
@@ -156,11 +202,28 @@ static int describe_matrices(lt_call *of, const nd_gemm *gemm) {
     return status;
 }
 
-static int describe_preference(lt_call *of, const nd_gemm *gemm) {
+static lt_question question_of(const lt_call *of, const nd_gemm *gemm) {
+    return (lt_question){
+        .m = gemm->m,
+        .n = gemm->n,
+        .k = gemm->k,
+        .lda = gemm->lda,
+        .ldb = gemm->ldb,
+        .ldc = gemm->ldc,
+        .epilogue = of->epilogue,
+        .alignment = {alignment_of(gemm->a), alignment_of(gemm->b), alignment_of(gemm->c)},
+        .device = of->device->index,
+        .dtype = (int)gemm->dtype,
+        .transpose_a = gemm->transpose_a,
+        .transpose_b = gemm->transpose_b,
+    };
+}
+
+static int describe_preference(lt_call *of, const lt_question *question) {
     const uint64_t workspace = MOST_WORKSPACE;
     const uint32_t sums = ND__LT_SUMS_IN_PLACE | ND__LT_SUMS_IN_COMPUTE_TYPE;
-    const uint32_t alignments[] = {alignment_of(gemm->a), alignment_of(gemm->b),
-                                   alignment_of(gemm->c), alignment_of(gemm->c)};
+    const uint32_t *given = question->alignment;
+    const uint32_t alignments[] = {given[0], given[1], given[2], given[2]};
     int status = lt.create_preference(&of->preference);
     if (status == ND__BLAS_SUCCESS)
         status = lt.set_preference(of->preference, ND__LT_PREFERENCE_WORKSPACE, &workspace,
@@ -192,24 +255,40 @@ static nd_status multiply(const lt_call *of, const nd_gemm *gemm, const nd_lt_re
     return status;
 }
 
+/// The answer to the call's question, from before or now. An error of the library's is not kept, but
+/// that it does not support the product.
+static int ask(lt_call *of, const nd_gemm *gemm, lt_answer *ret_answer) {
+    const lt_question question = question_of(of, gemm);
+    if (recall(&question, ret_answer))
+        return ND__BLAS_SUCCESS;
+    *ret_answer = (lt_answer){.question = question};
+    int found = 0;
+    int status = describe_preference(of, &question);
+    if (status == ND__BLAS_SUCCESS)
+        status = lt.heuristic(of->device->blas_lt, of->desc, of->a, of->b, of->c, of->c,
+                              of->preference, 1, &ret_answer->chosen, &found);
+    if (status != ND__BLAS_SUCCESS && status != ND__BLAS_NOT_SUPPORTED)
+        return status;
+    ret_answer->serves =
+        status == ND__BLAS_SUCCESS && found > 0 && ret_answer->chosen.state == ND__BLAS_SUCCESS;
+    remember(ret_answer);
+    return ND__BLAS_SUCCESS;
+}
+
 static nd_status run_gemm(void *context, const nd_gemm *gemm) {
     lt_call *of = context;
-    nd_lt_result chosen = {.state = ND__BLAS_NOT_SUPPORTED};
-    int found = 0;
+    lt_answer answer;
     int status = describe_product(of, gemm);
     if (status == ND__BLAS_SUCCESS)
         status = describe_matrices(of, gemm);
     if (status == ND__BLAS_SUCCESS)
-        status = describe_preference(of, gemm);
-    if (status == ND__BLAS_SUCCESS)
-        status = lt.heuristic(of->device->blas_lt, of->desc, of->a, of->b, of->c, of->c,
-                              of->preference, 1, &chosen, &found);
+        status = ask(of, gemm, &answer);
     // Whatever it has against the product: cuBLAS, or ndarc's own kernel, has nothing.
     if (status == ND__BLAS_ALLOC_FAILED)
         return ND_ERROR_OUT_OF_MEMORY;
-    if (status != ND__BLAS_SUCCESS || found < 1 || chosen.state != ND__BLAS_SUCCESS)
+    if (status != ND__BLAS_SUCCESS || !answer.serves)
         return ND_ERROR_UNSUPPORTED;
-    return multiply(of, gemm, &chosen);
+    return multiply(of, gemm, &answer.chosen);
 }
 
 nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue,
