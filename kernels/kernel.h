@@ -151,7 +151,8 @@ typedef struct nd_kernel_call {
 // CONV       Contiguous NC and three axes, depth, height and width; ndim is 0, shape[0..7] = n, ci, x's sizes, the window's
 //            sizes; i[0..10] = strides, paddings, dilations, groups, co (kernels/windows.h). y has the sizes
 //            (x + 2 padding - dilation (window - 1) - 1) / stride + 1. weight: [co, ci / groups, window].
-//            conv: out, x, weight (bias is added by lib/ops).
+//            conv: out, x, weight (bias is added by lib/ops). Where a backend takes it, all are f16 or bf16, and conv and
+//            conv_grad_input may have a fourth operand, a bias of that dtype for each channel of out.
 //            conv_grad_input: out (as x), grad, weight.
 //            conv_grad_weight: out (as weight), x, grad.
 //            Groups and co 1: unfold: out [n, ci window, y], x; fold, its adjoint: out (as x), columns.

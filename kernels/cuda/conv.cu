@@ -8,8 +8,11 @@
 //   conv_grad_weight  out [go, gi window] = grad [go, n y] windows of x [n y, gi window]
 // Groups of few channels (depthwise ones have one) and tensors whose numbers need more than 31 bits
 // are added up directly, a thread for each result, neighbours reading beside each other.
-#include "kernels/cuda/tile.cuh"
-#include "kernels/cuda/walk.cuh"
+//
+// f16 and bf16 are multiplied by tensor cores, added up in f32 and rounded once, behind a bias; what is
+// added up directly is converted by lib/ops.
+#include "kernels/cuda/product.cuh"
+#include "kernels/cuda/tensor.cuh"
 #include "kernels/cuda/window.cuh"
 
 namespace nd_cuda {
@@ -76,6 +79,7 @@ enum class Windows { OF_RESULTS, OF_PLACES, ALONG_RESULTS };
 /// x, or a gradient of y, as such a matrix.
 template <class T, Windows kind> struct WindowMatrix {
     typedef T Element;
+    static constexpr bool along_k = false; ///< how fragments are read of what a reader stores
     const T *data;
     ConvShape c;
     int64_t lines;
@@ -162,6 +166,7 @@ template <class T, Windows kind> struct WindowMatrix {
 /// block_stride + k % block.
 template <class T> struct BlockedLines {
     typedef T Element;
+    static constexpr bool along_k = true;
     const T *data;
     int64_t lines, line_stride, block_stride;
     Divider block;
@@ -198,14 +203,23 @@ template <class T> struct BlockedLines {
             for (int i = 0; i < count; i++)
                 shared[thread % slice][thread / slice + i * apart] = value[i];
         }
+        /// To [line][k], 8 elements more than a row apart.
+        ND_BOTH void store_along(const BlockedLines &, T *shared) const {
+            ND_UNROLL
+            for (int i = 0; i < count; i++)
+                shared[(thread / slice + i * apart) * (slice + 8) + thread % slice] = value[i];
+        }
     };
 };
 
 /// Where the sums of a group go: row by row, each in blocks of `size` elements, one for each image.
-template <class T> struct ImageResult {
-    T *out;
+template <class Store> struct ImageResult {
+    typedef typename Store::Sum Sum;
+    Store store;
+    void *out;
+    const void *bias; ///< of rows, or NULL
     int64_t row, block_stride;
-    int64_t left_group, right_group, out_group;
+    int64_t left_group, right_group, out_group, bias_group;
     Divider size;
 
     ND_BOTH int64_t left_offset(int64_t group) const {
@@ -215,18 +229,19 @@ template <class T> struct ImageResult {
         return group * right_group;
     }
     ND_BOTH int64_t offset(int64_t group) const {
-        return group * out_group;
+        return group;
     }
     template <int count>
-    ND_BOTH void put(int64_t first, int64_t of_row, int64_t column, int64_t columns,
-                     const T *sums) const {
-        T *to = out + first + of_row * row;
+    ND_BOTH void put(int64_t group, int64_t of_row, int64_t column, int64_t columns,
+                     const Sum *sums) const {
+        const int64_t to = group * out_group + of_row * row;
+        const Sum more = bias ? store.load(bias, group * bias_group + of_row) : Sum(0);
         int block = (int)column;
         int inner = split(&block, size);
         ND_UNROLL
         for (int j = 0; j < count; j++) {
             if (column + j < columns)
-                to[block * block_stride + inner] = sums[j];
+                store.store(out, to + block * block_stride + inner, sums[j] + more);
             if (++inner == (int)size.divisor) {
                 inner = 0;
                 block++;
@@ -241,30 +256,49 @@ template <class T> struct ImageResult {
 template <class Source> inline constexpr bool is_strided = false;
 template <class Load> inline constexpr bool is_strided<Strided<Load>> = true;
 
-template <class T, class Left, class Right, int own, int slice>
+/// Numbers that the ordinary units multiply, by tiles of 16 `own` by as many.
+template <class T> struct Ordinary {
+    typedef T Element;
+    typedef PlainStore<T> Store;
+    static constexpr int shortest = sizeof(T) == 4 ? 256 : 0; ///< part of a sum in a large tile
+    template <class Left, class Right, bool large> struct Tiles {
+        static constexpr int own = large ? 8 : 4, slice = sizeof(T) == 4 ? 16 : 8;
+        // Without registers for a second block where both operands are gathered.
+        static constexpr int resident = large && !is_strided<Left> ? 1 : 2;
+        typedef FmaTile<Left, Right, ImageResult<Store>, own, own, slice, resident> Body;
+    };
+};
+/// 16-bit floats, by tensor cores.
+template <bool brain> struct OnTensorCores {
+    typedef uint16_t Element;
+    typedef HalfStore Store;
+    static constexpr int shortest = 128;
+    template <class Left, class Right, bool large> struct Tiles {
+        typedef TensorTile<brain, Left, Right, ImageResult<Store>, large ? 4 : 2, large ? 2 : 1>
+            Body;
+    };
+};
+
+template <class Kind, bool large, class Left, class Right>
 static nd_status run_tile(const nd_cuda_queue *queue, int64_t groups, int64_t m, int64_t n,
                           int64_t k, const Left &left, const Right &right,
-                          const ImageResult<T> &result) {
-    // Without registers for a second block where both operands are gathered.
-    constexpr int resident = own == 8 && !is_strided<Left> ? 1 : 2;
-    typedef FmaTile<Left, Right, ImageResult<T>, own, own, slice, resident> Body;
-    return run_products<Body, T>(queue, TileGrid(groups, m, n, k, Body::rows, Body::columns), left,
-                                 right, result);
+                          const ImageResult<typename Kind::Store> &result) {
+    typedef typename Kind::template Tiles<Left, Right, large>::Body Body;
+    return run_products<Body, typename Kind::Store::Sum>(
+        queue, TileGrid(groups, m, n, k, Body::rows, Body::columns), left, right, result);
 }
 
-template <class T, class Left, class Right>
+template <class Kind, class Left, class Right>
 static nd_status run_product(const nd_cuda_queue *queue, int64_t groups, int64_t m, int64_t n,
                              int64_t k, const Left &left, const Right &right,
-                             const ImageResult<T> &result) {
-    if constexpr (sizeof(T) == 4) {
+                             const ImageResult<typename Kind::Store> &result) {
+    if constexpr (Kind::shortest > 0) {
         const TileGrid large(groups, m, n, k, 128, 128);
-        const int64_t parts = k / 256 > 1 ? k / 256 : 1;
+        const int64_t parts = k / Kind::shortest > 1 ? k / Kind::shortest : 1;
         if (m > 64 && n > 64 && large.tiles() * parts >= queue->multiprocessors)
-            return run_tile<T, Left, Right, 8, 16>(queue, groups, m, n, k, left, right, result);
-        return run_tile<T, Left, Right, 4, 16>(queue, groups, m, n, k, left, right, result);
-    } else {
-        return run_tile<T, Left, Right, 4, 8>(queue, groups, m, n, k, left, right, result);
+            return run_tile<Kind, true>(queue, groups, m, n, k, left, right, result);
     }
+    return run_tile<Kind, false>(queue, groups, m, n, k, left, right, result);
 }
 
 static Divider divider_of(int64_t by) {
@@ -273,48 +307,83 @@ static Divider divider_of(int64_t by) {
     return divider;
 }
 
-template <class T>
-static nd_status run_forward(const nd_cuda_queue *queue, const ConvSizes &c, const T *x,
-                             const T *weight, T *out) {
+/// The operands of one call.
+struct ConvOperands {
+    void *out;
+    const void *a, *b, *bias; ///< bias: or NULL
+    nd_dtype dtype;
+
+    explicit ConvOperands(const nd_kernel_call *call)
+        : out(call->operand[0].data), a(call->operand[1].data), b(call->operand[2].data),
+          bias(call->noperands > 3 ? call->operand[3].data : nullptr),
+          dtype(call->operand[0].dtype) {
+    }
+};
+
+template <class Kind>
+static nd_status run_forward(const nd_cuda_queue *queue, const ConvSizes &c,
+                             const ConvOperands &of) {
+    typedef typename Kind::Element T;
     const int64_t k = c.gi * c.window, pack = 16 / (int64_t)sizeof(T);
+    const T *weight = (const T *)of.b;
     const Strided<PlainLoad<T>> lines(PlainLoad<T>{weight}, weight, c.go, k, 1,
                                       c.go * k % pack == 0);
-    const WindowMatrix<T, Windows::OF_RESULTS> windows = {x, ConvShape(c), c.s.n * c.plane};
-    const ImageResult<T> result = {out,
-                                   c.plane,
-                                   c.s.co * c.plane,
-                                   c.go * k,
-                                   c.gi * c.image,
-                                   c.go * c.plane,
-                                   divider_of(c.plane)};
-    return run_product<T>(queue, c.s.groups, c.go, c.s.n * c.plane, k, lines, windows, result);
+    const WindowMatrix<T, Windows::OF_RESULTS> windows = {(const T *)of.a, ConvShape(c),
+                                                          c.s.n * c.plane};
+    const ImageResult<typename Kind::Store> result = {typename Kind::Store(of.dtype),
+                                                      of.out,
+                                                      of.bias,
+                                                      c.plane,
+                                                      c.s.co * c.plane,
+                                                      c.go * k,
+                                                      c.gi * c.image,
+                                                      c.go * c.plane,
+                                                      c.go,
+                                                      divider_of(c.plane)};
+    return run_product<Kind>(queue, c.s.groups, c.go, c.s.n * c.plane, k, lines, windows, result);
 }
 
-template <class T>
-static nd_status run_grad_input(const nd_cuda_queue *queue, const ConvSizes &c, const T *grad,
-                                const T *weight, T *out) {
-    const BlockedLines<T> lines = {weight, c.gi, c.window, c.gi * c.window, divider_of(c.window)};
-    const WindowMatrix<T, Windows::OF_PLACES> windows = {grad, ConvShape(c), c.s.n * c.image};
-    const ImageResult<T> result = {out,
-                                   c.image,
-                                   c.s.ci * c.image,
-                                   c.go * c.gi * c.window,
-                                   c.go * c.plane,
-                                   c.gi * c.image,
-                                   divider_of(c.image)};
-    return run_product<T>(queue, c.s.groups, c.gi, c.s.n * c.image, c.go * c.window, lines, windows,
-                          result);
+template <class Kind>
+static nd_status run_grad_input(const nd_cuda_queue *queue, const ConvSizes &c,
+                                const ConvOperands &of) {
+    typedef typename Kind::Element T;
+    const BlockedLines<T> lines = {(const T *)of.b, c.gi, c.window, c.gi * c.window,
+                                   divider_of(c.window)};
+    const WindowMatrix<T, Windows::OF_PLACES> windows = {(const T *)of.a, ConvShape(c),
+                                                         c.s.n * c.image};
+    const ImageResult<typename Kind::Store> result = {typename Kind::Store(of.dtype),
+                                                      of.out,
+                                                      of.bias,
+                                                      c.image,
+                                                      c.s.ci * c.image,
+                                                      c.go * c.gi * c.window,
+                                                      c.go * c.plane,
+                                                      c.gi * c.image,
+                                                      c.gi,
+                                                      divider_of(c.image)};
+    return run_product<Kind>(queue, c.s.groups, c.gi, c.s.n * c.image, c.go * c.window, lines,
+                             windows, result);
 }
 
-template <class T>
-static nd_status run_grad_weight(const nd_cuda_queue *queue, const ConvSizes &c, const T *x,
-                                 const T *grad, T *out) {
+template <class Kind>
+static nd_status run_grad_weight(const nd_cuda_queue *queue, const ConvSizes &c,
+                                 const ConvOperands &of) {
+    typedef typename Kind::Element T;
     const int64_t n = c.gi * c.window;
-    const BlockedLines<T> lines = {grad, c.go, c.plane, c.s.co * c.plane, divider_of(c.plane)};
-    const WindowMatrix<T, Windows::ALONG_RESULTS> windows = {x, ConvShape(c), n};
-    const ImageResult<T> result = {out,          n, 0, c.go * c.plane, c.gi * c.image, c.go * n,
-                                   divider_of(n)};
-    return run_product<T>(queue, c.s.groups, c.go, n, c.s.n * c.plane, lines, windows, result);
+    const BlockedLines<T> lines = {(const T *)of.b, c.go, c.plane, c.s.co * c.plane,
+                                   divider_of(c.plane)};
+    const WindowMatrix<T, Windows::ALONG_RESULTS> windows = {(const T *)of.a, ConvShape(c), n};
+    const ImageResult<typename Kind::Store> result = {typename Kind::Store(of.dtype),
+                                                      of.out,
+                                                      nullptr,
+                                                      n,
+                                                      0,
+                                                      c.go * c.plane,
+                                                      c.gi * c.image,
+                                                      c.go * n,
+                                                      0,
+                                                      divider_of(n)};
+    return run_product<Kind>(queue, c.s.groups, c.go, n, c.s.n * c.plane, lines, windows, result);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -424,23 +493,37 @@ static bool takes_products(const ConvSizes &c, int64_t channels) {
            c.gi * c.window < most && c.go * c.window < most;
 }
 
+/// ND_ERROR_UNSUPPORTED where products do not pay.
+template <class Kind>
+static nd_status run_products_of(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const ConvSizes c(call);
+    const ConvOperands of(call);
+    if (!takes_products(c, call->op == ND_OP_conv_grad_input ? c.gi : c.go))
+        return ND_ERROR_UNSUPPORTED;
+    switch (call->op) {
+    case ND_OP_conv:
+        return run_forward<Kind>(queue, c, of);
+    case ND_OP_conv_grad_input:
+        return run_grad_input<Kind>(queue, c, of);
+    default:
+        return run_grad_weight<Kind>(queue, c, of);
+    }
+}
+
 template <class T>
 static nd_status run_conv(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    ConvSizes c(call);
+    const nd_status status = run_products_of<Ordinary<T>>(queue, call);
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
+    const ConvSizes c(call);
     T *out = (T *)call->operand[0].data;
     const T *a = (const T *)call->operand[1].data, *b = (const T *)call->operand[2].data;
     switch (call->op) {
     case ND_OP_conv:
-        if (takes_products(c, c.go))
-            return run_forward(queue, c, a, b, out);
         return run_elements(queue, c.s.n * c.s.co * c.plane, Conv<T>{a, b, out, c});
     case ND_OP_conv_grad_input:
-        if (takes_products(c, c.gi))
-            return run_grad_input(queue, c, a, b, out);
         return run_elements(queue, c.s.n * c.s.ci * c.image, ConvGradInput<T>{a, b, out, c});
     default:
-        if (takes_products(c, c.go))
-            return run_grad_weight(queue, c, a, b, out);
         return run_groups(queue, c.s.co * c.gi * c.window,
                           GroupShape{lanes_for(c.s.n * c.plane), true},
                           ConvGradWeight<T>{a, b, out, c});
@@ -450,11 +533,19 @@ static nd_status run_conv(const nd_cuda_queue *queue, const nd_kernel_call *call
 } // namespace nd_cuda
 
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    using namespace nd_cuda;
     if (call->op == ND_OP_unfold || call->op == ND_OP_fold)
         return nd__cuda_unfold(queue, call);
-    if (call->operand[0].dtype == ND_F32)
-        return nd_cuda::run_conv<float>(queue, call);
-    if (call->operand[0].dtype == ND_F64)
-        return nd_cuda::run_conv<double>(queue, call);
-    return ND_ERROR_UNSUPPORTED;
+    switch (call->operand[0].dtype) {
+    case ND_F32:
+        return run_conv<float>(queue, call);
+    case ND_F64:
+        return run_conv<double>(queue, call);
+    case ND_F16:
+        return run_products_of<OnTensorCores<false>>(queue, call);
+    case ND_BF16:
+        return run_products_of<OnTensorCores<true>>(queue, call);
+    default:
+        return ND_ERROR_UNSUPPORTED;
+    }
 }

@@ -79,15 +79,17 @@ ND_BOTH void multiply_fragments(float (&sum)[4], const Fragment &a, const Fragme
                        "r"(b.block[half]), "r"(b.block[half + 2]));
 #else
     (void)a, (void)b;
-    for (int i = 0; i < 4; i++) {
-        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        for (int k = 0; k < 16; k++) {
-            const Fragment &of_row = others.a(row % 8 * 4 + k % 8 / 2);
-            const Fragment &of_column = others.b(column * 4 + k % 8 / 2);
-            sum[i] += half_of<brain>(of_row.block[row / 8 + k / 8 * 2], k % 2) *
-                      half_of<brain>(of_column.block[half + k / 8 * 2], k % 2);
-        }
+    // Of the lane's rows, which the same lanes have, and of its two columns.
+    Fragment row[4], column[2][4];
+    for (int quarter = 0; quarter < 4; quarter++) {
+        row[quarter] = others.a(lane / 4 * 4 + quarter);
+        for (int side = 0; side < 2; side++)
+            column[side][quarter] = others.b((lane % 4 * 2 + side) * 4 + quarter);
     }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++)
+            sum[i] += half_of<brain>(row[k % 8 / 2].block[i / 2 + k / 8 * 2], k % 2) *
+                      half_of<brain>(column[i % 2][k % 8 / 2].block[half + k / 8 * 2], k % 2);
 #endif
 }
 

@@ -347,6 +347,12 @@ template <class T, int width, int slice> struct GatheredValues {
         for (int i = 0; i < count; i++)
             shared[k_of(i)][line()] = value[i];
     }
+    /// To [k][line], 8 elements more than a row apart.
+    template <class Source> ND_BOTH void store_along(const Source &, T *shared) const {
+        ND_UNROLL
+        for (int i = 0; i < count; i++)
+            shared[k_of(i) * (width + 8) + line()] = value[i];
+    }
 };
 
 // ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 // The three convolutions are one family: x, weight and the result y, of which two are given. A
 // transposed convolution is the gradient of x. Attributes recorded are those of the kernel; from
 // them the rules make the geometry again. Halves are computed in f32 and rounded once, behind the
-// bias.
+// bias: by a kernel for them where the device has one, else between two casts.
 #include "lib/ops/conv.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
@@ -130,18 +130,48 @@ static nd_status add_bias(const char *name, const nd_tensor *result, const nd_te
 }
 
 /// Runs one of the family on dense operands into `result`, which is neither empty nor a sum of
-/// nothing.
+/// nothing. bias, of 16 bits: or NULL. Of 16 bits ND_ERROR_UNSUPPORTED is no error.
 static nd_status launch(const char *name, nd_op op, const nd_tensor *result, const nd_tensor *a,
-                        const nd_tensor *b, const nd__conv_sizes *sizes) {
+                        const nd_tensor *b, const nd_tensor *bias, const nd__conv_sizes *sizes) {
     nd_kernel_call call;
     call.op = op;
-    call.noperands = 3;
+    call.noperands = bias ? 4 : 3;
     call.ndim = 0;
     nd__conv_sizes_into(sizes, &call);
     call.operand[0] = nd__shape_broadcast_operand(result, result->ndim, result->shape);
     call.operand[1] = nd__shape_broadcast_operand(a, a->ndim, a->shape);
     call.operand[2] = nd__shape_broadcast_operand(b, b->ndim, b->shape);
-    return nd__launch(name, result->device, &call);
+    if (bias)
+        call.operand[3] = nd__shape_broadcast_operand(bias, 1, bias->shape);
+    return nd__dtype_is_half(result->dtype)
+               ? nd__launch_where_supported(name, result->device, &call)
+               : nd__launch(name, result->device, &call);
+}
+
+/// One of the three of inputs of 16 bits as they are, unrecorded. ND_ERROR_UNSUPPORTED without an error
+/// where the device has no kernel for them.
+static nd_status compute_narrow(const char *name, nd_op op, const nd_tensor *const *inputs,
+                                const int64_t *shape, const nd__conv_sizes *sizes,
+                                nd_tensor **ret_result) {
+    const nd_tensor *a = inputs[0], *b = inputs[1], *bias = inputs[2];
+    if (!nd__dtype_is_half(a->dtype) || !nd__launch_fuses(a->device) || a->numel == 0 ||
+        b->numel == 0)
+        return ND_ERROR_UNSUPPORTED;
+    nd_auto nd_tensor *a_dense = nd__operands_dense(name, a, a->dtype);
+    nd_auto nd_tensor *b_dense = a_dense ? nd__operands_dense(name, b, a->dtype) : NULL;
+    nd_auto nd_tensor *added = b_dense && bias ? nd__operands_dense(name, bias, a->dtype) : NULL;
+    if (!b_dense || (bias && !added))
+        return nd_error_get_status();
+    nd_auto nd_tensor *result =
+        nd__tensor_result(name, inputs, bias ? 3 : 2, a->device, a->dtype, a->ndim, shape);
+    if (!result)
+        return nd_error_get_status();
+    if (result->numel == 0)
+        return ND_ERROR_UNSUPPORTED;
+    nd_status status = launch(name, op, result, a_dense, b_dense, added, sizes);
+    if (status == ND_OK)
+        *ret_result = nd_steal(&result);
+    return status;
 }
 
 /// One of the three of checked inputs, unrecorded, in the dtype that is computed in.
@@ -160,7 +190,7 @@ static nd_tensor *compute(const char *name, nd_op op, const nd_tensor *const *in
         result = nd__create_filled(name, nd_steal(&result), ND_NUMBER(0));
     if (!result || result->numel == 0)
         return nd_steal(&result);
-    if (!nothing && launch(name, op, result, a_dense, b_dense, sizes) != ND_OK)
+    if (!nothing && launch(name, op, result, a_dense, b_dense, NULL, sizes) != ND_OK)
         return NULL;
     if (bias && add_bias(name, result, bias) != ND_OK)
         return NULL;
@@ -170,8 +200,12 @@ static nd_tensor *compute(const char *name, nd_op op, const nd_tensor *const *in
 /// inputs[2]: a bias or NULL.
 static nd_tensor *convolve(const char *name, nd_op op, const nd_tensor *const *inputs,
                            const int64_t *shape, const nd__conv_sizes *sizes) {
-    nd_auto nd_tensor *computed = compute(name, op, inputs, shape, sizes);
-    nd_tensor *result = computed ? nd__operands_dense(name, computed, inputs[0]->dtype) : NULL;
+    nd_tensor *result = NULL;
+    nd_status status = compute_narrow(name, op, inputs, shape, sizes, &result);
+    if (status == ND_ERROR_UNSUPPORTED) {
+        nd_auto nd_tensor *computed = compute(name, op, inputs, shape, sizes);
+        result = computed ? nd__operands_dense(name, computed, inputs[0]->dtype) : NULL;
+    }
     if (!result)
         return NULL;
     nd_kernel_call call;

@@ -1,5 +1,5 @@
 // Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms, softmax
-// and cross entropy of 16-bit floats, attention, dropout; of first and of second order.
+// and cross entropy of 16-bit floats, attention, convolutions, dropout; of first and of second order.
 //
 // A case is a function of a few leaves. Its result times fixed numbers, added up, is what is
 // differentiated; the result and each leaf's gradient must agree within rounding.
@@ -169,6 +169,22 @@ static nd_tensor *run_masked_softmax_of_columns(nd_tensor *const *x) {
     return nd_masked_softmax(x[0], mask, 0);
 }
 
+static nd_tensor *run_conv2d(nd_tensor *const *x) {
+    nd_conv2d_options options = ND_CONV2D_OPTIONS_INIT;
+    options.padding[0] = options.padding[1] = 1;
+    options.stride[1] = 2;
+    return nd_conv2d(x[0], x[1], x[2], &options);
+}
+static nd_tensor *run_conv1d_in_groups(nd_tensor *const *x) {
+    nd_conv1d_options options = ND_CONV1D_OPTIONS_INIT;
+    options.groups = 2;
+    options.dilation = 2;
+    return nd_conv1d(x[0], x[1], NULL, &options);
+}
+static nd_tensor *run_conv_transpose2d(nd_tensor *const *x) {
+    return nd_conv_transpose2d(x[0], x[1], x[2], NULL);
+}
+
 static nd_tensor *run_dropout(nd_tensor *const *x) {
     return nd_dropout(x[0], nd_key_new(5), 0.3, true);
 }
@@ -238,6 +254,10 @@ static const gradient_case cases[] = {
     {"softmax of columns", run_softmax_of_columns, 1, {{2, {40, 9}}}, NULL, false, 8, false},
     {"masked_softmax", run_masked_softmax, 1, {{2, {12, 80}}}, kept, false, 8, false},
     {"masked_softmax of columns", run_masked_softmax_of_columns, 1, {{2, {12, 80}}}, kept, false, 8, false},
+    {"conv2d", run_conv2d, 3, {{4, {2, 8, 7, 6}}, {4, {10, 8, 3, 3}}, {1, {10}}}, NULL, false, 32, false},
+    {"conv1d in groups", run_conv1d_in_groups, 2, {{3, {3, 16, 21}}, {3, {18, 8, 4}}}, NULL, false, 32, false},
+    {"conv2d of one channel", run_conv2d, 3, {{4, {2, 1, 7, 6}}, {4, {3, 1, 3, 3}}, {1, {3}}}, NULL, false, 32, false},
+    {"conv_transpose2d", run_conv_transpose2d, 3, {{4, {2, 9, 4, 5}}, {4, {9, 8, 2, 3}}, {1, {8}}}, NULL, false, 32, false},
     {"dropout", run_dropout, 1, {{2, {37, 53}}}, NULL, false, 1, true},
     {"dropout of a transpose", run_dropout_of_turned, 1, {{2, {37, 53}}}, NULL, false, 4, false},
 };
@@ -497,6 +517,27 @@ static void test_autocast_converts_no_whole_tensor(void **state) {
     }
 }
 
+/// What a convolution of 16 bits takes beside its operands is its result.
+static void test_convolutions_convert_no_whole_tensor(void **state) {
+    (void)state;
+    nd_auto nd_tensor *numbers = nd_randn(nd_key_new(7), ND_SHAPE(4, 8, 64, 64), ND_BF16);
+    nd_auto nd_tensor *filters = nd_randn(nd_key_new(8), ND_SHAPE(8, 8, 1, 1), ND_BF16);
+    nd_auto nd_tensor *shift = nd_randn(nd_key_new(9), ND_SHAPE(8), ND_BF16);
+    nd_auto nd_tensor *x = nd_to(numbers, CUDA_DEVICE);
+    nd_auto nd_tensor *weight = nd_to(filters, CUDA_DEVICE);
+    nd_auto nd_tensor *bias = nd_to(shift, CUDA_DEVICE);
+    nd_manager *manager = nd_manager_new(NULL, "convolutions");
+    nd_tensor *y = NULL;
+    nd_with_manager(manager) y = nd_conv2d(x, weight, bias, NULL);
+    assert_handle(y);
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(manager, &stats));
+    assert_int_equal(stats.peak_bytes[ND_CUDA], 4 * 8 * 64 * 64 * 2);
+    nd_release(y);
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+}
+
 int main(void) {
     int skipped;
     if (!gpu_present(&skipped))
@@ -510,6 +551,7 @@ int main(void) {
         ND_TEST(test_kernels_of_16_bits_are_taken),
         ND_TEST(test_running_statistics_beside_16_bits),
         ND_TEST(test_autocast_converts_no_whole_tensor),
+        ND_TEST(test_convolutions_convert_no_whole_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

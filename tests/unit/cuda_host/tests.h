@@ -47,6 +47,7 @@
     TEST(test_norms_of_halves_agree)                   \
     TEST(test_quantized_products_agree)                \
     TEST(test_convolutions_agree)                      \
+    TEST(test_convolutions_of_16_bits_agree)           \
     TEST(test_unfolding_agrees)                        \
     TEST(test_max_pool_agrees)                         \
     TEST(test_resampling_agrees)                       \

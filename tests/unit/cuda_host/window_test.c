@@ -1,5 +1,6 @@
 // CONV, POOL and RESAMPLE: the CUDA kernels, compiled for the host, against the CPU's.
 #include "kernels/windows.h"
+#include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
 
@@ -44,6 +45,52 @@ static void convolve(nd_op op, nd_dtype dtype, const conv_case *c) {
     free_values();
 }
 
+/// The numbers of an operand of 16 bits, as f32.
+static nd_operand widened(const nd_kernel_call *call, int which, int64_t length) {
+    float *wide = values(ND_F32, length);
+    for (int64_t i = 0; i < length; i++)
+        wide[i] =
+            (float)element_as_double(call->operand[which].data, call->operand[which].dtype, i);
+    return contiguous(call, wide, ND_F32);
+}
+
+/// By tensor cores, beside the CPU's in f32 of the same numbers, behind a bias but in a weight's
+/// gradient. Returns whether there is a kernel.
+static bool convolve_narrow(nd_op op, nd_dtype dtype, const conv_case *c) {
+    const bool has_bias = op != ND_OP_conv_grad_weight;
+    nd_kernel_call call = {.op = op, .noperands = has_bias ? 4 : 3};
+    nd__conv_sizes s = sizes_of(c);
+    nd__conv_sizes_into(&s, &call);
+    const int64_t image = s.n * s.ci * nd__windows_volume(s.x), plane = nd__windows_volume(s.y);
+    const int64_t weight = s.co * (s.ci / s.groups) * nd__windows_volume(s.kernel);
+    int64_t lengths[4] = {s.n * s.co * plane, image, weight, s.co};
+    if (op == ND_OP_conv_grad_input)
+        lengths[0] = image, lengths[1] = s.n * s.co * plane, lengths[3] = s.ci;
+    if (op == ND_OP_conv_grad_weight)
+        lengths[0] = weight, lengths[2] = s.n * s.co * plane;
+    const int64_t places = lengths[0] / (s.n * lengths[3]); // of a channel of the result
+    for (int i = 0; i < call.noperands; i++)
+        call.operand[i] = contiguous(&call, values(dtype, lengths[i]), dtype);
+    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    const nd_status status = run_on_cuda(&call);
+    const bool there = status == ND_OK;
+    assert_true(there || status == ND_ERROR_UNSUPPORTED);
+    if (there) {
+        nd_kernel_call wide = call;
+        wide.noperands = 3;
+        for (int i = 0; i < 3; i++)
+            wide.operand[i] = widened(&call, i, lengths[i]);
+        assert_int_equal(run_on_cpu(&wide), ND_OK);
+        for (int64_t i = 0; has_bias && i < lengths[0]; i++)
+            ((float *)wide.operand[0].data)[i] +=
+                (float)element_as_double(call.operand[3].data, dtype, i / places % lengths[3]);
+        compare_values(&call, 0, lengths[0], converted(&wide.operand[0], dtype, lengths[0]),
+                       call.operand[0].data, 1);
+    }
+    free_values();
+    return there;
+}
+
 static const conv_case conv_cases[] = {
     {1, 1, 1, 1, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {2, 3, 4, 1, {1, 9, 11}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
@@ -71,6 +118,18 @@ static const conv_case conv_cases[] = {
     {2, 128, 129, 1, {1, 12, 13}, {1, 1, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {7, 8, 16, 1, {1, 17, 19}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
 };
+
+void test_convolutions_of_16_bits_agree(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_conv, ND_OP_conv_grad_input, ND_OP_conv_grad_weight};
+    int there = 0;
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++)
+        for (int op = 0; op < 3; op++) {
+            there += convolve_narrow(ops[op], ND_F16, &conv_cases[i]);
+            there += convolve_narrow(ops[op], ND_BF16, &conv_cases[i]);
+        }
+    assert_true(there >= 50); // those with eight channels or more
+}
 
 void test_convolutions_agree(void **state) {
     (void)state;
