@@ -135,10 +135,21 @@ typedef struct nd_dataset_options {
     bool drop_last;   ///< leave out a last batch that is short
     bool prefetch;    ///< prepare the next batches on a thread
     nd_device device; ///< where batches are put; CPU by default
+    int rank;         ///< which of the ranks has this data set, from 0
+    int ranks;        ///< how many processes share the samples; 0 or 1: one has all
 } nd_dataset_options;
 /// What an nd_dataset_options must begin as; `batch` must be set.
+///
+/// Several ranks, each with a data set over all samples, with the same key and options but `rank`,
+/// get the batches of one process whose batch is `ranks` times as large, cut among them in their
+/// order: all make as many steps, and each sample is in one batch of one rank. Where a last, short
+/// batch has a sample for each rank, shares differ by at most one sample (nd_dataset_get_weight());
+/// where it has fewer, its samples are added to the batch before, which has batch + 1 on some ranks
+/// then. Nothing is sent for that; <nd/distributed.h> does it for a communicator, with a comparison
+/// (nd_dataset_shard()).
 #define ND_DATASET_OPTIONS_INIT ND__SIZED(nd_dataset_options)
-/// Data set over two CPU tensors, which it holds; see nd_dataset_options.
+/// Data set over two CPU tensors, which it holds; see nd_dataset_options. ND_ERROR_SHAPE: fewer
+/// samples than ranks, unless they are dropped.
 ND_API nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                                   const nd_dataset_options *options) ND_OWNED;
 /// Reads PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz] of a directory and makes a
@@ -160,10 +171,14 @@ ND_API nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_imag
 ND_API uint64_t nd_dataset_get_epoch(const nd_dataset *dataset);
 /// Number of the next batch in that epoch.
 ND_API int64_t nd_dataset_get_position(const nd_dataset *dataset);
-/// Number of samples.
+/// Number of samples, of all ranks together.
 ND_API int64_t nd_dataset_get_size(const nd_dataset *dataset);
-/// Number of batches per epoch.
+/// Number of batches per epoch, the same on all ranks.
 ND_API int64_t nd_dataset_get_batches(const nd_dataset *dataset);
+/// What the mean over the last batch is multiplied by so that the mean of that over all ranks is
+/// the mean over all of their samples: 1 but where their shares differ. Also 1 before the first
+/// batch, and for NULL.
+ND_API double nd_dataset_get_weight(const nd_dataset *dataset);
 
 #ifdef __cplusplus
 }

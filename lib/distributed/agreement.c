@@ -21,6 +21,8 @@ static const char *const calls[] = {
     [ND__CALL_NCCL] = "communicator_from_nccl",
     [ND__CALL_MODULE] = "data_parallel_new",
     [ND__CALL_PARALLEL] = "data_parallel_backward",
+    [ND__CALL_DATASET] = "dataset_shard",
+    [ND__CALL_STATE] = "data_parallel_load_state",
 };
 static const char *const reductions[] = {
     [ND_COLLECTIVE_SUM] = "sum",
@@ -75,10 +77,20 @@ static nd_status differ(const char *operation, int rank_a, const nd_description 
         return nd__error(ND_ERROR_STATE,
                          "%s: rank %d is at part %d of the step and rank %d at part %d", operation,
                          rank_a, a->argument, rank_b, b->argument);
+    if (a->call == ND__CALL_STATE)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: the file that rank %d has read is not that of rank %d", operation,
+                         rank_a, rank_b);
     if (a->dtype != b->dtype || !same_shape(a, b))
         return nd__error(a->dtype != b->dtype ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
                          "%s: rank %d has %s and rank %d %s", operation, rank_a,
                          tensor_text(text_a, a), rank_b, tensor_text(text_b, b));
+    if (a->call == ND__CALL_DATASET)
+        return nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "%s: the data sets of rank %d and rank %d differ in their batch, key, order "
+            "or position",
+            operation, rank_a, rank_b);
     bool reduces = a->call == ND__CALL_ALL_REDUCE || a->call == ND__CALL_REDUCE_SCATTER;
     if (reduces)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: rank %d wants the %s and rank %d the %s",

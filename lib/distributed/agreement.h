@@ -19,6 +19,8 @@ typedef enum nd_call_kind {
     ND__CALL_NCCL,
     ND__CALL_MODULE,   ///< the modules that ranks train: numbers of tensors, and a hash
     ND__CALL_PARALLEL, ///< a part of a step of nd_data_parallel, by its number
+    ND__CALL_DATASET,  ///< the data sets that ranks share: their images, and a hash
+    ND__CALL_STATE,    ///< the files that ranks have read: a hash
 } nd_call_kind;
 
 /// What a rank says. Zero but for what is said.

@@ -126,6 +126,11 @@ static bool place_parts(nd_buckets *buckets) {
     return well;
 }
 
+static void order_backwards(nd_buckets *buckets) {
+    for (size_t i = 0; i < buckets->count; i++)
+        buckets->order[i] = (uint32_t)(buckets->count - 1 - i);
+}
+
 /// Fills buckets in `order`, and takes their memory.
 static nd_status lay_out(nd_buckets *buckets, const char *operation) {
     free_memory(buckets);
@@ -255,10 +260,9 @@ nd_buckets *nd__buckets_new(const char *operation, const nd_communicator *comm, 
     buckets->limits = limits;
     buckets->count = count;
     buckets->generation = nd__fork_generation;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         buckets->parts[i] = (part){.dtype = dtypes[i], .numel = numels[i]};
-        buckets->order[i] = (uint32_t)(count - 1 - i);
-    }
+    order_backwards(buckets);
     pthread_mutex_init(&buckets->lock, NULL);
     pthread_cond_init(&buckets->wake, NULL);
     pthread_cond_init(&buckets->done, NULL);
@@ -348,6 +352,15 @@ nd_status nd__buckets_begin(nd_buckets *buckets, const char *operation) {
     buckets->failed = ND_OK;
     pthread_mutex_unlock(&buckets->lock);
     return status;
+}
+
+nd_status nd__buckets_forget_order(nd_buckets *buckets, const char *operation) {
+    buckets->stepped = false;
+    if (!buckets->reordered)
+        return ND_OK;
+    buckets->reordered = false;
+    order_backwards(buckets);
+    return lay_out(buckets, operation);
 }
 
 void *nd__buckets_memory(const nd_buckets *buckets, size_t index) {

@@ -31,6 +31,9 @@ size_t nd__buckets_get_count(const nd_buckets *buckets);
 /// Begins a step. After the first one that succeeded the buckets are filled anew, in the order in
 /// which rank 0 had its gradients: a collective call then.
 nd_status nd__buckets_begin(nd_buckets *buckets, const char *operation);
+/// Between steps: the order is that of the beginning again, so that what follows does not depend on
+/// the steps before.
+nd_status nd__buckets_forget_order(nd_buckets *buckets, const char *operation);
 /// Where a part's gradient is to be written, and read when the step is reduced.
 void *nd__buckets_memory(const nd_buckets *buckets, size_t part);
 /// A part's gradient is there; `used`: it is not only zeros because there was none.

@@ -11,6 +11,7 @@
 #include "lib/base/versioned.h"
 #include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
+#include "lib/distributed/keys.h"
 #include "lib/manager/place.h"
 #include "lib/nn/parameters.h"
 #include "lib/pressure/pressure_alloc.h"
@@ -130,14 +131,13 @@ static nd_status agree_on_module(const char *operation, const nd_communicator *c
     return status;
 }
 
-/// The values of rank 0 in all tensors.
-static nd_status take_values(const nd_data_parallel *parallel) {
+nd_status nd__data_parallel_take_values(const nd_data_parallel *parallel, size_t first) {
     nd_status status = ND_OK;
     nd_grad_block block = nd__grad_block_begin(false);
-    for (size_t i = 0; status == ND_OK && i < parallel->count; i++)
+    for (size_t i = first; status == ND_OK && i < parallel->count; i++)
         status = nd_broadcast_(parallel->tensors[i], parallel->comm, 0);
     nd__grad_block_end(&block);
-    return status;
+    return status == ND_OK ? nd__keys_share(parallel->module, parallel->comm) : status;
 }
 
 /// Buckets for the parameters, and which part each of them is.
@@ -214,7 +214,7 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
             status = agree_on_module(operation, parallel->comm, parallel, status);
     }
     if (status == ND_OK)
-        status = take_values(parallel);
+        status = nd__data_parallel_take_values(parallel, 0);
     if (status != ND_OK) {
         nd_release(parallel);
         return NULL;
@@ -372,7 +372,7 @@ nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel) {
     nd_status status = nd__data_parallel_enter("data_parallel_synchronize", parallel, &work);
     if (status != ND_OK)
         return status;
-    status = take_values(parallel);
+    status = nd__data_parallel_take_values(parallel, 0);
     nd__data_parallel_leave(work);
     return status;
 }

@@ -1,11 +1,11 @@
 // What follows a backward pass where each rank steps its share of the parameters only (ZeRO-1). The
 // optimizer knows nothing of it: it steps what has a gradient, and makes state for that.
+#include "lib/distributed/sharded.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
 #include "lib/distributed/collectives.h"
-#include "lib/distributed/data_parallel.h"
 #include "lib/manager/place.h"
 #include "lib/nn/gradients.h"
 #include "lib/nn/optimizer.h"
@@ -134,15 +134,49 @@ static nd_tensor *share_numbers(const char *operation, const nd_data_parallel *p
     return nd_all_reduce(numbers, parallel->comm, ND_COLLECTIVE_MAX);
 }
 
-/// One state tensor from its owner to rank 0.
+/// One state tensor from its owner to rank 0. A rank that has failed already (`before`) says so to
+/// the other one, which waits for it.
 static nd_status bring(const char *operation, nd_data_parallel *parallel, nd_optimizer *optimizer,
-                       nd_parameter_state *state, nd_slot slot, int owner) {
-    if (parallel->comm->rank == owner)
-        return nd_send(state->slot[slot], parallel->comm, 0);
-    nd_status status = nd__optimizer_prepare_slot(operation, optimizer, state, slot);
-    nd_status received =
-        nd_receive_(status == ND_OK ? state->slot[slot] : NULL, parallel->comm, owner);
-    return status == ND_OK ? received : status;
+                       nd_parameter_state *state, nd_slot slot, int owner, nd_status before) {
+    bool sends = parallel->comm->rank == owner;
+    nd_status status = before == ND_OK && !sends
+                           ? nd__optimizer_prepare_slot(operation, optimizer, state, slot)
+                           : before;
+    nd_tensor *x = status == ND_OK ? state->slot[slot] : NULL;
+    nd_status moved = sends ? nd_send(x, parallel->comm, 0) : nd_receive_(x, parallel->comm, owner);
+    return status == ND_OK ? moved : status;
+}
+
+/// What of a parameter's state its owner has, to rank 0.
+static nd_status bring_all(const char *operation, nd_data_parallel *parallel,
+                           nd_optimizer *optimizer, nd_parameter_state *state, int owner,
+                           const int64_t *row, nd_status status) {
+    for (int slot = 0; slot < ND__SLOTS; slot++)
+        if (row[1 + slot])
+            status = bring(operation, parallel, optimizer, state, (nd_slot)slot, owner, status);
+    if (status != ND_OK)
+        return status;
+    state->steps = (uint64_t)row[0];
+    if (parallel->comm->rank == 0)
+        state->version = nd__tensor_version(state->parameter);
+    return ND_OK;
+}
+
+nd_status nd__sharded_gather(const char *operation, nd_data_parallel *parallel,
+                             const nd_parallel_work *work, nd_optimizer *optimizer) {
+    nd_auto nd_tensor *numbers = share_numbers(operation, parallel, work, optimizer);
+    if (!numbers)
+        return nd_error_get_status();
+    nd_status status = ND_OK;
+    int rank = parallel->comm->rank;
+    for (size_t i = 0; parallel->sharded && i < parallel->parameters; i++) {
+        int owner = nd__buckets_get_owner(work->buckets, i);
+        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
+        if (owner != 0 && (rank == 0 || rank == owner) && state)
+            status = bring_all(operation, parallel, optimizer, state, owner,
+                               (const int64_t *)numbers->data + i * NUMBERS, status);
+    }
+    return status;
 }
 
 nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_optimizer *optimizer) {
@@ -152,23 +186,20 @@ nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_optimizer
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    nd_auto nd_tensor *numbers = share_numbers(operation, parallel, work, optimizer);
-    status = numbers ? ND_OK : nd_error_get_status();
-    int rank = parallel->comm->rank;
-    for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++) {
-        const int64_t *row = (const int64_t *)numbers->data + i * NUMBERS;
-        int owner = nd__buckets_get_owner(work->buckets, i);
-        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
-        if (owner == 0 || (rank != 0 && rank != owner) || !state)
-            continue;
-        for (int slot = 0; status == ND_OK && slot < ND__SLOTS; slot++)
-            if (row[1 + slot])
-                status = bring(operation, parallel, optimizer, state, (nd_slot)slot, owner);
-        state->steps = (uint64_t)row[0];
-        if (rank == 0)
-            state->version = nd__tensor_version(state->parameter);
-    }
+    status = nd__sharded_gather(operation, parallel, work, optimizer);
     nd__data_parallel_leave(work);
+    return status;
+}
+
+nd_status nd__sharded_drop(const char *operation, nd_data_parallel *parallel,
+                           const nd_parallel_work *work, nd_optimizer *optimizer) {
+    nd_status status = nd__optimizer_check(operation, optimizer);
+    for (size_t i = 0; status == ND_OK && i < parallel->parameters; i++) {
+        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
+        for (int slot = 0; state && !nd__buckets_is_own(work->buckets, i) && slot < ND__SLOTS;
+             slot++)
+            nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
+    }
     return status;
 }
 
@@ -179,13 +210,7 @@ nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    status = nd__optimizer_check(operation, optimizer);
-    for (size_t i = 0; status == ND_OK && i < parallel->parameters; i++) {
-        nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
-        for (int slot = 0; state && !nd__buckets_is_own(work->buckets, i) && slot < ND__SLOTS;
-             slot++)
-            nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
-    }
+    status = nd__sharded_drop(operation, parallel, work, optimizer);
     nd__data_parallel_leave(work);
     return status;
 }

@@ -10,8 +10,19 @@
 
 #include <string.h>
 
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/// How many batches an epoch has: those of all ranks together, and a last one when that has a
+/// sample for each of them.
+static int64_t count_batches(const nd_batch_plan *plan, bool drop_last) {
+    const int64_t whole = plan->batch * plan->ranks, rest = plan->samples % whole;
+    return plan->samples / whole + (rest >= plan->ranks && !drop_last);
+}
+
 void nd__batch_plan(nd_batch_plan *ret_plan, const nd_tensor *images, const nd_tensor *labels,
-                    int64_t batch) {
+                    const nd_dataset_options *options) {
     nd_batch_plan *plan = ret_plan;
     plan->images = images->data;
     plan->labels = labels->data;
@@ -19,20 +30,40 @@ void nd__batch_plan(nd_batch_plan *ret_plan, const nd_tensor *images, const nd_t
     plan->image_dtype = images->dtype == ND_U8 ? ND_F32 : images->dtype;
     plan->label_dtype = labels->dtype;
     plan->samples = images->shape[0];
-    plan->batch = batch;
+    plan->rank = options->rank;
+    plan->ranks = options->ranks > 1 ? options->ranks : 1;
+    // More than there are is as good as all of them, and does not overflow.
+    plan->batch = smaller(options->batch, plan->samples / plan->ranks + 1);
+    plan->batches = count_batches(plan, options->drop_last);
+    plan->drop_last = options->drop_last;
     plan->sample_elements = 1;
     for (int axis = 1; axis < images->ndim; axis++)
         plan->sample_elements *= images->shape[axis];
-    int64_t largest = batch < plan->samples ? batch : plan->samples;
+    // Only the last one can have more than the first.
+    int64_t largest = plan->batches ? nd__batch_count(plan, 0) : 0;
+    if (plan->batches && nd__batch_count(plan, plan->batches - 1) > largest)
+        largest = nd__batch_count(plan, plan->batches - 1);
     plan->images_bytes =
         (size_t)(largest * plan->sample_elements) * nd_dtype_get_size(plan->image_dtype);
     plan->labels_bytes = (size_t)largest * sizeof(int64_t);
     plan->order = NULL;
 }
 
+int64_t nd__batch_count_of_all(const nd_batch_plan *plan, int64_t batch) {
+    const int64_t whole = plan->batch * plan->ranks, left = plan->samples - batch * whole;
+    return batch + 1 < plan->batches || plan->drop_last ? whole : left;
+}
+
 int64_t nd__batch_count(const nd_batch_plan *plan, int64_t batch) {
-    int64_t left = plan->samples - batch * plan->batch;
-    return left < plan->batch ? left : plan->batch;
+    const int64_t all = nd__batch_count_of_all(plan, batch);
+    return all / plan->ranks + (plan->rank < all % plan->ranks);
+}
+
+/// Where this rank's samples begin in the order of the epoch: behind those of the ranks before it.
+static int64_t first_of(const nd_batch_plan *plan, int64_t batch) {
+    const int64_t all = nd__batch_count_of_all(plan, batch);
+    return batch * plan->batch * plan->ranks + all / plan->ranks * plan->rank +
+           smaller(plan->rank, all % plan->ranks);
 }
 
 /// pixel / 255, rounded as the division rounds it (true for all 256 values) but with
@@ -58,7 +89,7 @@ static int64_t sample_at(const nd_batch_plan *plan, int64_t position) {
 }
 
 void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images) {
-    const int64_t begin = batch * plan->batch;
+    const int64_t begin = first_of(plan, batch);
     const int64_t count = nd__batch_count(plan, batch);
     const int64_t elements = plan->sample_elements;
     const size_t sample_bytes = (size_t)elements * nd_dtype_get_size(plan->source_dtype);
@@ -74,7 +105,7 @@ void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_i
 }
 
 void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {
-    const int64_t begin = batch * plan->batch;
+    const int64_t begin = first_of(plan, batch);
     const int64_t count = nd__batch_count(plan, batch);
     const size_t bytes = nd_dtype_get_size(plan->label_dtype);
     for (int64_t i = 0; i < count; i++) {

@@ -2,7 +2,7 @@
 // prepare them.
 #ifndef ND_LIB_IO_BATCH_H
 #define ND_LIB_IO_BATCH_H
-#include <nd/tensor.h>
+#include <nd/io.h>
 
 // What batches are cut from. Stays as it is while an epoch runs.
 typedef struct nd_batch_plan {
@@ -13,21 +13,28 @@ typedef struct nd_batch_plan {
     nd_dtype label_dtype;  ///< any integer, u8 or bool; a batch has i64
     int64_t sample_elements;
     int64_t samples;
-    int64_t batch;        ///< samples per batch; the last one may have fewer
+    int64_t batch;        ///< samples per batch of a rank; the last one may have fewer, or one more
+    int64_t batches;      ///< of an epoch
+    bool drop_last;       ///< samples that do not fill a batch of all ranks are left out
+    int64_t rank;         ///< whose batches these are
+    int64_t ranks;        ///< at least 1
     const int64_t *order; ///< permutation of the samples; NULL: as they stand
-    size_t images_bytes;  ///< of a full batch
+    size_t images_bytes;  ///< of the largest batch
     size_t labels_bytes;
 } nd_batch_plan;
 
-/// Plan for contiguous CPU tensors of shapes [n, ...] and [n]; without order.
+/// Plan for contiguous CPU tensors of shapes [n, ...] and [n], of which one rank gets its share;
+/// without order.
 void nd__batch_plan(nd_batch_plan *ret_plan, const nd_tensor *images, const nd_tensor *labels,
-                    int64_t batch);
+                    const nd_dataset_options *options);
 /// Number of samples in batch number `batch`.
 int64_t nd__batch_count(const nd_batch_plan *plan, int64_t batch);
+/// Number of samples that all ranks together have in it.
+int64_t nd__batch_count_of_all(const nd_batch_plan *plan, int64_t batch);
 void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_images);
 void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels);
 
-// Room for one full batch: two blocks as a storage on the CPU has them, so that a storage can take
+// Room for the largest batch: two blocks as a storage on the CPU has them, so that a storage can take
 // them over.
 typedef struct nd_batch_slot {
     void *images;

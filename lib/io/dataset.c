@@ -45,11 +45,10 @@ struct nd_dataset {
     nd_batch_slot
         slots[PREFETCH_DEPTH_MAX]; ///< batches being prepared; empty until they are needed
     int64_t depth;                 ///< slots that are used
-    int64_t batches;
-    int64_t position; ///< number of the next batch
-    uint64_t epoch;   ///< the last that was started
-    bool started;     ///< an epoch is running
-    bool resumes;     ///< it was running when it was saved, and is to be started at `position`
+    int64_t position;              ///< number of the next batch
+    uint64_t epoch;                ///< the last that was started
+    bool started;                  ///< an epoch is running
+    bool resumes; ///< it was running when it was saved, and is to be started at `position`
     nd_prefetch prefetch;
 };
 
@@ -69,6 +68,8 @@ static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels)
 static nd_tensor *load_idx_beside(const char *directory, const char *prefix, const char *suffix);
 static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
                          const nd_dataset_options *options);
+static nd_status check_ranks(const char *operation, const nd_dataset_options *options,
+                             int64_t samples);
 static nd_status check_dataset(const char *operation, const nd_dataset *dataset);
 static nd_status start_at(nd_dataset *dataset, uint64_t epoch, int64_t position);
 static nd_status reserve(nd_dataset *dataset);
@@ -82,7 +83,8 @@ nd_dataset *nd_dataset_new(const nd_tensor *images, const nd_tensor *labels,
                            const nd_dataset_options *options) {
     nd_dataset_options chosen = ND_DATASET_OPTIONS_INIT;
     if (read_options("dataset_new", options, &chosen) != ND_OK ||
-        check_tensors(images, labels) != ND_OK)
+        check_tensors(images, labels) != ND_OK ||
+        check_ranks("dataset_new", &chosen, images->shape[0]) != ND_OK)
         return NULL;
     nd_auto nd_tensor *images_in_order = nd_contiguous(images);
     nd_auto nd_tensor *labels_in_order = nd_contiguous(labels);
@@ -136,13 +138,14 @@ nd_status nd_dataset_next_batch(nd_dataset *dataset, nd_tensor **ret_images,
                          "dataset_next_batch: no epoch has been started with nd_dataset_start");
     nd_tensor *images = NULL;
     nd_tensor *labels = NULL;
-    if (dataset->position == dataset->batches) {
+    if (dataset->position == dataset->plan.batches) {
         nd__prefetch_stop(&dataset->prefetch);
         *ret_images = images;
         *ret_labels = labels;
         return ND_OK;
     }
-    bool whole = nd__batch_count(&dataset->plan, dataset->position) == dataset->plan.batch;
+    // A batch that fills its slot, or all of it but one sample of the last batch.
+    bool whole = nd__batch_count(&dataset->plan, dataset->position) >= dataset->plan.batch;
     bool made = whole && dataset->options.prefetch && dataset->options.device.kind == ND_CPU
                     ? hand_over(dataset, &images, &labels)
                     : make_batch(dataset, &images, &labels);
@@ -168,15 +171,18 @@ nd_status nd__dataset_get_position(const char *operation, const nd_dataset *data
     if (status != ND_OK)
         return status;
     const nd_dataset_options *options = &dataset->options;
+    int64_t batch;
+    if (__builtin_mul_overflow(options->batch, dataset->plan.ranks, &batch))
+        batch = INT64_MAX;
     *ret_position = (nd_dataset_position){
         .started = dataset->started || dataset->resumes,
         .epoch = (int64_t)dataset->epoch,
         .position = dataset->position,
-        .batches = dataset->batches,
+        .batches = dataset->plan.batches,
         .seed = (int64_t)options->key.seed,
         .stream = (int64_t)options->key.stream,
         .samples = dataset->plan.samples,
-        .batch = options->batch,
+        .batch = batch,
         .options = (options->shuffle ? 1 : 0) | (options->drop_last ? 2 : 0),
     };
     return ND_OK;
@@ -196,7 +202,42 @@ int64_t nd_dataset_get_size(const nd_dataset *dataset) {
 }
 
 int64_t nd_dataset_get_batches(const nd_dataset *dataset) {
-    return dataset ? dataset->batches : 0;
+    return dataset ? dataset->plan.batches : 0;
+}
+
+double nd_dataset_get_weight(const nd_dataset *dataset) {
+    if (!dataset || dataset->position == 0)
+        return 1;
+    const nd_batch_plan *plan = &dataset->plan;
+    const int64_t last = dataset->position - 1, all = nd__batch_count_of_all(plan, last);
+    const int64_t own = nd__batch_count(plan, last);
+    return own * plan->ranks == all ? 1 : (double)own * (double)plan->ranks / (double)all;
+}
+
+const nd_tensor *nd__dataset_images(const nd_dataset *dataset) {
+    return dataset->images;
+}
+
+nd_status nd__dataset_check_rank(const char *operation, const nd_dataset *dataset, int rank,
+                                 int ranks) {
+    nd_status status = check_dataset(operation, dataset);
+    if (status != ND_OK)
+        return status;
+    if (dataset->started || dataset->resumes || dataset->position)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: the data set is read already; its share is chosen before its first "
+                         "epoch and before a state is loaded",
+                         operation);
+    nd_dataset_options options = dataset->options;
+    options.rank = rank;
+    options.ranks = ranks;
+    return check_ranks(operation, &options, dataset->plan.samples);
+}
+
+void nd__dataset_set_rank(nd_dataset *dataset, int rank, int ranks) {
+    dataset->options.rank = rank;
+    dataset->options.ranks = ranks;
+    nd__batch_plan(&dataset->plan, dataset->images, dataset->labels, &dataset->options);
 }
 
 static void traverse(const nd_object *self, nd_visitor *visitor) {
@@ -236,6 +277,21 @@ static nd_status read_options(const char *operation, const nd_dataset_options *g
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a batch of %lld samples", operation,
                            (long long)ret_options->batch);
     return status == ND_OK ? nd__registry_device_check(operation, ret_options->device) : status;
+}
+
+/// A rank that there is, and a sample for each.
+static nd_status check_ranks(const char *operation, const nd_dataset_options *options,
+                             int64_t samples) {
+    const int ranks = options->ranks == 0 ? 1 : options->ranks;
+    if (ranks < 0 || options->rank < 0 || options->rank >= ranks)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: rank %d of %d ranks", operation,
+                         options->rank, options->ranks);
+    if (samples > 0 && samples < ranks && !options->drop_last)
+        return nd__error(ND_ERROR_SHAPE,
+                         "%s: %lld samples for %d ranks; each rank needs one, unless they are "
+                         "dropped (drop_last)",
+                         operation, (long long)samples, ranks);
+    return ND_OK;
 }
 
 static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels) {
@@ -295,11 +351,7 @@ static nd_dataset *build(const nd_tensor *images, const nd_tensor *labels,
         return NULL;
     }
     dataset->options = *options;
-    nd__batch_plan(&dataset->plan, images, labels, options->batch);
-    const int64_t samples = dataset->plan.samples;
-    dataset->batches = samples / options->batch;
-    if (!options->drop_last && samples % options->batch != 0)
-        dataset->batches++;
+    nd__batch_plan(&dataset->plan, images, labels, options);
     return nd__place_publish_or_release(nd__place_begin(NULL, 0), &dataset->header);
 }
 
@@ -324,10 +376,10 @@ static nd_status start_at(nd_dataset *dataset, uint64_t epoch, int64_t position)
     nd_status status = reserve(dataset);
     if (status == ND_OK && dataset->options.shuffle)
         status = shuffle(dataset, epoch);
-    if (status == ND_OK && dataset->options.prefetch && dataset->batches > position)
+    if (status == ND_OK && dataset->options.prefetch && dataset->plan.batches > position)
         status = nd__prefetch_start(&dataset->prefetch, "dataset_start", nd__batch_fill,
                                     &dataset->plan, dataset->slots, sizeof(*dataset->slots),
-                                    dataset->depth, position, dataset->batches);
+                                    dataset->depth, position, dataset->plan.batches);
     dataset->started = status == ND_OK;
     return status;
 }
@@ -343,7 +395,7 @@ static nd_status reserve(nd_dataset *dataset) {
                              (long long)plan->samples);
     }
     const bool on_host = nd__registry_backend(dataset->options.device.kind)->host_accessible;
-    if (dataset->batches == 0 || (on_host && !dataset->options.prefetch))
+    if (dataset->plan.batches == 0 || (on_host && !dataset->options.prefetch))
         return ND_OK;
     const size_t bytes = plan->images_bytes + plan->labels_bytes;
     size_t depth = PREFETCH_BYTES / (bytes ? bytes : 1);
@@ -378,12 +430,15 @@ static void batch_shape(const nd_dataset *dataset, int64_t *ret_shape) {
     ret_shape[0] = nd__batch_count(&dataset->plan, dataset->position);
 }
 
-/// Tensor on a block of the host allocator, which stays the caller's until `borrowed` is cleared.
+/// Tensor on a block of the host allocator, which stays the caller's until `borrowed` is cleared; the
+/// block may be larger.
 static nd_tensor *tensor_on_block(nd_manager *manager, void *block, size_t bytes, nd_dtype dtype,
                                   int ndim, const int64_t *shape) {
     nd_storage *storage =
         nd__storage_wrap("dataset_next_batch", manager, (nd_device){ND_CPU, 0}, block, bytes);
-    int64_t numel = (int64_t)(bytes / nd_dtype_get_size(dtype));
+    int64_t numel = 1;
+    for (int axis = 0; axis < ndim; axis++)
+        numel *= shape[axis];
     return storage ? nd__tensor_on(manager, storage, dtype, ndim, shape, numel) : NULL;
 }
 

@@ -3,6 +3,7 @@
 // Invariant: parts that are objects are edges, through a list of the state's own; the array of
 // parts holds plain values beside it. Loading asks every part twice (state_stream.h), so nothing
 // changes before all of it fits.
+#include "lib/nn/state.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -13,7 +14,6 @@
 #include "lib/nn/schedule.h"
 #include "lib/nn/state_parts.h"
 #include "lib/pressure/pressure_alloc.h"
-#include <nd/state.h>
 
 #include <string.h>
 
@@ -255,21 +255,28 @@ nd_status nd_save_state(const nd_state *state, const char *path) {
     return status;
 }
 
+nd_status nd__state_check_file(nd_state_stream *stream, const char *operation,
+                               const nd_state *state, const char *path) {
+    *stream = (nd_state_stream){.file.file.descriptor = -1};
+    nd_status status = check_state(operation, state);
+    if (status == ND_OK)
+        status = nd__state_stream_begin_load(stream, operation, path);
+    if (status == ND_OK)
+        status = exchange_all(state, stream);
+    return status == ND_OK ? nd__state_stream_check_all_taken(stream) : status;
+}
+
+nd_status nd__state_commit(nd_state_stream *stream, const nd_state *state) {
+    stream->phase = ND__STATE_COMMIT;
+    return exchange_all(state, stream);
+}
+
 nd_status nd_load_state(const nd_state *state, const char *path) {
     ND__UNCANCELLED;
-    static const char operation[] = "load_state";
-    nd_status status = check_state(operation, state);
-    if (status != ND_OK)
-        return status;
     nd_state_stream stream;
-    status = nd__state_stream_begin_load(&stream, operation, path);
+    nd_status status = nd__state_check_file(&stream, "load_state", state, path);
     if (status == ND_OK)
-        status = exchange_all(state, &stream);
-    if (status == ND_OK)
-        status = nd__state_stream_check_all_taken(&stream);
-    stream.phase = ND__STATE_COMMIT;
-    if (status == ND_OK)
-        status = exchange_all(state, &stream);
+        status = nd__state_commit(&stream, state);
     nd__state_stream_end(&stream);
     return status;
 }

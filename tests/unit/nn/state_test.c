@@ -189,6 +189,67 @@ static void test_a_run_goes_on_to_the_same_bits_from_every_step(void **state) {
     resume_anywhere(true);
 }
 
+/// The first label of the next batch of one rank of `ranks`, after a position was loaded.
+static void assert_next_labels(const char *path, int ranks, const int64_t *expected) {
+    nd_auto nd_tensor *points = nd_zeros(ND_SHAPE(SAMPLES, 3), ND_F32);
+    nd_auto nd_tensor *numbers = nd_arange(0, SAMPLES, 1, ND_I64);
+    for (int rank = 0; rank < ranks; rank++) {
+        nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+        options.batch = 8 / ranks;
+        options.shuffle = true;
+        options.rank = rank;
+        options.ranks = ranks;
+        nd_auto nd_dataset *data = nd_dataset_new(points, numbers, &options);
+        nd_auto nd_state *it = nd_state_new();
+        assert_ok(nd_state_add_dataset(it, "data", data));
+        assert_ok(nd_load_state(it, path));
+        nd_auto nd_tensor *x = NULL, *y = NULL;
+        assert_true(next_batch(data, &x, &y));
+        int64_t count = 8 / ranks;
+        assert_int_equal(nd_get_numel(y), count);
+        assert_memory_equal(nd_get_data(y), expected + rank * count,
+                            (size_t)count * sizeof(int64_t));
+    }
+}
+
+static void test_another_number_of_ranks_goes_on_with_the_same_batches(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", nd_test_path("ranks.safetensors"));
+    nd_auto nd_tensor *points = nd_zeros(ND_SHAPE(SAMPLES, 3), ND_F32);
+    nd_auto nd_tensor *numbers = nd_arange(0, SAMPLES, 1, ND_I64);
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = 8;
+    options.key = nd_key_new(5);
+    options.shuffle = true;
+    nd_auto nd_dataset *one = nd_dataset_new(points, numbers, &options);
+    nd_auto nd_state *it = nd_state_new();
+    assert_ok(nd_state_add_dataset(it, "data", one));
+    assert_ok(nd_dataset_start(one, 6));
+    nd_auto nd_tensor *x = NULL, *y = NULL, *next_x = NULL, *next_y = NULL;
+    assert_true(next_batch(one, &x, &y));
+    assert_ok(nd_save_state(it, path));
+    assert_true(next_batch(one, &next_x, &next_y));
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        if (ranks < 8) { // 23 samples: 7 are left for the last step, which 8 ranks do not have
+            assert_next_labels(path, ranks, nd_get_data(next_y));
+            continue;
+        }
+        options.batch = 1;
+        options.ranks = 8;
+        nd_auto nd_dataset *fewer = nd_dataset_new(points, numbers, &options);
+        nd_auto nd_state *refused = nd_state_new();
+        assert_ok(nd_state_add_dataset(refused, "data", fewer));
+        assert_int_not_equal(nd_load_state(refused, path), ND_OK);
+        options.ranks = 4; // a whole batch of 4
+        nd_auto nd_dataset *smaller = nd_dataset_new(points, numbers, &options);
+        nd_auto nd_state *other = nd_state_new();
+        assert_ok(nd_state_add_dataset(other, "data", smaller));
+        assert_int_not_equal(nd_load_state(other, path), ND_OK);
+        nd_error_clear();
+    }
+}
+
 static void test_a_killed_run_goes_on_to_the_same_bits(void **state) {
     (void)state;
     char path[512];
@@ -469,6 +530,7 @@ static void test_many_parts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_run_goes_on_to_the_same_bits_from_every_step),
+        ND_TEST(test_another_number_of_ranks_goes_on_with_the_same_batches),
         ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),

@@ -24,7 +24,9 @@
 #ifndef ND_DISTRIBUTED_H
 #define ND_DISTRIBUTED_H
 #include <nd/autograd.h>
+#include <nd/io.h>
 #include <nd/nn.h>
+#include <nd/state.h>
 #include <nd/tensor.h>
 #ifdef __cplusplus
 extern "C" {
@@ -133,6 +135,12 @@ ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank
 //     nd_data_parallel_step(parallel, optimizer);
 //     nd_module_zero_grad(model);
 
+/// Makes a data set this rank's share (`rank` and `ranks` of nd_dataset_options, which says what is
+/// whose), before its first epoch and before a state is loaded. A collective call: data sets that
+/// differ in shape, dtype, batch, key, order or position are an error on all ranks, and nothing has
+/// changed.
+ND_API nd_status nd_dataset_shard(nd_dataset *dataset, const nd_communicator *comm);
+
 /// Options of nd_data_parallel_new(). NULL means all defaults.
 typedef struct nd_data_parallel_options {
     uint32_t size;               ///< sizeof(nd_data_parallel_options)
@@ -147,7 +155,8 @@ typedef struct nd_data_parallel_options {
     { sizeof(nd_data_parallel_options), 1, UINT64_C(25) << 20, UINT64_C(1) << 20, false }
 
 /// Makes the parameters and buffers of `module` those of rank 0 on all ranks, and is what its
-/// gradients go through, in the current manager. A collective call of `comm`, one of MPI, which it
+/// gradients go through, in the current manager. Modules that draw random keys (dropout) draw other
+/// ones on each rank: rank 0 its own, the others these with their rank folded in. A collective call of `comm`, one of MPI, which it
 /// duplicates; the module keeps the parameters it has. Errors: as a collective call;
 /// ND_ERROR_INVALID_ARGUMENT (a size of 0), ND_ERROR_UNSUPPORTED (a communicator of NCCL). The
 /// modules of two ranks that differ are an error on all, and nothing has changed.
@@ -166,8 +175,9 @@ ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_
 /// nd_data_parallel_clip_grad_norm().
 ND_API nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor *output,
                                            const nd_backward_options *options);
-/// Makes parameters and buffers those of rank 0 again, such as after it alone has loaded a file, or
-/// for running means. A collective call.
+/// Makes parameters, buffers and random keys what they were behind nd_data_parallel_new(), of what
+/// rank 0 has now, such as after it alone has loaded a file, or for running means. A collective
+/// call.
 ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
 /// nd_optimizer_step(), of an optimizer of the module's parameters. With shard_optimizer (ZeRO-1:
 /// Rajbhandari et al. 2020) each parameter has an owner among the ranks, which alone has its
@@ -186,6 +196,24 @@ ND_API nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_op
 /// Drops the optimizer's state of parameters that other ranks own: on rank 0 when the state is
 /// saved, on all when one was loaded. No collective call.
 ND_API nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
+/// nd_save_state() of a run of several ranks, between two steps: by rank 0, into a file that takes
+/// its place at once, as a whole; the optimizer's sharded state is gathered before and dropped
+/// behind it. `state` is of the same parts on all ranks, `optimizer` (NULL where nothing is
+/// sharded) one of them. What differs between ranks is as on rank 0 when it is loaded; buffers, such
+/// as running means, become so on all ranks now, and random keys each rank's own of rank 0's, so
+/// that a run that goes on computes the same bits as one that is killed and loads. A collective
+/// call; returns on all ranks when the file is
+/// on the disk, with an error on all when it is not, and the old one is there still.
+ND_API nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
+                                             const nd_state *state, const char *path);
+/// nd_load_state() on all ranks, of one file that all see. A collective call: a file that does not
+/// fit on one rank, that one does not see, or that is another one there, is an error on all, and
+/// nothing has changed. *ret_loaded: whether there was a file; without one nothing has changed, and
+/// the status is ND_OK, so that a program begins with this call whether it is its first start or
+/// not. ret_loaded NULL: a file that is not there is an error.
+ND_API nd_status nd_data_parallel_load_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
+                                             const nd_state *state, const char *path,
+                                             bool *ret_loaded);
 /// How many buckets there are now; 0 for NULL or a closed one.
 ND_API size_t nd_data_parallel_get_bucket_count(const nd_data_parallel *parallel);
 

@@ -1,0 +1,13 @@
+// Loading a state in two halves, between which several ranks can agree.
+#ifndef ND_LIB_NN_STATE_H
+#define ND_LIB_NN_STATE_H
+#include "lib/nn/state_stream.h"
+#include <nd/state.h>
+
+/// Reads a file and compares it with the state, which it leaves as it is. The stream is ended with
+/// nd__state_stream_end, also on an error.
+nd_status nd__state_check_file(nd_state_stream *stream, const char *operation,
+                               const nd_state *state, const char *path);
+/// Makes the state what a file that fits has.
+nd_status nd__state_commit(nd_state_stream *stream, const nd_state *state);
+#endif
