@@ -50,7 +50,8 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
     nd_data_parallel *: owned(nd_data_parallel, x), const nd_data_parallel *: borrowed(nd_data_parallel, x), \
     nd_graph *: owned(nd_graph, x), const nd_graph *: borrowed(nd_graph, x), \
     nd_state *: owned(nd_state, x), const nd_state *: borrowed(nd_state, x), \
-    nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x)
+    nd_dataset *: owned(nd_dataset, x), const nd_dataset *: borrowed(nd_dataset, x), \
+    nd_gguf *: owned(nd_gguf, x), const nd_gguf *: borrowed(nd_gguf, x)
 // clang-format on
 #define ND__NULL_OF(T, x) ((T *)0)
 #define ND__OWNED_TYPE(x) __typeof__(_Generic((x), ND__FOR_HANDLES(x, ND__NULL_OF, ND__NULL_OF)))

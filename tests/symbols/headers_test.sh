@@ -13,11 +13,11 @@ check() {
     failures=$((failures + 1))
 }
 
-for header in "$root"/include/nd/*.h; do
+for header in "$root"/include/nd/*.h "$root"/lib/distributed/include/nd/*.h; do
     name=nd/${header##*/}
     echo "#include <$name>" >"$TEST_TMPDIR/alone.c"
     cp "$TEST_TMPDIR/alone.c" "$TEST_TMPDIR/alone.cc"
-    warnings=(-Wall -Wextra -Wconversion "-I$root/include" -fsyntax-only)
+    warnings=(-Wall -Wextra -Wconversion "-I$root/include" "-I$root/lib/distributed/include" -fsyntax-only)
     for compiler in gcc clang; do
         command -v $compiler >/dev/null || continue
         check "$name, $compiler" $compiler -std=gnu17 -Wstrict-prototypes "${warnings[@]}" "$TEST_TMPDIR/alone.c"

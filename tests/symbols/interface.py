@@ -15,6 +15,8 @@ import xml.etree.ElementTree as ElementTree
 
 def stubs(include):
     print("#include <nd/nd.h>")
+    if glob.glob(include + "/nd/distributed.h"):
+        print("#include <nd/distributed.h>")
     for path in sorted(glob.glob(include + "/nd/*.h")):
         text = re.sub(r"//.*", "", open(path).read())
         for declaration in re.findall(r"^ND_API ([^;{}]*?)(?: ND_OWNED)?;", text, re.M | re.S):

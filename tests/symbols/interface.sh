@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # interface.sh [--write]: holds the binary interface of include/nd against tests/symbols/interface.txt, or writes that file,
-# and with it docs/operations.md and include/nd/detail/functions.hpp, which are made of the headers (docs/operations.py).
+# interface_distributed.txt beside it, which has what <nd/distributed.h> adds, and with them docs/operations.md and include/nd/detail/functions.hpp, which are made of the headers (docs/operations.py).
 # docs/stability.md says what may change. Needs gcc, python3 and abidw (Debian's abigail-tools).
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -22,12 +22,20 @@ read_interface() {
 }
 
 read_interface "$root/include" "$scratch/now"
+# The same with <nd/distributed.h>, whose functions are in a library of their own.
+mkdir "$scratch/all"
+cp -rL "$root"/include/nd "$root"/lib/distributed/include/nd "$scratch/all"
+read_interface "$scratch/all" "$scratch/all.txt"
+LC_ALL=C comm -13 <(LC_ALL=C sort "$scratch/now") <(LC_ALL=C sort "$scratch/all.txt") >"$scratch/distributed"
+[ "$(grep -c '(' "$scratch/distributed")" -gt 20 ] || { echo "<nd/distributed.h> was not read."; exit 1; }
 if [ "${1:-}" = --write ]; then
     cp "$scratch/now" "$here/interface.txt"
+    cp "$scratch/distributed" "$here/interface_distributed.txt"
     python3 "$root/docs/operations.py" "$root" "$root"
     exit 0
 fi
-python3 "$here/interface.py" compare "$here/interface.txt" "$scratch/now" || {
+{ python3 "$here/interface.py" compare "$here/interface.txt" "$scratch/now" &&
+    python3 "$here/interface.py" compare "$here/interface_distributed.txt" "$scratch/distributed"; } || {
     echo "If this is meant: tests/symbols/interface.sh --write, and a line in CHANGELOG.md."
     exit 1
 }

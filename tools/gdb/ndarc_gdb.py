@@ -16,7 +16,8 @@ import gdb
 
 HANDLES = {
     "nd_object", "nd_tensor", "nd_manager", "nd_weak", "nd_list", "nd_map", "nd_resource", "nd_node", "nd_module", "nd_optimizer",
-    "nd_dataset", "nd_storage", "nd_accounted",
+    "nd_dataset", "nd_storage", "nd_accounted", "nd_schedule", "nd_ema", "nd_loss_scaler", "nd_state", "nd_gguf", "nd_communicator", "nd_data_parallel",
+    "nd_stream", "nd_event", "nd_graph",
 }
 
 # struct nd_object: word, type, shard, previous, next, site, flags, gc_index. Its size is checked by a

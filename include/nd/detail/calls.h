@@ -549,3 +549,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_dataset_next_batch(...) ND__CALL(nd_dataset_next_batch, __VA_ARGS__)
 
 #endif // ND__CALLS_LISTED
+
+#ifdef ND_DISTRIBUTED_H
+#include <nd/detail/calls_distributed.h>
+#endif

@@ -220,4 +220,9 @@ ND_API size_t nd_data_parallel_get_bucket_count(const nd_data_parallel *parallel
 #ifdef __cplusplus
 }
 #endif
+
+// <nd/nd.h> with ND_TRACK_SITES or <nd/scoped.h> came before; they also look for this header.
+#ifdef ND_DETAIL_CALLS_H
+#include <nd/detail/calls_distributed.h>
+#endif
 #endif

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Every type of object that <nd/base.h> names is a handle to nd_retain, nd_release and nd_auto in C, owned and borrowed. A scope is the one type that is
+# not counted.
+set -u
+root=$TEST_SRCDIR/$TEST_WORKSPACE
+types=$(sed -n 's/^typedef struct \(nd_[a-z_]*\) \1;.*/\1/p' "$root/include/nd/base.h" | grep -vx nd_scope)
+[ "$(wc -w <<<"$types")" -ge 20 ] || { echo "found $types"; exit 1; }
+{
+    echo '#include <nd/nd.h>'
+    for type in $types; do
+        cat <<END
+void use_$type($type *owned, const $type *borrowed);
+void use_$type($type *owned, const $type *borrowed) {
+    nd_auto $type *same = nd_retain(owned);
+    $type *kept = nd_retain(borrowed);
+    nd_release(kept);
+    nd_release(owned);
+    (void)same;
+}
+END
+    done
+} >"$TEST_TMPDIR/handles.c"
+compile() {
+    cc -std=gnu17 -Wall -Wextra -Werror -fsyntax-only "-I$root/include" "$@"
+}
+compile "$TEST_TMPDIR/handles.c" || exit 1
+# What is none is refused, so that a type which is not listed would be, too.
+sed 's/nd_tensor/nd_scope/g' "$TEST_TMPDIR/handles.c" >"$TEST_TMPDIR/none.c"
+! compile "$TEST_TMPDIR/none.c" 2>/dev/null || { echo "nd_scope is taken for a handle"; exit 1; }
