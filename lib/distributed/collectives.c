@@ -230,6 +230,22 @@ static nd_status reduce(job *job, nd_status status, const nd_tensor *x, nd_colle
                            : status;
 }
 
+/// Ends a call with its result: `work` itself, or a tensor elsewhere (`result`, else NULL) with the
+/// values of `work`. NULL with an error.
+static nd_tensor *end_with_result(job *job, nd_status status, nd_tensor *result) {
+    if (status == ND_OK && result)
+        status = nd__copy_into(job->call.operation, result, job->work);
+    if (status == ND_OK)
+        status = give_to_work(job);
+    if (status == ND_OK && !result)
+        result = nd_steal(&job->work);
+    end(job);
+    if (status == ND_OK)
+        return result;
+    nd_release(result);
+    return NULL;
+}
+
 nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm, nd_collective op) {
     ND__UNCANCELLED;
     static const char operation[] = "all_reduce";
@@ -242,17 +258,7 @@ nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm, nd_col
     if (status == ND_OK && !direct)
         status = take_result(&job, x, x->ndim, x->shape, &result);
     status = reduce(&job, status, x, op);
-    if (status == ND_OK && result)
-        status = nd__copy_into(operation, result, job.work);
-    if (status == ND_OK)
-        status = give_to_work(&job);
-    if (status == ND_OK && direct)
-        result = nd_steal(&job.work);
-    end(&job);
-    if (status == ND_OK)
-        return result;
-    nd_release(result);
-    return NULL;
+    return end_with_result(&job, status, result);
 }
 
 /// The last step of what is in place: `work` into x.
@@ -394,17 +400,7 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
     if (status == ND_OK && each > 0)
         status =
             sent(&job, transport_of(&job)->all_gather(comm->transport, &job.call, job.data, each));
-    if (status == ND_OK && result)
-        status = nd__copy_into(operation, result, job.work);
-    if (status == ND_OK)
-        status = give_to_work(&job);
-    if (status == ND_OK && direct)
-        result = nd_steal(&job.work);
-    end(&job);
-    if (status == ND_OK)
-        return result;
-    nd_release(result);
-    return NULL;
+    return end_with_result(&job, status, result);
 }
 
 // -------------------------------------------------------------------------------------------------
