@@ -3,7 +3,7 @@
 //
 // Invariant: what follows depends on what was saved alone. So a run that goes on without having been
 // stopped makes at each save what one that loads has: buffers of rank 0, and the first order of
-// gradients (of more than two ranks, sums depend on where in a message a number stands).
+// gradients (of more than two ranks, MPI's sums may depend on where in a message a number stands).
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/distributed/agreement.h"

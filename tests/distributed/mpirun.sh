@@ -24,6 +24,10 @@ if [ -n "${ASAN_OPTIONS:-}" ]; then
     export ASAN_OPTIONS=$ASAN_OPTIONS:fast_unwind_on_malloc=0
     export LSAN_OPTIONS=suppressions=$PWD/tests/distributed/leaks.txt:print_suppressions=0
 fi
+# A rank that is forked on purpose may go on in the child.
+if [ -n "${TSAN_OPTIONS:-}" ]; then
+    export TSAN_OPTIONS=$TSAN_OPTIONS:ignore_noninstrumented_modules=1:die_after_fork=0:suppressions=$PWD/tests/distributed/races.txt
+fi
 
 run_ranks() {
     local ranks=$1
