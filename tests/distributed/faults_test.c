@@ -121,7 +121,7 @@ static void test_the_others_get_an_error_in_time(void **state) {
     assert_true(took < timeout + slack);
     assert_true(nd_communicator_is_broken(world));
     double begin = seconds();
-    for (int n = 0; n < 100; n++) {
+    for (int n = 0; n < 20; n++) { // one that waited would take all of the time by itself
         assert_int_equal(nd_barrier(world), ND_ERROR_IO);
         assert_int_equal(step(world, n), ND_ERROR_IO);
         assert_null(nd_communicator_duplicate(world, NULL));
