@@ -246,9 +246,10 @@ static nd_status complete(void *data, nd_tensor *leaf, nd_tensor *gradient) {
     return status;
 }
 
-/// What the pass has not reached: the gradient that is there, or zeros.
+/// What the pass has not reached: the gradient that is there, or zeros. From the last parameter to
+/// the first, the order in which most passes come to them: the next buckets may be filled in it.
 static nd_status fill_rest(step *step) {
-    for (size_t i = 0; i < step->count; i++) {
+    for (size_t i = step->count; i-- > 0;) {
         if (nd__buckets_is_set(step->work->buckets, i))
             continue;
         nd_tensor *parameter = step->parallel->tensors[i];

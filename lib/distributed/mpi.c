@@ -8,12 +8,15 @@
 #include "lib/base/error.h"
 
 int64_t nd__mpi_largest_count = INT64_C(1) << 30;
+int64_t nd__mpi_ring_message = INT64_C(4) << 20;
+int64_t nd__mpi_ring_share = INT64_C(128) << 10;
 
 #if ND_HAVE_MPI
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/fork.h"
 #include "lib/distributed/mpi_ops.h"
+#include "lib/distributed/ring.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -21,12 +24,13 @@ int64_t nd__mpi_largest_count = INT64_C(1) << 30;
 
 /// Bytes of the small messages of one call: an agreement, or two records.
 enum { EXCHANGE = 2048 };
-enum { TAG_RECORD = 1, TAG_DATA = 2 };
+enum { TAG_RECORD = 1, TAG_DATA = 2, TAG_RING = 3 };
 
 typedef struct nd_mpi {
     nd_transport transport;
     MPI_Comm comm;
     int *counts, *places; ///< of each rank, while shares of it are on their way; one block
+    void *received;       ///< a message of a ring
     unsigned char exchange[EXCHANGE];
 } nd_mpi;
 
@@ -207,7 +211,8 @@ static nd_transport *on_duplicate(const nd_transport_call *call, MPI_Comm comm) 
     MPI_Comm_size(mpi->comm, &mpi->transport.size);
     nd__lock_release(&lock);
     mpi->counts = nd__alloc(2 * (size_t)mpi->transport.size * sizeof *mpi->counts);
-    if (!mpi->counts) {
+    mpi->received = nd__alloc((size_t)nd__mpi_ring_message);
+    if (!mpi->counts || !mpi->received) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
         free_transport(&mpi->transport, false);
         return NULL;
@@ -255,6 +260,7 @@ static void free_transport(nd_transport *transport, bool broken) {
         MPI_Comm_free(&mpi->comm);
     nd__lock_release(&lock);
     nd__alloc_free(mpi->counts);
+    nd__alloc_free(mpi->received);
     nd__alloc_free(mpi);
 }
 
@@ -317,12 +323,70 @@ static nd_status find_op(const nd_transport_call *call, nd_dtype dtype, nd_colle
     return answer == MPI_SUCCESS ? ND_OK : refused(call, answer);
 }
 
+/// One all-reduce in a ring.
+typedef struct reduction {
+    nd_mpi *mpi;
+    const nd_transport_call *call;
+    nd_dtype dtype;
+    nd_collective op;
+    MPI_Op operation;
+} reduction;
+
+static nd_status exchange(void *context, const void *sent, int64_t sent_count, void *received,
+                          int64_t received_count) {
+    const reduction *of = context;
+    nd_mpi *mpi = of->mpi;
+    MPI_Datatype type = nd__mpi_ops_type(of->dtype);
+    int rank = mpi->transport.rank, ranks = mpi->transport.size;
+    MPI_Request requests[2];
+    nd__lock_acquire(&lock);
+    int answer = over ? MPI_ERR_OTHER
+                      : MPI_Irecv(received, (int)received_count, type, (rank + ranks - 1) % ranks,
+                                  TAG_RING, mpi->comm, &requests[0]);
+    if (answer == MPI_SUCCESS)
+        answer = MPI_Isend(sent, (int)sent_count, type, (rank + 1) % ranks, TAG_RING, mpi->comm,
+                           &requests[1]);
+    nd__lock_release(&lock);
+    return wait(of->call, answer, requests, 2,
+                received_count * (int64_t)nd_dtype_get_size(of->dtype));
+}
+
+static nd_status combine(void *context, const void *from, void *into, int64_t count) {
+    const reduction *of = context;
+    nd__lock_acquire(&lock);
+    int answer =
+        over ? MPI_ERR_OTHER
+             : MPI_Reduce_local(from, into, (int)count, nd__mpi_ops_type(of->dtype), of->operation);
+    nd__lock_release(&lock);
+    return answer == MPI_SUCCESS ? ND_OK : refused(of->call, answer);
+}
+
+static void settle(void *context, void *sums, int64_t count) {
+    const reduction *of = context;
+    if (of->op == ND_COLLECTIVE_MEAN)
+        nd__mpi_ops_divide(sums, count, of->dtype, of->mpi->transport.size);
+}
+
 static nd_status all_reduce(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t count, nd_dtype dtype, nd_collective op) {
     nd_mpi *mpi = (nd_mpi *)transport;
     MPI_Op operation;
     nd_status status = find_op(call, dtype, op, &operation);
     int64_t size = (int64_t)nd_dtype_get_size(dtype);
+    if (status == ND_OK && transport->size > 1 &&
+        count * size >= nd__mpi_ring_share * transport->size) {
+        reduction of = {mpi, call, dtype, op, operation};
+        nd_ring ring = {.rank = transport->rank,
+                        .ranks = transport->size,
+                        .size = size,
+                        .message = nd__mpi_ring_message / size,
+                        .received = mpi->received,
+                        .context = &of,
+                        .exchange = exchange,
+                        .combine = combine,
+                        .settle = settle};
+        return nd__ring_reduce(&ring, data, count);
+    }
     for (int64_t at = 0; status == ND_OK && at < count; at += piece(count - at))
         status = CALL(call, piece(count - at) * size,
                       MPI_Iallreduce(MPI_IN_PLACE, (char *)data + at * size, piece(count - at),

@@ -165,8 +165,7 @@ static void test_large_tensors_go_in_pieces(void **state) {
 }
 
 /// Random floats: near what f64 says, and the same bits everywhere.
-static void test_every_rank_has_the_same_bits(void **state) {
-    (void)state;
+static void same_bits_cases(void) {
     static const nd_dtype dtypes[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
     nd_auto nd_communicator *world = open_world(60);
     int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
@@ -191,6 +190,38 @@ static void test_every_rank_has_the_same_bits(void **state) {
                         ranks * size * nd_dtype_get_epsilon(dtype));
         }
     }
+}
+
+static void test_every_rank_has_the_same_bits(void **state) {
+    (void)state;
+    same_bits_cases();
+}
+
+/// Small ones in messages of four to 32 elements, of which the last are empty or short, and one of
+/// a size that is large without that, with a short last piece.
+static void test_large_tensors_go_round_in_a_ring(void **state) {
+    (void)state;
+    int64_t message = nd__mpi_ring_message, share = nd__mpi_ring_share;
+    nd__mpi_ring_message = 32;
+    nd__mpi_ring_share = 1;
+    all_reduce_cases(9);
+    same_bits_cases();
+    nd__mpi_ring_message = message;
+    nd__mpi_ring_share = share;
+    nd_auto nd_communicator *world = open_world(60);
+    int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    int64_t count = ranks * message / 4 + 101;
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), rank + 1, ND_F32);
+    assert_handle(x);
+    float *elements = nd_get_data(x);
+    for (int64_t i = 0; i < count; i++)
+        elements[i] += (float)(i % 1000);
+    assert_ok(nd_all_reduce_(x, world, ND_COLLECTIVE_MEAN));
+    elements = nd_get_data(x);
+    for (int64_t i = 0; i < count; i++) // small numbers, whose sums are exact
+        assert_true(elements[i] ==
+                    ((float)(ranks * (i % 1000)) + (float)(ranks * (ranks + 1) / 2)) /
+                        (float)ranks);
 }
 
 static void test_nan_wins_and_infinity_stays(void **state) {
@@ -298,6 +329,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_broadcast_and_messages_bring_the_values),
     ND_TEST(test_large_tensors_go_in_pieces),
     ND_TEST(test_every_rank_has_the_same_bits),
+    ND_TEST(test_large_tensors_go_round_in_a_ring),
     ND_TEST(test_nan_wins_and_infinity_stays),
     ND_TEST(test_device_tensors_go_through_the_host),
     ND_TEST(test_what_is_sent_has_no_history),
