@@ -1,0 +1,267 @@
+// T23: data-parallel training on 1, 2 and 4 ranks of this machine, one thread each, beside PyTorch's
+// DistributedDataParallel over Gloo; how much of the communication the backward pass hides; and
+// all-reduces beside those of the MPI below. Random data. Each number of ranks is measured for both
+// libraries one after the other.
+//
+// Hidden is a share of what could be. A step without communication takes `alone`; with all buckets
+// sent after the backward pass `after`; with buckets sent while it goes on `overlap`. Communication
+// takes after - alone, of which each bucket has a part by its bytes. Sent one after the other, each
+// when its last gradient was measured to be there, the buckets are through some time after the
+// pass: that time nothing can hide, the rest could be. Hidden of it was after - overlap.
+//
+// On one machine communication is copies and additions, which take the cores that compute; only
+// waiting costs none. So it is measured once more with a link of 10 Gbit/s between the ranks
+// (link.h), and there what could be hidden is at most what the link adds to `after`.
+#include "bench/data_parallel/launch.h"
+#include "bench/data_parallel/rank.h"
+#include "bench/data_parallel/reduction.h"
+#include "bench/data_parallel/timeline.h"
+#include "bench/data_parallel/training.h"
+#include "bench/support/gnuplot.h"
+#include "bench/support/metrics.h"
+#include "bench/support/paths.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 3, PLAIN_MPI = 1, METRICS = RUNS * TRAININGS + 2 + REDUCTION_SIZES };
+static const int rank_counts[RUNS] = {1, 2, 4};
+enum { TWO_RANKS = 1 };
+
+typedef struct figures {
+    bench_peer ours[RUNS], theirs[RUNS];
+    bench_metric metrics[METRICS];
+    char names[METRICS][64], works[METRICS][80];
+    size_t count;
+} figures;
+
+static double us(const bench_peer *peer, const char *of, const char *what) {
+    char key[96];
+    snprintf(key, sizeof key, "us_%s_%s", of, what);
+    return bench_peer_number(peer, key);
+}
+
+static bench_metric *add(figures *all, const char *unit) {
+    bench_metric *metric = &all->metrics[all->count];
+    *metric = (bench_metric){
+        .work = all->works[all->count], .name = all->names[all->count], .unit = unit};
+    all->count++;
+    return metric;
+}
+
+static void add_steps(figures *all) {
+    for (int kind = 0; kind < TRAININGS; kind++)
+        for (int run = 0; run < RUNS; run++) {
+            const char *plural = rank_counts[run] > 1 ? "s" : "";
+            snprintf(all->works[all->count], sizeof *all->works, "step, %s, %d rank%s",
+                     training_kinds[kind].work, rank_counts[run], plural);
+            snprintf(all->names[all->count], sizeof *all->names, "T23_us_%s_%d_rank%s",
+                     training_kinds[kind].name, rank_counts[run], plural);
+            bench_metric *metric = add(all, "us");
+            metric->ours = us(&all->ours[run], training_kinds[kind].name, "overlap");
+            char key[96];
+            snprintf(key, sizeof key, "T23_rival_pytorch_%s", metric->name + strlen("T23_"));
+            metric->rivals[0] = bench_peer_number(&all->theirs[run], key);
+        }
+}
+
+/// The timeline that a rank has printed, in microseconds.
+static timeline read_timeline(const bench_peer *peer, const char *model, double *ret_bytes) {
+    timeline line = {.backward = us(peer, model, "backward")};
+    char what[32];
+    *ret_bytes = 0;
+    for (; line.count < TIMELINE_BUCKETS; line.count++) {
+        snprintf(what, sizeof what, "ready_%zu", line.count);
+        double ready = us(peer, model, what);
+        if (!isfinite(ready))
+            break;
+        snprintf(what, sizeof what, "bytes_%zu", line.count);
+        line.buckets[line.count].ready = ready;
+        line.buckets[line.count].bytes = us(peer, model, what);
+        *ret_bytes += line.buckets[line.count].bytes;
+    }
+    return line;
+}
+
+/// Percent of what could be hidden; of the link's waiting, or of all communication.
+static double hidden(const bench_peer *peer, const char *model, bool link) {
+    double bytes, seconds[TIMELINE_BUCKETS];
+    timeline line = read_timeline(peer, model, &bytes);
+    double alone = us(peer, model, "alone"), after = us(peer, model, "after");
+    double with = link ? us(peer, model, "link_after") : after;
+    double overlap = us(peer, model, link ? "link_overlap" : "overlap");
+    for (size_t i = 0; i < line.count; i++)
+        seconds[i] = (with - alone) * line.buckets[i].bytes / bytes;
+    double exposed = line.count > 0
+                         ? timeline_finish(&line, seconds) - line.buckets[line.count - 1].ready
+                         : (double)NAN;
+    double could = with - alone - exposed;
+    if (link)
+        could = fmin(could, with - after);
+    // The table takes 0 for a figure that was not measured.
+    return fmax(0.1, 100 * (with - overlap) / could);
+}
+
+static void add_hidden(figures *all) {
+    const bench_peer *two = &all->ours[TWO_RANKS];
+    const char *mlp = training_kinds[TRAINING_MLP].name;
+    for (int link = 0; link < 2; link++) {
+        snprintf(all->works[all->count], sizeof *all->works, "hidden of what could be, MLP, %s",
+                 link ? "10 Gbit/s" : "shared memory");
+        snprintf(all->names[all->count], sizeof *all->names, "T23_percent_hidden_%s",
+                 link ? "link" : "memory");
+        bench_metric *metric = add(all, "%");
+        metric->ours = hidden(two, mlp, link);
+        metric->target = 80;
+        metric->at_least = true;
+    }
+}
+
+static void add_reductions(figures *all) {
+    const bench_peer *two = &all->ours[TWO_RANKS];
+    for (int i = 0; i < REDUCTION_SIZES; i++) {
+        const struct reduction_size *size = &reduction_sizes[i];
+        char key[96];
+        snprintf(all->works[all->count], sizeof *all->works, "all-reduce of %s bytes, 2 ranks",
+                 size->name);
+        snprintf(all->names[all->count], sizeof *all->names, "T23_gbps_%s", size->name);
+        snprintf(key, sizeof key, "T23_rival_pytorch_gbps_%s", size->name);
+        bench_metric *metric = add(all, "GB/s");
+        metric->ours = (double)size->bytes * 1e-3 / us(two, size->name, "ours");
+        metric->rivals[0] = bench_peer_number(&all->theirs[TWO_RANKS], key);
+        metric->rivals[PLAIN_MPI] = (double)size->bytes * 1e-3 / us(two, size->name, "mpi");
+        metric->target = 0.95 * metric->rivals[PLAIN_MPI];
+        metric->at_least = true;
+    }
+}
+
+static void write_points(FILE *to, const bench_metric *metrics, size_t count, int rival) {
+    for (size_t i = 0; i < count; i++) {
+        double y = rival < 0 ? metrics[i].ours : metrics[i].rivals[rival];
+        if (isfinite(y) && y > 0)
+            fprintf(to, "%zu %g\n", i, y);
+    }
+    fprintf(to, "e\n");
+}
+
+/// A line of a plot, which is left out where it has no points.
+typedef struct line {
+    int rival; ///< -1: ours
+    const char *style;
+} line;
+
+static void draw_lines(FILE *to, const bench_metric *metrics, size_t count, const char *columns,
+                       const line *lines, size_t line_count) {
+    const char *before = "plot ";
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < line_count; i++) {
+            bool any = lines[i].rival < 0;
+            for (size_t k = 0; k < count && !any; k++)
+                any = metrics[k].rivals[lines[i].rival] > 0;
+            if (any && pass == 0)
+                fprintf(to, "%s'-' %s %s", before, columns, lines[i].style);
+            else if (any)
+                write_points(to, metrics, count, lines[i].rival);
+            before = pass == 0 && any ? ", " : before;
+            if (pass == 0 && i + 1 == line_count)
+                fprintf(to, "\n");
+        }
+}
+
+/// Left: a step of the MLP over ranks. Right: all-reduces over sizes.
+static bool draw(const figures *all, const char *path) {
+    bench_gnuplot gnuplot;
+    char target[4096];
+    if (!bench_user_path(path, target, sizeof target) ||
+        !bench_gnuplot_begin(&gnuplot, "data_parallel", target, 860, 320))
+        return false;
+    fprintf(gnuplot.stream,
+            "set multiplot layout 1,2\nset style data linespoints\nset offsets 0.2,0.2,0,0\n"
+            "set yrange [0:*]\nset title 'a step of the MLP, ms'\n"
+            "set xtics ('1 rank' 0, '2 ranks' 1, '4 ranks' 2)\n");
+    const line steps[] = {{-1, "linestyle 2 title 'ndarc'"},
+                          {0, "linestyle 3 title 'PyTorch DDP, Gloo'"}};
+    draw_lines(gnuplot.stream, all->metrics, RUNS, "using 1:($2/1000)", steps, 2);
+    const bench_metric *reductions = &all->metrics[all->count - REDUCTION_SIZES];
+    fprintf(gnuplot.stream, "set title 'all-reduce between 2 ranks, GB/s'\nset xtics (");
+    for (int i = 0; i < REDUCTION_SIZES; i++)
+        fprintf(gnuplot.stream, "%s'%s' %d", i ? ", " : "", reduction_sizes[i].name, i);
+    fprintf(gnuplot.stream, ")\n");
+    const line sizes[] = {{-1, "linestyle 2 title 'ndarc'"},
+                          {PLAIN_MPI, "linestyle 1 title 'MPI\\_Allreduce'"},
+                          {0, "linestyle 3 title 'PyTorch, Gloo'"}};
+    draw_lines(gnuplot.stream, reductions, REDUCTION_SIZES, "using 1:2", sizes, 3);
+    fprintf(gnuplot.stream, "unset multiplot\n");
+    return bench_gnuplot_end(&gnuplot);
+}
+
+typedef struct options {
+    const char *json, *plot, *seconds;
+} options;
+
+/// -1 to go on, else the exit status.
+static int read_options(int argc, char **argv, options *ret_options) {
+    static const struct option known[] = {{"json", required_argument, NULL, 'j'},
+                                          {"plot", required_argument, NULL, 'p'},
+                                          {"seconds", required_argument, NULL, 's'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
+    for (int option; (option = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
+        if (option == 'j') {
+            ret_options->json = optarg;
+        } else if (option == 'p') {
+            ret_options->plot = optarg;
+        } else if (option == 's') {
+            ret_options->seconds = optarg;
+        } else if (option == 'h') {
+            printf("T23: data-parallel training on 1, 2 and 4 ranks, beside PyTorch's DDP over "
+                   "Gloo.\n\n"
+                   "  --json FILE  write the figures to FILE\n"
+                   "  --plot FILE  draw a chart, .png or .svg, with gnuplot\n"
+                   "  --seconds S  time S seconds at most for each figure of ours (4)\n"
+                   "  --help       this text\n");
+            return 0;
+        } else {
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "%s: unexpected argument '%s'\n", argv[0], argv[optind]);
+        return 2;
+    }
+    return ret_options->plot && !bench_gnuplot_check("data_parallel", ret_options->plot) ? 2 : -1;
+}
+
+int main(int argc, char **argv) {
+    static figures all;
+    options chosen = {.seconds = "4"};
+    if (argc > 2 && strcmp(argv[1], LAUNCH_RANK) == 0)
+        return rank_main(strtod(argv[2], NULL));
+    int answer = read_options(argc, argv, &chosen);
+    if (answer >= 0)
+        return answer;
+    if (launch_missing()) {
+        printf("SKIPPED: %s.\n", launch_missing());
+        return 0;
+    }
+    for (int run = 0; run < RUNS; run++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", rank_counts[run]);
+        launch_ranks(rank_counts[run], chosen.seconds, &all.ours[run]);
+        bench_peer_run_own(&all.theirs[run], "pytorch_ddp.py", number, "python3-torch");
+    }
+    add_steps(&all);
+    add_hidden(&all);
+    add_reductions(&all);
+    bench_table table = {
+        .bench = "data_parallel",
+        .metrics = all.metrics,
+        .count = all.count,
+        .rivals = {{"PyTorch", "rival_pytorch", &all.theirs[TWO_RANKS], NULL},
+                   {"plain MPI", "rival_mpi", NULL, "MPI_Allreduce() between the same processes"}}};
+    answer = bench_table_finish(&table, chosen.json);
+    return chosen.plot && !draw(&all, chosen.plot) ? 2 : answer;
+}

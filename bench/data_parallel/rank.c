@@ -1,0 +1,147 @@
+// Steps are timed in blocks, of each kind in turn, so that a machine that speeds up or slows down
+// does so for all of them; a block begins when all ranks are there, and takes as long as its slowest
+// rank.
+#include "bench/data_parallel/rank.h"
+
+#include "bench/data_parallel/link.h"
+#include "bench/data_parallel/reduction.h"
+#include "bench/data_parallel/timeline.h"
+#include "bench/data_parallel/training.h"
+#include "bench/support/json.h"
+#include "bench/support/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { BLOCKS = 41, FEWEST_BLOCKS = 5, WARM_UP = 4 };
+static const double block_seconds = 5e-3;
+static double longest_seconds; ///< of the steps of a model
+
+/// Kinds of steps that are timed beside each other.
+static const struct side {
+    const char *name;
+    training_step step;
+    bool link;
+} sides[] = {
+    {"alone", STEP_ALONE, false},         {"after", STEP_AFTER, false},
+    {"overlap", STEP_OVERLAP, false},     {"link_after", STEP_AFTER, true},
+    {"link_overlap", STEP_OVERLAP, true},
+};
+enum { SIDES = sizeof sides / sizeof *sides, WITHOUT_LINK = 3 };
+
+static bool run_steps(training *train, const struct side *side, uint64_t count) {
+    bool good = true;
+    link_set(RANK_LINK_LATENCY, side->link ? RANK_LINK_BANDWIDTH : 0);
+    for (uint64_t i = 0; good && i < count; i++)
+        good = training_run(train, side->step);
+    link_set(0, 0);
+    return good;
+}
+
+/// Seconds of so many steps on the slowest rank; NaN on failure.
+static double time_steps(training *train, const struct side *side, uint64_t count,
+                         const nd_communicator *world) {
+    if (nd_barrier(world) != ND_OK)
+        return NAN;
+    double begin = bench_seconds();
+    bool good = run_steps(train, side, count);
+    nd_auto nd_tensor *seconds = nd_scalar(good ? bench_seconds() - begin : (double)NAN, ND_F64);
+    nd_auto nd_tensor *slowest = nd_all_reduce(seconds, world, ND_COLLECTIVE_MAX);
+    return slowest ? nd_get_item(slowest) : (double)NAN;
+}
+
+/// Median seconds of a step of each kind. All ranks decide alike, since they know the same times.
+static bool time_sides(training *train, size_t count, const nd_communicator *world,
+                       double *ret_seconds) {
+    double times[SIDES][BLOCKS], once = 0;
+    // The first pass decides the order of the buckets.
+    if (!training_run(train, STEP_OVERLAP))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (!run_steps(train, &sides[i], WARM_UP))
+            return false;
+        once += time_steps(train, &sides[i], 1, world);
+    }
+    if (!isfinite(once))
+        return false;
+    uint64_t steps = (uint64_t)fmax(1, block_seconds * (double)count / once);
+    size_t blocks =
+        (size_t)fmax(FEWEST_BLOCKS, fmin(BLOCKS, longest_seconds / (once * (double)steps)));
+    for (size_t block = 0; block < blocks; block++)
+        for (size_t i = 0; i < count; i++)
+            times[i][block] = time_steps(train, &sides[i], steps, world) / (double)steps;
+    for (size_t i = 0; i < count; i++)
+        ret_seconds[i] = bench_median(times[i], blocks);
+    return isfinite(ret_seconds[count - 1]);
+}
+
+static void write_us(bench_json *json, const char *model, const char *what, double seconds) {
+    char key[96];
+    snprintf(key, sizeof key, "us_%s_%s", model, what);
+    bench_json_number(json, key, seconds * 1e6);
+}
+
+static void write_timeline(bench_json *json, const char *model, const timeline *line) {
+    char what[48];
+    write_us(json, model, "forward", line->forward);
+    write_us(json, model, "backward", line->backward);
+    write_us(json, model, "step", line->step);
+    for (size_t i = 0; i < line->count; i++) {
+        snprintf(what, sizeof what, "ready_%zu", i);
+        write_us(json, model, what, line->buckets[i].ready);
+        snprintf(what, sizeof what, "bytes_%zu", i);
+        write_us(json, model, what, line->buckets[i].bytes * 1e-6); // as they are
+    }
+}
+
+static bool measure_training(bench_json *json, const training_kind *kind,
+                             const nd_communicator *world) {
+    bool two = nd_communicator_get_size(world) == 2;
+    size_t count = two ? SIDES : WITHOUT_LINK;
+    double seconds[SIDES];
+    training train;
+    timeline line;
+    bool good = training_begin(&train, kind, world) && time_sides(&train, count, world, seconds) &&
+                timeline_measure(&train, &line) && nd_barrier(world) == ND_OK;
+    training_end(&train);
+    for (size_t i = 0; good && i < count; i++)
+        write_us(json, kind->name, sides[i].name, seconds[i]);
+    if (good)
+        write_timeline(json, kind->name, &line);
+    return good;
+}
+
+static bool measure_reductions(bench_json *json, const nd_communicator *world) {
+    for (size_t i = 0; i < REDUCTION_SIZES; i++) {
+        reduction_times times;
+        if (!reduction_measure(world, reduction_sizes[i].bytes, &times))
+            return false;
+        write_us(json, reduction_sizes[i].name, "ours", times.ours);
+        write_us(json, reduction_sizes[i].name, "in_place", times.in_place);
+        write_us(json, reduction_sizes[i].name, "mpi", times.mpi);
+    }
+    return true;
+}
+
+int rank_main(double seconds) {
+    longest_seconds = seconds;
+    nd_set_num_threads(1);
+    nd_auto nd_communicator *world = nd_communicator_from_world(NULL);
+    // What other ranks would write must not come between.
+    FILE *to = nd_communicator_get_rank(world) == 0 ? stdout : fopen("/dev/null", "we");
+    bool good = world && to;
+    if (good) {
+        bench_json json = bench_json_on(to);
+        bench_json_begin_object(&json, NULL);
+        for (size_t i = 0; good && i < TRAININGS; i++)
+            good = measure_training(&json, &training_kinds[i], world);
+        if (good && nd_communicator_get_size(world) == 2)
+            good = measure_reductions(&json, world);
+        bench_json_end_object(&json);
+        good = bench_json_close(&json) && good;
+    }
+    if (!good)
+        fprintf(stderr, "data_parallel: rank %d: %s\n", nd_communicator_get_rank(world),
+                nd_error_get_message());
+    return good ? 0 : 2;
+}

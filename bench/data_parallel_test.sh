@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# data_parallel_test.sh DATA_PARALLEL: what it promises of its figures, or in a sentence why there are none.
+set -eu
+data_parallel=$1
+figures=$TEST_TMPDIR/figures.json
+# mpirun makes paths of it, for sockets, whose names are short.
+export TMPDIR=/tmp ND_RIVALS=/none
+"$data_parallel" --seconds 0.1 --json "$figures" >"$TEST_TMPDIR/said"
+cat "$TEST_TMPDIR/said"
+[ -e "$figures" ] || exec grep -q "^SKIPPED: .*\\.$" "$TEST_TMPDIR/said"
+python3 - "$figures" <<'END'
+import json, sys
+figures = json.load(open(sys.argv[1]))
+assert figures["bench"] == "data_parallel" and figures["machine"]["cores"] >= 1
+keys = ["T23_us_%s_%s" % (model, ranks) for model in ("mlp", "cnn") for ranks in ("1_rank", "2_ranks", "4_ranks")]
+keys += ["T23_percent_hidden_memory", "T23_percent_hidden_link"]
+keys += ["T23_%sgbps_%s" % (side, size) for side in ("", "rival_mpi_") for size in ("64k", "1m", "4m", "25m")]
+missing = [key for key in keys if not figures["metrics"].get(key, 0) > 0]
+assert not missing, missing
+END
+env PATH=/none "$data_parallel" | grep -q "^SKIPPED: "
