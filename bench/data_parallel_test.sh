@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# data_parallel_test.sh DATA_PARALLEL: what it promises of its figures, or in a sentence why there are none.
+# data_parallel_test.sh DATA_PARALLEL SCALING: what they promise of their figures, or in a sentence why there are none.
 set -eu
-data_parallel=$1
+data_parallel=$1 scaling=$2
 figures=$TEST_TMPDIR/figures.json
 # mpirun makes paths of it, for sockets, whose names are short.
 export TMPDIR=/tmp ND_RIVALS=/none
@@ -18,4 +18,18 @@ keys += ["T23_%sgbps_%s" % (side, size) for side in ("", "rival_mpi_") for size 
 missing = [key for key in keys if not figures["metrics"].get(key, 0) > 0]
 assert not missing, missing
 END
+"$scaling" --seconds 0.1 --json "$figures" >"$TEST_TMPDIR/said"
+cat "$TEST_TMPDIR/said"
+python3 - "$figures" <<'END'
+import json, sys
+metrics = json.load(open(sys.argv[1]))["metrics"]
+for link in ("memory", "link"):
+    for way in ("ring", "halving", "doubling", "chosen"):
+        shares = [metrics["T23_percent_%s_%s_%d_ranks" % (link, way, 1 << run)] for run in range(11)]
+        assert shares[0] == 100 and all(0 < share <= 100.001 for share in shares), shares
+    assert metrics["T23_ranks_" + link] >= 1
+for what in ("2_after", "2_overlap", "2_link_after", "2_link_overlap", "4_after", "4_overlap"):
+    assert metrics["T23_simulated_us_" + what] > 0 and metrics["T23_measured_us_" + what] > 0
+END
+grep -q "nothing hides" "$TEST_TMPDIR/said"
 env PATH=/none "$data_parallel" | grep -q "^SKIPPED: "

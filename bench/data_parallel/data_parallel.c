@@ -12,6 +12,7 @@
 // On one machine communication is copies and additions, which take the cores that compute; only
 // waiting costs none. So it is measured once more with a link of 10 Gbit/s between the ranks
 // (link.h), and there what could be hidden is at most what the link adds to `after`.
+#include "bench/data_parallel/figures.h"
 #include "bench/data_parallel/launch.h"
 #include "bench/data_parallel/rank.h"
 #include "bench/data_parallel/reduction.h"
@@ -38,12 +39,6 @@ typedef struct figures {
     size_t count;
 } figures;
 
-static double us(const bench_peer *peer, const char *of, const char *what) {
-    char key[96];
-    snprintf(key, sizeof key, "us_%s_%s", of, what);
-    return bench_peer_number(peer, key);
-}
-
 static bench_metric *add(figures *all, const char *unit) {
     bench_metric *metric = &all->metrics[all->count];
     *metric = (bench_metric){
@@ -61,38 +56,20 @@ static void add_steps(figures *all) {
             snprintf(all->names[all->count], sizeof *all->names, "T23_us_%s_%d_rank%s",
                      training_kinds[kind].name, rank_counts[run], plural);
             bench_metric *metric = add(all, "us");
-            metric->ours = us(&all->ours[run], training_kinds[kind].name, "overlap");
+            metric->ours = figures_us(&all->ours[run], training_kinds[kind].name, "overlap");
             char key[96];
             snprintf(key, sizeof key, "T23_rival_pytorch_%s", metric->name + strlen("T23_"));
             metric->rivals[0] = bench_peer_number(&all->theirs[run], key);
         }
 }
 
-/// The timeline that a rank has printed, in microseconds.
-static timeline read_timeline(const bench_peer *peer, const char *model, double *ret_bytes) {
-    timeline line = {.backward = us(peer, model, "backward")};
-    char what[32];
-    *ret_bytes = 0;
-    for (; line.count < TIMELINE_BUCKETS; line.count++) {
-        snprintf(what, sizeof what, "ready_%zu", line.count);
-        double ready = us(peer, model, what);
-        if (!isfinite(ready))
-            break;
-        snprintf(what, sizeof what, "bytes_%zu", line.count);
-        line.buckets[line.count].ready = ready;
-        line.buckets[line.count].bytes = us(peer, model, what);
-        *ret_bytes += line.buckets[line.count].bytes;
-    }
-    return line;
-}
-
 /// Percent of what could be hidden; of the link's waiting, or of all communication.
 static double hidden(const bench_peer *peer, const char *model, bool link) {
     double bytes, seconds[TIMELINE_BUCKETS];
-    timeline line = read_timeline(peer, model, &bytes);
-    double alone = us(peer, model, "alone"), after = us(peer, model, "after");
-    double with = link ? us(peer, model, "link_after") : after;
-    double overlap = us(peer, model, link ? "link_overlap" : "overlap");
+    timeline line = figures_timeline(peer, model, &bytes);
+    double alone = figures_us(peer, model, "alone"), after = figures_us(peer, model, "after");
+    double with = link ? figures_us(peer, model, "link_after") : after;
+    double overlap = figures_us(peer, model, link ? "link_overlap" : "overlap");
     for (size_t i = 0; i < line.count; i++)
         seconds[i] = (with - alone) * line.buckets[i].bytes / bytes;
     double exposed = line.count > 0
@@ -130,9 +107,9 @@ static void add_reductions(figures *all) {
         snprintf(all->names[all->count], sizeof *all->names, "T23_gbps_%s", size->name);
         snprintf(key, sizeof key, "T23_rival_pytorch_gbps_%s", size->name);
         bench_metric *metric = add(all, "GB/s");
-        metric->ours = (double)size->bytes * 1e-3 / us(two, size->name, "ours");
+        metric->ours = (double)size->bytes * 1e-3 / figures_us(two, size->name, "ours");
         metric->rivals[0] = bench_peer_number(&all->theirs[TWO_RANKS], key);
-        metric->rivals[PLAIN_MPI] = (double)size->bytes * 1e-3 / us(two, size->name, "mpi");
+        metric->rivals[PLAIN_MPI] = (double)size->bytes * 1e-3 / figures_us(two, size->name, "mpi");
         metric->target = 0.95 * metric->rivals[PLAIN_MPI];
         metric->at_least = true;
     }

@@ -3,6 +3,7 @@
 // rank.
 #include "bench/data_parallel/rank.h"
 
+#include "bench/data_parallel/calibrate.h"
 #include "bench/data_parallel/link.h"
 #include "bench/data_parallel/reduction.h"
 #include "bench/data_parallel/timeline.h"
@@ -123,6 +124,16 @@ static bool measure_reductions(bench_json *json, const nd_communicator *world) {
     return true;
 }
 
+static bool measure_messages(bench_json *json, const nd_communicator *world) {
+    sim_costs costs;
+    if (!calibrate(world, &costs))
+        return false;
+    write_us(json, "message", "latency", costs.latency);
+    write_us(json, "message", "mb", costs.per_byte * 1e6);
+    write_us(json, "sum", "mb", costs.per_sum_byte * 1e6);
+    return true;
+}
+
 int rank_main(double seconds) {
     longest_seconds = seconds;
     nd_set_num_threads(1);
@@ -136,7 +147,7 @@ int rank_main(double seconds) {
         for (size_t i = 0; good && i < TRAININGS; i++)
             good = measure_training(&json, &training_kinds[i], world);
         if (good && nd_communicator_get_size(world) == 2)
-            good = measure_reductions(&json, world);
+            good = measure_reductions(&json, world) && measure_messages(&json, world);
         bench_json_end_object(&json);
         good = bench_json_close(&json) && good;
     }
