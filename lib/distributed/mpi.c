@@ -391,7 +391,7 @@ static nd_status all_reduce(nd_transport *transport, const nd_transport_call *ca
         status = CALL(call, piece(count - at) * size,
                       MPI_Iallreduce(MPI_IN_PLACE, (char *)data + at * size, piece(count - at),
                                      nd__mpi_ops_type(dtype), operation, mpi->comm, &request_));
-    if (status == ND_OK && op == ND_COLLECTIVE_MEAN)
+    if (status == ND_OK && op == ND_COLLECTIVE_MEAN && transport->size > 1)
         nd__mpi_ops_divide(data, count, dtype, transport->size);
     return status;
 }
