@@ -163,7 +163,8 @@ static bool draw(const figures *all, const char *path) {
                           {0, "linestyle 3 title 'PyTorch DDP, Gloo'"}};
     draw_lines(gnuplot.stream, all->metrics, RUNS, "using 1:($2/1000)", steps, 2);
     const bench_metric *reductions = &all->metrics[all->count - REDUCTION_SIZES];
-    fprintf(gnuplot.stream, "set title 'all-reduce between 2 ranks, GB/s'\nset xtics (");
+    fprintf(gnuplot.stream,
+            "set title 'all-reduce between 2 ranks, GB/s'\nset key top right\nset xtics (");
     for (int i = 0; i < REDUCTION_SIZES; i++)
         fprintf(gnuplot.stream, "%s'%s' %d", i ? ", " : "", reduction_sizes[i].name, i);
     fprintf(gnuplot.stream, ")\n");

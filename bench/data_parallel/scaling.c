@@ -179,8 +179,10 @@ static void explain(bench_json *json, const scaling_model *model, const scaling_
                       : wins[1] > wins[2]                    ? "bandwidth"
                                                              : "additions";
     if (ends)
-        printf("  It stops scaling at %d ranks: the first with less than %.0f %%, because of %s.\n",
-               ranks, 100 * SCALING_ENOUGH, why);
+        printf(
+            "  It stops scaling at %d ranks: the first with less than %.0f %%, because of %s%s.\n",
+            ranks, 100 * SCALING_ENOUGH,
+            alone > exposed / 2 ? "the last bucket, which nothing hides, and its " : "", why);
     else
         printf("  It keeps %.0f %% up to %d ranks.\n", 100 * SCALING_ENOUGH, ranks);
     printf("  Of its step of %.1f ms %.1f ms are communication that nothing hides: without "

@@ -52,7 +52,7 @@ static void draw_scaling(FILE *to, const scaling_link *links) {
     };
     enum { LINES = sizeof lines / sizeof *lines };
     fprintf(to, "set title 'efficiency over ranks, percent'\nset logscale x 2\nset xrange "
-                "[1:1024]\nset yrange [0:105]\nset ytics auto\nset key bottom left\n");
+                "[1:1024]\nset yrange [0:105]\nset ytics auto\n");
     for (size_t i = 0; i < LINES; i++)
         fprintf(to, "%s'-' with linespoints %s", i ? ", " : "plot ", lines[i].style);
     fprintf(to, "\n");
@@ -70,7 +70,7 @@ bool scaling_draw(const scaling_model *model, const scaling_link *links, const c
     if (!bench_user_path(path, target, sizeof target) ||
         !bench_gnuplot_begin(&gnuplot, "data_parallel_scaling", target, 1000, 360))
         return false;
-    fprintf(gnuplot.stream, "set multiplot layout 1,2\nset key top left\n");
+    fprintf(gnuplot.stream, "set multiplot layout 1,2\nset key bottom left\n");
     draw_step(gnuplot.stream, model, &links[1]);
     draw_scaling(gnuplot.stream, links);
     fprintf(gnuplot.stream, "unset multiplot\n");
