@@ -9,27 +9,27 @@
 #define ND__BETTER_max(a, b) ((a) > (b) ? (a) : (b))
 #define ND__BETTER_min(a, b) ((a) < (b) ? (a) : (b))
 
-#define ND__FLOAT_EXTREMUM(name, TYPE, T, I, WORST, MAGNITUDE, INFINITE)     \
-    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) {         \
-        I best = WORST, largest = 0;                                         \
-        ND__PRAGMA(omp simd reduction(name : best) reduction(max : largest)) \
-        for (int64_t i = 0; i < n; i++) {                                    \
-            I bits;                                                          \
-            memcpy(&bits, &x[i], sizeof bits);                               \
-            I magnitude = bits & MAGNITUDE;                                  \
-            I key = bits < 0 ? bits ^ MAGNITUDE : bits;                      \
-            best = ND__BETTER_##name(key, best);                             \
-            largest = ND__BETTER_max(magnitude, largest);                    \
-        }                                                                    \
-        I bits = best < 0 ? best ^ MAGNITUDE : best;                         \
-        T result;                                                            \
-        memcpy(&result, &bits, sizeof result);                               \
-        return largest > INFINITE ? (T)NAN : result;                         \
+/// A NaN is beyond infinity on the side of its sign, which the extremum of the other side finds.
+#define ND__FLOAT_EXTREMUM(name, TYPE, T, I, LEAST, MOST, INFINITE)    \
+    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) {   \
+        I max = LEAST, min = MOST;                                     \
+        ND__PRAGMA(omp simd reduction(max : max) reduction(min : min)) \
+        for (int64_t i = 0; i < n; i++) {                              \
+            I bits;                                                    \
+            memcpy(&bits, &x[i], sizeof bits);                         \
+            I key = bits ^ ((bits >> (8 * sizeof bits - 1)) & MOST);   \
+            max = ND__BETTER_max(key, max);                            \
+            min = ND__BETTER_min(key, min);                            \
+        }                                                              \
+        I bits = name ^ ((name >> (8 * sizeof name - 1)) & MOST);      \
+        T result;                                                      \
+        memcpy(&result, &bits, sizeof result);                         \
+        return max > INFINITE || min < ~INFINITE ? (T)NAN : result;    \
     }
 ND__FLOAT_EXTREMUM(max, f32, float, int32_t, INT32_MIN, INT32_MAX, 0x7f800000)
-ND__FLOAT_EXTREMUM(min, f32, float, int32_t, INT32_MAX, INT32_MAX, 0x7f800000)
+ND__FLOAT_EXTREMUM(min, f32, float, int32_t, INT32_MIN, INT32_MAX, 0x7f800000)
 ND__FLOAT_EXTREMUM(max, f64, double, int64_t, INT64_MIN, INT64_MAX, 0x7ff0000000000000)
-ND__FLOAT_EXTREMUM(min, f64, double, int64_t, INT64_MAX, INT64_MAX, 0x7ff0000000000000)
+ND__FLOAT_EXTREMUM(min, f64, double, int64_t, INT64_MIN, INT64_MAX, 0x7ff0000000000000)
 
 #define ND__INTEGER_EXTREMUM(name, TYPE, T)                          \
     static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) { \
