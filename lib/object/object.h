@@ -185,8 +185,15 @@ static inline const char *nd__object_text(const nd_object *object) {
 
 /// Takes a count whose release is owed by the structure it is kept in, not by a returned handle.
 static inline void nd__object_keep(void *handle) {
-    // As nd_object_retain(), inline where the process has one thread.
-    void *kept = nd__retain_inline(handle);
+    nd_object *object = handle;
+    // As nd_object_retain(), inline where the process has one thread and nothing is special.
+    if (object && nd__atomic_single_threaded()) {
+        uint64_t before = nd__atomic_add_alone(&object->word, ND__RETAIN_STEP);
+        if (__builtin_expect((uint32_t)before - 1 < ND__COUNT_LIMIT - 2, 1))
+            return;
+        nd__atomic_add_alone(&object->word, UINT64_C(0) - ND__RETAIN_STEP);
+    }
+    void *kept = nd_object_retain(handle);
     (void)kept;
 }
 
