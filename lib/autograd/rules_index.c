@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/ops/index.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/create.h"
 #include "lib/tensor/join.h"
 #include "lib/tensor/rebase.h"
 #include "lib/tensor/record.h"
@@ -177,12 +178,6 @@ nd_status nd__rule_split(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_steal(&whole));
 }
 
-/// 0 ... count - 1, i64, on a device.
-static nd_tensor *counted(int64_t count, nd_device device) {
-    nd_auto nd_tensor *numbers = nd_arange(0, count, 1, ND_I64);
-    return numbers ? nd_to(numbers, device) : NULL;
-}
-
 /// g: [outer..., count, inner..., size], window i from i step on: its elements added where they
 /// were taken.
 nd_status nd__rule_sliding_window(const nd_rule_call *call) {
@@ -195,10 +190,10 @@ nd_status nd__rule_sliding_window(const nd_rule_call *call) {
         if (i != axis)
             target[i < axis ? 0 : 2] *= x->shape[i];
     const int64_t source[3] = {target[0], count * size, target[2]};
-    nd_auto nd_tensor *firsts = counted(count, x->device);
+    nd_auto nd_tensor *firsts = nd__create_counted("sliding_window", x->device, count);
     nd_auto nd_tensor *starts = firsts ? nd_mul_scalar(firsts, step) : NULL;
     nd_auto nd_tensor *column = nd_unsqueeze(starts, 1);
-    nd_auto nd_tensor *inside = counted(size, x->device);
+    nd_auto nd_tensor *inside = nd__create_counted("sliding_window", x->device, size);
     nd_auto nd_tensor *places = nd_add(column, inside);
     nd_auto nd_tensor *flat = nd_reshape(places, 1, &source[1]);
     nd_auto nd_tensor *index = row_index(flat, source);
@@ -241,10 +236,9 @@ nd_status nd__rule_as_strided(const nd_rule_call *call) {
         return nd__rule_give(call, 0, nd_retain(zeros));
     if (is_one_to_one(attrs, window->ndim, window->shape))
         return nd__rule_give(call, 0, nd__rebase_write_window(zeros, g, attrs));
-    nd_auto nd_tensor *counted = nd_arange(0, zeros->numel, 1, ND_I64);
-    nd_auto nd_tensor *local = counted ? nd_to(counted, x->device) : NULL;
+    nd_auto nd_tensor *counted = nd__create_counted("as_strided", x->device, zeros->numel);
     nd_auto nd_tensor *shown =
-        local ? nd__rebase_read_window(local, window->ndim, window->shape, attrs) : NULL;
+        counted ? nd__rebase_read_window(counted, window->ndim, window->shape, attrs) : NULL;
     nd_auto nd_tensor *positions = nd_reshape(shown, 1, &g->numel);
     nd_auto nd_tensor *flat = nd_reshape(g, 1, &g->numel);
     nd_auto nd_tensor *sums =
@@ -289,8 +283,7 @@ static nd_tensor *selected_positions(const nd_tensor *mask, const nd_node_input 
     int64_t numel = 1;
     for (int i = 0; i < x->ndim; i++)
         numel *= x->shape[i];
-    nd_auto nd_tensor *counted = nd_arange(0, numel, 1, ND_I64);
-    nd_auto nd_tensor *local = counted ? nd_to(counted, x->device) : NULL;
-    nd_auto nd_tensor *shaped = nd_reshape(local, x->ndim, x->shape);
+    nd_auto nd_tensor *counted = nd__create_counted("masked_select", x->device, numel);
+    nd_auto nd_tensor *shaped = nd_reshape(counted, x->ndim, x->shape);
     return nd_masked_select(shaped, mask);
 }

@@ -219,6 +219,13 @@ nd_tensor *(nd_arange)(nd_number start, nd_number stop, nd_number step, nd_dtype
     return nd__create_with("arange", ND_OP_arange, nd__create("arange", 1, &size, dtype), &attrs);
 }
 
+nd_tensor *nd__create_counted(const char *operation, nd_device device, int64_t count) {
+    const nd_op_attrs attrs = {.f = {0, 1}, .i = {0, 1, true}};
+    return nd__create_with(operation, ND_OP_arange,
+                           nd__tensor_result(operation, NULL, 0, device, ND_I64, 1, &count),
+                           &attrs);
+}
+
 nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) {
     if (!countable("linspace", dtype))
         return NULL;

@@ -568,6 +568,46 @@ static void test_C06_captures_beside_other_threads(void **state) {
     }
 }
 
+/// Two windows that show elements twice; `which`: of which function.
+static nd_tensor *windows_of(const nd_tensor *x, int which) {
+    return which == 0 ? nd_sliding_window(x, 6, 2, 0)
+                      : nd_as_strided(x, ND_SHAPE(SIZE / 2, 5), (const int64_t[]){2, 1}, 0);
+}
+
+/// The gradient of the sum of the windows' squares; owned.
+static nd_tensor *gradient_through_windows(const nd_tensor *x, int which) {
+    nd_auto nd_tensor *windows = windows_of(x, which), *squares = nd_square(windows);
+    nd_auto nd_tensor *sum = nd_sum(squares, 0, NULL, false);
+    nd_tensor *gradient = NULL;
+    return nd_grad(sum, 1, &x, NULL, &gradient) == ND_OK ? gradient : NULL;
+}
+
+/// Where elements went is counted on their device: nothing is copied to it.
+static void test_gradients_of_windows_are_captured(void **state) {
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        nd_tensor *here = nd_randn(nd_key_new(3), ND_SHAPE(SIZE + 4), ND_F32);
+        nd_tensor *x = nd_to(here, cuda(0)), *captured = NULL;
+        nd_graph *graph = NULL;
+        nd_set_requires_grad(here, true);
+        nd_set_requires_grad(x, true);
+        nd_with_capture(cuda(0), &graph) captured = gradient_through_windows(x, which);
+        assert_handle(captured);
+        assert_ok(nd_graph_launch(graph));
+        nd_tensor *expected = gradient_through_windows(here, which);
+        nd_tensor *got = nd_to(captured, cpu);
+        assert_handle(expected);
+        assert_memory_equal(nd_get_data(got), nd_get_data(expected), (SIZE + 4) * sizeof(float));
+        nd_release(expected);
+        nd_release(got);
+        nd_release(captured);
+        nd_release(graph);
+        nd_release(x);
+        nd_release(here);
+    }
+    assert_nothing_left_on_devices();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_C06_nothing_is_done_before_a_launch),
@@ -583,6 +623,7 @@ int main(void) {
         ND_TEST(test_C06_what_a_captured_step_must_find),
         ND_TEST(test_C06_random_programs_have_the_same_bits),
         ND_TEST(test_C06_captures_beside_other_threads),
+        ND_TEST(test_gradients_of_windows_are_captured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
