@@ -11,6 +11,7 @@
 #include <float.h>
 #include <math.h>
 #include <nd/autograd.h>
+#include <string.h>
 
 // -------------------------------------------------------------------------------------------------
 // operands
@@ -74,7 +75,9 @@ static nd_status refuse(const char *name, const nd_tensor *x, const nd__linalg_c
     if (x->ndim > 2)
         snprintf(which, sizeof which, " (matrix %lld of %lld)", (long long)matrix,
                  (long long)call->count);
-    const char *argument = call->b ? "a" : "x";
+    // An inverse is solved for, and has no b of the program's.
+    const bool has_two = strncmp(name, "solve", strlen("solve")) == 0 || strcmp(name, "lstsq") == 0;
+    const char *argument = has_two ? "a" : "x";
     switch (result) {
     case ND__LINALG_MISSING:
         return nd__error(ND_ERROR_UNSUPPORTED,
@@ -225,16 +228,16 @@ static nd_tensor *run_system(const char *name, nd__linalg_call *call, system_ope
 
 // What a public function shares with others here is a function of its own: gcc takes a call of the
 // public one's local alias for another allocation.
-static nd_tensor *solve(const nd_tensor *a, const nd_tensor *b) {
+static nd_tensor *solve(const char *name, const nd_tensor *a, const nd_tensor *b) {
     system_operands s;
-    if (make_system("solve", a, b, true, &s) != ND_OK)
+    if (make_system(name, a, b, true, &s) != ND_OK)
         return NULL;
     nd__linalg_call call = {.op = ND_OP_solve};
-    return run_system("solve", &call, &s, a, NULL);
+    return run_system(name, &call, &s, a, NULL);
 }
 
 nd_tensor *nd_solve(const nd_tensor *a, const nd_tensor *b) {
-    return solve(a, b);
+    return solve("solve", a, b);
 }
 
 nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool upper,
@@ -252,7 +255,7 @@ static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
         return NULL;
     nd_auto nd_tensor *host = nd__operands_to_host(name, x);
     nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
-    return identity ? nd__operands_to_device_of(name, x, solve(host, identity)) : NULL;
+    return identity ? nd__operands_to_device_of(name, x, solve(name, host, identity)) : NULL;
 }
 
 nd_tensor *nd_inv(const nd_tensor *x) {

@@ -249,7 +249,7 @@ static void test_matrices_without_full_rank(void **state) {
     assert_true(at_flat(sign, 0) == 0 && at_flat(logarithm, 0) == -INFINITY);
     nd_release(sign);
     nd_release(logarithm);
-    assert_refused(nd_inv(singular), ND_ERROR_INVALID_ARGUMENT, "solve: a is singular: pivot 2");
+    assert_refused(nd_inv(singular), ND_ERROR_INVALID_ARGUMENT, "inv: x is singular: pivot 2");
 }
 
 /// The sum of equal singular values, or eigenvalues, has a gradient: that of the nuclear norm, or
@@ -406,6 +406,10 @@ static void test_refusals_name_the_matrix(void **state) {
     double *values = nd_get_data(regular);
     values[7] = 0; // the third matrix stays positive definite, the second becomes singular
     assert_refused(nd_inv(regular), ND_ERROR_INVALID_ARGUMENT,
+                   "inv: x is singular: pivot 2 is 0 (matrix 1 of 3)");
+    assert_refused(nd_matrix_power(regular, -2), ND_ERROR_INVALID_ARGUMENT,
+                   "matrix_power: x is singular: pivot 2 is 0 (matrix 1 of 3)");
+    assert_refused(nd_solve(regular, regular), ND_ERROR_INVALID_ARGUMENT,
                    "solve: a is singular: pivot 2 is 0 (matrix 1 of 3)");
     assert_refused(nd_solve_triangular(regular, regular, true, false), ND_ERROR_INVALID_ARGUMENT,
                    "solve_triangular: a is singular: pivot 2 is 0 (matrix 1 of 3)");
