@@ -23,18 +23,24 @@ static inline nd_dtype nd__autocast_result(nd_dtype dtype) {
     return nd__autocast_dtype != ND_F32 && nd__dtype_is_half(dtype) ? ND_F32 : dtype;
 }
 
+/// Whether all operands that there are can be used: the operation itself refuses the others.
+static inline bool nd__autocast_takes(const nd_tensor *a, const nd_tensor *b, const nd_tensor *c) {
+    return nd__tensor_is_usable(a) && (!b || nd__tensor_is_usable(b)) &&
+           (!c || nd__tensor_is_usable(c));
+}
+
 /// At the beginning of an operation of one to three operands (the third may be NULL): `call` is the
 /// operation itself, with x0, x1, x2 for them.
-#define ND__AUTOCAST(cast, a, b, c, call)                                                \
-    if (__builtin_expect(nd__autocast_dtype != ND_F32, 0) && nd__tensor_is_usable(a)) {  \
-        nd_auto nd_tensor *x0 = nd__autocast_##cast(a);                                  \
-        nd_auto nd_tensor *x1 = nd__autocast_##cast(b);                                  \
-        nd_auto nd_tensor *x2 = nd__autocast_##cast(c);                                  \
-        if (!x0 || (!x1 && nd__tensor_is_usable(b)) || (!x2 && nd__tensor_is_usable(c))) \
-            return NULL;                                                                 \
-        nd_autocast_block block = nd__autocast_block_begin(ND_F32);                      \
-        nd_tensor *result = (call);                                                      \
-        nd__autocast_block_end(&block);                                                  \
-        return result;                                                                   \
+#define ND__AUTOCAST(cast, a, b, c, call)                                                   \
+    if (__builtin_expect(nd__autocast_dtype != ND_F32, 0) && nd__autocast_takes(a, b, c)) { \
+        nd_auto nd_tensor *x0 = nd__autocast_##cast(a);                                     \
+        nd_auto nd_tensor *x1 = nd__autocast_##cast(b);                                     \
+        nd_auto nd_tensor *x2 = nd__autocast_##cast(c);                                     \
+        if (!x0 || (!x1 && (b)) || (!x2 && (c)))                                            \
+            return NULL;                                                                    \
+        nd_autocast_block block = nd__autocast_block_begin(ND_F32);                         \
+        nd_tensor *result = (call);                                                         \
+        nd__autocast_block_end(&block);                                                     \
+        return result;                                                                      \
     }
 #endif

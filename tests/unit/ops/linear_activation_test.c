@@ -91,6 +91,24 @@ static void test_promotion_and_autocast(void **state) {
     }
 }
 
+/// A closed operand is none that is missing.
+static void test_closed_operands_under_autocast(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(5, 6), ND_F32, -1, 1);
+    nd_auto nd_tensor *weight = random_tensor(DENSE, ND_SHAPE(4, 6), ND_F32, -1, 1);
+    nd_auto nd_tensor *bias = random_tensor(DENSE, ND_SHAPE(4), ND_F32, -1, 1);
+    nd_close(bias);
+    nd_autocast(ND_BF16) {
+        assert_refused(nd_linear(x, weight, bias), ND_ERROR_CLOSED, "linear: bias");
+        assert_refused(nd_linear_activation(x, weight, bias, ND_ACTIVATION_RELU), ND_ERROR_CLOSED,
+                       "linear_activation: bias");
+        nd_close(weight);
+        assert_refused(nd_linear(x, weight, NULL), ND_ERROR_CLOSED, "linear: weight");
+        assert_refused(nd_matmul(x, weight), ND_ERROR_CLOSED, "matmul: b");
+        assert_refused(nd_mse_loss(x, weight), ND_ERROR_CLOSED, "mse_loss: b");
+    }
+}
+
 typedef nd_tensor *(*layer)(const nd_tensor *const *in, int activation);
 
 /// Gradients of the layer's result, of which sum((gradients)^2) is differentiated again.
@@ -153,6 +171,7 @@ int main(void) {
         ND_TEST(test_as_two_operations),
         ND_TEST(test_in_panels),
         ND_TEST(test_promotion_and_autocast),
+        ND_TEST(test_closed_operands_under_autocast),
         ND_TEST(test_gradients),
         ND_TEST(test_bad_input),
     };
