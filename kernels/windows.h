@@ -103,6 +103,8 @@ typedef enum nd__resample_mode {
     ND__RESAMPLE_NEAREST_EXACT, ///< the element below the result's centre
     ND__RESAMPLE_LINEAR,        ///< between the two elements beside it
     ND__RESAMPLE_CUBIC,         ///< cubic convolution of the four around it (Keys 1981, a = -0.75)
+    ND__RESAMPLE_WINDOWS, ///< mean of a window over all axes at once: nd__resample_windows, where a
+                          ///< backend has it
 } nd__resample_mode;
 
 enum {
@@ -124,6 +126,28 @@ ND_WINDOWS_FUNCTION nd__resample_axis nd__resample_axis_of(const nd_kernel_call 
     nd__resample_axis axis = {
         (nd__resample_mode)i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7], i[8], call->attrs.f[0]};
     return axis;
+}
+
+/// A RESAMPLE call of mode WINDOWS: x [n, c, in], out [n, c, out], of as many numbers as there are
+/// axes, the missing ones in front: shape[0..7] = n, c, in, out; i[1..10] = kernel, stride, padding,
+/// flags. Of the adjoint likewise, where what is read has the sizes of out.
+typedef struct nd__resample_windows {
+    int64_t n, c, in[ND_WINDOW_AXES], out[ND_WINDOW_AXES];
+    int64_t kernel[ND_WINDOW_AXES], stride[ND_WINDOW_AXES], padding[ND_WINDOW_AXES];
+    bool counts_padding;
+} nd__resample_windows;
+
+ND_WINDOWS_FUNCTION nd__resample_windows nd__resample_windows_of(const nd_kernel_call *call) {
+    const int64_t *s = call->shape, *i = call->attrs.i + 1;
+    nd__resample_windows of = {s[0],
+                               s[1],
+                               {s[2], s[3], s[4]},
+                               {s[5], s[6], s[7]},
+                               {i[0], i[1], i[2]},
+                               {i[3], i[4], i[5]},
+                               {i[6], i[7], i[8]},
+                               (i[9] & ND__RESAMPLE_COUNT_PADDING) != 0};
+    return of;
 }
 
 /// The elements of x that one result is made of: `count` from `first` on. Sum of weight[j] x[first

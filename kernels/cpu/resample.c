@@ -40,7 +40,7 @@ static void find_whole(const nd__resample_axis *axis, int64_t *ret_whole) {
 
 nd_status nd__cpu_resample(const nd_kernel_call *call) {
     int type = nd__float_index(call->operand[0].dtype);
-    if (type < 0)
+    if (type < 0 || call->attrs.i[0] == ND__RESAMPLE_WINDOWS)
         return ND_ERROR_UNSUPPORTED;
     nd__resample_axis axis = nd__resample_axis_of(call);
     nd__resample_taps *taps = calloc((size_t)axis.out, sizeof *taps);

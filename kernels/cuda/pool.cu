@@ -162,6 +162,8 @@ nd_status nd__cuda_pool(const nd_cuda_queue *queue, const nd_kernel_call *call) 
 }
 
 nd_status nd__cuda_resample(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    if (call->attrs.i[0] == ND__RESAMPLE_WINDOWS)
+        return ND_ERROR_UNSUPPORTED;
     if (call->operand[0].dtype == ND_F32)
         return nd_cuda::run_resample<float>(queue, call);
     if (call->operand[0].dtype == ND_F64)

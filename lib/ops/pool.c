@@ -284,11 +284,10 @@ static nd_tensor *average(const char *name, const nd_tensor *x, const nd__resamp
     return y ? nd__operands_as_dtype(y, x->dtype) : NULL;
 }
 
-static nd_tensor *windows_average(const char *name, const nd_tensor *x, const nd__pool_options *o) {
-    int64_t counts[ND_WINDOW_AXES];
+/// The sums of windows over a divisor of the program's own.
+static nd_tensor *windows_quotient(const char *name, const nd_tensor *x, const nd__pool_options *o,
+                                   const int64_t *counts) {
     nd__resample_axis maps[ND_WINDOW_AXES];
-    if (count_windows(name, x, o, counts) != ND_OK)
-        return NULL;
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
         maps[axis] = (nd__resample_axis){
             .mode = ND__RESAMPLE_WINDOW,
@@ -296,11 +295,31 @@ static nd_tensor *windows_average(const char *name, const nd_tensor *x, const nd
             .kernel = o->kernel[axis],
             .stride = o->stride[axis],
             .padding = o->padding[axis],
-            .flags = o->divisor > 0         ? ND__RESAMPLE_SUM
-                     : o->count_include_pad ? ND__RESAMPLE_COUNT_PADDING
-                                            : 0,
+            .flags = ND__RESAMPLE_SUM,
         };
     return average(name, x, maps, o->divisor);
+}
+
+static nd_tensor *windows_average(const char *name, const nd_tensor *x, const nd__pool_options *o) {
+    int64_t counts[ND_WINDOW_AXES], shape[MAX_NDIM] = {x->shape[0], x->shape[1]};
+    if (count_windows(name, x, o, counts) != ND_OK)
+        return NULL;
+    if (o->divisor > 0)
+        return windows_quotient(name, x, o, counts);
+    for (int i = 2; i < x->ndim; i++)
+        shape[i] = counts[i - 2 + MAX_NDIM - x->ndim];
+    nd_op_attrs attrs = {.i = {ND__RESAMPLE_WINDOWS}};
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+        attrs.i[1 + axis] = o->kernel[axis];
+        attrs.i[4 + axis] = o->stride[axis];
+        attrs.i[7 + axis] = o->padding[axis];
+    }
+    attrs.i[10] = o->count_include_pad ? ND__RESAMPLE_COUNT_PADDING : 0;
+    nd_auto nd_tensor *wide =
+        nd__operands_as_dtype(x, nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype);
+    nd_auto nd_tensor *y =
+        wide ? nd__resample_apply(name, ND_OP_resample, wide, shape, &attrs) : NULL;
+    return y ? nd__operands_as_dtype(y, x->dtype) : NULL;
 }
 
 static nd_tensor *adaptive_avg(const char *name, const nd_tensor *x, int axes,

@@ -13,6 +13,7 @@ nd_tensor *nd__resample_along(const char *name, const nd_tensor *x, int axis,
 
 /// What ND_OP_resample or ND_OP_resample_adjoint makes of x, with its recorded attributes: of
 /// `shape`, of as many axes as x.
+/// Of mode ND__RESAMPLE_WINDOWS, in one piece where x's device does that, else axis after axis.
 nd_tensor *nd__resample_apply(const char *name, nd_op op, const nd_tensor *x, const int64_t *shape,
                               const nd_op_attrs *attrs);
 #endif

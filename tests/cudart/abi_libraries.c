@@ -54,6 +54,9 @@ SAME(ND__DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION);
 SAME(ND__DNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH);
 SAME(ND__DNN_FMA_MATH, CUDNN_FMA_MATH);
 SAME(ND__DNN_DETERMINISTIC, CUDNN_DETERMINISTIC);
+SAME(ND__DNN_MEAN_WITH_PADDING, CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING);
+SAME(ND__DNN_MEAN_WITHOUT_PADDING, CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING);
+SAME(ND__DNN_NAN_PROPAGATES, CUDNN_PROPAGATE_NAN);
 #define SAME_LAYOUT(theirs)                                                       \
     SAME(sizeof(nd_dnn_algorithm), sizeof(theirs));                               \
     SAME(offsetof(nd_dnn_algorithm, status), offsetof(theirs, status));           \

@@ -5,7 +5,7 @@
 // write wrong results, one that needs working memory, and one that needs none. ND_CUDART_CUDNN in
 // the environment: a status that creating a handle answers, 100: it refuses to choose, 101: every
 // offer is refused, 102: every offer wants more memory than there is, 103: running refuses, 104:
-// the first offer that could be taken wants too much.
+// the first offer that could be taken wants too much. Of pooling it has means.
 #include "tests/cudart/blas.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { BAD_PARAM = 2000, NOT_SUPPORTED_SHAPE = 3002, NO_HOST_MEMORY = 4003, FAIL
 enum { DNN_NOT_INITIALIZED = 1001 };
 enum { FMA_MATH = 3, TENSOR_OP = 1, NOT_DETERMINISTIC = 0, DETERMINISTIC = 1 };
 enum { REFUSES = 100, OFFERS_REFUSED, WANTS_MUCH, RUNS_NOT, FIRST_WANTS_MUCH };
-enum { OF_HANDLE = 0x2D1, OF_TENSOR, OF_FILTER, OF_CONVOLUTION };
+enum { OF_HANDLE = 0x2D1, OF_TENSOR, OF_FILTER, OF_CONVOLUTION, OF_POOLING };
 enum { AXES = 3, NDIM = 2 + AXES, ALGORITHMS = 4 };
 
 typedef struct handle {
@@ -32,6 +32,11 @@ typedef struct convolution {
     int magic, type, axes, groups, math;
     int padding[AXES], stride[AXES], dilation[AXES];
 } convolution;
+typedef struct pooling {
+    int magic, axes;
+    bool counts_padding;
+    int window[AXES], padding[AXES], stride[AXES];
+} pooling;
 typedef struct offer {
     int algorithm, status;
     float time;
@@ -45,6 +50,7 @@ typedef enum direction { FORWARD, OF_INPUT, OF_WEIGHT } direction;
 typedef struct work {
     direction direction;
     bool wide, wrong;
+    bool counts_padding; ///< of means
     int n, ci, co, groups;
     int x[AXES], y[AXES], kernel[AXES], padding[AXES], stride[AXES], dilation[AXES];
     const void *x_data, *weight_data, *y_data; ///< the result is one of them
@@ -423,4 +429,128 @@ int cudnnConvolutionBackwardFilter(handle *of, const void *alpha, const matrix *
     w.x_data = x_data, w.weight_data = weight_data, w.y_data = y_data;
     return run(of, "cudnnConvolutionBackwardFilter", &w, c, alpha, beta, algorithm, workspace,
                bytes);
+}
+
+// ------------------------------------------------------------------------------------- pooling
+
+EXPORT int cudnnCreatePoolingDescriptor(pooling **ret_made);
+EXPORT int cudnnDestroyPoolingDescriptor(pooling *made);
+EXPORT int cudnnSetPoolingNdDescriptor(pooling *to, int mode, int nan, int axes, const int *window,
+                                       const int *padding, const int *stride);
+EXPORT int cudnnPoolingForward(handle *of, const pooling *by, const void *alpha, const matrix *x,
+                               const void *x_data, const void *beta, const matrix *y, void *y_data);
+EXPORT int cudnnPoolingBackward(handle *of, const pooling *by, const void *alpha, const matrix *y,
+                                const void *y_data, const matrix *grad, const void *grad_data,
+                                const matrix *x, const void *x_data, const void *beta,
+                                const matrix *result, void *result_data);
+
+int cudnnCreatePoolingDescriptor(pooling **ret_made)
+    MADE(pooling, OF_POOLING) int cudnnDestroyPoolingDescriptor(pooling *made) UNMADE
+
+    int cudnnSetPoolingNdDescriptor(pooling *to, int mode, int nan, int axes, const int *window,
+                                    const int *padding, const int *stride) {
+    if (to->magic != OF_POOLING || (mode != 1 && mode != 2) || (nan != 0 && nan != 1) ||
+        (axes != 2 && axes != 3))
+        return BAD_PARAM;
+    *to = (pooling){.magic = OF_POOLING,
+                    .axes = axes,
+                    .counts_padding = mode == 1,
+                    .window = {1, 1, 1},
+                    .stride = {1, 1, 1}};
+    for (int i = 0; i < axes; i++) {
+        to->window[AXES - axes + i] = window[i];
+        to->padding[AXES - axes + i] = padding[i];
+        to->stride[AXES - axes + i] = stride[i];
+        if (window[i] < 1 || stride[i] < 1 || padding[i] < 0 || padding[i] >= window[i])
+            return BAD_PARAM;
+    }
+    return SUCCESS;
+}
+
+/// One window: its mean, or its gradient to all its places.
+static void pool_window(const work *w, double *sums, int64_t plane, int64_t result) {
+    const int64_t taps = volume(w->kernel), y = plane * volume(w->y) + result;
+    int at[AXES], tap_at[AXES], place[AXES], count = 0;
+    int64_t *places = calloc((size_t)taps, sizeof *places);
+    if (!places)
+        abort();
+    positions(w->y, result, at);
+    for (int64_t tap = 0; tap < taps; tap++) {
+        bool inside = true;
+        positions(w->kernel, tap, tap_at);
+        for (int i = 0; i < AXES; i++) {
+            place[i] = at[i] * w->stride[i] - w->padding[i] + tap_at[i];
+            inside = inside && place[i] >= 0 && place[i] < w->x[i];
+        }
+        if (inside)
+            places[count++] = plane * volume(w->x) + place_in(w->x, place);
+    }
+    const double divisor = w->counts_padding ? (double)taps : count;
+    for (int i = 0; i < count; i++)
+        if (w->direction == FORWARD)
+            sums[y] += number(w, w->x_data, places[i]) / divisor;
+        else
+            sums[places[i]] += number(w, w->y_data, y) / divisor;
+    free(places);
+}
+
+static void pool(void *data) {
+    const work *w = data;
+    const int64_t planes = (int64_t)w->n * w->ci;
+    const int64_t results = planes * volume(w->direction == FORWARD ? w->y : w->x);
+    double *sums = calloc((size_t)results, sizeof *sums);
+    if (!sums)
+        abort();
+    for (int64_t plane = 0; plane < planes; plane++)
+        for (int64_t result = 0; result < volume(w->y); result++)
+            pool_window(w, sums, plane, result);
+    for (int64_t i = 0; i < results; i++)
+        set_number(w, w->direction == FORWARD ? w->y_data : w->x_data, i, sums[i]);
+    free(sums);
+}
+
+/// Checks and queues; the sizes are those that the division rounded down gives.
+static int queue_pooling(handle *of, const char *name, const pooling *by, const matrix *x,
+                         const matrix *y, const void *alpha, const void *beta, work *w) {
+    bool fits = of->magic == OF_HANDLE && by->magic == OF_POOLING && x->magic == OF_TENSOR &&
+                y->magic == OF_TENSOR && x->type == y->type && x->axes == by->axes &&
+                y->axes == by->axes && x->sizes[0] == y->sizes[0] && x->sizes[1] == y->sizes[1];
+    if (!fits)
+        return BAD_PARAM;
+    w->wide = x->type == F64;
+    w->n = x->sizes[0];
+    w->ci = x->sizes[1];
+    w->counts_padding = by->counts_padding;
+    for (int i = 0; i < AXES; i++) {
+        w->x[i] = x->sizes[2 + i];
+        w->y[i] = y->sizes[2 + i];
+        w->kernel[i] = by->window[i];
+        w->padding[i] = by->padding[i];
+        w->stride[i] = by->stride[i];
+        if (w->y[i] != (w->x[i] + 2 * w->padding[i] - w->kernel[i]) / w->stride[i] + 1)
+            return BAD_PARAM;
+    }
+    if (number(w, alpha, 0) != 1 || number(w, beta, 0) != 0)
+        return BAD_PARAM;
+    if (blas_asked("ND_CUDART_CUDNN") == RUNS_NOT)
+        return NOT_SUPPORTED_SHAPE;
+    return of->queue(of->stream, name, pool, w, sizeof *w) == cudaSuccess ? SUCCESS : FAILED;
+}
+
+int cudnnPoolingForward(handle *of, const pooling *by, const void *alpha, const matrix *x,
+                        const void *x_data, const void *beta, const matrix *y, void *y_data) {
+    work w = {.direction = FORWARD, .x_data = x_data, .y_data = y_data};
+    return queue_pooling(of, "cudnnPoolingForward", by, x, y, alpha, beta, &w);
+}
+
+int cudnnPoolingBackward(handle *of, const pooling *by, const void *alpha, const matrix *y,
+                         const void *y_data, const matrix *grad, const void *grad_data,
+                         const matrix *x, const void *x_data, const void *beta,
+                         const matrix *result, void *result_data) {
+    if (!y_data || !x_data || y->magic != OF_TENSOR || x->magic != OF_TENSOR ||
+        memcmp(y->sizes, grad->sizes, sizeof y->sizes) != 0 ||
+        memcmp(x->sizes, result->sizes, sizeof x->sizes) != 0)
+        return BAD_PARAM;
+    work w = {.direction = OF_INPUT, .x_data = result_data, .y_data = grad_data};
+    return queue_pooling(of, "cudnnPoolingBackward", by, result, grad, alpha, beta, &w);
 }

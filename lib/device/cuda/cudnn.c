@@ -1,8 +1,9 @@
-// Convolutions by cuDNN 9, which is opened at run time (ND_CUDNN names the file, as ND_CUBLAS
-// does).
+// Convolutions, and means of windows, by cuDNN 9, which is opened at run time (ND_CUDNN names the
+// file, as ND_CUBLAS does).
 //
-// Of what it offers for a call the first is taken that multiplies without tensor cores' shorter
-// numbers, is deterministic, and asks for no more working memory than there is and MOST_WORKSPACE.
+// Of what it offers for a convolution the first is taken that multiplies without tensor cores'
+// shorter numbers, is deterministic, and asks for no more working memory than there is and
+// MOST_WORKSPACE.
 // A device has one handle, which serves one thread and one stream at a time, under the lock.
 #include "lib/device/cuda/cudnn.h"
 #include "kernels/windows.h"
@@ -32,6 +33,16 @@ typedef int run_function(void *handle, const void *alpha, void *first_described,
                          int algorithm, void *workspace, size_t bytes, const void *beta,
                          void *result_described, void *result);
 
+typedef int set_pooling_function(void *pooling, int mode, int nan, int axes, const int *window,
+                                 const int *padding, const int *stride);
+typedef int pool_function(void *handle, void *pooling, const void *alpha, void *x_described,
+                          const void *x, const void *beta, void *y_described, void *y);
+/// y and x are read of extremes alone.
+typedef int unpool_function(void *handle, void *pooling, const void *alpha, void *y_described,
+                            const void *y, void *grad_described, const void *grad,
+                            void *x_described, const void *x, const void *beta,
+                            void *result_described, void *result);
+
 typedef struct dnn_operation {
     offers_function *offers;
     run_function *run;
@@ -39,14 +50,17 @@ typedef struct dnn_operation {
 
 static struct {
     bool found;
-    create_function *create, *create_tensor, *create_filter, *create_convolution;
-    destroy_function *destroy_tensor, *destroy_filter, *destroy_convolution;
+    create_function *create, *create_tensor, *create_filter, *create_convolution, *create_pooling;
+    destroy_function *destroy_tensor, *destroy_filter, *destroy_convolution, *destroy_pooling;
     set_stream_function *set_stream;
     set_tensor_function *set_tensor;
     set_filter_function *set_filter;
     set_convolution_function *set_convolution;
     set_number_function *set_groups, *set_math;
     dnn_operation forward, grad_input, grad_weight;
+    set_pooling_function *set_pooling;
+    pool_function *pool;
+    unpool_function *unpool;
 } dnn;
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 
@@ -83,6 +97,11 @@ static void open_once(void) {
         {"cudnnConvolutionBackwardData", &dnn.grad_input.run},
         {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", &dnn.grad_weight.offers},
         {"cudnnConvolutionBackwardFilter", &dnn.grad_weight.run},
+        {"cudnnCreatePoolingDescriptor", &dnn.create_pooling},
+        {"cudnnSetPoolingNdDescriptor", &dnn.set_pooling},
+        {"cudnnDestroyPoolingDescriptor", &dnn.destroy_pooling},
+        {"cudnnPoolingForward", &dnn.pool},
+        {"cudnnPoolingBackward", &dnn.unpool},
     };
     dnn.found = true;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
@@ -140,7 +159,7 @@ typedef struct dnn_call {
     const nd_cuda_queue *queue;
     int type, ndim; ///< 4, or 5 where there is depth
     // Owned; NULL: not made.
-    void *x, *y, *weight, *convolution;
+    void *x, *y, *weight, *convolution, *pooling;
 } dnn_call;
 
 static void release_call(dnn_call *of) {
@@ -152,6 +171,8 @@ static void release_call(dnn_call *of) {
         dnn.destroy_filter(of->weight);
     if (of->convolution)
         dnn.destroy_convolution(of->convolution);
+    if (of->pooling)
+        dnn.destroy_pooling(of->pooling);
 }
 
 /// Two sizes and those of the axes, and dense strides; false: they do not fit in 31 bits.
@@ -180,21 +201,20 @@ static bool narrow_axes(const dnn_call *of, const int64_t *axes, int *ret_axes) 
     return true;
 }
 
-static nd_status describe_images(dnn_call *of, const nd__conv_sizes *s) {
+static nd_status describe_image(const dnn_call *of, int64_t outer, int64_t channels,
+                                const int64_t *axes, void **ret_image) {
     int sizes[FULL_NDIM], strides[FULL_NDIM];
-    if (!narrow_sizes(of, s->n, s->ci, s->x, sizes, strides))
+    if (!narrow_sizes(of, outer, channels, axes, sizes, strides))
         return ND_ERROR_UNSUPPORTED;
-    int status = dnn.create_tensor(&of->x);
+    int status = dnn.create_tensor(ret_image);
     if (status == ND__DNN_SUCCESS)
-        status = dnn.set_tensor(of->x, of->type, of->ndim, sizes, strides);
-    if (status != ND__DNN_SUCCESS)
-        return status_of(status);
-    if (!narrow_sizes(of, s->n, s->co, s->y, sizes, strides))
-        return ND_ERROR_UNSUPPORTED;
-    status = dnn.create_tensor(&of->y);
-    if (status == ND__DNN_SUCCESS)
-        status = dnn.set_tensor(of->y, of->type, of->ndim, sizes, strides);
+        status = dnn.set_tensor(*ret_image, of->type, of->ndim, sizes, strides);
     return status_of(status);
+}
+
+static nd_status describe_images(dnn_call *of, const nd__conv_sizes *s) {
+    nd_status status = describe_image(of, s->n, s->ci, s->x, &of->x);
+    return status == ND_OK ? describe_image(of, s->n, s->co, s->y, &of->y) : status;
 }
 
 static nd_status describe_convolution(dnn_call *of, const nd__conv_sizes *s) {
@@ -310,6 +330,76 @@ nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
         const dnn_step step = step_of(&of, call);
         status = run_step(&of, &step);
     }
+    release_call(&of);
+    pthread_mutex_unlock(&device->blas_lock);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------------
+// means of windows
+
+/// Whether no window reaches beyond the padding: then both count the same places.
+static bool windows_stay_inside(const nd__resample_windows *w) {
+    for (int i = 0; i < ND_WINDOW_AXES; i++)
+        if ((w->out[i] - 1) * w->stride[i] + w->kernel[i] > w->in[i] + 2 * w->padding[i])
+            return false;
+    return true;
+}
+
+static nd_status describe_pooling(dnn_call *of, const nd__resample_windows *w) {
+    int window[ND_WINDOW_AXES], padding[ND_WINDOW_AXES], stride[ND_WINDOW_AXES];
+    if (!narrow_axes(of, w->kernel, window) || !narrow_axes(of, w->padding, padding) ||
+        !narrow_axes(of, w->stride, stride))
+        return ND_ERROR_UNSUPPORTED;
+    int status = dnn.create_pooling(&of->pooling);
+    if (status == ND__DNN_SUCCESS)
+        status = dnn.set_pooling(of->pooling,
+                                 w->counts_padding ? ND__DNN_MEAN_WITH_PADDING
+                                                   : ND__DNN_MEAN_WITHOUT_PADDING,
+                                 ND__DNN_NAN_PROPAGATES, of->ndim - 2, window, padding, stride);
+    return status_of(status);
+}
+
+static nd_status run_pooling(const dnn_call *of, const nd_kernel_call *call) {
+    const float one = 1, zero = 0;
+    const double wide_one = 1, wide_zero = 0;
+    const bool wide = of->type == ND__DNN_F64;
+    const void *alpha = wide ? (const void *)&wide_one : &one;
+    const void *beta = wide ? (const void *)&wide_zero : &zero;
+    void *out = call->operand[0].data;
+    const void *in = call->operand[1].data;
+    if (call->op == ND_OP_resample)
+        return status_of(
+            dnn.pool(of->device->dnn, of->pooling, alpha, of->x, in, beta, of->y, out));
+    // Means need neither x nor y, which cuDNN's interface wants: memory of their sizes.
+    return status_of(dnn.unpool(of->device->dnn, of->pooling, alpha, of->y, in, of->y, in, of->x,
+                                out, beta, of->x, out));
+}
+
+nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
+                         const nd_kernel_call *call) {
+    const nd_dtype dtype = call->operand[0].dtype;
+    if (call->attrs.i[0] != ND__RESAMPLE_WINDOWS || (dtype != ND_F32 && dtype != ND_F64))
+        return ND_ERROR_UNSUPPORTED;
+    const nd__resample_windows w = nd__resample_windows_of(call);
+    pthread_once(&opened, open_once);
+    if (!dnn.found || !windows_stay_inside(&w))
+        return ND_ERROR_UNSUPPORTED;
+    const bool is_flat = w.in[0] == 1 && w.kernel[0] == 1 && w.padding[0] == 0;
+    dnn_call of = {.device = device,
+                   .queue = queue,
+                   .type = dtype == ND_F64 ? ND__DNN_F64 : ND__DNN_F32,
+                   .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM};
+    pthread_mutex_lock(&device->blas_lock);
+    nd_status status = handle_ready(device, queue);
+    if (status == ND_OK)
+        status = describe_image(&of, w.n, w.c, w.in, &of.x);
+    if (status == ND_OK)
+        status = describe_image(&of, w.n, w.c, w.out, &of.y);
+    if (status == ND_OK)
+        status = describe_pooling(&of, &w);
+    if (status == ND_OK)
+        status = run_pooling(&of, call);
     release_call(&of);
     pthread_mutex_unlock(&device->blas_lock);
     return status;

@@ -1,4 +1,4 @@
-// Convolutions by cuDNN.
+// Convolutions, and means of windows, by cuDNN.
 #ifndef ND_LIB_DEVICE_CUDA_CUDNN_H
 #define ND_LIB_DEVICE_CUDA_CUDNN_H
 #include "lib/device/cuda/library.h"
@@ -12,4 +12,10 @@ void nd__cudnn_prepare(nd_cuda_device *device);
 /// dtype, gives the same bits every time, and finds its working memory.
 nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call);
+
+/// resample or resample_adjoint of mode ND__RESAMPLE_WINDOWS. ND_ERROR_UNSUPPORTED, with nothing
+/// queued, for every other one, when cuDNN is missing or refuses, and where a window reaches beyond
+/// the padding, whose places cuDNN would count.
+nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
+                         const nd_kernel_call *call);
 #endif

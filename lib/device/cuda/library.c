@@ -193,6 +193,9 @@ nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
     case ND_OP_conv_grad_input:
     case ND_OP_conv_grad_weight:
         return nd__cudnn_convolve(device, queue, call);
+    case ND_OP_resample:
+    case ND_OP_resample_adjoint:
+        return nd__cudnn_pool(device, queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

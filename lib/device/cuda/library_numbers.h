@@ -49,6 +49,8 @@ enum { ND__DNN_NO_HOST_MEMORY = 4003, ND__DNN_NO_DEVICE_MEMORY = 4004 };
 enum { ND__DNN_F32 = 0, ND__DNN_F64 = 1 };
 enum { ND__DNN_CHANNELS_FIRST = 0, ND__DNN_CROSS_CORRELATION = 1 };
 enum { ND__DNN_DEFAULT_MATH = 0, ND__DNN_FMA_MATH = 3, ND__DNN_DETERMINISTIC = 1 };
+enum { ND__DNN_MEAN_WITH_PADDING = 1, ND__DNN_MEAN_WITHOUT_PADDING = 2 };
+enum { ND__DNN_NAN_PROPAGATES = 1 };
 
 /// What is offered for a convolution, or for one of its gradients.
 typedef struct nd_dnn_algorithm {
