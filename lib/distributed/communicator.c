@@ -5,6 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/versioned.h"
+#include "lib/device/capture.h"
 #include "lib/distributed/agreement.h"
 #include "lib/distributed/mpi.h"
 
@@ -149,6 +150,9 @@ nd_status nd__communicator_enter(const char *operation, const nd_communicator *c
                            comm->reason);
     else
         status = comm->transport->functions->check(comm->transport, operation);
+    // What the ranks tell each other goes through the transport's memory, and is waited for.
+    if (status == ND_OK)
+        status = nd__capture_check(operation, comm->transport->device);
     if (status != ND_OK)
         nd__lock_release(&locked->lock);
     *ret_call = (nd_transport_call){operation, nd_communicator_get_timeout(comm)};

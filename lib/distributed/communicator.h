@@ -30,8 +30,9 @@ nd_status nd__communicator_read_options(const char *operation,
 /// error.
 nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport *transport);
 
-/// Begins a call: takes the lock and fills `ret_call`. On error (NULL, closed, broken, forked) the
-/// lock is free. Ends with nd__communicator_leave.
+/// Begins a call: takes the lock and fills `ret_call`. On error (NULL, closed, broken, forked, or a
+/// device's transport while the thread captures) the lock is free. Ends with
+/// nd__communicator_leave.
 nd_status nd__communicator_enter(const char *operation, const nd_communicator *comm,
                                  nd_transport_call *ret_call);
 void nd__communicator_leave(const nd_communicator *comm);

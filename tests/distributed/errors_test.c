@@ -1,6 +1,8 @@
 // Mistakes: what one rank does wrong every rank hears of, in words, before anything was sent.
 // Nothing has changed, and the communicator goes on.
 #include "lib/base/alloc.h"
+#include "lib/device/capture.h"
+#include "lib/distributed/communicator.h"
 #include "tests/distributed/ranks.h"
 #include <nd/memory.h>
 
@@ -214,6 +216,56 @@ static void test_nccl_wants_a_device_and_a_library(void **state) {
     end(&s);
 }
 
+static nd_status always(nd_transport *transport, const char *operation) {
+    (void)transport;
+    (void)operation;
+    return ND_OK;
+}
+
+static int agreements;
+
+static nd_status count_agreement(nd_transport *transport, const nd_transport_call *call,
+                                 uint64_t *values, int count) {
+    (void)transport;
+    (void)call;
+    (void)values;
+    (void)count;
+    agreements++;
+    return ND_OK;
+}
+
+static void leave_alone(nd_transport *transport, bool broken) {
+    (void)transport;
+    (void)broken;
+}
+
+/// A transport of a device's memory, as NCCL's, copies to and from it in every call, which no graph
+/// can hold: the call is refused before the transport is asked for anything.
+static void test_a_thread_that_captures_calls_no_device(void **state) {
+    (void)state;
+    setting s = begin();
+    static const nd_transport_functions functions = {
+        .name = "counting", .check = always, .agree = count_agreement, .free = leave_alone};
+    nd_transport transport = {&functions, 0, 1, {ND_CUDA, 0}};
+    const nd_transport_call call = {"errors_test", 30};
+    nd_communicator *comm = nd__communicator_on(&call, &transport);
+    assert_handle(comm);
+    assert_ok(nd_barrier(comm));
+    const int before = agreements;
+    assert_true(before > 0);
+    nd_capture capture = {.device = {ND_CUDA, 0}};
+    nd__thread_record.capture = &capture;
+    nd_status status = nd_barrier(comm), of_the_host = nd_barrier(s.world);
+    nd__thread_record.capture = NULL;
+    assert_message(status, ND_ERROR_STATE, "barrier: this thread captures a graph");
+    assert_int_equal(agreements, before);
+    assert_ok(of_the_host);
+    assert_false(nd_communicator_is_broken(comm));
+    assert_ok(nd_barrier(comm));
+    nd_release(comm);
+    end(&s);
+}
+
 static void test_a_forked_child_is_no_rank(void **state) {
     (void)state;
     setting s = begin();
@@ -242,6 +294,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),
     ND_TEST(test_a_communicator_wants_sensible_options),
     ND_TEST(test_nccl_wants_a_device_and_a_library),
+    ND_TEST(test_a_thread_that_captures_calls_no_device),
     ND_TEST(test_a_forked_child_is_no_rank),
 };
 
