@@ -23,6 +23,8 @@ static const char *const calls[] = {
     [ND__CALL_PARALLEL] = "data_parallel_backward",
     [ND__CALL_DATASET] = "dataset_shard",
     [ND__CALL_STATE] = "data_parallel_load_state",
+    [ND__CALL_SAVE] = "data_parallel_save_state",
+    [ND__CALL_CLIP] = "data_parallel_clip_grad_norm",
 };
 static const char *const reductions[] = {
     [ND_COLLECTIVE_SUM] = "sum",
@@ -60,6 +62,41 @@ static bool same_shape(const nd_description *a, const nd_description *b) {
     return a->ndim == b->ndim && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
+static const char *truth(int32_t flag) {
+    return flag ? "true" : "false";
+}
+
+/// The sentence for two ranks that train other modules, or in another way (data_parallel.c).
+static nd_status modules_differ(const char *operation, int rank_a, const nd_description *a,
+                                int rank_b, const nd_description *b) {
+    if (a->shape[0] != b->shape[0] || a->shape[1] != b->shape[1] || a->shape[2] != b->shape[2])
+        return nd__error(ND_ERROR_SHAPE,
+                         "%s: the module of rank %d, with %lld parameters and %lld buffers, is not "
+                         "like that of rank %d, with %lld and %lld, in their shapes and dtypes",
+                         operation, rank_a, (long long)a->shape[0], (long long)a->shape[1], rank_b,
+                         (long long)b->shape[0], (long long)b->shape[1]);
+    if (a->argument != b->argument)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: shard_optimizer is %s on rank %d and %s on rank %d", operation,
+                         truth(a->argument), rank_a, truth(b->argument), rank_b);
+    return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                     "%s: bucket_bytes and first_bucket_bytes are %llu and %llu on rank %d and "
+                     "%llu and %llu on rank %d",
+                     operation, (unsigned long long)a->shape[3], (unsigned long long)a->shape[4],
+                     rank_a, (unsigned long long)b->shape[3], (unsigned long long)b->shape[4],
+                     rank_b);
+}
+
+static nd_status limits_differ(const char *operation, int rank_a, const nd_description *a,
+                               int rank_b, const nd_description *b) {
+    double limit_a, limit_b;
+    memcpy(&limit_a, &a->shape[0], sizeof limit_a);
+    memcpy(&limit_b, &b->shape[0], sizeof limit_b);
+    return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                     "%s: the limit is %.17g on rank %d and %.17g on rank %d", operation, limit_a,
+                     rank_a, limit_b, rank_b);
+}
+
 /// The sentence for two ranks that differ.
 static nd_status differ(const char *operation, int rank_a, const nd_description *a, int rank_b,
                         const nd_description *b) {
@@ -68,11 +105,13 @@ static nd_status differ(const char *operation, int rank_a, const nd_description 
         return nd__error(ND_ERROR_STATE, "%s: rank %d calls %s and rank %d %s", operation, rank_a,
                          name_of(a), rank_b, name_of(b));
     if (a->call == ND__CALL_MODULE)
-        return nd__error(ND_ERROR_SHAPE,
-                         "%s: the module of rank %d, with %lld parameters and %lld buffers, is not "
-                         "like that of rank %d, with %lld and %lld, in their shapes and dtypes",
-                         operation, rank_a, (long long)a->shape[0], (long long)a->shape[1], rank_b,
-                         (long long)b->shape[0], (long long)b->shape[1]);
+        return modules_differ(operation, rank_a, a, rank_b, b);
+    if (a->call == ND__CALL_CLIP)
+        return limits_differ(operation, rank_a, a, rank_b, b);
+    if (a->call == ND__CALL_SAVE)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: the state of rank %d and that of rank %d have other parts", operation,
+                         rank_a, rank_b);
     if (a->call == ND__CALL_PARALLEL && a->argument != b->argument)
         return nd__error(ND_ERROR_STATE,
                          "%s: rank %d is at part %d of the step and rank %d at part %d", operation,
@@ -88,8 +127,8 @@ static nd_status differ(const char *operation, int rank_a, const nd_description 
     if (a->call == ND__CALL_DATASET)
         return nd__error(
             ND_ERROR_INVALID_ARGUMENT,
-            "%s: the data sets of rank %d and rank %d differ in their batch, key, order "
-            "or position",
+            "%s: the data sets of rank %d and rank %d differ in their labels, batch, key, "
+            "order or position",
             operation, rank_a, rank_b);
     bool reduces = a->call == ND__CALL_ALL_REDUCE || a->call == ND__CALL_REDUCE_SCATTER;
     if (reduces)

@@ -17,10 +17,12 @@ typedef enum nd_call_kind {
     ND__CALL_SEND,
     ND__CALL_RECEIVE,
     ND__CALL_NCCL,
-    ND__CALL_MODULE,   ///< the modules that ranks train: numbers of tensors, and a hash
+    ND__CALL_MODULE,   ///< the modules that ranks train: numbers of tensors, and a hash; options
     ND__CALL_PARALLEL, ///< a part of a step of nd_data_parallel, by its number
     ND__CALL_DATASET,  ///< the data sets that ranks share: their images, and a hash
     ND__CALL_STATE,    ///< the files that ranks have read: a hash
+    ND__CALL_SAVE,     ///< the states that ranks save: a hash of their parts
+    ND__CALL_CLIP,     ///< the limit of a norm: its bits
 } nd_call_kind;
 
 /// What a rank says. Zero but for what is said.

@@ -246,19 +246,25 @@ static nd_tensor *end_with_result(job *job, nd_status status, nd_tensor *result)
     return NULL;
 }
 
-nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm, nd_collective op) {
-    ND__UNCANCELLED;
-    static const char operation[] = "all_reduce";
+nd_tensor *nd__collectives_all_reduce(const char *operation, const nd_tensor *x,
+                                      const nd_communicator *comm, nd_collective op,
+                                      nd_status status) {
     job job;
     if (begin(&job, operation, ND__CALL_ALL_REDUCE, (int)op, comm) != ND_OK)
         return NULL;
     nd_tensor *result = NULL;
-    nd_status status = nd__tensor_check_operand(operation, "x", x);
+    if (status == ND_OK)
+        status = nd__tensor_check_operand(operation, "x", x);
     bool direct = status == ND_OK && is_direct(&job, x);
     if (status == ND_OK && !direct)
         status = take_result(&job, x, x->ndim, x->shape, &result);
     status = reduce(&job, status, x, op);
     return end_with_result(&job, status, result);
+}
+
+nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm, nd_collective op) {
+    ND__UNCANCELLED;
+    return nd__collectives_all_reduce("all_reduce", x, comm, op, ND_OK);
 }
 
 /// The last step of what is in place: `work` into x.
@@ -426,16 +432,16 @@ static nd_status check_partner(const char *operation, const nd_communicator *com
                : status;
 }
 
-nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank) {
-    ND__UNCANCELLED;
-    static const char operation[] = "send";
+nd_status nd__collectives_send(const char *operation, const nd_tensor *x,
+                               const nd_communicator *comm, int rank, nd_status status) {
     job job;
-    nd_status status = begin(&job, operation, ND__CALL_SEND, 0, comm);
-    if (status != ND_OK)
-        return status;
-    status = check_partner(operation, comm, rank);
-    if (status == ND_OK)
-        status = meet(&job, nd__tensor_check_operand(operation, "x", x), x, rank, true);
+    nd_status begun = begin(&job, operation, ND__CALL_SEND, 0, comm);
+    if (begun != ND_OK)
+        return begun;
+    begun = check_partner(operation, comm, rank);
+    if (begun == ND_OK && status == ND_OK)
+        status = nd__tensor_check_operand(operation, "x", x);
+    status = begun == ND_OK ? meet(&job, status, x, rank, true) : begun;
     if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->send(comm->transport, &job.call, job.data,
                                                      bytes_of(x), rank));
@@ -445,16 +451,21 @@ nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank) {
     return status;
 }
 
-nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank) {
+nd_status nd_send(const nd_tensor *x, const nd_communicator *comm, int rank) {
     ND__UNCANCELLED;
-    static const char operation[] = "receive_";
+    return nd__collectives_send("send", x, comm, rank, ND_OK);
+}
+
+nd_status nd__collectives_receive(const char *operation, nd_tensor *x, const nd_communicator *comm,
+                                  int rank, nd_status status) {
     job job;
-    nd_status status = begin(&job, operation, ND__CALL_RECEIVE, 0, comm);
-    if (status != ND_OK)
-        return status;
-    status = check_partner(operation, comm, rank);
-    if (status == ND_OK)
-        status = meet(&job, check_target(operation, x), x, rank, false);
+    nd_status begun = begin(&job, operation, ND__CALL_RECEIVE, 0, comm);
+    if (begun != ND_OK)
+        return begun;
+    begun = check_partner(operation, comm, rank);
+    if (begun == ND_OK && status == ND_OK)
+        status = check_target(operation, x);
+    status = begun == ND_OK ? meet(&job, status, x, rank, false) : begun;
     if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->receive(comm->transport, &job.call, job.data,
                                                         bytes_of(x), rank));
@@ -462,4 +473,9 @@ nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank) {
         status = write_back(&job, x);
     end(&job);
     return status;
+}
+
+nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank) {
+    ND__UNCANCELLED;
+    return nd__collectives_receive("receive_", x, comm, rank, ND_OK);
 }

@@ -112,19 +112,24 @@ static int64_t hash_of(const nd_data_parallel *parallel) {
     return (int64_t)(hash >> 1);
 }
 
-/// Whether all ranks have such a module, and take part: before anything is made or sent.
+/// Whether all ranks have such a module and such options, and take part: before anything is made or
+/// sent.
 static nd_status agree_on_module(const char *operation, const nd_communicator *comm,
-                                 const nd_data_parallel *parallel, nd_status status) {
+                                 const nd_data_parallel *parallel,
+                                 const nd_data_parallel_options *options, nd_status status) {
     nd_transport_call call;
     nd_status entered = nd__communicator_enter(operation, comm, &call);
     if (entered != ND_OK)
         return entered;
     nd_description mine = {.call = ND__CALL_MODULE, .status = (int32_t)status};
     if (status == ND_OK) {
-        mine.ndim = 3;
+        mine.ndim = 5;
         mine.shape[0] = (int64_t)parallel->parameters;
         mine.shape[1] = (int64_t)(parallel->count - parallel->parameters);
         mine.shape[2] = hash_of(parallel);
+        mine.shape[3] = (int64_t)options->bucket_bytes;
+        mine.shape[4] = (int64_t)options->first_bucket_bytes;
+        mine.argument = options->shard_optimizer;
     }
     status = nd__agreement_reach(comm, &call, &mine);
     nd__communicator_leave(comm);
@@ -206,12 +211,12 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
         if (parallel)
             parallel->sharded = chosen.shard_optimizer;
     }
-    status = agree_on_module(operation, comm, parallel, status);
+    status = agree_on_module(operation, comm, parallel, &chosen, status);
     if (status == ND_OK) {
         parallel->comm = nd_communicator_duplicate(comm, NULL);
         status = parallel->comm ? make_work(operation, parallel, &chosen) : nd_error_get_status();
         if (parallel->comm)
-            status = agree_on_module(operation, parallel->comm, parallel, status);
+            status = agree_on_module(operation, parallel->comm, parallel, &chosen, status);
     }
     if (status == ND_OK)
         status = nd__data_parallel_take_values(parallel, 0);

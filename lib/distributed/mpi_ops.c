@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /// Of what dtypes the operations are that MPI has not.
-enum { OF_F16, OF_BF16, OF_F32, OF_F64, OWN_DTYPES };
+enum { OF_F16, OF_BF16, OF_F32, OF_F64, OF_8_BITS, OF_16_BITS, OWN_DTYPES };
 
 static MPI_Op own[OWN_DTYPES][3]; ///< by nd_collective: sum, (mean,) max, min
 static bool made[OWN_DTYPES][3];
@@ -67,21 +67,41 @@ OPERATION(f32_max, float, float, SAME, SAME, LARGEST)
 OPERATION(f32_min, float, float, SAME, SAME, SMALLEST)
 OPERATION(f64_max, double, double, SAME, SAME, LARGEST)
 OPERATION(f64_min, double, double, SAME, SAME, SMALLEST)
+// Of either sign: the bits of a sum that wraps around are the same.
+OPERATION(sum_of_8, uint8_t, unsigned, SAME, (uint8_t), ADD)
+OPERATION(sum_of_16, uint16_t, unsigned, SAME, (uint16_t), ADD)
 
 static MPI_User_function *const functions[OWN_DTYPES][3] = {
-    [OF_F16] = {f16_sum, f16_max, f16_min},
-    [OF_BF16] = {bf16_sum, bf16_max, bf16_min},
-    [OF_F32] = {NULL, f32_max, f32_min},
-    [OF_F64] = {NULL, f64_max, f64_min},
+    [OF_F16] = {f16_sum, f16_max, f16_min}, [OF_BF16] = {bf16_sum, bf16_max, bf16_min},
+    [OF_F32] = {NULL, f32_max, f32_min},    [OF_F64] = {NULL, f64_max, f64_min},
+    [OF_8_BITS] = {sum_of_8, NULL, NULL},   [OF_16_BITS] = {sum_of_16, NULL, NULL},
 };
+
+/// OWN_DTYPES: MPI's own serve for it.
+static int find(nd_dtype dtype) {
+    switch (dtype) {
+    case ND_F16:
+        return OF_F16;
+    case ND_BF16:
+        return OF_BF16;
+    case ND_F32:
+        return OF_F32;
+    case ND_F64:
+        return OF_F64;
+    case ND_I8:
+    case ND_U8:
+        return OF_8_BITS;
+    case ND_I16:
+    case ND_U16:
+        return OF_16_BITS;
+    default:
+        return OWN_DTYPES;
+    }
+}
 
 int nd__mpi_ops_get(nd_dtype dtype, nd_collective op, MPI_Op *ret_op) {
     int which = op == ND_COLLECTIVE_MAX ? 1 : op == ND_COLLECTIVE_MIN ? 2 : 0;
-    int of = dtype == ND_F16    ? OF_F16
-             : dtype == ND_BF16 ? OF_BF16
-             : dtype == ND_F32  ? OF_F32
-             : dtype == ND_F64  ? OF_F64
-                                : OWN_DTYPES;
+    int of = find(dtype);
     if (of == OWN_DTYPES || !functions[of][which]) {
         *ret_op = which == 0 ? MPI_SUM : which == 1 ? MPI_MAX : MPI_MIN;
         return MPI_SUCCESS;

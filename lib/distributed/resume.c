@@ -38,7 +38,11 @@ static void describe_dataset(nd_description *mine, const nd_dataset *dataset,
     mine->dtype = (int32_t)images->dtype;
     mine->ndim = images->ndim;
     memcpy(mine->shape, images->shape, (size_t)images->ndim * sizeof *mine->shape);
+    const nd_tensor *labels = nd__dataset_labels(dataset);
+    const int64_t of_labels[] = {labels->dtype, labels->ndim};
     uint64_t hash = hash_of(0, position, sizeof *position);
+    hash = hash_of(hash, of_labels, sizeof of_labels);
+    hash = hash_of(hash, labels->shape, (size_t)labels->ndim * sizeof *labels->shape);
     mine->argument = (int32_t)(hash ^ hash >> 32);
 }
 
@@ -72,15 +76,31 @@ static nd_status agree(const char *operation, const nd_parallel_work *work, nd_s
     return nd__buckets_gather(work->buckets, operation, false, status);
 }
 
-nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
-                                      const nd_state *state, const char *path) {
-    ND__UNCANCELLED;
-    static const char operation[] = "data_parallel_save_state";
-    nd_parallel_work *work;
-    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
-    if (status != ND_OK)
-        return status;
-    status = nd__data_parallel_take_values(parallel, parallel->parameters); // the buffers
+/// Whether all ranks have what is to be saved, before anything of it changes. The path is rank 0's.
+static nd_status agree_on_state(const char *operation, const nd_data_parallel *parallel,
+                                const nd_optimizer *optimizer, const nd_state *state,
+                                const char *path) {
+    nd_transport_call call;
+    nd_status entered = nd__communicator_enter(operation, parallel->comm, &call);
+    if (entered != ND_OK)
+        return entered;
+    uint64_t hash = 0;
+    nd_status status = nd__state_hash(operation, state, &hash);
+    if (status == ND_OK && parallel->sharded)
+        status = nd__optimizer_check(operation, optimizer);
+    if (status == ND_OK && parallel->comm->rank == 0 && !path)
+        status = nd__error_null(operation, "path");
+    nd_description mine = {.call = ND__CALL_SAVE, .status = (int32_t)status};
+    mine.shape[0] = (int64_t)hash;
+    status = nd__agreement_reach(parallel->comm, &call, &mine);
+    nd__communicator_leave(parallel->comm);
+    return status;
+}
+
+/// nd_data_parallel_save_state, of what all ranks have.
+static nd_status save(const char *operation, nd_data_parallel *parallel, nd_parallel_work *work,
+                      nd_optimizer *optimizer, const nd_state *state, const char *path) {
+    nd_status status = nd__data_parallel_take_values(parallel, parallel->parameters); // the buffers
     if (status == ND_OK && parallel->sharded)
         status = nd__sharded_gather(operation, parallel, work, optimizer);
     if (status == ND_OK)
@@ -97,21 +117,43 @@ nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *
         parallel->sharded ? nd__sharded_drop(operation, parallel, work, optimizer) : ND_OK;
     if (status != ND_OK)
         nd__error_restore(&own);
-    nd__data_parallel_leave(work);
     return status != ND_OK ? status : dropped;
 }
 
-/// Whether any rank sees the file.
-static nd_status ask_for_file(const char *operation, const nd_data_parallel *parallel,
-                              const char *path, bool *ret_there) {
+nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
+                                      const nd_state *state, const char *path) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_save_state";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = agree_on_state(operation, parallel, optimizer, state, path);
+    if (status == ND_OK)
+        status = save(operation, parallel, work, optimizer, state, path);
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+/// Whether the file is to be read: any rank sees it, or any does not do without (`needed`).
+static nd_status ask_for_file(const char *operation, const nd_communicator *comm, const char *path,
+                              bool needed, bool *ret_there, bool *ret_read) {
+    nd_transport_call call;
+    nd_status status = nd__communicator_enter(operation, comm, &call);
+    if (status != ND_OK)
+        return status;
+    nd_description mine = {.call = ND__CALL_STATE};
     if (!path)
-        nd__error_null(operation, "path");
-    nd_auto nd_tensor *mine = path ? nd_full(ND_SHAPE(1), access(path, F_OK) == 0, ND_I32) : NULL;
-    nd_auto nd_tensor *any = nd_all_reduce(mine, parallel->comm, ND_COLLECTIVE_MAX);
-    if (!any)
-        return nd_error_get_status();
-    *ret_there = *(const int32_t *)any->data != 0;
-    return ND_OK;
+        mine.status = (int32_t)nd__error_null(operation, "path");
+    status = nd__agreement_reach(comm, &call, &mine);
+    uint64_t any[] = {path && access(path, F_OK) == 0, needed};
+    if (status == ND_OK)
+        status = nd__communicator_note(
+            comm, comm->transport->functions->agree(comm->transport, &call, any, 2));
+    nd__communicator_leave(comm);
+    *ret_there = any[0] != 0;
+    *ret_read = any[0] || any[1];
+    return status;
 }
 
 /// Whether all ranks have read the same file, which fits on all of them.
@@ -166,9 +208,9 @@ nd_status nd_data_parallel_load_state(nd_data_parallel *parallel, nd_optimizer *
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    bool there = false;
-    status = ask_for_file(operation, parallel, path, &there);
-    if (status == ND_OK && (there || !ret_loaded))
+    bool there = false, read = false;
+    status = ask_for_file(operation, parallel->comm, path, !ret_loaded, &there, &read);
+    if (status == ND_OK && read)
         status = load(operation, parallel, work, optimizer, state, path);
     if (status == ND_OK && ret_loaded)
         *ret_loaded = there;

@@ -1,6 +1,7 @@
 // What follows a backward pass where each rank steps its share of the parameters only (ZeRO-1). The
 // optimizer knows nothing of it: it steps what has a gradient, and makes state for that.
 #include "lib/distributed/sharded.h"
+#include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
@@ -15,6 +16,7 @@
 #include <nd/ops.h>
 
 #include <math.h>
+#include <string.h>
 
 /// The parameters' part of the memory that is sent, from their owner or back.
 static nd_status copy_part(const char *operation, const nd_data_parallel *parallel,
@@ -57,19 +59,45 @@ nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimi
 // -------------------------------------------------------------------------------------------------
 // the norm
 
-/// The sum over all ranks, of which this one has failed where `status` says so.
-static nd_status add_up(const nd_data_parallel *parallel, double *sum, nd_status status) {
-    // With NULL this rank tells the others that it does not take part, and keeps its error.
+/// The sum over all ranks, which want the same limit, in memory of the call's own.
+static nd_status add_up(const nd_communicator *comm, const nd_transport_call *call, double limit,
+                        double *sum, nd_status status) {
+    nd_description mine = {.call = ND__CALL_CLIP};
+    memcpy(&mine.shape[0], &limit, sizeof limit);
+    double *shared = status == ND_OK ? nd__alloc(sizeof *shared) : NULL;
+    if (status == ND_OK && !shared)
+        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a norm", call->operation);
+    mine.status = (int32_t)status;
+    status = nd__agreement_reach(comm, call, &mine);
+    if (status == ND_OK) {
+        *shared = *sum;
+        status = nd__communicator_note(
+            comm, nd__collectives_reduce(comm, call, shared, 1, ND_F64, ND_COLLECTIVE_SUM));
+        if (status != ND_OK) {
+            nd__transport_keep(shared);
+            return status;
+        }
+        *sum = *shared;
+    }
+    nd__alloc_free(shared);
+    return status;
+}
+
+/// The norm of all gradients, of which this rank has these squares; with `status` it has failed.
+static nd_status share_norm(const char *operation, const nd_data_parallel *parallel, double limit,
+                            double *squares, nd_status status) {
+    nd_transport_call call;
     nd_error_state own;
     nd__error_save(&own);
-    nd_auto nd_tensor *number = status == ND_OK ? nd_scalar(*sum, ND_F64) : NULL;
-    if (status != ND_OK)
-        nd__error_restore(&own);
-    nd_auto nd_tensor *total = nd_all_reduce(number, parallel->comm, ND_COLLECTIVE_SUM);
-    if (!total)
-        return status != ND_OK ? status : nd_error_get_status();
-    *sum = nd_get_item(total);
-    return ND_OK;
+    nd_status entered = nd__communicator_enter(operation, parallel->comm, &call);
+    if (entered != ND_OK && status == ND_OK)
+        return entered;
+    nd__error_restore(&own);
+    if (entered != ND_OK)
+        return status;
+    status = add_up(parallel->comm, &call, limit + 0.0, squares, status); // of -0 the bits of 0
+    nd__communicator_leave(parallel->comm);
+    return status;
 }
 
 nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double limit,
@@ -88,7 +116,7 @@ nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double lim
         status = nd__gradients_norm(operation, parallel->tensors, parallel->parameters, &norm);
     // All ranks have the same gradients, or each its own.
     double squares = parallel->sharded || parallel->comm->rank == 0 ? norm * norm : 0;
-    status = add_up(parallel, &squares, status);
+    status = share_norm(operation, parallel, limit, &squares, status);
     norm = sqrt(squares);
     if (status == ND_OK && isfinite(norm) && norm > limit)
         status =
@@ -116,12 +144,10 @@ enum { NUMBERS = 1 + ND__SLOTS };
 static nd_tensor *share_numbers(const char *operation, const nd_data_parallel *parallel,
                                 const nd_parallel_work *work, nd_optimizer *optimizer) {
     nd_status status = nd__optimizer_check(operation, optimizer);
-    nd_error_state own;
-    nd__error_save(&own);
     nd_auto nd_tensor *numbers =
         status == ND_OK ? nd_zeros(ND_SHAPE((int64_t)parallel->parameters, NUMBERS), ND_I64) : NULL;
-    if (status != ND_OK)
-        nd__error_restore(&own);
+    if (status == ND_OK && !numbers)
+        status = nd_error_get_status();
     for (size_t i = 0; numbers && i < parallel->parameters; i++) {
         const nd_parameter_state *state = state_of(optimizer, parallel->tensors[i]);
         if (!state || !nd__buckets_is_own(work->buckets, i))
@@ -131,7 +157,8 @@ static nd_tensor *share_numbers(const char *operation, const nd_data_parallel *p
         for (int slot = 0; slot < ND__SLOTS; slot++)
             row[1 + slot] = state->slot[slot] != NULL;
     }
-    return nd_all_reduce(numbers, parallel->comm, ND_COLLECTIVE_MAX);
+    return nd__collectives_all_reduce(operation, numbers, parallel->comm, ND_COLLECTIVE_MAX,
+                                      status);
 }
 
 /// One state tensor from its owner to rank 0. A rank that has failed already (`before`) says so to
@@ -143,8 +170,8 @@ static nd_status bring(const char *operation, nd_data_parallel *parallel, nd_opt
                            ? nd__optimizer_prepare_slot(operation, optimizer, state, slot)
                            : before;
     nd_tensor *x = status == ND_OK ? state->slot[slot] : NULL;
-    nd_status moved = sends ? nd_send(x, parallel->comm, 0) : nd_receive_(x, parallel->comm, owner);
-    return status == ND_OK ? moved : status;
+    return sends ? nd__collectives_send(operation, x, parallel->comm, 0, status)
+                 : nd__collectives_receive(operation, x, parallel->comm, owner, status);
 }
 
 /// What of a parameter's state its owner has, to rank 0.

@@ -218,6 +218,10 @@ const nd_tensor *nd__dataset_images(const nd_dataset *dataset) {
     return dataset->images;
 }
 
+const nd_tensor *nd__dataset_labels(const nd_dataset *dataset) {
+    return dataset->labels;
+}
+
 nd_status nd__dataset_check_rank(const char *operation, const nd_dataset *dataset, int rank,
                                  int ranks) {
     nd_status status = check_dataset(operation, dataset);

@@ -31,4 +31,6 @@ nd_status nd__dataset_check_rank(const char *operation, const nd_dataset *datase
 void nd__dataset_set_rank(nd_dataset *dataset, int rank, int ranks);
 /// The images, for their shape and dtype; borrowed.
 const nd_tensor *nd__dataset_images(const nd_dataset *dataset);
+/// The same of the labels.
+const nd_tensor *nd__dataset_labels(const nd_dataset *dataset);
 #endif

@@ -266,6 +266,20 @@ nd_status nd__state_check_file(nd_state_stream *stream, const char *operation,
     return status == ND_OK ? nd__state_stream_check_all_taken(stream) : status;
 }
 
+nd_status nd__state_hash(const char *operation, const nd_state *state, uint64_t *ret_hash) {
+    nd_status status = check_state(operation, state);
+    uint64_t sum = 0; // in any order
+    for (size_t i = 0; status == ND_OK && i < state->count; i++) {
+        const nd_state_part *part = &state->parts[i];
+        uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)part->kind; // FNV-1a
+        for (const char *c = part->name; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+        sum += hash ^ hash >> 29;
+    }
+    *ret_hash = sum;
+    return status;
+}
+
 nd_status nd__state_commit(nd_state_stream *stream, const nd_state *state) {
     stream->phase = ND__STATE_COMMIT;
     return exchange_all(state, stream);

@@ -10,4 +10,6 @@ nd_status nd__state_check_file(nd_state_stream *stream, const char *operation,
                                const nd_state *state, const char *path);
 /// Makes the state what a file that fits has.
 nd_status nd__state_commit(nd_state_stream *stream, const nd_state *state);
+/// A number for the names and kinds of the parts, in any order. Errors: NULL, closed.
+nd_status nd__state_hash(const char *operation, const nd_state *state, uint64_t *ret_hash);
 #endif

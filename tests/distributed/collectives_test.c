@@ -224,6 +224,72 @@ static void test_large_tensors_go_round_in_a_ring(void **state) {
                         (float)ranks);
 }
 
+/// The bits of an integer.
+static uint64_t bits_at(const nd_tensor *x, int64_t i) {
+    uint64_t bits = 0;
+    size_t size = nd_dtype_get_size(nd_get_dtype(x));
+    memcpy(&bits, (const char *)nd_get_data(x) + (size_t)i * size, size);
+    return bits;
+}
+
+/// Element i of what all ranks reduce, `all` one rank behind the other, against `x[at]`: bits that
+/// were added up without regard to what they mean, or the extremum.
+static void check_integer(const nd_tensor *all, int ranks, int64_t i, const nd_tensor *x,
+                          int64_t at, nd_collective op) {
+    int64_t count = nd_get_numel(all) / ranks;
+    size_t size = nd_dtype_get_size(nd_get_dtype(x));
+    uint64_t mask = UINT64_MAX >> (64 - 8 * size), sum = 0;
+    double extremum = element_at(all, i);
+    for (int rank = 0; rank < ranks; rank++) {
+        double element = element_at(all, rank * count + i);
+        sum = (sum + bits_at(all, rank * count + i)) & mask;
+        extremum = op == ND_COLLECTIVE_MAX ? fmax(extremum, element) : fmin(extremum, element);
+    }
+    bool right = op == ND_COLLECTIVE_SUM ? bits_at(x, at) == sum : element_at(x, at) == extremum;
+    if (!right)
+        fail_msg("%s, op %d, element %lld: %g", nd_dtype_get_name(nd_get_dtype(x)), (int)op,
+                 (long long)i, element_at(x, at));
+}
+
+/// Integers of random bits, whose sums leave their dtype.
+static void integer_cases(int64_t each) {
+    static const nd_dtype dtypes[] = {ND_I8, ND_I16, ND_I32, ND_I64, ND_U8, ND_U16, ND_U32, ND_U64};
+    static const nd_collective ops[] = {ND_COLLECTIVE_SUM, ND_COLLECTIVE_MAX, ND_COLLECTIVE_MIN};
+    nd_auto nd_communicator *world = open_world(60);
+    int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    for (size_t c = 0; c < 3 * sizeof dtypes / sizeof *dtypes; c++) {
+        nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(ranks * each), dtypes[c / 3]);
+        nd_collective op = ops[c % 3];
+        unsigned char *bytes = nd_get_data(x);
+        int64_t size = (int64_t)nd_dtype_get_size(dtypes[c / 3]);
+        for (int64_t i = 0; i < ranks * each * size; i++)
+            bytes[i] = (unsigned char)mix((uint64_t)(i * ranks + rank) + c);
+        nd_auto nd_tensor *all = nd_all_gather(x, world);
+        nd_auto nd_tensor *share = nd_reduce_scatter(x, world, op);
+        assert_ok(nd_all_reduce_(x, world, op));
+        for (int64_t i = 0; i < ranks * each; i++)
+            check_integer(all, ranks, i, x, i, op);
+        for (int64_t i = 0; i < each; i++)
+            check_integer(all, ranks, rank * each + i, share, i, op);
+    }
+}
+
+static void test_integers_wrap_around(void **state) {
+    (void)state;
+    integer_cases(1);
+    integer_cases(1003);
+    int64_t message = nd__mpi_ring_message, ring = nd__mpi_ring_share;
+    int64_t largest = nd__mpi_largest_count;
+    nd__mpi_ring_message = 1024;
+    nd__mpi_ring_share = 1;
+    nd__mpi_largest_count = 200;
+    integer_cases(1003);
+    nd__mpi_ring_message = message;
+    nd__mpi_ring_share = ring;
+    integer_cases(203);
+    nd__mpi_largest_count = largest;
+}
+
 static void test_nan_wins_and_infinity_stays(void **state) {
     (void)state;
     static const nd_dtype dtypes[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
@@ -330,6 +396,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_large_tensors_go_in_pieces),
     ND_TEST(test_every_rank_has_the_same_bits),
     ND_TEST(test_large_tensors_go_round_in_a_ring),
+    ND_TEST(test_integers_wrap_around),
     ND_TEST(test_nan_wins_and_infinity_stays),
     ND_TEST(test_device_tensors_go_through_the_host),
     ND_TEST(test_what_is_sent_has_no_history),

@@ -6,6 +6,7 @@
 #include "tests/distributed/ranks.h"
 #include <nd/memory.h>
 
+#include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,6 +179,64 @@ static void test_messages_that_do_not_fit_are_named_on_both_sides(void **state) 
     end(&s);
 }
 
+/// What the ranks of one nd_data_parallel must have in common beside the module.
+static void test_options_that_differ_are_named(void **state) {
+    (void)state;
+    setting s = begin();
+    for (int what = 0; what < 3; what++) {
+        nd_auto nd_module *module = nd_linear_module(nd_key_new((uint64_t)s.rank), 4, 3, true);
+        nd_auto nd_tensor *before = nd_clone(nd_module_get_parameter(module, "weight"));
+        nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
+        bool other = s.rank == 1;
+        options.shard_optimizer = what == 0 && other;
+        options.bucket_bytes = what == 1 && other ? 100 : 200;
+        options.first_bucket_bytes = what == 2 && other ? 100 : 200;
+        nd_data_parallel *parallel = nd_data_parallel_new(module, s.world, &options);
+        assert_null(parallel);
+        assert_message(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT,
+                       what == 0   ? "data_parallel_new: shard_optimizer is false on rank 0 and "
+                                     "true on rank 1"
+                       : what == 1 ? "200 and 200 on rank 0 and 100 and 200 on rank 1"
+                                   : "200 and 200 on rank 0 and 200 and 100 on rank 1");
+        assert_memory_equal(nd_get_data(nd_module_get_parameter(module, "weight")),
+                            nd_get_data(before), 12 * sizeof(float));
+        nd_error_clear();
+    }
+    end(&s);
+}
+
+static void test_limits_that_differ_are_named(void **state) {
+    (void)state;
+    setting s = begin();
+    for (int sharded = 0; sharded < 2; sharded++) {
+        nd_auto nd_module *module = nd_linear_module(nd_key_new(1), 4, 3, true);
+        nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
+        options.shard_optimizer = sharded;
+        nd_auto nd_data_parallel *parallel = nd_data_parallel_new(module, s.world, &options);
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 4), ND_F32);
+        nd_auto nd_tensor *y = nd_module_forward(module, x);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        assert_ok(nd_data_parallel_backward(parallel, loss, NULL));
+        double norm = -1;
+        assert_message(nd_data_parallel_clip_grad_norm(parallel, s.rank == 1 ? 0.5 : 1, &norm),
+                       ND_ERROR_INVALID_ARGUMENT,
+                       "data_parallel_clip_grad_norm: the limit is 1 on rank 0 and 0.5 on rank 1");
+        assert_true(norm == -1);
+        for (size_t i = 0; i < nd_module_get_parameter_count(module); i++) {
+            const nd_tensor *grad = nd_get_grad(nd_module_get_parameter_at(module, i, NULL));
+            assert_true(!grad || element_at(grad, 0) == 2);
+        }
+        nd_error_clear();
+        nd_status status = nd_data_parallel_clip_grad_norm(parallel, s.rank == 1 ? -1 : 1, &norm);
+        assert_message(status, ND_ERROR_INVALID_ARGUMENT,
+                       s.rank == 1 ? "data_parallel_clip_grad_norm: the limit is -1"
+                                   : "data_parallel_clip_grad_norm: rank 1 does not take part: ");
+        assert_ok(nd_data_parallel_clip_grad_norm(parallel, s.rank == 1 ? -0.0 : 0.0, &norm));
+        assert_true(fabs(norm - sqrt(12 * 4 + 3 * 4)) < 1e-5);
+    }
+    end(&s);
+}
+
 static void test_a_communicator_wants_sensible_options(void **state) {
     (void)state;
     nd_communicator_options options = ND_COMMUNICATOR_OPTIONS_INIT;
@@ -292,6 +351,8 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_a_rank_without_memory_says_so),
     ND_TEST(test_what_no_rank_may_ask_for),
     ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),
+    ND_TEST(test_options_that_differ_are_named),
+    ND_TEST(test_limits_that_differ_are_named),
     ND_TEST(test_a_communicator_wants_sensible_options),
     ND_TEST(test_nccl_wants_a_device_and_a_library),
     ND_TEST(test_a_thread_that_captures_calls_no_device),

@@ -18,9 +18,9 @@ static void shared_path(const nd_communicator *world, const char *name, char *re
              (long long)*(const int64_t *)nd_get_data(number), name);
 }
 
-static nd_dataset *make_data(uint64_t seed, int64_t batch) {
+static nd_dataset *make_data_of(uint64_t seed, int64_t batch, nd_dtype labels_dtype) {
     nd_auto nd_tensor *points = nd_zeros(ND_SHAPE(SAMPLES, 3), ND_F32);
-    nd_auto nd_tensor *labels = nd_arange(0, SAMPLES, 1, ND_I64);
+    nd_auto nd_tensor *labels = nd_arange(0, SAMPLES, 1, labels_dtype);
     nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
     options.batch = batch;
     options.shuffle = true;
@@ -28,6 +28,10 @@ static nd_dataset *make_data(uint64_t seed, int64_t batch) {
     nd_dataset *data = nd_dataset_new(points, labels, &options);
     assert_handle(data);
     return data;
+}
+
+static nd_dataset *make_data(uint64_t seed, int64_t batch) {
+    return make_data_of(seed, batch, ND_I64);
 }
 
 static void test_each_sample_is_on_one_rank(void **state) {
@@ -63,9 +67,10 @@ static void test_data_sets_that_differ_are_refused(void **state) {
     int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
     bool other = ranks > 1 && rank == 1;
     int64_t batches = 0;
-    for (int what = 0; what < 4; what++) {
+    for (int what = 0; what < 5; what++) {
         nd_auto nd_dataset *data =
-            make_data(what == 0 && other ? 5 : 4, what == 1 && other ? 2 : 3);
+            make_data_of(what == 0 && other ? 5 : 4, what == 1 && other ? 2 : 3,
+                         what == 4 && other ? ND_I32 : ND_I64);
         nd_auto nd_state *position = nd_state_new();
         batches = nd_dataset_get_batches(data);
         if (what == 2 && other)
@@ -75,10 +80,10 @@ static void test_data_sets_that_differ_are_refused(void **state) {
             assert_ok(status);
         else
             assert_int_not_equal(status, ND_OK);
-        if (ranks > 1 && what < 2)
+        if (ranks > 1 && (what < 2 || what == 4))
             assert_non_null(
                 strstr(nd_error_get_message(),
-                       "the data sets of rank 0 and rank 1 differ in their batch, key"));
+                       "the data sets of rank 0 and rank 1 differ in their labels, batch, key"));
         assert_int_equal(nd_dataset_get_batches(data), batches); // a share has fewer
         nd_error_clear();
     }
@@ -289,11 +294,84 @@ static void test_what_one_rank_cannot_save_or_load_is_an_error_on_all(void **sta
     nd_release(world);
 }
 
+/// What the ranks save must be of the same parts, although rank 0 alone writes.
+static void test_states_that_differ_are_not_saved(void **state) {
+    (void)state;
+    nd_communicator *world = open_world(20);
+    int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    char path[512];
+    shared_path(world, "differ", path);
+    for (int sharded = 0; sharded < 2; sharded++) {
+        run it = new_run(world, 1, sharded, 8);
+        step(&it, world, 0);
+        const nd_module *normal = nd_module_get_child(it.model, 2);
+        nd_auto nd_tensor *before = nd_clone(nd_module_get_buffer(normal, "running_mean"));
+        nd_auto nd_state *closed = nd_state_new(), *renamed = nd_state_new();
+        assert_ok(nd_close(closed));
+        assert_ok(nd_state_add_module(renamed, "model", it.model));
+        assert_ok(nd_state_add_optimizer(renamed, "optimizer", it.optimizer));
+        assert_ok(nd_state_set_i64(renamed, "stop", 0));
+        nd_state *const wrong[] = {NULL, closed, renamed};
+        static const nd_status expected[] = {ND_ERROR_INVALID_ARGUMENT, ND_ERROR_CLOSED,
+                                             ND_ERROR_INVALID_ARGUMENT};
+        for (int what = 0; ranks > 1 && what < 3; what++) {
+            nd_status status =
+                nd_data_parallel_save_state(it.parallel, sharded ? it.optimizer : NULL,
+                                            rank == 1 ? wrong[what] : it.state, path);
+            assert_int_equal(status, expected[what]);
+            const char *words = what == 2
+                                    ? "data_parallel_save_state: the state of rank 0 and that "
+                                      "of rank 1 have other parts"
+                                : rank == 1 ? "data_parallel_save_state: "
+                                            : "data_parallel_save_state: rank 1 does not take part";
+            assert_non_null(strstr(nd_error_get_message(), words));
+            assert_int_equal(access(path, F_OK), -1);
+            assert_memory_equal(nd_get_data(before),
+                                nd_get_data(nd_module_get_buffer(normal, "running_mean")),
+                                8 * sizeof(float));
+            nd_error_clear();
+        }
+        assert_int_equal(nd_data_parallel_save_state(it.parallel, it.optimizer, it.state,
+                                                     rank == 0 ? NULL : path),
+                         ND_ERROR_INVALID_ARGUMENT);
+        nd_error_clear();
+        assert_ok(nd_data_parallel_save_state(it.parallel, it.optimizer, it.state,
+                                              rank == 0 ? path : NULL)); // of rank 0 alone
+        assert_ok(nd_barrier(world));
+        assert_int_equal(access(path, F_OK), 0);
+        assert_ok(nd_barrier(world));
+        if (rank == 0)
+            unlink(path);
+        assert_ok(nd_barrier(world));
+        // One rank that wants a file is enough for its absence to be an error; of the public call.
+        bool loaded = true;
+        nd_status status = nd_data_parallel_load_state(it.parallel, it.optimizer, it.state, path,
+                                                       rank == 0 ? NULL : &loaded);
+        assert_int_equal(status, ND_ERROR_IO);
+        nd_error_clear();
+        status = nd_data_parallel_load_state(it.parallel, it.optimizer, it.state,
+                                             rank == ranks - 1 ? NULL : path, &loaded);
+        assert_int_equal(status, ND_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(nd_error_get_message(), "data_parallel_load_state: "));
+        assert_null(strstr(nd_error_get_message(), "all_reduce"));
+        nd_error_clear();
+        status =
+            nd_data_parallel_gather_state(it.parallel, rank == ranks - 1 ? NULL : it.optimizer);
+        assert_int_equal(status, ND_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(nd_error_get_message(), "data_parallel_gather_state: "));
+        assert_null(strstr(nd_error_get_message(), "all_reduce"));
+        nd_error_clear();
+        free_run(&it);
+    }
+    nd_release(world);
+}
+
 static const struct CMUnitTest tests[] = {
     ND_TEST(test_each_sample_is_on_one_rank),
     ND_TEST(test_data_sets_that_differ_are_refused),
     ND_TEST(test_a_run_that_loads_goes_on_as_the_one_that_saved),
     ND_TEST(test_each_rank_draws_keys_of_its_own),
     ND_TEST(test_what_one_rank_cannot_save_or_load_is_an_error_on_all),
+    ND_TEST(test_states_that_differ_are_not_saved),
 };
 RANKS_MAIN(tests)

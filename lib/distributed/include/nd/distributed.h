@@ -100,7 +100,8 @@ typedef enum nd_collective {
     ND_COLLECTIVE_MIN,     ///< the smallest; NaN where one is NaN
 } nd_collective;
 
-/// Returns when all ranks have called it.
+/// Returns when all ranks have called it. An error need not be one on all: a rank that comes after
+/// another one's deadline may have ND_OK yet, and hears of it in its next call.
 ND_API nd_status nd_barrier(const nd_communicator *comm);
 /// x of every rank becomes that of rank `root`; of one shape and dtype, on any devices, strided as
 /// they will.
@@ -110,8 +111,9 @@ ND_API nd_tensor *nd_all_reduce(const nd_tensor *x, const nd_communicator *comm,
                                 nd_collective op) ND_OWNED;
 /// The same into x.
 ND_API nd_status nd_all_reduce_(nd_tensor *x, const nd_communicator *comm, nd_collective op);
-/// Rank r's share of nd_all_reduce(): x: [ranks * n, ...] -> [n, ...], the rows from r * n on.
-/// Error: the first axis is not divisible by the number of ranks.
+/// Rank r's share of nd_all_reduce(): x: [ranks * n, ...] -> [n, ...], the rows from r * n on. Sums
+/// and means of floats of more than two ranks may be added up in another order than there, and so
+/// differ in their last bits. Error: the first axis is not divisible by the number of ranks.
 ND_API nd_tensor *nd_reduce_scatter(const nd_tensor *x, const nd_communicator *comm,
                                     nd_collective op) ND_OWNED;
 /// The x of all ranks in their order along the first axis: [n, ...] -> [ranks * n, ...].
@@ -137,8 +139,9 @@ ND_API nd_status nd_receive_(nd_tensor *x, const nd_communicator *comm, int rank
 
 /// Makes a data set this rank's share (`rank` and `ranks` of nd_dataset_options, which says what is
 /// whose), before its first epoch and before a state is loaded. A collective call: data sets that
-/// differ in shape, dtype, batch, key, order or position are an error on all ranks, and nothing has
-/// changed.
+/// differ in shape or dtype (also of their labels), batch, key, order or position are an error on
+/// all ranks, and nothing has changed. Values are not compared. A share may be a single sample, of
+/// which a batch norm of features in training is an error; drop_last with a batch above 1 avoids it.
 ND_API nd_status nd_dataset_shard(nd_dataset *dataset, const nd_communicator *comm);
 
 /// Options of nd_data_parallel_new(). NULL means all defaults.
@@ -159,7 +162,8 @@ typedef struct nd_data_parallel_options {
 /// ones on each rank: rank 0 its own, the others these with their rank folded in. A collective call of `comm`, one of MPI, which it
 /// duplicates; the module keeps the parameters it has. Errors: as a collective call;
 /// ND_ERROR_INVALID_ARGUMENT (a size of 0), ND_ERROR_UNSUPPORTED (a communicator of NCCL). The
-/// modules of two ranks that differ are an error on all, and nothing has changed.
+/// modules of two ranks that differ are an error on all, as are their options, and nothing has
+/// changed.
 ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
                                               const nd_data_parallel_options *options) ND_OWNED;
 /// nd_backward(), but that the gradient of each parameter of the module becomes the mean over all
@@ -187,7 +191,8 @@ ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
 /// all load the last state.
 ND_API nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// nd_clip_grad_norm() of all gradients, wherever they are. A collective call; `ret_norm` (may be
-/// NULL) is the same on all ranks.
+/// NULL) is the same on all ranks. A limit that differs between ranks is an error on all, and
+/// nothing has changed.
 ND_API nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double limit,
                                                  double *ret_norm);
 /// Brings the optimizer's whole state to rank 0, which may then save it (nd_save_state) for any
@@ -198,19 +203,20 @@ ND_API nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_op
 ND_API nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// nd_save_state() of a run of several ranks, between two steps: by rank 0, into a file that takes
 /// its place at once, as a whole; the optimizer's sharded state is gathered before and dropped
-/// behind it. `state` is of the same parts on all ranks, `optimizer` (NULL where nothing is
-/// sharded) one of them. What differs between ranks is as on rank 0 when it is loaded; buffers, such
-/// as running means, become so on all ranks now, and random keys each rank's own of rank 0's, so
-/// that a run that goes on computes the same bits as one that is killed and loads. A collective
-/// call; returns on all ranks when the file is
-/// on the disk, with an error on all when it is not, and the old one is there still.
+/// behind it. `state` is of the same parts on all ranks, by name and kind, or an error on all,
+/// before anything has changed; `optimizer` (NULL where nothing is sharded) is one of them. `path`
+/// is rank 0's: those of the others are not used, and may be NULL. What differs between ranks is as
+/// on rank 0 when it is loaded; buffers, such as running means, become so on all ranks now, and
+/// random keys each rank's own of rank 0's, so that a run that goes on computes the same bits as
+/// one that is killed and loads. A collective call; returns on all ranks when the file is on the
+/// disk, with an error on all when it is not, and the old one is there still.
 ND_API nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
                                              const nd_state *state, const char *path);
 /// nd_load_state() on all ranks, of one file that all see. A collective call: a file that does not
 /// fit on one rank, that one does not see, or that is another one there, is an error on all, and
 /// nothing has changed. *ret_loaded: whether there was a file; without one nothing has changed, and
 /// the status is ND_OK, so that a program begins with this call whether it is its first start or
-/// not. ret_loaded NULL: a file that is not there is an error.
+/// not. ret_loaded NULL, on any rank: a file that is not there is an error on all.
 ND_API nd_status nd_data_parallel_load_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
                                              const nd_state *state, const char *path,
                                              bool *ret_loaded);
