@@ -108,7 +108,7 @@ static nd_status save(const char *operation, nd_data_parallel *parallel, nd_para
     // Before the file is written: where one rank has failed, there is none.
     status = agree(operation, work, status);
     if (status == ND_OK) {
-        status = parallel->comm->rank == 0 ? nd_save_state(state, path) : ND_OK;
+        status = parallel->comm->rank == 0 ? nd__state_save(operation, state, path) : ND_OK;
         status = agree(operation, work, status);
     }
     nd_error_state own;

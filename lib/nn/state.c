@@ -239,9 +239,7 @@ static nd_status get_value(const char *operation, const nd_state *state, const c
 // -------------------------------------------------------------------------------------------------
 // files
 
-nd_status nd_save_state(const nd_state *state, const char *path) {
-    ND__UNCANCELLED;
-    static const char operation[] = "save_state";
+nd_status nd__state_save(const char *operation, const nd_state *state, const char *path) {
     nd_status status = check_state(operation, state);
     if (status != ND_OK)
         return status;
@@ -253,6 +251,11 @@ nd_status nd_save_state(const nd_state *state, const char *path) {
         status = nd__state_stream_write(&stream);
     nd__state_stream_end(&stream);
     return status;
+}
+
+nd_status nd_save_state(const nd_state *state, const char *path) {
+    ND__UNCANCELLED;
+    return nd__state_save("save_state", state, path);
 }
 
 nd_status nd__state_check_file(nd_state_stream *stream, const char *operation,
@@ -271,6 +274,11 @@ nd_status nd__state_hash(const char *operation, const nd_state *state, uint64_t 
     uint64_t sum = 0; // in any order
     for (size_t i = 0; status == ND_OK && i < state->count; i++) {
         const nd_state_part *part = &state->parts[i];
+        const nd_object *object =
+            part->kind < ND__STATE_I64 ? nd_list_get(state->objects, part->object) : NULL;
+        if (object && nd__object_is_closed(object))
+            status = nd__error(ND_ERROR_CLOSED, "%s: the part '%s' of the state was closed",
+                               operation, part->name);
         uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)part->kind; // FNV-1a
         for (const char *c = part->name; *c; c++)
             hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);

@@ -247,6 +247,8 @@ static void test_what_one_rank_cannot_save_or_load_is_an_error_on_all(void **sta
     assert_int_equal(nd_data_parallel_save_state(it.parallel, it.optimizer, it.state, nowhere),
                      ND_ERROR_IO);
     assert_non_null(strstr(nd_error_get_message(), "cannot be created"));
+    assert_ptr_equal(strstr(nd_error_get_message(), "data_parallel_save_state: "),
+                     nd_error_get_message());
     assert_int_not_equal(nd_data_parallel_save_state(it.parallel, rank == 0 ? it.optimizer : NULL,
                                                      it.state, path) == ND_OK,
                          ranks > 1);
@@ -306,15 +308,21 @@ static void test_states_that_differ_are_not_saved(void **state) {
         step(&it, world, 0);
         const nd_module *normal = nd_module_get_child(it.model, 2);
         nd_auto nd_tensor *before = nd_clone(nd_module_get_buffer(normal, "running_mean"));
-        nd_auto nd_state *closed = nd_state_new(), *renamed = nd_state_new();
+        nd_auto nd_state *closed = nd_state_new(), *renamed = nd_state_new(),
+                         *partly = nd_state_new();
+        nd_auto nd_optimizer *gone = nd_sgd(it.model, NULL);
         assert_ok(nd_close(closed));
         assert_ok(nd_state_add_module(renamed, "model", it.model));
         assert_ok(nd_state_add_optimizer(renamed, "optimizer", it.optimizer));
         assert_ok(nd_state_set_i64(renamed, "stop", 0));
-        nd_state *const wrong[] = {NULL, closed, renamed};
+        assert_ok(nd_state_add_module(partly, "model", it.model));
+        assert_ok(nd_state_add_optimizer(partly, "optimizer", gone));
+        assert_ok(nd_state_set_i64(partly, "step", 0));
+        assert_ok(nd_close(gone));
+        nd_state *const wrong[] = {NULL, closed, renamed, partly};
         static const nd_status expected[] = {ND_ERROR_INVALID_ARGUMENT, ND_ERROR_CLOSED,
-                                             ND_ERROR_INVALID_ARGUMENT};
-        for (int what = 0; ranks > 1 && what < 3; what++) {
+                                             ND_ERROR_INVALID_ARGUMENT, ND_ERROR_CLOSED};
+        for (int what = 0; ranks > 1 && what < 4; what++) {
             nd_status status =
                 nd_data_parallel_save_state(it.parallel, sharded ? it.optimizer : NULL,
                                             rank == 1 ? wrong[what] : it.state, path);

@@ -203,13 +203,13 @@ ND_API nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_op
 ND_API nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// nd_save_state() of a run of several ranks, between two steps: by rank 0, into a file that takes
 /// its place at once, as a whole; the optimizer's sharded state is gathered before and dropped
-/// behind it. `state` is of the same parts on all ranks, by name and kind, or an error on all,
-/// before anything has changed; `optimizer` (NULL where nothing is sharded) is one of them. `path`
-/// is rank 0's: those of the others are not used, and may be NULL. What differs between ranks is as
-/// on rank 0 when it is loaded; buffers, such as running means, become so on all ranks now, and
-/// random keys each rank's own of rank 0's, so that a run that goes on computes the same bits as
-/// one that is killed and loads. A collective call; returns on all ranks when the file is on the
-/// disk, with an error on all when it is not, and the old one is there still.
+/// behind it. `state` is of the same parts on all ranks, by name and kind, none of them closed, or
+/// an error on all, before anything has changed; `optimizer` (NULL where nothing is sharded) is one
+/// of them. `path` is rank 0's: those of the others are not used, and may be NULL. What differs
+/// between ranks is as on rank 0 when it is loaded; buffers, such as running means, become so on
+/// all ranks now, and random keys each rank's own of rank 0's, so that a run that goes on computes
+/// the same bits as one that is killed and loads. A collective call; returns on all ranks when the
+/// file is on the disk, with an error on all when it is not, and the old one is there still.
 ND_API nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
                                              const nd_state *state, const char *path);
 /// nd_load_state() on all ranks, of one file that all see. A collective call: a file that does not
