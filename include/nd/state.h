@@ -35,7 +35,8 @@ ND_API nd_status nd_state_add_schedule(nd_state *state, const char *name,
 /// Adds a data set's epoch, position in it, and key: the next batch after loading is the one that
 /// would have come after saving. Size, batch and options must be the same; of several ranks
 /// (nd_dataset_options), the batch of all together, so that another number of them goes on with the
-/// same samples.
+/// same samples. More ranks than saved it are refused where they would have added the samples that
+/// are left, fewer than one for each, to the batch before.
 ND_API nd_status nd_state_add_dataset(nd_state *state, const char *name, const nd_dataset *dataset);
 /// Adds moving averages. They are not applied when the state is saved or loaded.
 ND_API nd_status nd_state_add_ema(nd_state *state, const char *name, const nd_ema *ema);

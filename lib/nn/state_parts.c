@@ -280,6 +280,36 @@ static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *
 // -------------------------------------------------------------------------------------------------
 // data sets
 
+/// Whether a file's numbers can be those of any number of ranks: they differ in a rest that is no
+/// batch of its own where it has fewer samples than there are ranks.
+static bool is_position(const nd_dataset_position *there) {
+    int64_t batches = there->samples / there->batch, rest = there->samples % there->batch;
+    return (there->batches == batches ||
+            (there->batches == batches + 1 && rest > 0 && !(there->options & 2))) &&
+           there->position >= 0 && there->position <= there->batches;
+}
+
+/// The position here of the samples that follow in a file of another number of ranks.
+static nd_status translate_position(const nd_state_stream *stream, const nd_dataset_position *here,
+                                    nd_dataset_position *there) {
+    if (there->samples != here->samples || there->batch != here->batch ||
+        there->options != here->options)
+        return nd__state_stream_refuse(stream, "position",
+                                       "is of a data set of another size, batch or order");
+    if (!is_position(there))
+        return nd__state_stream_refuse(stream, "position", "is none of this data set");
+    const bool at_end = there->position == there->batches;
+    if (!at_end && there->position == here->batches)
+        return nd__state_stream_refuse(
+            stream, "position",
+            "is before a last batch that has fewer samples than there are ranks here, where it is "
+            "a part of the batch before: load it with as many ranks as saved it, or fewer");
+    there->batches = here->batches;
+    if (at_end)
+        there->position = here->batches;
+    return ND_OK;
+}
+
 static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset) {
     nd_dataset_position here, there;
     nd_status status = nd__dataset_get_position(stream->operation, dataset, &here);
@@ -289,16 +319,11 @@ static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset) 
     _Static_assert(sizeof there == ND__DATASET_POSITION_NUMBERS * sizeof(int64_t), "all of i64");
     status =
         nd__state_stream_numbers(stream, "position", ND_I64, ND__DATASET_POSITION_NUMBERS, &there);
-    if (status != ND_OK)
-        return status;
-    if (there.samples != here.samples || there.batch != here.batch || there.options != here.options)
-        return nd__state_stream_refuse(stream, "position",
-                                       "is of a data set of another size, batch or order");
-    if (there.position < 0 || there.position > there.batches || there.batches != here.batches)
-        return nd__state_stream_refuse(stream, "position", "is none of this data set");
-    if (stream->phase == ND__STATE_COMMIT)
+    if (status == ND_OK)
+        status = translate_position(stream, &here, &there);
+    if (status == ND_OK && stream->phase == ND__STATE_COMMIT)
         nd__dataset_set_position(dataset, &there);
-    return ND_OK;
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------

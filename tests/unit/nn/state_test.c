@@ -230,24 +230,15 @@ static void test_another_number_of_ranks_goes_on_with_the_same_batches(void **st
     assert_true(next_batch(one, &x, &y));
     assert_ok(nd_save_state(it, path));
     assert_true(next_batch(one, &next_x, &next_y));
-    for (int ranks = 1; ranks <= 8; ranks *= 2) {
-        if (ranks < 8) { // 23 samples: 7 are left for the last step, which 8 ranks do not have
-            assert_next_labels(path, ranks, nd_get_data(next_y));
-            continue;
-        }
-        options.batch = 1;
-        options.ranks = 8;
-        nd_auto nd_dataset *fewer = nd_dataset_new(points, numbers, &options);
-        nd_auto nd_state *refused = nd_state_new();
-        assert_ok(nd_state_add_dataset(refused, "data", fewer));
-        assert_int_not_equal(nd_load_state(refused, path), ND_OK);
-        options.ranks = 4; // a whole batch of 4
-        nd_auto nd_dataset *smaller = nd_dataset_new(points, numbers, &options);
-        nd_auto nd_state *other = nd_state_new();
-        assert_ok(nd_state_add_dataset(other, "data", smaller));
-        assert_int_not_equal(nd_load_state(other, path), ND_OK);
-        nd_error_clear();
-    }
+    for (int ranks = 1; ranks < 8; ranks *= 2)
+        assert_next_labels(path, ranks, nd_get_data(next_y));
+    options.batch = 1;
+    options.ranks = 4; // a whole batch of 4
+    nd_auto nd_dataset *smaller = nd_dataset_new(points, numbers, &options);
+    nd_auto nd_state *other = nd_state_new();
+    assert_ok(nd_state_add_dataset(other, "data", smaller));
+    assert_int_not_equal(nd_load_state(other, path), ND_OK);
+    nd_error_clear();
 }
 
 static void test_a_killed_run_goes_on_to_the_same_bits(void **state) {
@@ -531,7 +522,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_run_goes_on_to_the_same_bits_from_every_step),
         ND_TEST(test_another_number_of_ranks_goes_on_with_the_same_batches),
-        ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
+            ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),
         ND_TEST(test_another_kind_of_optimizer_and_schedule_is_refused),
