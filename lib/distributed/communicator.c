@@ -50,23 +50,57 @@ nd_communicator *nd_communicator_from_mpi(const void *mpi_comm,
     return transport ? nd__communicator_on(&call, transport) : NULL;
 }
 
+/// Inside a call of all ranks: whether each of them has what it needs, of which `status` is this
+/// one's.
+static nd_status agree(const nd_communicator *comm, const nd_transport_call *call,
+                       nd_status status) {
+    nd_description mine = {.call = ND__CALL_DUPLICATE, .status = (int32_t)status};
+    return nd__agreement_reach(comm, call, &mine);
+}
+
+/// A duplicate of the transport on all ranks, or on none. `status`: this rank has failed already.
+static nd_transport *duplicate_transport(const nd_communicator *comm, const nd_transport_call *call,
+                                         nd_status status) {
+    const nd_transport_functions *functions = comm->transport->functions;
+    nd_transport *reserved = status == ND_OK ? functions->reserve(comm->transport, call) : NULL;
+    if (status == ND_OK && !reserved)
+        status = nd_error_get_status();
+    status = agree(comm, call, status);
+    bool all = status == ND_OK;
+    if (all)
+        status = nd__communicator_note(comm, functions->duplicate(comm->transport, call, reserved));
+    if (status == ND_OK || !reserved)
+        return reserved;
+    functions->free(reserved, all); // what was under way may write there yet
+    return NULL;
+}
+
 nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
                                            const nd_communicator_options *options) {
     ND__UNCANCELLED;
     static const char operation[] = "communicator_duplicate";
     nd_transport_call call, chosen;
-    if (nd__communicator_read_options(operation, options, nd_communicator_get_timeout(comm),
-                                      &chosen) != ND_OK ||
-        nd__communicator_enter(operation, comm, &call) != ND_OK)
+    nd_status status = nd__communicator_read_options(operation, options,
+                                                     nd_communicator_get_timeout(comm), &chosen);
+    if (nd__communicator_enter(operation, comm, &call) != ND_OK)
         return NULL;
-    nd_transport *transport = NULL;
-    nd_description mine = {.call = ND__CALL_DUPLICATE};
-    nd_status status = nd__agreement_reach(comm, &call, &mine);
-    if (status == ND_OK)
-        status = nd__communicator_note(
-            comm, comm->transport->functions->duplicate(comm->transport, &call, &transport));
+    nd_transport *transport = duplicate_transport(comm, &call, status);
     nd__communicator_leave(comm);
-    return status == ND_OK ? nd__communicator_on(&chosen, transport) : NULL;
+    if (!transport)
+        return NULL;
+    // A manager may have no room for it, on one rank alone.
+    nd_communicator *made = nd__communicator_on(&chosen, transport);
+    status = made ? ND_OK : nd_error_get_status();
+    nd_status entered = nd__communicator_enter(operation, comm, &call);
+    if (entered == ND_OK) {
+        entered = agree(comm, &call, status);
+        nd__communicator_leave(comm);
+    }
+    if (entered != ND_OK) {
+        nd_release(made);
+        made = NULL;
+    }
+    return made;
 }
 
 nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport *transport) {

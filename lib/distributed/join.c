@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 /// Inside a call of `over`: its rank 0 makes the id, all get it. Memory for it outlives a failure.
+/// `status`: this rank has failed already.
 static nd_status exchange_id(const nd_communicator *over, const nd_transport_call *call,
-                             nd_device device, nd_nccl_id *ret_id) {
+                             nd_device device, nd_status status, nd_nccl_id *ret_id) {
     static nd_nccl_id shared; // that of a process, which does this once at a time: MPI may keep it
     static nd_lock lock;
     nd_description mine = {.call = ND__CALL_NCCL};
-    nd_status status = nd__nccl_check(call->operation, device);
+    if (status == ND_OK)
+        status = nd__nccl_check(call->operation, device);
     nd_nccl_id id = {{0}};
     if (status == ND_OK && over->rank == 0)
         status = nd__nccl_make_id(call->operation, &id);
@@ -39,17 +41,17 @@ nd_communicator *nd_communicator_from_nccl(const nd_communicator *comm, nd_devic
     ND__UNCANCELLED;
     static const char operation[] = "communicator_from_nccl";
     nd_transport_call call, chosen;
-    if (nd__communicator_read_options(operation, options, nd_communicator_get_timeout(comm),
-                                      &chosen) != ND_OK ||
-        nd__communicator_enter(operation, comm, &call) != ND_OK)
+    nd_status status = nd__communicator_read_options(operation, options,
+                                                     nd_communicator_get_timeout(comm), &chosen);
+    if (nd__communicator_enter(operation, comm, &call) != ND_OK)
         return NULL;
     nd_nccl_id id;
-    nd_status status = comm->transport->device.kind == ND_CPU
-                           ? exchange_id(comm, &call, device, &id)
-                           : nd__error(ND_ERROR_INVALID_ARGUMENT,
-                                       "%s: comm must be one of MPI; nd_communicator_duplicate() "
-                                       "makes another one of NCCL",
-                                       operation);
+    status = comm->transport->device.kind == ND_CPU
+                 ? exchange_id(comm, &call, device, status, &id)
+                 : nd__error(ND_ERROR_INVALID_ARGUMENT,
+                             "%s: comm must be one of MPI; nd_communicator_duplicate() "
+                             "makes another one of NCCL",
+                             operation);
     nd__communicator_leave(comm);
     nd_transport *transport =
         status == ND_OK ? nd__nccl_new(&chosen, &id, comm->rank, comm->size, device) : NULL;

@@ -192,33 +192,39 @@ static nd_status check(nd_transport *transport, const char *operation) {
     return status;
 }
 
-/// A transport on a duplicate of `comm`. An error of the duplication is handled as `comm` says.
-static nd_transport *on_duplicate(const nd_transport_call *call, MPI_Comm comm) {
+/// A transport for a duplicate of `comm`, which it has not yet.
+static nd_mpi *reserve_on(const nd_transport_call *call, MPI_Comm comm) {
     nd_mpi *mpi = nd__alloc_zeroed(sizeof *mpi);
-    if (!mpi) {
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
-        return NULL;
+    if (mpi) {
+        mpi->transport.functions = &functions;
+        mpi->comm = MPI_COMM_NULL;
+        nd__lock_acquire(&lock);
+        MPI_Comm_rank(comm, &mpi->transport.rank);
+        MPI_Comm_size(comm, &mpi->transport.size);
+        nd__lock_release(&lock);
+        mpi->counts = nd__alloc(2 * (size_t)mpi->transport.size * sizeof *mpi->counts);
+        mpi->received = nd__alloc((size_t)nd__mpi_ring_message);
     }
-    if (CALL(call, 0, MPI_Comm_idup(comm, &mpi->comm, &request_)) != ND_OK) {
-        nd__transport_keep(mpi); // MPI may write the communicator there yet
-        return NULL;
+    if (mpi && mpi->counts && mpi->received) {
+        mpi->places = mpi->counts + mpi->transport.size;
+        return mpi;
     }
-    mpi->transport.functions = &functions;
+    nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
+    if (mpi)
+        free_transport(&mpi->transport, false);
+    return NULL;
+}
+
+/// An error of the duplication is handled as `comm` says; MPI may write the communicator there yet.
+static nd_status duplicate_to(nd_mpi *mpi, const nd_transport_call *call, MPI_Comm comm) {
+    nd_status status = CALL(call, 0, MPI_Comm_idup(comm, &mpi->comm, &request_));
+    if (status != ND_OK)
+        return status;
     nd__lock_acquire(&lock);
     exit_seconds = call->seconds;
     MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(mpi->comm, &mpi->transport.rank);
-    MPI_Comm_size(mpi->comm, &mpi->transport.size);
     nd__lock_release(&lock);
-    mpi->counts = nd__alloc(2 * (size_t)mpi->transport.size * sizeof *mpi->counts);
-    mpi->received = nd__alloc((size_t)nd__mpi_ring_message);
-    if (!mpi->counts || !mpi->received) {
-        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
-        free_transport(&mpi->transport, false);
-        return NULL;
-    }
-    mpi->places = mpi->counts + mpi->transport.size;
-    return &mpi->transport;
+    return ND_OK;
 }
 
 nd_transport *nd__mpi_new(const nd_transport_call *call, const void *mpi_comm) {
@@ -238,13 +244,22 @@ nd_transport *nd__mpi_new(const nd_transport_call *call, const void *mpi_comm) {
             nd__error(ND_ERROR_INVALID_ARGUMENT,
                       "%s: mpi_comm is an intercommunicator, between two groups", call->operation);
     nd__lock_release(&lock);
-    return status == ND_OK ? on_duplicate(call, comm) : NULL;
+    nd_mpi *mpi = status == ND_OK ? reserve_on(call, comm) : NULL;
+    if (mpi && duplicate_to(mpi, call, comm) != ND_OK) {
+        free_transport(&mpi->transport, true);
+        mpi = NULL;
+    }
+    return mpi ? &mpi->transport : NULL;
+}
+
+static nd_transport *reserve(nd_transport *transport, const nd_transport_call *call) {
+    nd_mpi *mpi = reserve_on(call, ((nd_mpi *)transport)->comm);
+    return mpi ? &mpi->transport : NULL;
 }
 
 static nd_status duplicate(nd_transport *transport, const nd_transport_call *call,
-                           nd_transport **ret_transport) {
-    *ret_transport = on_duplicate(call, ((nd_mpi *)transport)->comm);
-    return *ret_transport ? ND_OK : nd_error_get_status();
+                           nd_transport *reserved) {
+    return duplicate_to((nd_mpi *)reserved, call, ((nd_mpi *)transport)->comm);
 }
 
 static void free_transport(nd_transport *transport, bool broken) {
@@ -256,7 +271,7 @@ static void free_transport(nd_transport *transport, bool broken) {
     int finalized = 0;
     nd__lock_acquire(&lock);
     MPI_Finalized(&finalized);
-    if (generation == nd__fork_generation && !finalized)
+    if (mpi->comm != MPI_COMM_NULL && generation == nd__fork_generation && !finalized)
         MPI_Comm_free(&mpi->comm);
     nd__lock_release(&lock);
     nd__alloc_free(mpi->counts);
@@ -548,6 +563,7 @@ static const nd_transport_functions functions = {
     .name = "MPI",
     .reduces = reduces,
     .check = check,
+    .reserve = reserve,
     .duplicate = duplicate,
     .free = free_transport,
     .agree = agree,

@@ -193,8 +193,8 @@ static void free_transport(nd_transport *transport, bool broken) {
     nd__alloc_free(nccl);
 }
 
-nd_transport *nd__nccl_new(const nd_transport_call *call, const nd_nccl_id *id, int rank, int size,
-                           nd_device device) {
+/// All but NCCL's communicator.
+static nd_nccl *reserve_on(const nd_transport_call *call, int rank, int size, nd_device device) {
     nd_nccl *nccl = nd__alloc_zeroed(sizeof *nccl);
     if (!nccl) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
@@ -209,14 +209,33 @@ nd_transport *nd__nccl_new(const nd_transport_call *call, const nd_nccl_id *id, 
         api.cuStreamCreate(&nccl->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         status =
             nd__error(ND_ERROR_DEVICE, "%s: the device has no stream to give", call->operation);
-    ncclConfig config = {sizeof config, 0xcafebeefu, 21400, 0};
     if (status == ND_OK)
-        status = wait(nccl, call, api.ncclCommInitRankConfig(&nccl->comm, size, *id, rank, &config),
-                      false);
-    if (status == ND_OK)
-        return &nccl->transport;
+        return nccl;
     free_transport(&nccl->transport, true);
     return NULL;
+}
+
+static nd_status connect(nd_nccl *nccl, const nd_transport_call *call, const nd_nccl_id *id) {
+    ncclConfig config = {sizeof config, 0xcafebeefu, 21400, 0};
+    return wait(nccl, call,
+                api.ncclCommInitRankConfig(&nccl->comm, nccl->transport.size, *id,
+                                           nccl->transport.rank, &config),
+                false);
+}
+
+nd_transport *nd__nccl_new(const nd_transport_call *call, const nd_nccl_id *id, int rank, int size,
+                           nd_device device) {
+    nd_nccl *nccl = reserve_on(call, rank, size, device);
+    if (nccl && connect(nccl, call, id) != ND_OK) {
+        free_transport(&nccl->transport, true);
+        nccl = NULL;
+    }
+    return nccl ? &nccl->transport : NULL;
+}
+
+static nd_transport *reserve(nd_transport *transport, const nd_transport_call *call) {
+    nd_nccl *nccl = reserve_on(call, transport->rank, transport->size, transport->device);
+    return nccl ? &nccl->transport : NULL;
 }
 
 static nd_status check(nd_transport *transport, const char *operation) {
@@ -224,7 +243,7 @@ static nd_status check(nd_transport *transport, const char *operation) {
 }
 
 static nd_status duplicate(nd_transport *transport, const nd_transport_call *call,
-                           nd_transport **ret_transport) {
+                           nd_transport *reserved) {
     nd_nccl *nccl = (nd_nccl *)transport;
     const nd_backend *backend = nd__registry_backend(transport->device.kind);
     nd_nccl_id id = {{0}};
@@ -237,10 +256,7 @@ static nd_status duplicate(nd_transport *transport, const nd_transport_call *cal
                                         nccl->comm, nccl->stream));
     if (status == ND_OK)
         status = backend->copy_to_host(transport->device.index, &id, nccl->exchange, sizeof id);
-    if (status == ND_OK)
-        *ret_transport =
-            nd__nccl_new(call, &id, transport->rank, transport->size, transport->device);
-    return status != ND_OK ? status : *ret_transport ? ND_OK : nd_error_get_status();
+    return status == ND_OK ? connect((nd_nccl *)reserved, call, &id) : status;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -398,6 +414,7 @@ static const nd_transport_functions functions = {
     .name = "NCCL",
     .reduces = reduces,
     .check = check,
+    .reserve = reserve,
     .duplicate = duplicate,
     .free = free_transport,
     .agree = agree,

@@ -23,8 +23,12 @@ typedef struct nd_transport_functions {
     bool (*reduces)(nd_dtype dtype); ///< whether there are reductions of it
     /// ND_OK when calls can be made: MPI is not finalized.
     nd_status (*check)(nd_transport *transport, const char *operation);
+    /// What a duplicate needs of this rank alone, such as memory: nothing is sent. NULL with an
+    /// error; ends with `free`.
+    nd_transport *(*reserve)(nd_transport *transport, const nd_transport_call *call);
+    /// Makes a duplicate of what all ranks have reserved. Not ND_OK: that can be freed as broken.
     nd_status (*duplicate)(nd_transport *transport, const nd_transport_call *call,
-                           nd_transport **ret_transport);
+                           nd_transport *reserved);
     void (*free)(nd_transport *transport, bool broken);
     /// The largest of each value over all ranks.
     nd_status (*agree)(nd_transport *transport, const nd_transport_call *call, uint64_t *values,

@@ -257,6 +257,42 @@ static void test_a_communicator_wants_sensible_options(void **state) {
     end(&s);
 }
 
+static bool refuse_memory(size_t bytes) {
+    return bytes >= 100;
+}
+
+/// Options, memory, or a manager that one rank alone has trouble with.
+static void test_a_duplicate_is_made_on_all_ranks_or_on_none(void **state) {
+    (void)state;
+    setting s = begin();
+    const bool here = s.rank == s.ranks - 1;
+    nd_communicator_options options = ND_COMMUNICATOR_OPTIONS_INIT;
+    options.timeout = here ? -1 : 5;
+    assert_null(nd_communicator_duplicate(s.world, &options));
+    assert_message(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT,
+                   here ? "duplicate: a timeout of -1 s" : "does not take part: communicator_dupl");
+    nd__alloc_should_fail = here ? refuse_memory : NULL;
+    nd_communicator *made = nd_communicator_duplicate(s.world, NULL);
+    nd__alloc_should_fail = NULL;
+    assert_null(made);
+    assert_message(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY,
+                   here ? "no memory for a communicator" : "does not take part");
+    nd_manager *manager = nd_manager_new(NULL, "full");
+    assert_ok(nd_manager_set_cap(manager, here ? 1 : 10));
+    nd_with_manager(manager) {
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
+        assert_null(nd_communicator_duplicate(s.world, NULL));
+        assert_message(nd_error_get_status(), ND_ERROR_QUOTA, here ? "full" : "does not take part");
+    }
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+    nd_error_clear();
+    nd_auto nd_communicator *again = nd_communicator_duplicate(s.world, NULL);
+    assert_handle(again);
+    assert_ok(nd_barrier(again));
+    end(&s);
+}
+
 static void test_nccl_wants_a_device_and_a_library(void **state) {
     (void)state;
     setting s = begin();
@@ -354,6 +390,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_options_that_differ_are_named),
     ND_TEST(test_limits_that_differ_are_named),
     ND_TEST(test_a_communicator_wants_sensible_options),
+    ND_TEST(test_a_duplicate_is_made_on_all_ranks_or_on_none),
     ND_TEST(test_nccl_wants_a_device_and_a_library),
     ND_TEST(test_a_thread_that_captures_calls_no_device),
     ND_TEST(test_a_forked_child_is_no_rank),
