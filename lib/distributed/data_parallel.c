@@ -137,12 +137,15 @@ static nd_status agree_on_module(const char *operation, const nd_communicator *c
 }
 
 nd_status nd__data_parallel_take_values(const nd_data_parallel *parallel, size_t first) {
-    nd_status status = ND_OK;
+    nd_auto nd_tensor *keys = nd__keys_ask(parallel->module, parallel->comm); // before any changes
+    nd_status status = keys ? ND_OK : nd_error_get_status();
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = first; status == ND_OK && i < parallel->count; i++)
         status = nd_broadcast_(parallel->tensors[i], parallel->comm, 0);
     nd__grad_block_end(&block);
-    return status == ND_OK ? nd__keys_share(parallel->module, parallel->comm) : status;
+    if (status == ND_OK)
+        nd__keys_take(parallel->module, parallel->comm, keys);
+    return status;
 }
 
 /// Buckets for the parameters, and which part each of them is.
@@ -193,6 +196,10 @@ static nd_status check_options(const char *operation, const nd_communicator *com
     return status;
 }
 
+static nd_data_parallel *publish(nd_data_parallel *parallel) {
+    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &parallel->header);
+}
+
 nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
                                        const nd_data_parallel_options *options) {
     ND__UNCANCELLED;
@@ -214,17 +221,25 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
     status = agree_on_module(operation, comm, parallel, &chosen, status);
     if (status == ND_OK) {
         parallel->comm = nd_communicator_duplicate(comm, NULL);
-        status = parallel->comm ? make_work(operation, parallel, &chosen) : nd_error_get_status();
-        if (parallel->comm)
-            status = agree_on_module(operation, parallel->comm, parallel, &chosen, status);
+        if (!parallel->comm) { // then no rank has one
+            status = nd_error_get_status();
+        } else {
+            status = make_work(operation, parallel, &chosen);
+            if (status == ND_OK) {
+                parallel = publish(parallel);
+                status = parallel ? ND_OK : nd_error_get_status();
+            }
+            status = agree_on_module(operation, comm, parallel, &chosen, status);
+        }
     }
+    // All have one, or nobody has: what one rank has no room for from here on all hear.
     if (status == ND_OK)
         status = nd__data_parallel_take_values(parallel, 0);
     if (status != ND_OK) {
         nd_release(parallel);
         return NULL;
     }
-    return nd__place_publish_or_release(nd__place_begin(NULL, 0), &parallel->header);
+    return parallel;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -379,6 +394,7 @@ nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel) {
     if (status != ND_OK)
         return status;
     status = nd__data_parallel_take_values(parallel, 0);
+    work->apart &= status != ND_OK;
     nd__data_parallel_leave(work);
     return status;
 }

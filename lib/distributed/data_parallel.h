@@ -11,6 +11,7 @@
 typedef struct nd_parallel_work {
     _Atomic int users; ///< the object, and a step
     _Atomic bool busy; ///< a step is under way
+    bool apart;        ///< a step has ended with other values here than on other ranks (sharded.c)
     nd_buckets *buckets;
     nd_pointer_map index; ///< parameter -> part
 } nd_parallel_work;

@@ -36,14 +36,17 @@ static int64_t walk(nd_module *module, int depth, int64_t *numbers, int rank, vi
     return count;
 }
 
-nd_status nd__keys_share(const nd_module *module, const nd_communicator *comm) {
+nd_tensor *nd__keys_ask(const nd_module *module, const nd_communicator *comm) {
     nd_module *root = (nd_module *)(uintptr_t)module;
-    int64_t count = walk(root, 0, NULL, 0, NULL);
-    nd_auto nd_tensor *numbers = nd_zeros(ND_SHAPE(count, NUMBERS), ND_I64);
+    nd_tensor *numbers = nd_zeros(ND_SHAPE(walk(root, 0, NULL, 0, NULL), NUMBERS), ND_I64);
     if (numbers)
         walk(root, 0, numbers->data, comm->rank, tell);
-    nd_status status = nd_broadcast_(numbers, comm, 0);
-    if (status == ND_OK)
-        walk(root, 0, numbers->data, comm->rank, take);
-    return status;
+    if (nd_broadcast_(numbers, comm, 0) == ND_OK)
+        return numbers;
+    nd_release(numbers);
+    return NULL;
+}
+
+void nd__keys_take(const nd_module *module, const nd_communicator *comm, const nd_tensor *numbers) {
+    walk((nd_module *)(uintptr_t)module, 0, numbers->data, comm->rank, take);
 }

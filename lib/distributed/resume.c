@@ -195,6 +195,7 @@ static nd_status load(const char *operation, nd_data_parallel *parallel, nd_para
         status = agree(operation, work, status);
         if (status == ND_OK)
             status = nd__data_parallel_take_values(parallel, parallel->parameters);
+        work->apart &= status != ND_OK;
     }
     nd__state_stream_end(&stream);
     return status;

@@ -1,5 +1,8 @@
 // What follows a backward pass where each rank steps its share of the parameters only (ZeRO-1). The
 // optimizer knows nothing of it: it steps what has a gradient, and makes state for that.
+//
+// Invariant: no rank steps before all are ready. A rank that a step has failed on after that says so
+// before each later one, until all ranks have the same values again.
 #include "lib/distributed/sharded.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -37,22 +40,52 @@ static nd_status copy_part(const char *operation, const nd_data_parallel *parall
                                        nd__registry_device_text(parameter->device));
 }
 
-nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer) {
-    ND__UNCANCELLED;
-    static const char operation[] = "data_parallel_step";
+static const char step_operation[] = "data_parallel_step";
+
+/// A step of all ranks.
+typedef struct step {
     nd_parallel_work *work;
-    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
-    if (status != ND_OK)
-        return status;
-    status = nd_optimizer_step(optimizer);
+    bool agreed; ///< all are ready, and step
+} step;
+
+/// Before anything has changed: whether all ranks are ready.
+static nd_status agree_to_step(void *data, nd_status status) {
+    step *step = data;
+    if (status == ND_OK && step->work->apart)
+        status = nd__error(ND_ERROR_STATE,
+                           "%s: a step was made by a part of the ranks: load the last state, or "
+                           "call nd_data_parallel_synchronize()",
+                           step_operation);
+    status = nd__buckets_gather(step->work->buckets, step_operation, false, status);
+    step->agreed = status == ND_OK;
+    return status;
+}
+
+/// Behind a step of all ranks, or of some of them: the new values go to all.
+static nd_status share_values(const nd_data_parallel *parallel, const nd_parallel_work *work,
+                              nd_status status) {
     for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
         if (nd__buckets_is_own(work->buckets, i))
-            status = copy_part(operation, parallel, work, i, true);
-    status = nd__buckets_gather(work->buckets, operation, parallel->sharded, status);
+            status = copy_part(step_operation, parallel, work, i, true);
+    status = nd__buckets_gather(work->buckets, step_operation, parallel->sharded, status);
     for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
         if (!nd__buckets_is_own(work->buckets, i))
-            status = copy_part(operation, parallel, work, i, false);
-    nd__data_parallel_leave(work);
+            status = copy_part(step_operation, parallel, work, i, false);
+    return status;
+}
+
+nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer) {
+    ND__UNCANCELLED;
+    step step = {.agreed = false};
+    nd_status status = nd__data_parallel_enter(step_operation, parallel, &step.work);
+    if (status != ND_OK)
+        return status;
+    status = nd__optimizer_step(optimizer, agree_to_step, &step);
+    if (step.agreed) {
+        status = share_values(parallel, step.work, status);
+        step.work->apart = status != ND_OK;
+    }
+    nd__data_parallel_leave(step.work);
     return status;
 }
 

@@ -37,6 +37,7 @@ static const nd_type optimizer_type = {.size = sizeof(nd_type),
 static const char step_operation[] = "optimizer_step";
 
 static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch);
+static nd_status check_again(const nd_optimizer *optimizer);
 static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
                                    nd_scratch *scratch);
 static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *state);
@@ -47,16 +48,23 @@ static nd_tensor *make_slot(const char *operation, const nd_optimizer *optimizer
                             const nd_parameter_state *state, nd_slot slot);
 
 nd_status nd_optimizer_step(nd_optimizer *optimizer) {
-    nd_status status = nd__optimizer_check(step_operation, optimizer);
-    if (status == ND_OK)
-        status = nd__callback_check(step_operation);
-    if (status != ND_OK)
-        return status;
+    return nd__optimizer_step(optimizer, NULL, NULL);
+}
+
+nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, void *data) {
     nd_scratch scratch = {.count = 0};
     nd_optimizer_chains chains;
     chains.count = 0;
     chains.numbers = NULL;
-    status = prepare(optimizer, &scratch);
+    nd_status status = nd__optimizer_check(step_operation, optimizer);
+    if (status == ND_OK)
+        status = nd__callback_check(step_operation);
+    if (status == ND_OK)
+        status = prepare(optimizer, &scratch);
+    if (agree)
+        status = agree(data, status);
+    if (agree && status == ND_OK)
+        status = check_again(optimizer);
     if (status == ND_OK && nd__capture_running())
         return nd__optimizer_replay_capture(optimizer, &chains); // which needs no scratch
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
@@ -273,6 +281,23 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
             status = prepare_parameter(optimizer, state, scratch);
     }
     return status == ND_OK ? nd__optimizer_check(step_operation, optimizer) : status;
+}
+
+/// Behind a wait for others, in which another thread may have closed what was looked at.
+static nd_status check_again(const nd_optimizer *optimizer) {
+    nd_status status = nd__optimizer_check(step_operation, optimizer);
+    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
+        const nd_parameter_state *state = &optimizer->states[i];
+        status = nd__tensor_check_operand(step_operation, "a parameter", state->parameter);
+        if (status != ND_OK || !state->parameter->grad)
+            continue;
+        status = check_gradient(optimizer, state);
+        for (int slot = 0; status == ND_OK && slot < ND__SLOTS; slot++)
+            if (state->slot[slot])
+                status = nd__tensor_check_operand(step_operation, "the state of a parameter",
+                                                  state->slot[slot]);
+    }
+    return status;
 }
 
 static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,

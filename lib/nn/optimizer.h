@@ -61,6 +61,14 @@ nd_status nd__optimizer_check(const char *operation, const nd_optimizer *optimiz
 nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimizer,
                                      nd_parameter_state *state, nd_slot slot);
 
+/// What others say to a step that this optimizer is ready for, or not (`status`, with the thread's
+/// error): ND_OK when it is to be made.
+typedef nd_status (*nd_step_agreement)(void *data, nd_status status);
+/// nd_optimizer_step(), which calls `agree` (NULL: nobody is asked) once, whatever has failed, and
+/// before anything has changed: behind it only a failing device, or another thread that closed what
+/// is stepped, can stop the step.
+nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, void *data);
+
 /// The options of a parameter's group.
 static inline const double *nd__optimizer_options(const nd_optimizer *optimizer,
                                                   const nd_parameter_state *state) {

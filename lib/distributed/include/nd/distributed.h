@@ -9,7 +9,9 @@
 /// A collective call (all but nd_send() and nd_receive_()) is made by all ranks of a communicator,
 /// in the same order. Before anything is sent the ranks agree on what is to be sent: when a shape,
 /// a dtype or an argument differs, or one rank cannot take part, every rank gets an error that says
-/// so, nothing has changed anywhere, and the communicator is as good as before.
+/// so, nothing has changed anywhere, and the communicator is as good as before. The exception is a
+/// rank without the communicator (NULL, closed, or an nd_data_parallel that is): it has no way to
+/// say anything, and the others wait for it until their timeout is over.
 ///
 /// A rank that died, hangs or has left gives every other one an error within the communicator's
 /// timeout (60 s at first), or at once where MPI reports it. After that the communicator is broken:
@@ -60,8 +62,8 @@ ND_API nd_communicator *nd_communicator_from_world(const nd_communicator_options
 /// nd_communicator_from_world(), ND_ERROR_INVALID_ARGUMENT (MPI_COMM_NULL, an intercommunicator).
 ND_API nd_communicator *nd_communicator_from_mpi(const void *mpi_comm,
                                                  const nd_communicator_options *options) ND_OWNED;
-/// Another communicator over the same ranks, for another thread. A collective call of `comm`.
-/// Options NULL: the timeout of `comm`.
+/// Another communicator over the same ranks, for another thread. A collective call of `comm`: all
+/// ranks get one, or all an error. Options NULL: the timeout of `comm`.
 ND_API nd_communicator *nd_communicator_duplicate(const nd_communicator *comm,
                                                   const nd_communicator_options *options) ND_OWNED;
 
@@ -162,8 +164,8 @@ typedef struct nd_data_parallel_options {
 /// ones on each rank: rank 0 its own, the others these with their rank folded in. A collective call of `comm`, one of MPI, which it
 /// duplicates; the module keeps the parameters it has. Errors: as a collective call;
 /// ND_ERROR_INVALID_ARGUMENT (a size of 0), ND_ERROR_UNSUPPORTED (a communicator of NCCL). The
-/// modules of two ranks that differ are an error on all, as are their options, and nothing has
-/// changed.
+/// modules of two ranks that differ, their options that differ, or a rank that has no room for the
+/// object, are an error on all, and nothing has changed.
 ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
                                               const nd_data_parallel_options *options) ND_OWNED;
 /// nd_backward(), but that the gradient of each parameter of the module becomes the mean over all
@@ -186,9 +188,12 @@ ND_API nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel);
 /// nd_optimizer_step(), of an optimizer of the module's parameters. With shard_optimizer (ZeRO-1:
 /// Rajbhandari et al. 2020) each parameter has an owner among the ranks, which alone has its
 /// gradient after nd_data_parallel_backward(), and so alone makes state for it; the owners step,
-/// and the new values go to all. A collective call. Where a rank fails to step all ranks get an
-/// error; with shard_optimizer those that have stepped have values that the others have not, and
-/// all load the last state.
+/// and the new values go to all. A collective call: where a rank cannot step (no memory for state, a
+/// quota, a gradient that does not fit) all ranks get an error, and none has stepped. What fails
+/// later (a device, an object that another thread closes meanwhile, a rank that dies) is an error,
+/// too, and ranks may have different values then: each later step is ND_ERROR_STATE on all ranks
+/// until nd_data_parallel_load_state(), or nd_data_parallel_synchronize(), which brings parameters
+/// but no state of the optimizer.
 ND_API nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer);
 /// nd_clip_grad_norm() of all gradients, wherever they are. A collective call; `ret_norm` (may be
 /// NULL) is the same on all ranks. A limit that differs between ranks is an error on all, and
