@@ -78,8 +78,8 @@ static nd_status agree(const char *operation, const nd_parallel_work *work, nd_s
 
 /// Whether all ranks have what is to be saved, before anything of it changes. The path is rank 0's.
 static nd_status agree_on_state(const char *operation, const nd_data_parallel *parallel,
-                                const nd_optimizer *optimizer, const nd_state *state,
-                                const char *path) {
+                                const nd_parallel_work *work, const nd_optimizer *optimizer,
+                                const nd_state *state, const char *path) {
     nd_transport_call call;
     nd_status entered = nd__communicator_enter(operation, parallel->comm, &call);
     if (entered != ND_OK)
@@ -90,6 +90,12 @@ static nd_status agree_on_state(const char *operation, const nd_data_parallel *p
         status = nd__optimizer_check(operation, optimizer);
     if (status == ND_OK && parallel->comm->rank == 0 && !path)
         status = nd__error_null(operation, "path");
+    if (status == ND_OK && work->apart)
+        status =
+            nd__error(ND_ERROR_STATE,
+                      "%s: a step was made by a part of the ranks, which have different "
+                      "values now: load the last state, or call nd_data_parallel_synchronize()",
+                      operation);
     nd_description mine = {.call = ND__CALL_SAVE, .status = (int32_t)status};
     mine.shape[0] = (int64_t)hash;
     status = nd__agreement_reach(parallel->comm, &call, &mine);
@@ -128,7 +134,7 @@ nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    status = agree_on_state(operation, parallel, optimizer, state, path);
+    status = agree_on_state(operation, parallel, work, optimizer, state, path);
     if (status == ND_OK)
         status = save(operation, parallel, work, optimizer, state, path);
     nd__data_parallel_leave(work);

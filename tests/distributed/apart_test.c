@@ -183,6 +183,11 @@ static void step_apart(bool sharded, bool loads) {
         nd_auto nd_tensor *after = values_of(&t);
         assert_true(are_same(before, after));
     }
+    if (loads) { // the file of before stays
+        assert_int_equal(nd_data_parallel_save_state(t.parallel, optimizer, file, path),
+                         ND_ERROR_STATE);
+        nd_error_clear();
+    }
     assert_ok(loads ? nd_data_parallel_load_state(t.parallel, optimizer, file, path, NULL)
                     : nd_data_parallel_synchronize(t.parallel));
     assert_together(&t);

@@ -214,7 +214,8 @@ ND_API nd_status nd_data_parallel_drop_state(nd_data_parallel *parallel, nd_opti
 /// between ranks is as on rank 0 when it is loaded; buffers, such as running means, become so on
 /// all ranks now, and random keys each rank's own of rank 0's, so that a run that goes on computes
 /// the same bits as one that is killed and loads. A collective call; returns on all ranks when the
-/// file is on the disk, with an error on all when it is not, and the old one is there still.
+/// file is on the disk, with an error on all when it is not, and the old one is there still:
+/// ND_ERROR_STATE where a step was made by a part of the ranks (nd_data_parallel_step).
 ND_API nd_status nd_data_parallel_save_state(nd_data_parallel *parallel, nd_optimizer *optimizer,
                                              const nd_state *state, const char *path);
 /// nd_load_state() on all ranks, of one file that all see. A collective call: a file that does not
