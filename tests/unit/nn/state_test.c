@@ -522,7 +522,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_run_goes_on_to_the_same_bits_from_every_step),
         ND_TEST(test_another_number_of_ranks_goes_on_with_the_same_batches),
-            ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
+        ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),
         ND_TEST(test_another_kind_of_optimizer_and_schedule_is_refused),
