@@ -37,11 +37,14 @@ void *nd__agreement_records(int ranks) {
     return nd__alloc_zeroed((size_t)ranks * sizeof(nd_description));
 }
 
-/// FNV-1a of what must be the same.
-static uint64_t hash_of(const nd_description *said) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < offsetof(nd_description, status); i++)
-        hash = (hash ^ ((const unsigned char *)said)[i]) * UINT64_C(0x100000001b3);
+uint64_t nd__agreement_hash(uint64_t hash, const void *data, size_t bytes) {
+    hash ^= UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)data + i, bytes - i < sizeof word ? bytes - i : sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x100000001b3);
+        hash ^= hash >> 32;
+    }
     return hash;
 }
 
@@ -175,7 +178,7 @@ nd_status nd__agreement_reach(const nd_communicator *comm, const nd_transport_ca
     nd_error_state own;
     say(mine, &own);
     const nd_transport_functions *functions = comm->transport->functions;
-    uint64_t hash = hash_of(mine);
+    uint64_t hash = nd__agreement_hash(0, mine, offsetof(nd_description, status));
     uint64_t largest[] = {hash, ~hash, mine->status != ND_OK};
     nd_status status =
         nd__communicator_note(comm, functions->agree(comm->transport, call, largest, 3));

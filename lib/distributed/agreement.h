@@ -35,6 +35,9 @@ typedef struct nd_description {
     char message[200];
 } nd_description;
 
+/// Goes on with a hash (begun with 0) of what ranks compare: FNV-1a in words of 8 bytes, the last one
+/// filled with zeros.
+uint64_t nd__agreement_hash(uint64_t hash, const void *data, size_t bytes);
 /// Room for the descriptions of so many ranks, zeroed, to be freed with nd__alloc_free. NULL: there
 /// is no memory.
 void *nd__agreement_records(int ranks);

@@ -102,12 +102,12 @@ static nd_data_parallel *collect(const char *operation, const nd_module *module)
 
 /// What of the tensors must be the same on all ranks, in a number.
 static int64_t hash_of(const nd_data_parallel *parallel) {
-    uint64_t hash = parallel->parameters;
+    uint64_t hash = 0;
     for (size_t i = 0; i < parallel->count; i++) {
         const nd_tensor *x = parallel->tensors[i];
-        hash = (hash ^ (uint64_t)x->dtype ^ (uint64_t)x->ndim << 8) * UINT64_C(0x100000001b3);
-        for (int axis = 0; axis < x->ndim; axis++)
-            hash = (hash ^ (uint64_t)x->shape[axis]) * UINT64_C(0x100000001b3);
+        const int64_t of_tensor[] = {x->dtype, x->ndim};
+        hash = nd__agreement_hash(hash, of_tensor, sizeof of_tensor);
+        hash = nd__agreement_hash(hash, x->shape, (size_t)x->ndim * sizeof *x->shape);
     }
     return (int64_t)(hash >> 1);
 }

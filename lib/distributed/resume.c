@@ -17,17 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/// FNV-1a in words of 8 bytes, of which the last is filled with zeros.
-static uint64_t hash_of(uint64_t hash, const void *data, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)data + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x100000001b3);
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
 // -------------------------------------------------------------------------------------------------
 // data sets
 
@@ -40,9 +29,9 @@ static void describe_dataset(nd_description *mine, const nd_dataset *dataset,
     memcpy(mine->shape, images->shape, (size_t)images->ndim * sizeof *mine->shape);
     const nd_tensor *labels = nd__dataset_labels(dataset);
     const int64_t of_labels[] = {labels->dtype, labels->ndim};
-    uint64_t hash = hash_of(0, position, sizeof *position);
-    hash = hash_of(hash, of_labels, sizeof of_labels);
-    hash = hash_of(hash, labels->shape, (size_t)labels->ndim * sizeof *labels->shape);
+    uint64_t hash = nd__agreement_hash(0, position, sizeof *position);
+    hash = nd__agreement_hash(hash, of_labels, sizeof of_labels);
+    hash = nd__agreement_hash(hash, labels->shape, (size_t)labels->ndim * sizeof *labels->shape);
     mine->argument = (int32_t)(hash ^ hash >> 32);
 }
 
@@ -90,12 +79,8 @@ static nd_status agree_on_state(const char *operation, const nd_data_parallel *p
         status = nd__optimizer_check(operation, optimizer);
     if (status == ND_OK && parallel->comm->rank == 0 && !path)
         status = nd__error_null(operation, "path");
-    if (status == ND_OK && work->apart)
-        status =
-            nd__error(ND_ERROR_STATE,
-                      "%s: a step was made by a part of the ranks, which have different "
-                      "values now: load the last state, or call nd_data_parallel_synchronize()",
-                      operation);
+    if (status == ND_OK)
+        status = nd__sharded_check_together(operation, work);
     nd_description mine = {.call = ND__CALL_SAVE, .status = (int32_t)status};
     mine.shape[0] = (int64_t)hash;
     status = nd__agreement_reach(parallel->comm, &call, &mine);
@@ -176,7 +161,7 @@ static nd_status agree_on_file(const char *operation, const nd_communicator *com
     uint64_t hash = 0;
     for (size_t i = 0; status == ND_OK && i < nd_list_get_size(stream->tensors); i++) {
         const nd_tensor *x = (const nd_tensor *)nd_list_get(stream->tensors, i);
-        hash = hash_of(hash, x->data, (size_t)x->numel * nd_dtype_get_size(x->dtype));
+        hash = nd__agreement_hash(hash, x->data, (size_t)x->numel * nd_dtype_get_size(x->dtype));
     }
     mine.shape[0] = (int64_t)hash;
     status = nd__agreement_reach(comm, &call, &mine);

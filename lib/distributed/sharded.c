@@ -40,6 +40,15 @@ static nd_status copy_part(const char *operation, const nd_data_parallel *parall
                                        nd__registry_device_text(parameter->device));
 }
 
+nd_status nd__sharded_check_together(const char *operation, const nd_parallel_work *work) {
+    return work->apart ? nd__error(ND_ERROR_STATE,
+                                   "%s: a step was made by a part of the ranks, which have "
+                                   "different values now: load the last state, or call "
+                                   "nd_data_parallel_synchronize()",
+                                   operation)
+                       : ND_OK;
+}
+
 static const char step_operation[] = "data_parallel_step";
 
 /// A step of all ranks.
@@ -51,11 +60,8 @@ typedef struct step {
 /// Before anything has changed: whether all ranks are ready.
 static nd_status agree_to_step(void *data, nd_status status) {
     step *step = data;
-    if (status == ND_OK && step->work->apart)
-        status = nd__error(ND_ERROR_STATE,
-                           "%s: a step was made by a part of the ranks: load the last state, or "
-                           "call nd_data_parallel_synchronize()",
-                           step_operation);
+    if (status == ND_OK)
+        status = nd__sharded_check_together(step_operation, step->work);
     status = nd__buckets_gather(step->work->buckets, step_operation, false, status);
     step->agreed = status == ND_OK;
     return status;
