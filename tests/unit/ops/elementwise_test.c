@@ -3,6 +3,7 @@
 // machine has.
 #include "kernels/cpu/cpu.h"
 #include "tests/elementwise.h"
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/references.h"
 #include "tests/unit/ops/values.h"
 
@@ -115,14 +116,6 @@ static void every_row(void) {
 }
 
 // --------------------------------------------------------------------------------------- the tests
-
-static void on_every_isa(void (*test)(void)) {
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            test();
-    nd__cpu_use_isa(NULL);
-}
 
 static void test_every_row(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
 // nd_linear_activation() beside the two operations that it is: the same bits, and the same gradients.
 #include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/out_bits.h"
 #include <nd/autocast.h>
 #include <nd/autograd.h>
@@ -55,11 +56,7 @@ static void test_as_two_operations(void **state) {
     (void)state;
     every_shape();
     nd__cpu_use_onednn(false);
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            every_shape();
-    nd__cpu_use_isa(NULL);
+    on_every_isa(every_shape);
     nd__cpu_use_onednn(true);
 }
 

@@ -1,6 +1,7 @@
 // Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and
 // without.
 #include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autograd.h>
 #include <pthread.h>
@@ -100,12 +101,8 @@ static void every_product(void) {
 
 static void test_every_product_portable(void **state) {
     (void)state;
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
     nd__cpu_use_onednn(false);
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            every_product();
-    nd__cpu_use_isa(NULL);
+    on_every_isa(every_product);
     nd__cpu_use_onednn(true);
 }
 
@@ -224,14 +221,6 @@ static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
     check_linear(repeated, weight, NULL);
     nd_auto nd_tensor *weight_turned = nd_transpose(weight, 0, 1);
     check_matmul(keys, weight_turned);
-}
-
-static void on_every_isa(void (*test)(void)) {
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            test();
-    nd__cpu_use_isa(NULL);
 }
 
 /// Products of 16-bit floats are rounded once, from an f32; those of integers wrap.

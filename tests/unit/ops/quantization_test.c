@@ -2,6 +2,7 @@
 // quantizing loses is within the bound that the header states, and products within the bound of a
 // sum of rounded products, k + groups + 4 units for each of the sizes that are added.
 #include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/quantization.h>
 
@@ -288,11 +289,7 @@ static void every_product(void) {
 
 static void test_products_are_within_their_bound(void **state) {
     (void)state;
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            every_product();
-    nd__cpu_use_isa(NULL);
+    on_every_isa(every_product);
 }
 
 /// Operands that lie in every way are read as what they show.

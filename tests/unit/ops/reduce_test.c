@@ -1,6 +1,7 @@
 // Reductions against plain loops: every set of axes, every layout and dtype, empty tensors, NaN and
 // infinities, and sums whose bits do not depend on the number of threads.
 #include "kernels/cpu/cpu.h"
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #if ND_HAVE_OPENMP
 #include <omp.h>
@@ -89,14 +90,6 @@ static void every_reduction(void) {
                     for (int what = 0; what < KINDS; what++)
                         check_reduction((kind)what, x, mask, (mask + what) % 2);
             }
-}
-
-static void on_every_isa(void (*test)(void)) {
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (nd__cpu_use_isa(names[i]))
-            test();
-    nd__cpu_use_isa(NULL);
 }
 
 static void test_every_reduction_over_every_axis(void **state) {
