@@ -5,7 +5,7 @@
 // does not have as well.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/exponentials.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/row_groups.cuh"
 
 namespace nd_cuda {
 
@@ -101,17 +101,18 @@ static nd_status run_held(const nd_cuda_queue *queue, const nd_kernel_call *call
     });
 }
 
-template <class Source> struct MaskedSoftmax {
+template <class Source> struct MaskedSoftmax : RowGroups<3> { ///< out, x, mask
     typedef typename Source::Element T;
     typedef Exponentials<T> State;
     Source x;
     const uint8_t *mask;
     void *out;
     nd_dtype out_dtype;
-    Walk<3> rows; ///< out, x, mask
-    int64_t length;
-    int64_t stride[3];
 
+    MaskedSoftmax(const nd_kernel_call *call, const Source &source)
+        : RowGroups<3>(call), x(source), mask((const uint8_t *)call->operand[2].data),
+          out(call->operand[0].data), out_dtype(call->operand[0].dtype) {
+    }
     ND_BOTH State accumulate(int64_t row, int lane, int lanes) const {
         int64_t offset[3];
         rows.offsets(row, offset);
@@ -137,41 +138,12 @@ template <class Source> struct MaskedSoftmax {
     }
 };
 
-template <class Source>
-static nd_status run_read_twice(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                                const Source &x) {
-    const int last = call->ndim - 1;
-    MaskedSoftmax<Source> body{x,
-                               (const uint8_t *)call->operand[2].data,
-                               call->operand[0].data,
-                               call->operand[0].dtype,
-                               Walk<3>(),
-                               last < 0 ? 1 : call->shape[last],
-                               {1, 1, 1}};
-    for (int axis = 0; axis <= last; axis++) {
-        int64_t stride[3];
-        for (int which = 0; which < 3; which++)
-            stride[which] = call->operand[which].strides[axis];
-        if (axis < last)
-            body.rows.add_axis(call->shape[axis], stride);
-        else
-            for (int which = 0; which < 3; which++)
-                body.stride[which] = stride[which];
-    }
-    if (body.rows.count == 0 || body.length == 0)
-        return ND_OK;
-    const int lanes = lanes_for(body.length);
-    const bool rows_closer =
-        body.rows.count > 1 && body.rows.strides[1][body.rows.ndim - 1] < body.stride[1];
-    GroupShape shape = {rows_closer && lanes > 8 ? 8 : lanes, !rows_closer};
-    return run_groups(queue, body.rows.count, shape, body);
-}
-
 template <class Format, class Source>
 static nd_status run_masked(const nd_cuda_queue *queue, const nd_kernel_call *call,
                             const Format &format, const Source &x) {
     nd_status status = run_held(queue, call, format);
-    return status == ND_ERROR_UNSUPPORTED ? run_read_twice(queue, call, x) : status;
+    return status == ND_ERROR_UNSUPPORTED ? run_row_groups(queue, MaskedSoftmax<Source>(call, x), 1)
+                                          : status;
 }
 
 } // namespace nd_cuda

@@ -4,7 +4,7 @@
 // again, from the cache when it is short, and written.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/exponentials.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/row_groups.cuh"
 
 namespace nd_cuda {
 
@@ -65,22 +65,23 @@ static nd_status run_softmax_rows(const nd_cuda_queue *queue, const nd_kernel_ca
     });
 }
 
-template <class Source, bool logarithm> struct Softmax {
+template <class Source, bool logarithm> struct Softmax : RowGroups<2> { ///< out, x
     typedef typename Source::Element T;
     typedef Exponentials<T> State;
     Source x;
     void *out;
     nd_dtype out_dtype;
-    Walk<2> rows; ///< out, x
-    int64_t length;
-    int64_t out_stride, x_stride;
 
+    Softmax(const nd_kernel_call *call, const Source &source)
+        : RowGroups<2>(call), x(source), out(call->operand[0].data),
+          out_dtype(call->operand[0].dtype) {
+    }
     ND_BOTH State accumulate(int64_t row, int lane, int lanes) const {
         int64_t offset[2];
         rows.offsets(row, offset);
         State state = State::none();
         for (int64_t position = lane; position < length; position += lanes)
-            state.add(x.at(offset[1] + position * x_stride));
+            state.add(x.at(offset[1] + position * stride[1]));
         return state;
     }
     ND_BOTH State combine(const State &a, const State &b) const {
@@ -92,36 +93,12 @@ template <class Source, bool logarithm> struct Softmax {
         T scale = logarithm ? log_of(state.sum) : (T)1 / state.sum;
         ND_UNROLL_4
         for (int64_t position = lane; position < length; position += lanes) {
-            T shifted = x.at(offset[1] + position * x_stride) - state.largest;
-            store_as(out, out_dtype, offset[0] + position * out_stride,
+            T shifted = x.at(offset[1] + position * stride[1]) - state.largest;
+            store_as(out, out_dtype, offset[0] + position * stride[0],
                      logarithm ? shifted - scale : exp_of(shifted) * scale);
         }
     }
 };
-
-template <class Source, bool logarithm>
-static nd_status run_softmax(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                             const Source &x) {
-    int last = call->ndim - 1;
-    Walk<2> rows;
-    for (int axis = 0; axis < last; axis++) {
-        int64_t stride[2] = {call->operand[0].strides[axis], call->operand[1].strides[axis]};
-        rows.add_axis(call->shape[axis], stride);
-    }
-    Softmax<Source, logarithm> body{x, call->operand[0].data, call->operand[0].dtype, rows, 1, 1,
-                                    1};
-    if (last >= 0) {
-        body.length = call->shape[last];
-        body.out_stride = call->operand[0].strides[last];
-        body.x_stride = call->operand[1].strides[last];
-    }
-    if (rows.count == 0 || body.length == 0)
-        return ND_OK;
-    int lanes = lanes_for(body.length);
-    bool rows_closer = rows.count > 1 && rows.strides[1][rows.ndim - 1] < body.x_stride;
-    GroupShape shape = {rows_closer && lanes > 8 ? 8 : lanes, !rows_closer};
-    return run_groups(queue, rows.count, shape, body);
-}
 
 template <class Format, class Source>
 static nd_status run_either(const nd_cuda_queue *queue, const nd_kernel_call *call,
@@ -131,8 +108,8 @@ static nd_status run_either(const nd_cuda_queue *queue, const nd_kernel_call *ca
                                  : run_softmax_rows<false>(queue, call, format);
     if (status != ND_ERROR_UNSUPPORTED)
         return status;
-    return logarithm ? run_softmax<Source, true>(queue, call, x)
-                     : run_softmax<Source, false>(queue, call, x);
+    return logarithm ? run_row_groups(queue, Softmax<Source, true>(call, x), 1)
+                     : run_row_groups(queue, Softmax<Source, false>(call, x), 1);
 }
 
 } // namespace nd_cuda

@@ -3,7 +3,7 @@
 // A row of both that fits in registers is kept there and read once; any other is read again.
 #include "kernels/cuda/erased.cuh"
 #include "kernels/cuda/held.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/row_groups.cuh"
 
 namespace nd_cuda {
 
@@ -80,16 +80,17 @@ static nd_status run_held(const nd_cuda_queue *queue, const nd_kernel_call *call
     });
 }
 
-template <class Source> struct SoftmaxGrad {
+template <class Source> struct SoftmaxGrad : RowGroups<3> { ///< out, g, y
     typedef typename Source::Element T;
     typedef double State;
     Source g, y;
     void *out;
     nd_dtype out_dtype;
-    Walk<3> rows; ///< out, g, y
-    int64_t length;
-    int64_t stride[3];
 
+    SoftmaxGrad(const nd_kernel_call *call, const Source &gradient, const Source &result)
+        : RowGroups<3>(call), g(gradient), y(result), out(call->operand[0].data),
+          out_dtype(call->operand[0].dtype) {
+    }
     ND_BOTH State accumulate(int64_t row, int lane, int lanes) const {
         int64_t offset[3];
         rows.offsets(row, offset);
@@ -112,41 +113,13 @@ template <class Source> struct SoftmaxGrad {
     }
 };
 
-template <class Source>
-static nd_status run_read_twice(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                                const Source &g, const Source &y) {
-    const int last = call->ndim - 1;
-    SoftmaxGrad<Source> body{g,
-                             y,
-                             call->operand[0].data,
-                             call->operand[0].dtype,
-                             Walk<3>(),
-                             last < 0 ? 1 : call->shape[last],
-                             {1, 1, 1}};
-    for (int axis = 0; axis <= last; axis++) {
-        int64_t stride[3];
-        for (int which = 0; which < 3; which++)
-            stride[which] = call->operand[which].strides[axis];
-        if (axis < last)
-            body.rows.add_axis(call->shape[axis], stride);
-        else
-            for (int which = 0; which < 3; which++)
-                body.stride[which] = stride[which];
-    }
-    if (body.rows.count == 0 || body.length == 0)
-        return ND_OK;
-    const int lanes = lanes_for(body.length);
-    const bool rows_closer =
-        body.rows.count > 1 && body.rows.strides[2][body.rows.ndim - 1] < body.stride[2];
-    GroupShape shape = {rows_closer && lanes > 8 ? 8 : lanes, !rows_closer};
-    return run_groups(queue, body.rows.count, shape, body);
-}
-
 template <class Format, class Source>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
                           const Format &format, const Source &g, const Source &y) {
     nd_status status = run_held(queue, call, format);
-    return status == ND_ERROR_UNSUPPORTED ? run_read_twice(queue, call, g, y) : status;
+    return status == ND_ERROR_UNSUPPORTED
+               ? run_row_groups(queue, SoftmaxGrad<Source>(call, g, y), 2)
+               : status;
 }
 
 } // namespace nd_cuda
