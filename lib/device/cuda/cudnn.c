@@ -50,6 +50,7 @@ typedef struct dnn_operation {
 
 static struct {
     bool found;
+    void *library;
     create_function *create, *create_tensor, *create_filter, *create_convolution, *create_pooling;
     destroy_function *destroy_tensor, *destroy_filter, *destroy_convolution, *destroy_pooling;
     set_stream_function *set_stream;
@@ -107,12 +108,19 @@ static void open_once(void) {
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         dnn.found =
             nd__library_find(library, functions[i].name, functions[i].function) && dnn.found;
-    if (!dnn.found)
+    if (dnn.found)
+        dnn.library = library;
+    else
         dlclose(library);
 }
 
+void *nd__cudnn_library(void) {
+    pthread_once(&opened, open_once);
+    return dnn.library;
+}
+
 /// What a refusal means; everything that is none of memory or of the device is one.
-static nd_status status_of(int status) {
+nd_status nd__cudnn_status(int status) {
     if (status == ND__DNN_SUCCESS)
         return ND_OK;
     if (status == ND__DNN_NO_HOST_MEMORY || status == ND__DNN_NO_DEVICE_MEMORY)
@@ -126,7 +134,7 @@ static nd_status make_handle(nd_cuda_device *device) {
         return ND_OK;
     if (device->dnn_tried || nd__capture_running())
         return ND_ERROR_UNSUPPORTED;
-    nd_status status = status_of(dnn.create(&device->dnn));
+    nd_status status = nd__cudnn_status(dnn.create(&device->dnn));
     if (status != ND_OK)
         device->dnn = NULL;
     if (status == ND_ERROR_OUT_OF_MEMORY)
@@ -135,11 +143,11 @@ static nd_status make_handle(nd_cuda_device *device) {
     return status == ND_OK ? ND_OK : ND_ERROR_UNSUPPORTED;
 }
 
-/// The device's handle, on the queue's stream. Caller holds blas_lock.
-static nd_status handle_ready(nd_cuda_device *device, const nd_cuda_queue *queue) {
+nd_status nd__cudnn_handle(nd_cuda_device *device, const nd_cuda_queue *queue) {
     nd_status status = make_handle(device);
-    return status == ND_OK ? status_of(dnn.set_stream(device->dnn, (cudaStream_t)queue->stream))
-                           : status;
+    return status == ND_OK
+               ? nd__cudnn_status(dnn.set_stream(device->dnn, (cudaStream_t)queue->stream))
+               : status;
 }
 
 void nd__cudnn_prepare(nd_cuda_device *device) {
@@ -209,7 +217,7 @@ static nd_status describe_image(const dnn_call *of, int64_t outer, int64_t chann
     int status = dnn.create_tensor(ret_image);
     if (status == ND__DNN_SUCCESS)
         status = dnn.set_tensor(*ret_image, of->type, of->ndim, sizes, strides);
-    return status_of(status);
+    return nd__cudnn_status(status);
 }
 
 static nd_status describe_images(dnn_call *of, const nd__conv_sizes *s) {
@@ -237,7 +245,7 @@ static nd_status describe_convolution(dnn_call *of, const nd__conv_sizes *s) {
     // f32 is never rounded to TF32.
     if (status == ND__DNN_SUCCESS)
         status = dnn.set_math(of->convolution, ND__DNN_FMA_MATH);
-    return status_of(status);
+    return nd__cudnn_status(status);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -271,7 +279,7 @@ static nd_status run_by(const dnn_call *of, const dnn_step *step, const nd_dnn_a
         status = of->queue->allocate(of->queue->context, by->workspace, &workspace);
     if (status != ND_OK)
         return status;
-    status = status_of(step->operation->run(
+    status = nd__cudnn_status(step->operation->run(
         of->device->dnn, wide ? (const void *)&wide_one : &one, step->first_described, step->first,
         step->second_described, step->second, of->convolution, by->algorithm, workspace,
         by->workspace, wide ? (const void *)&wide_zero : &zero, step->result_described,
@@ -291,7 +299,7 @@ static bool is_acceptable(const nd_dnn_algorithm *offer) {
 static nd_status run_step(const dnn_call *of, const dnn_step *step) {
     nd_dnn_algorithm offers[OFFERS];
     int count = 0;
-    nd_status status = status_of(
+    nd_status status = nd__cudnn_status(
         step->operation->offers(of->device->dnn, step->first_described, step->second_described,
                                 of->convolution, step->result_described, OFFERS, &count, offers));
     if (status != ND_OK)
@@ -321,7 +329,7 @@ nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
                    .type = dtype == ND_F64 ? ND__DNN_F64 : ND__DNN_F32,
                    .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM};
     pthread_mutex_lock(&device->blas_lock);
-    nd_status status = handle_ready(device, queue);
+    nd_status status = nd__cudnn_handle(device, queue);
     if (status == ND_OK)
         status = describe_images(&of, &s);
     if (status == ND_OK)
@@ -357,7 +365,7 @@ static nd_status describe_pooling(dnn_call *of, const nd__resample_windows *w) {
                                  w->counts_padding ? ND__DNN_MEAN_WITH_PADDING
                                                    : ND__DNN_MEAN_WITHOUT_PADDING,
                                  ND__DNN_NAN_PROPAGATES, of->ndim - 2, window, padding, stride);
-    return status_of(status);
+    return nd__cudnn_status(status);
 }
 
 static nd_status run_pooling(const dnn_call *of, const nd_kernel_call *call) {
@@ -369,11 +377,11 @@ static nd_status run_pooling(const dnn_call *of, const nd_kernel_call *call) {
     void *out = call->operand[0].data;
     const void *in = call->operand[1].data;
     if (call->op == ND_OP_resample)
-        return status_of(
+        return nd__cudnn_status(
             dnn.pool(of->device->dnn, of->pooling, alpha, of->x, in, beta, of->y, out));
     // Means need neither x nor y, which cuDNN's interface wants: memory of their sizes.
-    return status_of(dnn.unpool(of->device->dnn, of->pooling, alpha, of->y, in, of->y, in, of->x,
-                                out, beta, of->x, out));
+    return nd__cudnn_status(dnn.unpool(of->device->dnn, of->pooling, alpha, of->y, in, of->y, in,
+                                       of->x, out, beta, of->x, out));
 }
 
 nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
@@ -391,7 +399,7 @@ nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
                    .type = dtype == ND_F64 ? ND__DNN_F64 : ND__DNN_F32,
                    .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM};
     pthread_mutex_lock(&device->blas_lock);
-    nd_status status = handle_ready(device, queue);
+    nd_status status = nd__cudnn_handle(device, queue);
     if (status == ND_OK)
         status = describe_image(&of, w.n, w.c, w.in, &of.x);
     if (status == ND_OK)

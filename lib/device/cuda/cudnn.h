@@ -4,6 +4,15 @@
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/library_numbers.h"
 
+// For cudnn_attention.c.
+
+/// The library; NULL: it is not there.
+void *nd__cudnn_library(void);
+/// The device's handle is there, on the queue's stream. Caller holds blas_lock, and there is a library.
+nd_status nd__cudnn_handle(nd_cuda_device *device, const nd_cuda_queue *queue);
+/// What a status means; everything that is none of memory or of the device is a refusal.
+nd_status nd__cudnn_status(int status);
+
 /// Makes the device's handle, where it can be made.
 void nd__cudnn_prepare(nd_cuda_device *device);
 

@@ -3,6 +3,7 @@
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/cuda/cudnn.h"
+#include "lib/device/cuda/cudnn_attention.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -196,6 +197,8 @@ nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
     case ND_OP_resample:
     case ND_OP_resample_adjoint:
         return nd__cudnn_pool(device, queue, call);
+    case ND_OP_attention:
+        return nd__cudnn_attend(device, queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

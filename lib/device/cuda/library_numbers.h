@@ -60,4 +60,73 @@ typedef struct nd_dnn_algorithm {
     int determinism, math;
     int reserved[3];
 } nd_dnn_algorithm;
+
+// cuDNN's graphs of operations, which a plan is made for: kinds of descriptors, what is set in
+// them, types of values. Those of attention are cuDNN 9.21's.
+
+enum { ND__DNN_F16 = 2, ND__DNN_I32 = 4, ND__DNN_BF16 = 9 };
+enum { ND__DNN_ATTENTION_VERSION = 92100 };
+enum {
+    ND__DNN_ENGINE = 2,
+    ND__DNN_CONFIG = 3,
+    ND__DNN_HEURISTIC = 4,
+    ND__DNN_PLAN = 5,
+    ND__DNN_GRAPH = 15,
+    ND__DNN_PACK = 16,
+    ND__DNN_TENSOR = 17,
+    ND__DNN_ATTENTION = 41,
+    ND__DNN_BAND_MASK = 44
+};
+enum {
+    ND__DNN_HEURISTIC_MODE = 200,
+    ND__DNN_HEURISTIC_GRAPH = 201,
+    ND__DNN_HEURISTIC_RESULTS = 202,
+    ND__DNN_HEURISTIC_DEVICE = 204,
+    ND__DNN_CONFIG_ENGINE = 300,
+    ND__DNN_PLAN_HANDLE = 400,
+    ND__DNN_PLAN_CONFIG = 401,
+    ND__DNN_PLAN_WORKSPACE = 402,
+    ND__DNN_PLAN_DEVICE = 407,
+    ND__DNN_GRAPH_HANDLE = 800,
+    ND__DNN_GRAPH_OPERATIONS = 801,
+    ND__DNN_TENSOR_ALIGNMENT = 900,
+    ND__DNN_TENSOR_TYPE = 901,
+    ND__DNN_TENSOR_SIZES = 902,
+    ND__DNN_TENSOR_STRIDES = 903,
+    ND__DNN_TENSOR_ID = 906,
+    ND__DNN_TENSOR_VIRTUAL = 907,
+    ND__DNN_TENSOR_BY_VALUE = 908,
+    ND__DNN_PACK_IDS = 1000,
+    ND__DNN_PACK_POINTERS = 1001,
+    ND__DNN_PACK_WORKSPACE = 1003,
+    ND__DNN_ENGINE_NOTES = 1303,
+    ND__DNN_ATTENTION_QUERY = 2800,
+    ND__DNN_ATTENTION_KEY = 2801,
+    ND__DNN_ATTENTION_VALUE = 2802,
+    ND__DNN_ATTENTION_OUT = 2803,
+    ND__DNN_ATTENTION_LOG_SUMS = 2804,
+    ND__DNN_ATTENTION_SCALE = 2805,
+    ND__DNN_ATTENTION_SCORES = 2811, ///< a graph from scores to scores
+    ND__DNN_ATTENTION_SCORES_IN = 2812,
+    ND__DNN_ATTENTION_SCORES_OUT = 2813,
+    ND__DNN_BAND_X = 3000,
+    ND__DNN_BAND_SHIFT = 3004,
+    ND__DNN_BAND_FILL = 3005,
+    ND__DNN_BAND_Y = 3006,
+    ND__DNN_BAND_COMPARISON = 3007
+};
+enum {
+    ND__DNN_OF_HANDLE = 0,
+    ND__DNN_OF_TYPE = 1,
+    ND__DNN_OF_BOOL = 2,
+    ND__DNN_OF_I64 = 3,
+    ND__DNN_OF_POINTER = 6,
+    ND__DNN_OF_MODE = 8,
+    ND__DNN_OF_NOTE = 11,
+    ND__DNN_OF_COMPARISON = 14,
+    ND__DNN_OF_DESCRIPTOR = 15
+};
+enum { ND__DNN_BY_MODEL = 3, ND__DNN_AT_LEAST = 303 };
+/// What an engine may say of its numbers. Others: not the same bits every time, shorter sums, …
+enum { ND__DNN_NOTE_TENSOR_CORES = 0, ND__DNN_NOTE_KEEPS_NAN = 9 };
 #endif
