@@ -2,7 +2,7 @@
 
 load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "library.c", "order.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "library.c", "order.c", "staging.c"]
 _HEADERS = [
     "cublas.h",
     "cublaslt.h",
@@ -11,8 +11,8 @@ _HEADERS = [
     "cuda_memory.h",
     "cuda_stream.h",
     "cudnn.h",
+    "cudnn_attention.h",
     "library.h",
-    "library_numbers.h",
     "order.h",
 ]
 
@@ -48,6 +48,7 @@ def planted_backend(name, planted_in, test = "backend_test"):
             ":cudart",
             "//kernels/cuda:on_fake_runtime",
             "//lib/device:table",
+            "//lib/device/cuda:cudnn_plan",
             "//lib/device/cuda:gemm",
         ],
     )
