@@ -2,27 +2,15 @@
 // opens at run time. Its numbers are those of the definition, by plain loops, done late.
 //
 // It offers four algorithms: one that is not deterministic, one with shorter numbers, which both
-// write wrong results, one that needs working memory, and one that needs none. ND_CUDART_CUDNN in
-// the environment: a status that creating a handle answers, 100: it refuses to choose, 101: every
-// offer is refused, 102: every offer wants more memory than there is, 103: running refuses, 104:
-// the first offer that could be taken wants too much. Of pooling it has means.
-#include "tests/cudart/blas.h"
-#include <stdint.h>
+// write wrong results, one that needs working memory, and one that needs none. dnn.h has what
+// ND_CUDART_CUDNN in the environment changes. Of pooling it has means; attention is cudnn_graph.c's.
+#include "tests/cudart/dnn.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { BAD_PARAM = 2000, NOT_SUPPORTED_SHAPE = 3002, NO_HOST_MEMORY = 4003, FAILED = 5000 };
-enum { DNN_NOT_INITIALIZED = 1001 };
 enum { FMA_MATH = 3, TENSOR_OP = 1, NOT_DETERMINISTIC = 0, DETERMINISTIC = 1 };
-enum { REFUSES = 100, OFFERS_REFUSED, WANTS_MUCH, RUNS_NOT, FIRST_WANTS_MUCH };
-enum { OF_HANDLE = 0x2D1, OF_TENSOR, OF_FILTER, OF_CONVOLUTION, OF_POOLING };
 enum { AXES = 3, NDIM = 2 + AXES, ALGORITHMS = 4 };
 
-typedef struct handle {
-    int magic;
-    queue_function *queue;
-    cudaStream_t stream;
-} handle;
 /// A tensor or a filter, with axes of size 1 in front of those that are there.
 typedef struct matrix {
     int magic, type, axes;
