@@ -1,6 +1,6 @@
 // See cudnn_attention.h: what a call is to cuDNN, and the plans that are kept for calls like it.
 //
-// A plan takes a tenth of a second to make, for cuDNN compiles it, and a graph that was captured with it
+// A plan takes some tenths of a second to make, for cuDNN compiles it, and a graph that was captured with it
 // may use what it holds. So plans are kept to the end, MOST_PLANS together with the sizes for which
 // there is none; ndarc's kernel serves what comes later. It also serves few queries at a
 // time, whose keys grow by one with each call where text is generated.
