@@ -31,7 +31,7 @@ static const sizes all_sizes[] = {
     {2, 2, 2, 63, 64, 16, 16, BY_HEADS, false}, // few queries
     {2, 2, 2, 64, 64, 12, 12, BY_HEADS, false}, // rows that begin between multiples of 16 bytes
 };
-enum { ALL_SIZES = sizeof all_sizes / sizeof *all_sizes, SOME_SIZES = 2 };
+enum { ALL_SIZES = sizeof all_sizes / sizeof *all_sizes, SOME_SIZES = 1 };
 
 /// Random, [batch, heads, rows, length], written in the order of the layout.
 static nd_tensor *draw(uint64_t seed, int64_t batch, int64_t heads, int64_t rows, int64_t length,
@@ -137,7 +137,7 @@ static void check_all(int count, bool with_cudnn) {
 static void test_attention_by_cudnn(void **state) {
     (void)state;
     check_all(ALL_SIZES, true);
-    check_all(ALL_SIZES, true); // with plans that are there
+    check_all(SOME_SIZES, true); // with plans that are there
 }
 
 /// Another dtype, a mask, dropout: ndarc's own.
