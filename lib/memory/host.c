@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /// With a limit, of what is kept, that is smaller: looked at each time that so much has been freed.
 #define LEAST_LOOK ((uint64_t)1 << 20)
@@ -177,11 +178,25 @@ static void *obtain(size_t size) {
     return KEEPS && size >= HUGE_BLOCK ? map_huge(size) : aligned_alloc(ND__HOST_ALIGNMENT, size);
 }
 
+/// Lets go of the pages that are a block's alone, whoever has their addresses afterwards.
+static void drop_pages(char *pointer, size_t size) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = ((uintptr_t)pointer + page - 1) & -page;
+    const uintptr_t last = ((uintptr_t)pointer + size) & -page;
+    if (first < last)
+        madvise(pointer + (first - (uintptr_t)pointer), last - first, MADV_DONTNEED); // advice
+}
+
+/// malloc keeps what is free at the end of another thread's heap, tens of MiB of each, also when it is
+/// asked (malloc_trim()): it gets blocks whose pages are gone.
 static void give_back(void *pointer, size_t size) {
-    if (KEEPS && size >= HUGE_BLOCK)
+    if (KEEPS && size >= HUGE_BLOCK) {
         munmap(pointer, size);
-    else
-        free(pointer);
+        return;
+    }
+    if (KEEPS && size >= ND__KEPT_LEAST)
+        drop_pages(pointer, size);
+    free(pointer);
 }
 
 static void *system_alloc(size_t bytes) {
