@@ -31,7 +31,7 @@ static bool read_lines(std::vector<line> &to, const char *path) {
         if (text.find_first_not_of(" \t") != std::string::npos)
             to.push_back({text, path, number});
     }
-    return true;
+    return !file.bad() || (std::perror(path), false); // such as a folder
 }
 
 /// The directions of all lines: [lines, width].

@@ -26,9 +26,10 @@ static bool read_lines(lines *to, const char *path) {
     if (!file)
         return perror(path), false;
     line next = {.file = path};
-    while (fgets(next.text, LONGEST, file)) {
+    char *text = NULL; // of any length; a line is shown, and looked at, as far as it fits
+    for (size_t room = 0; getline(&text, &room, file) >= 0;) {
         next.number++;
-        next.text[strcspn(next.text, "\r\n")] = 0;
+        snprintf(next.text, LONGEST, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (!next.text[strspn(next.text, " \t")])
             continue;
         line *all = realloc(to->all, (to->count + 1) * sizeof *all);
@@ -38,6 +39,7 @@ static bool read_lines(lines *to, const char *path) {
         to->all[to->count++] = next;
     }
     bool whole = feof(file) && !ferror(file);
+    free(text);
     fclose(file);
     return whole || (perror(path), false);
 }

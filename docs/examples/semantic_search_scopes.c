@@ -1,5 +1,4 @@
-// semantic_search, with scopes: finds lines of files by what they mean. What a function of one's own
-// returns goes to the scope by nd_tmp(). Without a query, each line of standard input is one.
+// semantic_search, with scopes: what a function of one's own returns goes to them by nd_tmp().
 #include "minilm/minilm.h"
 #include <nd/scoped.h>
 #include <stdio.h>
@@ -27,9 +26,10 @@ static bool read_lines(lines *to, const char *path) {
     if (!file)
         return perror(path), false;
     line next = {.file = path};
-    while (fgets(next.text, LONGEST, file)) {
+    char *text = NULL; // of any length; a line is shown, and looked at, as far as it fits
+    for (size_t room = 0; getline(&text, &room, file) >= 0;) {
         next.number++;
-        next.text[strcspn(next.text, "\r\n")] = 0;
+        snprintf(next.text, LONGEST, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (!next.text[strspn(next.text, " \t")])
             continue;
         line *all = realloc(to->all, (to->count + 1) * sizeof *all);
@@ -39,6 +39,7 @@ static bool read_lines(lines *to, const char *path) {
         to->all[to->count++] = next;
     }
     bool whole = feof(file) && !ferror(file);
+    free(text);
     fclose(file);
     return whole || (perror(path), false);
 }
@@ -59,8 +60,7 @@ static bool answer(const nd_object *model, const nd_tensor *index, const lines *
     nd_auto_scope;
     const nd_tensor *wanted = nd_tmp(minilm_embed(model, 1, &query));
     const nd_tensor *cosines = nd_linear(wanted, index, NULL); // [1, lines]: all have length 1
-    nd_auto nd_tensor *best = NULL; // what is written to an address is owned
-    nd_auto nd_tensor *which = NULL;
+    nd_auto nd_tensor *best = NULL, *which = NULL; // what is written to an address is owned
     int64_t count = from->count < ANSWERS ? (int64_t)from->count : ANSWERS;
     if (nd_topk(cosines, count, 1, true, &best, &which) != ND_OK)
         return fprintf(stderr, "semantic_search: %s\n", nd_error_get_message()), false;

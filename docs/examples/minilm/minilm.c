@@ -74,16 +74,33 @@ static bool default_folder(char *path, size_t size) {
     return home ? join(path, size, home, ".cache/ndarc/all-MiniLM-L6-v2") : fail("no HOME is set");
 }
 
-/// The number behind "name": in a text of JSON.
-static bool read_number(const char *text, const char *name, int64_t least, int64_t most,
-                        int64_t *ret_number) {
+/// What stands behind "name": in a text of JSON; NULL: nothing.
+static const char *find_value(const char *text, const char *name) {
     char quoted[64];
     snprintf(quoted, sizeof quoted, "\"%s\"", name);
     const char *at = strstr(text, quoted);
     at = at ? strchr(at, ':') : NULL;
-    long long number = at ? strtoll(at + 1, NULL, 10) : 0;
+    return at ? at + 1 + strspn(at + 1, " \t\r\n") : NULL;
+}
+
+static bool read_number(const char *text, const char *name, int64_t least, int64_t most,
+                        int64_t *ret_number) {
+    const char *at = find_value(text, name);
+    char *end = NULL;
+    long long number = at ? strtoll(at, &end, 10) : 0;
+    bool whole = at && end != at && !strchr(".eE", *end); // a text does not end with a number
     *ret_number = number;
-    return (number >= least && number <= most) || fail("config.json: no proper %s", quoted);
+    return (whole && number >= least && number <= most) ||
+           fail("config.json: no proper \"%s\"", name);
+}
+
+/// Whether the value, where there is one, is this, as it would be written: what the encoder has not
+/// got would be computed as if it were, and nobody would see it.
+static bool is_value(const char *text, const char *name, const char *value) {
+    const char *at = find_value(text, name);
+    size_t length = strlen(value);
+    return !at || (strncmp(at, value, length) == 0 && strchr(", \t\r\n}", at[length])) ||
+           fail("config.json: \"%s\" is not %s", name, value);
 }
 
 static bool read_config(const char *folder, encoder_sizes *s) {
@@ -101,6 +118,8 @@ static bool read_config(const char *folder, encoder_sizes *s) {
            read_number(text, "num_attention_heads", 1, s->width, &s->heads) &&
            read_number(text, "intermediate_size", 1, 1 << 20, &s->inner) &&
            read_number(text, "max_position_embeddings", 2, 1 << 20, &s->places) &&
+           is_value(text, "hidden_act", "\"gelu\"") && is_value(text, "layer_norm_eps", "1e-12") &&
+           is_value(text, "position_embedding_type", "\"absolute\"") &&
            (s->width % s->heads == 0 || fail("%s: heads of several sizes", path));
 }
 

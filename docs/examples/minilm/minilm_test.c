@@ -191,6 +191,37 @@ static void expect_problem(const char *where, const char *words) {
     nd_error_clear();
 }
 
+/// What another encoder would need, and what is no number of anything, in place of what is there.
+static void expect_problem_of_configs(const char *where, const char *path) {
+    static const struct {
+        const char *layers, *more, *words;
+    } wrong[] = {
+        {"2.5", "", "no proper \"num_hidden_layers\""},
+        {"1e9", "", "no proper \"num_hidden_layers\""},
+        {"\"2\"", "", "no proper \"num_hidden_layers\""},
+        {"", "", "no proper \"num_hidden_layers\""},
+        {"2", ", \"hidden_act\": \"relu\"", "\"hidden_act\" is not \"gelu\""},
+        {"2", ", \"hidden_act\":\"gelu_new\"", "\"hidden_act\" is not \"gelu\""},
+        {"2", ", \"layer_norm_eps\": 1e-5", "\"layer_norm_eps\" is not 1e-12"},
+        {"2", ", \"position_embedding_type\": \"relative_key\"", "is not \"absolute\""},
+    };
+    static const char form[] =
+        "{\"vocab_size\": 122, \"hidden_size\": 16, \"num_hidden_layers\": %s,"
+        "\"num_attention_heads\": 2, \"intermediate_size\": 32, \"max_position_embeddings\": 40%s}";
+    char text[512];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(text, sizeof text, form, wrong[i].layers, wrong[i].more);
+        write_text(path, text, strlen(text));
+        expect_problem(where, wrong[i].words);
+    }
+    snprintf(text, sizeof text, form, "2",
+             ", \"layer_norm_eps\": 1e-12, \"hidden_act\" : \"gelu\"");
+    write_text(path, text, strlen(text));
+    nd_object *model = minilm_open(where);
+    assert_handle(model);
+    nd_release(model);
+}
+
 static void test_what_is_wrong_with_a_folder_is_said(void **state) {
     (void)state;
     char where[] = "/tmp/minilm_test.XXXXXX", config[64], vocabulary[64], weights[64];
@@ -221,6 +252,7 @@ static void test_what_is_wrong_with_a_folder_is_said(void **state) {
         "\"max_position_embeddings\": 40}";
     write_text(config, other, strlen(other));
     expect_problem(where, "another shape");
+    expect_problem_of_configs(where, config);
 
     unlink(config);
     unlink(vocabulary);

@@ -21,7 +21,7 @@ size_t wordpiece_get_size(const wordpiece *pieces);
 int32_t wordpiece_get_padding(const wordpiece *pieces);
 
 /// Writes [CLS], the tokens of a text, and [SEP], at most `limit` (2 or more) numbers: a longer
-/// text is cut. Malformed UTF-8 counts as nothing. Returns how many; 0 when there is no memory. Any
+/// text is cut. Malformed UTF-8 is dropped, as control characters are. Returns how many; 0 when there is no memory. Any
 /// number of threads at once.
 size_t wordpiece_encode(const wordpiece *pieces, const char *text, size_t bytes, size_t limit,
                         int32_t *ret_ids);
