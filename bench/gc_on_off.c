@@ -12,6 +12,7 @@
 // Every workload of //bench:workloads can be a scenario here, too.
 #include "bench/support/gnuplot.h"
 #include "bench/support/measure.h"
+#include "bench/support/paths.h"
 #include "bench/training/report.h"
 #include "bench/workloads/harness/harness.h"
 
@@ -55,8 +56,7 @@ int main(int argc, char **argv) {
         return 0;
     if (settings.chart && !bench_gnuplot_check("gc_on_off", settings.chart))
         return 2;
-    FILE *json = settings.json ? report_open(settings.json) : NULL;
-    if (settings.json && !json)
+    if (settings.json && !bench_check_result("gc_on_off", settings.json))
         return 2;
 
     report report = {.settings = &settings, .price = {.ratio = NAN}};
@@ -71,15 +71,12 @@ int main(int argc, char **argv) {
         claim claims[CLAIMS_MAX];
         size_t count = claims_judge(&report, claims);
         answer = claims_print(claims, count) ? 0 : 1;
-        if (json && !report_json(&report, claims, count, json))
+        if (settings.json && !report_json(&report, claims, count, settings.json))
             answer = 2;
-        json = NULL;
         if (settings.chart && !chart_draw(&report, settings.chart))
             answer = 2;
         printf("%.1f seconds in all\n", report.seconds);
     }
-    if (json)
-        fclose(json);
     for (size_t i = 0; i < report.run_count; i++)
         free(report.runs[i].epochs);
     return answer;

@@ -76,6 +76,7 @@ static int64_t count_steps(const workload_settings *settings, const workload *wo
 static bool is_for(const struct limit *limit, nd_device device);
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result);
+static bool leaves_room(const struct limit *limit, result *result);
 static bool make_group(result *result, memory_group *ret_group);
 static void print_result(const struct limit *limit, const result *result);
 static void print_ladder(const nd_memory_stats *memory);
@@ -97,10 +98,17 @@ int main(int argc, char **argv) {
     int answer = settings_read(argc, argv, &settings);
     if (answer >= 0)
         return answer;
+    if (settings.json && !bench_check_result("limited", settings.json))
+        return 2;
     const workload *workload = &workload_wgan_gp;
+    size_t wanted = 0;
     for (size_t i = 0; settings.only_count && workloads[i]; i++)
-        if (settings_want(&settings, workloads[i]))
+        if (settings_want(&settings, workloads[i]) && wanted++ == 0)
             workload = workloads[i];
+    if (wanted > 1) {
+        fprintf(stderr, "limited: one workload at a time with --only\n");
+        return 2;
+    }
     if (!workload->makes_cycles) {
         fprintf(stderr, "limited: %s leaves nothing behind that a collector could free\n",
                 workload->name);
@@ -118,6 +126,10 @@ int main(int argc, char **argv) {
             continue;
         if (!run_limited(workload, &settings, &limits[i], &results[LEAKING], &results[i]))
             return 2;
+        if (results[i].figures.no_device) { // a normal answer, as in //bench:workloads
+            printf("no CUDA device\n");
+            return 0;
+        }
         print_result(&limits[i], &results[i]);
     }
     static claim claims[CLAIMS_MAX];
@@ -161,6 +173,8 @@ static bool run_limited(const workload *workload, const workload_settings *setti
                                  .device_bytes = ret_result->device_bytes};
     view view = {.name = limit->name, .steps = settings->steps};
     memory_group group = {0};
+    if (!leaves_room(limit, ret_result))
+        return true;
     if (limit->group > 0 && !make_group(ret_result, &group))
         return true;
     child child;
@@ -183,6 +197,19 @@ static bool run_limited(const workload *workload, const workload_settings *setti
     if (!memory_group_remove(&group))
         fprintf(stderr, "limited: %s cannot be removed: %s\n", group.folder, strerror(errno));
     return true;
+}
+
+/// False where so small a part of the address space does not even hold the program, before any work;
+/// the result then says so. Too few steps leave too little for a part of it to mean anything.
+static bool leaves_room(const struct limit *limit, result *result) {
+    const uint64_t own = run_address_bytes();
+    if (limit->part <= 0 || result->address_bytes > own)
+        return true;
+    char part[NUMBER_TEXT], program[NUMBER_TEXT];
+    snprintf(result->skipped, sizeof result->skipped,
+             "%s of address space do not hold the program itself, which takes %s: more steps",
+             in_units(part, result->address_bytes), in_units(program, own));
+    return false;
 }
 
 /// False when this machine lets nobody make one; the result then says why.
@@ -305,13 +332,9 @@ static void judge_ladder(const char *name, const struct limit *limit, const nd_m
 
 static bool write_json(const workload *workload, const workload_settings *settings,
                        const result *results, const claim_list *list) {
-    char target[4096];
-    FILE *stream =
-        bench_user_path(settings->json, target, sizeof target) ? fopen(target, "we") : NULL;
-    if (!stream) {
-        fprintf(stderr, "limited: cannot write %s: %s\n", settings->json, strerror(errno));
+    FILE *stream = bench_open_result("limited", settings->json);
+    if (!stream)
         return false;
-    }
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "limited");

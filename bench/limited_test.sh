@@ -5,6 +5,17 @@ limited=$(realpath "$1")
 folder=${TEST_TMPDIR:-$(mktemp -d)}
 "$limited" --only cnn >/dev/null 2>&1
 [ $? -eq 2 ] || { echo "FAILED: work that leaves nothing behind is not refused"; exit 1; }
+"$limited" --only long wgan_gp >/dev/null 2>&1
+[ $? -eq 2 ] || { echo "FAILED: of two names one is left out"; exit 1; }
+"$limited" --json "$folder/nowhere/x.json" >"$folder/table.txt" 2>&1
+[ $? -eq 2 ] && ! grep -q 'address peak' "$folder/table.txt" || { echo "FAILED: it runs before it looks at the file"; exit 1; }
+CUDA_VISIBLE_DEVICES= "$limited" --device cuda >"$folder/table.txt" || { echo "FAILED: no device is no answer"; exit 1; }
+grep -qx 'no CUDA device' "$folder/table.txt" || { echo "FAILED: no device is not said"; exit 1; }
+# Work that is smaller than the program: a part of both says nothing about it.
+"$limited" --only long --steps 10 --threads 1 >"$folder/table.txt" 2>&1
+for run in "off, 60 %" "on, 60 %" "pressure, 20 %"; do
+    grep -q "NOT JUDGED  long, $run: .* do not hold the program itself" "$folder/table.txt" || { cat "$folder/table.txt"; exit 1; }
+done
 "$limited" --steps 60 --threads 1 --json "$folder/limited.json" || exit 1
 python3 - "$folder/limited.json" <<'END'
 import json, sys

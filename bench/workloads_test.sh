@@ -146,6 +146,17 @@ grep -q '"workload": "wgan_gp"' "$folder/scenario.json" || fail "a scenario's fi
 [ $? -eq 2 ] || fail "no steps are not refused"
 "$workloads" --no-peer --steps 1 --only cnn --data "$folder/nowhere" >/dev/null 2>"$folder/errors.txt"
 [ $? -eq 2 ] && grep -q nowhere "$folder/errors.txt" || fail "a missing folder is not named: $(cat "$folder/errors.txt")"
+# What a run that was not done says of a file: nothing. What was there stays, and what was not there is not made.
+echo before >"$folder/kept.json"
+for file in kept none; do
+    "$workloads" --no-peer --steps 1 --only cnn --data "$folder/nowhere" --json "$folder/$file.json" >/dev/null 2>&1
+done
+[ "$(cat "$folder/kept.json")" = before ] || fail "a run that was not done has emptied the file of the one before"
+[ ! -e "$folder/none.json" ] || fail "a run that was not done has left an empty file"
+for file in "$folder/nowhere/x.json" "$folder" /dev/full; do
+    "$workloads" --no-peer --steps 1 --only long --json "$file" >/dev/null 2>"$folder/errors.txt"
+    [ $? -eq 2 ] && grep -qF "$file" "$folder/errors.txt" || fail "a file that cannot be written: $file: $(cat "$folder/errors.txt")"
+done
 # All 70,000 digits are in two pairs of files; here both are the repository's.
 mkdir "$folder/digits"
 for kind in images-idx3 labels-idx1; do

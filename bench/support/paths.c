@@ -1,6 +1,8 @@
 // Looks for runfiles in the few places where Bazel of any version lays them.
 #include "bench/support/paths.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,37 @@ bool bench_user_path(const char *path, char *buffer, size_t size) {
     int length = from && path[0] != '/' ? snprintf(buffer, size, "%s/%s", from, path)
                                         : snprintf(buffer, size, "%s", path);
     return length >= 0 && (size_t)length < size;
+}
+
+static bool cannot_write(const char *program, const char *path) {
+    fprintf(stderr, "%s: cannot write %s: %s\n", program, path, strerror(errno));
+    return false;
+}
+
+bool bench_check_result(const char *program, const char *path) {
+    char target[4096];
+    errno = ENAMETOOLONG;
+    if (!bench_user_path(path, target, sizeof target))
+        return cannot_write(program, path);
+    int file = open(target, O_WRONLY | O_CLOEXEC);
+    const bool missing = file < 0 && errno == ENOENT;
+    if (missing)
+        file = open(target, O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+    if (file < 0)
+        return cannot_write(program, path);
+    close(file);
+    if (missing)
+        unlink(target);
+    return true;
+}
+
+FILE *bench_open_result(const char *program, const char *path) {
+    char target[4096];
+    errno = ENAMETOOLONG;
+    FILE *stream = bench_user_path(path, target, sizeof target) ? fopen(target, "we") : NULL;
+    if (!stream)
+        cannot_write(program, path);
+    return stream;
 }
 
 bool bench_program_exists(const char *name) {

@@ -6,6 +6,7 @@
 #define ND_BENCH_PATHS_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /// Finds a file or folder of this repository by its path from the root: in the working folder, or
 /// beside the program. False when it is in none of these.
@@ -13,6 +14,13 @@ bool bench_find_file(const char *path, char *buffer, size_t size);
 
 /// A path the user gave, as seen from here. False when it does not fit.
 bool bench_user_path(const char *path, char *buffer, size_t size);
+
+/// Whether a file that the user named can be written, asked before anything runs, so that a wrong path
+/// costs no run; false with a printed message. What is there stays: a run that is interrupted leaves
+/// the figures of the one before.
+bool bench_check_result(const char *program, const char *path);
+/// That file, emptied, when there is something to write. NULL with a printed message.
+FILE *bench_open_result(const char *program, const char *path);
 
 /// True when a program of this name is in PATH.
 bool bench_program_exists(const char *name);

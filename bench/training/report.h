@@ -58,11 +58,8 @@ size_t claims_judge(const report *report, claim claims[CLAIMS_MAX]);
 
 // ---- files
 
-/// Opens the file the user named before anything is trained, so that a wrong path costs no run.
-/// NULL with a printed message on failure.
-FILE *report_open(const char *path);
-/// Writes the whole report and closes the stream. False with a printed message on failure.
-bool report_json(const report *report, const claim *claims, size_t count, FILE *stream);
+/// Writes the whole report to the file that the user named. False with a printed message on failure.
+bool report_json(const report *report, const claim *claims, size_t count, const char *path);
 /// False with a printed message when the chart cannot be drawn.
 bool chart_draw(const report *report, const char *path);
 

@@ -4,23 +4,17 @@
 #include "bench/support/paths.h"
 #include "bench/training/report.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 static void write_run(bench_json *json, const run_result *run);
 static void write_epoch(bench_json *json, const epoch_result *epoch);
 
-FILE *report_open(const char *path) {
-    char target[4096];
-    FILE *stream = bench_user_path(path, target, sizeof target) ? fopen(target, "we") : NULL;
-    if (!stream)
-        fprintf(stderr, "gc_on_off: cannot write %s: %s\n", path, strerror(errno));
-    return stream;
-}
-
-bool report_json(const report *report, const claim *claims, size_t count, FILE *stream) {
+bool report_json(const report *report, const claim *claims, size_t count, const char *path) {
     static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
+    FILE *stream = bench_open_result("gc_on_off", path);
+    if (!stream)
+        return false;
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "gc_on_off");

@@ -3,6 +3,7 @@
 #include "bench/workloads/harness/harness.h"
 
 #include "bench/support/measure.h"
+#include "bench/support/paths.h"
 #include "bench/workloads/harness/report.h"
 
 #include <stdio.h>
@@ -12,14 +13,13 @@ enum { CLAIMS_MAX = 256 };
 
 static bool run_contests(workload_report *report);
 static bool device_is_missing(const workload_report *report);
-static bool tell(const workload_report *report, FILE *json);
+static int tell(const workload_report *report);
 
 int harness_run(const workload_settings *settings) {
     const bool charts = settings->plot || settings->chart;
     if (charts && !workload_report_check_charts(settings))
         return 2;
-    FILE *json = settings->json ? workload_report_open_json(settings) : NULL;
-    if (settings->json && !json)
+    if (settings->json && !bench_check_result(settings->program, settings->json))
         return 2;
     size_t wanted = 0;
     for (size_t i = 0; workloads[i]; i++)
@@ -30,8 +30,7 @@ int harness_run(const workload_settings *settings) {
     int answer = 2;
     if (report.contests && run_contests(&report)) {
         report.seconds = bench_seconds() - begin;
-        answer = tell(&report, json) ? 0 : 1;
-        json = NULL;
+        answer = tell(&report);
         if (charts && !workload_report_charts(&report))
             answer = 2;
         printf("%.1f seconds in all\n", report.seconds);
@@ -39,8 +38,6 @@ int harness_run(const workload_settings *settings) {
         printf("no CUDA device\n");
         answer = 0;
     }
-    if (json)
-        fclose(json);
     free(report.contests);
     return answer;
 }
@@ -75,12 +72,14 @@ static bool device_is_missing(const workload_report *report) {
     return false;
 }
 
-/// Judges, prints and writes. False when a claim fails or the file could not be written.
-static bool tell(const workload_report *report, FILE *json) {
+/// Judges, prints and writes. The program's exit status.
+static int tell(const workload_report *report) {
     static claim claims[CLAIMS_MAX];
     claim_list list = {.claims = claims, .size = CLAIMS_MAX};
     for (size_t i = 0; i < report->count; i++)
         workload_report_judge(&report->contests[i], report->settings, &list);
     bool good = claims_print(claims, list.count);
-    return (!json || workload_report_json(report, &list, json)) && good;
+    if (report->settings->json && !workload_report_json(report, &list))
+        return 2;
+    return good ? 0 : 1;
 }

@@ -16,6 +16,7 @@ static void judge_score(const contest *contest, const workload_settings *setting
                         claim_list *list);
 static void judge_first(const contest *contest, claim_list *list);
 static void judge_rival(const contest *contest, claim_list *list);
+static const side *find_own(const contest *contest);
 static bool grows(const side *side);
 static bool flat(const side *side);
 
@@ -127,37 +128,37 @@ static void judge_score(const contest *contest, const workload_settings *setting
                         claim_list *list) {
     const workload *workload = contest->workload;
     double least = settings->data ? workload->data_score : workload->least_score;
-    const side *on = contest_find_on(contest);
-    if (least <= 0 || !on)
+    const side *own = find_own(contest);
+    if (least <= 0 || !own)
         return;
     bool whole =
-        on->figures.steps == contest->planned_steps && contest->planned_steps >= workload->steps;
+        own->figures.steps == contest->planned_steps && contest->planned_steps >= workload->steps;
     claims_add(list,
-               !whole                               ? NOT_JUDGED
-               : on->figures.outcome.score >= least ? HOLDS
-                                                    : FAILS,
+               !whole                                ? NOT_JUDGED
+               : own->figures.outcome.score >= least ? HOLDS
+                                                     : FAILS,
                "%s: %s %.4f (at least %.2f%s)", workload->name, workload->score,
-               on->figures.outcome.score, least, whole ? "" : ", after the default steps");
+               own->figures.outcome.score, least, whole ? "" : ", after the default steps");
 }
 
 /// From the same parameters, with the same data: each of the first steps. What differs there is an
 /// error of one side; what differs later may be rounding that has grown.
 static void judge_first(const contest *contest, claim_list *list) {
-    const side *rival = contest_find_rival(contest), *on = contest_find_on(contest);
+    const side *rival = contest_find_rival(contest), *own = find_own(contest);
     const workload *workload = contest->workload;
     if (contest->rival_failed)
         claims_add(list, FAILS, "%s: PyTorch's side begins", workload->name);
-    if (!rival || !on || !workload->hand_over)
+    if (!rival || !own || !workload->hand_over)
         return;
     int64_t count = workload->first_steps ? workload->first_steps : WORKLOAD_FIRST_STEPS;
-    const side *sides[] = {rival, on};
+    const side *sides[] = {rival, own};
     for (int i = 0; i < 2; i++) {
         int64_t steps = sides[i]->turn_count ? sides[i]->turns[sides[i]->turn_count - 1].steps : 0;
         count = steps < count ? steps : count;
     }
     double largest = 0, differs = 0;
     for (int64_t i = 0; i < count; i++) {
-        double ours = on->figures.first_values[i], theirs = rival->figures.first_values[i];
+        double ours = own->figures.first_values[i], theirs = rival->figures.first_values[i];
         largest = fmax(largest, fabs(theirs));
         if (!(fabs(ours - theirs) <= differs)) // NaN, too, which stays
             differs = isnan(differs) ? differs : fabs(ours - theirs);
@@ -173,14 +174,14 @@ static void judge_first(const contest *contest, claim_list *list) {
 }
 
 static void judge_rival(const contest *contest, claim_list *list) {
-    const side *rival = contest_find_rival(contest), *on = contest_find_on(contest);
-    if (!rival || !on || contest->workload->tolerance <= 0)
+    const side *rival = contest_find_rival(contest), *own = find_own(contest);
+    if (!rival || !own || contest->workload->tolerance <= 0)
         return;
     const char *what = contest->workload->score;
-    double ours = what ? on->figures.outcome.score : side_value(on, rival);
-    double theirs = what ? rival->figures.outcome.score : side_value(rival, on);
-    bool whole = rival->turn_count == on->turn_count &&
-                 on->figures.steps == contest->planned_steps &&
+    double ours = what ? own->figures.outcome.score : side_value(own, rival);
+    double theirs = what ? rival->figures.outcome.score : side_value(rival, own);
+    bool whole = rival->turn_count == own->turn_count &&
+                 own->figures.steps == contest->planned_steps &&
                  contest->planned_steps >= contest->workload->steps;
     bool near = fabs(ours - theirs) <= contest->workload->tolerance * fabs(theirs);
     claims_add(list,
@@ -190,6 +191,13 @@ static void judge_rival(const contest *contest, claim_list *list) {
                "%s: %s %.4f, in PyTorch %.4f (within %.2g %%%s)", contest->workload->name,
                what ? what : contest->workload->value, ours, theirs,
                contest->workload->tolerance * 100, whole ? "" : ", after the default steps");
+}
+
+/// The side that PyTorch's is compared with: on; where that does not run, the first.
+static const side *find_own(const contest *contest) {
+    const side *on = contest_find_on(contest);
+    const side *first = contest->side_count ? &contest->sides[0] : NULL;
+    return on || !first || first->is_rival ? on : first;
 }
 
 static bool grows(const side *side) {

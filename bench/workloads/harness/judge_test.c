@@ -17,6 +17,10 @@ static nd_status hand_over_nothing(void *state, const char *folder) {
 static const workload compared = {
     .name = "compared", .value = "loss", .first_tolerance = 1e-3, .hand_over = hand_over_nothing};
 
+/// The side beside PyTorch's.
+static const char *own_name = "on";
+static workload_strategy own_strategy = WORKLOAD_BOUNDARY;
+
 /// The verdict on PyTorch's values beside 1, 2, 3, 4; -1: nothing is claimed.
 static int judge(const workload *workload, int64_t steps, const double *theirs) {
     static contest contest;
@@ -25,7 +29,8 @@ static int judge(const workload *workload, int64_t steps, const double *theirs) 
     const workload_settings settings = settings_default();
     contest = (struct contest){.workload = workload, .planned_steps = steps, .side_count = 2};
     side *on = &contest.sides[0], *rival = &contest.sides[1];
-    *on = (side){.name = "on", .strategy = WORKLOAD_BOUNDARY, .turn_count = steps > 0};
+    *on = (side){.strategy = own_strategy, .turn_count = steps > 0};
+    snprintf(on->name, sizeof on->name, "%s", own_name);
     *rival = (side){.name = "PyTorch", .is_rival = true, .turn_count = steps > 0};
     on->turns[0].steps = rival->turns[0].steps = steps;
     for (int64_t i = 0; i < steps; i++) {
@@ -56,6 +61,16 @@ static void test_each_value_counts(void **state) {
         theirs[i] = NAN; // a step whose value never came
         assert_int_equal(judge(&compared, STEPS, theirs), FAILS);
     }
+}
+
+static void test_off_alone_is_compared_too(void **state) {
+    (void)state;
+    own_name = "off";
+    own_strategy = WORKLOAD_LET_BE;
+    assert_int_equal(judge(&compared, STEPS, (double[]){1, 2, 3, 4}), HOLDS);
+    assert_int_equal(judge(&compared, STEPS, (double[]){1, 2, 3.5, 4}), FAILS);
+    own_name = "on";
+    own_strategy = WORKLOAD_BOUNDARY;
 }
 
 static void test_as_many_steps_count_as_the_workload_says(void **state) {
@@ -96,6 +111,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_values_that_are_near_hold),
         ND_TEST(test_each_value_counts),
+        ND_TEST(test_off_alone_is_compared_too),
         ND_TEST(test_as_many_steps_count_as_the_workload_says),
         ND_TEST(test_without_steps_nothing_is_judged),
         ND_TEST(test_without_common_parameters_nothing_is_claimed),

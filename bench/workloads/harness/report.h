@@ -20,11 +20,8 @@ void workload_report_contest(const contest *contest);
 void workload_report_judge(const contest *contest, const workload_settings *settings,
                            claim_list *list);
 
-/// Opens the file the user named before anything runs, so that a wrong path costs no run. NULL with a
-/// printed message on failure.
-FILE *workload_report_open_json(const workload_settings *settings);
-/// Writes everything and closes the stream. False with a printed message on failure.
-bool workload_report_json(const workload_report *report, const claim_list *claims, FILE *stream);
+/// Writes everything to the file that the user named. False with a printed message on failure.
+bool workload_report_json(const workload_report *report, const claim_list *claims);
 
 /// Whether charts can be drawn; false with a printed message.
 bool workload_report_check_charts(const workload_settings *settings);

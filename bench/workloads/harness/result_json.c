@@ -4,9 +4,7 @@
 #include "bench/support/paths.h"
 #include "bench/workloads/harness/report.h"
 
-#include <errno.h>
 #include <math.h>
-#include <string.h>
 
 static void write_contest(bench_json *json, const contest *contest);
 static void write_side(bench_json *json, const side *side);
@@ -14,18 +12,11 @@ static void write_memory(bench_json *json, const run_figures *figures);
 static void write_first_values(bench_json *json, const side *side);
 static void write_turns(bench_json *json, const side *side);
 
-FILE *workload_report_open_json(const workload_settings *settings) {
-    char target[4096];
-    FILE *stream =
-        bench_user_path(settings->json, target, sizeof target) ? fopen(target, "we") : NULL;
-    if (!stream)
-        fprintf(stderr, "%s: cannot write %s: %s\n", settings->program, settings->json,
-                strerror(errno));
-    return stream;
-}
-
-bool workload_report_json(const workload_report *report, const claim_list *claims, FILE *stream) {
+bool workload_report_json(const workload_report *report, const claim_list *claims) {
     static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
+    FILE *stream = bench_open_result(report->settings->program, report->settings->json);
+    if (!stream)
+        return false;
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "workloads");

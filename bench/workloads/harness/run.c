@@ -21,7 +21,6 @@ static nd_status end_step(run *run, nd_manager *step);
 static void note_escape(run *run, const nd_close_report *report);
 static void note_value(run *run, double value);
 static void read_totals(run *run);
-static uint64_t peak_address_bytes(void);
 
 nd_status run_begin(run *run, const workload *workload, const run_settings *settings) {
     *run = (struct run){.workload = workload, .settings = *settings};
@@ -244,11 +243,10 @@ static void read_totals(run *run) {
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         figures->peak_resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    figures->peak_address_bytes = peak_address_bytes();
+    figures->peak_address_bytes = run_address_bytes();
 }
 
-/// 0 where the system does not tell.
-static uint64_t peak_address_bytes(void) {
+uint64_t run_address_bytes(void) {
     FILE *status = fopen("/proc/self/status", "re");
     if (!status)
         return 0;

@@ -86,5 +86,7 @@ nd_status run_steps(run *run, int64_t steps, atomic_llong *progress, run_turn *r
 /// Finishes (after a run without failure), closes, counts what is left and frees that with one
 /// explicit collection. The figures are complete then.
 nd_status run_end(run *run);
+/// The most address space that this process has had; 0 where the system does not tell.
+uint64_t run_address_bytes(void);
 
 #endif
