@@ -16,6 +16,10 @@ grep -qx 'no CUDA device' "$folder/table.txt" || { echo "FAILED: no device is no
 for run in "off, 60 %" "on, 60 %" "pressure, 20 %"; do
     grep -q "NOT JUDGED  long, $run: .* do not hold the program itself" "$folder/table.txt" || { cat "$folder/table.txt"; exit 1; }
 done
+# What a thread of the workload's own was told is the error, too.
+"$limited" --only serve --steps 20 --threads 1 >"$folder/table.txt" 2>&1
+grep -q "HOLDS .*serve, off, quota 50 %: .*the error names holders" "$folder/table.txt" && ! grep -q 'no error' "$folder/table.txt" ||
+    { echo "FAILED: the error of a thread is lost"; cat "$folder/table.txt"; exit 1; }
 "$limited" --steps 60 --threads 1 --json "$folder/limited.json" || exit 1
 python3 - "$folder/limited.json" <<'END'
 import json, sys

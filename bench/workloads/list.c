@@ -1,6 +1,7 @@
 // The list of workloads, and names.
 #include "bench/workloads/workload.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const workload *const workloads[] = {
@@ -18,6 +19,13 @@ const workload *const workloads[] = {
     &workload_long,
     NULL,
 };
+
+char workload_problem[WORKLOAD_TEXT];
+
+nd_status workload_no_thread(void) {
+    snprintf(workload_problem, sizeof workload_problem, "no room for another thread");
+    return ND_ERROR_OUT_OF_MEMORY;
+}
 
 static const struct {
     const char *name;

@@ -81,7 +81,7 @@ typedef struct pipeline {
     int64_t used;            ///< of the next one to train on
     bool closing;
     nd_status status; ///< of a producer that failed
-    char error[256];
+    char error[WORKLOAD_TEXT];
 } pipeline;
 
 // ----------------------------------------------------------------------------------------- producers
@@ -211,7 +211,7 @@ static nd_status wait_until_ahead(pipeline *self) {
     nd_status status = self->status;
     pthread_mutex_unlock(&self->lock);
     if (status != ND_OK)
-        fprintf(stderr, "pipeline: a producer: %s\n", self->error);
+        snprintf(workload_problem, sizeof workload_problem, "a producer: %.1000s", self->error);
     return status;
 }
 
@@ -314,7 +314,7 @@ static nd_status pipeline_open(const workload_options *options, void **ret_state
         return nd_error_get_status();
     for (; self->threads < PRODUCERS; self->threads++)
         if (pthread_create(&self->producers[self->threads], NULL, produce, self) != 0)
-            return ND_ERROR_OUT_OF_MEMORY;
+            return workload_no_thread();
     return wait_until_ahead(self);
 }
 

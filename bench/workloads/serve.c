@@ -44,7 +44,7 @@ typedef struct worker {
     pthread_t thread;
     nd_manager *manager; ///< of what its requests leave behind
     nd_status status;    ///< of the first request that failed and should not have
-    char error[256];
+    char error[WORKLOAD_TEXT];
     int64_t round; ///< the last one it has worked on
     int64_t digits, right, refused, explained;
     double steepness; ///< of all explanations, for something to have come of them
@@ -318,7 +318,7 @@ static nd_status start_threads(server *self) {
         if (!worker->manager)
             return nd_error_get_status();
         if (pthread_create(&worker->thread, NULL, serve_rounds, worker) != 0)
-            return ND_ERROR_OUT_OF_MEMORY;
+            return workload_no_thread();
     }
     return ND_OK;
 }
@@ -364,7 +364,7 @@ static nd_status serve_step(void *state, int64_t step, double *ret_value) {
     for (int i = 0; i < THREADS; i++) {
         const worker *worker = &self->workers[i];
         if (worker->status != ND_OK) {
-            fprintf(stderr, "serve: %s: %s\n", nd_status_get_name(worker->status), worker->error);
+            snprintf(workload_problem, sizeof workload_problem, "a worker: %.1000s", worker->error);
             return worker->status;
         }
         digits += worker->digits;

@@ -90,6 +90,11 @@ extern const workload workload_pipeline;
 extern const workload workload_objects;
 extern const workload workload_long;
 
+/// Why a step failed, where no error of its thread says so, as when another one met it; "": an error does.
+extern char workload_problem[WORKLOAD_TEXT];
+/// ND_ERROR_OUT_OF_MEMORY, and that there is no room for another thread.
+nd_status workload_no_thread(void);
+
 /// All of them, NULL at the end.
 extern const workload *const workloads[];
 

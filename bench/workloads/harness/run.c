@@ -26,6 +26,7 @@ nd_status run_begin(run *run, const workload *workload, const run_settings *sett
     *run = (struct run){.workload = workload, .settings = *settings};
     run->digest = UINT64_C(14695981039346656037);
     run->figures.outcome.score = NAN;
+    workload_problem[0] = 0;
     if (settings->threads > 0)
         nd_set_num_threads(settings->threads);
     nd_device device = settings->options.device;
@@ -129,7 +130,8 @@ static nd_status fail(run *run, nd_status status) {
         return status;
     run->figures.status = status;
     snprintf(run->figures.message, sizeof run->figures.message, "%s: %s",
-             nd_status_get_name(status), nd_error_get_message());
+             nd_status_get_name(status),
+             *workload_problem ? workload_problem : nd_error_get_message());
     return status;
 }
 
