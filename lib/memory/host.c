@@ -273,6 +273,8 @@ void nd__host_free(void *pointer, size_t bytes) {
         bytes = 1;
     nd__atomic_subtract(&live_bytes, bytes);
     system_free(pointer, bytes);
+    if (bytes >= ND__KEPT_LEAST)
+        nd__block_look();
     const uint64_t limit = nd__atomic_load_relaxed(&limit_of_cached);
     if (__builtin_expect(limit != UINT64_MAX, 0))
         count_freed(limit, bytes);

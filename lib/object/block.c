@@ -264,6 +264,17 @@ static nd__block_cache *cache_of(uint32_t class) {
     return cache;
 }
 
+void nd__block_look(void) {
+    if (__builtin_expect(nd__atomic_load_relaxed(&depot.free_bytes) <= DEPOT_LIMIT, 1))
+        return;
+    nd__lock_acquire(&depot.lock);
+    const uint64_t bytes = nd__atomic_load_relaxed(&depot.free_bytes);
+    const bool stale = bytes > depot.stuck + depot.stuck / 4 && depot_is_stale();
+    nd__lock_release(&depot.lock);
+    if (stale)
+        nd__block_trim();
+}
+
 static void *new_large(size_t bytes);
 
 void *nd__block_new_slowly(size_t bytes) {
@@ -271,6 +282,7 @@ void *nd__block_new_slowly(size_t bytes) {
         return NULL;
     if (nd__checked_is_on())
         return nd__checked_new(bytes);
+    nd__block_look(); // before anything of this thread's caches is in hand
     if (bytes > 2 * ND__BLOCK_FINE)
         return new_large(bytes);
     uint32_t class = nd__block_class_of(bytes);

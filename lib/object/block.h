@@ -98,6 +98,10 @@ void nd__block_thread_end(void);
 /// From now on keeps at most so many bytes, as far as what is free is whole runs (but for threads' own
 /// caches); UINT64_MAX: 64 MiB, and more for a moment, as at first.
 void nd__block_set_limit(uint64_t bytes);
+/// For who passes by now and then, such as whoever makes a manager or frees large data: a program that was
+/// large and needs no more than its caches from then on gives nothing to the depot that would be seen there.
+/// Mostly a load.
+void nd__block_look(void);
 /// Gives what no object uses back to the system, but for other threads' caches. Returns the bytes.
 uint64_t nd__block_trim(void);
 /// Bytes of blocks that are kept for reuse: the depot's, and those in quarantine.

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /// Bytes of the process that are in memory.
@@ -87,6 +88,28 @@ static void test_a_cache_is_bounded_after_a_sweep(void **state) {
     assert_true(cached * bytes <= (ND__BLOCK_CACHED_CLASSES * 16 + 16) << 10);
     nd__block_set_limit(UINT64_MAX);
     nd__block_trim();
+}
+
+/// What is too much for long goes when a manager is made, although no batch comes or goes any more.
+static void test_a_program_that_became_small_gives_its_blocks_back(void **state) {
+    (void)state;
+    enum { COUNT = 400000 };
+    const uint64_t limit = UINT64_C(64) << 20;
+    if (nd__checked_is_on() || ND_TEST_SCALE != 1)
+        return;
+    cell_begin(1);
+    nd__block_trim();
+    drawer made = fill(COUNT, 20);
+    empty(&made);
+    assert_true(nd__block_cached_bytes() > limit);
+    nanosleep(&(struct timespec){1, 100000000}, NULL);
+    for (int i = 0; i < 1000; i++)
+        nd_release(cell_new(0, 20));
+    nd_manager *m = nd_manager_new(NULL, "small");
+    assert_handle(m);
+    nd_release(m);
+    assert_true(nd__block_cached_bytes() < limit / 8);
+    cell_end();
 }
 
 static void test_runs_with_a_survivor_stay(void **state) {
@@ -301,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B33_a_process_that_was_large_becomes_small_again),
         ND_TEST(test_a_cache_is_bounded_after_a_sweep),
+        ND_TEST(test_a_program_that_became_small_gives_its_blocks_back),
         ND_TEST(test_runs_with_a_survivor_stay),
         ND_TEST(test_every_size_is_aligned_and_its_own),
         ND_TEST(test_blocks_travel_between_threads),
