@@ -142,6 +142,10 @@ grep -q '"workload": "wgan_gp"' "$folder/scenario.json" || fail "a scenario's fi
 [ $? -eq 2 ] || fail "an unknown workload is not refused"
 "$workloads" --strategy nothing >/dev/null 2>&1
 [ $? -eq 2 ] || fail "an unknown strategy is not refused"
+"$workloads" --strategy all --gc off --only long --steps 1 >/dev/null 2>&1
+[ $? -eq 2 ] || fail "all strategies, but off, are not refused"
+"$workloads" --no-peer --only long --steps 1 >/dev/full 2>"$folder/errors.txt"
+[ $? -eq 2 ] && grep -q 'could not be written' "$folder/errors.txt" || fail "a table that was not written is good"
 "$workloads" --steps 0 >/dev/null 2>&1
 [ $? -eq 2 ] || fail "no steps are not refused"
 "$workloads" --no-peer --steps 1 --only cnn --data "$folder/nowhere" >/dev/null 2>"$folder/errors.txt"

@@ -39,6 +39,10 @@ int harness_run(const workload_settings *settings) {
         answer = 0;
     }
     free(report.contests);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "%s: the table could not be written\n", settings->program);
+        answer = 2;
+    }
     return answer;
 }
 

@@ -69,6 +69,11 @@ int settings_read(int argc, char **argv, workload_settings *settings) {
                 argv[optind]);
         return 2;
     }
+    if (settings->all_strategies && !settings->on) {
+        fprintf(stderr, "%s: --strategy all has the collector on, too, which --gc off is not\n",
+                settings->program);
+        return 2;
+    }
     return resolve(settings) ? -1 : 2;
 }
 
