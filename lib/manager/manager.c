@@ -13,6 +13,7 @@
 #include "lib/manager/manager_close.h"
 #include "lib/manager/manager_fork.h"
 #include "lib/manager/shard.h"
+#include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
@@ -139,6 +140,7 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
     if (nd__callback_check("manager_new") != ND_OK)
         return NULL;
     nd_manager *parent = writable(parent_handle ? parent_handle : nd_manager_get_current());
+    nd__block_look(); // a step or a request begins
     nd_manager *manager = take_memory();
     if (!manager) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "manager_new: no memory for manager %s",

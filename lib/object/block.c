@@ -265,6 +265,7 @@ static nd__block_cache *cache_of(uint32_t class) {
 }
 
 void nd__block_look(void) {
+#ifndef ND_MODEL // where no time passes
     if (__builtin_expect(nd__atomic_load_relaxed(&depot.free_bytes) <= DEPOT_LIMIT, 1))
         return;
     nd__lock_acquire(&depot.lock);
@@ -273,6 +274,7 @@ void nd__block_look(void) {
     nd__lock_release(&depot.lock);
     if (stale)
         nd__block_trim();
+#endif
 }
 
 static void *new_large(size_t bytes);
