@@ -36,6 +36,7 @@ for portable in "$TMPDIR"/*.ptx; do
     *) awk '
         /\\.entry/ { name = $0; sub(/.*\\.entry /, "", name); sub(/\\(.*/, "", name) }
         /(ld|st)\\.global.*\\.(v4\\.[busf]32|v2\\.[busf]64)/ { count[name (/ld\\.global/ ? " loads" : " stores")]++ }
+        /cp\\.async\\.c[ag]\\.shared\\.global.*, 16[,;]/ { count[name " loads"]++ }
         END { for (what in count) print "wide:", what, count[what] }' "$portable" >>"$budget" ;;
     esac
 done

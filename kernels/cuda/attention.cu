@@ -2,8 +2,9 @@
 //
 // A block attends with a run of queries. Keys come by tiles through shared memory; of each query the
 // largest score so far, the sum of the powers below it and the values weighted with them are kept, and
-// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022).
-#include "kernels/cuda/attention.cuh"
+// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022). f16 and bf16 go to tensor
+// cores (attention_tensor.cuh).
+#include "kernels/cuda/attention_tensor.cuh"
 
 namespace nd_cuda {
 
@@ -212,6 +213,31 @@ static nd_status run_attention(const nd_cuda_queue *queue, const nd_kernel_call 
     return ND_ERROR_UNSUPPORTED;
 }
 
+/// Of 128 queries in a block, or of 64 where there are too few of these for all multiprocessors.
+template <bool brain, int head>
+static nd_status run_tensor(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const Halves format(brain ? ND_BF16 : ND_F16);
+    // Longer rows leave no registers for two parts.
+    constexpr int parts = head <= 64 ? 2 : 1;
+    const AttentionTensor<brain, head, 8 / parts, parts> large(format, call);
+    if (large.blocks() >= queue->multiprocessors)
+        return run_warps(queue, large.blocks(), large);
+    const AttentionTensor<brain, head, 4, 1> small(format, call);
+    return run_warps(queue, small.blocks(), small);
+}
+
+template <bool brain>
+static nd_status run_halves(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
+    if (most <= 32)
+        return run_tensor<brain, 32>(queue, call);
+    if (most <= 64)
+        return run_tensor<brain, 64>(queue, call);
+    if (most <= 128)
+        return run_tensor<brain, 128>(queue, call);
+    return ND_ERROR_UNSUPPORTED;
+}
+
 } // namespace nd_cuda
 
 nd_status nd__cuda_attention(const nd_cuda_queue *queue, const nd_kernel_call *call) {
@@ -225,8 +251,9 @@ nd_status nd__cuda_attention(const nd_cuda_queue *queue, const nd_kernel_call *c
     case ND_F64:
         return run_attention(queue, call, Plain<double>());
     case ND_F16:
+        return run_halves<false>(queue, call);
     case ND_BF16:
-        return run_attention(queue, call, Halves(call->operand[0].dtype));
+        return run_halves<true>(queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

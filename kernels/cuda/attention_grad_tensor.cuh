@@ -3,6 +3,10 @@
 // Tiles stay 16-bit floats in shared memory, where all products read them; weights and the scores'
 // gradients, which are found in f32, are rounded to them there. A warp has 16 rows of a tile and half of
 // the columns.
+//
+// A score's gradient may be more than an f16 can hold where no gradient is that is asked for. The gradients
+// of such a query's scores in a tile (of keys: of such a key's) are divided by a power of 2 before they are
+// rounded, and so is the sum that their products are added to, and brought back behind that.
 #ifndef ND_KERNELS_CUDA_ATTENTION_GRAD_TENSOR_CUH
 #define ND_KERNELS_CUDA_ATTENTION_GRAD_TENSOR_CUH
 #include "kernels/cuda/attention_grad.cuh"
@@ -17,7 +21,8 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
     using typename Runs::Place;
     static constexpr int threads = tile / 16 * 2 * warp_threads;
     static constexpr int least_blocks = head == 64 ? 2 : of_keys ? 3 : 4;
-    static constexpr int phases = of_keys ? 5 : 3;
+    static constexpr bool lowers = !brain; ///< what f16 cannot hold
+    static constexpr int phases = of_keys ? 5 : lowers ? 4 : 3;
     static constexpr int gap = 8; ///< so that eight rows lie in different banks
     static constexpr int pitch = head + gap, score_pitch = tile + gap;
     /// Of a warp: fragments of 16 columns of a tile's keys, and of a result.
@@ -29,6 +34,8 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
         alignas(16) uint16_t keys[tile * pitch];
         alignas(16) uint16_t values[tile * pitch];
         alignas(16) uint16_t scores[tile * score_pitch]; ///< by query: weights, or their gradients
+        /// The bits of the largest gradient of a score that f16 cannot hold, without its sign; 0 without one.
+        int32_t largest[lowers ? tile : 1]; ///< by query, of keys by key
     };
     struct Own {
         float result[gradients][2 * result_fragments][4];
@@ -55,6 +62,8 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
     ND_BOTH void phase(int64_t block, int thread, int64_t step, Shared &shared, Own &own) const {
         if (number == 0) {
             const Place at = this->place(block, step);
+            if (lowers && thread < tile)
+                shared.largest[thread] = 0;
             if (of_keys || step == 0) {
                 move(this->queries_of(at), thread, shared.queries);
                 move(this->grads_of(at), thread, shared.grads);
@@ -65,14 +74,15 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
             }
         } else if (number == 1) {
             weigh(this->place(block, step), thread, shared, own);
-        } else if (!of_keys) {
-            add(shared.scores, true, shared.keys, thread, own.result[0]);
-        } else if (number == 2) {
+        } else if (of_keys && number == 2) {
             add(shared.scores, false, shared.grads, thread, own.result[gradients - 1]);
-        } else if (number == 3) {
+        } else if (number < phases - 1) {
+            lower_slopes(thread, shared, own.slope);
             put_scores(own.slope, thread, shared.scores);
+        } else if (of_keys) {
+            add_slopes(shared, shared.queries, thread, own.result[0]);
         } else {
-            add(shared.scores, false, shared.queries, thread, own.result[0]);
+            add_slopes(shared, shared.keys, thread, own.result[0]);
         }
     }
 
@@ -179,11 +189,86 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
                                                      at.offset[attention_grad::MASK], row, key);
                     weight[j][i] = exp_of(score - log_sum);
                     own.slope[j][i] = weight[j][i] * (own.slope[j][i] - delta);
+                    if (lowers && fabs_of(own.slope[j][i]) > most_of_f16)
+                        note(fabs_of(own.slope[j][i]), line_of(thread, j, i), shared);
                 }
             }
         }
-        put_scores(of_keys ? weight : own.slope, thread, shared.scores);
+        if (of_keys)
+            put_scores(weight, thread, shared.scores);
+        else if (!lowers)
+            put_scores(own.slope, thread, shared.scores);
     }
+
+    // ---------------------------------------------------------------------------------------------
+    // what is more than f16 can hold
+
+    static constexpr float most_of_f16 = 65504;
+
+    /// Of a tile's lines with a divisor of their own, which are queries or keys, that of a number in a
+    /// lane's fragments.
+    static ND_BOTH int line_of(int thread, int j, int i) {
+        return of_keys ? column_of(thread, tile) + 8 * j + i % 2 : row_of(thread) + i / 2 * 8;
+    }
+    static ND_BOTH void note(float size, int line, Shared &shared) {
+        int32_t bits;
+        memcpy(&bits, &size, sizeof bits); // which grow with numbers that have no sign
+#ifdef __CUDA_ARCH__
+        atomicMax(&shared.largest[line], bits);
+#else
+        if (bits > shared.largest[line])
+            shared.largest[line] = bits;
+#endif
+    }
+    /// What the line is divided by: 2^exponent, after which the largest is below 2^15.
+    static ND_BOTH int exponent_of(const Shared &shared, int line) {
+        const int32_t bits = shared.largest[lowers ? line : 0];
+        return bits ? (bits >> 23) - 127 - 14 : 0;
+    }
+    /// 2^exponent of -126 ... 127.
+    static ND_BOTH float power_of(int exponent) {
+        const int32_t bits = (exponent + 127) << 23;
+        float power;
+        memcpy(&power, &bits, sizeof power);
+        return power;
+    }
+    ND_BOTH void lower_slopes(int thread, const Shared &shared,
+                              float (&slope)[2 * score_fragments][4]) const {
+        if (!lowers)
+            return;
+        ND_UNROLL
+        for (int j = 0; j < 2 * score_fragments; j++) {
+            ND_UNROLL
+            for (int i = 0; i < 4; i++)
+                slope[j][i] *= power_of(-exponent_of(shared, line_of(thread, j, i)));
+        }
+    }
+    static ND_BOTH void scale_rows(const int (&exponent)[2], int sign,
+                                   float (&sum)[2 * result_fragments][4]) {
+        ND_UNROLL
+        for (int j = 0; j < 2 * result_fragments; j++) {
+            ND_UNROLL
+            for (int i = 0; i < 4; i++)
+                sum[j][i] *= power_of(sign * exponent[i / 2]);
+        }
+    }
+    /// sum += the scores' gradients, as they were put, times the rows of a tile.
+    ND_BOTH void add_slopes(const Shared &shared, const uint16_t *rows, int thread,
+                            float (&sum)[2 * result_fragments][4]) const {
+        int exponent[2] = {0, 0};
+        ND_UNROLL
+        for (int lower = 0; lower < 2 && lowers; lower++)
+            exponent[lower] = exponent_of(shared, row_of(thread) + 8 * lower);
+        const bool lowered = exponent[0] != 0 || exponent[1] != 0;
+        if (lowered)
+            scale_rows(exponent, -1, sum);
+        add(shared.scores, !of_keys, rows, thread, sum);
+        if (lowered)
+            scale_rows(exponent, 1, sum);
+    }
+
+    // ---------------------------------------------------------------------------------------------
+
     ND_BOTH void put_scores(const float (&of)[2 * score_fragments][4], int thread,
                             uint16_t *scores) const {
         ND_UNROLL

@@ -22,7 +22,8 @@ MAY_USE_LOCAL = {
 }
 # Kernels that move packs of 16 bytes. (What integers answer to isnan needs no reading.)
 STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceParts<(Float|Half)Source.*, true>$"
-           r"|^group ReduceColumns<FloatSource<f32>, Sum|^element Dropout<.*, true>|^group AlongLines<.*, true>|^group AcrossLines<.*, [248]>")
+           r"|^group ReduceColumns<FloatSource<f32>, Sum|^element Dropout<.*, true>|^group AlongLines<.*, true>|^group AcrossLines<.*, [248]>"
+           r"|^(phase|warp) Attention")
 
 
 class Kernel:
@@ -107,7 +108,7 @@ regs    registers of a thread
 shared  bytes of shared memory of a block
 local   bytes of local memory of a thread (a stack frame), those of functions that it calls too
 spill   bytes of registers that are stored and loaded again
-ld, st  instructions that load or store 16 bytes of global memory, in PTX
+ld, st  instructions that load (or copy to shared memory) or store 16 bytes of global memory, in PTX
 """
 
 

@@ -241,6 +241,54 @@ void test_attention_gradients_agree(void **state) {
         }
 }
 
+static void scale_elements(nd_operand *operand, int64_t count, double factor) {
+    for (int64_t i = 0; i < count; i++)
+        set_element(operand->data, operand->dtype, i,
+                    element_as_double(operand->data, operand->dtype, i) * factor);
+}
+
+/// Scores whose gradients f16 cannot hold, of queries and keys whose gradients it can: of all queries, or of every
+/// `apart`-th one.
+static void steep_gradients_agree(const sizes *of, int64_t apart, double size) {
+    nd_kernel_call call = grad_call(ND_F16, of, NO_MASK, false, 0, 0);
+    const int64_t rows = of->batch * of->heads * of->queries, keys = of->batch * of->keys;
+    scale_elements(&call.operand[QUERY], rows * of->length, 0x1p-6 / size);
+    scale_elements(&call.operand[KEY], keys * of->length, 0x1p-6 / size);
+    scale_elements(&call.operand[VALUE], keys * of->value_length, 64);
+    for (int64_t row = 0; row < rows; row += apart)
+        for (int64_t column = 0; column < of->value_length; column++) {
+            int64_t at = row * of->value_length + column;
+            set_element(call.operand[GRAD].data, ND_F16, at,
+                        size * element_as_double(call.operand[GRAD].data, ND_F16, at));
+        }
+    attend(&call);
+    const int64_t lengths[] = {rows * of->length, keys * of->length, keys * of->value_length};
+    expectation sums;
+    for (int which = 0; which < 3; which++) {
+        sums.of[which] = calloc((size_t)lengths[which], sizeof(double));
+        sums.sizes[which] = calloc((size_t)lengths[which], sizeof(double));
+        assert_true(sums.of[which] && sums.sizes[which]);
+    }
+    expect(&call, &sums);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    for (int which = 0; which < 3; which++) {
+        compare_rounded(&call, which, lengths[which], &sums);
+        free(sums.of[which]);
+        free(sums.sizes[which]);
+    }
+    free_values();
+}
+
+void test_attention_gradients_of_steep_scores(void **state) {
+    (void)state;
+    static const sizes shapes[] = {
+        {1, 1, 3, 5, 64, 64}, {1, 2, 70, 80, 64, 48}, {1, 1, 33, 40, 128, 96}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        steep_gradients_agree(&shapes[i], 1, 2048);
+        steep_gradients_agree(&shapes[i], 7, 4096);
+    }
+}
+
 void test_attention_gradients_of_what_is_not_seen(void **state) {
     (void)state;
     // Keys behind the last query, which causality hides from all, have no gradient.

@@ -1,12 +1,12 @@
 // ATTENTION: the kernels for CUDA beside sums in f64, for all floats, and beside the CPU's kernel where
-// that takes it.
+// that takes it. Those of 16-bit floats, which round weights for the tensor cores, within what that costs.
 #include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
 #include <math.h>
 
 #define TOLERANCE 200
-#define MOST_KEYS 130
+#define MOST_KEYS 200
 
 enum { OUT, LOG_SUMS, QUERY, KEY, VALUE, MASK, OPERANDS };
 
@@ -70,8 +70,12 @@ static double score_of(const nd_kernel_call *call, int64_t batch, int64_t row, i
     return dot + mask;
 }
 
-/// What a row should be: written to the operands of `to`.
-static void attend_row(const nd_kernel_call *call, nd_kernel_call *to, int64_t batch, int64_t row) {
+/// What a row should be, in f64: its result, how much that was added up of, and the logarithm of its sum.
+typedef struct attended_row {
+    double result[128], size[128], log_sum;
+} attended_row;
+
+static void find_row(const nd_kernel_call *call, int64_t batch, int64_t row, attended_row *to) {
     const int64_t *i = call->attrs.i;
     double powers[MOST_KEYS], largest = -INFINITY, sum = 0;
     for (int64_t key = 0; key < i[1]; key++) {
@@ -81,16 +85,28 @@ static void attend_row(const nd_kernel_call *call, nd_kernel_call *to, int64_t b
     for (int64_t key = 0; key < i[1]; key++)
         sum += powers[key] = exp(powers[key] - (isinf(largest) ? 0 : largest));
     for (int64_t column = 0; column < i[3]; column++) {
-        double result = 0;
-        for (int64_t key = 0; key < i[1]; key++)
-            result += powers[key] * element(call, VALUE, batch, key * i[6] + column);
-        set_element(to->operand[OUT].data, to->operand[OUT].dtype,
-                    batch * to->operand[OUT].strides[0] + row * i[7] + column,
-                    sum == 0 ? 0 : result / sum);
+        double result = 0, size = 0;
+        for (int64_t key = 0; key < i[1]; key++) {
+            double term = powers[key] * element(call, VALUE, batch, key * i[6] + column);
+            result += term;
+            size += fabs(term);
+        }
+        to->result[column] = sum == 0 ? 0 : result / sum;
+        to->size[column] = sum == 0 ? 0 : size / sum;
     }
+    to->log_sum = sum == 0 ? INFINITY : log(sum) + largest;
+}
+
+/// What a row should be: written to the operands of `to`.
+static void attend_row(const nd_kernel_call *call, nd_kernel_call *to, int64_t batch, int64_t row) {
+    attended_row found;
+    find_row(call, batch, row, &found);
+    for (int64_t column = 0; column < call->attrs.i[3]; column++)
+        set_element(to->operand[OUT].data, to->operand[OUT].dtype,
+                    batch * to->operand[OUT].strides[0] + row * call->attrs.i[7] + column,
+                    found.result[column]);
     set_element(to->operand[LOG_SUMS].data, to->operand[LOG_SUMS].dtype,
-                batch * to->operand[LOG_SUMS].strides[0] + row,
-                sum == 0 ? INFINITY : log(sum) + largest);
+                batch * to->operand[LOG_SUMS].strides[0] + row, found.log_sum);
 }
 
 static void attention_agrees(nd_dtype dtype, const sizes *of, masking masked, bool causal,
@@ -148,4 +164,155 @@ void test_attention_without_a_key_to_see(void **state) {
     call = attention_call(ND_F32, &long_rows, NO_MASK, false, 0, 0);
     assert_int_equal(run_on_cuda(&call), ND_ERROR_UNSUPPORTED);
     free_values();
+}
+
+// ------------------------------------------------------------------------------------------------
+// 16-bit floats
+
+/// Half a unit of the last place, of weights and once more of the result; and what f32 rounds,
+/// of scores above all.
+static void row_agrees(const nd_kernel_call *call, int64_t batch, int64_t row) {
+    const double unit = call->operand[OUT].dtype == ND_F16 ? 0x1p-11 : 0x1p-8;
+    attended_row expected;
+    find_row(call, batch, row, &expected);
+    const double log_sum = element(call, LOG_SUMS, batch, row);
+    if (!(log_sum == expected.log_sum ||
+          fabs(log_sum - expected.log_sum) <= 0x1p-13 * fmax(1, fabs(expected.log_sum))))
+        fail_msg("row %lld: the logarithm of the sum is %.9g, not %.9g", (long long)row, log_sum,
+                 expected.log_sum);
+    for (int64_t column = 0; column < call->attrs.i[3]; column++) {
+        const double found = element(call, OUT, batch, row * call->attrs.i[7] + column);
+        const double size = expected.size[column], wanted = expected.result[column];
+        const double allowed = unit * (size + fabs(wanted)) + 0x1p-12 * size + 0x1p-20;
+        if (!(fabs(found - wanted) <= allowed))
+            fail_msg("dtype %d, row %lld of %lld, keys %lld, column %lld: %.9g, not %.9g within %g",
+                     (int)call->operand[OUT].dtype, (long long)row, (long long)call->attrs.i[0],
+                     (long long)call->attrs.i[1], (long long)column, found, wanted, allowed);
+    }
+}
+
+static void rows_agree(const nd_kernel_call *call) {
+    assert_int_equal(run_on_cuda(call), ND_OK);
+    for (int64_t batch = 0; batch < call->shape[0]; batch++)
+        for (int64_t row = 0; row < call->attrs.i[0]; row++)
+            row_agrees(call, batch, row);
+}
+
+/// Any shape, mask and strides: keys, values and masks that all batches share, masks of one row or column,
+/// rows that are not aligned.
+static nd_kernel_call random_call(nd_dtype dtype) {
+    static const double scales[] = {0.02, 0.3, 1, -0.3};
+    const sizes of = {1 + pick(5), 1 + pick(pick(2) ? 20 : 150), 1 + pick(MOST_KEYS), 1 + pick(128),
+                      1 + pick(128)};
+    sizes even = of;
+    const bool packed = pick(2);
+    if (packed) {
+        even.length = (of.length + 7) / 8 * 8;
+        even.value_length = (of.value_length + 7) / 8 * 8;
+    }
+    const masking masked = (masking)pick(ROW_MASK + 1);
+    nd_kernel_call call = attention_call(dtype, &even, masked, pick(2),
+                                         packed ? 8 * pick(2) : pick(9), packed ? 0 : pick(3));
+    call.attrs.f[0] = scales[pick(4)];
+    for (int which = KEY; which <= MASK; which++)
+        if (pick(4) == 0)
+            call.operand[which].strides[0] = 0;
+    if (masked != ROW_MASK && pick(4) == 0)
+        call.attrs.i[9] = 0;
+    // A few queries that see nothing.
+    for (int64_t row = 0; masked == BOOL_MASK && row < even.queries; row += 1 + pick(9))
+        memset((char *)call.operand[MASK].data + row * even.keys, 0, (size_t)even.keys);
+    return call;
+}
+
+void test_attention_of_halves_agrees(void **state) {
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        const nd_kernel_call call = random_call(i % 2 ? ND_F16 : ND_BF16);
+        rows_agree(&call);
+        free_values();
+    }
+    // More than a tile of keys for each warp, and as many blocks as make them large.
+    for (int i = 0; i < 6; i++) {
+        static const sizes shapes[] = {
+            {2, 260, 200, 64, 64}, {3, 140, 150, 128, 128}, {4, 129, 65, 32, 24}};
+        const nd_kernel_call call =
+            attention_call(i % 2 ? ND_F16 : ND_BF16, &shapes[i / 2], NO_MASK, true, 0, 0);
+        rows_agree(&call);
+        free_values();
+    }
+}
+
+/// Scores that f32 holds and f16 does not, far apart: a query has the value of the key that it likes best.
+void test_attention_of_large_scores(void **state) {
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const nd_dtype dtype = i % 2 ? ND_F16 : ND_BF16;
+        const sizes of = {1, 70, 130, i % 3 == 2 ? 128 : 40, 16};
+        nd_kernel_call call = attention_call(dtype, &of, NO_MASK, i % 4 >= 2, 0, 0);
+        const double sign = i < 6 ? 1 : -1;
+        for (int64_t at = 0; at < of.queries * of.length; at++)
+            set_element(call.operand[QUERY].data, dtype, at, at % of.length ? 0 : sign * 49152);
+        for (int64_t key = 0; key < of.keys; key++)
+            for (int64_t e = 0; e < of.length; e++)
+                set_element(call.operand[KEY].data, dtype, key * of.length + e,
+                            e ? 7 : (double)(64 + key * 37 % of.keys));
+        assert_int_equal(run_on_cuda(&call), ND_OK);
+        for (int64_t row = 0; row < of.queries; row++) {
+            int64_t best = 0, seen = call.attrs.i[10] ? row + 1 : of.keys;
+            for (int64_t key = 1; key < seen; key++)
+                if (sign * (double)(key * 37 % of.keys - best * 37 % of.keys) > 0)
+                    best = key;
+            for (int64_t column = 0; column < of.value_length; column++)
+                assert_true(element(&call, OUT, 0, row * of.value_length + column) ==
+                            element(&call, VALUE, 0, best * of.value_length + column));
+        }
+        free_values();
+    }
+}
+
+/// The same numbers in f32, by the CPU's kernel.
+static nd_kernel_call widened(const nd_kernel_call *call, const int64_t *lengths) {
+    nd_kernel_call wide = *call;
+    for (int which = 0; which < MASK; which++)
+        if (which != LOG_SUMS) {
+            wide.operand[which].data = converted(&call->operand[which], ND_F32, lengths[which]);
+            wide.operand[which].dtype = ND_F32;
+        }
+    wide.operand[LOG_SUMS].data = values(ND_F32, lengths[LOG_SUMS]);
+    return wide;
+}
+
+static void specials_agree(nd_dtype dtype, masking masked, bool causal, int which) {
+    const sizes of = {1, 1 + pick(14), 1 + pick(90), 1, 1 + pick(2)};
+    nd_kernel_call call = attention_call(dtype, &of, masked, causal, 0, 0);
+    const int64_t lengths[] = {of.queries * of.value_length, of.queries,
+                               of.queries * of.length,       of.keys * of.length,
+                               of.keys * of.value_length,    of.queries * of.keys};
+    if (call.operand[which].data && call.operand[which].dtype != ND_BOOL)
+        call.operand[which].data = special_values(call.operand[which].dtype, lengths[which]);
+    const nd_kernel_call wide = widened(&call, lengths);
+    assert_int_equal(run_on_cpu(&wide), ND_OK);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    for (int output = OUT; output <= LOG_SUMS; output++)
+        for (int64_t i = 0; i < lengths[output]; i++) {
+            const double cpu = element_as_double(wide.operand[output].data, ND_F32, i);
+            const double cuda = element(&call, output, 0, i);
+            // A weight that 16 bits round to 0 is 0 for an infinite value, too.
+            const bool alike = isnan(cpu)       ? isnan(cuda)
+                               : isfinite(cpu)  ? fabs(cpu - cuda) <= 0x1p-6 * fmax(4, fabs(cpu))
+                               : which == VALUE ? !isfinite(cuda)
+                                                : cpu == cuda;
+            if (!alike)
+                fail_msg("dtype %d, specials in %d, output %d, element %lld: cpu %g, cuda %g",
+                         (int)dtype, which, output, (long long)i, cpu, cuda);
+        }
+    free_values();
+}
+
+void test_attention_of_special_values(void **state) {
+    (void)state;
+    for (int i = 0; i < 400; i++)
+        specials_agree(pick(2) ? ND_F16 : ND_BF16, (masking)pick(ROW_MASK + 1), pick(2),
+                       QUERY + (int)pick(4));
 }

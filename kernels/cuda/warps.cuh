@@ -1,0 +1,140 @@
+// Kernels whose warps work together: a block in shared memory, as of run_phases (grid.cuh), whose lanes
+// use what the others of their warp hold in registers.
+//
+//   run_warps(queue, blocks, body)          Body::threads threads, Body::phases phases of a step
+//       begin(block, thread, shared, own)             Own is a thread's registers
+//       int64_t steps(block)
+//       phase<number>(block, thread, step, shared, own, lanes)
+//       finish(block, thread, own, lanes)
+//       ends_in_warp<number>                          the warp alone ends a phase together, else the block
+//
+// A lane may read of the others (`lanes`) what none of them writes in the same phase. Where there is
+// hardware for it (shuffles, tensor cores) it reads nothing there, and a warp has no barrier.
+#ifndef ND_KERNELS_CUDA_WARPS_CUH
+#define ND_KERNELS_CUDA_WARPS_CUH
+#include "kernels/cuda/tile.cuh"
+
+namespace nd_cuda {
+
+/// 16 bytes to shared memory, or 16 bytes of 0 where `inside` is false; there behind the next
+/// wait_for_copies() and barrier. Meanwhile the thread goes on. Both addresses are multiples of 16, and
+/// `from` is one that may be read.
+ND_BOTH void start_copy(void *to, const void *from, bool inside) {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0)
+                 : "memory");
+#else
+    if (inside)
+        memcpy(to, from, 16);
+    else
+        memset(to, 0, 16);
+#endif
+}
+ND_BOTH void wait_for_copies() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+/// The largest of what four neighbouring lanes have, or their sum: `mine` of this lane, `of(other)` of
+/// another thread.
+template <class Thread, class Of, class Join>
+ND_BOTH float joined_in_quad(int lane, const Lanes<Thread> &lanes, float mine, const Of &of,
+                             const Join &join) {
+#ifdef __CUDA_ARCH__
+    (void)lane, (void)lanes, (void)of;
+    mine = join(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, 1));
+    return join(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, 2));
+#else
+    // In the order of the shuffles: the same bits in all four.
+    (void)mine;
+    const int first = lane / 4 * 4, a = lane % 4, b = a ^ 1, c = a ^ 2, d = a ^ 3;
+    return join(join(of(*lanes.thread[first + a]), of(*lanes.thread[first + b])),
+                join(of(*lanes.thread[first + c]), of(*lanes.thread[first + d])));
+#endif
+}
+
+#ifdef __CUDACC__
+
+template <int number, class Body>
+__device__ __forceinline__ void
+one_warp_phase(const Body &body, int64_t step, typename Body::Shared &shared,
+               typename Body::Own &own, const Lanes<typename Body::Own> &lanes) {
+    if constexpr (number < Body::phases) {
+        body.template phase<number>((int64_t)blockIdx.x, (int)threadIdx.x, step, shared, own,
+                                    lanes);
+        if constexpr (Body::template ends_in_warp<number>)
+            ND_WARP_EXCHANGE();
+        else
+            __syncthreads();
+        one_warp_phase<number + 1>(body, step, shared, own, lanes);
+    }
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::threads, Body::least_blocks) warp_kernel(Body body) {
+    typedef typename Body::Own Own;
+    __shared__ typename Body::Shared shared;
+    Own own;
+    Lanes<Own> lanes = {nullptr};
+#ifdef CUDART_FAKE
+    __shared__ const Own *threads[Body::threads];
+    threads[threadIdx.x] = &own;
+    lanes.thread = threads + threadIdx.x / warp_threads * warp_threads;
+#endif
+    body.begin((int64_t)blockIdx.x, (int)threadIdx.x, shared, own);
+    __syncthreads();
+    const int64_t steps = body.steps((int64_t)blockIdx.x);
+    for (int64_t step = 0; step < steps; step++)
+        one_warp_phase<0>(body, step, shared, own, lanes);
+    body.finish((int64_t)blockIdx.x, (int)threadIdx.x, own, lanes);
+#ifdef CUDART_FAKE
+    __syncthreads(); // the others read what this thread has
+#endif
+}
+
+template <class Body>
+nd_status run_warps(const nd_cuda_queue *queue, int64_t blocks, const Body &body) {
+    return launch(queue, blocks, Body::threads, warp_kernel<Body>, body);
+}
+
+#else
+
+template <int number, class Body>
+void all_warp_phases(const Body &body, int64_t block, int64_t step, typename Body::Shared &shared,
+                     typename Body::Own *own, const typename Body::Own *const *threads) {
+    if constexpr (number < Body::phases) {
+        for (int thread = 0; thread < Body::threads; thread++)
+            body.template phase<number>(block, thread, step, shared, own[thread],
+                                        {threads + thread / warp_threads * warp_threads});
+        all_warp_phases<number + 1>(body, block, step, shared, own, threads);
+    }
+}
+
+template <class Body> nd_status run_warps(const nd_cuda_queue *, int64_t blocks, const Body &body) {
+    typedef typename Body::Own Own;
+    typename Body::Shared shared;
+    Own own[Body::threads];
+    const Own *threads[Body::threads];
+    for (int thread = 0; thread < Body::threads; thread++)
+        threads[thread] = &own[thread];
+    for (int64_t block = 0; block < blocks; block++) {
+        memset((void *)&shared, 0xA5, sizeof shared);
+        memset((void *)own, 0xA5, sizeof own);
+        for (int thread = 0; thread < Body::threads; thread++)
+            body.begin(block, thread, shared, own[thread]);
+        for (int64_t step = 0; step < body.steps(block); step++)
+            all_warp_phases<0>(body, block, step, shared, own, threads);
+        for (int thread = 0; thread < Body::threads; thread++)
+            body.finish(block, thread, own[thread],
+                        {threads + thread / warp_threads * warp_threads});
+    }
+    return ND_OK;
+}
+
+#endif
+
+} // namespace nd_cuda
+#endif
