@@ -244,6 +244,8 @@ template <class Format>
 static nd_status run_parameters(const nd_cuda_queue *queue, const NormSets<Format> &sets,
                                 const ResultStored<Format> *grad, typename Format::Number *out) {
     typedef typename Format::Number Number;
+    if (sets.channels == 0)
+        return ND_OK;
     int64_t each = sets.samples * sets.places;
     NormParameters<Format> body{sets, grad, out, nullptr, each};
     bool adjacent = sets.places >= 32;
