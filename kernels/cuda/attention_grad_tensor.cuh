@@ -222,7 +222,7 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
     }
     /// What the line is divided by: 2^exponent, after which the largest is below 2^15.
     static ND_BOTH int exponent_of(const Shared &shared, int line) {
-        const int32_t bits = shared.largest[lowers ? line : 0];
+        const int32_t bits = shared.largest[line];
         return bits ? (bits >> 23) - 127 - 14 : 0;
     }
     /// 2^exponent of -126 ... 127.
@@ -234,13 +234,13 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
     }
     ND_BOTH void lower_slopes(int thread, const Shared &shared,
                               float (&slope)[2 * score_fragments][4]) const {
-        if (!lowers)
-            return;
-        ND_UNROLL
-        for (int j = 0; j < 2 * score_fragments; j++) {
+        if constexpr (lowers) {
             ND_UNROLL
-            for (int i = 0; i < 4; i++)
-                slope[j][i] *= power_of(-exponent_of(shared, line_of(thread, j, i)));
+            for (int j = 0; j < 2 * score_fragments; j++) {
+                ND_UNROLL
+                for (int i = 0; i < 4; i++)
+                    slope[j][i] *= power_of(-exponent_of(shared, line_of(thread, j, i)));
+            }
         }
     }
     static ND_BOTH void scale_rows(const int (&exponent)[2], int sign,
@@ -255,16 +255,18 @@ struct AttentionGradTensor : AttentionGradRuns<Halves, head_, tile_, of_keys> {
     /// sum += the scores' gradients, as they were put, times the rows of a tile.
     ND_BOTH void add_slopes(const Shared &shared, const uint16_t *rows, int thread,
                             float (&sum)[2 * result_fragments][4]) const {
-        int exponent[2] = {0, 0};
-        ND_UNROLL
-        for (int lower = 0; lower < 2 && lowers; lower++)
-            exponent[lower] = exponent_of(shared, row_of(thread) + 8 * lower);
-        const bool lowered = exponent[0] != 0 || exponent[1] != 0;
-        if (lowered)
-            scale_rows(exponent, -1, sum);
-        add(shared.scores, !of_keys, rows, thread, sum);
-        if (lowered)
-            scale_rows(exponent, 1, sum);
+        if constexpr (lowers) {
+            const int exponent[2] = {exponent_of(shared, row_of(thread)),
+                                     exponent_of(shared, row_of(thread) + 8)};
+            const bool lowered = exponent[0] != 0 || exponent[1] != 0;
+            if (lowered)
+                scale_rows(exponent, -1, sum);
+            add(shared.scores, !of_keys, rows, thread, sum);
+            if (lowered)
+                scale_rows(exponent, 1, sum);
+        } else {
+            add(shared.scores, !of_keys, rows, thread, sum);
+        }
     }
 
     // ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ BYTES_PER_SECOND = 4.3e12
 F32_PER_SECOND = 132 * 128 * 2 * 1.785e9
 SLOW_PER_SECOND = 132 * 16 * 1.785e9
 SHARED_PER_SECOND = 132 * 128 * 1.785e9
+TENSOR_PER_SECOND = 989e12  # f16 and bf16
 
 # name, the kernel, threads of a block; of an element: its bytes, about how many f32 operations (a product that is added is 2) and how
 # many that are done 16 in a cycle (powers of 2, conversions to f64 and back); what is read and written
@@ -56,8 +57,9 @@ ROWS = [
 # of 16 by 16 that a warp loads, or None
 ATTENTION = [
     ("attention, head of 64, f32", "phase Attention<Plain<f32>, 64, 64, 32>", 64, 2, 256, None),
-    ("attention, head of 64, bf16", "phase Attention<Halves, 64, 64, 32>", 64, 2, 256, None),
-    ("attention, head of 128, bf16", "phase Attention<Halves, 128, 32, 32>", 128, 2, 256, None),
+    ("attention, head of 128, f32", "phase Attention<Plain<f32>, 128, 32, 32>", 128, 2, 256, None),
+    ("attention, head of 64, bf16", "warp AttentionTensor<true, 64, 4, 2>", 64, 2, 128, 8),
+    ("attention, head of 128, bf16", "warp AttentionTensor<true, 128, 8, 1>", 128, 2, 256, 32),
     ("gradient of queries, head of 64, f32", "phase AttentionGrad<Plain<f32>, 64, 32, false>", 64, 3, 256, None),
     ("gradients of keys and values, head of 64, f32", "phase AttentionGrad<Plain<f32>, 64, 32, true>", 64, 4, 256, None),
     ("gradient of queries, head of 64, bf16", "phase AttentionGradTensor<true, 64, 64, false>", 64, 3, 256, 36),
@@ -101,7 +103,8 @@ def table(kernels):
     for name, kernel, head, products, threads, moved in ATTENTION:
         registers, shared = kernels[kernel][:2]
         scores = 32 * 4096 * 4096
-        of_score = moved / SHARED_PER_SECOND if moved else 2 * products * head / F32_PER_SECOND
+        work = 2 * products * head
+        of_score = max(moved / SHARED_PER_SECOND, work / TENSOR_PER_SECOND) if moved else work / F32_PER_SECOND
         bound = "%d bytes of shared memory" % moved if moved else "f32 arithmetic"
         yield "| %s | %d | %d | %.0f %% | %d and an exponential | %s | %.1f ms |" % (
             name, registers, shared, 100 * occupancy(registers, shared, threads), 2 * products * head, bound,
