@@ -16,6 +16,7 @@
 enum { WAITING = 16 };
 
 static double latency, bandwidth;
+static double idle_from; ///< the link is busy until then
 static struct {
     const MPI_Request *request; ///< NULL: free
     double due;
@@ -24,21 +25,23 @@ static struct {
 void link_set(double of_latency, double of_bandwidth) {
     latency = of_latency;
     bandwidth = of_bandwidth;
+    idle_from = 0;
 }
 
 /// The request may be reported as complete when `messages` of so many bytes have come one after the
-/// other.
+/// other, behind those that are on their way.
 static int delay(int answer, const MPI_Request *request, int count, MPI_Datatype type,
                  int messages) {
     int size = 0;
     if (bandwidth <= 0 || answer != MPI_SUCCESS)
         return answer;
     PMPI_Type_size(type, &size);
-    double seconds = messages * (latency + (double)count * size / bandwidth);
+    double now = bench_seconds(), begin = idle_from > now ? idle_from : now;
+    idle_from = begin + messages * (double)count * size / bandwidth;
     for (int i = 0; i < WAITING; i++)
         if (!waiting[i].request) {
             waiting[i].request = request;
-            waiting[i].due = bench_seconds() + seconds;
+            waiting[i].due = idle_from + messages * latency;
             return answer;
         }
     return answer;

@@ -75,25 +75,38 @@ static bool pass(training *train, nd_data_parallel *alone, double *ret_forward,
     return good;
 }
 
-/// Parameters in the order of their gradients go into buckets as nd_data_parallel puts them.
+static double bytes_of(const training *train, size_t parameter) {
+    return 4.0 * (double)nd_get_numel(nd_module_get_parameter_at(train->model, parameter, NULL));
+}
+
+/// Parameters in the order of their gradients.
+static void sort(const double *ready, size_t *ret_order) {
+    for (size_t i = 0; i < seen.count; i++) {
+        size_t at = i;
+        for (; at > 0 && ready[ret_order[at - 1]] > ready[i]; at--)
+            ret_order[at] = ret_order[at - 1];
+        ret_order[at] = i;
+    }
+}
+
+/// Parameters go into buckets as nd_data_parallel puts them: the last, of a first bucket's bytes or
+/// just more, into one of their own.
 static void fill_buckets(const training *train, const double *ready, timeline *line) {
-    bool taken[PARAMETERS] = {false};
-    for (size_t left = seen.count; left > 0; left--) {
-        size_t next = PARAMETERS;
-        for (size_t i = 0; i < seen.count; i++)
-            if (!taken[i] && (next == PARAMETERS || ready[i] < ready[next]))
-                next = i;
-        taken[next] = true;
-        double bytes =
-            4.0 * (double)nd_get_numel(nd_module_get_parameter_at(train->model, next, NULL));
+    size_t order[PARAMETERS], tail = seen.count;
+    sort(ready, order);
+    for (double bytes = 0; tail > 0 && bytes < first_bucket_bytes;)
+        bytes += bytes_of(train, order[--tail]);
+    for (size_t i = 0; i < seen.count; i++) {
+        double bytes = bytes_of(train, order[i]);
         double limit = line->count == 1 ? first_bucket_bytes : bucket_bytes;
         struct timeline_bucket *last = &line->buckets[line->count - (line->count > 0)];
-        if ((line->count == 0 || last->bytes + bytes > limit) && line->count < TIMELINE_BUCKETS) {
+        bool new = line->count == 0 || i == tail || last->bytes + bytes > limit;
+        if (new && line->count < TIMELINE_BUCKETS) {
             last = &line->buckets[line->count++];
             *last = (struct timeline_bucket){0};
         }
         last->bytes += bytes;
-        last->ready = fmax(last->ready, ready[next]);
+        last->ready = fmax(last->ready, ready[order[i]]);
     }
 }
 

@@ -27,7 +27,7 @@ typedef struct part {
     int64_t numel, offset; ///< in elements of its bucket
     uint32_t bucket;
     int owner;
-    bool set;
+    bool set, used; ///< of this step: here
 } part;
 
 struct nd_buckets {
@@ -69,21 +69,35 @@ static void free_memory(nd_buckets *buckets) {
     buckets->bucket_count = 0;
 }
 
-/// The bucket that takes the next part of a dtype: the last one of that, or a new one.
-static bucket *bucket_for(nd_buckets *buckets, const part *p) {
-    uint64_t bytes = (uint64_t)p->numel * nd_dtype_get_size(p->dtype);
-    for (size_t i = buckets->bucket_count; i-- > 0;) {
+static uint64_t part_bytes(const part *p) {
+    return (uint64_t)p->numel * nd_dtype_get_size(p->dtype);
+}
+
+/// The bucket that takes the next part of a dtype: the last one of that from `from` on, or a new
+/// one.
+static bucket *bucket_for(nd_buckets *buckets, const part *p, size_t from) {
+    for (size_t i = buckets->bucket_count; i-- > from;) {
         bucket *b = &buckets->buckets[i];
         if (b->dtype != p->dtype)
             continue;
         uint64_t limit = i == 0 ? buckets->limits.first : buckets->limits.others;
-        if (bytes_of(b) + bytes <= limit)
+        if (bytes_of(b) + part_bytes(p) <= limit)
             return b;
         break;
     }
     bucket *b = &buckets->buckets[buckets->bucket_count++];
     *b = (bucket){.dtype = p->dtype};
     return b;
+}
+
+/// How many parts are before the last ones, which have a bucket of their own: nothing is left to
+/// hide it behind, so it is the shortest that is worth a message.
+static size_t find_tail(const nd_buckets *buckets) {
+    uint64_t bytes = 0;
+    size_t tail = buckets->count;
+    while (tail > 0 && bytes < buckets->limits.first)
+        bytes += part_bytes(&buckets->parts[buckets->order[--tail]]);
+    return tail;
 }
 
 /// Gives each part to the rank that has least so far.
@@ -95,7 +109,7 @@ static bool choose_owners(nd_buckets *buckets) {
         for (size_t rank = 1; rank < ranks; rank++)
             if (has[rank] < has[p->owner])
                 p->owner = (int)rank;
-        has[p->owner] += (uint64_t)p->numel * nd_dtype_get_size(p->dtype);
+        has[p->owner] += part_bytes(p);
     }
     nd__alloc_free(has);
     return has != NULL;
@@ -135,9 +149,11 @@ static void order_backwards(nd_buckets *buckets) {
 static nd_status lay_out(nd_buckets *buckets, const char *operation) {
     free_memory(buckets);
     buckets->laid_out = false;
+    size_t tail = find_tail(buckets), from = 0;
     for (size_t i = 0; i < buckets->count; i++) {
         part *p = &buckets->parts[buckets->order[i]];
-        bucket *b = bucket_for(buckets, p);
+        from = i == tail ? buckets->bucket_count : from;
+        bucket *b = bucket_for(buckets, p, from);
         p->bucket = (uint32_t)(b - buckets->buckets);
         b->numel += p->numel;
         b->parts++;
@@ -390,26 +406,49 @@ void nd__buckets_set(nd_buckets *buckets, size_t index, bool used) {
     part *p = &buckets->parts[index];
     bucket *flags = &buckets->buckets[buckets->bucket_count - 1];
     p->set = true;
+    p->used = used;
     buckets->arrived[buckets->arrived_count++] = (uint32_t)index;
     flags->memory[index] = used;
     arrive(buckets, &buckets->buckets[p->bucket]);
     arrive(buckets, flags);
 }
 
-/// Waits until the thread has nothing more to do.
-static nd_status rest(nd_buckets *buckets) {
+/// Waits until the thread has reduced so many buckets, of those that are ready.
+static nd_status wait_until(nd_buckets *buckets, size_t count) {
     pthread_mutex_lock(&buckets->lock);
-    while (buckets->failed == ND_OK && buckets->reduced < buckets->ready)
+    while (buckets->failed == ND_OK && buckets->reduced < count)
         pthread_cond_wait(&buckets->done, &buckets->lock);
     nd_status status = buckets->failed;
     pthread_mutex_unlock(&buckets->lock);
     return status;
 }
 
-nd_status nd__buckets_wait(nd_buckets *buckets) {
-    nd_status status = rest(buckets);
+/// Waits until the thread has nothing more to do.
+static nd_status rest(nd_buckets *buckets) {
+    return wait_until(buckets, buckets->ready);
+}
+
+/// The same as part of a step, which fails with it.
+static nd_status wait_in_step(nd_buckets *buckets, size_t count) {
+    nd_status status = wait_until(buckets, count);
     buckets->agreed_to_fail = status != ND_OK;
     return status == ND_OK ? ND_OK : nd__error(status, "%s", buckets->message);
+}
+
+nd_status nd__buckets_wait(nd_buckets *buckets) {
+    return wait_in_step(buckets, buckets->ready);
+}
+
+nd_status nd__buckets_wait_for(nd_buckets *buckets, size_t index) {
+    return wait_in_step(buckets, buckets->parts[index].bucket + (size_t)1);
+}
+
+size_t nd__buckets_get_part(const nd_buckets *buckets, size_t place) {
+    return buckets->order[place];
+}
+
+bool nd__buckets_was_used_here(const nd_buckets *buckets, size_t index) {
+    return buckets->parts[index].used;
 }
 
 bool nd__buckets_was_used(const nd_buckets *buckets, size_t index) {

@@ -16,7 +16,8 @@
 typedef struct nd_buckets nd_buckets;
 
 typedef struct nd_bucket_limits {
-    uint64_t first, others; ///< bytes; a bucket has at least one part
+    uint64_t first, others; ///< bytes at most; a bucket has at least one part. The last parts, of
+                            ///< `first` together or just more, are not with those before
     bool sharded;           ///< each part is reduced for one rank alone, its owner
 } nd_bucket_limits;
 
@@ -41,6 +42,12 @@ void nd__buckets_set(nd_buckets *buckets, size_t part, bool used);
 bool nd__buckets_is_set(const nd_buckets *buckets, size_t part);
 /// Waits until all buckets are reduced, or one has failed.
 nd_status nd__buckets_wait(nd_buckets *buckets);
+/// All parts are there: waits until the bucket of one of them is reduced, or one has failed.
+nd_status nd__buckets_wait_for(nd_buckets *buckets, size_t part);
+/// The part at a place of the order in which buckets are filled, and so sent.
+size_t nd__buckets_get_part(const nd_buckets *buckets, size_t place);
+/// Whether this rank had a gradient for a part that is set, so that nd__buckets_was_used will say so.
+bool nd__buckets_was_used_here(const nd_buckets *buckets, size_t part);
 /// Whether any rank had a gradient for a part, after nd__buckets_wait.
 bool nd__buckets_was_used(const nd_buckets *buckets, size_t part);
 /// The rank that a part is reduced for: for good, and with shares of about the same size. 0 where

@@ -214,6 +214,20 @@ nd_status nd__collectives_reduce(const nd_communicator *comm, const nd_transport
                       : transport->functions->all_reduce(transport, call, data, count, dtype, op);
 }
 
+/// Copies x to `work`, or what of it is not staged.
+static nd_status fill_to_reduce(job *job, const nd_tensor *x) {
+    nd_transport *transport = job->comm->transport;
+    if (!transport->functions->stage || x->numel == 0)
+        return fill(job, x, 0);
+    bool apart = is_direct(job, x) && nd_is_contiguous(x);
+    nd_status status = apart ? ND_OK : fill(job, x, 0);
+    if (status != ND_OK)
+        return status;
+    job->call.staged = transport->functions->stage(transport, apart ? x->data : job->data,
+                                                   job->data, x->numel, x->dtype);
+    return apart && !job->call.staged ? fill(job, x, 0) : ND_OK;
+}
+
 /// Everything of an all-reduce up to the sum, in `work`.
 static nd_status reduce(job *job, nd_status status, const nd_tensor *x, nd_collective op) {
     if (status == ND_OK)
@@ -223,7 +237,7 @@ static nd_status reduce(job *job, nd_status status, const nd_tensor *x, nd_colle
         status = take_work(job, x, x->ndim, x->shape);
     }
     if (status == ND_OK)
-        status = fill(job, x, 0);
+        status = fill_to_reduce(job, x);
     status = agree(job, status);
     return status == ND_OK ? sent(job, nd__collectives_reduce(job->comm, &job->call, job->data,
                                                               x->numel, x->dtype, op))

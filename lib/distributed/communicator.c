@@ -189,7 +189,8 @@ nd_status nd__communicator_enter(const char *operation, const nd_communicator *c
         status = nd__capture_check(operation, comm->transport->device);
     if (status != ND_OK)
         nd__lock_release(&locked->lock);
-    *ret_call = (nd_transport_call){operation, nd_communicator_get_timeout(comm)};
+    *ret_call =
+        (nd_transport_call){.operation = operation, .seconds = nd_communicator_get_timeout(comm)};
     return status;
 }
 
@@ -243,6 +244,6 @@ nd_status nd__communicator_read_options(const char *operation,
     chosen.timeout = timeout > 0 ? timeout : chosen.timeout;
     nd_status status = nd__versioned_read(operation, "ND_COMMUNICATOR_OPTIONS_INIT", options,
                                           &chosen, sizeof chosen);
-    *ret_call = (nd_transport_call){operation, chosen.timeout};
+    *ret_call = (nd_transport_call){.operation = operation, .seconds = chosen.timeout};
     return status == ND_OK ? check_timeout(operation, chosen.timeout) : status;
 }

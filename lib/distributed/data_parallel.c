@@ -289,33 +289,49 @@ static nd_status fill_rest(step *step) {
     return ND_OK;
 }
 
-/// New gradients, each at its parameter's manager, with what was reduced.
+/// A new gradient at its parameter's manager, with what was reduced.
+static nd_status take_result(step *step, size_t part) {
+    nd_tensor *parameter = step->parallel->tensors[part];
+    nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
+    if (status != ND_OK)
+        return status;
+    nd_place place = nd__place_of(&parameter->header);
+    step->results[part] = nd__tensor_new(step->operation, place.manager, parameter->device,
+                                         parameter->dtype, parameter->ndim, parameter->shape);
+    nd__place_end(place);
+    if (!step->results[part])
+        return nd_error_get_status();
+    if (parameter->numel > 0)
+        status = nd__registry_backend(parameter->device.kind)
+                     ->copy_from_host(parameter->device.index, step->results[part]->data,
+                                      nd__buckets_memory(step->work->buckets, part),
+                                      (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+    return status == ND_OK
+               ? ND_OK
+               : nd__error(status, "%s: a gradient cannot be copied to %s", step->operation,
+                           nd__registry_device_text(parameter->device));
+}
+
+/// Takes results while later buckets are on their way; of parts that this rank did not use those
+/// that another one did, when all have told.
 static nd_status take_results(step *step) {
-    for (size_t i = 0; i < step->count; i++) {
-        nd_tensor *parameter = step->parallel->tensors[i];
-        nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
-        if (status != ND_OK)
-            return status;
-        if (!nd__buckets_was_used(step->work->buckets, i) ||
-            !nd__buckets_is_own(step->work->buckets, i))
+    const nd_buckets *buckets = step->work->buckets;
+    nd_status status = ND_OK;
+    for (size_t place = 0; status == ND_OK && place < step->count; place++) {
+        size_t part = nd__buckets_get_part(buckets, place);
+        if (!nd__buckets_is_own(buckets, part) || !nd__buckets_was_used_here(buckets, part))
             continue;
-        nd_place place = nd__place_of(&parameter->header);
-        step->results[i] = nd__tensor_new(step->operation, place.manager, parameter->device,
-                                          parameter->dtype, parameter->ndim, parameter->shape);
-        nd__place_end(place);
-        if (!step->results[i])
-            return nd_error_get_status();
-        if (parameter->numel > 0)
-            status =
-                nd__registry_backend(parameter->device.kind)
-                    ->copy_from_host(parameter->device.index, step->results[i]->data,
-                                     nd__buckets_memory(step->work->buckets, i),
-                                     (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
-        if (status != ND_OK)
-            return nd__error(status, "%s: a gradient cannot be copied to %s", step->operation,
-                             nd__registry_device_text(parameter->device));
+        status = nd__buckets_wait_for(step->work->buckets, part);
+        if (status == ND_OK)
+            status = take_result(step, part);
     }
-    return ND_OK;
+    if (status == ND_OK)
+        status = nd__buckets_wait(step->work->buckets);
+    for (size_t part = 0; status == ND_OK && part < step->count; part++)
+        if (nd__buckets_is_own(buckets, part) && nd__buckets_was_used(buckets, part) &&
+            !step->results[part])
+            status = take_result(step, part);
+    return status;
 }
 
 /// The pass is at its end, here and there.
@@ -326,8 +342,6 @@ static nd_status finish(void *data, nd_status status) {
                            step->operation);
     if (status == ND_OK)
         status = fill_rest(step);
-    if (status == ND_OK)
-        status = nd__buckets_wait(step->work->buckets);
     if (status == ND_OK)
         status = take_results(step);
     return nd__buckets_end(step->work->buckets, step->operation, status);

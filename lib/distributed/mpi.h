@@ -13,11 +13,10 @@ bool nd__mpi_is_there(void);
 /// world, for which MPI is initialised where nobody did. NULL with an error.
 nd_transport *nd__mpi_new(const nd_transport_call *call, const void *mpi_comm);
 
-/// Elements that one MPI call moves at most, for tests: MPI counts in an int.
-extern int64_t nd__mpi_largest_count;
-/// Bytes of a message of the ring that reduces large tensors (ring.h), and what a tensor has for each
-/// rank at least to be large; tests make them smaller. A message is long, because the thread that
-/// waits for it has no core of its own where all compute: the system lets it look every few
-/// milliseconds only, so that many short ones would take the time of as many looks.
-extern int64_t nd__mpi_ring_message, nd__mpi_ring_share;
+/// The transport's beginning and end (transport.h), for its table in mpi_data.c.
+nd_status nd__mpi_check(nd_transport *transport, const char *operation);
+nd_transport *nd__mpi_reserve(nd_transport *transport, const nd_transport_call *call);
+nd_status nd__mpi_duplicate(nd_transport *transport, const nd_transport_call *call,
+                            nd_transport *reserved);
+void nd__mpi_free(nd_transport *transport, bool broken);
 #endif

@@ -120,10 +120,7 @@ static nd_status give_up(nd_nccl *nccl, const nd_transport_call *call, int answe
     if (answer != ncclSuccess)
         return nd__error(ND_ERROR_IO, "%s: NCCL failed: %s", call->operation,
                          api.ncclGetErrorString(answer));
-    return nd__error(ND_ERROR_IO,
-                     "%s: nothing came from the other ranks for %g s: one of them has died, hangs, "
-                     "or has left",
-                     call->operation, call->seconds);
+    return nd__error(ND_ERROR_IO, ND__TRANSPORT_SILENCE, call->operation, call->seconds);
 }
 
 /// Waits until NCCL has taken a call and, with `queued`, until the device has done it.

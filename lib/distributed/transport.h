@@ -16,7 +16,12 @@ typedef struct nd_transport nd_transport;
 typedef struct nd_transport_call {
     const char *operation;
     double seconds;
+    bool staged; ///< what is to be reduced was given to `stage` before the ranks agreed on it
 } nd_transport_call;
+
+/// What an error says of a rank whose deadline has passed: the operation, the seconds.
+#define ND__TRANSPORT_SILENCE \
+    "%s: nothing came from the other ranks for %g s: one of them has died, hangs, or has left"
 
 typedef struct nd_transport_functions {
     const char *name;                ///< "MPI"
@@ -39,6 +44,11 @@ typedef struct nd_transport_functions {
     /// This rank's record to a rank, and that one's.
     nd_status (*exchange_records)(nd_transport *transport, const nd_transport_call *call, int rank,
                                   const void *record, void *ret_record, int bytes);
+    /// Before an all-reduce in place at `data`, and before the ranks agree on that: takes its elements
+    /// from elsewhere (`from`; or `data`), with what of them the others need where they find it when
+    /// they have agreed. False: nothing was done. On all ranks the same. NULL: never.
+    bool (*stage)(nd_transport *transport, const void *from, void *data, int64_t count,
+                  nd_dtype dtype);
     /// In place.
     nd_status (*all_reduce)(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t count, nd_dtype dtype, nd_collective op);

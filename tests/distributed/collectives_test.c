@@ -1,7 +1,7 @@
 // Collective calls and messages against what one process works out: random shapes, strides, dtypes
 // and devices. Every rank draws the same cases, and knows the elements of all the others.
 #include "lib/device/fake/fake.h"
-#include "lib/distributed/mpi.h"
+#include "lib/distributed/mpi_data.h"
 #include "tests/distributed/ranks.h"
 
 #include <math.h>

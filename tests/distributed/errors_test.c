@@ -342,7 +342,7 @@ static void test_a_thread_that_captures_calls_no_device(void **state) {
     static const nd_transport_functions functions = {
         .name = "counting", .check = always, .agree = count_agreement, .free = leave_alone};
     nd_transport transport = {&functions, 0, 1, {ND_CUDA, 0}};
-    const nd_transport_call call = {"errors_test", 30};
+    const nd_transport_call call = {.operation = "errors_test", .seconds = 30};
     nd_communicator *comm = nd__communicator_on(&call, &transport);
     assert_handle(comm);
     assert_ok(nd_barrier(comm));

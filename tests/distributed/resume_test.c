@@ -110,7 +110,7 @@ static run new_run(const nd_communicator *world, uint64_t seed, bool sharded, in
     it.optimizer = adam_of(it.model, 0.01, 0.9, 0.99, 1e-8, 0);
     nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
     options.shard_optimizer = sharded;
-    options.bucket_bytes = options.first_bucket_bytes = 4100;
+    options.bucket_bytes = options.first_bucket_bytes = 4900;
     it.parallel = nd_data_parallel_new(it.model, world, &options);
     it.state = nd_state_new();
     assert_handle(it.parallel);

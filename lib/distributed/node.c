@@ -1,0 +1,311 @@
+// Memory that the ranks of one machine have in common.
+//
+// Who waits spins for a few microseconds, which is what another core needs, and then sleeps, so that
+// a core that it shares with a rank it waits for, or with this rank's computation, is free; the
+// last to come wakes the others. It wakes by itself now and then, to look at its deadline.
+#include "lib/distributed/node.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/pause.h"
+#include "lib/distributed/transport.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int64_t nd__node_share = INT64_C(1) << 20;
+
+enum { PAGE = 4096, TEXT = 64 };
+/// Of all slots of a communicator together, where many ranks would have more.
+static const int64_t most_bytes = INT64_C(256) << 20;
+static const uint64_t spin_ns = 20000, sleep_ns = 1000000, long_sleep_ns = 10000000;
+
+/// How far a rank is; two cache lines, which processors fetch together.
+typedef struct line {
+    alignas(128) _Atomic uint32_t at;    ///< meetings it has come to
+    _Atomic uint32_t sleepers;           ///< that wait for `at` to change
+    uint64_t values[2][ND__NODE_VALUES]; ///< of the agreement at an even meeting, an odd one
+} line;
+
+struct nd_node {
+    int rank, ranks;
+    int file;            ///< of rank 0, until it is sealed; else -1
+    uint32_t generation; ///< of processes, in which it is mapped
+    uint32_t met;        ///< meetings so far
+    int64_t share;       ///< bytes
+    size_t bytes;        ///< of the mapping
+    line *lines;         ///< the mapping: of each rank one; the slots behind
+    char *slots;
+};
+
+// -------------------------------------------------------------------------------------------------
+// begin and end
+
+static bool is_off(void) {
+    const char *chosen = secure_getenv("ND_SHARED_MEMORY");
+    return chosen && strcmp(chosen, "off") == 0;
+}
+
+static int64_t header_bytes(int ranks) {
+    int64_t bytes = (int64_t)sizeof(line) * ranks;
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/// Of a share, so that the slots of all ranks have most_bytes at most.
+static int64_t share_bytes(int ranks) {
+    int64_t most = most_bytes / ranks / ranks;
+    int64_t bytes = nd__node_share < most ? nd__node_share : most;
+    return bytes / 8 * 8;
+}
+
+/// The name of the memory, as the system shows it.
+static const char *name_of(char *text, uint64_t name, bool shown) {
+    snprintf(text, TEXT, "%snd-%016llx%s", shown ? "/memfd:" : "", (unsigned long long)name,
+             shown ? " (deleted)" : "");
+    return text;
+}
+
+/// Takes the file: it is closed where there is no node of it.
+static nd_node *map(int file, int64_t bytes, int rank, int ranks) {
+    nd_node *node = nd__alloc_zeroed(sizeof *node);
+    void *memory =
+        node ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        nd__alloc_free(node);
+        close(file);
+        return NULL;
+    }
+    madvise(memory, (size_t)bytes, MADV_DONTFORK);
+    *node = (nd_node){.rank = rank,
+                      .ranks = ranks,
+                      .file = file,
+                      .generation = nd__fork_generation,
+                      .share = (bytes - header_bytes(ranks)) / ranks / ranks,
+                      .bytes = (size_t)bytes,
+                      .lines = memory,
+                      .slots = (char *)memory + header_bytes(ranks)};
+    return node;
+}
+
+nd_node *nd__node_make(int ranks, nd_node_key *ret_key) {
+    char text[TEXT];
+    nd_node_key key = {.process = getpid(), .file = -1};
+    key.bytes = header_bytes(ranks) + share_bytes(ranks) * ranks * ranks;
+    nd_node *node = NULL;
+    if (!is_off() && share_bytes(ranks) > 0 &&
+        getrandom(&key.name, sizeof key.name, GRND_NONBLOCK) == (ssize_t)sizeof key.name)
+        key.file = memfd_create(name_of(text, key.name, false), MFD_CLOEXEC);
+    if (key.file >= 0 && ftruncate(key.file, key.bytes) == 0) {
+        node = map(key.file, key.bytes, 0, ranks);
+    } else if (key.file >= 0) {
+        close(key.file);
+    }
+    if (!node)
+        key.file = -1;
+    *ret_key = key;
+    return node;
+}
+
+nd_node *nd__node_join(const nd_node_key *key, int rank, int ranks) {
+    char path[TEXT], text[TEXT], found[TEXT] = "";
+    if (key->file < 0 || is_off())
+        return NULL;
+    // A process of that number may be another one here, whose file is left alone.
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)key->process, key->file);
+    if (readlink(path, found, sizeof found - 1) < 0 ||
+        strcmp(found, name_of(text, key->name, true)) != 0)
+        return NULL;
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    struct stat state;
+    bool whole = file >= 0 && fstat(file, &state) == 0 && state.st_size == key->bytes;
+    if (!whole) {
+        if (file >= 0)
+            close(file);
+        return NULL;
+    }
+    nd_node *node = map(file, key->bytes, rank, ranks);
+    if (node)
+        nd__node_seal(node);
+    return node;
+}
+
+void nd__node_seal(nd_node *node) {
+    if (node->file >= 0)
+        close(node->file);
+    node->file = -1;
+}
+
+void nd__node_free(nd_node *node) {
+    if (!node || node->generation != nd__fork_generation)
+        return;
+    nd__node_seal(node);
+    munmap(node->lines, node->bytes);
+    nd__alloc_free(node);
+}
+
+// -------------------------------------------------------------------------------------------------
+// meetings
+
+static bool has_come(const line *line, uint32_t meeting) {
+    return (int32_t)(nd__atomic_load(&line->at, acquire) - meeting) >= 0;
+}
+
+/// Sleeps until `at` changes, or for so long. Not a private futex: other processes wake it.
+static void sleep_on(line *line, uint32_t meeting, uint64_t ns) {
+    struct timespec time = {0, (long)ns};
+    nd__atomic_fetch_add(&line->sleepers, 1, seq_cst);
+    uint32_t at = nd__atomic_load(&line->at, seq_cst);
+    if ((int32_t)(at - meeting) < 0)
+        syscall(SYS_futex, &line->at, FUTEX_WAIT, at, &time, NULL, 0);
+    nd__atomic_fetch_sub(&line->sleepers, 1, relaxed);
+}
+
+static bool spin(const line *line, uint32_t meeting) {
+    uint64_t begin = nd__clock_now_ns();
+    do
+        for (int i = 0; i < 32; i++) {
+            if (has_come(line, meeting))
+                return true;
+            nd__pause_relax();
+        }
+    while (nd__clock_now_ns() - begin < spin_ns);
+    return false;
+}
+
+static nd_status wait_for(const nd_transport_call *call, const nd_node_idle *idle, line *line,
+                          uint32_t meeting) {
+    if (spin(line, meeting))
+        return ND_OK;
+    uint64_t begin = nd__clock_now_ns();
+    nd_status status = ND_OK;
+    while (status == ND_OK && !has_come(line, meeting)) {
+        uint64_t waited = nd__clock_now_ns() - begin;
+        if ((double)waited * 1e-9 > call->seconds)
+            return nd__error(ND_ERROR_IO, ND__TRANSPORT_SILENCE, call->operation, call->seconds);
+        sleep_on(line, meeting, waited < 100 * sleep_ns ? sleep_ns : long_sleep_ns);
+        if (!has_come(line, meeting))
+            status = idle->run(idle->context, call);
+    }
+    return status;
+}
+
+/// All ranks come here.
+static nd_status meet(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle) {
+    line *mine = &node->lines[node->rank];
+    uint32_t meeting = ++node->met;
+    nd__atomic_store(&mine->at, meeting, seq_cst);
+    if (nd__atomic_load(&mine->sleepers, seq_cst) != 0)
+        syscall(SYS_futex, &mine->at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    nd_status status = ND_OK;
+    for (int i = 1; status == ND_OK && i < node->ranks; i++)
+        status = wait_for(call, idle, &node->lines[(node->rank + i) % node->ranks], meeting);
+    return status;
+}
+
+nd_status nd__node_agree(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
+                         uint64_t *values) {
+    uint32_t parity = (node->met + 1) % 2;
+    memcpy(node->lines[node->rank].values[parity], values, ND__NODE_VALUES * sizeof *values);
+    nd_status status = meet(node, call, idle);
+    for (int rank = 0; status == ND_OK && rank < node->ranks; rank++)
+        for (int i = 0; i < ND__NODE_VALUES; i++)
+            if (node->lines[rank].values[parity][i] > values[i])
+                values[i] = node->lines[rank].values[parity][i];
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// reductions
+
+int64_t nd__node_piece(const nd_node *node, int64_t size) {
+    return node->share / size * node->ranks;
+}
+
+/// Where a rank's slot has its share of another one, or its sum.
+static char *slot(const nd_node *node, int rank, int share) {
+    return node->slots + ((int64_t)rank * node->ranks + share) * node->share;
+}
+
+/// How many elements the piece has.
+static int64_t piece(const nd_node *node, int64_t size, int64_t left) {
+    int64_t most = nd__node_piece(node, size);
+    return left < most ? left : most;
+}
+
+/// Bytes of a share of a piece, and where it begins there.
+static size_t share_of(const nd_node *node, int64_t count, int64_t size, int rank,
+                       int64_t *ret_offset) {
+    nd_ring_share share = nd__ring_share(count, rank, node->ranks);
+    *ret_offset = share.first * size;
+    return (size_t)(share.count * size);
+}
+
+void nd__node_stage(nd_node *node, const void *from, void *data, int64_t count, int64_t size) {
+    int64_t first = piece(node, size, count);
+    for (int rank = 0; rank < node->ranks; rank++) {
+        int64_t offset;
+        size_t bytes = share_of(node, first, size, rank, &offset);
+        const char *share = (const char *)from + offset;
+        if (rank != node->rank)
+            memcpy(slot(node, node->rank, rank), share, bytes);
+        else if (from != data)
+            memcpy((char *)data + offset, share, bytes);
+    }
+    if (from != data)
+        memcpy((char *)data + first * size, (const char *)from + first * size,
+               (size_t)((count - first) * size));
+}
+
+/// The others' shares of this rank's part of a piece onto its own.
+static nd_status add_up(nd_node *node, const nd_sums *sums, char *data, int64_t count) {
+    nd_ring_share own = nd__ring_share(count, node->rank, node->ranks);
+    char *sum = data + own.first * sums->size;
+    nd_status status = ND_OK;
+    for (int i = 1; status == ND_OK && own.count > 0 && i < node->ranks; i++)
+        status = sums->combine(
+            sums->context, slot(node, (node->rank + i) % node->ranks, node->rank), sum, own.count);
+    if (status == ND_OK)
+        sums->settle(sums->context, sum, own.count);
+    memcpy(slot(node, node->rank, node->rank), sum, (size_t)(own.count * sums->size));
+    return status;
+}
+
+static void take_sums(nd_node *node, const nd_sums *sums, char *data, int64_t count) {
+    for (int i = 1; i < node->ranks; i++) {
+        int rank = (node->rank + i) % node->ranks;
+        int64_t offset;
+        size_t bytes = share_of(node, count, sums->size, rank, &offset);
+        memcpy(data + offset, slot(node, rank, rank), bytes);
+    }
+}
+
+nd_status nd__node_reduce(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
+                          const nd_sums *sums, void *data, int64_t count, bool staged) {
+    nd_status status = ND_OK;
+    for (int64_t at = 0, now; status == ND_OK && at < count; at += now) {
+        char *begin = (char *)data + at * sums->size;
+        now = piece(node, sums->size, count - at);
+        if (at > 0 || !staged) {
+            nd__node_stage(node, begin, begin, now, sums->size);
+            status = meet(node, call, idle);
+        }
+        if (status == ND_OK)
+            status = add_up(node, sums, begin, now);
+        if (status == ND_OK)
+            status = meet(node, call, idle);
+        if (status == ND_OK)
+            take_sums(node, sums, begin, now);
+    }
+    return status;
+}
