@@ -17,6 +17,7 @@ enum { WAITING = 16 };
 
 static double latency, bandwidth;
 static double idle_from; ///< the link is busy until then
+static double busy;
 static struct {
     const MPI_Request *request; ///< NULL: free
     double due;
@@ -25,7 +26,11 @@ static struct {
 void link_set(double of_latency, double of_bandwidth) {
     latency = of_latency;
     bandwidth = of_bandwidth;
-    idle_from = 0;
+    idle_from = busy = 0;
+}
+
+double link_busy(void) {
+    return busy;
 }
 
 /// The request may be reported as complete when `messages` of so many bytes have come one after the
@@ -38,6 +43,7 @@ static int delay(int answer, const MPI_Request *request, int count, MPI_Datatype
     PMPI_Type_size(type, &size);
     double now = bench_seconds(), begin = idle_from > now ? idle_from : now;
     idle_from = begin + messages * (double)count * size / bandwidth;
+    busy += idle_from - begin;
     for (int i = 0; i < WAITING; i++)
         if (!waiting[i].request) {
             waiting[i].request = request;
@@ -87,5 +93,9 @@ int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuse
 void link_set(double of_latency, double of_bandwidth) {
     (void)of_latency;
     (void)of_bandwidth;
+}
+
+double link_busy(void) {
+    return 0;
 }
 #endif

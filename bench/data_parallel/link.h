@@ -7,5 +7,7 @@
 
 /// Seconds of a message, and bytes of a second. A bandwidth of 0: messages are as fast as they are.
 void link_set(double latency, double bandwidth);
+/// Seconds since then that the link has brought something to this rank: they need no processor.
+double link_busy(void);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 enum { BLOCKS = 41, FEWEST_BLOCKS = 5, WARM_UP = 4 };
 static const double block_seconds = 5e-3;
@@ -22,46 +23,66 @@ static double longest_seconds; ///< of the steps of a model
 static const struct side {
     const char *name;
     training_step step;
-    bool link;
+    bool apart, link;
 } sides[] = {
-    {"alone", STEP_ALONE, false},         {"after", STEP_AFTER, false},
-    {"overlap", STEP_OVERLAP, false},     {"link_after", STEP_AFTER, true},
-    {"link_overlap", STEP_OVERLAP, true},
+    {"alone", STEP_ALONE, false, false},          {"after", STEP_AFTER, false, false},
+    {"overlap", STEP_OVERLAP, false, false},      {"apart_after", STEP_AFTER, true, false},
+    {"apart_overlap", STEP_OVERLAP, true, false}, {"link_after", STEP_AFTER, true, true},
+    {"link_overlap", STEP_OVERLAP, true, true},
 };
 enum { SIDES = sizeof sides / sizeof *sides, WITHOUT_LINK = 3 };
 
-static bool run_steps(training *train, const struct side *side, uint64_t count) {
+/// What a step of a kind takes.
+typedef struct costs {
+    double seconds, processor, link;
+} costs;
+
+static double processor_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/// Its costs but for the seconds.
+static bool run_steps(training *train, const struct side *side, uint64_t count, costs *ret_costs) {
     bool good = true;
+    double begin = processor_seconds();
     link_set(RANK_LINK_LATENCY, side->link ? RANK_LINK_BANDWIDTH : 0);
     for (uint64_t i = 0; good && i < count; i++)
-        good = training_run(train, side->step);
+        good = training_run(train, side->step, side->apart);
+    ret_costs->link = link_busy() / (double)count;
+    ret_costs->processor = (processor_seconds() - begin) / (double)count;
     link_set(0, 0);
     return good;
 }
 
-/// Seconds of so many steps on the slowest rank; NaN on failure.
-static double time_steps(training *train, const struct side *side, uint64_t count,
-                         const nd_communicator *world) {
+/// A step, by so many, with the seconds of the slowest rank, which are NaN on failure.
+static costs time_steps(training *train, const struct side *side, uint64_t count,
+                        const nd_communicator *world) {
+    costs costs = {NAN, NAN, NAN};
     if (nd_barrier(world) != ND_OK)
-        return NAN;
+        return costs;
     double begin = bench_seconds();
-    bool good = run_steps(train, side, count);
+    bool good = run_steps(train, side, count, &costs);
     nd_auto nd_tensor *seconds = nd_scalar(good ? bench_seconds() - begin : (double)NAN, ND_F64);
     nd_auto nd_tensor *slowest = nd_all_reduce(seconds, world, ND_COLLECTIVE_MAX);
-    return slowest ? nd_get_item(slowest) : (double)NAN;
+    costs.seconds = slowest ? nd_get_item(slowest) / (double)count : (double)NAN;
+    return costs;
 }
 
-/// Median seconds of a step of each kind. All ranks decide alike, since they know the same times.
+/// Medians of a step of each kind. All ranks decide alike, since they know the same times.
 static bool time_sides(training *train, size_t count, const nd_communicator *world,
-                       double *ret_seconds) {
-    double times[SIDES][BLOCKS], once = 0;
+                       costs *ret_costs) {
+    static double seconds[SIDES][BLOCKS], processor[SIDES][BLOCKS], link[SIDES][BLOCKS];
+    double once = 0;
+    costs ignored;
     // The first pass decides the order of the buckets.
-    if (!training_run(train, STEP_OVERLAP))
+    if (!training_run(train, STEP_OVERLAP, false) || !training_run(train, STEP_OVERLAP, true))
         return false;
     for (size_t i = 0; i < count; i++) {
-        if (!run_steps(train, &sides[i], WARM_UP))
+        if (!run_steps(train, &sides[i], WARM_UP, &ignored))
             return false;
-        once += time_steps(train, &sides[i], 1, world);
+        once += time_steps(train, &sides[i], 1, world).seconds;
     }
     if (!isfinite(once))
         return false;
@@ -69,11 +90,16 @@ static bool time_sides(training *train, size_t count, const nd_communicator *wor
     size_t blocks =
         (size_t)fmax(FEWEST_BLOCKS, fmin(BLOCKS, longest_seconds / (once * (double)steps)));
     for (size_t block = 0; block < blocks; block++)
-        for (size_t i = 0; i < count; i++)
-            times[i][block] = time_steps(train, &sides[i], steps, world) / (double)steps;
+        for (size_t i = 0; i < count; i++) {
+            costs step = time_steps(train, &sides[i], steps, world);
+            seconds[i][block] = step.seconds;
+            processor[i][block] = step.processor;
+            link[i][block] = step.link;
+        }
     for (size_t i = 0; i < count; i++)
-        ret_seconds[i] = bench_median(times[i], blocks);
-    return isfinite(ret_seconds[count - 1]);
+        ret_costs[i] = (costs){bench_median(seconds[i], blocks), bench_median(processor[i], blocks),
+                               bench_median(link[i], blocks)};
+    return isfinite(ret_costs[count - 1].seconds);
 }
 
 static void write_us(bench_json *json, const char *model, const char *what, double seconds) {
@@ -99,14 +125,20 @@ static bool measure_training(bench_json *json, const training_kind *kind,
                              const nd_communicator *world) {
     bool two = nd_communicator_get_size(world) == 2;
     size_t count = two ? SIDES : WITHOUT_LINK;
-    double seconds[SIDES];
+    costs costs[SIDES];
+    char processor[48];
     training train;
     timeline line;
-    bool good = training_begin(&train, kind, world) && time_sides(&train, count, world, seconds) &&
+    bool good = training_begin(&train, kind, world) && time_sides(&train, count, world, costs) &&
                 timeline_measure(&train, &line) && nd_barrier(world) == ND_OK;
     training_end(&train);
-    for (size_t i = 0; good && i < count; i++)
-        write_us(json, kind->name, sides[i].name, seconds[i]);
+    for (size_t i = 0; good && i < count; i++) {
+        snprintf(processor, sizeof processor, "%s_processor", sides[i].name);
+        write_us(json, kind->name, sides[i].name, costs[i].seconds);
+        write_us(json, kind->name, processor, costs[i].processor);
+    }
+    if (good && two)
+        write_us(json, kind->name, "link_busy", costs[SIDES - 1].link);
     if (good)
         write_timeline(json, kind->name, &line);
     return good;

@@ -9,7 +9,10 @@
 
 /// Figures, where MODEL is a training_kind's name:
 ///   us_MODEL_alone, _after, _overlap       a step, by how it communicates (training_step)
-///   us_MODEL_link_after, _link_overlap     of two ranks: the same over the link
+///   us_MODEL_apart_after, _apart_overlap   of two ranks: the same without memory in common
+///   us_MODEL_link_after, _link_overlap     of two ranks: the same as that, over the link
+///   us_MODEL_link_busy                     the link's part of these, which needs no processor
+///   us_MODEL_alone_processor, ...          of each of these kinds: the process's processor time
 ///   us_MODEL_forward, _backward, _step     of a rank by itself, and for bucket I of its buckets:
 ///   us_MODEL_ready_I, us_MODEL_bytes_I     when its last gradient is there; and its bytes
 ///   us_SIZE_ours, _in_place, _mpi          of two ranks: all-reduces

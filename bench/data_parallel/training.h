@@ -33,12 +33,13 @@ typedef struct training {
     nd_tensor *x, *labels; ///< this rank's own
     nd_tensor *nothing;    ///< a loss that no parameter of the model has part in
     nd_data_parallel *parallel;
+    nd_data_parallel *apart; ///< without memory in common, as between machines
 } training;
 
 /// False, with the thread's error set, on failure; training_end() is due in any case.
 bool training_begin(training *train, const training_kind *kind, const nd_communicator *world);
 void training_end(training *train);
-/// One step: forward, cross-entropy, backward, SGD with momentum.
-bool training_run(training *train, training_step how);
+/// One step: forward, cross-entropy, backward, SGD with momentum. `apart`: as between machines.
+bool training_run(training *train, training_step how, bool apart);
 
 #endif
