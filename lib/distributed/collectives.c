@@ -365,14 +365,14 @@ nd_status nd_barrier(const nd_communicator *comm) {
     return status;
 }
 
-nd_status nd_broadcast_(nd_tensor *x, const nd_communicator *comm, int root) {
-    ND__UNCANCELLED;
-    static const char operation[] = "broadcast_";
+nd_status nd__collectives_broadcast(const char *operation, nd_tensor *x,
+                                    const nd_communicator *comm, int root, nd_status status) {
     job job;
-    nd_status status = begin(&job, operation, ND__CALL_BROADCAST, root, comm);
-    if (status != ND_OK)
-        return status;
-    status = check_target(operation, x);
+    nd_status begun = begin(&job, operation, ND__CALL_BROADCAST, root, comm);
+    if (begun != ND_OK)
+        return begun;
+    if (status == ND_OK)
+        status = check_target(operation, x);
     if (status == ND_OK)
         status = check_rank(operation, "root", comm, root);
     if (status == ND_OK) {
@@ -390,6 +390,11 @@ nd_status nd_broadcast_(nd_tensor *x, const nd_communicator *comm, int root) {
         status = is_root ? give_to_work(&job) : write_back(&job, x);
     end(&job);
     return status;
+}
+
+nd_status nd_broadcast_(nd_tensor *x, const nd_communicator *comm, int root) {
+    ND__UNCANCELLED;
+    return nd__collectives_broadcast("broadcast_", x, comm, root, ND_OK);
 }
 
 nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {

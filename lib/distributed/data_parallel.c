@@ -11,6 +11,7 @@
 #include "lib/base/versioned.h"
 #include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
+#include "lib/distributed/collectives.h"
 #include "lib/distributed/keys.h"
 #include "lib/manager/place.h"
 #include "lib/nn/parameters.h"
@@ -136,12 +137,15 @@ static nd_status agree_on_module(const char *operation, const nd_communicator *c
     return status;
 }
 
-nd_status nd__data_parallel_take_values(const nd_data_parallel *parallel, size_t first) {
-    nd_auto nd_tensor *keys = nd__keys_ask(parallel->module, parallel->comm); // before any changes
+nd_status nd__data_parallel_take_values(const char *operation, const nd_data_parallel *parallel,
+                                        size_t first) {
+    nd_auto nd_tensor *keys =
+        nd__keys_ask(operation, parallel->module, parallel->comm); // before any changes
     nd_status status = keys ? ND_OK : nd_error_get_status();
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = first; status == ND_OK && i < parallel->count; i++)
-        status = nd_broadcast_(parallel->tensors[i], parallel->comm, 0);
+        status =
+            nd__collectives_broadcast(operation, parallel->tensors[i], parallel->comm, 0, ND_OK);
     nd__grad_block_end(&block);
     if (status == ND_OK)
         nd__keys_take(parallel->module, parallel->comm, keys);
@@ -234,7 +238,7 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
     }
     // All have one, or nobody has: what one rank has no room for from here on all hear.
     if (status == ND_OK)
-        status = nd__data_parallel_take_values(parallel, 0);
+        status = nd__data_parallel_take_values(operation, parallel, 0);
     if (status != ND_OK) {
         nd_release(parallel);
         return NULL;
@@ -404,10 +408,11 @@ nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor 
 nd_status nd_data_parallel_synchronize(nd_data_parallel *parallel) {
     ND__UNCANCELLED;
     nd_parallel_work *work;
-    nd_status status = nd__data_parallel_enter("data_parallel_synchronize", parallel, &work);
+    static const char operation[] = "data_parallel_synchronize";
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    status = nd__data_parallel_take_values(parallel, 0);
+    status = nd__data_parallel_take_values(operation, parallel, 0);
     work->apart &= status != ND_OK;
     nd__data_parallel_leave(work);
     return status;

@@ -34,5 +34,6 @@ nd_status nd__data_parallel_enter(const char *operation, nd_data_parallel *paral
                                   nd_parallel_work **ret_work);
 void nd__data_parallel_leave(nd_parallel_work *work);
 /// Rank 0's values in the tensors from `first` on, and its random keys (keys.h): a collective call.
-nd_status nd__data_parallel_take_values(const nd_data_parallel *parallel, size_t first);
+nd_status nd__data_parallel_take_values(const char *operation, const nd_data_parallel *parallel,
+                                        size_t first);
 #endif

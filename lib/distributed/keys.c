@@ -1,5 +1,6 @@
 // Random keys from rank 0: one message for all modules that draw some.
 #include "lib/distributed/keys.h"
+#include "lib/distributed/collectives.h"
 #include "lib/nn/module.h"
 #include "lib/tensor/tensor.h"
 #include <nd/tensor.h>
@@ -36,12 +37,14 @@ static int64_t walk(nd_module *module, int depth, int64_t *numbers, int rank, vi
     return count;
 }
 
-nd_tensor *nd__keys_ask(const nd_module *module, const nd_communicator *comm) {
+nd_tensor *nd__keys_ask(const char *operation, const nd_module *module,
+                        const nd_communicator *comm) {
     nd_module *root = (nd_module *)(uintptr_t)module;
     nd_tensor *numbers = nd_zeros(ND_SHAPE(walk(root, 0, NULL, 0, NULL), NUMBERS), ND_I64);
     if (numbers)
         walk(root, 0, numbers->data, comm->rank, tell);
-    if (nd_broadcast_(numbers, comm, 0) == ND_OK)
+    nd_status status = numbers ? ND_OK : nd_error_get_status();
+    if (nd__collectives_broadcast(operation, numbers, comm, 0, status) == ND_OK)
         return numbers;
     nd_release(numbers);
     return NULL;

@@ -9,7 +9,8 @@
 
 /// A collective call: owned numbers of rank 0's keys, of a module and all modules in it. NULL with
 /// an error on all ranks where one of them has no memory.
-nd_tensor *nd__keys_ask(const nd_module *module, const nd_communicator *comm);
+nd_tensor *nd__keys_ask(const char *operation, const nd_module *module,
+                        const nd_communicator *comm);
 /// Makes that so by these numbers, of the same module.
 void nd__keys_take(const nd_module *module, const nd_communicator *comm, const nd_tensor *numbers);
 #endif

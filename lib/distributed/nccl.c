@@ -59,6 +59,7 @@ typedef struct nd_nccl {
     ncclComm_t comm; ///< NULL once aborted
     CUstream stream;
     void *exchange; ///< on the device
+    nd_nccl_id id;  ///< of rank 0, until it is connected
 } nd_nccl;
 
 static const nd_transport_functions functions;
@@ -230,8 +231,13 @@ nd_transport *nd__nccl_new(const nd_transport_call *call, const nd_nccl_id *id, 
     return nccl ? &nccl->transport : NULL;
 }
 
+/// Rank 0 makes the id here, where all hear of it if it cannot.
 static nd_transport *reserve(nd_transport *transport, const nd_transport_call *call) {
     nd_nccl *nccl = reserve_on(call, transport->rank, transport->size, transport->device);
+    if (nccl && transport->rank == 0 && nd__nccl_make_id(call->operation, &nccl->id) != ND_OK) {
+        free_transport(&nccl->transport, true);
+        nccl = NULL;
+    }
     return nccl ? &nccl->transport : NULL;
 }
 
@@ -243,10 +249,9 @@ static nd_status duplicate(nd_transport *transport, const nd_transport_call *cal
                            nd_transport *reserved) {
     nd_nccl *nccl = (nd_nccl *)transport;
     const nd_backend *backend = nd__registry_backend(transport->device.kind);
-    nd_nccl_id id = {{0}};
-    nd_status status = transport->rank == 0 ? nd__nccl_make_id(call->operation, &id) : ND_OK;
-    if (status == ND_OK)
-        status = backend->copy_from_host(transport->device.index, nccl->exchange, &id, sizeof id);
+    nd_nccl_id id = ((nd_nccl *)reserved)->id;
+    nd_status status =
+        backend->copy_from_host(transport->device.index, nccl->exchange, &id, sizeof id);
     if (status == ND_OK)
         status = CALL(nccl, call,
                       api.ncclBroadcast(nccl->exchange, nccl->exchange, sizeof id, INT8, 0,

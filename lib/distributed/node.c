@@ -27,6 +27,8 @@
 int64_t nd__node_share = INT64_C(1) << 20;
 
 enum { PAGE = 4096, TEXT = 64 };
+/// Of slots: a piece has the one, the next piece the other.
+enum { SETS = 2 };
 /// Of all slots of a communicator together, where many ranks would have more.
 static const int64_t most_bytes = INT64_C(256) << 20;
 static const uint64_t spin_ns = 20000, sleep_ns = 1000000, long_sleep_ns = 10000000;
@@ -64,7 +66,7 @@ static int64_t header_bytes(int ranks) {
 
 /// Of a share, so that the slots of all ranks have most_bytes at most.
 static int64_t share_bytes(int ranks) {
-    int64_t most = most_bytes / ranks / ranks;
+    int64_t most = most_bytes / SETS / ranks / ranks;
     int64_t bytes = nd__node_share < most ? nd__node_share : most;
     return bytes / 8 * 8;
 }
@@ -91,7 +93,7 @@ static nd_node *map(int file, int64_t bytes, int rank, int ranks) {
                       .ranks = ranks,
                       .file = file,
                       .generation = nd__fork_generation,
-                      .share = (bytes - header_bytes(ranks)) / ranks / ranks,
+                      .share = (bytes - header_bytes(ranks)) / SETS / ranks / ranks,
                       .bytes = (size_t)bytes,
                       .lines = memory,
                       .slots = (char *)memory + header_bytes(ranks)};
@@ -101,7 +103,7 @@ static nd_node *map(int file, int64_t bytes, int rank, int ranks) {
 nd_node *nd__node_make(int ranks, nd_node_key *ret_key) {
     char text[TEXT];
     nd_node_key key = {.process = getpid(), .file = -1};
-    key.bytes = header_bytes(ranks) + share_bytes(ranks) * ranks * ranks;
+    key.bytes = header_bytes(ranks) + share_bytes(ranks) * SETS * ranks * ranks;
     nd_node *node = NULL;
     if (!is_off() && share_bytes(ranks) > 0 &&
         getrandom(&key.name, sizeof key.name, GRND_NONBLOCK) == (ssize_t)sizeof key.name)
@@ -232,9 +234,10 @@ int64_t nd__node_piece(const nd_node *node, int64_t size) {
     return node->share / size * node->ranks;
 }
 
-/// Where a rank's slot has its share of another one, or its sum.
-static char *slot(const nd_node *node, int rank, int share) {
-    return node->slots + ((int64_t)rank * node->ranks + share) * node->share;
+/// Where a rank's slot has its share of another one, or its sum, of a piece by its number.
+static char *slot(const nd_node *node, int64_t number, int rank, int share) {
+    int64_t set = number % SETS;
+    return node->slots + ((set * node->ranks + rank) * node->ranks + share) * node->share;
 }
 
 /// How many elements the piece has.
@@ -251,61 +254,72 @@ static size_t share_of(const nd_node *node, int64_t count, int64_t size, int ran
     return (size_t)(share.count * size);
 }
 
-void nd__node_stage(nd_node *node, const void *from, void *data, int64_t count, int64_t size) {
-    int64_t first = piece(node, size, count);
+/// Puts down the others' shares of a piece. What this rank adds up goes from `from` to `data`.
+static void put_shares(nd_node *node, int64_t number, const char *from, char *data, int64_t count,
+                       int64_t size) {
     for (int rank = 0; rank < node->ranks; rank++) {
         int64_t offset;
-        size_t bytes = share_of(node, first, size, rank, &offset);
-        const char *share = (const char *)from + offset;
+        size_t bytes = share_of(node, count, size, rank, &offset);
         if (rank != node->rank)
-            memcpy(slot(node, node->rank, rank), share, bytes);
+            memcpy(slot(node, number, node->rank, rank), from + offset, bytes);
         else if (from != data)
-            memcpy((char *)data + offset, share, bytes);
+            memcpy(data + offset, from + offset, bytes);
     }
+}
+
+void nd__node_stage(nd_node *node, const void *from, void *data, int64_t count, int64_t size) {
+    int64_t first = piece(node, size, count);
+    put_shares(node, 0, from, data, first, size);
     if (from != data)
         memcpy((char *)data + first * size, (const char *)from + first * size,
                (size_t)((count - first) * size));
 }
 
 /// The others' shares of this rank's part of a piece onto its own.
-static nd_status add_up(nd_node *node, const nd_sums *sums, char *data, int64_t count) {
+static nd_status add_up(nd_node *node, int64_t number, const nd_sums *sums, char *data,
+                        int64_t count) {
     nd_ring_share own = nd__ring_share(count, node->rank, node->ranks);
     char *sum = data + own.first * sums->size;
     nd_status status = ND_OK;
     for (int i = 1; status == ND_OK && own.count > 0 && i < node->ranks; i++)
-        status = sums->combine(
-            sums->context, slot(node, (node->rank + i) % node->ranks, node->rank), sum, own.count);
+        status = sums->combine(sums->context,
+                               slot(node, number, (node->rank + i) % node->ranks, node->rank), sum,
+                               own.count);
     if (status == ND_OK)
         sums->settle(sums->context, sum, own.count);
-    memcpy(slot(node, node->rank, node->rank), sum, (size_t)(own.count * sums->size));
+    memcpy(slot(node, number, node->rank, node->rank), sum, (size_t)(own.count * sums->size));
     return status;
 }
 
-static void take_sums(nd_node *node, const nd_sums *sums, char *data, int64_t count) {
+static void take_sums(nd_node *node, int64_t number, int64_t size, char *data, int64_t count) {
     for (int i = 1; i < node->ranks; i++) {
         int rank = (node->rank + i) % node->ranks;
         int64_t offset;
-        size_t bytes = share_of(node, count, sums->size, rank, &offset);
-        memcpy(data + offset, slot(node, rank, rank), bytes);
+        size_t bytes = share_of(node, count, size, rank, &offset);
+        memcpy(data + offset, slot(node, number, rank, rank), bytes);
     }
 }
 
+/// Between two meetings: the shares of the next piece, the sum of one, the sums of the one before.
 nd_status nd__node_reduce(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
                           const nd_sums *sums, void *data, int64_t count, bool staged) {
-    nd_status status = ND_OK;
-    for (int64_t at = 0, now; status == ND_OK && at < count; at += now) {
-        char *begin = (char *)data + at * sums->size;
-        now = piece(node, sums->size, count - at);
-        if (at > 0 || !staged) {
-            nd__node_stage(node, begin, begin, now, sums->size);
+    int64_t most = nd__node_piece(node, sums->size), size = sums->size;
+    int64_t pieces = (count + most - 1) / most;
+    if (!staged)
+        nd__node_stage(node, data, data, count, size);
+    nd_status status = staged ? ND_OK : meet(node, call, idle);
+    for (int64_t number = 0; status == ND_OK && number <= pieces; number++) {
+        char *now = (char *)data + number * most * size, *next = now + most * size;
+        if (number + 1 < pieces)
+            put_shares(node, number + 1, next, next, piece(node, size, count - (number + 1) * most),
+                       size);
+        if (number < pieces)
+            status = add_up(node, number, sums, now, piece(node, size, count - number * most));
+        if (number > 0)
+            take_sums(node, number - 1, size, now - most * size,
+                      piece(node, size, count - (number - 1) * most));
+        if (status == ND_OK && number < pieces)
             status = meet(node, call, idle);
-        }
-        if (status == ND_OK)
-            status = add_up(node, sums, begin, now);
-        if (status == ND_OK)
-            status = meet(node, call, idle);
-        if (status == ND_OK)
-            take_sums(node, sums, begin, now);
     }
     return status;
 }

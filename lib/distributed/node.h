@@ -3,15 +3,15 @@
 //
 // A file without a name in any folder (memfd), which rank 0 makes and the others open by its process
 // and number: nothing of it is left when all of them end, however they do. Each rank has a line,
-// where it says how far it is, and a slot:
+// where it says how far it is, and two slots, which pieces of an array have in turn:
 //
 //   slot of rank r    the shares of the others, as r has them; in the place of its own share the
 //                     sum of that, for the others
 //
 // Invariants: `at` of a line counts the meetings of all ranks, and each rank makes the same ones in
 // the same order. What a rank has written before a meeting the others read behind it. A slot's
-// shares are read between the meeting that follows on writing them and the next one, its sum between
-// that one and the next. Nothing of it is mapped in a forked child.
+// shares are read between the meeting that follows on writing them and the next one, where its sum
+// is written, which is read behind that. Nothing of it is mapped in a forked child.
 #ifndef ND_LIB_DISTRIBUTED_NODE_H
 #define ND_LIB_DISTRIBUTED_NODE_H
 #include "lib/distributed/ring.h"

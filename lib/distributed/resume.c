@@ -91,7 +91,8 @@ static nd_status agree_on_state(const char *operation, const nd_data_parallel *p
 /// nd_data_parallel_save_state, of what all ranks have.
 static nd_status save(const char *operation, nd_data_parallel *parallel, nd_parallel_work *work,
                       nd_optimizer *optimizer, const nd_state *state, const char *path) {
-    nd_status status = nd__data_parallel_take_values(parallel, parallel->parameters); // the buffers
+    nd_status status =
+        nd__data_parallel_take_values(operation, parallel, parallel->parameters); // the buffers
     if (status == ND_OK && parallel->sharded)
         status = nd__sharded_gather(operation, parallel, work, optimizer);
     if (status == ND_OK)
@@ -185,7 +186,7 @@ static nd_status load(const char *operation, nd_data_parallel *parallel, nd_para
             status = nd__buckets_forget_order(work->buckets, operation);
         status = agree(operation, work, status);
         if (status == ND_OK)
-            status = nd__data_parallel_take_values(parallel, parallel->parameters);
+            status = nd__data_parallel_take_values(operation, parallel, parallel->parameters);
         work->apart &= status != ND_OK;
     }
     nd__state_stream_end(&stream);
