@@ -31,12 +31,22 @@ static nd_status progress(void *context, const nd_transport_call *call) {
     return answer == MPI_SUCCESS ? ND_OK : nd__mpi_call_refused(call, answer);
 }
 
+/// What came of memory in common; where a rank did not come MPI need not wait for it at exit either.
+static nd_status met(nd_status status) {
+    if (status != ND_OK) {
+        nd__lock_acquire(&nd__mpi_call_lock);
+        nd__mpi_call_given_up = true;
+        nd__lock_release(&nd__mpi_call_lock);
+    }
+    return status;
+}
+
 static nd_status agree(nd_transport *transport, const nd_transport_call *call, uint64_t *values,
                        int count) {
     nd_mpi *mpi = (nd_mpi *)transport;
     nd_node_idle idle = {progress, mpi};
     if (mpi->node && count == ND__NODE_VALUES)
-        return nd__node_agree(mpi->node, call, &idle, values);
+        return met(nd__node_agree(mpi->node, call, &idle, values));
     size_t bytes = (size_t)count * sizeof *values;
     memcpy(mpi->exchange, values, bytes);
     nd_status status = ND__MPI_CALL(call, 0,
@@ -186,7 +196,7 @@ static nd_status all_reduce(nd_transport *transport, const nd_transport_call *ca
     nd_sums sums = {(int64_t)nd_dtype_get_size(dtype), &of, combine, settle};
     if (mpi->node) {
         nd_node_idle idle = {progress, mpi};
-        return nd__node_reduce(mpi->node, call, &idle, &sums, data, count, call->staged);
+        return met(nd__node_reduce(mpi->node, call, &idle, &sums, data, count, call->staged));
     }
     bool large = count * sums.size >= nd__mpi_ring_share * transport->size;
     return transport->size > 1 && large ? reduce_in_ring(&of, &sums, data, count)

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -71,6 +72,13 @@ static int64_t share_bytes(int ranks) {
     return bytes / 8 * 8;
 }
 
+/// A file that is longer than the process may make one ends it.
+static bool may_be_so_long(int64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= (rlim_t)bytes);
+}
+
 /// The name of the memory, as the system shows it.
 static const char *name_of(char *text, uint64_t name, bool shown) {
     snprintf(text, TEXT, "%snd-%016llx%s", shown ? "/memfd:" : "", (unsigned long long)name,
@@ -105,7 +113,7 @@ nd_node *nd__node_make(int ranks, nd_node_key *ret_key) {
     nd_node_key key = {.process = getpid(), .file = -1};
     key.bytes = header_bytes(ranks) + share_bytes(ranks) * SETS * ranks * ranks;
     nd_node *node = NULL;
-    if (!is_off() && share_bytes(ranks) > 0 &&
+    if (!is_off() && share_bytes(ranks) > 0 && may_be_so_long(key.bytes) &&
         getrandom(&key.name, sizeof key.name, GRND_NONBLOCK) == (ssize_t)sizeof key.name)
         key.file = memfd_create(name_of(text, key.name, false), MFD_CLOEXEC);
     if (key.file >= 0 && ftruncate(key.file, key.bytes) == 0) {
@@ -149,10 +157,12 @@ void nd__node_seal(nd_node *node) {
 }
 
 void nd__node_free(nd_node *node) {
-    if (!node || node->generation != nd__fork_generation)
+    if (!node)
         return;
-    nd__node_seal(node);
-    munmap(node->lines, node->bytes);
+    if (node->generation == nd__fork_generation) {
+        nd__node_seal(node);
+        munmap(node->lines, node->bytes);
+    }
     nd__alloc_free(node);
 }
 
@@ -185,14 +195,15 @@ static bool spin(const line *line, uint32_t meeting) {
     return false;
 }
 
+/// `begun`: when this rank came; 0 until somebody asks.
 static nd_status wait_for(const nd_transport_call *call, const nd_node_idle *idle, line *line,
-                          uint32_t meeting) {
+                          uint32_t meeting, uint64_t *begun) {
     if (spin(line, meeting))
         return ND_OK;
-    uint64_t begin = nd__clock_now_ns();
+    *begun = *begun ? *begun : nd__clock_now_ns();
     nd_status status = ND_OK;
     while (status == ND_OK && !has_come(line, meeting)) {
-        uint64_t waited = nd__clock_now_ns() - begin;
+        uint64_t waited = nd__clock_now_ns() - *begun;
         if ((double)waited * 1e-9 > call->seconds)
             return nd__error(ND_ERROR_IO, ND__TRANSPORT_SILENCE, call->operation, call->seconds);
         sleep_on(line, meeting, waited < 100 * sleep_ns ? sleep_ns : long_sleep_ns);
@@ -209,9 +220,11 @@ static nd_status meet(nd_node *node, const nd_transport_call *call, const nd_nod
     nd__atomic_store(&mine->at, meeting, seq_cst);
     if (nd__atomic_load(&mine->sleepers, seq_cst) != 0)
         syscall(SYS_futex, &mine->at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    uint64_t begun = 0;
     nd_status status = ND_OK;
     for (int i = 1; status == ND_OK && i < node->ranks; i++)
-        status = wait_for(call, idle, &node->lines[(node->rank + i) % node->ranks], meeting);
+        status =
+            wait_for(call, idle, &node->lines[(node->rank + i) % node->ranks], meeting, &begun);
     return status;
 }
 

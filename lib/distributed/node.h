@@ -37,7 +37,7 @@ nd_node *nd__node_make(int ranks, nd_node_key *ret_key);
 nd_node *nd__node_join(const nd_node_key *key, int rank, int ranks);
 /// All have opened it, or will not: nobody else can from here on.
 void nd__node_seal(nd_node *node);
-/// Never waits. NULL does nothing; so does a forked child.
+/// Never waits. NULL does nothing; a forked child has no part of it to unmap.
 void nd__node_free(nd_node *node);
 
 /// What a rank does now and then while it waits; not ND_OK, with an error: it gives up.

@@ -6,6 +6,7 @@
 #include "tests/distributed/ranks.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +139,23 @@ static void test_many_communicators_leave_nothing(void **state) {
     assert_int_equal(count_files(), files);
 }
 
+/// A process that may not make files as long as the memory, which would end it.
+static void test_a_limit_on_files_is_no_end(void **state) {
+    (void)state;
+    nd_auto nd_communicator *world = open_world(60);
+    int before = count_mappings();
+    struct rlimit limit, low;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    nd_auto nd_communicator *comm = nd_communicator_duplicate(world, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_handle(comm);
+    assert_int_equal(count_mappings(), before);
+    assert_ok(nd_barrier(comm));
+}
+
 /// A child has none of the memory, and lets go of the communicator without harm.
 static void test_a_forked_child_has_none_of_it(void **state) {
     (void)state;
@@ -241,6 +259,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_strides_are_each_ranks_own),
     ND_TEST(test_a_rank_that_cannot_share_stops_nobody),
     ND_TEST(test_many_communicators_leave_nothing),
+    ND_TEST(test_a_limit_on_files_is_no_end),
     ND_TEST(test_a_forked_child_has_none_of_it),
     ND_TEST(test_refused_calls_leave_no_trace),
     ND_TEST(test_a_programs_messages_go_on_while_a_rank_waits),
