@@ -10,6 +10,7 @@
 #include "lib/distributed/ring.h"
 #include "lib/distributed/transport.h"
 #include <mpi.h>
+#include <stdalign.h>
 
 /// Bytes of the small messages of one call: an agreement, or two records.
 enum { ND__MPI_EXCHANGE = 2048 };
@@ -22,7 +23,7 @@ typedef struct nd_mpi {
     void *received;       ///< messages of a ring
     MPI_Request requests[ND__RING_DEPTH][2];
     bool begun[ND__RING_DEPTH]; ///< of a ring
-    unsigned char exchange[ND__MPI_EXCHANGE];
+    alignas(8) unsigned char exchange[ND__MPI_EXCHANGE];
 } nd_mpi;
 
 extern nd_lock nd__mpi_call_lock;

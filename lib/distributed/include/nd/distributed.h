@@ -151,7 +151,8 @@ typedef struct nd_data_parallel_options {
     uint32_t size;               ///< sizeof(nd_data_parallel_options)
     uint32_t version;            ///< 1
     uint64_t bucket_bytes;       ///< of gradients that are sent together, at most
-    uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early
+    uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early, at
+                                 ///< most; of those that are there last, just so many or more
     bool shard_optimizer;        ///< state of its own share of the parameters on each rank
 } nd_data_parallel_options;
 /// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB,
