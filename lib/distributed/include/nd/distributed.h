@@ -148,12 +148,13 @@ ND_API nd_status nd_dataset_shard(nd_dataset *dataset, const nd_communicator *co
 
 /// Options of nd_data_parallel_new(). NULL means all defaults.
 typedef struct nd_data_parallel_options {
-    uint32_t size;               ///< sizeof(nd_data_parallel_options)
-    uint32_t version;            ///< 1
-    uint64_t bucket_bytes;       ///< of gradients that are sent together, at most
-    uint64_t first_bucket_bytes; ///< of those that are there first, so that sending begins early, at
-                                 ///< most; of those that are there last, just so many or more
-    bool shard_optimizer;        ///< state of its own share of the parameters on each rank
+    uint32_t size;         ///< sizeof(nd_data_parallel_options)
+    uint32_t version;      ///< 1
+    uint64_t bucket_bytes; ///< of gradients that are sent together, at most
+    uint64_t
+        first_bucket_bytes; ///< of those that are there first, so that sending begins early, at
+                            ///< most; of those that are there last, just so many or more
+    bool shard_optimizer;   ///< state of its own share of the parameters on each rank
 } nd_data_parallel_options;
 /// What an nd_data_parallel_options must begin as: buckets of 25 MiB, the first of 1 MiB,
 /// nothing sharded.
