@@ -205,6 +205,22 @@ static void test_options_that_differ_are_named(void **state) {
     end(&s);
 }
 
+/// A parameter that one rank has lost, when all are to have rank 0's values.
+static void test_values_of_rank_0_name_what_was_called(void **state) {
+    (void)state;
+    static const char called[] = "data_parallel_synchronize: ";
+    setting s = begin();
+    nd_auto nd_module *module = nd_linear_module(nd_key_new(1), 4, 3, true);
+    nd_auto nd_data_parallel *parallel = nd_data_parallel_new(module, s.world, NULL);
+    assert_handle(parallel);
+    if (s.rank == 1)
+        assert_ok(nd_close((nd_tensor *)(uintptr_t)nd_module_get_parameter(module, "weight")));
+    nd_status status = nd_data_parallel_synchronize(parallel);
+    assert_message(status, ND_ERROR_CLOSED, s.rank == 1 ? called : "rank 1 does not take part: ");
+    assert_memory_equal(nd_error_get_message(), called, sizeof called - 1);
+    end(&s);
+}
+
 static void test_limits_that_differ_are_named(void **state) {
     (void)state;
     setting s = begin();
@@ -388,6 +404,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_what_no_rank_may_ask_for),
     ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),
     ND_TEST(test_options_that_differ_are_named),
+    ND_TEST(test_values_of_rank_0_name_what_was_called),
     ND_TEST(test_limits_that_differ_are_named),
     ND_TEST(test_a_communicator_wants_sensible_options),
     ND_TEST(test_a_duplicate_is_made_on_all_ranks_or_on_none),
