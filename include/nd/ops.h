@@ -227,7 +227,8 @@ ND_API nd_tensor *nd_clip(const nd_tensor *x, nd_number low, nd_number high) ND_
 // Over `naxes` axes: 0, NULL is all, 1, (int[]){-1} the last one. keepdims keeps reduced axes with
 // size 1. Any dtype. A sum of integers or bool is of i64, of unsigned ones u64, and wraps; mean and
 // var of them are of f32, computed in f64. Floats keep their dtype; f16, bf16 and f32 are added up
-// in f64. max/min of nothing is an error; NaN propagates.
+// in f64. (A sum of bf16 may add neighbours by twos in f32 before: that is off by 2^-24 of the sum of
+// magnitudes at most.) max/min of nothing is an error; NaN propagates.
 
 /// Sum; 0 of nothing.
 ND_API nd_tensor *nd_sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims) ND_OWNED;

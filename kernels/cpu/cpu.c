@@ -50,10 +50,19 @@ static bool has_f16c(void) {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
+
+/// Whether vectors of 512 bits, where there are any, are computed in halves: AMD's family 25.
+static bool computes_halves(void) {
+    unsigned eax, ebx, ecx, edx;
+    return __builtin_cpu_is("amd") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) &&
+           (eax >> 8 & 15) + (eax >> 20 & 255) == 25;
+}
 #endif
 
 static bool machine_has(const nd__cpu_loops *loops) {
 #if ND_ISA_X86
+    if (loops == &nd__cpu_loops_x86_64_v4_halves)
+        return computes_halves() && machine_has(&nd__cpu_loops_x86_64_v4);
     if (loops == &nd__cpu_loops_x86_64_v4)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
@@ -69,6 +78,7 @@ static bool machine_has(const nd__cpu_loops *loops) {
 // Best first.
 static const nd__cpu_loops *const all_loops[] = {
 #if ND_ISA_X86
+    &nd__cpu_loops_x86_64_v4_halves,
     &nd__cpu_loops_x86_64_v4,
     &nd__cpu_loops_x86_64_v3,
 #endif

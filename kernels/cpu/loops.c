@@ -25,28 +25,44 @@ void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
 #define ND__TEXT_(name) #name
 #define ND__TEXT(name) ND__TEXT_(name)
 
-const nd__cpu_loops ND_ISA_NAME(nd__cpu_loops) = {
-    .name = ND__TEXT(ND_ISA),
-    .unary = ND_ISA_NAME(nd__cpu_unary),
-    .binary = ND_ISA_NAME(nd__cpu_binary),
-    .convert = ND_ISA_NAME(nd__cpu_convert),
-    .reducers = ND_ISA_NAME(nd__cpu_reducers),
-    .argreducers = ND_ISA_NAME(nd__cpu_argreducers),
-    .argcolumns = ND_ISA_NAME(nd__cpu_argcolumns),
-    .scans = ND_ISA_NAME(nd__cpu_scans),
-    .softmax = ND_ISA_NAME(nd__cpu_softmax),
-    .norm = ND_ISA_NAME(nd__cpu_norm_loops),
-    .pair = ND_ISA_NAME(nd__cpu_pair_loops),
-    .depthwise = ND_ISA_NAME(nd__cpu_depthwise_loops),
-    .taps = ND_ISA_NAME(nd__cpu_taps_loops),
-    .quantized = ND_ISA_NAME(nd__cpu_quantized_loops),
-    .matmul = ND_ISA_NAME(nd__cpu_matmul),
 #if defined(__AVX512F__)
-    .small_product = ND__SMALL_PRODUCT,
+#define ND__SMALL ND__SMALL_PRODUCT
+#else
+#define ND__SMALL 0
 #endif
-    .create = &ND_ISA_NAME(nd__cpu_create_loops),
-    .pool = ND_ISA_NAME(nd__cpu_pool_planes),
-    .resample = ND_ISA_NAME(nd__cpu_resample_loops),
-    .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),
-    .stream = ND_ISA_NAME(nd__cpu_stream),
-};
+
+// clang-format off
+#define ND__LOOPS(title, folds)                            \
+    {                                                      \
+        .name = title,                                     \
+        .unary = ND_ISA_NAME(nd__cpu_unary),               \
+        .binary = ND_ISA_NAME(nd__cpu_binary),             \
+        .convert = ND_ISA_NAME(nd__cpu_convert),           \
+        .reducers = folds,                                 \
+        .argreducers = ND_ISA_NAME(nd__cpu_argreducers),   \
+        .argcolumns = ND_ISA_NAME(nd__cpu_argcolumns),     \
+        .scans = ND_ISA_NAME(nd__cpu_scans),               \
+        .softmax = ND_ISA_NAME(nd__cpu_softmax),           \
+        .norm = ND_ISA_NAME(nd__cpu_norm_loops),           \
+        .pair = ND_ISA_NAME(nd__cpu_pair_loops),           \
+        .depthwise = ND_ISA_NAME(nd__cpu_depthwise_loops), \
+        .taps = ND_ISA_NAME(nd__cpu_taps_loops),           \
+        .quantized = ND_ISA_NAME(nd__cpu_quantized_loops), \
+        .matmul = ND_ISA_NAME(nd__cpu_matmul),             \
+        .small_product = ND__SMALL,                        \
+        .create = &ND_ISA_NAME(nd__cpu_create_loops),      \
+        .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \
+        .resample = ND_ISA_NAME(nd__cpu_resample_loops),   \
+        .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),    \
+        .stream = ND_ISA_NAME(nd__cpu_stream),             \
+    }
+// clang-format on
+
+const nd__cpu_loops ND_ISA_NAME(nd__cpu_loops) = ND__LOOPS(ND__TEXT(ND_ISA),
+                                                           ND_ISA_NAME(nd__cpu_reducers));
+
+#if defined(__AVX512F__)
+extern const nd__reducer *const nd__cpu_reducers_x86_64_v4_halves[ND__FOLDS][ND_DTYPE_COUNT];
+const nd__cpu_loops nd__cpu_loops_x86_64_v4_halves =
+    ND__LOOPS("x86_64_v4_halves", nd__cpu_reducers_x86_64_v4_halves);
+#endif

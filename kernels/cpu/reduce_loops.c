@@ -1,7 +1,7 @@
 // The loops of every fold (reduce.h) for the dtypes that have their own, and of argmax and argmin.
 //
-// Sums of f32 and bf16 are accumulated in double, which costs nothing at memory speed; those of
-// integers in 64 bits, which wrap. max and min keep NaN.
+// Sums of f32 and bf16 are accumulated in double, at the speed of the caches; those of integers in 64
+// bits, which wrap. max and min keep NaN.
 #include "kernels/cpu/extremum.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/half.h"
@@ -9,7 +9,10 @@
 #include <immintrin.h>
 #endif
 
+/// Elements that are added up before they join the others: of those that are converted before, or
+/// added in their own precision, and of all others.
 #define ND__BLOCK 2048
+#define ND__LONG_BLOCK 16384
 /// Of sums in the dtype's own precision: elements that two accumulators add up, and rows that one
 /// does, before what is rounded away counts.
 #define ND__STRIDED_BLOCK 128
@@ -24,7 +27,19 @@
 #endif
 typedef double wide __attribute__((vector_size(8 * ND__LANES)));
 typedef float narrow __attribute__((vector_size(4 * ND__LANES)));
-typedef uint32_t words __attribute__((vector_size(4 * ND__LANES)));
+typedef float narrow_twice __attribute__((vector_size(8 * ND__LANES)));
+typedef uint32_t words __attribute__((vector_size(8 * ND__LANES)));
+
+/// ND__LANES elements of a vector, from `first` on.
+#if ND__LANES == 8
+#define ND__HALF(x, first)                                                                      \
+    __builtin_shufflevector(x, x, first, first + 1, first + 2, first + 3, first + 4, first + 5, \
+                            first + 6, first + 7)
+#elif ND__LANES == 4
+#define ND__HALF(x, first) __builtin_shufflevector(x, x, first, first + 1, first + 2, first + 3)
+#else
+#define ND__HALF(x, first) __builtin_shufflevector(x, x, first, first + 1)
+#endif
 
 /// Named to the instruction, which can also read what it widens: gcc makes of this conversion two
 /// halves and what joins them, which takes twice as long.
@@ -38,68 +53,107 @@ static inline wide widened(narrow x) {
 #endif
 }
 
-// Adds 2 ND__LANES elements from x on to two vectors of sums.
+// How long rows are walked, as measured where these loops are used: AVX2's on a Zen 4 (isa.h), AVX-512's
+// on a Zen 5.
+//
+// A Zen 4 converts f32 in its adders. So AVX2's sums are of halves, which multiply-adds add up (a
+// product with 1 compilers take away): a sum of halves is half the sum to the bit, as no f32 and no sum
+// of them is small or large enough in f64 to lose one. That takes eight vectors of sums.
+//
+// A long row is fetched ahead, as the processor's own fetching stops at each page and begins anew
+// too late for a row that memory must bring; where the second cache is as far as that may come,
+// every second line, which brings its neighbour, too.
+#define ND__AHEAD_BYTES 4096
+#if defined(__FMA__) && !defined(__AVX512F__)
+#define ND__WEIGHT 0.5
+#define ND__SUMS 8
+#define ND__FETCH_BYTES 128
+#define ND__FETCH(address) __builtin_prefetch(address, 0, 2)
+#else
+#define ND__WEIGHT 1.0
+#define ND__SUMS 4
+#define ND__FETCH_BYTES 64
+#define ND__FETCH(address) __builtin_prefetch(address)
+#endif
+
+// Adds as many elements from x on as ND__FLOAT_BLOCK_SUM is told to two vectors of sums.
 static inline void add_two_f32(const float *x, wide *sum0, wide *sum1) {
     typedef narrow unaligned __attribute__((aligned(4), may_alias));
-    *sum0 += widened(*(const unaligned *)x);
-    *sum1 += widened(*(const unaligned *)(x + ND__LANES));
+    *sum0 = widened(*(const unaligned *)x) * ND__WEIGHT + *sum0;
+    *sum1 = widened(*(const unaligned *)(x + ND__LANES)) * ND__WEIGHT + *sum1;
 }
 static inline void add_two_f64(const double *x, wide *sum0, wide *sum1) {
     typedef wide unaligned __attribute__((aligned(8), may_alias));
     *sum0 += *(const unaligned *)x;
     *sum1 += *(const unaligned *)(x + ND__LANES);
 }
-/// Each word holds two elements, which become floats where they stand.
+/// Each word holds two elements, which become floats where they stand and are added as such: with 8
+/// digits each, that rounds nothing away unless one is 2^16 times the other.
 static inline void add_two_bf16(const uint16_t *x, wide *sum0, wide *sum1) {
     typedef words unaligned __attribute__((aligned(2), may_alias));
-    words pairs = *(const unaligned *)x;
-    *sum0 += widened((narrow)(pairs << 16));
-    *sum1 += widened((narrow)(pairs & 0xFFFF0000U));
+    words both = *(const unaligned *)x;
+    narrow_twice pairs = (narrow_twice)(both << 16) + (narrow_twice)(both & 0xFFFF0000U);
+    *sum0 = widened(ND__HALF(pairs, 0)) * ND__WEIGHT + *sum0;
+    *sum1 = widened(ND__HALF(pairs, ND__LANES)) * ND__WEIGHT + *sum1;
 }
 
-/// How far ahead of the sum a long row is fetched: the processor's own fetching stops at each page,
-/// and begins anew too late for a row that memory must bring.
-#define ND__AHEAD_BYTES 4096
-
-// A long row is walked in one stream by four vectors of doubles; a short one by two, which costs it
-// less at its end. Both end in a tree of lanes. number(x) is one element as a double.
-#define ND__FLOAT_BLOCK_SUM(TYPE, T, number)                                        \
-    static inline double short_sum_of_##TYPE(const T *x, int64_t n) {               \
-        wide sum0 = {0}, sum1 = {0};                                                \
-        int64_t i = 0;                                                              \
-        for (; i + 2 * ND__LANES <= n; i += 2 * ND__LANES)                          \
-            add_two_##TYPE(x + i, &sum0, &sum1);                                    \
-        double total = 0;                                                           \
-        for (; i < n; i++)                                                          \
-            total += number(x[i]);                                                  \
-        wide sum = sum0 + sum1;                                                     \
-        for (int lane = 0; lane < ND__LANES; lane += 2)                             \
-            total += sum[lane] + sum[lane + 1];                                     \
-        return total;                                                               \
-    }                                                                               \
-    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {               \
-        if (n < 256)                                                                \
-            return short_sum_of_##TYPE(x, n);                                       \
-        enum { STEP = 4 * ND__LANES };                                              \
-        wide sum[4] = {{0}};                                                        \
-        int64_t i = 0;                                                              \
-        for (; i + STEP <= n; i += STEP) {                                          \
-            for (int line = 0; line < STEP; line += 64 / (int)sizeof(T))            \
-                __builtin_prefetch((const char *)(x + i + line) + ND__AHEAD_BYTES); \
-            add_two_##TYPE(x + i, &sum[0], &sum[1]);                                \
-            add_two_##TYPE(x + i + STEP / 2, &sum[2], &sum[3]);                     \
-        }                                                                           \
-        wide lanes = (sum[0] + sum[1]) + (sum[2] + sum[3]);                         \
-        double total = short_sum_of_##TYPE(x + i, n - i);                           \
-        for (int lane = 0; lane < ND__LANES; lane += 2)                             \
-            total += lanes[lane] + lanes[lane + 1];                                 \
-        return total;                                                               \
+// A long row is walked in one stream by ND__SUMS vectors of doubles; a short one by two, which costs it
+// less at its end. Both end in a tree of lanes. number(x) is one element as a double, of which
+// `weight` is added, and `two` are what add_two_TYPE takes.
+#define ND__FLOAT_BLOCK_SUM(TYPE, T, number, weight, two)                                          \
+    static inline double short_sum_of_##TYPE(const T *x, int64_t n) {                              \
+        wide sum0 = {0}, sum1 = {0};                                                               \
+        int64_t i = 0;                                                                             \
+        for (; i + (two) <= n; i += (two))                                                         \
+            add_two_##TYPE(x + i, &sum0, &sum1);                                                   \
+        double total = 0;                                                                          \
+        for (; i < n; i++)                                                                         \
+            total += number(x[i]) * (weight);                                                      \
+        wide sum = sum0 + sum1;                                                                    \
+        for (int lane = 0; lane < ND__LANES; lane += 2)                                            \
+            total += sum[lane] + sum[lane + 1];                                                    \
+        return total;                                                                              \
+    }                                                                                              \
+    static inline double long_sum_of_##TYPE(const T *x, int64_t n) {                               \
+        enum { STEP = ND__SUMS / 2 * (two) };                                                      \
+        wide sum[ND__SUMS] = {{0}};                                                                \
+        int64_t i = 0;                                                                             \
+        for (; i + STEP <= n; i += STEP) {                                                         \
+            const char *ahead = (const char *)(x + i) + ND__AHEAD_BYTES;                           \
+            for (size_t b = 0; b < STEP * sizeof(T); b += ND__FETCH_BYTES)                         \
+                ND__FETCH(ahead + b);                                                              \
+            ND__PRAGMA(GCC unroll 4)                                                               \
+            for (int k = 0; k < ND__SUMS; k += 2)                                                  \
+                add_two_##TYPE(x + i + k / 2 * (two), &sum[k], &sum[k + 1]);                       \
+        }                                                                                          \
+        double total = short_sum_of_##TYPE(x + i, n - i);                                          \
+        wide lanes = (sum[0] + sum[1]) + (sum[2] + sum[3]);                                        \
+        if (ND__SUMS == 8)                                                                         \
+            lanes +=                                                                               \
+                (sum[ND__SUMS - 4] + sum[ND__SUMS - 3]) + (sum[ND__SUMS - 2] + sum[ND__SUMS - 1]); \
+        for (int lane = 0; lane < ND__LANES; lane += 2)                                            \
+            total += lanes[lane] + lanes[lane + 1];                                                \
+        return total;                                                                              \
+    }                                                                                              \
+    static inline double block_sum_of_##TYPE(const T *x, int64_t n) {                              \
+        return (n < 256 ? short_sum_of_##TYPE(x, n) : long_sum_of_##TYPE(x, n)) / (weight);        \
     }
 #define ND__NUMBER_PLAIN(x) ((double)(x))
 #define ND__NUMBER_BF16(x) ((double)nd__bf16_to_f32(x))
-ND__FLOAT_BLOCK_SUM(f32, float, ND__NUMBER_PLAIN)
-ND__FLOAT_BLOCK_SUM(f64, double, ND__NUMBER_PLAIN)
-ND__FLOAT_BLOCK_SUM(bf16, uint16_t, ND__NUMBER_BF16)
+ND__FLOAT_BLOCK_SUM(f32, float, ND__NUMBER_PLAIN, ND__WEIGHT, 2 * ND__LANES)
+ND__FLOAT_BLOCK_SUM(f64, double, ND__NUMBER_PLAIN, 1.0, 2 * ND__LANES)
+ND__FLOAT_BLOCK_SUM(bf16, uint16_t, ND__NUMBER_BF16, ND__WEIGHT, 4 * ND__LANES)
+
+/// Two of the largest numbers are too large for f32, and their sum may not be the end.
+static inline double finite_sum_of_bf16(const uint16_t *x, int64_t n) {
+    double total = block_sum_of_bf16(x, n);
+    if (__builtin_expect(isfinite(total), 1))
+        return total;
+    total = 0;
+    for (int64_t i = 0; i < n; i++)
+        total += ND__NUMBER_BF16(x[i]);
+    return total;
+}
 
 // Sums of integers, in 64 bits.
 #define ND__INTEGER_BLOCK_SUM(TYPE, T)                                  \
@@ -114,7 +168,7 @@ ND__INTEGER_BLOCK_SUM(i64, int64_t)
 ND__INTEGER_BLOCK_SUM(i32, int32_t)
 ND__INTEGER_BLOCK_SUM(u64, uint64_t)
 
-/// Bytes are added in 32 bits, which ND__BLOCK of them cannot pass.
+/// Bytes are added in 32 bits, which ND__LONG_BLOCK of them cannot pass.
 static inline uint64_t block_sum_of_u8(const uint8_t *x, int64_t n) {
     uint32_t sum = 0;
     ND__PRAGMA(omp simd reduction(+ : sum))
@@ -155,7 +209,7 @@ static inline uint64_t block_sum_of_u8(const uint8_t *x, int64_t n) {
 #define START 0.0
 #define LIFT(x, p) ND__NUMBER_BF16(x)
 #define COMBINE ND__SUM
-#define BLOCK(x, n, p) block_sum_of_bf16(x, n)
+#define BLOCK(x, n, p) finite_sum_of_bf16(x, n)
 #define COMPENSATED 0
 #include "kernels/cpu/reduce.inc"
 #undef T
@@ -208,29 +262,44 @@ static inline uint64_t block_sum_of_u8(const uint8_t *x, int64_t n) {
 #include "kernels/cpu/type_end.inc"
 // clang-format on
 
-#define ND__FLOAT_FOLDS(dtype, TYPE)                                                          \
-    [ND__FOLD_SUM][dtype] = &reducer_sum_##TYPE, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
-    [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE,                                              \
-    [ND__FOLD_PRODUCT][dtype] = &reducer_product_##TYPE,                                      \
-    [ND__FOLD_DEVIATION][dtype] = &reducer_deviation_##TYPE,                                  \
-    [ND__FOLD_EXPONENTIAL][dtype] = &reducer_exponential_##TYPE,                              \
-    [ND__FOLD_MAGNITUDE][dtype] = &reducer_magnitude_##TYPE,                                  \
-    [ND__FOLD_SQUARE][dtype] = &reducer_square_##TYPE,                                        \
+#define ND__FLOAT_FOLDS(dtype, TYPE, sum)                                     \
+    [ND__FOLD_SUM][dtype] = sum, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
+    [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE,                              \
+    [ND__FOLD_PRODUCT][dtype] = &reducer_product_##TYPE,                      \
+    [ND__FOLD_DEVIATION][dtype] = &reducer_deviation_##TYPE,                  \
+    [ND__FOLD_EXPONENTIAL][dtype] = &reducer_exponential_##TYPE,              \
+    [ND__FOLD_MAGNITUDE][dtype] = &reducer_magnitude_##TYPE,                  \
+    [ND__FOLD_SQUARE][dtype] = &reducer_square_##TYPE,                        \
     [ND__FOLD_POWER][dtype] = &reducer_power_##TYPE
 #define ND__INTEGER_FOLDS(dtype, TYPE)                                                        \
     [ND__FOLD_SUM][dtype] = &reducer_sum_##TYPE, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
     [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE
-const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT] = {
-    ND__FLOAT_FOLDS(ND_F32, f32),
-    ND__FLOAT_FOLDS(ND_F64, f64),
-    ND__INTEGER_FOLDS(ND_BOOL, u8),
-    ND__INTEGER_FOLDS(ND_U8, u8),
-    ND__INTEGER_FOLDS(ND_I32, i32),
-    ND__INTEGER_FOLDS(ND_I64, i64),
-    ND__INTEGER_FOLDS(ND_U64, u64),
-    [ND__FOLD_PRODUCT][ND_I64] = &reducer_product_i64,
-    [ND__FOLD_SUM][ND_BF16] = &reducer_sum_bf16,
-};
+// clang-format off
+#define ND__REDUCERS(sum_of_f32, sum_of_bf16)              \
+    {                                                      \
+        ND__FLOAT_FOLDS(ND_F32, f32, sum_of_f32),          \
+        ND__FLOAT_FOLDS(ND_F64, f64, &reducer_sum_f64),    \
+        ND__INTEGER_FOLDS(ND_BOOL, u8),                    \
+        ND__INTEGER_FOLDS(ND_U8, u8),                      \
+        ND__INTEGER_FOLDS(ND_I32, i32),                    \
+        ND__INTEGER_FOLDS(ND_I64, i64),                    \
+        ND__INTEGER_FOLDS(ND_U64, u64),                    \
+        [ND__FOLD_PRODUCT][ND_I64] = &reducer_product_i64, \
+        [ND__FOLD_SUM][ND_BF16] = sum_of_bf16,             \
+    }
+// clang-format on
+const nd__reducer *const ND_ISA_NAME(nd__cpu_reducers)[ND__FOLDS][ND_DTYPE_COUNT] =
+    ND__REDUCERS(&reducer_sum_f32, &reducer_sum_bf16);
+
+// For a processor that has AVX-512 and is faster with these sums of AVX2's (isa.h).
+#if defined(__AVX512F__)
+extern const nd__reducer nd__cpu_sum_f32_x86_64_v3, nd__cpu_sum_bf16_x86_64_v3;
+const nd__reducer *const nd__cpu_reducers_x86_64_v4_halves[ND__FOLDS][ND_DTYPE_COUNT] =
+    ND__REDUCERS(&nd__cpu_sum_f32_x86_64_v3, &nd__cpu_sum_bf16_x86_64_v3);
+#elif defined(__AVX2__)
+const nd__reducer ND_ISA_NAME(nd__cpu_sum_f32) = {ND_F64, range_sum_f32, combine_sum_f32};
+const nd__reducer ND_ISA_NAME(nd__cpu_sum_bf16) = {ND_F64, range_sum_bf16, combine_sum_bf16};
+#endif
 
 #define ND__ARG_OF(max, min)                                                  \
     {                                                                         \

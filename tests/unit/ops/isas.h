@@ -4,7 +4,7 @@
 #include "kernels/cpu/cpu.h"
 
 static inline void on_every_isa(void (*test)(void)) {
-    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    static const char *const names[] = {"baseline", "x86_64_v3", "x86_64_v4", "x86_64_v4_halves"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (nd__cpu_use_isa(names[i]))
             test();

@@ -361,6 +361,73 @@ static void test_long_sums_are_accurate(void **state) {
         assert_close("column", at_flat(sums, i), 0.1 * (double)n / 4, 1e-14, 0);
 }
 
+/// `n` numbers of a pattern of four, or random ones where it is NULL, as a tensor of `dtype`.
+static nd_tensor *patterned(int64_t n, const double *pattern, nd_dtype dtype) {
+    nd_auto nd_tensor *wide = random_dense(ND_SHAPE(n), ND_F64, -1, 1);
+    double *data = (double *)nd_get_data(wide);
+    for (int64_t i = 0; pattern && i < n; i++)
+        data[i] = pattern[i % 4];
+    return nd_cast(wide, dtype);
+}
+
+/// As long doubles have them, but for one rounding of the result and, where `pairs`, one of each two
+/// neighbours.
+static void check_long_sums(nd_dtype dtype, const double *pattern, bool pairs) {
+    static const int64_t lengths[] = {1, 7, 31, 32, 255, 256, 301, 16384, 16385, 100003, 2000001};
+    for (size_t i = 0; i < COUNT_OF(lengths); i++)
+        for (int64_t first = 0; first < 3; first++) {
+            nd_auto nd_tensor *x = patterned(lengths[i] + 3, pattern, dtype);
+            nd_auto nd_tensor *row = nd_slice(x, first, first + lengths[i], 1, 0);
+            nd_auto nd_tensor *sum = nd_sum(row, 0, NULL, false);
+            long double exact = 0, magnitudes = 0;
+            for (int64_t k = 0; k < lengths[i]; k++) {
+                long double number = at_flat(row, k);
+                exact += number;
+                magnitudes += fabsl(number);
+            }
+            double added = (double)magnitudes * (pairs ? 0x1p-24 : 0x1p-48);
+            double rounded = dtype == ND_BF16 ? 0x1p-8 : 0x1p-23;
+            assert_close("sum", at_flat(sum, 0), (double)exact, rounded, added);
+        }
+}
+
+static void check_sums_of_f32(void) {
+    static const double cancel[] = {1e8, 1, -1e8, 0.25},
+                        least[] = {0x1p-149, -0x1p-126, 0, 0x1p-148},
+                        largest[] = {0x1.FFFFFEp127, 1, -0x1.FFFFFEp127, 2};
+    check_long_sums(ND_F32, NULL, false);
+    check_long_sums(ND_F32, cancel, false);
+    check_long_sums(ND_F32, least, false);
+    check_long_sums(ND_F32, largest, false);
+}
+
+static void test_sums_of_f32_are_added_in_f64(void **state) {
+    (void)state;
+    on_every_isa(check_sums_of_f32);
+}
+
+static void check_sums_of_bf16(void) {
+    // Two of the largest are no f32, one after the other.
+    static const double cancel[] = {0x1p20, 1, -0x1p20, 0.25},
+                        largest[] = {0x1.FEp127, 0x1.FEp127, -0x1.FEp127, -0x1.FEp127},
+                        infinite[] = {INFINITY, 1, 0x1.FEp127, 0x1.FEp127},
+                        none[] = {INFINITY, 1, -INFINITY, 1};
+    check_long_sums(ND_BF16, NULL, true);
+    check_long_sums(ND_BF16, cancel, true);
+    check_long_sums(ND_BF16, largest, true);
+    for (int64_t n = 4; n < 100000; n *= 7) {
+        nd_auto nd_tensor *x = patterned(n, infinite, ND_BF16), *y = patterned(n, none, ND_BF16);
+        nd_auto nd_tensor *sum = nd_sum(x, 0, NULL, false), *other = nd_sum(y, 0, NULL, false);
+        assert_true(at_flat(sum, 0) == (double)INFINITY);
+        assert_true(isnan(at_flat(other, 0)));
+    }
+}
+
+static void test_sums_of_bf16_are_added_in_f64_after_pairs(void **state) {
+    (void)state;
+    on_every_isa(check_sums_of_bf16);
+}
+
 /// Of any length and from any element on: as those of the same numbers in f64, but for one rounding.
 static void test_sums_of_bf16_rows(void **state) {
     (void)state;
@@ -415,6 +482,8 @@ int main(void) {
         ND_TEST(test_sum_to),
         ND_TEST(test_bad_axes_are_refused),
         ND_TEST(test_long_sums_are_accurate),
+        ND_TEST(test_sums_of_f32_are_added_in_f64),
+        ND_TEST(test_sums_of_bf16_are_added_in_f64_after_pairs),
         ND_TEST(test_sums_of_bf16_rows),
         ND_TEST(test_sums_have_the_same_bits_with_any_number_of_threads),
     };
