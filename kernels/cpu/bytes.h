@@ -7,12 +7,14 @@
 
 /// memcpy(), which must not overlap.
 ///
-/// Of some thousand bytes and more, glibc's is the processor's own instruction (rep movsb). On AMD's
-/// Zen 3 and Zen 4 that takes ten times as long where the destination's place in its page is a few
-/// bytes behind the source's, as it is where rows are moved by some columns. So such copies are made
-/// in pieces that are still moved by vectors.
+/// Where the destination's place in its page is a few bytes behind the source's, as it is where rows
+/// are moved by some columns, what is read in turns with what is written waits for the writes, which
+/// seem to be of the same bytes. On AMD's Zen 3 and Zen 4 glibc's copies of some thousand bytes and more,
+/// by the processor's own instruction (rep movsb), take ten times as long then. So such copies are made
+/// in pieces of which glibc reads all before it writes any: 4 MiB moved by 12 bytes on a Zen 4 take 95
+/// us in pieces of 256, 157 of 2,048, 326 of 512.
 static inline void nd__bytes_copy(void *to_, const void *from_, size_t bytes) {
-    enum { PAGE = 4096, BEHIND = 64, PIECE = 2048 };
+    enum { PAGE = 4096, BEHIND = 64, PIECE = 256 };
     char *to = (char *)to_;
     const char *from = (const char *)from_;
     if (bytes > PIECE && (((uintptr_t)to - (uintptr_t)from - 1) & (PAGE - 1)) < BEHIND - 1)

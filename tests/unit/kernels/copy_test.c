@@ -129,7 +129,7 @@ static void test_permuted_copies(void **state) {
 static void test_copies_of_bytes_at_every_distance(void **state) {
     (void)state;
     enum { PAGE = 4096, MOST = 3 * PAGE };
-    static const size_t sizes[] = {0, 1, 2047, 2048, 2049, 4096, 4097, 6145, 10000};
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 600, 2047, 2048, 2049, 4096, 4097, 10000};
     unsigned char *from = aligned_alloc(PAGE, MOST), *to = aligned_alloc(PAGE, MOST);
     assert_true(from && to);
     for (size_t i = 0; i < MOST; i++)
