@@ -59,15 +59,14 @@ ND__IN_LOOPS __m256 nd__f64_odd_some(const double *in) {
     __m256i bits = _mm256_castps_si256(cut);
     return _mm256_castsi256_ps(_mm256_mask_or_epi32(bits, lost, bits, _mm256_set1_epi32(1)));
 }
-/// The same for numbers that are no subnormal f32, whose digits are cut off before the conversion. What
-/// is a subnormal one is cut off a second time.
+/// The same for numbers that are no subnormal f32, whose last digit is made odd before the conversion
+/// cuts off what is behind it. Of a subnormal one that digit is cut off, too.
 ND__IN_LOOPS __m256 nd__f64_odd_normal_some(const double *in) {
     const __m512i lost = _mm512_set1_epi64(((int64_t)1 << 29) - 1);
+    const __m512i last = _mm512_set1_epi64((int64_t)1 << 29);
     __m512i bits = _mm512_loadu_si512((const void *)in);
-    __m512i odd =
-        _mm512_add_epi64(_mm512_and_si512(bits, lost), lost); // carries into the last digit
-    __m512i cut = _mm512_andnot_si512(lost, _mm512_or_si512(bits, odd));
-    return _mm512_cvt_roundpd_ps(_mm512_castsi512_pd(cut), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+    __m512i odd = _mm512_mask_or_epi64(bits, _mm512_test_epi64_mask(bits, lost), bits, last);
+    return _mm512_cvt_roundpd_ps(_mm512_castsi512_pd(odd), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 /// A subnormal f32 is nearer to 0 than to any f16.
 ND__IN_LOOPS void nd__f16_write_wide_some(const double *in, uint16_t *out) {
