@@ -93,11 +93,72 @@ static inline void windows_with(const nd__pool_axis *axis, int64_t offset, int64
             axes[axis] = nd__pool_axis_of(call, axis);                                             \
             block *= axes[axis].size;                                                              \
         }                                                                                          \
-        int64_t rows = axes[0].out * axes[1].out;                                                  \
-        for (int64_t row = begin * rows; row < end * rows; row++)                                  \
-            pool_row_##T((const T *)call->operand[2].data + row / rows * block, axes, row % rows,  \
-                         (T *)call->operand[0].data + row * axes[2].out,                           \
-                         (int64_t *)call->operand[1].data + row * axes[2].out);                    \
+        int64_t rows = axes[0].out * axes[1].out, width = axes[2].out, line = axes[2].size;        \
+        int64_t many =                                                                             \
+            are_pairs(axes) ? (width + PAIRS_##T - 1) / PAIRS_##T * PAIRS_##T : INT64_MAX;         \
+        for (int64_t row = begin * rows; row < end * rows; row++) {                                \
+            const T *plane = (const T *)call->operand[2].data + row / rows * block;                \
+            T *out = (T *)call->operand[0].data + row * width;                                     \
+            int64_t *positions = (int64_t *)call->operand[1].data + row * width;                   \
+            int64_t top = row % rows * 2 * line;                                                   \
+            if (many <= (end * rows - row) * width &&                                              \
+                2 * many + line <= (end - row / rows) * block - top)                               \
+                for (int64_t i = 0; i < width; i += PAIRS_##T)                                     \
+                    pool_pairs_##T(plane + top + 2 * i, top + 2 * i, line, out + i,                \
+                                   positions + i);                                                 \
+            else                                                                                   \
+                pool_row_##T(plane, axes, row % rows, out, positions);                             \
+        }                                                                                          \
+    }
+// The usual windows, 2 x 2 without any between them or beyond the edge, are compared in one pass, so
+// many at once. That goes past the end of a row: what is written there the next row, of the same
+// thread, writes again, and rows without enough behind them are made as all others.
+enum { PAIRS_float = 8, PAIRS_double = 4 };
+typedef float float_vector __attribute__((vector_size(32)));
+typedef double double_vector __attribute__((vector_size(32)));
+typedef int32_t float_places __attribute__((vector_size(32)));
+typedef int64_t double_places __attribute__((vector_size(32)));
+#define EVEN_float(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD_float(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define EVEN_double(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD_double(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+static const float_places upper_float = {0, 2, 4, 6, 8, 10, 12, 14};
+static const double_places upper_double = {0, 2, 4, 6};
+static bool are_pairs(const nd__pool_axis *axes) {
+    const nd__pool_axis *deep = axes, *high = axes + 1, *wide = axes + 2;
+    bool pairs = deep->size == 1 && deep->out == 1 && wide->out >= 4 && wide->size < INT32_MAX / 4;
+    for (const nd__pool_axis *axis = high; axis <= wide; axis++)
+        pairs = pairs && axis->kernel == 2 && axis->stride == 2 && axis->dilation == 1 &&
+                axis->padding == 0 && 2 * axis->out <= axis->size;
+    return pairs;
+}
+// The candidate where it is larger or NaN, unless what there is already is NaN.
+#define TAKE_BETTER(T, candidate, its_place)                                                    \
+    {                                                                                           \
+        T##_places better = ~((candidate) <= most) & (most == most);                            \
+        most = (T##_vector)((better & (T##_places)(candidate)) | (~better & (T##_places)most)); \
+        place = (better & (its_place)) | (~better & place);                                     \
+    }
+#define POOL_PAIRS(T)                                                                        \
+    /* PAIRS_T results. `x`: the first window, which stands at `at` of its plane. */         \
+    static inline void pool_pairs_##T(const T *x, int64_t at, int64_t line, T *out,          \
+                                      int64_t *positions) {                                  \
+        typedef T##_vector unaligned __attribute__((aligned(sizeof(T)), may_alias));         \
+        typedef int64_t integers __attribute__((vector_size(8 * PAIRS_##T)));                \
+        typedef integers unaligned_integers __attribute__((aligned(8), may_alias));          \
+        T##_vector upper[2], lower[2];                                                       \
+        for (int i = 0; i < 2; i++) {                                                        \
+            upper[i] = *(const unaligned *)(x + i * PAIRS_##T);                              \
+            lower[i] = *(const unaligned *)(x + line + i * PAIRS_##T);                       \
+        }                                                                                    \
+        T##_vector most = EVEN_##T(upper[0], upper[1]), right = ODD_##T(upper[0], upper[1]); \
+        T##_vector below = EVEN_##T(lower[0], lower[1]), last = ODD_##T(lower[0], lower[1]); \
+        T##_places place = upper_##T, down = place + (__typeof__(place[0]))line;             \
+        TAKE_BETTER(T, right, upper_##T + 1)                                                 \
+        TAKE_BETTER(T, below, down)                                                          \
+        TAKE_BETTER(T, last, down + 1)                                                       \
+        *(unaligned *)out = most;                                                            \
+        *(unaligned_integers *)positions = __builtin_convertvector(place, integers) + at;    \
     }
 // One window of `count` elements behind each other.
 #define POOL_ADAPTIVE(T)                                                         \
@@ -111,6 +172,8 @@ static inline void windows_with(const nd__pool_axis *axis, int64_t offset, int64
     }
 POOL_ADAPTIVE(float)
 POOL_ADAPTIVE(double)
+POOL_PAIRS(float)
+POOL_PAIRS(double)
 POOL_PLANES(float)
 POOL_PLANES(double)
 

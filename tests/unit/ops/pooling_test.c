@@ -1,5 +1,6 @@
-// Pooling of lines shorter and longer than what is done at once, to the bit, against the loops that
-// say what it is.
+// Pooling of lines shorter and longer than what is done at once, and windows of 2 x 2, to the bit,
+// against the loops that say what it is.
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autograd.h>
 #include <nd/pooling.h>
@@ -80,9 +81,58 @@ static void test_pooling_of_lines(void **state) {
                 }
 }
 
+/// Windows of 2 x 2 in planes of so many lines and columns.
+static void check_pairs(int64_t planes, int64_t lines, int64_t columns, nd_dtype dtype) {
+    // Few numbers, so that many are equal, and some are NaN.
+    nd_auto nd_tensor *numbers = random_dense(ND_SHAPE(planes, 1, lines, columns), dtype, -3, 3);
+    nd_auto nd_tensor *whole = nd_round(numbers);
+    nd_auto nd_tensor *three = nd_full(ND_SHAPE(1), 3, dtype);
+    nd_auto nd_tensor *is_three = nd_equal(whole, three);
+    nd_auto nd_tensor *x = nd_masked_fill(whole, is_three, (double)NAN);
+    nd_max_pool2d_options options = ND_MAX_POOL2D_OPTIONS_INIT;
+    options.kernel[0] = options.kernel[1] = 2;
+    nd_tensor *largest, *places;
+    assert_int_equal(nd_max_pool2d_with_indices(x, &options, &largest, &places), ND_OK);
+    int64_t high = lines / 2, wide = columns / 2;
+    assert_shape(largest, ND_SHAPE(planes, 1, high, wide));
+    for (int64_t i = 0; i < planes * high * wide; i++) {
+        int64_t plane = i / (high * wide), first = i / wide % high * 2 * columns + i % wide * 2;
+        int64_t best = first, others[] = {first + 1, first + columns, first + columns + 1};
+        for (int k = 0; k < 3; k++) {
+            double most = at_flat(x, plane * lines * columns + best);
+            double other = at_flat(x, plane * lines * columns + others[k]);
+            if (!isnan(most) && (isnan(other) || other > most))
+                best = others[k];
+        }
+        double expected = at_flat(x, plane * lines * columns + best), got = at_flat(largest, i);
+        assert_true(isnan(expected) ? isnan(got) : got == expected);
+        assert_true(at_flat(places, i) == (double)best);
+    }
+    nd_release(largest);
+    nd_release(places);
+}
+
+static void check_all_pairs(void) {
+    for (int64_t columns = 2; columns < 40; columns++)
+        for (int64_t lines = 2; lines < 8; lines++)
+            for (int64_t planes = 1; planes < 4; planes++) {
+                check_pairs(planes, lines, columns, ND_F32);
+                check_pairs(planes, lines, columns, ND_F64);
+            }
+    // So many that threads share them.
+    check_pairs(300, 14, 14, ND_F32);
+    check_pairs(300, 14, 15, ND_F64);
+}
+
+static void test_pairs_of_lines_and_columns(void **state) {
+    (void)state;
+    on_every_isa(check_all_pairs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_pooling_of_lines),
+        ND_TEST(test_pairs_of_lines_and_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
