@@ -14,6 +14,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
+#include "lib/base/signals.h"
 #include "lib/base/thread.h"
 #include "lib/base/versioned.h"
 #include "lib/gc/collection.h"
@@ -124,6 +125,9 @@ void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds) {
 static void find_garbage(nd_collection *collection, nd_manager *const *managers, size_t count,
                          uint64_t budget_ns, bool *ret_room) {
     bool alone = nd__atomic_single_threaded();
+    sigset_t signals;
+    collection->still =
+        alone && collection->expected >= nd__collection_still_from && nd__signals_hold(&signals);
     uint64_t closed_at = close_gate();
     collection->alone = alone;
     collection->began_ns = closed_at;
@@ -155,6 +159,9 @@ static void find_garbage(nd_collection *collection, nd_manager *const *managers,
     }
     collection->count = garbage;
     nd__gate_open();
+    if (collection->still)
+        nd__signals_let(&signals);
+    collection->still = false;
     report_gate_time(collection, closed_at);
 }
 

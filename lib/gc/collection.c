@@ -13,9 +13,9 @@
 #include <string.h>
 
 #if ND_COLLECT_EVERYWHERE
-size_t nd__collection_batch = 1;
+size_t nd__collection_batch = 1, nd__collection_still_from = 1;
 #else
-size_t nd__collection_batch = 2048;
+size_t nd__collection_batch = 2048, nd__collection_still_from = 4096;
 #endif
 
 uint64_t nd__collection_limit_ns = UINT64_C(8000000000);
@@ -174,27 +174,15 @@ static inline bool may_join(const nd_object *object) {
 /// What was made one after the other lies side by side as a rule: has the processor fetch what lies
 /// some steps further on than `object`, which is the next one after `last`. A step is what the
 /// objects were apart when that was the same twice; now and then one of them lies elsewhere.
-static inline void fetch_next(nd_collection *collection, const nd_object *last,
+static inline void fetch_next(nd__distance *distance, const nd_object *last,
                               const nd_object *object) {
     intptr_t apart = (intptr_t)object - (intptr_t)last;
-    if (apart == collection->apart)
-        collection->stride = apart;
-    collection->apart = apart;
-    const char *next = (const char *)object + ND__FETCH_AHEAD * collection->stride;
+    if (apart == distance->last)
+        distance->usual = apart;
+    distance->last = apart;
+    const char *next = (const char *)object + ND__FETCH_AHEAD * distance->usual;
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + ND__FETCH_LINE, 1);
-}
-
-/// False when there is no room.
-static inline bool add(nd_collection *collection, nd_object *object) {
-    if (__builtin_expect(collection->count == collection->capacity, 0)) {
-        collection->full = true;
-        return false;
-    }
-    const nd_object *last = collection->count ? collection->objects[collection->count - 1] : object;
-    fetch_next(collection, last, object);
-    nd__collection_add(collection, object);
-    return true;
 }
 
 /// To what is settled already only a type points that reports an edge which it does not hold.
@@ -206,28 +194,135 @@ static inline void note_edge_to_settled(nd_collection *collection, const nd_obje
     }
 }
 
+/// As visit_discover, where what is usual is not so. Apart, so that the usual saves no registers.
+__attribute__((cold, noinline)) static void discover_other(nd_collection *collection,
+                                                           nd_object *target, bool included) {
+    if (!may_join(target)) {
+        note_edge_to_settled(collection, target);
+    } else if (included && collection->count == collection->capacity) {
+        collection->full = true;
+    } else if (included) {
+        nd__collection_add(collection, target);
+        collection->internal[target->gc_index]++;
+    }
+}
+
 static void visit_discover(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     nd_collection *collection = ((set_visitor *)visitor)->collection;
-    uint32_t index = target->gc_index;
+    size_t index = target->gc_index, count = collection->count;
+    nd_object **objects = collection->objects;
     // What has joined, and is not settled, may still: nothing else is marked inside the gate.
-    if (__builtin_expect(nd__collection_has(collection, target) && index >= collection->settled,
-                         1)) {
+    if (index < count && objects[index] == target && index >= collection->settled) {
         collection->internal[index]++;
         return;
     }
-    if (!may_join(target)) {
-        note_edge_to_settled(collection, target);
+    uint32_t flags = nd__object_flags_to_join(target);
+    bool usual = (flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED;
+    nd_manager *manager = nd__manager_of(target);
+    bool included = manager && manager->collection == collection->id;
+    if (__builtin_expect(usual && included && !nd__steps_running && count < collection->capacity,
+                         1)) {
+        // Who reads an edge has joined before.
+        fetch_next(&collection->distance, objects[count - 1], target);
+        target->gc_index = (uint32_t)count;
+        objects[count] = target;
+        collection->internal[count] = 1;
+        collection->live[count] = 0;
+        collection->count = count + 1;
         return;
     }
-    nd_manager *manager = nd__manager_of(target);
-    if (manager && manager->collection == collection->id && add(collection, target))
-        collection->internal[target->gc_index]++;
+    discover_other(collection, target, included);
+}
+
+/// Marks as dying an object that nobody else reads, and takes note of what it was.
+static inline void mark(nd_object *object, uint32_t flags, nd__marked *marked) {
+    nd__atomic_store(&object->flags, (flags & ~(uint32_t)ND__SUSPECT) | ND__DYING, relaxed);
+    marked->flags |= flags;
+    if (__builtin_expect(object->type->finalize != NULL, 0))
+        marked->unfinalized |= !(flags & ND__FINALIZED);
+}
+
+/// What is marked is garbage. None is watched: its count would be unexplained.
+static void accept_marks(nd_collection *collection, const nd__marked *marked) {
+    collection->any_weak |= (marked->flags & ND__HAS_WEAK) != 0;
+    collection->any_finalizer |= marked->unfinalized;
+    collection->settled = collection->count;
 }
 
 static void unmark(nd_collection *collection, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         nd__atomic_clear_flags(&collection->objects[i]->flags, ND__DYING);
+}
+
+// While nothing changes (collection->still), pass 1 marks each object at once as long as everything
+// is garbage, and pass 2 does without the objects: `internal` is short of the count, so it is zero
+// where edges explain that. (That of a watched object is too large for it, and what is dead is no
+// candidate: nothing dies meanwhile, and what an edge is reported to has one.)
+
+static inline void read_still(nd_collection *collection, size_t index, nd__marked *marked,
+                              nd_visitor *visitor) {
+    nd_object *object = collection->objects[index];
+    uint32_t flags = nd__object_flags(object);
+    collection->internal[index] -= (uint32_t)nd__atomic_load(&object->word, relaxed);
+    mark(object, flags, marked);
+    if (object->type->traverse && !(flags & ND__CLOSED))
+        object->type->traverse(object, visitor);
+}
+
+/// What was read so is as if it had been read by read_candidate.
+static void unmark_still(nd_collection *collection, size_t from, size_t to) {
+    bool alone = nd__atomic_single_threaded();
+    for (size_t i = from; i < to; i++) {
+        nd__collection_prefetch(collection->objects, to, i);
+        nd_object *object = collection->objects[i];
+        uint32_t flags = nd__object_flags(object) & ~(uint32_t)ND__DYING;
+        if (__builtin_expect(alone, 1))
+            nd__atomic_store(&object->flags, flags, relaxed);
+        else
+            nd__atomic_clear_flags(&object->flags, ND__DYING);
+        collection->words[i] = nd__atomic_load(&object->word, relaxed);
+        collection->internal[i] += (uint32_t)collection->words[i];
+    }
+}
+
+/// Those that are not read yet, with those that are found thereby. A `traverse` may begin a thread,
+/// though it should not: then nothing is still, and all is looked at anew.
+static void read_all_still(nd_collection *collection, size_t *read, nd_visitor *visitor) {
+    nd__marked marked = collection->marked;
+    size_t i = *read;
+    for (; i < collection->count && nd__atomic_single_threaded(); i++) {
+        nd__collection_prefetch_whole(collection->objects, collection->count, i);
+        read_still(collection, i, &marked, visitor);
+    }
+    *read = i;
+    collection->marked = marked;
+    collection->full |= !nd__atomic_single_threaded();
+}
+
+static void read_all(nd_collection *collection, size_t *read, nd_visitor *visitor) {
+    if (collection->still && collection->settles) {
+        read_all_still(collection, read, visitor);
+        return;
+    }
+    while (*read < collection->count) {
+        nd__collection_prefetch_whole(collection->objects, collection->count, *read);
+        read_candidate(collection, (*read)++, visitor);
+    }
+}
+
+/// Pass 2 over what is read and marked already.
+static bool settle_still(nd_collection *collection) {
+    size_t begin = collection->settled, end = collection->count;
+    uint32_t unexplained = 0;
+    for (size_t i = begin; i < end; i++)
+        unexplained |= collection->internal[i];
+    if (unexplained)
+        unmark_still(collection, begin, end);
+    else
+        accept_marks(collection, &collection->marked);
+    collection->marked = (nd__marked){0};
+    return !unexplained;
 }
 
 /// Whether edges from inside explain the count of candidate number `index`, and its word is the
@@ -249,29 +344,21 @@ static bool settle_all(nd_collection *collection, size_t begin) {
     bool alone = collection->alone && nd__atomic_single_threaded();
     // To take back many marks costs more than to look twice at what is in the arrays.
     bool few = end - begin <= 4 * nd__collection_batch;
+    nd__marked marked = {0};
     if (!(alone && few) && !all_explained(collection, begin))
         return false;
     if (!alone && first_changed(collection, begin) != end)
         return false;
-    uint32_t seen = 0;
-    bool finalizer = false;
     for (; i < end && stands(collection, i); i++) {
         nd__collection_prefetch(collection->objects, end, i);
         nd_object *object = collection->objects[i];
-        uint32_t flags = nd__object_flags(object);
-        nd__atomic_store(&object->flags, (flags & ~(uint32_t)ND__SUSPECT) | ND__DYING, relaxed);
-        seen |= flags;
-        if (__builtin_expect(object->type->finalize != NULL, 0))
-            finalizer |= !(flags & ND__FINALIZED);
+        mark(object, nd__object_flags(object), &marked);
     }
     if (i < end || !nd__collection_in_time(collection)) {
         unmark(collection, begin, i);
         return false;
     }
-    // None is watched: its count would be unexplained.
-    collection->any_weak |= (seen & ND__HAS_WEAK) != 0;
-    collection->any_finalizer |= finalizer;
-    collection->settled = end;
+    accept_marks(collection, &marked);
     return true;
 }
 
@@ -282,11 +369,15 @@ static void settle(nd_collection *collection) {
     size_t begin = collection->settled, end = collection->count;
     if (end - begin < nd__collection_batch)
         return;
-    collection->settles = settle_all(collection, begin);
+    collection->settles =
+        collection->still ? settle_still(collection) : settle_all(collection, begin);
 }
 
 void nd__collection_unsettle(nd_collection *collection) {
-    unmark(collection, 0, collection->settled);
+    if (collection->still)
+        unmark_still(collection, 0, collection->settled);
+    else
+        unmark(collection, 0, collection->settled);
     collection->settled = 0;
 }
 
@@ -302,15 +393,17 @@ static void begin_candidates(nd_collection *collection, size_t end) {
 static nd_object *take_some(nd_collection *collection, nd_object *object) {
     size_t count = collection->count, taken = 0;
     nd_object **objects = collection->objects, *last = NULL;
+    size_t batch = nd__collection_batch, capacity = collection->capacity;
+    nd__distance distance = collection->distance;
     const nd_object *before = object;
-    for (; object && taken < nd__collection_batch; object = object->previous) {
-        fetch_next(collection, before, object);
+    for (; object && taken < batch; object = object->previous) {
+        fetch_next(&distance, before, object);
         before = object;
         // One with count zero is dead and waits to be destroyed.
         if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0 || !may_join(object))
             continue;
         if (object->gc_index >= count || objects[object->gc_index] != object) {
-            if (__builtin_expect(count == collection->capacity, 0)) {
+            if (__builtin_expect(count == capacity, 0)) {
                 collection->full = true;
                 break;
             }
@@ -320,6 +413,7 @@ static nd_object *take_some(nd_collection *collection, nd_object *object) {
         last = object;
         taken++;
     }
+    collection->distance = distance;
     begin_candidates(collection, count);
     return last;
 }
@@ -333,11 +427,8 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, nd_manage
     nd__walk walk = {.shard = shard, .manager = manager};
     while (!collection->full && collection->count != collection->expected &&
            nd__walk_on(&walk, collection, take_some)) {
-        while (*read < collection->count) {
-            nd__collection_prefetch_whole(collection->objects, collection->count, *read);
-            read_candidate(collection, (*read)++, visitor);
-        }
-        if (collection->settles)
+        read_all(collection, read, visitor);
+        if (collection->settles && !collection->full)
             settle(collection);
         // With all of it read, the rest is soon done.
         if (collection->leave_ns != UINT64_MAX && collection->count < collection->expected &&
@@ -351,20 +442,26 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
     set_visitor counter = {.visitor = {visit_discover}, .collection = collection};
     collection->count = collection->settled = 0;
     collection->settles = true;
-    collection->stride = collection->apart = 0;
+    collection->distance = (nd__distance){0};
     collection->stacked = 0;
     collection->contradicted = collection->full = collection->late = false;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
+    collection->marked = (nd__marked){0};
     size_t read = 0;
     // All of it before any edge is read: what points there is to find it in the set.
     nd__walk_recent(collection, take_some);
     collection->expected += collection->count;
-    while (read < collection->count)
-        read_candidate(collection, read++, &counter.visitor);
+    read_all(collection, &read, &counter.visitor);
     for (size_t i = 0; i < count && !collection->full; i++)
         for (nd_shard *shard = nd__shard_first(managers[i]); shard && !collection->full;
              shard = nd__shard_next(shard))
             discover_shard(collection, shard, managers[i], &read, &counter.visitor);
+    if (collection->still && collection->settles) {
+        if (collection->full)
+            unmark_still(collection, collection->settled, read);
+        else
+            settle_still(collection);
+    }
     *ret_room = !collection->full;
     if (collection->full || collection->contradicted)
         nd__collection_unsettle(collection);

@@ -19,6 +19,17 @@
 #include "lib/object/watch.h"
 #include <nd/gc.h>
 
+/// What there was among objects that were marked as dying.
+typedef struct nd__marked {
+    uint32_t flags;   ///< any of them had
+    bool unfinalized; ///< one has a finalizer that has not run
+} nd__marked;
+
+/// How far objects that are met one after the other lie apart.
+typedef struct nd__distance {
+    intptr_t last, usual;
+} nd__distance;
+
 typedef struct nd_collection {
     nd_object **objects;
     uint64_t *words;
@@ -33,14 +44,16 @@ typedef struct nd_collection {
     size_t
         expected; ///< tracked objects of the managers: with so many candidates, there are no more
     bool alone;   ///< the process had one thread when the gate closed
+    bool still;   ///< and its signals wait: what is read does not change until the gate opens
+    nd__marked marked;                         ///< then: what is marked already, and not settled
     uint64_t began_ns;                         ///< when the gate began to close
     uint64_t leave_ns;                         ///< from then on a look at once is too late
     size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
-    bool full;                                 ///< discovery ran out of capacity, or of time
-    bool missed;                               ///< some of a shard was not found; it counts as live
-    bool late;                                 ///< of time: nothing was decided
-    bool exact;                                ///< what is garbage when it begins is to be found
+    bool full;      ///< discovery ran out of capacity, of time, or of stillness
+    bool missed;    ///< some of a shard was not found; it counts as live
+    bool late;      ///< of time: nothing was decided
+    bool exact;     ///< what is garbage when it begins is to be found
     bool elsewhere; ///< and other threads had something to destroy then (dead.h)
     bool waits;     ///< for that, once
     bool unclear;   ///< that may be what holds what lives: unless it waited, nothing was decided
@@ -48,9 +61,8 @@ typedef struct nd_collection {
     /// Of another manager, `above`, whose latest tracked objects are candidates as well, or NULL.
     nd_shard *escaped;
     nd_manager *above;
-    size_t recent;      ///< how many of those
-    intptr_t apart;     ///< how far the last two objects that were met lie apart
-    intptr_t stride;    ///< how far most do
+    size_t recent; ///< how many of those
+    nd__distance distance;
     uint64_t id;        ///< of the managers whose tracked objects are the set
     uint32_t held_here; ///< references that the collection itself holds on each candidate: 0 or 1
     uint64_t pause_ns;  ///< how long the gate may be closed at a time; 0: as long as it takes
@@ -62,6 +74,10 @@ typedef struct nd_collection {
 /// So many objects at least are settled together: what the cache of a core holds. Tests make it
 /// smaller.
 extern size_t nd__collection_batch;
+
+/// From so many objects on signals wait, in a process with one thread, until they have been looked
+/// at: that costs two calls of the system. Tests make it smaller.
+extern size_t nd__collection_still_from;
 
 /// How many objects phase 2 may visit beyond the set: enough for the graph of a step, flat in the
 /// size of a model that a survivor points into.

@@ -67,12 +67,14 @@ static void free_unlinked(nd_object *object) {
 }
 
 void nd__destroy_garbage(nd_object *const *objects, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const nd_type *type = objects[i]->type;
-        if (!type->destroy && !(type->flags & ND__TYPE_MANAGER))
-            nd__block_free(objects[i]);
-        else
-            free_unlinked(objects[i]);
+    for (size_t i = 0; i < count;) {
+        size_t begin = i;
+        while (i < count && !objects[i]->type->destroy &&
+               !(objects[i]->type->flags & ND__TYPE_MANAGER))
+            i++;
+        nd__block_free_all(objects + begin, i - begin);
+        if (i < count)
+            free_unlinked(objects[i++]);
     }
 }
 

@@ -6,7 +6,7 @@
 // is; that never changes. Blocks of a run that is not blank are cut from its beginning, in order,
 // by one thread.
 //
-// One lock guards the depot. It is held for a few instructions, or a mapping; whoever sweeps takes
+// One lock guards the depot. It is held for a few instructions; whoever sweeps takes
 // the batches out first and looks at them without it.
 #include "lib/object/block.h"
 #include "lib/base/alloc.h"
@@ -23,10 +23,13 @@
 
 #define RUN_BYTES ((size_t)16 << 10)
 #define SLAB_BYTES ((size_t)256 << 10)
+/// What is mapped at once when there are SLABS_ALONE slabs: a huge page.
+#define CHUNK_BYTES ((size_t)2 << 20)
 /// What the depot keeps for longer than a moment.
 #define DEPOT_LIMIT ((uint64_t)64 << 20)
 #define MOMENT_NS UINT64_C(1000000000)
 enum { RUNS = SLAB_BYTES / RUN_BYTES, SLAB_HEAD = 1024, PAGE = 4096, LARGE_CLASSES = 64 };
+enum { SLABS_ALONE = 16 };
 
 typedef struct run {
     struct run *next; ///< while it is blank, or found to be empty
@@ -34,10 +37,12 @@ typedef struct run {
     uint32_t class;
 } run;
 
-typedef struct slab {
+typedef struct slab slab;
+struct slab {
+    slab *next;     ///< while it is unused
     uint32_t taken; ///< runs that have a class
     run runs[RUNS];
-} slab;
+};
 _Static_assert(sizeof(slab) <= SLAB_HEAD, "the first run begins behind it");
 
 #if ND_SHARED
@@ -50,7 +55,9 @@ _Thread_local nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
 
 static struct {
     nd_lock lock;
-    slab *filling; ///< the newest; older ones have no run left
+    slab *filling; ///< has runs left, or none that is in use has
+    slab *unused;
+    size_t slabs; ///< that were mapped
     struct {
         nd_object *batches; ///< first blocks, linked by `previous`; gc_index is how many blocks
         run *blank;
@@ -119,22 +126,43 @@ static void *map(size_t bytes) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/// A slab at a multiple of its size. The system puts one beside the other, so most are there at
-/// once.
-static slab *map_slab(void) {
-    char *memory = map(SLAB_BYTES);
-    size_t off = (uintptr_t)memory & (SLAB_BYTES - 1);
+/// Memory at a multiple of its size, a power of two. The system puts one mapping beside the other,
+/// so most are there at once.
+static char *map_aligned(size_t bytes) {
+    char *memory = map(bytes);
+    size_t off = (uintptr_t)memory & (bytes - 1);
     if (!off)
-        return (slab *)(void *)memory;
-    munmap(memory, SLAB_BYTES);
-    memory = map(2 * SLAB_BYTES);
+        return memory;
+    munmap(memory, bytes);
+    memory = map(2 * bytes);
     if (!memory)
         return NULL;
-    size_t before = -(uintptr_t)memory & (SLAB_BYTES - 1);
+    size_t before = -(uintptr_t)memory & (bytes - 1);
     if (before)
         munmap(memory, before);
-    munmap(memory + before + SLAB_BYTES, SLAB_BYTES - before);
-    return (slab *)(void *)(memory + before);
+    munmap(memory + before + bytes, bytes - before);
+    return memory + before;
+}
+
+/// Has the system put one huge page there now, and never again: what is given back of it must not
+/// come back when the system finds the rest to be in use.
+static void make_huge(char *chunk) {
+    if (madvise(chunk, CHUNK_BYTES, MADV_HUGEPAGE) != 0)
+        return;
+    *(volatile char *)chunk = 0;
+    madvise(chunk, CHUNK_BYTES, MADV_NOHUGEPAGE);
+}
+
+/// New slabs, one or, where there are many already, a chunk. Returns how many, 0 without memory.
+static size_t map_slabs(bool many, char **ret_memory) {
+    char *memory = many ? map_aligned(CHUNK_BYTES) : NULL;
+    if (memory) {
+        make_huge(memory);
+        *ret_memory = memory;
+        return CHUNK_BYTES / SLAB_BYTES;
+    }
+    *ret_memory = map_aligned(SLAB_BYTES);
+    return *ret_memory != NULL;
 }
 
 // ------------------------------------------------------------------------------------------- depot
@@ -188,23 +216,43 @@ static void depot_give(uint32_t class, nd_object *batch, uint32_t count) {
         nd__block_trim();
 }
 
-/// A run for a thread to cut, or NULL.
-static run *take_run(uint32_t class) {
-    nd__lock_acquire(&depot.lock);
+/// A run that is nobody's, with the depot locked; NULL when there is none.
+static run *take_mapped_run(uint32_t class) {
     run *taken = depot.classes[class].blank;
     if (taken) {
         depot.classes[class].blank = taken->next;
-    } else {
-        if (!depot.filling || depot.filling->taken == RUNS) {
-            slab *mapped = map_slab();
-            if (mapped)
-                depot.filling = mapped;
-        }
-        if (depot.filling && depot.filling->taken < RUNS) {
-            taken = &depot.filling->runs[depot.filling->taken++];
-            taken->class = class;
-        }
+        return taken;
     }
+    if (!depot.filling || depot.filling->taken == RUNS) {
+        if (!depot.unused)
+            return NULL;
+        depot.filling = depot.unused;
+        depot.unused = depot.unused->next;
+    }
+    taken = &depot.filling->runs[depot.filling->taken++];
+    taken->class = class;
+    return taken;
+}
+
+/// A run for a thread to cut, or NULL. Memory is mapped without the lock: a huge page takes the
+/// system a while.
+static run *take_run(uint32_t class) {
+    nd__lock_acquire(&depot.lock);
+    run *taken = take_mapped_run(class);
+    bool many = depot.slabs >= SLABS_ALONE;
+    nd__lock_release(&depot.lock);
+    if (taken)
+        return taken;
+    char *memory;
+    size_t slabs = map_slabs(many, &memory);
+    nd__lock_acquire(&depot.lock);
+    depot.slabs += slabs;
+    while (slabs-- > 0) {
+        slab *mapped = (slab *)(void *)(memory + slabs * SLAB_BYTES);
+        mapped->next = depot.unused;
+        depot.unused = mapped;
+    }
+    taken = take_mapped_run(class);
     nd__lock_release(&depot.lock);
     return taken;
 }
@@ -340,6 +388,25 @@ void nd__block_free_slowly(nd_object *object) {
     cache->free = object;
     if (surplus) // last: the depot may be swept, and the cache with it
         depot_give(class, surplus, blocks_in_batch(class));
+}
+
+void nd__block_free_all(nd_object *const *objects, size_t count) {
+    for (size_t i = 0; i < count;) {
+        uint32_t class = nd__object_flags(objects[i]) >> ND__CLASS_SHIFT;
+        nd__block_cache *cache = class < ND__BLOCK_CACHED_CLASSES ? &nd__block_caches[class] : NULL;
+        if (!cache || cache->room == 0) {
+            nd__block_free_slowly(objects[i++]);
+            continue;
+        }
+        nd_object *first = cache->free;
+        size_t end = count - i < cache->room ? count : i + cache->room, begin = i;
+        for (; i < end && nd__object_flags(objects[i]) >> ND__CLASS_SHIFT == class; i++) {
+            objects[i]->next = first;
+            first = objects[i];
+        }
+        cache->free = first;
+        cache->room -= (uint32_t)(i - begin);
+    }
 }
 
 static void give_cache(nd__block_cache *cache, uint32_t class) {

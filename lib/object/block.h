@@ -89,6 +89,9 @@ static inline void nd__block_free(nd_object *object) {
     nd__block_free_slowly(object);
 }
 
+/// The same for several objects.
+void nd__block_free_all(nd_object *const *objects, size_t count);
+
 /// Bytes of the block of an object, at least as many as were asked for.
 size_t nd__block_size(const nd_object *object);
 

@@ -12,11 +12,13 @@ typedef struct nd_cut {
 } nd_cut;
 
 static inline uint32_t nd__cut_group_of(uint32_t *group, uint32_t index) {
-    while (group[index] != index) {
-        group[index] = group[group[index]];
-        index = group[index];
+    for (;;) {
+        uint32_t above = group[index], top = group[above];
+        if (__builtin_expect(above == top, 1))
+            return top;
+        group[index] = top;
+        index = top;
     }
-    return index;
 }
 
 /// False when they are one already. The smaller index represents, so that groups come in the order

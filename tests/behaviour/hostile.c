@@ -127,11 +127,10 @@ static const nd_type pointer_type = {
     .traverse = pointer_traverse,
 };
 
-static void test_G40_edge_that_is_not_held_to_what_was_settled_before(void **state) {
-    (void)state;
-    nd_test_collects_by_policy();
-    size_t batch = nd__collection_batch;
+static void check_edge_to_what_was_settled(size_t still_from) {
+    size_t batch = nd__collection_batch, still_from_before = nd__collection_still_from;
     nd__collection_batch = 1;
+    nd__collection_still_from = still_from;
     cell_begin(2);
     nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
     cell_ring(ring, 2);
@@ -149,6 +148,14 @@ static void test_G40_edge_that_is_not_held_to_what_was_settled_before(void **sta
     assert_int_equal(collect(), 2);
     nd_release(later);
     nd__collection_batch = batch;
+    nd__collection_still_from = still_from_before;
+}
+
+static void test_G40_edge_that_is_not_held_to_what_was_settled_before(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    check_edge_to_what_was_settled(SIZE_MAX);
+    check_edge_to_what_was_settled(1);
 }
 
 static void test_G41_forgotten_edge_leaks_only_that(void **state) {

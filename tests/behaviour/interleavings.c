@@ -4,6 +4,7 @@
 // thread would do there is done there, at every such moment in turn. (A type must not do that; the
 // collector cannot tell it from another thread.) Where no traverse runs, a timer's signal
 // interrupts.
+#include "lib/gc/collection.h"
 #include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
@@ -109,8 +110,9 @@ static void set_timer(long microseconds) {
     assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
 }
 
-/// A hundred collections of a ring of so many, beside the handler.
-static void check_hops_on_signal(uint32_t size) {
+/// A hundred collections of a ring of so many, beside the handler, which has hopped so often at
+/// least by then.
+static void check_hops_on_signal(uint32_t size, uint32_t hops) {
     cell_begin(size);
     nd_object *first = cell_new(0, 1), *last = nd_retain(first);
     for (uint32_t i = 1; i < size; i++) {
@@ -136,7 +138,7 @@ static void check_hops_on_signal(uint32_t size) {
     }
     set_timer(0);
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
-    assert_true(signal_hops > (sig_atomic_t)(size / 500));
+    assert_true(signal_hops > (sig_atomic_t)hops);
     nd_release(signal_pair[signal_holds]);
     assert_int_equal(collect(NULL).collected_objects, size);
     assert_int_equal(cell_total_deaths(), size);
@@ -144,9 +146,24 @@ static void check_hops_on_signal(uint32_t size) {
 
 static void test_G29_hops_between_any_two_reads(void **state) {
     (void)state;
-    check_hops_on_signal(SIGNAL_RING);
+    size_t still_from = nd__collection_still_from;
+    nd__collection_still_from = SIZE_MAX;
+    check_hops_on_signal(SIGNAL_RING, SIGNAL_RING / 500);
     // So few are marked as their words are looked at again.
-    check_hops_on_signal(SMALL_SIGNAL_RING);
+    check_hops_on_signal(SMALL_SIGNAL_RING, SMALL_SIGNAL_RING / 500);
+    nd__collection_still_from = still_from;
+}
+
+static void test_G29_signals_wait_for_a_look_and_come_behind_it(void **state) {
+    (void)state;
+    size_t still_from = nd__collection_still_from;
+    nd__collection_still_from = 1;
+    check_hops_on_signal(SIGNAL_RING, 50);
+    check_hops_on_signal(SMALL_SIGNAL_RING, 50);
+    nd__collection_still_from = still_from;
+    sigset_t blocked;
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &blocked), 0);
+    assert_false(sigismember(&blocked, SIGALRM));
 }
 
 // A handle of a member taken out of an edge by reading it, as a thread does that holds the owner,
@@ -463,6 +480,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G29_hopping_thread_at_every_interleaving),
         ND_TEST(test_G29_hops_between_any_two_reads),
+        ND_TEST(test_G29_signals_wait_for_a_look_and_come_behind_it),
         ND_TEST(test_G30_edge_taken_between_the_reads),
         ND_TEST(test_G32_last_release_while_the_gate_is_closed_loses_nothing),
         ND_TEST(test_G32_destructor_of_what_died_meanwhile_may_close_the_gate),

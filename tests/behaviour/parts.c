@@ -73,7 +73,8 @@ static void flood_a_collection(size_t batch, bool spread) {
 static void test_what_was_decided_early_is_looked_at_again_when_there_is_no_room(void **state) {
     (void)state;
     nd_test_collects_by_policy();
-    size_t batch = nd__collection_batch;
+    size_t batch = nd__collection_batch, still_from = nd__collection_still_from;
+    nd__collection_still_from = 1; // the first time marks are there when the thread begins
     // With 8 at a time the 100 that were there are passed unnoticed.
     for (flood_at = 0; flood_at <= 90; flood_at += 30) {
         flood_a_collection(8, false);
@@ -81,6 +82,7 @@ static void test_what_was_decided_early_is_looked_at_again_when_there_is_no_room
         flood_a_collection(1, false);
     }
     nd__collection_batch = batch;
+    nd__collection_still_from = still_from;
 }
 
 /// A ring of so many, held by its member number `held`.
@@ -99,9 +101,9 @@ static nd_object *ring_held_by(uint32_t size, uint32_t held) {
     return holder;
 }
 
-static void test_marks_of_what_is_held_by_one_handle_are_taken_back(void **state) {
-    (void)state;
-    nd_test_collects_by_policy();
+static void check_marks_of_what_one_handle_holds(size_t still_from) {
+    size_t still_from_before = nd__collection_still_from;
+    nd__collection_still_from = still_from;
     // Few enough to be marked as they are looked at, and more.
     static const uint32_t sizes[] = {2100, 20000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -119,6 +121,14 @@ static void test_marks_of_what_is_held_by_one_handle_are_taken_back(void **state
             assert_int_equal(cell_total_deaths(), sizes[i]);
         }
     }
+    nd__collection_still_from = still_from_before;
+}
+
+static void test_marks_of_what_is_held_by_one_handle_are_taken_back(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    check_marks_of_what_one_handle_holds(SIZE_MAX);
+    check_marks_of_what_one_handle_holds(1);
 }
 
 static uint64_t random_state;
@@ -169,9 +179,10 @@ static void drop_tangle(uint32_t size, uint32_t *ret_groups) {
 static void test_garbage_that_refers_to_what_is_cut_earlier_is_freed_once(void **state) {
     (void)state;
     nd_test_collects_by_policy();
-    size_t batch = nd__collection_batch;
-    for (uint32_t round = 0; round < 12; round++) {
+    size_t batch = nd__collection_batch, still_from = nd__collection_still_from;
+    for (uint32_t round = 0; round < 24; round++) {
         const size_t batches[] = {1, 7, 64, 2048};
+        nd__collection_still_from = round < 12 ? 1 : SIZE_MAX;
         nd__collection_batch = batches[round % 4];
         random_state = round + 1;
         uint32_t size = 300 + random_below(4000), groups;
@@ -183,6 +194,7 @@ static void test_garbage_that_refers_to_what_is_cut_earlier_is_freed_once(void *
         assert_int_equal(cell_total_deaths(), size);
     }
     nd__collection_batch = batch;
+    nd__collection_still_from = still_from;
 }
 
 int main(void) {
