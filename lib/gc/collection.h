@@ -5,7 +5,8 @@
 //   trusted only when
 //               objects[gc_index] is the object, so that stale indices need no cleaning
 //   word        an object's count word, read in pass 1 before its edges
-//   internal    how many edges to it came from the set
+//   internal    how many edges to it came from the set; where nothing changes (still) and it is not
+//               known yet whether all is garbage, so many less its count
 //   live        held from outside (count above internal), or reached from one that is
 //   garbage     the rest: found dead together
 //   settled     objects[0 ... settled): garbage that was found, rechecked and marked before the rest
@@ -50,7 +51,7 @@ typedef struct nd_collection {
     uint64_t leave_ns;                         ///< from then on a look at once is too late
     size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
-    bool full;      ///< discovery ran out of capacity, of time, or of stillness
+    bool full;      ///< discovery ran out of capacity or time, or is still no more
     bool missed;    ///< some of a shard was not found; it counts as live
     bool late;      ///< of time: nothing was decided
     bool exact;     ///< what is garbage when it begins is to be found

@@ -6,8 +6,8 @@
 // is; that never changes. Blocks of a run that is not blank are cut from its beginning, in order,
 // by one thread.
 //
-// One lock guards the depot. It is held for a few instructions; whoever sweeps takes
-// the batches out first and looks at them without it.
+// One lock guards the depot. It is held for a few instructions; whoever sweeps takes the batches
+// out first and looks at them without it.
 #include "lib/object/block.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
@@ -55,7 +55,7 @@ _Thread_local nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
 
 static struct {
     nd_lock lock;
-    slab *filling; ///< has runs left, or none that is in use has
+    slab *filling; ///< the newest in use; older ones have no run left
     slab *unused;
     size_t slabs; ///< that were mapped
     struct {

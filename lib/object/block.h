@@ -5,7 +5,8 @@
 //   batch   some 16 KiB of free blocks, handed over between a cache and the depot as one
 //   depot   the batches that no thread has, under one lock; threads that end leave theirs here
 //   run     16 KiB that blocks of a class are cut from; a thread cuts one at a time
-//   slab    256 KiB of runs, from the system; its beginning says what its runs are
+//   slab    256 KiB of runs, from the system; its beginning says what its runs are. Where there are
+//           many already, eight come at once, in a huge page
 //
 // Invariant: a header that was ever handed out stays readable, and where it lies only headers ever
 // lie. So whoever retains or releases a dead object finds a count of zero, not somebody else's
