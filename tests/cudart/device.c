@@ -65,6 +65,7 @@ static uint64_t setting_number(const char *name, uint64_t otherwise) {
 static void seed_with(uint64_t seed) {
     cudart.random = seed;
     cudart.early = seed != 0;
+    cudart.free_steps = 0;
     // Not a number as a float; a large negative one.
     cudart.poison = seed % 2 ? 0xCB : 0xFF;
 }

@@ -171,8 +171,9 @@ extern struct cudart_state {
     cudart_clock *host; ///< what the host has waited for
     uint64_t random;
     unsigned char poison;
-    bool early; ///< work may be done before somebody waits for it
-    bool races; ///< report unordered touches of one block
+    bool early;          ///< work may be done before somebody waits for it
+    unsigned free_steps; ///< then: due to nobody
+    bool races;          ///< report unordered touches of one block
     bool forked, ended;
     uint64_t calls, refused, pending, steps, kernels, libraries;
     cudart_step *running;

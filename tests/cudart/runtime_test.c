@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define assert_cuda(expression) assert_int_equal((expression), cudaSuccess)
 
@@ -61,6 +62,26 @@ static void test_nothing_happens_before_somebody_waits(void **state) {
     assert_int_equal(statistics().pending, 0);
     for (int i = 0; i < COUNT; i++)
         assert_true(host[i] == 3);
+    assert_cuda(cudaFreeAsync(x, stream));
+    assert_cuda(cudaStreamSynchronize(stream));
+    assert_cuda(cudaStreamDestroy(stream));
+}
+
+/// What another seed let happen unasked does not happen under this one.
+static void test_a_new_seed_forgets_what_was_due(void **state) {
+    (void)state;
+    cudaStream_t stream = stream_new();
+    float *x = floats(stream);
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        cudart_set_seed(seed);
+        assert_cuda(test_fill(x, COUNT, 3, stream));
+        assert_cuda(cudaStreamSynchronize(stream));
+        cudart_set_seed(0);
+        assert_cuda(test_fill(x, COUNT, 4, stream));
+        assert_int_equal(usleep(1000), 0);
+        assert_int_equal(statistics().pending, 1);
+        assert_cuda(cudaStreamSynchronize(stream));
+    }
     assert_cuda(cudaFreeAsync(x, stream));
     assert_cuda(cudaStreamSynchronize(stream));
     assert_cuda(cudaStreamDestroy(stream));
@@ -669,6 +690,7 @@ int main(int argc, char **argv) {
         return status;
     const struct CMUnitTest tests[] = {
         ND_TEST(test_nothing_happens_before_somebody_waits),
+        ND_TEST(test_a_new_seed_forgets_what_was_due),
         ND_TEST(test_a_copy_reads_its_source_late),
         ND_TEST(test_new_memory_is_poison),
         ND_TEST(test_an_event_orders_streams),

@@ -19,9 +19,8 @@ typedef struct demand {
     struct demand *next;
 } demand;
 static demand *demands;
-static cudart_point asked;  ///< by a query; one step towards it is due
-static unsigned free_steps; ///< due to nobody
-static bool idle;           ///< nobody has called for a while
+static cudart_point asked; ///< by a query; one step towards it is due
+static bool idle;          ///< nobody has called for a while
 
 enum { QUEUE_LENGTH = 1000, IDLE_NANOSECONDS = 999000000 };
 
@@ -123,8 +122,8 @@ static cudart_step *choose(void) {
         step = towards(asked);
         asked.stream = NULL;
     }
-    if (!step && free_steps > 0) {
-        free_steps--;
+    if (!step && cudart.free_steps > 0) {
+        cudart.free_steps--;
         step = any_step(false);
     }
     return step || !idle ? step : any_step(true);
@@ -326,7 +325,7 @@ void cudart_issue(cudart_step *step) {
     cudart.kernels += step->kind == CUDART_KERNEL;
     cudart.libraries += step->kind == CUDART_LIBRARY;
     if (cudart.early && cudart_draw(4) == 0)
-        free_steps = (unsigned)cudart_draw(4);
+        cudart.free_steps = (unsigned)cudart_draw(4);
     pthread_cond_signal(&cudart.wanted);
 }
 
