@@ -25,6 +25,7 @@
 #include "lib/gc/sweep.h"
 #include "lib/manager/destroy.h"
 #include "lib/manager/manager.h"
+#include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/manager/shard.h"
 #include "lib/object/callback.h"
@@ -197,7 +198,7 @@ static void clear_weak_references(nd_collection *collection) {
 /// From here on others may get at what is marked as dying, and point to it from what they make.
 static void make_revivable(nd_collection *collection) {
     for (size_t i = 0; i < collection->count; i++)
-        nd__atomic_set_flags(&collection->objects[i]->flags, ND__REVIVABLE);
+        nd__member_make_revivable(collection->objects[i]);
 }
 
 /// Runs the finalizers that have not run, oldest object first. Each may hand out references to

@@ -390,18 +390,26 @@ static void begin_candidates(nd_collection *collection, size_t end) {
 }
 
 /// Takes a few objects of a list, `object` and newer ones. Returns the last one taken, or NULL.
-static nd_object *take_some(nd_collection *collection, nd_object *object) {
+static nd_object *take_some(nd_collection *collection, nd__walk *walk, nd_object *object) {
     size_t count = collection->count, taken = 0;
     nd_object **objects = collection->objects, *last = NULL;
     size_t batch = nd__collection_batch, capacity = collection->capacity;
     nd__distance distance = collection->distance;
     const nd_object *before = object;
-    for (; object && taken < batch; object = object->previous) {
+    nd_object *next;
+    for (; object && taken < batch; object = next) {
+        next = object->previous;
         fetch_next(&distance, before, object);
         before = object;
         // One with count zero is dead and waits to be destroyed.
-        if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0 || !may_join(object))
+        if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 0)
             continue;
+        if (__builtin_expect(!may_join(object), 0)) {
+            // What is settled is this collection's own, and cannot be told from others' garbage.
+            if (!collection->alone && collection->settled == 0 && nd__walk_set_aside(walk, object))
+                break;
+            continue;
+        }
         if (object->gc_index >= count || objects[object->gc_index] != object) {
             if (__builtin_expect(count == capacity, 0)) {
                 collection->full = true;

@@ -130,14 +130,18 @@ static void announce(const nd_collection *collection) {
 // -------------------------------------------------------------------------------------------- hold
 
 /// Holds a few objects of a list, `object` and newer ones. Returns the last one, or NULL.
-static nd_object *hold_some(nd_collection *collection, nd_object *object) {
+static nd_object *hold_some(nd_collection *collection, nd__walk *walk, nd_object *object) {
     size_t limit = collection->capacity - ND__PHASE2_BUDGET;
-    nd_object *last = NULL;
-    for (int held = 0; object && held < HELD_PER_LOCK && collection->count < limit;
-         object = object->previous) {
+    nd_object *last = NULL, *next;
+    for (int held = 0; object && held < HELD_PER_LOCK && collection->count < limit; object = next) {
+        next = object->previous;
         // First of all dying: the place of what others are about to free is theirs to change.
-        if ((nd__object_flags_to_join(object) & ND__DYING) ||
-            nd__collection_has(collection, object) || !nd__object_try_retain(object))
+        if (nd__object_flags_to_join(object) & ND__DYING) {
+            if (nd__walk_set_aside(walk, object))
+                break;
+            continue;
+        }
+        if (nd__collection_has(collection, object) || !nd__object_try_retain(object))
             continue;
         nd__collection_add(collection, object);
         last = object;

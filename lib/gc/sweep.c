@@ -35,7 +35,8 @@ static size_t free_some(nd_collection *collection, size_t from, size_t to, size_
             *destroys_kept |= ordered;
         } else {
             nd__collection_note_broken(collection, object);
-            nd__atomic_clear_flags(&object->flags, ND__DYING);
+            nd__member_make_revivable(object);
+            nd__atomic_clear_flags(&object->flags, ND__DYING | ND__REVIVABLE);
             nd_close(object);
         }
     }

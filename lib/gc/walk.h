@@ -10,11 +10,24 @@ typedef struct nd__walk {
     nd_manager *manager;
     nd_object *cursor; ///< the last one taken; NULL at the beginning
     int starts;        ///< how often it lost its place
+    size_t aside;      ///< so many objects it has set aside
 } nd__walk;
+
+/// So many objects are set aside under one hold of a shard's lock.
+#ifdef ND_MODEL
+enum { ND__WALK_ASIDE = 1 };
+#else
+enum { ND__WALK_ASIDE = 256 };
+#endif
 
 /// Makes a few candidates of a list's tracked objects: `object` and newer ones (linked by
 /// `previous`), as far as they may be. Returns the last one taken, NULL when there was none.
-typedef nd_object *nd__walk_take(nd_collection *collection, nd_object *object);
+typedef nd_object *nd__walk_take(nd_collection *collection, nd__walk *walk, nd_object *object);
+
+/// By who takes, of an object that is marked ND__DYING: sets it aside, if it is garbage of another
+/// thread's collection. True when that was enough for now: what comes behind it is for the next
+/// hold of the lock. The object's links are not what they were.
+bool nd__walk_set_aside(nd__walk *walk, nd_object *object);
 
 /// Hands the next objects to `take`, under the lock of the shard. False: there were none, or the
 /// place was lost so often that the walk does without the rest (collection->missed). What was taken

@@ -144,6 +144,29 @@ bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *sl
     return true;
 }
 
+bool nd__member_set_aside(nd_shard *shard, nd_object *object) {
+    const uint32_t seen = ND__DYING | ND__REVIVABLE | ND__TRACKED;
+    uint32_t flags = nd__object_flags(object);
+    // Its collection may be about to make it revivable: who is first decides.
+    do {
+        if ((flags & seen) != (ND__DYING | ND__TRACKED))
+            return false;
+    } while (
+        !nd__atomic_cas(&object->flags, &flags, flags & ~(uint32_t)ND__TRACKED, acq_rel, relaxed));
+    nd__member_list_remove(shard, object, ND__TRACKED_LIST);
+    shard->count.tracked--;
+    nd__member_list_insert(shard, object, ND__GREEN_LIST);
+    return true;
+}
+
+void nd__member_make_revivable(nd_object *object) {
+    if (__builtin_expect(nd__atomic_set_flags(&object->flags, ND__REVIVABLE) & ND__TRACKED, 1))
+        return;
+    nd_shard *shard = nd__shard_lock_of(object);
+    track_locked(shard, object);
+    nd__lock_release(&shard->lock);
+}
+
 void nd__member_unlink(nd_object *object) {
     nd_shard *shard = nd__shard_lock_of(object);
     if (!shard)

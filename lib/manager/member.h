@@ -114,6 +114,14 @@ void nd__member_track(nd_object *object);
 /// object is seen without the edge by the reports alone, and with it by everybody.
 void nd__member_track_with(nd_object *object, void *slot, void *target);
 
+/// Under the lock of its shard, by a collection that meets the garbage of another thread's, which
+/// frees it: the object goes over to the green ones, so that no walk over what is tracked passes it
+/// again. False, and nothing was done: it is none, or may be revived.
+bool nd__member_set_aside(nd_shard *shard, nd_object *object);
+/// By the collection whose garbage it is: marks it ND__REVIVABLE. From then on nobody sets it aside,
+/// and if somebody had, it is tracked again.
+void nd__member_make_revivable(nd_object *object);
+
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__member_unlink(nd_object *object);
 /// The same for garbage that this thread frees; a lock is taken once for a run of it in one

@@ -35,6 +35,7 @@ CORE_TESTS = (
     "tests/unit/base/error_in_callbacks_test.c",
     "tests/unit/object/block_test.c",
     "tests/unit/manager/origin_test.c",
+    "tests/unit/gc/walk_test.c",
     "tests/unit/base/versioned_test.c",
     "tests/behaviour/maps.c",
     "tests/behaviour/placement.c",
