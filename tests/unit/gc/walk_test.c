@@ -193,6 +193,34 @@ static void test_what_was_set_aside_and_is_revived_is_tracked(void **state) {
     end(manager);
 }
 
+static void revive_and_stop(nd_object *self) {
+    revive(self);
+    stop_here();
+}
+
+/// A finalizer may use what it is called for, as a program does: that stays what it was.
+static void test_what_may_be_revived_is_not_set_aside(void **state) {
+    (void)state;
+    nd_manager *manager = manager_with_garbage(0);
+    revived = NULL;
+    cell_on_finalize = revive_and_stop;
+    nd_with_manager(manager) {
+        nd_object *one = cell_new_of(&cell_finalized_type, 0, 1);
+        cell_link(one, 0, one);
+        nd_release(one);
+    }
+    pthread_t thread = begin_other(manager);
+    for (uint64_t pause_ns = 0; pause_ns < 2; pause_ns++) {
+        set_pause(pause_ns);
+        collect(NULL);
+        assert_int_equal(walked(manager), 1);
+    }
+    end_other(thread);
+    nd_release(revived);
+    assert_int_equal(collect(manager).collected_objects, 1);
+    end(manager);
+}
+
 /// So is what is found where cycles are reported, and not freed.
 static void test_what_was_set_aside_and_is_kept_is_tracked(void **state) {
     (void)state;
@@ -217,6 +245,7 @@ int main(void) {
         ND_TEST(test_a_look_at_once_passes_garbage_of_others_once),
         ND_TEST(test_a_walk_passes_few_under_one_hold_of_the_lock),
         ND_TEST(test_what_was_set_aside_and_is_revived_is_tracked),
+        ND_TEST(test_what_may_be_revived_is_not_set_aside),
         ND_TEST(test_what_was_set_aside_and_is_kept_is_tracked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
