@@ -73,21 +73,18 @@ static nd_status by_channel(const nd_kernel_call *call, const nd__norm_loops *lo
 static int64_t blocks_of(const nd__norm *norm) {
     int64_t blocks = norm->samples * norm->places / NUMBERS_PER_SUM;
     blocks = blocks < LEAST_BLOCKS ? LEAST_BLOCKS : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
-    return norm->samples < blocks ? norm->samples : blocks;
+    blocks = norm->samples < blocks ? norm->samples : blocks;
+    return blocks > 0 ? blocks : 1;
 }
 
-/// Writes the sums of all blocks, [2, channels].
+/// Writes the sums of all blocks, [2, channels]. Block by block, in the order of memory.
 static void write_sums(const nd__norm *norm, const nd_operand *out) {
     int64_t count = 2 * norm->channels;
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
-        for (int64_t block = 0; block < norm->blocks; block++)
-            sum += norm->sums[block * count + i];
-        if (out->dtype == ND_F32)
-            ((float *)out->data)[i] = (float)sum;
-        else
-            ((double *)out->data)[i] = sum;
-    }
+    for (int64_t block = 1; block < norm->blocks; block++)
+        for (int64_t i = 0; i < count; i++)
+            norm->sums[i] += norm->sums[block * count + i];
+    nd__cpu_loops_now()->convert[ND_F64][out->dtype](
+        count, (char *[]){(char *)out->data, (char *)norm->sums}, (int64_t[]){1, 1}, NULL);
 }
 
 /// With statistics that are given, or those of x itself.

@@ -1,5 +1,6 @@
 // Layer, group and batch norm and their gradient for f32 and f64 (norm.c decides on which threads).
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/wide.h"
 #include <string.h>
 
 // The order of these includes is what they mean; it must not be sorted.

@@ -4,10 +4,8 @@
 // bits, which wrap. max and min keep NaN.
 #include "kernels/cpu/extremum.h"
 #include "kernels/cpu/reduce.h"
+#include "kernels/cpu/wide.h"
 #include "kernels/half.h"
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
 
 /// Elements that are added up before they join the others: of those that are converted before, or
 /// added in their own precision, and of all others.
@@ -18,15 +16,6 @@
 #define ND__STRIDED_BLOCK 128
 #define ND__COMPENSATED_ROWS 64
 
-#if defined(__AVX512F__)
-#define ND__LANES 8
-#elif defined(__AVX__)
-#define ND__LANES 4
-#else
-#define ND__LANES 2
-#endif
-typedef double wide __attribute__((vector_size(8 * ND__LANES)));
-typedef float narrow __attribute__((vector_size(4 * ND__LANES)));
 typedef float narrow_twice __attribute__((vector_size(8 * ND__LANES)));
 typedef uint32_t words __attribute__((vector_size(8 * ND__LANES)));
 
@@ -40,18 +29,6 @@ typedef uint32_t words __attribute__((vector_size(8 * ND__LANES)));
 #else
 #define ND__HALF(x, first) __builtin_shufflevector(x, x, first, first + 1)
 #endif
-
-/// Named to the instruction, which can also read what it widens: gcc makes of this conversion two
-/// halves and what joins them, which takes twice as long.
-static inline wide widened(narrow x) {
-#if defined(__AVX512F__)
-    return (wide)_mm512_cvtps_pd((__m256)x);
-#elif defined(__AVX__)
-    return (wide)_mm256_cvtps_pd((__m128)x);
-#else
-    return __builtin_convertvector(x, wide);
-#endif
-}
 
 // How long rows are walked, as measured where these loops are used: AVX2's on a Zen 4 (isa.h), AVX-512's
 // on a Zen 5.
@@ -77,24 +54,24 @@ static inline wide widened(narrow x) {
 #endif
 
 // Adds as many elements from x on as ND__FLOAT_BLOCK_SUM is told to two vectors of sums.
-static inline void add_two_f32(const float *x, wide *sum0, wide *sum1) {
-    typedef narrow unaligned __attribute__((aligned(4), may_alias));
-    *sum0 = widened(*(const unaligned *)x) * ND__WEIGHT + *sum0;
-    *sum1 = widened(*(const unaligned *)(x + ND__LANES)) * ND__WEIGHT + *sum1;
+static inline void add_two_f32(const float *x, nd__wide *sum0, nd__wide *sum1) {
+    typedef nd__narrow unaligned __attribute__((aligned(4), may_alias));
+    *sum0 = nd__widened_f32(*(const unaligned *)x) * ND__WEIGHT + *sum0;
+    *sum1 = nd__widened_f32(*(const unaligned *)(x + ND__LANES)) * ND__WEIGHT + *sum1;
 }
-static inline void add_two_f64(const double *x, wide *sum0, wide *sum1) {
-    typedef wide unaligned __attribute__((aligned(8), may_alias));
+static inline void add_two_f64(const double *x, nd__wide *sum0, nd__wide *sum1) {
+    typedef nd__wide unaligned __attribute__((aligned(8), may_alias));
     *sum0 += *(const unaligned *)x;
     *sum1 += *(const unaligned *)(x + ND__LANES);
 }
 /// Each word holds two elements, which become floats where they stand and are added as such: with 8
 /// digits each, that rounds nothing away unless one is 2^16 times the other.
-static inline void add_two_bf16(const uint16_t *x, wide *sum0, wide *sum1) {
+static inline void add_two_bf16(const uint16_t *x, nd__wide *sum0, nd__wide *sum1) {
     typedef words unaligned __attribute__((aligned(2), may_alias));
     words both = *(const unaligned *)x;
     narrow_twice pairs = (narrow_twice)(both << 16) + (narrow_twice)(both & 0xFFFF0000U);
-    *sum0 = widened(ND__HALF(pairs, 0)) * ND__WEIGHT + *sum0;
-    *sum1 = widened(ND__HALF(pairs, ND__LANES)) * ND__WEIGHT + *sum1;
+    *sum0 = nd__widened_f32(ND__HALF(pairs, 0)) * ND__WEIGHT + *sum0;
+    *sum1 = nd__widened_f32(ND__HALF(pairs, ND__LANES)) * ND__WEIGHT + *sum1;
 }
 
 // A long row is walked in one stream by ND__SUMS vectors of doubles; a short one by two, which costs it
@@ -102,21 +79,21 @@ static inline void add_two_bf16(const uint16_t *x, wide *sum0, wide *sum1) {
 // `weight` is added, and `two` are what add_two_TYPE takes.
 #define ND__FLOAT_BLOCK_SUM(TYPE, T, number, weight, two)                                          \
     static inline double short_sum_of_##TYPE(const T *x, int64_t n) {                              \
-        wide sum0 = {0}, sum1 = {0};                                                               \
+        nd__wide sum0 = {0}, sum1 = {0};                                                           \
         int64_t i = 0;                                                                             \
         for (; i + (two) <= n; i += (two))                                                         \
             add_two_##TYPE(x + i, &sum0, &sum1);                                                   \
         double total = 0;                                                                          \
         for (; i < n; i++)                                                                         \
             total += number(x[i]) * (weight);                                                      \
-        wide sum = sum0 + sum1;                                                                    \
+        nd__wide sum = sum0 + sum1;                                                                \
         for (int lane = 0; lane < ND__LANES; lane += 2)                                            \
             total += sum[lane] + sum[lane + 1];                                                    \
         return total;                                                                              \
     }                                                                                              \
     static inline double long_sum_of_##TYPE(const T *x, int64_t n) {                               \
         enum { STEP = ND__SUMS / 2 * (two) };                                                      \
-        wide sum[ND__SUMS] = {{0}};                                                                \
+        nd__wide sum[ND__SUMS] = {{0}};                                                            \
         int64_t i = 0;                                                                             \
         for (; i + STEP <= n; i += STEP) {                                                         \
             const char *ahead = (const char *)(x + i) + ND__AHEAD_BYTES;                           \
@@ -126,14 +103,12 @@ static inline void add_two_bf16(const uint16_t *x, wide *sum0, wide *sum1) {
             for (int k = 0; k < ND__SUMS; k += 2)                                                  \
                 add_two_##TYPE(x + i + k / 2 * (two), &sum[k], &sum[k + 1]);                       \
         }                                                                                          \
-        double total = short_sum_of_##TYPE(x + i, n - i);                                          \
-        wide lanes = (sum[0] + sum[1]) + (sum[2] + sum[3]);                                        \
+        double total = i < n ? short_sum_of_##TYPE(x + i, n - i) : 0.0;                            \
+        nd__wide lanes = (sum[0] + sum[1]) + (sum[2] + sum[3]);                                    \
         if (ND__SUMS == 8)                                                                         \
             lanes +=                                                                               \
                 (sum[ND__SUMS - 4] + sum[ND__SUMS - 3]) + (sum[ND__SUMS - 2] + sum[ND__SUMS - 1]); \
-        for (int lane = 0; lane < ND__LANES; lane += 2)                                            \
-            total += lanes[lane] + lanes[lane + 1];                                                \
-        return total;                                                                              \
+        return total + nd__sum_of_lanes(lanes);                                                    \
     }                                                                                              \
     static inline double block_sum_of_##TYPE(const T *x, int64_t n) {                              \
         return (n < 256 ? short_sum_of_##TYPE(x, n) : long_sum_of_##TYPE(x, n)) / (weight);        \

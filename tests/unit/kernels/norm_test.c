@@ -19,6 +19,9 @@ static const norm_case cases[] = {
     {3, 6, 35, 2, true, true, ND_F32},    {70, 4, 9, 4, false, true, ND_F64},
     {9, 300, 1, 0, true, true, ND_F32},   {40, 17, 1, 0, false, true, ND_F64},
     {4, 5, 77, 0, true, true, ND_F32},    {6, 3, 2, 0, true, true, ND_F64},
+    {40, 1037, 1, 1, true, true, ND_F32}, {40, 1037, 1, 1, false, true, ND_F64},
+    {7, 3, 1, 1, true, true, ND_F32},     {5, 16, 1, 1, false, false, ND_F32},
+    {3, 17, 1, 1, true, true, ND_F64},    {2, 1, 1, 1, true, true, ND_F32},
 };
 
 enum { X, GRAD, WEIGHT, BIAS, OUT, STATISTICS, GIVEN, ARRAYS };
@@ -263,10 +266,57 @@ static void test_norms_of_special_values(void **state) {
     nd__cpu_use_isa(NULL);
 }
 
+/// The gradients of a set with NaN or infinity in it are NaN, and of no other one; so are those of all
+/// weights, and of no bias.
+static void test_gradients_of_special_values(void **state) {
+    (void)state;
+    enum { SETS = 5, NUMBERS = 37 };
+    float x[SETS * NUMBERS], grad[SETS * NUMBERS], weight[NUMBERS], out[SETS * NUMBERS];
+    float sums[2 * NUMBERS];
+    for (int i = 0; i < SETS * NUMBERS; i++) {
+        x[i] = (float)random_part();
+        grad[i] = (float)random_part();
+        weight[i % NUMBERS] = (float)random_part();
+    }
+    x[1 * NUMBERS + 20] = (float)NAN;
+    x[3 * NUMBERS + 36] = (float)INFINITY;
+    nd_kernel_call call = {.op = ND_OP_layer_norm_grad, .noperands = 5};
+    void *const data[] = {out, sums, grad, x, weight};
+    for (int i = 0; i < 5; i++)
+        call.operand[i] = (nd_operand){.data = data[i], .dtype = ND_F32};
+    call.attrs = (nd_op_attrs){.f = {1e-5}, .i = {SETS, NUMBERS, 1, 1, 1}};
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+        if (!nd__cpu_use_isa(isas[isa]))
+            continue;
+        assert_int_equal(nd__cpu_launch(&call), ND_OK);
+        for (int i = 0; i < SETS * NUMBERS; i++)
+            assert_int_equal(isnan(out[i]) != 0, i / NUMBERS == 1 || i / NUMBERS == 3);
+        for (int i = 0; i < 2 * NUMBERS; i++)
+            assert_int_equal(isnan(sums[i]) != 0, i < NUMBERS);
+    }
+    nd__cpu_use_isa(NULL);
+}
+
+/// Of no sample the sums are 0.
+static void test_sums_of_nothing(void **state) {
+    (void)state;
+    float weight[3] = {1, 2, 3}, sums[6] = {1, 1, 1, 1, 1, 1}, nothing[1];
+    nd_kernel_call call = {.op = ND_OP_layer_norm_grad, .noperands = 5};
+    void *const data[] = {nothing, sums, nothing, nothing, weight};
+    for (int i = 0; i < 5; i++)
+        call.operand[i] = (nd_operand){.data = data[i], .dtype = ND_F32};
+    call.attrs = (nd_op_attrs){.f = {1e-5}, .i = {0, 3, 1, 1, 1}};
+    assert_int_equal(nd__cpu_launch(&call), ND_OK);
+    for (int i = 0; i < 6; i++)
+        assert_true(sums[i] == 0.0f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_norms_as_defined),
         ND_TEST(test_norms_of_special_values),
+        ND_TEST(test_gradients_of_special_values),
+        ND_TEST(test_sums_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
