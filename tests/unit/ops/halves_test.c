@@ -199,10 +199,37 @@ static void test_halves_beside_f32(void **state) {
                    "layer_norm: weight is float64 and x bfloat16");
 }
 
+/// A function of every f16 and bf16 there is, of a row and of every second element of one.
+static void test_every_half_as_f32_rounded(void **state) {
+    (void)state;
+    enum { ALL = 65536 };
+    static uint16_t bits[2 * ALL];
+    for (int i = 0; i < 2 * ALL; i++)
+        bits[i] = (uint16_t)(i / 2);
+    nd_tensor *(*const functions[])(const nd_tensor *) = {(nd_gelu), (nd_erf), (nd_tanh)};
+    for (int d = 0; d < 2; d++) {
+        nd_dtype dtype = d == 0 ? ND_BF16 : ND_F16;
+        nd_auto nd_tensor *twice = nd_from_data(bits, 1, (const int64_t[]){2 * ALL}, dtype);
+        nd_auto nd_tensor *apart = nd_slice(twice, 0, 2 * ALL, 2, 0);
+        nd_auto nd_tensor *dense = nd_contiguous(apart), *wide = nd_cast(dense, ND_F32);
+        for (int f = 0; f < 3; f++) {
+            nd_auto nd_tensor *of_wide = functions[f](wide), *expected = nd_cast(of_wide, dtype);
+            nd_auto nd_tensor *of_dense = functions[f](dense), *of_apart = functions[f](apart);
+            const uint16_t *e = nd_get_data(expected), *a = nd_get_data(of_dense);
+            const uint16_t *b = nd_get_data(of_apart);
+            for (int i = 0; i < ALL; i++)
+                if (a[i] != e[i] || b[i] != e[i])
+                    fail_msg("function %d of %s %#x is %#x and %#x, not %#x", f,
+                             nd_dtype_get_name(dtype), i, a[i], b[i], e[i]);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_halves_are_computed_in_f32),
         ND_TEST(test_halves_beside_f32),
+        ND_TEST(test_every_half_as_f32_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
