@@ -15,6 +15,8 @@ assert figures["bench"] == "data_parallel" and figures["machine"]["cores"] >= 1
 keys = ["T23_us_%s_%s" % (model, ranks) for model in ("mlp", "cnn") for ranks in ("1_rank", "2_ranks", "4_ranks")]
 keys += ["T23_percent_hidden_memory", "T23_percent_hidden_link", "T23_percent_hidden_busy", "T23_percent_processor"]
 keys += ["T23_%sgbps_%s" % (side, size) for side in ("", "rival_mpi_") for size in ("64k", "1m", "4m", "25m")]
+keys += ["T23_%sgbps_%s_%s_%d_ranks" % (side, kind, size, ranks) for side in ("", "rival_mpi_") for size in ("64k", "1m", "4m", "25m")
+         for kind in ("broadcast", "all_gather", "reduce_scatter") for ranks in (2, 4)]
 missing = [key for key in keys if not figures["metrics"].get(key, 0) > 0]
 assert not missing, missing
 END

@@ -1,6 +1,6 @@
 // T23: data-parallel training on 1, 2 and 4 ranks of this machine, one thread each, beside PyTorch's
 // DistributedDataParallel over Gloo; how much of the communication the backward pass hides; and
-// all-reduces beside those of the MPI below. Random data. Each number of ranks is measured for both
+// all-reduces and other collective calls beside those of the MPI below. Random data. Each number of ranks is measured for both
 // libraries one after the other.
 //
 // Hidden is a share of what could be. A step without communication takes `alone`; with all buckets
@@ -15,6 +15,7 @@
 // hidden is at most what the link adds to `after`; and of the link's own time, which needs no
 // processor: `busy`, less what of it nothing can hide. Of that `overlap` with the link, less
 // `overlap` with one that takes no time, is what a step has waited for.
+#include "bench/data_parallel/collective.h"
 #include "bench/data_parallel/figures.h"
 #include "bench/data_parallel/launch.h"
 #include "bench/data_parallel/rank.h"
@@ -31,7 +32,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 3, PLAIN_MPI = 1, METRICS = RUNS * TRAININGS + 4 + REDUCTION_SIZES };
+enum {
+    RUNS = 3,
+    PLAIN_MPI = 1,
+    COLLECTIVES = COLLECTIVE_KINDS * REDUCTION_SIZES,
+    METRICS = RUNS * TRAININGS + 4 + (RUNS - 1) * COLLECTIVES + REDUCTION_SIZES
+};
 static const int rank_counts[RUNS] = {1, 2, 4};
 enum { TWO_RANKS = 1 };
 
@@ -130,6 +136,28 @@ static void add_hidden(figures *all) {
     add_percent(all, "processor's part of communication, MLP", "processor", processor(two, mlp));
 }
 
+static void add_collective(figures *all, int run, collective_kind kind,
+                           const struct reduction_size *size) {
+    char key[40];
+    snprintf(key, sizeof key, "%s_%s", collective_names[kind], size->name);
+    snprintf(all->works[all->count], sizeof *all->works, "%s of %s bytes, %d ranks",
+             collective_names[kind], size->name, rank_counts[run]);
+    snprintf(all->names[all->count], sizeof *all->names, "T23_gbps_%s_%d_ranks", key,
+             rank_counts[run]);
+    bench_metric *metric = add(all, "GB/s");
+    double bytes = (double)size->bytes * 1e-3;
+    metric->ours = bytes / figures_us(&all->ours[run], key, "ours");
+    metric->rivals[PLAIN_MPI] = bytes / figures_us(&all->ours[run], key, "mpi");
+}
+
+static void add_collectives(figures *all) {
+    for (int run = TWO_RANKS; run < RUNS; run++)
+        for (int i = 0; i < COLLECTIVES; i++)
+            add_collective(all, run, (collective_kind)(i / REDUCTION_SIZES),
+                           &reduction_sizes[i % REDUCTION_SIZES]);
+}
+
+/// The last ones, which the chart has.
 static void add_reductions(figures *all) {
     const bench_peer *two = &all->ours[TWO_RANKS];
     for (int i = 0; i < REDUCTION_SIZES; i++) {
@@ -266,13 +294,14 @@ int main(int argc, char **argv) {
     }
     add_steps(&all);
     add_hidden(&all);
+    add_collectives(&all);
     add_reductions(&all);
     bench_table table = {
         .bench = "data_parallel",
         .metrics = all.metrics,
         .count = all.count,
         .rivals = {{"PyTorch", "rival_pytorch", &all.theirs[TWO_RANKS], NULL},
-                   {"plain MPI", "rival_mpi", NULL, "MPI_Allreduce() between the same processes"}}};
+                   {"plain MPI", "rival_mpi", NULL, "the same of MPI between the same processes"}}};
     answer = bench_table_finish(&table, chosen.json);
     return chosen.plot && !draw(&all, chosen.plot) ? 2 : answer;
 }

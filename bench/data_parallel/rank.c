@@ -4,6 +4,7 @@
 #include "bench/data_parallel/rank.h"
 
 #include "bench/data_parallel/calibrate.h"
+#include "bench/data_parallel/collective.h"
 #include "bench/data_parallel/link.h"
 #include "bench/data_parallel/reduction.h"
 #include "bench/data_parallel/timeline.h"
@@ -13,6 +14,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 enum { BLOCKS = 41, FEWEST_BLOCKS = 5, WARM_UP = 4 };
@@ -156,6 +158,25 @@ static bool measure_reductions(bench_json *json, const nd_communicator *world) {
     return true;
 }
 
+static bool measure_collectives(bench_json *json, const nd_communicator *world) {
+    setenv("ND_SHARED_MEMORY", "off", 1);
+    nd_auto nd_communicator *apart = nd_communicator_duplicate(world, NULL);
+    unsetenv("ND_SHARED_MEMORY");
+    for (size_t i = 0; i < (size_t)COLLECTIVE_KINDS * REDUCTION_SIZES; i++) {
+        collective_kind kind = (collective_kind)(i / REDUCTION_SIZES);
+        const struct reduction_size *size = &reduction_sizes[i % REDUCTION_SIZES];
+        collective_times times;
+        char name[64];
+        if (!apart || !collective_measure(world, apart, kind, size->bytes, &times))
+            return false;
+        snprintf(name, sizeof name, "%s_%s", collective_names[kind], size->name);
+        write_us(json, name, "ours", times.ours);
+        write_us(json, name, "apart", times.apart);
+        write_us(json, name, "mpi", times.mpi);
+    }
+    return true;
+}
+
 static bool measure_messages(bench_json *json, const nd_communicator *world) {
     sim_costs costs;
     if (!calibrate(world, &costs))
@@ -178,6 +199,8 @@ int rank_main(double seconds) {
         bench_json_begin_object(&json, NULL);
         for (size_t i = 0; good && i < TRAININGS; i++)
             good = measure_training(&json, &training_kinds[i], world);
+        if (good && nd_communicator_get_size(world) > 1)
+            good = measure_collectives(&json, world);
         if (good && nd_communicator_get_size(world) == 2)
             good = measure_reductions(&json, world) && measure_messages(&json, world);
         bench_json_end_object(&json);

@@ -16,6 +16,7 @@
 ///   us_MODEL_forward, _backward, _step     of a rank by itself, and for bucket I of its buckets:
 ///   us_MODEL_ready_I, us_MODEL_bytes_I     when its last gradient is there; and its bytes
 ///   us_SIZE_ours, _in_place, _mpi          of two ranks: all-reduces
+///   us_KIND_SIZE_ours, _apart, _mpi        of several ranks: what collective.h measures
 ///   us_message_latency, _mb, us_sum_mb     of two ranks: costs of messages, 10^6 bytes, additions
 /// The steps of a model are timed for so many seconds at most.
 /// Returns the exit status of the process.

@@ -1,4 +1,8 @@
-// Discrete events, the earliest first: a message arrives, or a rank has done what it was doing.
+// Discrete events, the earliest first: a message arrives, an exchange is over, or a rank has done
+// what it was doing.
+//
+// A rank is at several pieces of a bucket at once, in lanes: one lane has piece 0, 4, 8, ... of a
+// ring, and all rounds of another algorithm are one piece. A round is numbered through all pieces.
 //
 // Messages may arrive before their rank asks for them, of the bucket it is at or of the next one: a
 // rank cannot be further ahead, since each bucket's sums need a message of every rank. So
@@ -8,20 +12,36 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double message_bytes = 4 << 20, ring_bytes = 128 << 10;
+static const double message_bytes = 2 << 20, ring_bytes = 128 << 10;
+
+enum { LANES = 4 };
+
+typedef enum what {
+    BUCKET_READY, ///< the rank has it
+    ARRIVED,      ///< a message, at `place` of `arrived`
+    EXCHANGED,    ///< a lane's message has left and the other rank's is there
+    ADDED_UP,     ///< a lane has done its round
+} what;
 
 typedef struct event {
     double time;
     uint64_t order; ///< of those at the same time
-    int rank;
-    int64_t place; ///< of `arrived`; -1: the rank has done its round, or its bucket is ready
+    int rank, lane;
+    what what;
+    int64_t place;
 } event;
+
+typedef struct lane {
+    int64_t round;   ///< -1: none
+    double sent;     ///< when this round's own message has left
+    bool exchanging; ///< the round's message is waited for
+} lane;
 
 typedef struct rank_state {
     size_t bucket;
-    int64_t round;   ///< -1: the bucket is waited for
-    double sent;     ///< when this round's own message has left
-    bool exchanging; ///< the round's message is waited for
+    lane lanes[LANES];
+    int under_way;                    ///< lanes that have a round
+    double link_free, processor_free; ///< from when on
 } rank_state;
 
 typedef struct simulation {
@@ -54,12 +74,20 @@ static int64_t pieces_of(const sim_step *step, double bytes) {
     return (int64_t)fmax(1, ceil(bytes / (message_bytes * step->ranks)));
 }
 
-static int64_t rounds_of(const simulation *sim, double bytes) {
+/// Rounds of a piece, and how many pieces there are.
+static int64_t piece_rounds(const simulation *sim, double bytes, int64_t *ret_pieces) {
     const sim_step *step = sim->step;
     sim_algorithm algorithm = algorithm_for(step, bytes);
-    return algorithm == SIM_RING      ? pieces_of(step, bytes) * 2 * (step->ranks - 1)
+    *ret_pieces = algorithm == SIM_RING ? pieces_of(step, bytes) : 1;
+    return algorithm == SIM_RING      ? 2 * (step->ranks - 1)
            : algorithm == SIM_HALVING ? 2 * sim->levels
                                       : sim->levels;
+}
+
+static int64_t rounds_of(const simulation *sim, double bytes) {
+    int64_t pieces;
+    int64_t rounds = piece_rounds(sim, bytes, &pieces);
+    return rounds * pieces;
 }
 
 static exchange exchange_of(const simulation *sim, int rank, int64_t round, double bytes) {
@@ -83,7 +111,7 @@ static bool is_before(const event *a, const event *b) {
     return a->time < b->time || (a->time == b->time && a->order < b->order);
 }
 
-static void push(simulation *sim, double time, int rank, int64_t place) {
+static void push(simulation *sim, event new) {
     if (sim->heap_count == sim->heap_room) {
         size_t room = sim->heap_room ? 2 * sim->heap_room : 1024;
         event *heap = realloc(sim->heap, room * sizeof *heap);
@@ -93,7 +121,7 @@ static void push(simulation *sim, double time, int rank, int64_t place) {
         sim->heap = heap;
         sim->heap_room = room;
     }
-    event new = {time, sim->order++, rank, place};
+    new.order = sim->order++;
     size_t at = sim->heap_count++;
     for (; at > 0 && is_before(&new, &sim->heap[(at - 1) / 2]); at = (at - 1) / 2)
         sim->heap[at] = sim->heap[(at - 1) / 2];
@@ -120,29 +148,45 @@ static int64_t place_of(const simulation *sim, size_t bucket, int rank, int64_t 
     return ((int64_t)(bucket % 2) * sim->step->ranks + rank) * sim->rounds_most + round;
 }
 
-/// The round's message is there, or not yet.
-static void try_round(simulation *sim, int rank) {
+/// Whether the message of a lane's round is there: then the exchange is over when its own has left.
+static void try_round(simulation *sim, int rank, int number) {
     rank_state *state = &sim->ranks[rank];
-    double *there = &sim->arrived[place_of(sim, state->bucket, rank, state->round)];
-    if (!state->exchanging || *there < 0)
+    lane *lane = &state->lanes[number];
+    double *there = &sim->arrived[place_of(sim, state->bucket, rank, lane->round)];
+    if (*there < 0)
         return;
-    double bytes = sim->step->bytes[state->bucket];
-    double summed = exchange_of(sim, rank, state->round, bytes).summed;
-    push(sim, fmax(*there, state->sent) + summed * sim->step->costs.per_sum_byte, rank, -1);
+    push(
+        sim,
+        (event){.time = fmax(*there, lane->sent), .rank = rank, .lane = number, .what = EXCHANGED});
     *there = -1;
-    state->exchanging = false;
+    lane->exchanging = false;
 }
 
-static void begin_round(simulation *sim, int rank, double now) {
+/// A lane sends its message, behind those of the other lanes.
+static void begin_round(simulation *sim, int rank, int number, double now) {
     rank_state *state = &sim->ranks[rank];
+    lane *lane = &state->lanes[number];
     const sim_costs *costs = &sim->step->costs;
-    exchange of = exchange_of(sim, rank, state->round, sim->step->bytes[state->bucket]);
-    state->sent = now + of.bytes * costs->per_byte;
-    state->exchanging = true;
-    push(sim, state->sent + costs->latency, of.to,
-         place_of(sim, state->bucket, of.to, state->round));
+    exchange of = exchange_of(sim, rank, lane->round, sim->step->bytes[state->bucket]);
+    lane->sent = state->link_free = fmax(now, state->link_free) + of.bytes * costs->per_byte;
+    lane->exchanging = true;
+    push(sim, (event){.time = lane->sent + costs->latency,
+                      .rank = of.to,
+                      .what = ARRIVED,
+                      .place = place_of(sim, state->bucket, of.to, lane->round)});
     sim->result->messages++;
-    try_round(sim, rank);
+    try_round(sim, rank, number);
+}
+
+/// What a lane has received is added up, behind what the other lanes have.
+static void add_up(simulation *sim, int rank, int number, double now) {
+    rank_state *state = &sim->ranks[rank];
+    double bytes = sim->step->bytes[state->bucket];
+    double summed = exchange_of(sim, rank, state->lanes[number].round, bytes).summed;
+    if (summed > 0)
+        now = state->processor_free =
+            fmax(now, state->processor_free) + summed * sim->step->costs.per_sum_byte;
+    push(sim, (event){.time = now, .rank = rank, .lane = number, .what = ADDED_UP});
 }
 
 /// When this rank has a bucket: late ranks are late at all of them.
@@ -155,26 +199,71 @@ static double ready_at(const simulation *sim, int rank, size_t bucket) {
 
 /// The rank is at its next bucket, if there is one.
 static void await_bucket(simulation *sim, int rank, double now) {
-    rank_state *state = &sim->ranks[rank];
-    state->round = -1;
+    const rank_state *state = &sim->ranks[rank];
     if (state->bucket < sim->step->count)
-        push(sim, fmax(now, ready_at(sim, rank, state->bucket)), rank, -1);
+        push(sim, (event){.time = fmax(now, ready_at(sim, rank, state->bucket)),
+                          .rank = rank,
+                          .what = BUCKET_READY});
 }
 
-static void go_on(simulation *sim, int rank, double now) {
+static void end_bucket(simulation *sim, int rank, double now) {
     rank_state *state = &sim->ranks[rank];
-    if (rank == 0 && state->round < 0)
-        sim->result->begin[state->bucket] = now;
-    state->round++;
-    if (state->round < rounds_of(sim, sim->step->bytes[state->bucket])) {
-        begin_round(sim, rank, now);
-        return;
-    }
     if (rank == 0)
         sim->result->end[state->bucket] = now;
     sim->result->finish = fmax(sim->result->finish, now);
     state->bucket++;
     await_bucket(sim, rank, now);
+}
+
+/// A piece in each lane, where there are so many.
+static void begin_bucket(simulation *sim, int rank, double now) {
+    rank_state *state = &sim->ranks[rank];
+    int64_t pieces, rounds = piece_rounds(sim, sim->step->bytes[state->bucket], &pieces);
+    if (rank == 0)
+        sim->result->begin[state->bucket] = now;
+    state->under_way = (int)(rounds == 0 ? 0 : pieces < LANES ? pieces : LANES);
+    for (int i = 0; i < LANES; i++)
+        state->lanes[i] = (lane){.round = i < state->under_way ? i * rounds : -1};
+    for (int i = 0; i < state->under_way; i++)
+        begin_round(sim, rank, i, now);
+    if (state->under_way == 0)
+        end_bucket(sim, rank, now);
+}
+
+static void end_round(simulation *sim, int rank, int number, double now) {
+    rank_state *state = &sim->ranks[rank];
+    lane *lane = &state->lanes[number];
+    int64_t pieces, rounds = piece_rounds(sim, sim->step->bytes[state->bucket], &pieces);
+    if (++lane->round % rounds == 0)
+        lane->round += (LANES - 1) * rounds;
+    if (lane->round < pieces * rounds) {
+        begin_round(sim, rank, number, now);
+        return;
+    }
+    lane->round = -1;
+    if (--state->under_way == 0)
+        end_bucket(sim, rank, now);
+}
+
+/// A message has come, which a lane may wait for.
+static void arrive(simulation *sim, const event *message) {
+    const rank_state *state = &sim->ranks[message->rank];
+    sim->arrived[message->place] = message->time;
+    for (int i = 0; i < LANES; i++)
+        if (state->lanes[i].exchanging &&
+            place_of(sim, state->bucket, message->rank, state->lanes[i].round) == message->place)
+            try_round(sim, message->rank, i);
+}
+
+static void happen(simulation *sim, const event *now) {
+    if (now->what == BUCKET_READY)
+        begin_bucket(sim, now->rank, now->time);
+    else if (now->what == ARRIVED)
+        arrive(sim, now);
+    else if (now->what == EXCHANGED)
+        add_up(sim, now->rank, now->lane, now->time);
+    else
+        end_round(sim, now->rank, now->lane, now->time);
 }
 
 bool simulate(const sim_step *step, sim_result *ret_result) {
@@ -198,14 +287,7 @@ bool simulate(const sim_step *step, sim_result *ret_result) {
         await_bucket(&sim, rank, 0);
     while (!sim.failed && sim.heap_count > 0) {
         event now = pop(&sim);
-        if (now.place < 0) {
-            go_on(&sim, now.rank, now.time);
-        } else {
-            sim.arrived[now.place] = now.time;
-            rank_state *state = &sim.ranks[now.rank];
-            if (state->round >= 0 && state->exchanging)
-                try_round(&sim, now.rank);
-        }
+        happen(&sim, &now);
     }
     free(sim.ranks);
     free(sim.arrived);

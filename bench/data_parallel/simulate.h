@@ -1,8 +1,11 @@
 // All-reduces of a training step between any number of ranks, message by message, in simulated time.
 //
-// A message of n bytes arrives latency + n * per_byte after it was sent; what a rank receives it adds
-// up at per_sum_byte. A rank sends one message at a time, and goes on when its own has left and the
-// other rank's is there. Nothing else takes time, and messages do not get into each other's way.
+// A message of n bytes takes a rank's link for n * per_byte, behind those that the rank has sent
+// before, and arrives latency after that; what a rank receives it adds up at per_sum_byte, one message
+// after the other. A piece of an array goes on when the rank's own message has left and the other
+// rank's is there and added up. A ring has four pieces on their way at once, like lib/distributed's
+// ring.h; the other algorithms have one. Nothing else takes time, and messages of two ranks do not get
+// into each other's way.
 #ifndef ND_BENCH_DATA_PARALLEL_SIMULATE_H
 #define ND_BENCH_DATA_PARALLEL_SIMULATE_H
 #include <stdbool.h>
@@ -15,7 +18,7 @@ typedef struct sim_costs {
 } sim_costs;
 
 typedef enum sim_algorithm {
-    SIM_RING,     ///< of nd_all_reduce, in pieces of 4 MiB for each rank
+    SIM_RING,     ///< of nd_all_reduce, in pieces of 2 MiB for each rank, four at once
     SIM_HALVING,  ///< recursive halving, then doubling (Rabenseifner 2004)
     SIM_DOUBLING, ///< recursive doubling of whole arrays
     SIM_CHOSEN,   ///< a ring where a bucket has 128 KiB for each rank, else halving and doubling

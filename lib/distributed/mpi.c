@@ -112,10 +112,12 @@ static nd_mpi *reserve_on(const nd_transport_call *call, MPI_Comm comm) {
         MPI_Comm_rank(comm, &mpi->transport.rank);
         MPI_Comm_size(comm, &mpi->transport.size);
         nd__lock_release(&nd__mpi_call_lock);
-        mpi->counts = nd__alloc(2 * (size_t)mpi->transport.size * sizeof *mpi->counts);
+        mpi->shares = nd__alloc((size_t)mpi->transport.size *
+                                (sizeof *mpi->shares + 2 * sizeof *mpi->counts));
         mpi->received = nd__alloc((size_t)nd__mpi_ring_message * ND__RING_DEPTH);
     }
-    if (mpi && mpi->counts && mpi->received) {
+    if (mpi && mpi->shares && mpi->received) {
+        mpi->counts = (int *)(mpi->shares + mpi->transport.size);
         mpi->places = mpi->counts + mpi->transport.size;
         return mpi;
     }
@@ -217,7 +219,7 @@ void nd__mpi_free(nd_transport *transport, bool broken) {
     if (mpi->comm != MPI_COMM_NULL && generation == nd__fork_generation && !finalized)
         MPI_Comm_free(&mpi->comm);
     nd__lock_release(&nd__mpi_call_lock);
-    nd__alloc_free(mpi->counts);
+    nd__alloc_free(mpi->shares);
     nd__alloc_free(mpi->received);
     nd__alloc_free(mpi);
 }

@@ -18,8 +18,9 @@ enum { ND__MPI_EXCHANGE = 2048 };
 typedef struct nd_mpi {
     nd_transport transport;
     MPI_Comm comm;
-    nd_node *node;        ///< NULL: its ranks are not all on this machine
-    int *counts, *places; ///< of each rank, while shares of it are on their way; one block
+    nd_node *node;   ///< NULL: its ranks are not all on this machine
+    int64_t *shares; ///< of each rank, while they are on their way; one block with the next two
+    int *counts, *places; ///< the same, and where they begin
     void *received;       ///< messages of a ring
     MPI_Request requests[ND__RING_DEPTH][2];
     bool begun[ND__RING_DEPTH]; ///< of a ring

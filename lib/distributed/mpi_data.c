@@ -222,10 +222,39 @@ static nd_status reduce_shares(nd_mpi *mpi, const nd_transport_call *call, char 
     return status;
 }
 
+/// In memory in common: what each rank has for each, or for one alone, in `shares`.
+static nd_status gather_in_node(nd_mpi *mpi, const nd_transport_call *call, void *data,
+                                const int64_t *shares, int64_t size) {
+    nd_node_idle idle = {progress, mpi};
+    return met(nd__node_gather(mpi->node, call, &idle, data, shares, size));
+}
+
+static nd_status scatter_in_node(nd_mpi *mpi, const nd_transport_call *call, void *data,
+                                 const int64_t *shares, nd_dtype dtype, nd_collective op) {
+    reduction of = {mpi, call, dtype, op, MPI_OP_NULL};
+    nd_status status = find_op(call, dtype, op, &of.operation);
+    if (status != ND_OK)
+        return status;
+    nd_sums sums = {(int64_t)nd_dtype_get_size(dtype), &of, combine, settle};
+    nd_node_idle idle = {progress, mpi};
+    return met(nd__node_scatter(mpi->node, call, &idle, &sums, data, shares));
+}
+
+/// So many for each rank.
+static const int64_t *equal_shares(nd_mpi *mpi, int64_t count) {
+    for (int rank = 0; rank < mpi->transport.size; rank++)
+        mpi->shares[rank] = count;
+    return mpi->shares;
+}
+
 static nd_status reduce_scatter(nd_transport *transport, const nd_transport_call *call, void *data,
                                 int64_t count, nd_dtype dtype, nd_collective op,
                                 int64_t *ret_first) {
     nd_mpi *mpi = (nd_mpi *)transport;
+    if (mpi->node) {
+        *ret_first = transport->rank * count;
+        return scatter_in_node(mpi, call, data, equal_shares(mpi, count), dtype, op);
+    }
     MPI_Op operation;
     nd_status status = find_op(call, dtype, op, &operation);
     if (status != ND_OK)
@@ -246,6 +275,11 @@ static nd_status reduce_scatter(nd_transport *transport, const nd_transport_call
 static nd_status broadcast(nd_transport *transport, const nd_transport_call *call, void *data,
                            int64_t bytes, int root) {
     nd_mpi *mpi = (nd_mpi *)transport;
+    if (mpi->node) {
+        memset(mpi->shares, 0, (size_t)transport->size * sizeof *mpi->shares);
+        mpi->shares[root] = bytes;
+        return gather_in_node(mpi, call, data, mpi->shares, 1);
+    }
     nd_status status = ND_OK;
     for (int64_t at = 0; status == ND_OK && at < bytes; at += piece(bytes - at))
         status = ND__MPI_CALL(
@@ -257,6 +291,8 @@ static nd_status broadcast(nd_transport *transport, const nd_transport_call *cal
 static nd_status all_gather(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t bytes) {
     nd_mpi *mpi = (nd_mpi *)transport;
+    if (mpi->node)
+        return gather_in_node(mpi, call, data, equal_shares(mpi, bytes), 1);
     if (bytes <= nd__mpi_largest_count)
         return ND__MPI_CALL(call, bytes * transport->size,
                             MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, (int)bytes,
@@ -285,6 +321,8 @@ static nd_status reduce_to_shares(nd_transport *transport, const nd_transport_ca
                                   void *data, const int64_t *counts, nd_dtype dtype,
                                   nd_collective op) {
     nd_mpi *mpi = (nd_mpi *)transport;
+    if (mpi->node)
+        return scatter_in_node(mpi, call, data, counts, dtype, op);
     bool fits;
     int64_t total = take_shares(mpi, counts, &fits), size = (int64_t)nd_dtype_get_size(dtype);
     if (!fits)
@@ -310,8 +348,10 @@ static nd_status reduce_to_shares(nd_transport *transport, const nd_transport_ca
 static nd_status gather_shares(nd_transport *transport, const nd_transport_call *call, void *data,
                                const int64_t *counts, nd_dtype dtype) {
     nd_mpi *mpi = (nd_mpi *)transport;
-    bool fits;
     int64_t size = (int64_t)nd_dtype_get_size(dtype);
+    if (mpi->node)
+        return gather_in_node(mpi, call, data, counts, size);
+    bool fits;
     int64_t total = take_shares(mpi, counts, &fits);
     if (fits)
         return ND__MPI_CALL(call, total * size,

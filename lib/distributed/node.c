@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 int64_t nd__node_share = INT64_C(1) << 20;
+int64_t nd__node_copied = INT64_C(256) << 10;
 
 enum { PAGE = 4096, TEXT = 64 };
 /// Of slots: a piece has the one, the next piece the other.
@@ -46,6 +47,7 @@ struct nd_node {
     int file;            ///< of rank 0, until it is sealed; else -1
     uint32_t generation; ///< of processes, in which it is mapped
     uint32_t met;        ///< meetings so far
+    int64_t gone;        ///< pieces that calls before have had, on all ranks the same
     int64_t share;       ///< bytes
     size_t bytes;        ///< of the mapping
     line *lines;         ///< the mapping: of each rank one; the slots behind
@@ -249,9 +251,11 @@ int64_t nd__node_piece(const nd_node *node, int64_t size) {
     return node->share / size * node->ranks;
 }
 
-/// Where a rank's slot has its share of another one, or its sum, of a piece by its number.
+/// Where a rank's slot has its share of another one, or its sum, of a piece by its number in this
+/// call. Calls go on where the one before ended: what others may still read of its last piece is in
+/// the other set.
 static char *slot(const nd_node *node, int64_t number, int rank, int share) {
-    int64_t set = number % SETS;
+    int64_t set = (node->gone + number) % SETS;
     return node->slots + ((set * node->ranks + rank) * node->ranks + share) * node->share;
 }
 
@@ -336,5 +340,109 @@ nd_status nd__node_reduce(nd_node *node, const nd_transport_call *call, const nd
         if (status == ND_OK && number < pieces)
             status = meet(node, call, idle);
     }
+    node->gone += pieces;
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+// shares that are each rank's own, one behind the other
+
+/// A walk through all shares at once, in pieces that have a part of each.
+typedef struct shares {
+    const int64_t *counts; ///< of elements
+    int64_t size;          ///< bytes of one
+    int64_t most;          ///< bytes of a part
+} shares;
+
+static int64_t count_pieces(const nd_node *node, const shares *of) {
+    int64_t most = 0;
+    for (int rank = 0; rank < node->ranks; rank++)
+        most = of->counts[rank] > most ? of->counts[rank] : most;
+    return (most * of->size + of->most - 1) / of->most;
+}
+
+/// Bytes of a rank's part of a piece, whose place goes from *ret_part on; 0 behind its last.
+static size_t part_of(const shares *of, char *data, int64_t number, int rank, char **ret_part) {
+    int64_t at = number * of->most, left = of->counts[rank] * of->size - at;
+    for (int i = 0; i < rank; i++)
+        data += of->counts[i] * of->size;
+    *ret_part = data + at;
+    return (size_t)(left <= 0 ? 0 : left < of->most ? left : of->most);
+}
+
+static void put_own(nd_node *node, const shares *of, char *data, int64_t number) {
+    char *part;
+    size_t bytes = part_of(of, data, number, node->rank, &part);
+    if (bytes > 0)
+        memcpy(slot(node, number, node->rank, node->rank), part, bytes);
+}
+
+static void take_others(nd_node *node, const shares *of, char *data, int64_t number) {
+    for (int i = 1; i < node->ranks; i++) {
+        int rank = (node->rank + i) % node->ranks;
+        char *part;
+        size_t bytes = part_of(of, data, number, rank, &part);
+        if (bytes > 0)
+            memcpy(part, slot(node, number, rank, rank), bytes);
+    }
+}
+
+/// Between two meetings: the next piece is put down, and the one before taken.
+nd_status nd__node_gather(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
+                          void *data, const int64_t *counts, int64_t size) {
+    int64_t most = nd__node_copied < node->share ? nd__node_copied : node->share;
+    shares of = {counts, size, most};
+    int64_t pieces = count_pieces(node, &of);
+    nd_status status = ND_OK;
+    for (int64_t number = 0; status == ND_OK && number <= pieces; number++) {
+        if (number < pieces)
+            put_own(node, &of, data, number);
+        if (number > 0)
+            take_others(node, &of, data, number - 1);
+        if (number < pieces)
+            status = meet(node, call, idle);
+    }
+    node->gone += pieces;
+    return status;
+}
+
+static void put_others(nd_node *node, const shares *of, char *data, int64_t number) {
+    for (int rank = 0; rank < node->ranks; rank++) {
+        char *part;
+        size_t bytes = rank == node->rank ? 0 : part_of(of, data, number, rank, &part);
+        if (bytes > 0)
+            memcpy(slot(node, number, node->rank, rank), part, bytes);
+    }
+}
+
+/// The others' parts of what is this rank's onto its own.
+static nd_status add_own(nd_node *node, const shares *of, const nd_sums *sums, char *data,
+                         int64_t number) {
+    char *part;
+    int64_t count = (int64_t)part_of(of, data, number, node->rank, &part) / of->size;
+    nd_status status = ND_OK;
+    for (int i = 1; status == ND_OK && count > 0 && i < node->ranks; i++)
+        status = sums->combine(sums->context,
+                               slot(node, number, (node->rank + i) % node->ranks, node->rank), part,
+                               count);
+    if (status == ND_OK && count > 0)
+        sums->settle(sums->context, part, count);
+    return status;
+}
+
+nd_status nd__node_scatter(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
+                           const nd_sums *sums, void *data, const int64_t *counts) {
+    shares of = {counts, sums->size, node->share / sums->size * sums->size};
+    int64_t pieces = count_pieces(node, &of);
+    nd_status status = ND_OK;
+    for (int64_t number = 0; status == ND_OK && number <= pieces; number++) {
+        if (number < pieces)
+            put_others(node, &of, data, number);
+        if (number > 0)
+            status = add_own(node, &of, sums, data, number - 1);
+        if (status == ND_OK && number < pieces)
+            status = meet(node, call, idle);
+    }
+    node->gone += pieces;
     return status;
 }

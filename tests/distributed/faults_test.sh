@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# faults_test.sh RANKS PROGRAM: one rank is killed, killed in the middle of its work or of a backward pass, hangs, or leaves; all others must say that they
-# survived, and no process may be left. OpenMPI alone keeps ranks when one dies (--enable-recovery).
+# faults_test.sh RANKS PROGRAM [HOW...]: one rank is killed, killed in the middle of its work (while it adds up, while it waits) or of a backward pass, hangs,
+# is stopped, or leaves; all others must say that they survived, and no process may be left. OpenMPI alone keeps ranks when one dies (--enable-recovery).
 set -u
 ranks=$1 program=$2
+shift 2
+[ "$#" -gt 0 ] || set -- killed killed-meanwhile killed-adding killed-waiting killed-in-training hangs hangs-adding stopped leaves finalizes
 source tests/distributed/mpirun.sh
 mpirun --version 2>&1 | grep -q "Open MPI" || { echo "SKIPPED: this mpirun ends all ranks with the first"; exit 0; }
 mpirun_options+=(--enable-recovery)
 
 failed=0
-for how in killed killed-meanwhile killed-in-training hangs leaves; do
+for how; do
     SECONDS=0
     timeout 60 mpirun "${mpirun_options[@]}" -n "$ranks" "$program" "$how" >"$scratch/said" 2>&1
     if grep -q "^SKIPPED" "$scratch/said"; then
@@ -16,9 +18,9 @@ for how in killed killed-meanwhile killed-in-training hangs leaves; do
         exit 0
     fi
     survivors=$((ranks - 1))
-    [ "$how" != hangs ] || survivors=$ranks # it comes back to find itself alone
+    case $how in hangs* | stopped) survivors=$ranks ;; esac # it comes back to find itself alone
     survived=$(grep -c "^rank [0-9]*: survived" "$scratch/said")
-    left=$(pgrep -f "$program $how" | wc -l)
+    left=$(pgrep -f "^$program $how" | wc -l)
     echo "$how: $survived of $survivors survived, $left processes left, ${SECONDS} s"
     if [ "$survived" -ne "$survivors" ] || [ "$left" -ne 0 ]; then
         failed=1

@@ -36,9 +36,15 @@ typedef enum phase {
     AWAITING_SUMS,      ///< it waits for another one, between two pieces
     ADDING_LAST,        ///< a piece
     SETTLED,            ///< the last sums, which are not put down
-    REDUCED,            ///< and all of that call's is there
+    REDUCED,            ///< and nothing gathered
+    AWAITING_PIECES,    ///< it waits for another one, while shares are gathered
+    SCATTERING,         ///< it adds up a piece of its own share
+    DONE,               ///< and all of that call's is there
     PHASES,
 } phase;
+
+/// Of a call.
+typedef enum part { AGREEING, REDUCING, GATHERING, SCATTERING_OWN } part;
 
 /// A child.
 typedef struct rank {
@@ -49,7 +55,8 @@ typedef struct rank {
     nd_transport_call call;
     int64_t at; ///< call
     int added;  ///< calls of combine in it
-    bool reducing, has_been_away;
+    part part;
+    bool has_been_away;
 } rank;
 
 static double seconds(void) {
@@ -98,7 +105,8 @@ static void at_phase(rank *self, phase phase) {
 static nd_status idle(void *context, const nd_transport_call *call) {
     rank *self = context;
     (void)call;
-    at_phase(self, self->reducing ? AWAITING_SUMS : AWAITING_AGREEMENT);
+    static const phase waiting[] = {AWAITING_AGREEMENT, AWAITING_SUMS, AWAITING_PIECES, PHASES};
+    at_phase(self, waiting[self->part]);
     return ND_OK;
 }
 
@@ -106,9 +114,11 @@ static nd_status combine(void *context, const void *from, void *into, int64_t co
     rank *self = context;
     int piece = self->added++ / (self->ranks - 1);
     bool last = piece == NODE_PIECES - 1;
-    if (piece == 0)
+    if (self->part == SCATTERING_OWN)
+        at_phase(self, SCATTERING);
+    else if (piece == 0)
         at_phase(self, ADDING_FIRST);
-    if (last)
+    if (last && self->part == REDUCING)
         at_phase(self, ADDING_LAST);
     if (piece == NODE_PIECES / 2 && self->phase == AWAITING_SUMS && is_late(self) &&
         self->at == BAD_CALL)
@@ -121,7 +131,7 @@ static void settle(void *context, void *sums, int64_t count) {
     rank *self = context;
     (void)sums;
     (void)count;
-    if (self->added == NODE_PIECES * (self->ranks - 1))
+    if (self->part == REDUCING && self->added == NODE_PIECES * (self->ranks - 1))
         at_phase(self, SETTLED);
 }
 
@@ -135,6 +145,34 @@ static nd_status agree(rank *self) {
     return status == ND_OK && !good ? WRONG : status;
 }
 
+/// Several pieces of each rank: first gathered, then added up, each for its rank.
+static nd_status gather_and_scatter(rank *self) {
+    enum { COUNT = 3 * NODE_SHARE_COUNT };
+    int64_t counts[RANKS_MOST], data[COUNT * RANKS_MOST] = {0};
+    int64_t first = (int64_t)COUNT * self->number, count = (int64_t)COUNT * self->ranks;
+    nd_node_idle while_idle = {idle, self};
+    nd_sums sums = {sizeof *data, self, combine, settle};
+    for (int i = 0; i < self->ranks; i++)
+        counts[i] = COUNT;
+    for (int64_t i = first; i < first + COUNT; i++)
+        data[i] = node_element(self->number, self->at, i);
+    if (self->phase == AWAITING_PIECES && is_late(self) && self->at == BAD_CALL)
+        nap(0.1);
+    self->part = GATHERING;
+    nd_status status =
+        nd__node_gather(self->node, &self->call, &while_idle, data, counts, sizeof *data);
+    for (int64_t i = 0; status == ND_OK && i < count; i++)
+        if (data[i] != node_element((int)(i / COUNT), self->at, i))
+            status = WRONG;
+    self->part = SCATTERING_OWN;
+    if (status == ND_OK)
+        status = nd__node_scatter(self->node, &self->call, &while_idle, &sums, data, counts);
+    for (int64_t i = first; status == ND_OK && i < first + COUNT; i++)
+        if (data[i] != self->ranks * node_element(self->number, self->at, i))
+            status = WRONG;
+    return status;
+}
+
 /// One call of all ranks.
 static nd_status reduce(rank *self) {
     int64_t count = (int64_t)NODE_PIECES * NODE_SHARE_COUNT * self->ranks;
@@ -144,6 +182,7 @@ static nd_status reduce(rank *self) {
     for (int64_t i = 0; i < count; i++)
         data[i] = node_element(self->number, self->at, i);
     self->added = 0;
+    self->part = AGREEING;
     at_phase(self, BEFORE_STAGING);
     nd__node_stage(self->node, data, data, count, sizeof *data);
     at_phase(self, STAGED);
@@ -151,20 +190,23 @@ static nd_status reduce(rank *self) {
     if (status != ND_OK)
         return status;
     at_phase(self, AGREED);
-    self->reducing = true;
+    self->part = REDUCING;
     status = nd__node_reduce(self->node, &self->call, &while_idle, &sums, data, count, true);
-    self->reducing = false;
     for (int64_t i = 0; status == ND_OK && i < count; i++)
         if (data[i] != node_sum(self->ranks, self->at, i))
             status = WRONG;
-    if (status == ND_OK)
+    if (status == ND_OK) {
         at_phase(self, REDUCED);
+        status = gather_and_scatter(self);
+    }
+    if (status == ND_OK)
+        at_phase(self, DONE);
     return status;
 }
 
 /// Calls until one fails, which must be the right one, at the right time, and say why.
 static const char *work(rank *self) {
-    int64_t expected = self->phase == REDUCED ? BAD_CALL + 1 : BAD_CALL;
+    int64_t expected = self->phase == DONE ? BAD_CALL + 1 : BAD_CALL;
     for (self->at = 0; self->at < CALLS; self->at++) {
         double begin = seconds();
         nd_status status = reduce(self);
@@ -271,8 +313,8 @@ static bool end(const group *group, rank self) {
 /// Every phase, all at once, since they mostly wait.
 static void at_every_phase(manner manner) {
     static const int ranks[] = {2, 3, 4}, victims[] = {1, 0, 2};
-    int64_t share_before = nd__node_share;
-    nd__node_share = NODE_SHARE;
+    int64_t share_before = nd__node_share, copied_before = nd__node_copied;
+    nd__node_share = nd__node_copied = NODE_SHARE;
     for (int i = 0; i < 3; i++) {
         group groups[PHASES];
         rank rank = {.ranks = ranks[i],
@@ -289,6 +331,7 @@ static void at_every_phase(manner manner) {
         assert_int_equal(errno, ECHILD);
     }
     nd__node_share = share_before;
+    nd__node_copied = copied_before;
 }
 
 static void test_a_rank_that_is_killed_anywhere_is_an_error_in_time(void **state) {

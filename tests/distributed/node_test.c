@@ -90,6 +90,71 @@ static void test_sums_are_those_of_a_ring(void **state) {
     same_bits_apart(1 << 20, 3000001, ND_F32, ND_COLLECTIVE_MEAN);
 }
 
+/// Row r is begun with rank r's, to which those of r + 1, r + 2, ... are added, whatever the size.
+static void reduce_scatter_in_order(const nd_communicator *world, int64_t share, int64_t columns) {
+    int64_t share_before = nd__node_share, copied_before = nd__node_copied;
+    nd__node_share = share;
+    nd__node_copied = share / 2;
+    nd_auto nd_communicator *near = duplicate(world, false);
+    int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    nd_auto nd_tensor *flat = random_floats((uint64_t)columns, rank, ranks * columns, ND_F32);
+    nd_auto nd_tensor *x = nd_reshape(flat, ND_SHAPE(ranks, columns));
+    nd_auto nd_tensor *share_of = nd_reduce_scatter(x, near, ND_COLLECTIVE_SUM);
+    nd_auto nd_tensor *all = nd_all_gather(x, near); // row of rank k for rank r: k * ranks + r
+    nd_auto nd_tensor *sum =
+        all ? nd_slice(all, rank * ranks + rank, rank * ranks + rank + 1, 1, 0) : NULL;
+    assert_handle(share_of);
+    assert_handle(sum);
+    for (int i = 1; i < ranks; i++) {
+        int row = (rank + i) % ranks * ranks + rank;
+        nd_auto nd_tensor *next = nd_slice(all, row, row + 1, 1, 0);
+        nd_tensor *more = nd_add(sum, next);
+        assert_handle(more);
+        nd_release(sum);
+        sum = more;
+    }
+    nd_auto nd_tensor *packed = nd_contiguous(sum);
+    assert_memory_equal(nd_get_data(share_of), nd_get_data(packed), (size_t)columns * 4);
+    nd__node_share = share_before;
+    nd__node_copied = copied_before;
+}
+
+static void test_a_reduce_scatter_adds_up_from_each_ranks_own_on(void **state) {
+    (void)state;
+    static const int64_t columns[] = {1, 7, 16, 1000};
+    nd_auto nd_communicator *world = open_world(60);
+    for (int i = 0; i < 4; i++) {
+        reduce_scatter_in_order(world, 64, columns[i]);
+        reduce_scatter_in_order(world, 1 << 20, columns[i]);
+    }
+    reduce_scatter_in_order(world, 1 << 20, 700001);
+}
+
+/// What is only copied: of any root, of any length beside a piece's, strided on one side.
+static void test_copies_are_those_of_mpi(void **state) {
+    (void)state;
+    static const int64_t counts[] = {1, 15, 16, 17, 100000, 1000003};
+    nd_auto nd_communicator *world = open_world(60);
+    nd_auto nd_communicator *apart = duplicate(world, true);
+    int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    for (int i = 0; i < 6; i++) {
+        nd_auto nd_tensor *x = random_floats(5, rank, counts[i], ND_F32);
+        nd_auto nd_tensor *a = nd_all_gather(x, world);
+        nd_auto nd_tensor *b = nd_all_gather(x, apart);
+        assert_handle(a);
+        assert_handle(b);
+        assert_memory_equal(nd_get_data(a), nd_get_data(b), (size_t)(counts[i] * ranks) * 4);
+        nd_auto nd_tensor *wide = nd_zeros(ND_SHAPE(counts[i], 2), ND_F32);
+        nd_auto nd_tensor *column = nd_slice(wide, 1, 2, 1, 1);
+        nd_auto nd_tensor *flat = nd_reshape(x, ND_SHAPE(counts[i], 1));
+        int root = i % ranks;
+        assert_ok(nd_broadcast_(rank == root ? flat : column, world, root));
+        const float *values = nd_get_data(a);
+        for (int64_t k = 0; rank != root && k < counts[i]; k++)
+            assert_true(element_at(column, k) == (double)values[root * counts[i] + k]);
+    }
+}
+
 /// Views, whose elements are gathered first, on some ranks alone.
 static void test_strides_are_each_ranks_own(void **state) {
     (void)state;
@@ -186,7 +251,8 @@ static void test_refused_calls_leave_no_trace(void **state) {
         assert_true(element_at(x, 99) == n && element_at(odd, 0) == 7);
         assert_ok(nd_all_reduce_(x, world, ND_COLLECTIVE_SUM));
         assert_true(element_at(x, 99 + n) == n * ranks);
-        assert_ok(nd_broadcast_(odd, world, 0)); // which goes through MPI
+        assert_ok(nd_broadcast_(odd, world, 0)); // of more than what was put down
+        assert_true(element_at(odd, 49999) == 7);
     }
 }
 
@@ -256,6 +322,8 @@ static void test_threads_use_communicators_at_once(void **state) {
 
 static const struct CMUnitTest tests[] = {
     ND_TEST(test_sums_are_those_of_a_ring),
+    ND_TEST(test_a_reduce_scatter_adds_up_from_each_ranks_own_on),
+    ND_TEST(test_copies_are_those_of_mpi),
     ND_TEST(test_strides_are_each_ranks_own),
     ND_TEST(test_a_rank_that_cannot_share_stops_nobody),
     ND_TEST(test_many_communicators_leave_nothing),

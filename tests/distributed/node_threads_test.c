@@ -106,6 +106,53 @@ static bool reduce(rank *self, nd_transport_call *call, int64_t round) {
     return right;
 }
 
+/// So many elements for each rank, none for some: what they are together.
+static int64_t take_counts(int ranks, int64_t round, int64_t *ret_counts) {
+    int64_t total = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bool alone = round % 4 == 0;
+        ret_counts[rank] = alone && rank != round % ranks
+                               ? 0
+                               : (round * 31 + rank * 17) % (COUNT_MOST / RANKS_MOST);
+        total += ret_counts[rank];
+    }
+    return total;
+}
+
+/// Shares of all, which begin as nothing but this rank's.
+static bool gather(rank *self, const nd_transport_call *call, int64_t round) {
+    int64_t counts[RANKS_MOST], at = 0;
+    int64_t total = take_counts(self->ranks, round, counts);
+    for (int rank = 0; rank < self->ranks; rank++)
+        for (int64_t i = 0; i < counts[rank]; i++, at++)
+            self->data[at] = rank == self->number ? node_element(rank, round, at) : -1;
+    if (nd__node_gather(self->node, call, &while_idle, self->data, counts, sizeof(int64_t)) !=
+        ND_OK)
+        return false;
+    bool right = at == total;
+    at = 0;
+    for (int rank = 0; rank < self->ranks; rank++)
+        for (int64_t i = 0; i < counts[rank]; i++, at++)
+            right = right && self->data[at] == node_element(rank, round, at);
+    return right;
+}
+
+static bool scatter(rank *self, const nd_transport_call *call, int64_t round) {
+    int64_t counts[RANKS_MOST], first = 0;
+    int64_t total = take_counts(self->ranks, round, counts);
+    nd_sums sums = {sizeof(int64_t), NULL, combine, settle};
+    for (int64_t i = 0; i < total; i++)
+        self->data[i] = node_element(self->number, round, i);
+    if (nd__node_scatter(self->node, call, &while_idle, &sums, self->data, counts) != ND_OK)
+        return false;
+    for (int rank = 0; rank < self->number; rank++)
+        first += counts[rank];
+    bool right = true;
+    for (int64_t i = first; i < first + counts[self->number]; i++)
+        right = right && self->data[i] == node_sum(self->ranks, round, i);
+    return right;
+}
+
 static void *run(void *data) {
     rank *self = data;
     nd_transport_call call = {.operation = "reduce", .seconds = 60};
@@ -115,15 +162,19 @@ static void *run(void *data) {
         self->wrong += !reduce(self, &call, round);
         for (int i = 0; i < round % 4; i++)
             self->wrong += !agree(self, &call, round + i);
+        // Each behind the other without an agreement between, as no communicator calls them.
+        self->wrong += round % 2 == 0 && !gather(self, &call, round);
+        self->wrong += round % 5 < 3 && !scatter(self, &call, round);
     }
     return NULL;
 }
 
 static void with_ranks(int ranks) {
     static rank all[RANKS_MOST];
-    int64_t share_before = nd__node_share;
+    int64_t share_before = nd__node_share, copied_before = nd__node_copied;
     nd_node_key key;
     nd__node_share = NODE_SHARE;
+    nd__node_copied = NODE_SHARE / 2;
     for (int i = 0; i < ranks; i++) {
         all[i] = (rank){.number = i, .ranks = ranks};
         all[i].node = i == 0 ? nd__node_make(ranks, &key) : nd__node_join(&key, i, ranks);
@@ -142,6 +193,7 @@ static void with_ranks(int ranks) {
     assert_int_equal(mapping.count, 0);
     assert_int_equal(count_mappings(), 0);
     nd__node_share = share_before;
+    nd__node_copied = copied_before;
 }
 
 static void test_two_ranks(void **state) {

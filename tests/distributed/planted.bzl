@@ -1,8 +1,8 @@
-"""planted_node: a test with a fault planted in lib/distributed/node.c."""
+"""planted_node: a test with a fault planted in a file of lib/distributed."""
 
-load("//bazel:cc.bzl", "MPI_DEFINES", "nd_cc_binary", "nd_cc_library")
+load("//bazel:cc.bzl", "MPI", "MPI_DEFINES", "nd_cc_binary", "nd_cc_library")
 
-def planted_node(name, test, linkopts = []):
+def planted_node(name, test, planted_in = "node.c", hdrs = ["node_ranks.h"], linkopts = []):
     """A binary NAME that must fail.
 
     Args:
@@ -15,9 +15,9 @@ def planted_node(name, test, linkopts = []):
         testonly = 1,
         srcs = [
             "planted/%s.txt" % name,
-            "//lib/distributed:node.c",
+            "//lib/distributed:" + planted_in,
         ],
-        outs = ["planted/%s/node.c" % name],
+        outs = ["planted/%s/%s" % (name, planted_in)],
         cmd = "$(location //tests/model:plant.sh) $(SRCS) >$@",
         tools = ["//tests/model:plant.sh"],
     )
@@ -25,23 +25,23 @@ def planted_node(name, test, linkopts = []):
     nd_cc_library(
         name = name + "_planted",
         testonly = 1,
-        srcs = ["planted/%s/node.c" % name],
+        srcs = ["planted/%s/%s" % (name, planted_in)],
+        alwayslink = 1,
         copts = ["-Wno-unused"],
         local_defines = MPI_DEFINES,
-        deps = ["//lib/distributed"],
+        deps = ["//lib/distributed"] + MPI,
     )
     nd_cc_binary(
         name = name,
         testonly = 1,
-        srcs = [
-            "node_ranks.h",
-            test + ".c",
-        ],
+        srcs = hdrs + [test + ".c"],
+        local_defines = MPI_DEFINES,
         linkopts = linkopts,
         deps = [
             ":%s_planted" % name,
             "//:nd_distributed",
+            "//tests:elements",
             "//tests:testing",
             "@local_cmocka//:cmocka",
-        ],
+        ] + MPI,
     )
