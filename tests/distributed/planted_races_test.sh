@@ -10,8 +10,13 @@ said=$("$as_it_is" 2>&1) || failed=1
 ! grep "ThreadSanitizer" <<<"$said" || failed=1
 [ "$failed" -eq 0 ] || echo "$said"
 for program; do
-    said=$(timeout 100 "$program" 2>&1)
-    if grep -q "WARNING: ThreadSanitizer: data race" <<<"$said" && grep -q "node.c" <<<"$said"; then
+    reported=0
+    for _ in 1 2 3 4 5; do # a rank that is late is ordered behind what the others did before it looked
+        said=$(timeout 100 "$program" 2>&1)
+        ! grep -q "WARNING: ThreadSanitizer: data race" <<<"$said" || ! grep -q "node.c" <<<"$said" || reported=1
+        [ "$reported" -eq 0 ] || break
+    done
+    if [ "$reported" -eq 1 ]; then
         printf '%-24s %s\n' "${program##*/}" "$(grep -m 1 SUMMARY <<<"$said")"
     else
         echo "${program##*/}: no race is reported"
