@@ -4,6 +4,7 @@
 int64_t nd__mpi_largest_count = INT64_C(1) << 30;
 int64_t nd__mpi_ring_message = INT64_C(2) << 20;
 int64_t nd__mpi_ring_share = INT64_C(128) << 10;
+int64_t nd__mpi_gathered = INT64_C(8) << 20;
 
 #if ND_HAVE_MPI
 #include "lib/base/error.h"
@@ -222,7 +223,11 @@ static nd_status reduce_shares(nd_mpi *mpi, const nd_transport_call *call, char 
     return status;
 }
 
-/// In memory in common: what each rank has for each, or for one alone, in `shares`.
+/// Whether so many bytes of all ranks together are gathered in memory in common.
+static bool gathers_in_node(const nd_mpi *mpi, int64_t bytes) {
+    return mpi->node && bytes <= nd__mpi_gathered;
+}
+
 static nd_status gather_in_node(nd_mpi *mpi, const nd_transport_call *call, void *data,
                                 const int64_t *shares, int64_t size) {
     nd_node_idle idle = {progress, mpi};
@@ -275,11 +280,6 @@ static nd_status reduce_scatter(nd_transport *transport, const nd_transport_call
 static nd_status broadcast(nd_transport *transport, const nd_transport_call *call, void *data,
                            int64_t bytes, int root) {
     nd_mpi *mpi = (nd_mpi *)transport;
-    if (mpi->node) {
-        memset(mpi->shares, 0, (size_t)transport->size * sizeof *mpi->shares);
-        mpi->shares[root] = bytes;
-        return gather_in_node(mpi, call, data, mpi->shares, 1);
-    }
     nd_status status = ND_OK;
     for (int64_t at = 0; status == ND_OK && at < bytes; at += piece(bytes - at))
         status = ND__MPI_CALL(
@@ -291,7 +291,7 @@ static nd_status broadcast(nd_transport *transport, const nd_transport_call *cal
 static nd_status all_gather(nd_transport *transport, const nd_transport_call *call, void *data,
                             int64_t bytes) {
     nd_mpi *mpi = (nd_mpi *)transport;
-    if (mpi->node)
+    if (gathers_in_node(mpi, bytes * transport->size))
         return gather_in_node(mpi, call, data, equal_shares(mpi, bytes), 1);
     if (bytes <= nd__mpi_largest_count)
         return ND__MPI_CALL(call, bytes * transport->size,
@@ -349,10 +349,10 @@ static nd_status gather_shares(nd_transport *transport, const nd_transport_call 
                                const int64_t *counts, nd_dtype dtype) {
     nd_mpi *mpi = (nd_mpi *)transport;
     int64_t size = (int64_t)nd_dtype_get_size(dtype);
-    if (mpi->node)
-        return gather_in_node(mpi, call, data, counts, size);
     bool fits;
     int64_t total = take_shares(mpi, counts, &fits);
+    if (gathers_in_node(mpi, total * size))
+        return gather_in_node(mpi, call, data, counts, size);
     if (fits)
         return ND__MPI_CALL(call, total * size,
                             MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, mpi->counts,

@@ -12,4 +12,7 @@ extern int64_t nd__mpi_largest_count;
 /// waits for it has no core of its own where all compute: the system lets it look every few
 /// milliseconds only, so that many short ones would take the time of as many looks.
 extern int64_t nd__mpi_ring_message, nd__mpi_ring_share;
+/// Bytes of all ranks together that are gathered in memory in common, at most: MPI is faster with
+/// more, as it is with every broadcast.
+extern int64_t nd__mpi_gathered;
 #endif

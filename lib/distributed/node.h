@@ -60,7 +60,7 @@ nd_status nd__node_reduce(nd_node *node, const nd_transport_call *call, const nd
                           const nd_sums *sums, void *data, int64_t count, bool staged);
 
 /// In place: counts[rank] elements of each rank, one rank's behind the other's, of which this one's
-/// stand at their place. Where one rank alone has some it is a broadcast.
+/// stand at their place.
 nd_status nd__node_gather(nd_node *node, const nd_transport_call *call, const nd_node_idle *idle,
                           void *data, const int64_t *counts, int64_t size);
 /// In place: of so many elements for each rank this one's become the sums of all. Rank r's are

@@ -251,7 +251,7 @@ static void test_refused_calls_leave_no_trace(void **state) {
         assert_true(element_at(x, 99) == n && element_at(odd, 0) == 7);
         assert_ok(nd_all_reduce_(x, world, ND_COLLECTIVE_SUM));
         assert_true(element_at(x, 99 + n) == n * ranks);
-        assert_ok(nd_broadcast_(odd, world, 0)); // of more than what was put down
+        assert_ok(nd_broadcast_(odd, world, 0)); // which goes through MPI
         assert_true(element_at(odd, 49999) == 7);
     }
 }
