@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum model_part { WORDS, PLACES, BLOCKS, LAST_NORM };
 enum block_part { NORM_1, PROJECT, MIX, NORM_2, WIDEN, NARROW, BLOCK_PARTS };
@@ -15,8 +16,10 @@ static const double EPSILON = 1e-5;
 
 /// Where a block puts what it has read.
 typedef struct place {
-    nd_tensor *keys, *values;
+    const nd_tensor *keys, *values;
     int64_t length;
+    const nd_tensor
+        *seen; ///< which of all keys each of several queries sees; NULL: those before it
 } place;
 
 static const gpt_sizes *sizes_of(const nd_module *module) {
@@ -37,7 +40,7 @@ static const nd_tensor *heads_of(const gpt_sizes *sizes, const nd_tensor *x) {
 }
 
 /// Puts x behind what is kept, and returns all of that.
-static const nd_tensor *keep(nd_tensor *kept, int64_t length, const nd_tensor *x) {
+static const nd_tensor *keep(const nd_tensor *kept, int64_t length, const nd_tensor *x) {
     const int64_t end = length + nd_get_size(x, 2);
     nd_auto nd_tensor *behind = nd_retain(nd_slice(kept, length, end, 1, 2));
     return nd_copy_(behind, x) == ND_OK ? nd_slice(kept, 0, end, 1, 2) : NULL;
@@ -58,9 +61,11 @@ static const nd_tensor *attend(const nd_module *self, const nd_tensor *x, const 
         values = keep(at->values, at->length, values);
     }
     nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
-    options.causal = nd_get_size(x, 1) > 1; // one token sees all that were before
-    const nd_tensor *seen = nd_attention(queries, keys, values, NULL, &options);
-    const nd_tensor *joined = nd_reshape(nd_transpose(seen, 1, 2), nd_get_ndim(x), nd_get_shape(x));
+    const nd_tensor *seen = at ? at->seen : NULL;
+    options.causal = !seen && nd_get_size(x, 1) > 1; // one token sees all that were before
+    const nd_tensor *mixed = nd_attention(queries, keys, values, seen, &options);
+    const nd_tensor *joined =
+        nd_reshape(nd_transpose(mixed, 1, 2), nd_get_ndim(x), nd_get_shape(x));
     return part_forward(self, MIX, joined);
 }
 
@@ -137,11 +142,28 @@ static nd_module *new_block(const gpt_sizes *sizes, nd_key key) {
     return nd_steal(&block);
 }
 
+static nd_module *new_blocks(const gpt_sizes *sizes, nd_key key) {
+    nd_auto nd_module *stack = nd_sequential(0, NULL);
+    for (int64_t i = 0; i < sizes->layers; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "%lld", (long long)i);
+        nd_auto nd_module *block = new_block(sizes, nd_key_fold(key, 100 + (uint64_t)i));
+        if (nd_module_add_child(stack, name, block) != ND_OK)
+            return NULL;
+    }
+    return nd_steal(&stack);
+}
+
+/// False, with the error of splitting one row, where heads do not share the width evenly.
+static bool heads_fit(const gpt_sizes *sizes) {
+    nd_auto_scope;
+    return nd_reshape(nd_zeros(ND_SHAPE(sizes->width), ND_F32), ND_SHAPE(sizes->heads, -1));
+}
+
 nd_module *gpt_new(const gpt_sizes *sizes, nd_key key) {
-    nd_module *blocks[GPT_LAYERS];
-    for (int64_t i = 0; i < sizes->layers; i++)
-        blocks[i] = new_block(sizes, nd_key_fold(key, 100 + (uint64_t)i));
-    nd_auto nd_module *stack = nd_sequential((size_t)sizes->layers, blocks);
+    if (!heads_fit(sizes))
+        return NULL;
+    nd_auto nd_module *stack = new_blocks(sizes, key);
     nd_auto nd_module *words =
         nd_embedding_module(key, sizes->vocabulary, sizes->width, ND_NO_PADDING);
     nd_auto nd_module *places =
@@ -163,11 +185,14 @@ static const nd_tensor *weight_of(const nd_module *model, enum model_part part) 
     return nd_module_get_parameter(nd_module_get_child(model, part), "weight");
 }
 
-/// What tokens are, and where they stand, from a place on: [n, t, width].
+/// What tokens are, and where they stand, from a place on: [n, t, width]. NULL, with the error of
+/// looking for the last place, where they do not fit the context, to which nd_slice() would cut them.
 static const nd_tensor *embed(const nd_module *model, const nd_tensor *ids, int64_t from) {
-    const nd_tensor *words = part_forward(model, WORDS, ids);
+    const nd_tensor *words = part_forward(model, WORDS, ids), *places = weight_of(model, PLACES);
     const int64_t end = from + nd_get_size(ids, 1);
-    return nd_add(words, nd_slice(weight_of(model, PLACES), from, end, 1, 0));
+    if (!words || !nd_select(places, end - 1, 0))
+        return NULL;
+    return nd_add(words, nd_slice(places, from, end, 1, 0));
 }
 
 /// The head: the table of tokens again.
@@ -198,36 +223,49 @@ nd_tensor *gpt_loss(const nd_module *model, const nd_tensor *ids, const nd_tenso
 // ------------------------------------------------------------------------------------------- cache
 
 nd_status gpt_cache_open(gpt_cache *cache, const nd_module *model, int64_t n) {
+    nd_auto_scope;
     const gpt_sizes *s = sizes_of(model);
+    const nd_tensor *like = weight_of(model, WORDS);
     *cache = (gpt_cache){0};
-    for (int64_t i = 0; i < s->layers; i++) {
-        nd_auto_scope;
-        const nd_tensor *zeros =
-            nd_zeros(ND_SHAPE(n, s->heads, s->context, s->width / s->heads), ND_F32);
-        const nd_tensor *there = nd_to(zeros, nd_get_device(weight_of(model, WORDS)));
-        cache->keys[i] = nd_retain(there);
-        cache->values[i] = nd_retain(nd_clone(there));
-        if (!cache->values[i]) {
-            gpt_cache_close(cache);
-            return nd_error_get_status();
-        }
-    }
-    return ND_OK;
+    const nd_tensor *zeros =
+        nd_to(nd_zeros(ND_SHAPE(s->layers, n, s->heads, s->context, s->width / s->heads),
+                       nd_get_dtype(like)),
+              nd_get_device(like));
+    cache->keys = nd_retain(zeros);
+    cache->values = nd_retain(nd_clone(zeros));
+    if (cache->values)
+        return ND_OK;
+    gpt_cache_close(cache);
+    return nd_error_get_status();
 }
 
 void gpt_cache_close(gpt_cache *cache) {
-    for (int i = 0; i < GPT_LAYERS; i++) {
-        nd_release(cache->keys[i]);
-        nd_release(cache->values[i]);
-    }
+    nd_release(cache->keys);
+    nd_release(cache->values);
     *cache = (gpt_cache){0};
 }
 
-static const nd_tensor *read_on(const nd_module *model, gpt_cache *cache, const nd_tensor *ids) {
+/// Which of `all` keys the last `t` of them see as queries: [t, all].
+static const nd_tensor *seen_by_last(int64_t t, int64_t all, nd_device device) {
+    return nd_to(nd_tril(nd_ones(ND_SHAPE(t, all), ND_BOOL), all - t), device);
+}
+
+static const nd_tensor *read_on(const nd_module *model, const gpt_cache *cache,
+                                const nd_tensor *ids) {
     const nd_module *blocks = nd_module_get_child(model, BLOCKS);
-    const nd_tensor *x = embed(model, ids, cache->length);
+    const int64_t n = nd_get_size(cache->keys, 1), t = nd_get_size(ids, 1);
+    if (t < 0)
+        return NULL;
+    const nd_tensor *x = embed(model, nd_expand(ids, ND_SHAPE(n, -1)), cache->length);
+    const nd_tensor *seen = NULL;
+    if (t > 1 && cache->length > 0) {
+        seen = seen_by_last(t, cache->length + t, nd_get_device(x));
+        if (!seen)
+            return NULL;
+    }
     for (size_t i = 0; i < nd_module_get_child_count(blocks); i++) {
-        const place at = {cache->keys[i], cache->values[i], cache->length};
+        const place at = {nd_select(cache->keys, (int64_t)i, 0),
+                          nd_select(cache->values, (int64_t)i, 0), cache->length, seen};
         x = nd_tmp(block_apply(nd_module_get_child(blocks, i), x, &at));
     }
     return logits_of(model, nd_select(x, -1, 1));
@@ -255,23 +293,42 @@ static int64_t choose(const nd_tensor *logits, double temperature, nd_key key) {
     return nd_get_item_i64(nd_argmax(scores, 1, false), &chosen) == ND_OK ? chosen : -1;
 }
 
+/// Writes behind a prompt, as gpt_write(), and leaves in `ids` what was written before an error.
+static nd_status write_on(const nd_module *model, gpt_cache *cache, const nd_tensor *first,
+                          int64_t count, double temperature, nd_key key, int64_t *ids) {
+    const nd_device device = nd_get_device(weight_of(model, WORDS));
+    for (int64_t i = 0; i < count; i++) {
+        nd_auto_scope;
+        const nd_tensor *next = i ? nd_from_data(&ids[i - 1], ND_SHAPE(1, 1), ND_I64) : first;
+        const nd_tensor *logits = nd_tmp(gpt_read(model, cache, nd_to(next, device)));
+        if (!logits)
+            return nd_error_get_status();
+        nd_no_grad ids[i] = choose(logits, temperature, nd_key_fold(key, (uint64_t)i));
+        if (ids[i] < 0)
+            return nd_error_get_status();
+    }
+    return ND_OK;
+}
+
 nd_status gpt_write(const nd_module *model, const int64_t *prompt, int64_t prompt_length,
                     int64_t count, double temperature, nd_key key, int64_t *ret_ids) {
+    nd_auto_scope;
+    if (count <= 0)
+        return ND_OK;
+    // All are read but the last. It is better to know at once that these do not fit.
+    const nd_tensor *places = weight_of(model, PLACES);
+    const nd_tensor *first = nd_from_data(prompt, ND_SHAPE(1, prompt_length), ND_I64);
+    if (!first || !nd_select(places, prompt_length + count - 2, 0))
+        return nd_error_get_status();
+    const nd_tensor *written = nd_zeros(ND_SHAPE(count), ND_I64);
     gpt_cache cache;
-    nd_status status = gpt_cache_open(&cache, model, 1);
-    const int64_t *next = prompt;
-    int64_t length = prompt_length;
-    for (int64_t i = 0; i < count && status == ND_OK; i++) {
-        nd_auto_scope;
-        const nd_tensor *ids = nd_to(nd_from_data(next, ND_SHAPE(1, length), ND_I64),
-                                     nd_get_device(weight_of(model, WORDS)));
-        const nd_tensor *logits = nd_tmp(gpt_read(model, &cache, ids));
-        nd_no_grad ret_ids[i] =
-            logits ? choose(logits, temperature, nd_key_fold(key, (uint64_t)i)) : -1;
-        status = ret_ids[i] < 0 ? nd_error_get_status() : ND_OK;
-        next = &ret_ids[i];
-        length = 1;
-    }
+    nd_status status = written ? gpt_cache_open(&cache, model, 1) : nd_error_get_status();
+    if (status != ND_OK)
+        return status;
+    int64_t *ids = nd_get_data(written);
+    status = write_on(model, &cache, first, count, temperature, key, ids);
     gpt_cache_close(&cache);
+    if (status == ND_OK)
+        memcpy(ret_ids, ids, (size_t)count * sizeof *ids);
     return status;
 }

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 4, LENGTH = 128, SAMPLE = 120, WARM_UP = 40, LAST = 50, STEPS = 2000 };
-static const gpt_sizes sizes = {256, LENGTH, 128, 4, 4};
+enum { BATCH = 4, LENGTH = 128, LAYERS = 4, SAMPLE = 120, WARM_UP = 40, LAST = 50, STEPS = 2000 };
+static const gpt_sizes sizes = {256, LENGTH, 128, LAYERS, 4};
 static const double rate = 2e-3, largest_norm = 1;
 
 typedef struct transformer {
@@ -31,7 +31,7 @@ static nd_status make_optimizer(transformer *self, int64_t steps) {
     adamw.beta2 = 0.99;
     adamw.weight_decay = 0.1;
     self->optimizer = nd_adamw(self->model, &adamw);
-    const nd_tensor *vectors[GPT_LAYERS * 8 + 2];
+    const nd_tensor *vectors[LAYERS * 8 + 2];
     size_t count = 0, group = 0;
     for (size_t i = 0; i < nd_module_get_parameter_count(self->model); i++) {
         const nd_tensor *parameter = nd_module_get_parameter_at(self->model, i, NULL);
