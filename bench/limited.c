@@ -28,7 +28,7 @@ enum { CLAIMS_MAX = 16 };
 static const struct {
     const workload *workload;
     int64_t steps;
-} defaults[] = {{&workload_wgan_gp, 150}, {&workload_large_images, 20}};
+} defaults[] = {{&workload_wgan_gp, 150}, {&workload_large_images, 20}, {&workload_serve, 1000}};
 
 /// Who runs, and in how much of what the leaking run takes.
 static const struct limit {
@@ -66,6 +66,9 @@ typedef struct result {
     run_figures figures;
 } result;
 
+/// Address space that one step takes, with all that it begins with. 0: nobody has asked.
+static uint64_t step_bytes;
+
 /// What the progress bar says.
 typedef struct view {
     const char *name;
@@ -74,16 +77,20 @@ typedef struct view {
 
 static int64_t count_steps(const workload_settings *settings, const workload *workload);
 static bool is_for(const struct limit *limit, nd_device device);
+static bool measure_step(const workload *workload, const workload_settings *settings,
+                         uint64_t *ret_bytes);
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result);
+static run_settings settings_of_run(const workload_settings *settings, workload_strategy strategy);
 static bool leaves_room(const struct limit *limit, result *result);
 static bool make_group(result *result, memory_group *ret_group);
 static void print_result(const struct limit *limit, const result *result);
 static void print_ladder(const nd_memory_stats *memory);
 static void judge(const workload *workload, const workload_settings *settings,
                   const result *results, claim_list *list);
-static void judge_ladder(const char *name, const struct limit *limit, const nd_memory_stats *memory,
-                         claim_list *list);
+static bool says_why(const run_figures *figures, bool *ret_holders);
+static void judge_ladder(const workload *workload, const struct limit *limit,
+                         const nd_memory_stats *memory, claim_list *list);
 static bool write_json(const workload *workload, const workload_settings *settings,
                        const result *results, const claim_list *list);
 static void watch(int64_t steps, void *data);
@@ -92,8 +99,9 @@ int main(int argc, char **argv) {
     workload_settings settings = settings_default();
     settings.program = "limited";
     settings.about =
-        "Runs a workload that leaks (default: wgan_gp, 150 steps; large_images: 20) in bounded "
-        "memory,\noff and on. Of these options it looks at --only, --steps, --device, --threads, "
+        "Runs a workload that leaks (default: wgan_gp, 150 steps; large_images: 20, serve: 1000) "
+        "in\nbounded memory, off and on. Of these options it looks at --only, --steps, --device, "
+        "--threads, "
         "--seed,\n--data and --json.";
     int answer = settings_read(argc, argv, &settings);
     if (answer >= 0)
@@ -121,6 +129,8 @@ int main(int argc, char **argv) {
     printf("  %-20s %12s %12s %13s %12s %7s  %s\n", "", "limit", "address peak", "resident peak",
            "live peak", "steps", "ended");
     static result results[LIMITS];
+    if (settings.device.kind == ND_CPU && !measure_step(workload, &settings, &step_bytes))
+        return 2;
     for (size_t i = 0; i < LIMITS; i++) {
         if (!is_for(&limits[i], settings.device))
             continue;
@@ -156,6 +166,32 @@ static bool is_for(const struct limit *limit, nd_device device) {
     return device.kind == ND_CPU ? !of_device : !of_host;
 }
 
+/// What a limit must hold for anything to be said about it.
+static bool measure_step(const workload *workload, const workload_settings *settings,
+                         uint64_t *ret_bytes) {
+    const run_settings of_run = settings_of_run(settings, WORKLOAD_BOUNDARY);
+    child child;
+    run_turn turn;
+    run_figures figures;
+    if (!child_start(&child, workload, &of_run, 0))
+        return false;
+    child_turn(&child, 1, NULL, NULL, &turn);
+    child_finish(&child, NULL, NULL, &figures);
+    if (figures.status != ND_OK)
+        fprintf(stderr, "limited: %s: %s\n", workload->name, figures.message);
+    *ret_bytes = figures.peak_address_bytes;
+    return figures.status == ND_OK;
+}
+
+static run_settings settings_of_run(const workload_settings *settings, workload_strategy strategy) {
+    return (run_settings){.options = {.device = settings->device,
+                                      .strategy = strategy,
+                                      .seed = settings->seed,
+                                      .steps = settings->steps,
+                                      .data = settings->data},
+                          .threads = settings->threads};
+}
+
 static bool run_limited(const workload *workload, const workload_settings *settings,
                         const struct limit *limit, const result *leaking, result *ret_result) {
     const run_figures *of = &leaking->figures;
@@ -163,14 +199,9 @@ static bool run_limited(const workload *workload, const workload_settings *setti
     ret_result->quota_bytes = (uint64_t)(limit->quota * (double)of->peak_bytes);
     ret_result->group_bytes = (uint64_t)(limit->group * (double)of->peak_resident_bytes);
     ret_result->device_bytes = (uint64_t)(limit->device * (double)of->device_bytes);
-    const run_settings of_run = {.options = {.device = settings->device,
-                                             .strategy = limit->strategy,
-                                             .seed = settings->seed,
-                                             .steps = settings->steps,
-                                             .data = settings->data},
-                                 .threads = settings->threads,
-                                 .quota_bytes = ret_result->quota_bytes,
-                                 .device_bytes = ret_result->device_bytes};
+    run_settings of_run = settings_of_run(settings, limit->strategy);
+    of_run.quota_bytes = ret_result->quota_bytes;
+    of_run.device_bytes = ret_result->device_bytes;
     view view = {.name = limit->name, .steps = settings->steps};
     memory_group group = {0};
     if (!leaves_room(limit, ret_result))
@@ -199,16 +230,16 @@ static bool run_limited(const workload *workload, const workload_settings *setti
     return true;
 }
 
-/// False where so small a part of the address space does not even hold the program, before any work;
-/// the result then says so. Too few steps leave too little for a part of it to mean anything.
+/// False where so small a part of the address space does not even hold one step, with the program
+/// and the workload's threads; the result then says so. Too few steps leave too little for a part of
+/// it to mean anything.
 static bool leaves_room(const struct limit *limit, result *result) {
-    const uint64_t own = run_address_bytes();
-    if (limit->part <= 0 || result->address_bytes > own)
+    if (limit->part <= 0 || result->address_bytes > step_bytes)
         return true;
-    char part[NUMBER_TEXT], program[NUMBER_TEXT];
+    char part[NUMBER_TEXT], step[NUMBER_TEXT];
     snprintf(result->skipped, sizeof result->skipped,
-             "%s of address space do not hold the program itself, which takes %s: more steps",
-             in_units(part, result->address_bytes), in_units(program, own));
+             "%s of address space do not hold one step, which takes %s: more steps",
+             in_units(part, result->address_bytes), in_units(step, step_bytes));
     return false;
 }
 
@@ -285,13 +316,12 @@ static void judge(const workload *workload, const workload_settings *settings,
         }
         if (limits[i].strategy == WORKLOAD_LET_BE) {
             nd_status expected = limits[i].quota > 0 ? ND_ERROR_QUOTA : ND_ERROR_OUT_OF_MEMORY;
-            bool told = figures->status == expected &&
-                        strstr(figures->message, "largest holders: ") &&
-                        strstr(figures->message, "tried: ");
+            bool holders = false;
+            bool told = figures->status == expected && says_why(figures, &holders);
             claims_add(list, told && none ? HOLDS : FAILS,
-                       "%s, %s: no memory after %" PRId64 " steps; the error names holders and "
-                       "what was tried; nothing is left",
-                       name, limits[i].name, figures->steps);
+                       "%s, %s: no memory after %" PRId64 " steps; the error %s; nothing is left",
+                       name, limits[i].name, figures->steps,
+                       holders ? "names holders and what was tried" : "says for what");
             continue;
         }
         bool completes =
@@ -307,27 +337,46 @@ static void judge(const workload *workload, const workload_settings *settings,
                    same || !near ? " to the bit" : " on average, within 1 %");
         if (limits[i].strategy != WORKLOAD_PRESSURE)
             continue;
-        judge_ladder(name, &limits[i], &figures->memory, list);
+        judge_ladder(workload, &limits[i], &figures->memory, list);
     }
 }
 
+/// Data that do not fit have an error that names who holds the memory, and what was tried. Where most
+/// of it is not data, memory may end for the library's structures or for the workload itself.
+static bool says_why(const run_figures *figures, bool *ret_holders) {
+    *ret_holders = strstr(figures->message, "largest holders: ") != NULL &&
+                   strstr(figures->message, "tried: ") != NULL;
+    return *ret_holders || strstr(figures->message, ": no memory ") != NULL ||
+           strstr(figures->message, RUN_NO_MEMORY) != NULL;
+}
+
 /// Memory that ends is first looked for in caches, a quota in no cache; and only a device with a
-/// queue has frees that it has not finished, which a quota does not count.
-static void judge_ladder(const char *name, const struct limit *limit, const nd_memory_stats *memory,
-                         claim_list *list) {
+/// queue has frees to be waited for, which a quota does not count. Requests that overrun quotas of the
+/// workload's own fail, that all others do not, it says itself, and what is collected for them may
+/// keep memory from ending.
+static void judge_ladder(const workload *workload, const struct limit *limit,
+                         const nd_memory_stats *memory, claim_list *list) {
     const nd_memory_stage_stats *stages = memory->stages;
+    const char *name = workload->name;
     const bool of_device = limit->device > 0, of_quota = limit->quota > 0;
+    if (memory->walks == 0) {
+        claims_add(list, NOT_JUDGED, "%s, %s: there was room for every request", name, limit->name);
+        return;
+    }
     bool retired = stages[ND_MEMORY_STAGE_RETIRE].reached > 0;
     bool trimmed = stages[ND_MEMORY_STAGE_TRIM].reached > 0;
-    // What a collection frees on a queue may have to be waited for.
-    bool collected = of_device ? stages[ND_MEMORY_STAGE_COLLECT].bytes > 0
-                               : stages[ND_MEMORY_STAGE_COLLECT].enough > 0;
+    // What a collection frees on a queue may have to be waited for, and one for a request that must
+    // fail makes room for the next.
+    bool collected = of_device || workload->refuses ? stages[ND_MEMORY_STAGE_COLLECT].bytes > 0
+                                                    : stages[ND_MEMORY_STAGE_COLLECT].enough > 0;
+    bool good = memory->failures == 0 || workload->refuses;
     bool carried =
-        retired == of_device && trimmed == !of_quota && collected && memory->failures == 0;
+        (retired || !of_device) && (trimmed == !of_quota || workload->refuses) && collected && good;
     claims_add(list, carried ? HOLDS : FAILS,
-               "%s, %s: %s%scycles collected when there is no room; no request fails", name,
+               "%s, %s: %s%scycles collected when there is no room; no request fails%s", name,
                limit->name, of_device ? "finished frees taken back, " : "",
-               of_quota ? "" : "caches trimmed, ");
+               of_quota || (workload->refuses && !trimmed) ? "" : "caches trimmed, ",
+               workload->refuses ? " but those beyond their own quotas" : "");
 }
 
 static bool write_json(const workload *workload, const workload_settings *settings,

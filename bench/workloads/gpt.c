@@ -253,10 +253,11 @@ static const nd_tensor *seen_by_last(int64_t t, int64_t all, nd_device device) {
 static const nd_tensor *read_on(const nd_module *model, const gpt_cache *cache,
                                 const nd_tensor *ids) {
     const nd_module *blocks = nd_module_get_child(model, BLOCKS);
-    const int64_t n = nd_get_size(cache->keys, 1), t = nd_get_size(ids, 1);
-    if (t < 0)
+    const nd_tensor *wide = nd_expand(ids, ND_SHAPE(nd_get_size(cache->keys, 1), -1));
+    const int64_t t = nd_get_size(ids, 1);
+    if (!wide || t < 0)
         return NULL;
-    const nd_tensor *x = embed(model, nd_expand(ids, ND_SHAPE(n, -1)), cache->length);
+    const nd_tensor *x = embed(model, wide, cache->length);
     const nd_tensor *seen = NULL;
     if (t > 1 && cache->length > 0) {
         seen = seen_by_last(t, cache->length + t, nd_get_device(x));

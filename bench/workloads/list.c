@@ -22,11 +22,6 @@ const workload *const workloads[] = {
 
 char workload_problem[WORKLOAD_TEXT];
 
-nd_status workload_no_thread(void) {
-    snprintf(workload_problem, sizeof workload_problem, "no room for another thread");
-    return ND_ERROR_OUT_OF_MEMORY;
-}
-
 static const struct {
     const char *name;
     const char *summary;

@@ -11,6 +11,7 @@
 #include <nd/scoped.h>
 
 #include "bench/support/digits.h"
+#include "bench/workloads/begin_thread.h"
 #include "bench/workloads/workload.h"
 
 #include <pthread.h>
@@ -313,8 +314,8 @@ static nd_status pipeline_open(const workload_options *options, void **ret_state
     if (!self->optimizer)
         return nd_error_get_status();
     for (; self->threads < PRODUCERS; self->threads++)
-        if (pthread_create(&self->producers[self->threads], NULL, produce, self) != 0)
-            return workload_no_thread();
+        if (begin_thread(&self->producers[self->threads], produce, self) != ND_OK)
+            return ND_ERROR_OUT_OF_MEMORY;
     return wait_until_ahead(self);
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/support/digits.h"
 #include "bench/support/measure.h"
+#include "bench/workloads/begin_thread.h"
 #include "bench/workloads/workload.h"
 
 #include <errno.h>
@@ -317,8 +318,8 @@ static nd_status start_threads(server *self) {
         worker->manager = nd_manager_new(NULL, "worker");
         if (!worker->manager)
             return nd_error_get_status();
-        if (pthread_create(&worker->thread, NULL, serve_rounds, worker) != 0)
-            return workload_no_thread();
+        if (begin_thread(&worker->thread, serve_rounds, worker) != ND_OK)
+            return ND_ERROR_OUT_OF_MEMORY;
     }
     return ND_OK;
 }
@@ -424,6 +425,7 @@ const workload workload_serve = {
     .value = "right",
     .score = "accuracy",
     .least_score = 0.9,
+    .refuses = true,
     .makes_cycles = true,
     .open = serve_open,
     .step = serve_step,

@@ -60,6 +60,7 @@ typedef struct workload {
                             ///< them, where hand_over says what PyTorch's side begins with
     int64_t first_steps;    ///< of how many of them, where rounding grows fast; 0: of all
     uint64_t step_bytes;    ///< that a step needs, where that is more than 64 MiB; else 0
+    bool refuses;           ///< some of what it asks for overruns quotas of its own, as it must
     bool makes_cycles;      ///< with the collector off, every step leaves some behind
     bool keeps_history;     ///< every step leaves something that is held: no collector may free it
     bool has_peer;          ///< bench/peers/pytorch_workloads.py does the same work
@@ -92,8 +93,6 @@ extern const workload workload_long;
 
 /// Why a step failed, where no error of its thread says so, as when another one met it; "": an error does.
 extern char workload_problem[WORKLOAD_TEXT];
-/// ND_ERROR_OUT_OF_MEMORY, and that there is no room for another thread.
-nd_status workload_no_thread(void);
 
 /// All of them, NULL at the end.
 extern const workload *const workloads[];

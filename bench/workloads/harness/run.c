@@ -129,9 +129,12 @@ static nd_status fail(run *run, nd_status status) {
     if (status == ND_OK || run->figures.status != ND_OK)
         return status;
     run->figures.status = status;
+    const bool own = status == ND_ERROR_OUT_OF_MEMORY && nd_error_get_status() == ND_OK;
     snprintf(run->figures.message, sizeof run->figures.message, "%s: %s",
              nd_status_get_name(status),
-             *workload_problem ? workload_problem : nd_error_get_message());
+             *workload_problem ? workload_problem
+             : own             ? "the workload found " RUN_NO_MEMORY
+                               : nd_error_get_message());
     return status;
 }
 

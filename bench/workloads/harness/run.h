@@ -11,6 +11,9 @@
 
 enum { RUN_MESSAGE = 2048, RUN_SITES = 4, RUN_SITE = 96 };
 
+/// In the message of a failure that no call of the library's was.
+#define RUN_NO_MEMORY "no memory of its own"
+
 /// How a run is limited and what it is told.
 typedef struct run_settings {
     workload_options options;
