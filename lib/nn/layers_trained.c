@@ -91,11 +91,16 @@ nd_module *nd_rms_norm_module(double epsilon, int naxes, const int64_t *shape) {
 }
 
 nd_module *nd_embedding_module(nd_key key, int64_t rows, int64_t size, int64_t padding) {
-    if (rows < 1 || size < 1 ||
-        (padding != ND_NO_PADDING && (padding < -rows || padding >= rows))) {
+    if (rows < 1 || size < 1) {
         nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "embedding_module: %lld rows of %lld, of which %lld is padding", (long long)rows,
-                  (long long)size, (long long)padding);
+                  "embedding_module: a table of %lld rows of %lld; both must be at least 1",
+                  (long long)rows, (long long)size);
+        return NULL;
+    }
+    if (padding != ND_NO_PADDING && (padding < -rows || padding >= rows)) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "embedding_module: padding is %lld, outside %lld ... %lld", (long long)padding,
+                  (long long)-rows, (long long)rows - 1);
         return NULL;
     }
     nd_tensor *weight = nd_randn(key, ND_SHAPE(rows, size), ND_F32);

@@ -226,6 +226,22 @@ nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
     return nd_permute(x, x->ndim, axes);
 }
 
+/// Says what is wrong with the shape itself, a -1 in which keeps a size, and only otherwise that x does
+/// not expand to it.
+static nd_tensor *refuse_expansion(const nd_tensor *x, int ndim, const int64_t *shape) {
+    int64_t kept[ND_MAX_DIMS], numel;
+    const int missing = ndim - x->ndim;
+    const bool readable = shape && ndim >= 0 && ndim <= ND_MAX_DIMS;
+    for (int i = 0; readable && i < ndim; i++)
+        kept[i] = shape[i] == -1 && i >= missing ? x->shape[i - missing] : shape[i];
+    if (nd__shape_check("expand", ndim, readable ? kept : shape, x->dtype, &numel) == ND_OK) {
+        char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
+        nd__error(ND_ERROR_SHAPE, "expand: shape %s does not expand to %s",
+                  nd__shape_text(from, x->ndim, x->shape), nd__shape_text(to, ndim, shape));
+    }
+    return NULL;
+}
+
 nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
     if (nd__tensor_check_operand("expand", "x", x) != ND_OK)
         return NULL;
@@ -239,15 +255,8 @@ nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
         strides[i] =
             i < missing || (size == 1 && target[i] != 1) ? 0 : nd__tensor_strides(x)[i - missing];
     }
-    if (!fits) {
-        // Reports what is wrong with the shape itself, if that is it.
-        if (nd__shape_check("expand", ndim, shape, x->dtype, &numel) == ND_OK) {
-            char from[ND__SHAPE_TEXT], to[ND__SHAPE_TEXT];
-            nd__error(ND_ERROR_SHAPE, "expand: shape %s does not expand to %s",
-                      nd__shape_text(from, x->ndim, x->shape), nd__shape_text(to, ndim, shape));
-        }
-        return NULL;
-    }
+    if (!fits)
+        return refuse_expansion(x, ndim, shape);
     if (nd__shape_check("expand", ndim, target, x->dtype, &numel) != ND_OK)
         return NULL;
     return recorded(ND_OP_expand, x, ndim, target, strides, nd__tensor_offset(x), NULL);

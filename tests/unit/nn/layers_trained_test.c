@@ -66,7 +66,9 @@ static void test_norms_and_embedding_are_their_operations(void **state) {
         assert_true(((float *)nd_get_data(rows))[i] == 0);
     assert_true(((float *)nd_get_data(rows))[3] != 0);
     assert_null(nd_embedding_module(nd_key_new(2), 7, 3, 7));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "7 is padding");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "padding is 7, outside -7 ... 6");
+    assert_null(nd_embedding_module(nd_key_new(2), 0, 3, ND_NO_PADDING));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "a table of 0 rows of 3; both must be at least 1");
     assert_null(nd_batch_norm_module(0, NULL));
     assert_null(nd_layer_norm_module(1e-5, 1, (int64_t[]){-1}));
     nd_error_clear();

@@ -113,6 +113,12 @@ static void test_expand_repeats_without_memory(void **state) {
     assert_refused(nd_expand(x, ND_SHAPE(3, 1)), ND_ERROR_SHAPE);
     assert_string_equal(nd_error_get_message(), "expand: shape [2, 1] does not expand to [3, 1]");
     assert_refused(nd_expand(x, ND_SHAPE(2)), ND_ERROR_SHAPE);
+    assert_refused(nd_expand(x, ND_SHAPE(3, -1)), ND_ERROR_SHAPE); // -1 keeps a size
+    assert_string_equal(nd_error_get_message(), "expand: shape [2, 1] does not expand to [3, -1]");
+    assert_refused(nd_expand(x, ND_SHAPE(-1)), ND_ERROR_SHAPE);
+    assert_string_equal(nd_error_get_message(), "expand: shape [2, 1] does not expand to [-1]");
+    assert_refused(nd_expand(x, ND_SHAPE(-1, 2, 1)), ND_ERROR_SHAPE); // but of an axis that is new
+    assert_string_equal(nd_error_get_message(), "expand: shape [-1, 2, 1] has a negative size");
     assert_refused(nd_expand(x, ND_SHAPE(2, -2)), ND_ERROR_SHAPE);
     assert_refused(nd_expand(x, ND_SHAPE((int64_t)1 << 61, 2, 4)), ND_ERROR_SHAPE);
     nd_release(x);
