@@ -20,6 +20,11 @@ done
 "$limited" --only serve --steps 20 --threads 1 >"$folder/table.txt" 2>&1
 grep -q "HOLDS .*serve, off, quota 50 %: .*the error names holders" "$folder/table.txt" && ! grep -q 'no error' "$folder/table.txt" ||
     { echo "FAILED: the error of a thread is lost"; cat "$folder/table.txt"; exit 1; }
+# So few steps leave less than its threads take; and requests that must be refused are no failure of the ladder.
+for claim in "NOT JUDGED  serve, off, 60 %: .* do not hold one step" "NOT JUDGED  serve, on, 60 %: .* do not hold one step" \
+    "HOLDS       serve, pressure, quota 20 %: cycles collected .* but those beyond their own quotas"; do
+    grep -q "$claim" "$folder/table.txt" || { echo "FAILED: no $claim"; cat "$folder/table.txt"; exit 1; }
+done
 "$limited" --steps 60 --threads 1 --json "$folder/limited.json" || exit 1
 python3 - "$folder/limited.json" <<'END'
 import json, sys
