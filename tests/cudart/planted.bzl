@@ -59,6 +59,7 @@ def planted_backend(name, planted_in, test = "backend_test"):
             "backend.h",
             "graphs.h",
             "roles.h",
+            "streams.h",
             test + ".c",
         ],
         linkstatic = 1,

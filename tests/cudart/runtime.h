@@ -173,6 +173,8 @@ extern struct cudart_state {
     unsigned char poison;
     bool early;          ///< work may be done before somebody waits for it
     unsigned free_steps; ///< then: due to nobody
+    bool held;           ///< nothing is done
+    bool let_go;         ///< all that is queued is due
     bool races;          ///< report unordered touches of one block
     bool forked, ended;
     uint64_t calls, refused, pending, steps, kernels, libraries;

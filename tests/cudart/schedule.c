@@ -5,6 +5,7 @@
 // it waits for needs to. A seed other than 0 lets other streams, or work that nobody waits for,
 // come in between. A program that stops calling while work is queued is taken to wait by other
 // means: after a while that work is done.
+#include "tests/cudart/control.h"
 #include "tests/cudart/runtime.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -102,6 +103,11 @@ static cudart_step *any_step(bool functions) {
 
 static cudart_step *choose(void) {
     cudart_step *step = NULL;
+    if (cudart.held)
+        return NULL;
+    if (cudart.let_go && (step = any_step(true)))
+        return step;
+    cudart.let_go = false;
     unsigned waiting = 0;
     for (demand *each = demands; each; each = each->next)
         waiting++;
@@ -220,6 +226,20 @@ static void do_step(cudart_step *step) {
     cudart.steps++;
     cudart_step_free(step);
     pthread_cond_broadcast(&cudart.changed);
+}
+
+void cudart_hold(void) {
+    pthread_mutex_lock(&cudart.lock);
+    cudart.held = true;
+    pthread_mutex_unlock(&cudart.lock);
+}
+
+void cudart_let_go(void) {
+    pthread_mutex_lock(&cudart.lock);
+    cudart.held = false;
+    cudart.let_go = true;
+    pthread_cond_signal(&cudart.wanted);
+    pthread_mutex_unlock(&cudart.lock);
 }
 
 /// Waits until something may be wanted.
