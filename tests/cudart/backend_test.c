@@ -3,6 +3,7 @@
 // tests/cudart/planted/ holds bugs that these tests must notice.
 #include "tests/cudart/backend.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static double sum_of(const nd_tensor *x) {
@@ -352,6 +353,35 @@ static int exit_with_tensors(void) {
     return until_exit ? 0 : 1;
 }
 
+static atomic_int at_work;
+
+static void *work_for_ever(void *data) {
+    nd_tensor *x = full_on(cuda(0), 1000, 1);
+    atomic_fetch_add(&at_work, 1);
+    for (;;)
+        nd_release(nd_add(x, x)); // NULL once exit has begun
+    return data;
+}
+
+static int exit_beside_work(void) {
+    pthread_t thread;
+    for (int i = 0; i < 3; i++)
+        if (pthread_create(&thread, NULL, work_for_ever, NULL) != 0)
+            return 1;
+    while (atomic_load(&at_work) < 3)
+        usleep(100);
+    usleep(2000);
+    return 0;
+}
+
+static void test_F23_exit_beside_threads_at_work(void **state) {
+    (void)state;
+    char said[4096];
+    for (int i = 0; i < 20; i++)
+        if (run_role("exit_beside_work", said, sizeof said) != 0)
+            fail_msg("round %d: %s", i, said);
+}
+
 static void test_F22_F23_child_and_exit(void **state) {
     (void)state;
     char said[4096];
@@ -360,8 +390,9 @@ static void test_F22_F23_child_and_exit(void **state) {
 }
 
 static const role roles[] = {
-    {"little_memory", little_memory},         {"lost", lost}, {"child_after_use", child_after_use},
-    {"exit_with_tensors", exit_with_tensors}, {NULL, NULL},
+    {"little_memory", little_memory},       {"lost", lost},
+    {"child_after_use", child_after_use},   {"exit_with_tensors", exit_with_tensors},
+    {"exit_beside_work", exit_beside_work}, {NULL, NULL},
 };
 
 int main(int argc, char **argv) {
@@ -385,6 +416,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_threads_on_two_devices),
         ND_TEST(test_F19_a_lost_device_says_so),
         ND_TEST(test_F22_F23_child_and_exit),
+        ND_TEST(test_F23_exit_beside_threads_at_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

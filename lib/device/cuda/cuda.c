@@ -2,8 +2,9 @@
 //
 // The driver is first touched when somebody asks for a device, and a machine without one is a
 // normal answer. No CUDA call is made in a child of a process that had touched it, nor once exit
-// has begun: every function asks nd__cuda_enter() first. A sticky error makes CUDA refuse everything
-// afterwards, which every function passes on as ND_ERROR_DEVICE.
+// has begun: every function asks nd__cuda_enter() first, and exit waits for those that were let in.
+// A sticky error makes CUDA refuse everything afterwards, which every function passes on as
+// ND_ERROR_DEVICE.
 #include "kernels/cuda/cuda.h"
 #include "lib/base/cancel.h"
 #include "lib/device/backends.h"
@@ -16,6 +17,7 @@
 #include "lib/device/cuda/order.h"
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 static nd_cuda_device devices[ND__CUDA_DEVICES];
 static int device_total;
@@ -23,6 +25,7 @@ static pthread_once_t discovered = PTHREAD_ONCE_INIT;
 static _Atomic bool touched;     ///< the driver was asked for something
 static _Atomic bool unreachable; ///< child of a process that had touched it, or exit has begun
 static _Atomic bool left_behind; ///< that child
+static _Atomic int inside;       ///< functions that may call CUDA
 
 // ------------------------------------------------------------------------------------------------
 // finding devices
@@ -41,8 +44,27 @@ static void after_fork_in_child(void) {
     }
 }
 
+/// Whether CUDA may be called from here to step_out(). The end of the process is told before it
+/// looks who is inside, and who comes inside looks whether it has ended afterwards.
+static bool step_in(void) {
+    atomic_fetch_add(&inside, 1);
+    if (!atomic_load(&unreachable))
+        return true;
+    atomic_fetch_sub(&inside, 1);
+    return false;
+}
+
+static void step_out(void) {
+    atomic_fetch_sub(&inside, 1);
+}
+
+/// Waits for other threads' calls, so that the driver's own handlers do not run under them; not for
+/// ever, since one may wait for work that never ends.
 static void at_process_exit(void) {
+    enum { TRIES = 20000 }; // two seconds
     atomic_store(&unreachable, true);
+    for (int i = 0; i < TRIES && atomic_load(&inside) > 0 && !atomic_load(&left_behind); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 static int attribute(enum cudaDeviceAttr name, int ordinal) {
@@ -86,9 +108,10 @@ static void discover(void) {
 
 static int cuda_device_count(void) {
     ND__UNCANCELLED;
-    if (atomic_load_explicit(&unreachable, memory_order_relaxed))
+    if (!step_in())
         return 0;
     pthread_once(&discovered, discover);
+    step_out();
     return device_total;
 }
 
@@ -125,7 +148,11 @@ static nd_status prepare(nd_cuda_device *device) {
 
 /// Makes a device current in this thread, prepared. Every function but device_count begins here.
 nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller *ret_caller) {
-    if (index < 0 || index >= cuda_device_count())
+    ret_caller->entered = ret_caller->entered || step_in();
+    if (!ret_caller->entered)
+        return ND_ERROR_DEVICE;
+    pthread_once(&discovered, discover);
+    if (index < 0 || index >= device_total)
         return ND_ERROR_DEVICE;
     nd_cuda_device *device = &devices[index];
     int ordinal = device->ordinal;
@@ -165,6 +192,9 @@ static nd_status enter_to_work(int index, nd_cuda_device **ret_device, nd_cuda_c
 void nd__cuda_leave(nd_cuda_caller *caller) {
     if (caller->ordinal >= 0)
         (void)nd__cuda_status(cudaSetDevice(caller->ordinal));
+    if (caller->entered)
+        step_out();
+    *caller = (nd_cuda_caller){.ordinal = -1};
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -173,7 +203,7 @@ void nd__cuda_leave(nd_cuda_caller *caller) {
 static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -198,7 +228,7 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
 static void cuda_release(int index, void *pointer, size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     (void)bytes;
     if (!pointer || index >= cuda_device_count())
         return;
@@ -249,7 +279,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
                                      size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK || bytes == 0)
         return status;
@@ -277,7 +307,7 @@ static nd_status cuda_copy_from_host(int index, void *destination, const void *s
 static nd_status cuda_copy_to_host(int index, void *destination, const void *source, size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -299,7 +329,7 @@ static nd_status cuda_copy_peer(int index, void *destination, int source_index, 
                                 size_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device, *from;
-    ND__CUDA_CALLER caller = {-1}, between = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1}, between = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status == ND_OK)
         status = nd__cuda_stream_several(device);
@@ -308,7 +338,6 @@ static nd_status cuda_copy_peer(int index, void *destination, int source_index, 
     if (status == ND_OK)
         status = nd__cuda_stream_several(from);
     nd__cuda_leave(&between);
-    between.ordinal = -1;
     if (status != ND_OK)
         return status;
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
@@ -326,7 +355,7 @@ static nd_status cuda_copy_peer(int index, void *destination, int source_index, 
 static nd_status cuda_synchronize(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -379,7 +408,7 @@ static nd_status launch_on(nd_cuda_stream *stream, const nd_kernel_call *call) {
 static nd_status cuda_launch(int index, const nd_kernel_call *call) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -398,7 +427,7 @@ static nd_status cuda_launch(int index, const nd_kernel_call *call) {
 static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *chains) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = enter_to_work(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -425,7 +454,7 @@ static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *cha
 static nd_status cuda_call(int index, void (*function)(void *data), void *data) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_status(cudaLaunchHostFunc(nd__cuda_stream_now(device)->handle,
                                                                 function, data))

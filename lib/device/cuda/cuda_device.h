@@ -78,12 +78,13 @@ typedef struct nd_cuda_device {
 nd_status nd__cuda_status(cudaError_t error);
 
 /// Which device of CUDA's was current when a function of the backend began, where that is to be set
-/// back; else -1.
+/// back; else -1. And whether the function has entered, so that the end of the process waits for it.
 typedef struct nd_cuda_caller {
     int ordinal;
+    bool entered;
 } nd_cuda_caller;
 
-/// ND__CUDA_CALLER caller = {-1}; for nd__cuda_enter(): set back at the end of the block.
+/// ND__CUDA_CALLER caller = {.ordinal = -1}; for nd__cuda_enter(): set back at the end of the block.
 #define ND__CUDA_CALLER __attribute__((cleanup(nd__cuda_leave))) nd_cuda_caller
 
 /// Makes a device current in this thread, prepared.

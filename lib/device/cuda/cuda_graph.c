@@ -157,7 +157,7 @@ static nd_status enter_surely(int index, nd_cuda_caller *ret_caller) {
 }
 
 static void destroy(nd_cuda_graph *graph) {
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     dismantle(graph, enter_surely(graph->device->index, &caller) == ND_OK);
 }
 
@@ -165,7 +165,7 @@ static void destroy(nd_cuda_graph *graph) {
 static void settle(nd_cuda_graph *graph) {
     nd_cuda_retired retired;
     while (nd__order_next_put_off(&graph->put_off, &retired)) {
-        ND__CUDA_CALLER caller = {-1};
+        ND__CUDA_CALLER caller = {.ordinal = -1};
         if (enter_surely(retired.device->index, &caller) == ND_OK)
             nd__cuda_give_back(&retired);
     }
@@ -211,7 +211,7 @@ static nd_status begin(nd_cuda_device *device) {
 static nd_status graph_begin(int index, void **ret_graph) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status == ND_OK)
         status = nd__cuda_stream_several(device);
@@ -288,7 +288,7 @@ static void forget(nd_cuda_graph *graph) {
 /// The end of a capture. Without the graph where that is not wanted, and on an error.
 static nd_status leave(nd_cuda_graph *graph, bool wanted) {
     nd_cuda_device *device = graph->device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = enter_surely(device->index, &caller);
     if (status != ND_OK) {
         forget(graph);
@@ -317,7 +317,7 @@ static nd_status graph_launch(int index, void *handle) {
     ND__UNCANCELLED;
     const nd_cuda_graph *graph = handle;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;

@@ -73,7 +73,7 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
 static void cuda_limit(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return;
     atomic_store(&device->limit, bytes + 1);
@@ -84,7 +84,7 @@ static void cuda_limit(int index, uint64_t bytes) {
 static nd_status cuda_bound(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
@@ -98,7 +98,7 @@ static nd_status cuda_bound(int index, uint64_t bytes) {
 static uint64_t cuda_retire(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
     for (int place = 0; place < ND__CUDA_STREAMS; place++)
@@ -114,7 +114,7 @@ static uint64_t cuda_retire(int index) {
 static uint64_t cuda_trim(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
     uint64_t before = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
@@ -146,7 +146,7 @@ static bool wait_until(cudaEvent_t event, nd_cuda_stream *stream, uint64_t until
 static bool cuda_wait(int index, uint64_t nanoseconds) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     cudaEvent_t here;
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK ||
         nd__cuda_status(cudaEventCreateWithFlags(&here, cudaEventDisableTiming)) != ND_OK)
@@ -163,7 +163,7 @@ static bool cuda_wait(int index, uint64_t nanoseconds) {
 static void cuda_usage(int index, nd_memory_usage *ret_usage) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     size_t unused, total;
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return;

@@ -73,7 +73,7 @@ static nd_cuda_stream *least_used(nd_cuda_device *device) {
 static nd_status stream_make(int index, void **ret_stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status == ND_OK)
         status = nd__cuda_stream_several(device);
@@ -109,7 +109,7 @@ static nd_cuda_stream *stream_of(nd_cuda_device *device, void *stream) {
 static nd_status stream_synchronize(int index, void *stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_wait_for(stream_of(device, stream)) : status;
 }
@@ -126,7 +126,7 @@ static nd_status answer(cudaError_t error, bool *ret_done) {
 static nd_status stream_query(int index, void *stream, bool *ret_done) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? answer(cudaStreamQuery(stream_of(device, stream)->handle), ret_done)
                            : status;
@@ -138,7 +138,7 @@ static nd_status stream_query(int index, void *stream, bool *ret_done) {
 static nd_status event_make(int index, bool timed, void **ret_event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     cudaEvent_t event = NULL;
     if (status == ND_OK)
@@ -153,7 +153,7 @@ static nd_status event_make(int index, bool timed, void **ret_event) {
 static void event_release(int index, void *event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     if (nd__cuda_enter(index, &device, &caller) == ND_OK)
         (void)nd__cuda_status(cudaEventDestroy(event));
 }
@@ -161,7 +161,7 @@ static void event_release(int index, void *event) {
 static nd_status event_record(int index, void *event, void *stream) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK
                ? nd__cuda_status(cudaEventRecord(event, stream_of(device, stream)->handle))
@@ -171,7 +171,7 @@ static nd_status event_record(int index, void *event, void *stream) {
 static nd_status event_wait(int index, void *stream, void *event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK
                ? nd__cuda_status(cudaStreamWaitEvent(stream_of(device, stream)->handle, event, 0))
@@ -181,7 +181,7 @@ static nd_status event_wait(int index, void *stream, void *event) {
 static nd_status event_synchronize(int index, void *event) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? nd__cuda_status(cudaEventSynchronize(event)) : status;
 }
@@ -189,7 +189,7 @@ static nd_status event_synchronize(int index, void *event) {
 static nd_status event_query(int index, void *event, bool *ret_done) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     return status == ND_OK ? answer(cudaEventQuery(event), ret_done) : status;
 }
@@ -197,7 +197,7 @@ static nd_status event_query(int index, void *event, bool *ret_done) {
 static nd_status event_elapsed(int index, void *start, void *end, double *ret_milliseconds) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
-    ND__CUDA_CALLER caller = {-1};
+    ND__CUDA_CALLER caller = {.ordinal = -1};
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     float milliseconds = 0;
     if (status == ND_OK)
