@@ -8,6 +8,9 @@
 //       return cmocka_run_group_tests(tests, NULL, NULL);
 //   }
 //
+// With ND_TEST_DEVICE=cuda in the environment the tensors of a test are on the first CUDA device
+// (nd_test_device): tests/cudart/on_device runs tests of other folders so.
+//
 // ND_TEST runs a test between nd_test_begin and nd_test_end: error cleared, collector off (on in a
 // build that collects everywhere), the root's policy its default;
 // afterwards the root must hold as many objects and bytes as before, no host block of the library
@@ -51,23 +54,31 @@ static inline void nd_test_collects_by_policy(void) {
 #endif
 }
 
-/// With ND_TEST_DEVICE=cuda in the environment tensors that name no device are made on the first
-/// CUDA device.
-static inline int nd_test_choose_device(void) {
+/// Where tensors that name no device are made: on the CPU, or with ND_TEST_DEVICE=cuda in the
+/// environment on the first CUDA device.
+static inline nd_device nd_test_device(void) {
     const char *device = getenv("ND_TEST_DEVICE");
-    if (!device || strcmp(device, "cuda") != 0 || !nd_set_default_device)
-        return 0;
-    if (nd_set_default_device((nd_device){ND_CUDA, 0}) == ND_OK)
-        return 0;
-    fprintf(stderr, "ND_TEST_DEVICE: %s\n", nd_error_get_message());
-    return -1;
+    return (nd_device){device && strcmp(device, "cuda") == 0 ? ND_CUDA : ND_CPU, 0};
+}
+
+/// Makes that the default device of the calling thread: ND_TEST does for the test's own, which may
+/// have changed it, and threads that a test starts do by themselves.
+static inline nd_status nd_test_use_device(void) {
+    return nd_set_default_device ? nd_set_default_device(nd_test_device()) : ND_OK;
+}
+
+/// Objects that a fresh tensor is: a small one on the CPU carries its data, others have a storage.
+static inline uint64_t nd_test_objects_of(const nd_tensor *fresh) {
+    return nd_get_device(fresh).kind == ND_CPU && nd_get_storage_bytes(fresh) <= 256 ? 1 : 2;
 }
 
 static inline int nd_test_begin(void **state) {
     (void)state;
     nd_error_clear();
-    if (nd_test_choose_device() != 0)
+    if (nd_test_use_device() != ND_OK) {
+        fprintf(stderr, "ND_TEST_DEVICE: %s\n", nd_error_get_message());
         return -1;
+    }
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     nd_manager_set_gc_policy(NULL, &policy);
     nd_test_collects_by_policy();

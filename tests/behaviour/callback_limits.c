@@ -46,7 +46,7 @@ static void try_all(void *data) {
     nd_gc_report report = ND_GC_REPORT_INIT;
     float numbers[4] = {0};
     nd_error_clear();
-    const nd_device other = {ND_FAKE, 1};
+    const nd_device other = {LATE, 1};
     REFUSED_NEW(nd_ones(ND_SHAPE(4), ND_F32));
     REFUSED_NEW(nd_ones(ND_SHAPE(4000), ND_F32));
     REFUSED_NEW(nd_add(asked.here, asked.here));
@@ -145,7 +145,8 @@ static void test_G37_what_cannot_be_queued_is_not_kept(void **state) {
         nd__alloc_should_fail = way == 2 ? fail_all : fail_one;
         nd_status status = nd_queue_callback(fake, release_it, object, object);
         nd__alloc_should_fail = NULL;
-        if (way == 0) { // the second try, behind a stage of the ladder, has memory
+        // The second try, behind a stage of the ladder, has memory; CUDA's takes one piece.
+        if (way == 0 || (way == 1 && LATE == ND_CUDA)) {
             assert_ok(status);
             assert_ok(nd_synchronize(fake));
             assert_int_equal(atomic_load(&calls), 1);
@@ -158,9 +159,9 @@ static void test_G37_what_cannot_be_queued_is_not_kept(void **state) {
         assert_int_equal(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY);
         assert_non_null(strstr(nd_error_get_message(), "queue_callback"));
         assert_int_equal(nd_get_count(object), 1);
-        assert_int_equal(nd__fake_pending(0), 0);
+        assert_int_equal(late_pending(0), 0);
     }
-    const nd_device missing[] = {{ND_FAKE, 2}, {ND_FAKE, -1}, {ND_CPU, 1}, {(nd_device_kind)77, 0}};
+    const nd_device missing[] = {{LATE, 2}, {LATE, -1}, {ND_CPU, 1}, {(nd_device_kind)77, 0}};
     for (int i = 0; i < 4; i++)
         assert_int_equal(nd_queue_callback(missing[i], release_it, object, object),
                          ND_ERROR_DEVICE);
@@ -175,7 +176,7 @@ static void test_G37_closed_object_is_kept_and_freed(void **state) {
     (void)state;
     begin(1);
     nd_object *object = cell_new(0, 0);
-    nd__fake_pause(0);
+    late_pause(0);
     assert_ok(nd_queue_callback(fake, NULL, NULL, object));
     assert_ok(nd_close(object));
     assert_deaths(1);

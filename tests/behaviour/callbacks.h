@@ -5,13 +5,13 @@
 // lets a test say when.
 #ifndef ND_TESTS_BEHAVIOUR_CALLBACKS_H
 #define ND_TESTS_BEHAVIOUR_CALLBACKS_H
-#include "lib/device/fake/fake.h"
 #include "tests/behaviour/helpers.h"
+#include "tests/behaviour/late.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-static const nd_device cpu = {ND_CPU, 0}, fake = {ND_FAKE, 0};
+static const nd_device cpu = {ND_CPU, 0}, fake = {LATE, 0};
 
 static _Thread_local bool inside; ///< a callback
 static atomic_uint destroyed_inside, calls;
@@ -42,8 +42,8 @@ static inline void queue_release(nd_device device, nd_object *owned) {
 
 /// Lets the paused device run what is queued, and waits for it without a call that could bury.
 static inline void run_queue(void) {
-    nd__fake_resume(0);
-    for (int waited = 0; nd__fake_pending(0) > 0; waited++) {
+    late_resume(0);
+    for (int waited = 0; late_pending(0) > 0; waited++) {
         if (waited > 20000) {
             fputs("a callback waits for somebody\n", stderr);
             abort();
@@ -54,7 +54,7 @@ static inline void run_queue(void) {
 
 /// Queues the release behind what is paused, and has it run.
 static inline void release_in_callback(nd_object *owned) {
-    nd__fake_pause(0);
+    late_pause(0);
     queue_release(fake, owned);
     run_queue();
 }

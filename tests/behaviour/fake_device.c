@@ -1,13 +1,13 @@
-// Lifetimes on the fake device, which queues work like a GPU and poisons what is given back: B1,
+// Lifetimes on the fake device, or on CUDA's (late.h), which queues work like a GPU and poisons what is given back: B1,
 // B10, B11, B17, B23, G13, G14, F17 on devices whose memory the host cannot see, and cycles that go
 // through two kinds of memory.
-#include "lib/device/fake/fake.h"
 #include "tests/behaviour/helpers.h"
+#include "tests/behaviour/late.h"
 #include <math.h>
 #include <stdlib.h>
 
 static const nd_device cpu = {ND_CPU, 0};
-static const nd_device fakes[2] = {{ND_FAKE, 0}, {ND_FAKE, 1}};
+static const nd_device fakes[2] = {{LATE, 0}, {LATE, 1}};
 
 static nd_tensor *ones_on(nd_device device, int64_t count) {
     nd_device before = nd_get_default_device();
@@ -29,16 +29,17 @@ static double sum_of(const nd_tensor *x) {
 }
 
 static void assert_devices_are_empty(void) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(nd_synchronize(fakes[i]));
-        assert_int_equal(nd__fake_pending(i), 0);
-        assert_int_equal(nd__fake_live_blocks(i), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(late_pending(i), 0);
+        assert_int_equal(late_live_blocks(i), 0);
     }
 }
 
 static void test_B01_inner_temporary_dies_with_inner_scope_on_a_device(void **state) {
     (void)state;
-    assert_int_equal(nd_get_device_count(ND_FAKE), ND__FAKE_DEVICES);
+    assert_int_equal(nd_get_device_count(LATE), 2);
     ND_SCOPE {
         const nd_tensor *outer = nd_tmp(ones_on(fakes[0], 100));
         const nd_tensor *moved = NULL;
@@ -47,12 +48,12 @@ static void test_B01_inner_temporary_dies_with_inner_scope_on_a_device(void **st
             assert_handle(nd_tmp(nd_mul(inner, inner)));
             moved = nd_tmp(nd_mul(inner, outer));
             assert_ok(nd_scope_move_out(moved));
-            assert_int_equal(bytes_on(NULL, ND_FAKE), 4 * 400);
+            assert_int_equal(bytes_on(NULL, LATE), 4 * 400);
         }
-        assert_int_equal(bytes_on(NULL, ND_FAKE), 2 * 400);
+        assert_int_equal(bytes_on(NULL, LATE), 2 * 400);
         assert_true(sum_of(moved) == 200);
     }
-    assert_int_equal(bytes_on(NULL, ND_FAKE), 0);
+    assert_int_equal(bytes_on(NULL, LATE), 0);
     assert_devices_are_empty();
 }
 
@@ -75,13 +76,13 @@ static void test_B10_close_with_nothing_retained_leaves_nothing_on_any_device(vo
         nd_release(ring[1]);
     }
     assert_int_equal(bytes_on(m, ND_CPU), 4000);
-    assert_int_equal(bytes_on(m, ND_FAKE), 8000);
+    assert_int_equal(bytes_on(m, LATE), 8000);
     nd_close_report report = ND_CLOSE_REPORT_INIT;
     assert_ok(nd_manager_close(m, &report));
     assert_int_equal(report.escaped_objects, 0);
     assert_int_equal(report.collected_bytes, 12000);
     assert_int_equal(cell_total_deaths(), 2);
-    for (int kind = 0; kind <= (int)ND_FAKE; kind++)
+    for (int kind = 0; kind <= (int)LATE; kind++)
         assert_int_equal(bytes_on(NULL, (nd_device_kind)kind), 0);
     nd_release(m);
     assert_devices_are_empty();
@@ -107,7 +108,7 @@ static void test_B11_disposed_device_tensor_gives_its_memory_back(void **state) 
 static void test_B17_quota_counts_each_kind_of_memory_by_itself(void **state) {
     (void)state;
     nd_manager *m = nd_manager_new(NULL, "small device");
-    assert_ok(nd_manager_set_quota(m, ND_FAKE, 1000));
+    assert_ok(nd_manager_set_quota(m, LATE, 1000));
     nd_with_manager(m) {
         nd_auto nd_tensor *on_cpu = ones_on(cpu, 10000);
         nd_auto nd_tensor *fits = ones_on(fakes[0], 250);
@@ -116,7 +117,7 @@ static void test_B17_quota_counts_each_kind_of_memory_by_itself(void **state) {
         assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
         assert_non_null(strstr(nd_error_get_message(), "small device"));
         assert_null(nd_to(on_cpu, fakes[0]));
-        assert_int_equal(bytes_on(m, ND_FAKE), 1000);
+        assert_int_equal(bytes_on(m, LATE), 1000);
     }
     assert_ok(nd_manager_close(m, NULL));
     nd_release(m);
@@ -128,7 +129,7 @@ static void test_B23_device_view_keeps_its_storage(void **state) {
     nd_tensor *x = ones_on(fakes[0], 1000);
     nd_tensor *view = nd_slice(x, 999, 1000, 1, 0);
     nd_release(x);
-    assert_int_equal(bytes_on(NULL, ND_FAKE), 4000);
+    assert_int_equal(bytes_on(NULL, LATE), 4000);
     assert_int_equal(nd_get_storage_bytes(view), 4000);
     assert_true(nd_get_item(view) == 1.0);
     assert_null(nd_get_data(view)); // the host cannot see it
@@ -182,7 +183,7 @@ static void test_G14_cycle_across_cpu_and_device_memory(void **state) {
     assert_true(sum_of(leaves[2]) == 1000);
     nd_release(leaves[2]);
     assert_int_equal(bytes_on(NULL, ND_CPU), 4000);
-    assert_int_equal(bytes_on(NULL, ND_FAKE), 8000);
+    assert_int_equal(bytes_on(NULL, LATE), 8000);
     nd_gc_report report = collect(NULL);
     assert_int_equal(report.collected_bytes, 12000);
     assert_int_equal(report.cycles, 1);
@@ -205,9 +206,9 @@ static void test_G14_transfer_with_history_and_create_graph(void **state) {
         assert_int_equal(nd_get_device(nd_get_grad(x)).kind, ND_CPU);
         assert_true(sum_of(nd_get_grad(x)) == 300);
     }
-    assert_true(bytes_on(NULL, ND_FAKE) > 0); // x -> gradient -> graph -> x, over both
+    assert_true(bytes_on(NULL, LATE) > 0); // x -> gradient -> graph -> x, over both
     assert_true(collect(NULL).collected_objects > 0);
-    assert_int_equal(bytes_on(NULL, ND_FAKE), 0);
+    assert_int_equal(bytes_on(NULL, LATE), 0);
     assert_devices_are_empty();
 }
 
@@ -215,16 +216,16 @@ static void test_F17_release_with_work_in_flight_neither_waits_nor_harms(void **
     (void)state;
     nd_tensor *x = ones_on(fakes[0], 1000);
     assert_ok(nd_synchronize(fakes[0]));
-    nd__fake_pause(0);
+    late_pause(0);
     nd_tensor *y = nd_add(x, x), *z = nd_mul(y, y);
     assert_handle(z);
-    assert_true(nd__fake_pending(0) >= 2);
+    assert_true(late_pending(0) >= 2);
     // Nothing of this has run, and its inputs are given up; a release that waited would wait for
     // ever.
     nd_release(x);
     nd_release(y);
-    assert_int_equal(bytes_on(NULL, ND_FAKE), 4000);
-    nd__fake_resume(0);
+    assert_int_equal(bytes_on(NULL, LATE), 4000);
+    late_resume(0);
     assert_true(sum_of(z) == 4000);
     nd_release(z);
     assert_devices_are_empty();
@@ -236,14 +237,14 @@ static void test_F17_collection_with_work_in_flight(void **state) {
     nd_object *ring = cell_new(0, 2);
     nd_tensor *x = ones_on(fakes[0], 1000);
     assert_ok(nd_synchronize(fakes[0]));
-    nd__fake_pause(0);
+    late_pause(0);
     nd_tensor *result = nd_add(x, x);
     cell_link(ring, 0, ring);
     cell_link(ring, 1, x);
     nd_release(x);
     nd_release(ring);
     assert_int_equal(collect(NULL).collected_bytes, 4000);
-    nd__fake_resume(0);
+    late_resume(0);
     assert_true(sum_of(result) == 2000);
     nd_release(result);
     assert_devices_are_empty();
@@ -256,8 +257,8 @@ static void test_F13_operands_on_different_devices_are_refused(void **state) {
     assert_null(nd_add(a, b));
     assert_int_equal(nd_error_get_status(), ND_ERROR_DEVICE);
     assert_non_null(strstr(nd_error_get_message(), "cpu"));
-    assert_non_null(strstr(nd_error_get_message(), "fake"));
-    assert_null(nd_to(a, (nd_device){ND_FAKE, 7}));
+    assert_non_null(strstr(nd_error_get_message(), LATE_NAME));
+    assert_null(nd_to(a, (nd_device){LATE, 7}));
     nd_release(a);
     nd_release(b);
     assert_devices_are_empty();

@@ -57,6 +57,18 @@ static inline nd_resource *bytes_in(const nd_manager *manager, size_t bytes) {
     return resource;
 }
 
+/// Bytes of the manager's own, of the memory that the test's tensors are in.
+static inline uint64_t own_bytes(const nd_manager *manager) {
+    return stats_of(manager).live_bytes[nd_test_device().kind];
+}
+
+/// Element i of a tensor of one axis, wherever that is.
+static inline double element_of(const nd_tensor *x, int64_t i) {
+    nd_auto nd_tensor *element = nd_select(x, i, 0);
+    assert_handle(element);
+    return nd_get_item(element);
+}
+
 /// Collects below a manager (NULL: everything); no type may have lied.
 static inline nd_gc_report collect(const nd_manager *manager) {
     nd_gc_report report = ND_GC_REPORT_INIT;

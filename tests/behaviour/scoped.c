@@ -23,7 +23,7 @@ static void test_scoped_results_die_with_the_scope(void **state) {
         }
         assert_int_equal(nd_scope_get_size(nd_scope_get_current()), 5);
     }
-    assert_int_equal(nd_manager_get_total_objects(NULL) - before, 1);
+    assert_int_equal(nd_manager_get_total_objects(NULL) - before, nd_test_objects_of(kept));
     assert_true(nd_get_item(kept) == 24.0);
     nd_release(kept);
 }

@@ -314,19 +314,8 @@ static operands compact_operands(const operands *in) {
 /// The same windows onto storages copied to the first CUDA device.
 static operands operands_on_device(const operands *in) {
     operands there;
-    for (int i = 0; i < OPERANDS; i++) {
-        const nd_tensor *x = ((nd_tensor *const *)in)[i];
-        size_t size = nd_dtype_get_size(nd_get_dtype(x));
-        int64_t count = (int64_t)(nd_get_storage_bytes(x) / size);
-        nd_auto nd_tensor *all = nd_as_strided(x, ND_SHAPE(count), (const int64_t[]){1}, 0);
-        assert_handle(all);
-        int64_t offset =
-            ((const char *)nd_get_data(x) - (const char *)nd_get_data(all)) / (int64_t)size;
-        nd_auto nd_tensor *moved = nd_to(all, (nd_device){ND_CUDA, 0});
-        slots(&there)[i] =
-            nd_as_strided(moved, nd_get_ndim(x), nd_get_shape(x), nd_get_strides(x), offset);
-        assert_handle(slots(&there)[i]);
-    }
+    for (int i = 0; i < OPERANDS; i++)
+        slots(&there)[i] = views_moved(((nd_tensor *const *)in)[i], (nd_device){ND_CUDA, 0});
     return there;
 }
 

@@ -3,6 +3,21 @@
 #include "tests/behaviour/views.h"
 #include "tests/training.h"
 
+static const nd_device cpu = {ND_CPU, 0};
+
+/// A view where the test's tensors are. The host makes it, so nothing else is made there by itself.
+static nd_tensor *placed(const nd_tensor *x) {
+    nd_device device = nd_test_device();
+    return device.kind == ND_CPU ? nd_retain(x) : views_moved(x, device);
+}
+
+/// Its elements on the CPU beside those that are there.
+static void assert_same(const char *what, int64_t round, const nd_tensor *got,
+                        const nd_tensor *expected) {
+    nd_auto nd_tensor *here = nd_to(got, cpu);
+    views_assert_same(what, round, here, expected);
+}
+
 /// Whether two elements of x share a place.
 static bool shares_elements(const nd_tensor *x) {
     for (int64_t i = 0; i < nd_get_numel(x); i++)
@@ -15,6 +30,7 @@ static bool shares_elements(const nd_tensor *x) {
 static void test_F41_a_view_that_shares_elements_is_not_written(void **state) {
     (void)state;
     int refused = 0;
+    assert_ok(nd_set_default_device(cpu));
     for (int64_t round = 0; round < views_rounds(2000); round++) {
         views_begin(round);
         int64_t shape[ND_MAX_DIMS];
@@ -22,14 +38,15 @@ static void test_F41_a_view_that_shares_elements_is_not_written(void **state) {
         nd_auto nd_tensor *x = views_random(VIEWS_ANY, ndim, shape, ND_F32, NULL);
         if (nd_get_numel(x) > 300)
             continue;
-        nd_auto nd_tensor *before = views_compact(x);
+        nd_auto nd_tensor *before = views_compact(x), *written = placed(x);
+        nd_auto nd_tensor *added = nd_to(before, nd_test_device());
         bool shared = shares_elements(x);
-        nd_status status = nd_add_scaled_(x, before, 1);
+        nd_status status = nd_add_scaled_(written, added, 1);
         // What does not come from slicing may be refused without need.
         if (shared && status != ND_ERROR_INVALID_ARGUMENT)
             fail_msg("round %lld: %s", (long long)round, nd_status_get_name(status));
         if (status != ND_OK)
-            views_assert_same("add_scaled_ refused", round, x, before);
+            assert_same("add_scaled_ refused", round, written, before);
         refused += shared;
         nd_error_clear();
     }
@@ -39,8 +56,9 @@ static void test_F41_a_view_that_shares_elements_is_not_written(void **state) {
 /// What leaves the library of x: its text, its bytes, its one element.
 static void check_leaving(int64_t round, const nd_tensor *x, const nd_tensor *copy) {
     static char got[1 << 16], expected[1 << 16];
+    nd_auto nd_tensor *there = placed(copy);
     assert_true(nd_format(x, got, sizeof got) >= 0);
-    assert_true(nd_format(copy, expected, sizeof expected) >= 0);
+    assert_true(nd_format(there, expected, sizeof expected) >= 0);
     if (strcmp(got, expected) != 0)
         fail_msg("format, round %lld: %s but %s", (long long)round, got, expected);
     size_t bytes = (size_t)nd_get_numel(x) * nd_dtype_get_size(nd_get_dtype(x));
@@ -59,13 +77,14 @@ static void test_F41_views_leave_the_library_whole(void **state) {
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
+    assert_ok(nd_set_default_device(cpu));
     for (int64_t round = 0; round < views_rounds(100); round++) {
         views_begin(round);
         int64_t shape[ND_MAX_DIMS];
         int ndim = views_shape(0, ND_MAX_DIMS, shape);
-        nd_auto nd_tensor *x =
+        nd_auto nd_tensor *made =
             views_random(VIEWS_ANY, ndim, shape, (nd_dtype)views_below(ND_DTYPE_COUNT), NULL);
-        nd_auto nd_tensor *copy = views_compact(x);
+        nd_auto nd_tensor *copy = views_compact(made), *x = placed(made);
         check_leaving(round, x, copy);
         assert_ok(nd_save_safetensors(path, 1, (const char *const[]){"x"},
                                       ((const nd_tensor *const[]){x})));
@@ -84,9 +103,11 @@ static nd_tensor *forward_nothing(const nd_module *self, const nd_tensor *x) {
 /// A training step from a parameter and a gradient that lie oddly.
 static void check_step(int64_t round, bool adam) {
     int64_t shape[] = {1 + views_below(3), 1, 1 + views_below(4)};
-    nd_auto nd_tensor *x = views_random(VIEWS_DISTINCT, 3, shape, ND_F32, NULL);
-    nd_auto nd_tensor *grad = views_random(VIEWS_ANY, 3, shape, ND_F32, NULL);
-    nd_auto nd_tensor *copy = views_compact(x), *grad_copy = views_compact(grad);
+    nd_auto nd_tensor *made = views_random(VIEWS_DISTINCT, 3, shape, ND_F32, NULL);
+    nd_auto nd_tensor *grad_made = views_random(VIEWS_ANY, 3, shape, ND_F32, NULL);
+    nd_auto nd_tensor *copy_made = views_compact(made), *grad_copy_made = views_compact(grad_made);
+    nd_auto nd_tensor *x = placed(made), *grad = placed(grad_made);
+    nd_auto nd_tensor *copy = placed(copy_made), *grad_copy = placed(grad_copy_made);
     nd_tensor *sides[] = {x, copy};
     const nd_tensor *grads[] = {grad, grad_copy};
     if (!nd_is_contiguous(x))
@@ -106,11 +127,13 @@ static void check_step(int64_t round, bool adam) {
         }
         assert_ok(nd_optimizer_zero_grad(optimizer));
     }
-    views_assert_same("optimizer step", round, x, copy);
+    nd_auto nd_tensor *expected = nd_to(copy, cpu);
+    assert_same("optimizer step", round, x, expected);
 }
 
 static void test_F41_training_steps_from_odd_gradients(void **state) {
     (void)state;
+    assert_ok(nd_set_default_device(cpu));
     for (int64_t round = 0; round < views_rounds(100); round++) {
         views_begin(round);
         check_step(round, views_chance(50));

@@ -208,6 +208,21 @@ static inline nd_tensor *views_compact(const nd_tensor *x) {
     return copy;
 }
 
+/// The same window onto a copy of the whole storage on a device. Owned.
+static inline nd_tensor *views_moved(const nd_tensor *x, nd_device device) {
+    size_t size = nd_dtype_get_size(nd_get_dtype(x));
+    int64_t count = (int64_t)(nd_get_storage_bytes(x) / size);
+    nd_auto nd_tensor *all = nd_as_strided(x, ND_SHAPE(count), (const int64_t[]){1}, 0);
+    assert_handle(all);
+    int64_t offset =
+        ((const char *)nd_get_data(x) - (const char *)nd_get_data(all)) / (int64_t)size;
+    nd_auto nd_tensor *moved = nd_to(all, device);
+    nd_tensor *window =
+        nd_as_strided(moved, nd_get_ndim(x), nd_get_shape(x), nd_get_strides(x), offset);
+    assert_handle(window);
+    return window;
+}
+
 // --------------------------------------------------------------------------------------- comparing
 
 static inline bool views_close(nd_dtype dtype, double got, double expected) {

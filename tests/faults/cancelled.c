@@ -2,8 +2,8 @@
 //
 // The request is there before the call: if there was a cancellation point anywhere in the call, the
 // thread would end in it. It must come back, and end at the thread's own next cancellation point.
-#include "lib/device/fake/fake.h"
 #include "tests/behaviour/cell.h"
+#include "tests/behaviour/late.h"
 #include "tests/testing.h"
 #include "tests/training.h"
 #include <nd/nn.h>
@@ -15,7 +15,7 @@ static char folder[] = "/tmp/ndarc-cancelled-XXXXXX";
 static char path[128];
 static const char *came_back; ///< from which call, last
 static FILE *nowhere;
-static nd_tensor *x, *y;
+static nd_tensor *x, *images, *labels;
 
 /// What user code may do at any time, and what makes it a cancellation point.
 static void sleep_briefly(void) {
@@ -115,19 +115,19 @@ static void call_dataset(void) {
     nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
     options.batch = 4;
     options.prefetch = true;
-    nd_dataset *dataset = nd_dataset_new(x, y, &options);
+    nd_dataset *dataset = nd_dataset_new(images, labels, &options);
     nd_dataset_start(dataset, 0);
-    nd_tensor *images, *labels;
-    while (next_batch(dataset, &images, &labels)) {
-        nd_release(images);
-        nd_release(labels);
+    nd_tensor *some_images, *some_labels;
+    while (next_batch(dataset, &some_images, &some_labels)) {
+        nd_release(some_images);
+        nd_release(some_labels);
     }
     nd_dataset_start(dataset, 1);
     nd_release(dataset);
 }
 
 static void call_device(void) {
-    nd_device fake = {ND_FAKE, 0};
+    nd_device fake = {LATE, 0};
     nd_tensor *there = nd_to(x, fake);
     nd_queue_callback(fake, sleep_with_data, NULL, NULL);
     nd_synchronize(fake);
@@ -169,6 +169,7 @@ typedef struct call {
 
 static void *run(void *data) {
     const call *c = data;
+    assert_ok(nd_test_use_device());
     pthread_cancel(pthread_self()); // acted upon at the first cancellation point
     c->function();
     came_back = c->name;
@@ -203,7 +204,9 @@ static void test_F34_cancelled_inside_every_call_that_may_wait(void **state) {
     begin_files();
     cell_begin(4);
     x = nd_ones(ND_SHAPE(16, 2, 2), ND_U8);
-    y = nd_zeros(ND_SHAPE(16), ND_I64);
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0})); // where data sets are
+    images = nd_ones(ND_SHAPE(16, 2, 2), ND_U8);
+    labels = nd_zeros(ND_SHAPE(16), ND_I64);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         pthread_t thread;
         void *answer;
@@ -215,7 +218,8 @@ static void test_F34_cancelled_inside_every_call_that_may_wait(void **state) {
         assert_ok(nd_debug_check());
     }
     nd_release(x);
-    nd_release(y);
+    nd_release(images);
+    nd_release(labels);
     end_files();
 }
 

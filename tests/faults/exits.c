@@ -1,9 +1,9 @@
 // exit() and fork() beside threads that compute with oneDNN, whose destructors give back the code
-// that they run.
+// that they run, or on a device, which answers no more once exit has begun.
 //
-// Each round is a child process that nothing has been computed in yet: the moment is everywhere
-// from before the first product to long after it, for oneDNN makes and registers its things during
-// the first ones.
+// Each round is a process that nothing has been computed in yet, this program started anew: the
+// moment is everywhere from before the first product to long after it, for oneDNN makes and
+// registers its things during the first ones.
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +15,7 @@
 enum { ROUNDS = 40, COMPUTING = 2 };
 
 static atomic_uint started;
+static atomic_bool ending; ///< exit() is called
 
 /// Sizes of which oneDNN treats some differently.
 static bool multiply(int64_t m, int64_t k, int64_t n) {
@@ -43,10 +44,15 @@ static bool convolve(int64_t size) {
 }
 
 static void *compute(void *data) {
+    if (nd_test_use_device() != ND_OK)
+        _exit(2);
     atomic_fetch_add(&started, 1);
-    for (int64_t i = 0;; i++)
-        if (!multiply(33 + i % 5, 40, 33) || !multiply(8, 32, 2000) || !convolve(16 + i % 3))
-            _exit(2); // it goes on beside the end of the process, and must be right until then
+    for (int64_t i = 0;; i++) {
+        bool right = multiply(33 + i % 5, 40, 33) && multiply(8, 32, 2000) && convolve(16 + i % 3);
+        // It goes on beside the end of the process, and must be right until then.
+        if (!right && (nd_test_device().kind == ND_CPU || !atomic_load(&ending)))
+            _exit(2);
+    }
     return data;
 }
 
@@ -66,11 +72,14 @@ static void start_computing(long then_wait_ns) {
 
 static void exit_beside_products(long wait_ns) {
     start_computing(wait_ns);
+    atomic_store(&ending, true);
     exit(0);
 }
 
 static void *exit_from_here(void *data) {
-    exit(data && multiply(33, 40, 33) ? 0 : 1);
+    bool right = data && nd_test_use_device() == ND_OK && multiply(33, 40, 33);
+    atomic_store(&ending, true);
+    exit(right ? 0 : 1);
 }
 
 static void exit_by_another_thread(long wait_ns) {
@@ -86,7 +95,8 @@ static void fork_beside_products(long wait_ns) {
     pid_t child = fork();
     if (child == 0) {
         alarm(300);
-        bool right = multiply(33, 40, 33) && multiply(8, 32, 2000) && convolve(16);
+        bool right = nd_set_default_device((nd_device){ND_CPU, 0}) == ND_OK && // the only one
+                     multiply(33, 40, 33) && multiply(8, 32, 2000) && convolve(16);
         _exit(right ? 0 : 5); // what the threads of the parent held is nobody's
     }
     int status = -1;
@@ -94,14 +104,21 @@ static void fork_beside_products(long wait_ns) {
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 6);
 }
 
-/// In a child each, after 0 to some 8 milliseconds, most of them soon.
-static void end_at_any_moment(void (*end)(long wait_ns)) {
+typedef enum way { BY_EXIT, BY_ANOTHER_THREAD, BY_FORK } way;
+static void (*const ways[])(long wait_ns) = {exit_beside_products, exit_by_another_thread,
+                                             fork_beside_products};
+
+/// In a process each, after 0 to some 8 milliseconds, most of them soon.
+static void end_at_any_moment(way way) {
+    char number[8], wait_ns[24];
+    snprintf(number, sizeof number, "%d", way);
     for (int round = 0; round < ROUNDS; round++) {
         fflush(NULL);
         pid_t child = fork();
         if (child == 0) {
-            alarm(300);
-            end((long)round * round * 5000);
+            snprintf(wait_ns, sizeof wait_ns, "%d", round * round * 5000);
+            execl("/proc/self/exe", "exits", number, wait_ns, (char *)NULL);
+            _exit(7);
         }
         int status = -1;
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -113,12 +130,12 @@ static void end_at_any_moment(void (*end)(long wait_ns)) {
 
 static void test_exit_beside_products(void **state) {
     (void)state;
-    end_at_any_moment(exit_beside_products);
+    end_at_any_moment(BY_EXIT);
 }
 
 static void test_exit_by_another_thread(void **state) {
     (void)state;
-    end_at_any_moment(exit_by_another_thread);
+    end_at_any_moment(BY_ANOTHER_THREAD);
 }
 
 static void test_F31_fork_beside_first_products(void **state) {
@@ -126,10 +143,14 @@ static void test_F31_fork_beside_first_products(void **state) {
 #ifdef __SANITIZE_ADDRESS__
     skip(); // GCC 12's AddressSanitizer leaves its own locks as fork() finds them: the child waits for them for ever
 #endif
-    end_at_any_moment(fork_beside_products);
+    end_at_any_moment(BY_FORK);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 2) {
+        alarm(300);
+        ways[atoi(argv[1])](atol(argv[2]));
+    }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_exit_beside_products),
         ND_TEST(test_exit_by_another_thread),

@@ -5,8 +5,8 @@
 // it makes, attaches, releases, closes, names, takes weak references up, trains and collects,
 // starts threads that do the same, and finds every list and count whole. ND_STRESS says how many
 // times as many forks.
-#include "lib/device/fake/fake.h"
 #include "tests/behaviour/cell.h"
+#include "tests/behaviour/late.h"
 #include "tests/stress/times.h"
 #include "tests/testing.h"
 #include "tests/training.h"
@@ -34,7 +34,9 @@ static void drop_ring_in(nd_manager *manager) {
     }
 }
 
+/// On the CPU: of the parent's devices the child has that alone.
 static void train(void) {
+    NEED(nd_set_default_device((nd_device){ND_CPU, 0}) == ND_OK);
     nd_tensor *leaf = nd_ones(ND_SHAPE(4), ND_F32), *square = NULL, *loss = NULL;
     NEED(leaf && nd_set_requires_grad(leaf, true) == ND_OK);
     nd_enable_grad { // a hook runs without
@@ -136,6 +138,7 @@ static void *sleep_outside(void *data) {
 }
 
 static void *make_and_release(void *data) {
+    (void)nd_test_use_device(); // of a child's threads none has it
     running++;
     while (!stop) {
         nd_object *a = cell_new(0, 2), *b = cell_new(0, 2);
@@ -272,6 +275,7 @@ static void release_in_child(void) {
 static void test_F31_fork_beside_a_prefetching_thread(void **state) {
     (void)state;
     cell_begin(1);
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0})); // where data sets are
     nd_tensor *x = nd_zeros(ND_SHAPE(1000, 4, 4), ND_U8), *y = nd_zeros(ND_SHAPE(1000), ND_I64);
     nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
     options.batch = 10;
@@ -294,7 +298,7 @@ static nd_tensor *on_device;
 
 static void use_device_in_child(void) {
     alarm(60);
-    NEED(nd_synchronize((nd_device){ND_FAKE, 0}) == ND_ERROR_DEVICE);
+    NEED(nd_synchronize((nd_device){LATE, 0}) == ND_ERROR_DEVICE);
     NEED(strstr(nd_error_get_message(), "parent process"));
     NEED(!nd_to(on_device, (nd_device){ND_CPU, 0}));
     nd_release(on_device);
@@ -305,13 +309,13 @@ static void test_F31_fork_beside_a_device(void **state) {
     (void)state;
     cell_begin(1);
     nd_tensor *x = nd_ones(ND_SHAPE(1000), ND_F32);
-    on_device = nd_to(x, (nd_device){ND_FAKE, 0});
+    on_device = nd_to(x, (nd_device){LATE, 0});
     for (int i = 0; i < 10 * stress_times(); i++) {
         nd_tensor *more = nd_add(on_device, on_device); // in the queue
         fork_once(use_device_in_child);
         nd_release(more);
     }
-    assert_ok(nd_synchronize((nd_device){ND_FAKE, 0}));
+    assert_ok(nd_synchronize((nd_device){LATE, 0}));
     nd_release(on_device);
     nd_release(x);
 }

@@ -3,7 +3,7 @@
 // nothing is left behind; the next step works.
 #include "tests/training.h"
 #include "lib/base/alloc.h"
-#include "lib/device/fake/fake.h"
+#include "tests/behaviour/late.h"
 #include "tests/testing.h"
 #include <stdlib.h>
 
@@ -94,7 +94,7 @@ static void trainer_free(trainer *t) {
     nd_release(t->optimizer);
     nd_release(t->x);
     nd_release(t->target);
-    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
+    assert_ok(nd_test_use_device());
 }
 
 static nd_status failed(void) {
@@ -201,17 +201,17 @@ static void check_device(nd_device device) {
 
 static void test_F01_every_allocation_of_a_training_step_fails_once(void **state) {
     (void)state;
-    check_device((nd_device){ND_CPU, 0});
+    check_device(nd_test_device());
 }
 
 static void test_F02_every_allocation_of_a_training_step_on_a_device_fails_once(void **state) {
     (void)state;
-    check_device((nd_device){ND_FAKE, 0});
+    check_device((nd_device){LATE, 0});
 }
 
 static void test_F03_memory_stays_exhausted_from_any_point_on(void **state) {
     (void)state;
-    trainer t = trainer_new((nd_device){ND_CPU, 0}, true);
+    trainer t = trainer_new(nd_test_device(), true);
     assert_ok(step(&t));
     for (int64_t n = 1;; n += 3) {
         uint64_t objects = nd_manager_get_total_objects(NULL),

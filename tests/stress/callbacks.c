@@ -10,8 +10,8 @@ static atomic_bool ended;
 static nd_manager *shared;
 
 static void *queue_many(void *data) {
-    const uint32_t steps = STEPS * (uint32_t)stress_times();
-    const nd_device device = {ND_FAKE, (int32_t)(intptr_t)data % 2};
+    const uint32_t steps = (uint32_t)stress_rounds(STEPS);
+    const nd_device device = {LATE, (int32_t)(intptr_t)data % 2};
     for (uint32_t i = 0; i < steps; i++) {
         nd_with_manager(shared) {
             nd_object *ring[2] = {cell_new(0, 2), cell_new(0, 1)};
@@ -54,13 +54,13 @@ static void test_stress_callbacks_beside_collections(void **state) {
     atomic_store(&ended, true);
     pthread_join(collector, NULL);
     for (int i = 0; i < 2; i++)
-        assert_ok(nd_synchronize((nd_device){ND_FAKE, i}));
+        assert_ok(nd_synchronize((nd_device){LATE, i}));
     collect(shared);
-    assert_deaths((uint64_t)2 * THREADS * STEPS * (uint64_t)stress_times());
+    assert_deaths((uint64_t)2 * THREADS * (uint64_t)stress_rounds(STEPS));
     close_and_release(shared);
     for (int i = 0; i < 2; i++) {
-        assert_ok(nd_synchronize((nd_device){ND_FAKE, i}));
-        assert_int_equal(nd__fake_live_blocks(i), 0);
+        assert_ok(nd_synchronize((nd_device){LATE, i}));
+        assert_int_equal(late_live_blocks(i), 0);
     }
 }
 

@@ -42,7 +42,7 @@ static void replace(worker *me) {
     if (draw(me, 3) == 0)
         nd_manager_set_cap(next, 1 + draw(me, 3));
     if (draw(me, 3) == 0)
-        nd_manager_set_quota(next, ND_CPU, 1000 + draw(me, 5000));
+        nd_manager_set_quota(next, nd_test_device().kind, 1000 + draw(me, 5000));
     pthread_mutex_lock(&world.lock);
     nd_manager *before = world.shelf[place];
     world.shelf[place] = next;
@@ -78,6 +78,7 @@ static void step(worker *me) {
 }
 
 static void *work(void *data) {
+    assert_ok(nd_test_use_device());
     for (int i = 0; i < STEPS; i++)
         step(data);
     return NULL;
@@ -94,8 +95,7 @@ static uint64_t bytes_said_to_be_in(const nd_manager *manager, const worker *wor
 }
 
 static void must_be_together(const nd_manager *manager, const worker *workers) {
-    nd_manager_stats stats = stats_of(manager);
-    assert_int_equal(stats.live_bytes[ND_CPU], bytes_said_to_be_in(manager, workers));
+    assert_int_equal(own_bytes(manager), bytes_said_to_be_in(manager, workers));
     if (manager)
         assert_balanced(manager);
 }
@@ -122,7 +122,7 @@ static void test_B34_tensors_stay_with_their_storages(void **state) {
         for (int k = 0; k < TENSORS; k++)
             workers[i].tensors[k] = nd_empty(ND_SHAPE(10), ND_F32);
     }
-    for (int round = 0; round < ROUNDS * stress_times(); round++)
+    for (int round = 0; round < stress_rounds(ROUNDS); round++)
         one_round(workers);
     for (int i = 0; i < SHELF; i++)
         nd_release(world.shelf[i]);

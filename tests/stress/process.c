@@ -40,6 +40,7 @@ static void work_once(void) {
 /// Between calls of the library, where it holds nothing, a cancelled worker ends: in nd_gc_collect
 /// or here.
 static void *work(void *data) {
+    (void)nd_test_use_device(); // in a child there is none
     pthread_setspecific(at_end, &at_end);
     nd_scope_begin();
     nd_tmp(cell_new(0, 0));

@@ -99,8 +99,16 @@ static void change(nd_map *map, unsigned number) {
         nd_release(nd_map_remove(map, name));
 }
 
+static void must(nd_status status) {
+    if (status == ND_OK)
+        return;
+    fprintf(stderr, "%s\n", nd_error_get_message());
+    abort();
+}
+
 static void *make(void *data) {
     enum { FEW = 16 };
+    must(nd_test_use_device());
     nd_map *map = nd_map_new();
     unsigned number = (unsigned)(uintptr_t)data;
     nd_object *tellers[FEW];
@@ -130,13 +138,6 @@ static void *make(void *data) {
     }
     nd_release(map);
     return NULL;
-}
-
-static void must(nd_status status) {
-    if (status == ND_OK)
-        return;
-    fprintf(stderr, "%s\n", nd_error_get_message());
-    abort();
 }
 
 static void *report(void *data) {

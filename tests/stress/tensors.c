@@ -51,6 +51,7 @@ static void step(uint32_t number) {
 
 static void *work(void *data) {
     uint32_t number = (uint32_t)(uintptr_t)data * 7919;
+    assert_ok(nd_test_use_device());
     for (int i = 0; i < STEPS; i++)
         step(number = number * 1664525 + 1013904223);
     return NULL;
@@ -71,7 +72,7 @@ static void *look(void *data) {
 static void must_add_up(const nd_manager *manager) {
     nd_manager_stats s = stats_of(manager);
     assert_int_equal(s.live_objects, 0);
-    assert_int_equal(s.live_bytes[ND_CPU], 0);
+    assert_int_equal(own_bytes(manager), 0);
     assert_int_equal(s.created_objects + s.arrived_objects,
                      s.freed_objects + s.collected_objects + s.departed_objects);
 }
@@ -108,7 +109,7 @@ static void one_round(int round) {
 
 static void test_stress_tensors_and_views_die_anywhere(void **state) {
     (void)state;
-    for (int round = 0; round < ROUNDS * stress_times(); round++)
+    for (int round = 0; round < stress_rounds(ROUNDS); round++)
         one_round(round);
 }
 

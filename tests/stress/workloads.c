@@ -9,7 +9,8 @@
 #include "tests/stress/times.h"
 #include <pthread.h>
 
-/// Sanitizers see what they look for with fewer steps, and by every fourth strategy.
+/// Sanitizers see what they look for with fewer steps, and by every fourth strategy, and so does the
+/// fake CUDA runtime.
 enum { SLOWER = ND_TEST_SCALE > 1 ? 4 : 1 };
 
 /// How a run of a program came out.
@@ -54,7 +55,8 @@ static outcome run_workload(const workload *workload, workload_strategy strategy
     if (strategy == WORKLOAD_ADAPTIVE)
         policy.tracked_objects = 1000; // the default would not be reached in so few steps
     nd_manager_set_gc_policy(run, &policy);
-    const workload_options options = {.strategy = strategy, .seed = 20, .steps = steps};
+    const workload_options options = {
+        .strategy = strategy, .seed = 20, .steps = steps, .device = nd_test_device()};
     void *state = NULL;
     nd_with_manager(run) outcome.status = workload->open(&options, &state);
     if (outcome.status == ND_OK)
@@ -73,14 +75,16 @@ static outcome run_workload(const workload *workload, workload_strategy strategy
 }
 
 /// By every strategy: the same values, and what is garbage can be collected.
-static void run_by_every_strategy(const workload *workload, int64_t steps) {
+static void run_by_every_strategy(const workload *workload, int steps) {
     nd_test_collects_by_policy();
-    outcome first = run_workload(workload, WORKLOAD_LET_BE, steps * stress_times());
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0})); // programs move what they want to
+    outcome first = run_workload(workload, WORKLOAD_LET_BE, stress_rounds(steps));
     assert_int_equal(first.status, ND_OK);
     assert_ok(nd_gc_collect(NULL, NULL));
     assert_int_equal(nd_manager_get_total_objects(NULL), nd_test_objects_before);
-    for (workload_strategy i = WORKLOAD_PERIODIC; i < WORKLOAD_PRESSURE; i += SLOWER) {
-        outcome other = run_workload(workload, i, steps * stress_times());
+    const int slower = nd_test_device().kind == ND_CPU ? SLOWER : 4;
+    for (workload_strategy i = WORKLOAD_PERIODIC; i < WORKLOAD_PRESSURE; i += slower) {
+        outcome other = run_workload(workload, i, stress_rounds(steps));
         assert_int_equal(other.status, ND_OK);
         assert_memory_equal(&other.sum, &first.sum, sizeof first.sum);
         assert_ok(nd_gc_collect(NULL, NULL));
@@ -113,13 +117,13 @@ static void test_stress_second_order_in_small(void **state) {
 
 typedef struct side {
     const workload *workload;
-    int64_t steps;
+    int steps;
     outcome outcome;
 } side;
 
 static void *run_side(void *data) {
     side *side = data;
-    side->outcome = run_workload(side->workload, WORKLOAD_BOUNDARY, side->steps * stress_times());
+    side->outcome = run_workload(side->workload, WORKLOAD_BOUNDARY, stress_rounds(side->steps));
     return NULL;
 }
 
@@ -132,6 +136,7 @@ static void test_stress_programs_beside_each_other(void **state) {
                     {.workload = &workload_long, .steps = 400 / SLOWER}};
     enum { SIDES = sizeof sides / sizeof *sides };
     double alone[SIDES];
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
     for (int i = 0; i < SIDES; i++) {
         run_side(&sides[i]);
         assert_int_equal(sides[i].outcome.status, ND_OK);
