@@ -46,8 +46,10 @@ extern "C" {
 
 // ---------------------------------------------------------------------------------------- captures
 
-/// From here on this thread's work on a device is captured, whatever its current stream. The graph
-/// will belong to the manager that is current now.
+/// From here on this thread's work on a device is captured, whatever its current stream. What it does
+/// on several streams becomes branches of the graph, which a launch may do beside each other; they are
+/// one behind the other where they share memory that one of them writes. The graph will belong to the
+/// manager that is current now.
 ///
 /// @param device whose
 /// @return ND_OK, or the error; then nothing has changed

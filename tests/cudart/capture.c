@@ -8,6 +8,7 @@
 //
 // A launch queues the nodes on one stream in an order drawn anew each time from those that their
 // edges permit, behind the launch before.
+#include "tests/cudart/control.h"
 #include "tests/cudart/runtime.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -74,12 +75,31 @@ static cudart_capture *captures;
 static cudart_graph *graphs;
 static cudart_graph_exec *executables;
 static uint64_t captures_begun, live;
+static uint64_t newest_nodes, newest_depth;
 
-void cudart_count_graphs(uint64_t *ret_captures, uint64_t *ret_graphs) {
-    *ret_captures = 0;
+void cudart_count_graphs(cudart_statistics *ret_statistics) {
     for (const cudart_capture *each = captures; each; each = each->next)
-        ++*ret_captures;
-    *ret_graphs = live;
+        ret_statistics->captures++;
+    ret_statistics->live_graphs = live;
+    ret_statistics->graph_nodes = newest_nodes;
+    ret_statistics->graph_depth = newest_depth;
+}
+
+/// A node comes behind all before it in the order of calls.
+static void measure(const cudart_graph *graph) {
+    unsigned *depth = cudart_allocate(graph->count * sizeof *depth);
+    newest_nodes = graph->count;
+    newest_depth = 0;
+    for (unsigned i = 0; i < graph->count; i++) {
+        const cudart_nodes *before = &graph->node[i].before;
+        for (unsigned j = 0; j < before->count; j++)
+            if (depth[before->at[j]] > depth[i])
+                depth[i] = depth[before->at[j]];
+        depth[i]++;
+        if (depth[i] > newest_depth)
+            newest_depth = depth[i];
+    }
+    free(depth);
 }
 
 void cudart_graph_drop(cudart_graph *graph) {
@@ -298,6 +318,7 @@ static cudaError_t end_capture(cudart_stream *stream, cudaGraph_t *ret_graph) {
         forget(graph);
         return error;
     }
+    measure(graph);
     graph->alive = true;
     graph->older = graphs;
     graphs = graph;

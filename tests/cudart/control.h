@@ -29,6 +29,8 @@ typedef struct cudart_statistics {
     uint64_t captures;    ///< begun and not ended
     uint64_t live_graphs; ///< graphs, executable or not, that are not destroyed
     uint64_t failures;    ///< asked for, that have happened
+    uint64_t graph_nodes; ///< of the graph that was captured last
+    uint64_t graph_depth; ///< as many of them are behind each other at most
 } cudart_statistics;
 
 void cudart_get_statistics(cudart_statistics *ret_statistics);

@@ -389,6 +389,6 @@ void cudart_get_statistics(cudart_statistics *ret_statistics) {
         .failures = planned.happened,
     };
     cudart_count_live(&ret_statistics->live_blocks, &ret_statistics->live_bytes);
-    cudart_count_graphs(&ret_statistics->captures, &ret_statistics->live_graphs);
+    cudart_count_graphs(ret_statistics);
     pthread_mutex_unlock(&cudart.lock);
 }

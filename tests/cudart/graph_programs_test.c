@@ -57,9 +57,17 @@ static bool step(uint64_t *random, nd_tensor *x[TENSORS]) {
 typedef struct program {
     uint64_t seed;
     bool captured;
+    bool branches; ///< captured on random streams
     bool failed;
     float result[TENSORS * LENGTH];
 } program;
+
+static bool choose(const program *program, nd_stream *const streams[3], int step) {
+    uint64_t random = program->seed * 1000 + (uint64_t)step;
+    const unsigned which = draw(&random, 4);
+    return !program->branches ||
+           nd_stream_set_current(cuda(0), which < 3 ? streams[which] : NULL) == ND_OK;
+}
 
 /// A few rounds of the same steps on random streams, with another step of their own between them.
 static void *run_program(void *argument) {
@@ -78,7 +86,7 @@ static void *run_program(void *argument) {
         while (!nd_is_capturing() && nd_capture_begin(cuda(0)) != ND_OK)
             sched_yield();
         for (int i = 0; right && i < STEPS; i++)
-            right = step(&random, x);
+            right = choose(program, streams, i) && step(&random, x);
         graph = nd_capture_end();
         right = right && graph;
     }
@@ -116,6 +124,24 @@ static void test_C06_random_programs_have_the_same_bits(void **state) {
         assert_memory_equal(eager.result, captured.result, sizeof eager.result);
         assert_nothing_left_on_devices();
     }
+}
+
+static void test_C06_random_branches_have_the_same_bits(void **state) {
+    (void)state;
+    uint64_t nodes = 0, depth = 0;
+    for (uint64_t seed = 0; seed < 32; seed++) {
+        program eager = {.seed = seed},
+                captured = {.seed = seed, .captured = true, .branches = true};
+        cudart_set_seed(seed);
+        run_program(&eager);
+        run_program(&captured);
+        assert_false(eager.failed || captured.failed);
+        assert_memory_equal(eager.result, captured.result, sizeof eager.result);
+        assert_nothing_left_on_devices();
+        nodes += statistics().graph_nodes;
+        depth += statistics().graph_depth;
+    }
+    assert_true(depth < nodes); // some are beside each other
 }
 
 /// Two threads capture in turns, two others work as usual.
@@ -185,6 +211,7 @@ static void test_gradients_of_windows_are_captured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_C06_random_programs_have_the_same_bits),
+        ND_TEST(test_C06_random_branches_have_the_same_bits),
         ND_TEST(test_C06_captures_beside_other_threads),
         ND_TEST(test_gradients_of_windows_are_captured),
     };

@@ -242,7 +242,9 @@ cudaError_t cudart_capture_asked(const cudart_event *event);
 void cudart_capture_stream_gone(const cudart_stream *stream);
 void cudart_nodes_clear(cudart_nodes *nodes);
 void cudart_graph_drop(cudart_graph *graph);
-void cudart_count_graphs(uint64_t *ret_captures, uint64_t *ret_graphs);
+struct cudart_statistics;
+/// Fills in what is of captures and graphs; the rest is zeroed.
+void cudart_count_graphs(struct cudart_statistics *ret_statistics);
 
 // ------------------------------------------------------------------------------------ memory.c
 

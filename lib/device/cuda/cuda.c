@@ -208,9 +208,9 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     if (status != ND_OK)
         return status;
     bytes = bytes ? bytes : 1;
-    if (nd__capture_is_of(ND_CUDA, index))
-        return nd__cuda_graph_allocate(bytes, ret_pointer);
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    if (stream->captured)
+        return nd__cuda_graph_allocate(stream, bytes, ret_pointer);
     void *pointer;
     status = nd__cuda_take(stream, bytes, &pointer);
     if (status != ND_OK)
@@ -372,16 +372,19 @@ static nd_status cuda_synchronize(int index) {
 
 static nd_status scratch_allocate(void *context, size_t bytes, void **ret_pointer) {
     nd_cuda_stream *stream = context;
-    return stream->captured ? nd__cuda_graph_allocate(bytes, ret_pointer)
+    return stream->captured ? nd__cuda_graph_allocate(stream, bytes, ret_pointer)
                             : nd__cuda_take(stream, bytes, ret_pointer);
 }
 
 static void scratch_release(void *context, void *pointer) {
-    const nd_cuda_stream *stream = context;
-    if (stream->captured)
+    nd_cuda_stream *stream = context;
+    if (stream->captured) {
+        const nd_cuda_access used = {pointer, true};
+        nd__order_after(stream, 1, &used); // the work is no operand's
         nd__cuda_graph_put_off(pointer);
-    else
+    } else {
         (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+    }
 }
 
 static nd_status copy_on_device(void *context, void *destination, const void *source,

@@ -36,6 +36,7 @@ typedef struct nd_cuda_stream {
     uint64_t recorded;             ///< order.c
     uint64_t done;                 ///< order.c: the host has waited for so many
     struct nd_cuda_uses *captured; ///< order.h: of a graph that is captured; NULL: its work is done
+    bool joined;                   ///< order.c: a captured one is in the capture
     uint64_t known[ND__CUDA_DEVICES *
                    ND__CUDA_STREAMS]; ///< order.c: of each stream, how much this one has waited for
 } nd_cuda_stream;
@@ -55,7 +56,10 @@ typedef struct nd_cuda_device {
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
     nd_cuda_stream streams[ND__CUDA_STREAMS];
-    nd_cuda_stream capturing; ///< on which a thread captures; no work of it is ever done
+    nd_cuda_stream capturing
+        [ND__CUDA_STREAMS];    ///< on which a thread captures what it does on those of `streams`;
+                               ///< no work of them is ever done. The first one's the capture is
+    cudaEvent_t capture_began; ///< captured; the others come behind it
     struct nd_cuda_graph
         *_Atomic capture; ///< into which; NULL: nobody captures; set under the lock
     cudaMemPool_t pool;

@@ -1,9 +1,10 @@
-// Graphs: captures on a stream of their own, arenas, and launches.
+// Graphs: captures on streams of their own, arenas, and launches.
 //
-// A thread captures on a stream of the device that nothing else uses, so that other threads go on,
-// and in CUDA's mode that forbids unsafe calls to this thread alone. While it does, the only calls
-// that are made are the captured ones and allocations on the default stream, which nobody captures:
-// nothing is asked, waited for or freed.
+// A thread captures on streams of the device that nothing else uses, one for each that it may choose,
+// so that other threads go on, and in CUDA's mode that forbids unsafe calls to this thread alone. What
+// it does on several of them becomes branches (order.h). While it captures, the only calls that are
+// made are the captured ones, the events between their streams, and allocations on the default stream,
+// which nobody captures: nothing is asked, waited for or freed.
 //
 // Invariant: every block that captured work uses is held from then until the graph is gone
 // (order.h), those of its arena too, so a launch never meets memory that is somebody else's. A
@@ -47,9 +48,11 @@ void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status) {
 // ------------------------------------------------------------------------------------------------
 // the arena
 
-/// The smallest released block of the arena that is large enough, and not far too large. NULL: there
-/// is none, or it must be one that captured work has not used.
-static const arena_block *fitting(const nd_cuda_graph *graph, size_t bytes) {
+/// The smallest released block of the arena that is large enough, and not far too large, and whose
+/// users the stream's work comes behind anyway, so that no branch waits for another. NULL: there is
+/// none, or it must be one that captured work has not used.
+static const arena_block *fitting(const nd_cuda_graph *graph, const nd_cuda_stream *stream,
+                                  size_t bytes) {
     enum { SMALL = 4096 };
     const size_t most = bytes < SMALL / 2 ? SMALL : 2 * bytes;
     const arena_block *found = NULL;
@@ -58,7 +61,8 @@ static const arena_block *fitting(const nd_cuda_graph *graph, size_t bytes) {
     for (size_t i = 0; i < graph->blocks; i++) {
         const arena_block *block = &graph->arena[i];
         if (block->bytes >= bytes && block->bytes <= most &&
-            (!found || block->bytes < found->bytes) && nd__order_is_released(block->data))
+            (!found || block->bytes < found->bytes) && nd__order_is_released(block->data) &&
+            nd__order_is_behind(stream, block->data))
             found = block;
     }
     return found;
@@ -66,7 +70,9 @@ static const arena_block *fitting(const nd_cuda_graph *graph, size_t bytes) {
 
 static uint64_t graph_growth(int index, void *handle, size_t bytes) {
     (void)index;
-    return fitting(handle, bytes ? bytes : 1) ? 0 : bytes;
+    const nd_cuda_graph *graph = handle;
+    const nd_cuda_stream *stream = nd__cuda_stream_now(graph->device);
+    return fitting(graph, stream, bytes ? bytes : 1) ? 0 : bytes;
 }
 
 static uint64_t graph_bytes(int index, void *handle) {
@@ -113,9 +119,9 @@ static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
     return ND_OK;
 }
 
-nd_status nd__cuda_graph_allocate(size_t bytes, void **ret_pointer) {
+nd_status nd__cuda_graph_allocate(const nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     nd_cuda_graph *graph = captured_now();
-    const arena_block *block = fitting(graph, bytes);
+    const arena_block *block = fitting(graph, stream, bytes);
     if (!block)
         return grow(graph, bytes, ret_pointer);
     nd__order_use_again(block->data);
@@ -143,6 +149,7 @@ static void dismantle(nd_cuda_graph *graph, bool reachable) {
         nd__cuda_give_back(&retired);
     }
     nd__alloc_free(graph->uses.access);
+    nd__alloc_free(graph->uses.points);
     nd__alloc_free(graph->arena);
     nd__alloc_free(graph);
 }
@@ -179,13 +186,25 @@ static void settle(nd_cuda_graph *graph) {
 // ------------------------------------------------------------------------------------------------
 // captures
 
+/// A stream for each that the thread may choose, and the event that they come behind.
+static nd_status make_streams(nd_cuda_device *device) {
+    nd_status status = nd__cuda_stream_make(&device->capturing[ND__CUDA_DEFAULT]);
+    for (int place = ND__CUDA_POOLED; place < ND__CUDA_STREAMS && status == ND_OK; place++)
+        if (nd__cuda_stream_is_made(&device->streams[place]))
+            status = nd__cuda_stream_make(&device->capturing[place]);
+    if (status == ND_OK && !device->capture_began)
+        status = nd__cuda_status(
+            cudaEventCreateWithFlags(&device->capture_began, cudaEventDisableTiming));
+    return status;
+}
+
 /// The device's capture is this graph's; ND_ERROR_STATE: somebody else's.
 static nd_status reserve(nd_cuda_device *device, nd_cuda_graph *graph) {
     pthread_mutex_lock(&device->lock);
-    nd_status status = device->capture ? ND_ERROR_STATE : nd__cuda_stream_make(&device->capturing);
+    nd_status status = device->capture ? ND_ERROR_STATE : make_streams(device);
     if (status == ND_OK) {
         device->capture = graph;
-        device->capturing.captured = &graph->uses;
+        nd__order_begin_capture(device, &graph->uses);
     }
     pthread_mutex_unlock(&device->lock);
     return status;
@@ -193,19 +212,60 @@ static nd_status reserve(nd_cuda_device *device, nd_cuda_graph *graph) {
 
 static void unreserve(nd_cuda_device *device) {
     pthread_mutex_lock(&device->lock);
-    device->capturing.captured = NULL;
+    nd__order_end_capture(device);
     device->capture = NULL;
     pthread_mutex_unlock(&device->lock);
+}
+
+/// Unless the answer is that it does not, a stream may.
+static bool may_capture(cudaStream_t stream) {
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    return nd__cuda_status(cudaStreamIsCapturing(stream, &state)) != ND_OK ||
+           state != cudaStreamCaptureStatusNone;
+}
+
+/// Ends CUDA's capture, whatever it answers. Streams that cannot be got out of it are given up, and
+/// the next capture makes others.
+static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
+    cudaStream_t *handle = &device->capturing[ND__CUDA_DEFAULT].handle;
+    nd_status status = nd__cuda_status(cudaStreamEndCapture(*handle, ret_graph));
+    if (status == ND_OK)
+        return ND_OK;
+    *ret_graph = NULL;
+    for (int again = 0; again < 2 && may_capture(*handle); again++) {
+        cudaGraph_t unwanted = NULL;
+        (void)nd__cuda_status(cudaStreamEndCapture(*handle, &unwanted));
+        if (unwanted)
+            (void)nd__cuda_status(cudaGraphDestroy(unwanted));
+    }
+    for (int place = 0; place < ND__CUDA_STREAMS; place++) {
+        nd_cuda_stream *stream = &device->capturing[place];
+        if (stream->handle && stream->joined && may_capture(stream->handle)) {
+            (void)nd__cuda_status(cudaStreamDestroy(stream->handle));
+            stream->handle = NULL;
+        }
+    }
+    return status;
 }
 
 /// Everything that may wait or allocate comes before. The pool gives back what it keeps where it has
 /// a bound, since the capture will not ask how much that is.
 static nd_status begin(nd_cuda_device *device) {
+    cudaStream_t handle = device->capturing[ND__CUDA_DEFAULT].handle;
     nd__library_prepare(device);
     if (atomic_load_explicit(&device->bound, memory_order_relaxed) != 0)
         (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
-    return nd__cuda_status(
-        cudaStreamBeginCapture(device->capturing.handle, cudaStreamCaptureModeThreadLocal));
+    nd_status status =
+        nd__cuda_status(cudaStreamBeginCapture(handle, cudaStreamCaptureModeThreadLocal));
+    if (status != ND_OK)
+        return status;
+    status = nd__cuda_status(cudaEventRecord(device->capture_began, handle));
+    cudaGraph_t unwanted = NULL;
+    if (status != ND_OK)
+        (void)stop(device, &unwanted);
+    if (unwanted)
+        (void)nd__cuda_status(cudaGraphDestroy(unwanted));
+    return status;
 }
 
 static nd_status graph_begin(int index, void **ret_graph) {
@@ -234,38 +294,13 @@ static nd_status graph_begin(int index, void **ret_graph) {
     return status;
 }
 
-/// Unless the answer is that it does not, a stream may.
-static bool may_capture(cudaStream_t stream) {
-    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
-    return nd__cuda_status(cudaStreamIsCapturing(stream, &state)) != ND_OK ||
-           state != cudaStreamCaptureStatusNone;
-}
-
-/// Ends CUDA's capture, whatever it answers. A stream that cannot be got out of it is given up, and
-/// the next capture makes another one.
-static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
-    cudaStream_t *handle = &device->capturing.handle;
-    nd_status status = nd__cuda_status(cudaStreamEndCapture(*handle, ret_graph));
-    if (status == ND_OK)
-        return ND_OK;
-    *ret_graph = NULL;
-    for (int again = 0; again < 2 && may_capture(*handle); again++) {
-        cudaGraph_t unwanted = NULL;
-        (void)nd__cuda_status(cudaStreamEndCapture(*handle, &unwanted));
-        if (unwanted)
-            (void)nd__cuda_status(cudaGraphDestroy(unwanted));
-    }
-    if (may_capture(*handle)) {
-        (void)nd__cuda_status(cudaStreamDestroy(*handle));
-        *handle = NULL;
-    }
-    return status;
-}
-
 /// From the captured work to what can be launched.
 static nd_status finish(nd_cuda_graph *graph) {
     cudaGraph_t captured = NULL;
+    nd_status joined = nd__order_join_captured(graph->device);
     nd_status status = stop(graph->device, &captured);
+    if (status == ND_OK)
+        status = joined;
     if (status == ND_OK)
         status = nd__cuda_status(cudaGraphInstantiate(&graph->executable, captured, 0));
     if (captured)
@@ -275,7 +310,7 @@ static nd_status finish(nd_cuda_graph *graph) {
 
 /// Of a device that is lost, perhaps with a lock that is somebody's in the parent process.
 static void forget(nd_cuda_graph *graph) {
-    graph->device->capturing.captured = NULL;
+    nd__order_end_capture(graph->device);
     graph->device->capture = NULL;
     while (graph->dead) {
         nd_cuda_graph *dead = graph->dead;

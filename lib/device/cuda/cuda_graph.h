@@ -5,9 +5,9 @@
 
 extern const nd_graph_functions nd__cuda_graph_functions;
 
-/// Memory of the arena of the graph that this thread captures: a block that earlier work
-/// has given back, else a new one of the pool. At least one byte.
-nd_status nd__cuda_graph_allocate(size_t bytes, void **ret_pointer);
+/// Memory of the arena of the graph that this thread captures, for work on a stream: a block that
+/// work before it has given back, else a new one of the pool. At least one byte.
+nd_status nd__cuda_graph_allocate(const nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
 
 /// A block is released while this thread captures. One of the arena may be used again in it; others
 /// go back behind its end.

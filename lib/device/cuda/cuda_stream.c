@@ -14,9 +14,10 @@ void nd__cuda_stream_number(nd_cuda_device *device, int index) {
     for (int place = 0; place < ND__CUDA_STREAMS; place++) {
         device->streams[place].device = device;
         device->streams[place].number = (unsigned)(index * ND__CUDA_STREAMS + place);
+        device->capturing[place].device = device;
+        device->capturing[place].number = device->streams[place].number;
     }
     device->streams[ND__CUDA_DEFAULT].queued = 1; // all until points are noted
-    device->capturing.device = device;
 }
 
 nd_status nd__cuda_stream_make(nd_cuda_stream *stream) {
@@ -39,8 +40,11 @@ bool nd__cuda_stream_is_done(nd_cuda_stream *stream) {
 static _Thread_local uint8_t chosen[ND__CUDA_DEVICES];
 
 nd_cuda_stream *nd__cuda_stream_now(nd_cuda_device *device) {
-    if (nd__capture_is_of(ND_CUDA, device->index))
-        return &device->capturing;
+    if (nd__capture_is_of(ND_CUDA, device->index)) {
+        // A stream that another thread has made since the capture began has none.
+        nd_cuda_stream *stream = &device->capturing[chosen[device->index]];
+        return stream->captured ? stream : &device->capturing[ND__CUDA_DEFAULT];
+    }
     return &device->streams[chosen[device->index]];
 }
 

@@ -9,6 +9,7 @@
 // back when nothing holds it any more.
 #include "lib/device/cuda/order.h"
 #include "lib/base/alloc.h"
+#include <string.h>
 
 /// Streams whose reads a block remembers one by one. One more, and the newest waits for the oldest,
 /// whose point it then stands for.
@@ -18,6 +19,11 @@ typedef struct point {
     nd_cuda_stream *stream; ///< NULL: none
     uint64_t at;
 } point;
+
+typedef struct nd_cuda_points {
+    point written;
+    point read[READERS]; ///< since then, each of another stream; the first without a stream ends it
+} points;
 
 typedef struct nd_cuda_block {
     uintptr_t start;
@@ -30,8 +36,7 @@ typedef struct nd_cuda_block {
     struct nd_cuda_block *next_put_off;
     uint64_t listed; ///< number of the newest list of a graph's uses that it is in, and
     size_t place;    ///< where
-    point written;
-    point read[READERS]; ///< since then, each of another stream; the first without a stream ends it
+    points used;
 } block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -125,6 +130,13 @@ static bool is_behind(const nd_cuda_stream *stream, point point) {
            stream->known[point.stream->number] >= point.at;
 }
 
+static bool is_behind_all(const nd_cuda_stream *stream, const points *used) {
+    bool is_last = is_behind(stream, used->written);
+    for (int i = 0; is_last && i < READERS; i++)
+        is_last = is_behind(stream, used->read[i]);
+    return is_last;
+}
+
 /// Has a stream wait for a point. The event behind the newest work that was waited for is used
 /// again as long as it stands behind the point.
 static nd_status wait_for(nd_cuda_stream *stream, point point) {
@@ -143,30 +155,50 @@ static nd_status wait_for(nd_cuda_stream *stream, point point) {
     return status;
 }
 
-/// As wait_for(), where nobody could be told of a failure: then the host waits. A device that has
-/// failed does nothing any more, so there is nothing to wait for.
+/// As wait_for(), where nobody could be told of a failure: then the host waits, or the capture gives
+/// no graph. A device that has failed does nothing any more, so there is nothing to wait for.
 static void must_wait_for(nd_cuda_stream *stream, point point) {
-    if (wait_for(stream, point) != ND_OK)
+    if (wait_for(stream, point) == ND_OK)
+        return;
+    if (stream->captured)
+        stream->captured->unordered = true;
+    else
         (void)nd__cuda_status(cudaStreamSynchronize(point.stream->handle));
 }
 
-static nd_status wait_for_block(nd_cuda_stream *stream, const block *block, bool write) {
-    nd_status status = wait_for(stream, block->written);
-    for (int i = 0; write && status == ND_OK && i < READERS && block->read[i].stream; i++)
-        status = wait_for(stream, block->read[i]);
+static nd_status wait_for_points(nd_cuda_stream *stream, const points *used, bool write) {
+    nd_status status = wait_for(stream, used->written);
+    for (int i = 0; write && status == ND_OK && i < READERS && used->read[i].stream; i++)
+        status = wait_for(stream, used->read[i]);
+    return status;
+}
+
+/// Where the points of a block are that concern a stream. Captured work has listed it.
+static points *points_of(const nd_cuda_stream *stream, block *block) {
+    return stream->captured ? &stream->captured->points[block->place] : &block->used;
+}
+
+/// Takes a captured stream into the capture.
+static nd_status join(nd_cuda_stream *stream) {
+    if (!stream->captured || stream->joined)
+        return ND_OK;
+    nd_status status =
+        nd__cuda_status(cudaStreamWaitEvent(stream->handle, stream->device->capture_began, 0));
+    stream->joined = status == ND_OK;
     return status;
 }
 
 nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
     if (!is_active())
         return ND_OK;
-    if (stream->captured)
-        return nd__order_list(stream->captured, count, accesses);
-    nd_status status = ND_OK;
+    nd_status status = join(stream);
+    if (status == ND_OK && stream->captured)
+        status = nd__order_list(stream->captured, count, accesses);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; status == ND_OK && i < count; i++)
         if (accesses[i].data)
-            status = wait_for_block(stream, block_of(accesses[i].data), accesses[i].write);
+            status = wait_for_points(stream, points_of(stream, block_of(accesses[i].data)),
+                                     accesses[i].write);
     pthread_mutex_unlock(&lock);
     return status;
 }
@@ -176,28 +208,29 @@ nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_a
 
 /// The place for a stream's read: its own, a free one, or, where all are taken by others, that of
 /// the oldest, for which the stream waits.
-static point *place_for_read(nd_cuda_stream *stream, block *block) {
+static point *place_for_read(nd_cuda_stream *stream, points *used) {
     for (int i = 0; i < READERS; i++)
-        if (!block->read[i].stream || block->read[i].stream == stream)
-            return &block->read[i];
-    must_wait_for(stream, block->read[0]);
+        if (!used->read[i].stream || used->read[i].stream == stream)
+            return &used->read[i];
+    must_wait_for(stream, used->read[0]);
     for (int i = 1; i < READERS; i++)
-        block->read[i - 1] = block->read[i];
-    return &block->read[READERS - 1];
+        used->read[i - 1] = used->read[i];
+    return &used->read[READERS - 1];
 }
 
 static void note(nd_cuda_stream *stream, uint64_t at, block *block, bool write) {
+    points *used = points_of(stream, block);
     if (write) {
-        block->written = (point){stream, at};
+        used->written = (point){stream, at};
         for (int i = 0; i < READERS; i++)
-            block->read[i] = (point){NULL, 0};
-    } else if (!(block->written.stream == stream && block->written.at == at)) {
-        *place_for_read(stream, block) = (point){stream, at};
+            used->read[i] = (point){NULL, 0};
+    } else if (!(used->written.stream == stream && used->written.at == at)) {
+        *place_for_read(stream, used) = (point){stream, at};
     }
 }
 
 void nd__order_after(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses) {
-    if (!is_active() || stream->captured)
+    if (!is_active())
         return;
     pthread_mutex_lock(&lock);
     // Writes first: a block that is written and read has the one point.
@@ -242,7 +275,7 @@ nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
     pthread_mutex_lock(&lock);
     if (is_active())
         stream->queued++;
-    new->written = (point){stream, stream->queued};
+    new->used.written = (point){stream, stream->queued};
     insert(new);
     pthread_mutex_unlock(&lock);
     return ND_OK;
@@ -251,13 +284,8 @@ nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
 /// A stream of the device that is behind all points of a block, without any more waiting.
 static nd_cuda_stream *last_user(const nd_cuda_device *device, const block *block) {
     for (int i = -1; i < READERS; i++) {
-        nd_cuda_stream *stream = i < 0 ? block->written.stream : block->read[i].stream;
-        if (!stream || stream->device != device)
-            continue;
-        bool is_last = is_behind(stream, block->written);
-        for (int k = 0; is_last && k < READERS; k++)
-            is_last = is_behind(stream, block->read[k]);
-        if (is_last)
+        nd_cuda_stream *stream = i < 0 ? block->used.written.stream : block->used.read[i].stream;
+        if (stream && stream->device == device && is_behind_all(stream, &block->used))
             return stream;
     }
     return NULL;
@@ -271,9 +299,9 @@ static nd_cuda_retired retire(block *gone) {
         stream = last_user(device, gone);
         if (!stream) {
             stream = &device->streams[ND__CUDA_RETIRING];
-            must_wait_for(stream, gone->written);
+            must_wait_for(stream, gone->used.written);
             for (int i = 0; i < READERS; i++)
-                must_wait_for(stream, gone->read[i]);
+                must_wait_for(stream, gone->used.read[i]);
         }
     }
     const nd_cuda_retired retired = {stream, device, (void *)gone->start, gone->bytes};
@@ -306,6 +334,7 @@ static void list_one(nd_cuda_uses *uses, block *used, bool write) {
     if (used->listed != uses->number) {
         used->listed = uses->number;
         used->place = uses->count;
+        uses->points[used->place] = (points){0};
         used->held++;
         uses->access[uses->count++] = (nd_cuda_access){(void *)used->start, write};
     } else if (write) {
@@ -322,6 +351,10 @@ static bool make_room(nd_cuda_uses *uses, size_t count) {
     if (!grown)
         return false;
     uses->access = grown;
+    points *more = nd__alloc_resize(uses->points, capacity * sizeof *more);
+    if (!more)
+        return false;
+    uses->points = more;
     uses->capacity = capacity;
     return true;
 }
@@ -341,6 +374,46 @@ nd_status nd__order_list(nd_cuda_uses *uses, size_t count, const nd_cuda_access 
             list_one(uses, block_of(accesses[i].data), accesses[i].write);
     pthread_mutex_unlock(&lock);
     return known ? ND_OK : ND_ERROR_STATE;
+}
+
+void nd__order_begin_capture(nd_cuda_device *device, nd_cuda_uses *uses) {
+    for (int place = 0; place < ND__CUDA_STREAMS; place++) {
+        nd_cuda_stream *stream = &device->capturing[place];
+        if (!stream->handle)
+            continue;
+        stream->queued = stream->recorded = 0;
+        memset(stream->known, 0, sizeof stream->known);
+        stream->joined = place == ND__CUDA_DEFAULT;
+        stream->captured = uses;
+    }
+}
+
+nd_status nd__order_join_captured(nd_cuda_device *device) {
+    nd_cuda_stream *first = &device->capturing[ND__CUDA_DEFAULT];
+    nd_status status = first->captured->unordered ? ND_ERROR_DEVICE : ND_OK;
+    for (int place = ND__CUDA_DEFAULT + 1; place < ND__CUDA_STREAMS && status == ND_OK; place++) {
+        nd_cuda_stream *stream = &device->capturing[place];
+        if (!stream->joined)
+            continue;
+        status = nd__cuda_status(cudaEventRecord(stream->passed, stream->handle));
+        if (status == ND_OK)
+            status = nd__cuda_status(cudaStreamWaitEvent(first->handle, stream->passed, 0));
+    }
+    return status;
+}
+
+void nd__order_end_capture(nd_cuda_device *device) {
+    for (int place = 0; place < ND__CUDA_STREAMS; place++) {
+        device->capturing[place].captured = NULL;
+        device->capturing[place].joined = false;
+    }
+}
+
+bool nd__order_is_behind(const nd_cuda_stream *stream, const void *data) {
+    pthread_mutex_lock(&lock);
+    const bool behind = is_behind_all(stream, points_of(stream, block_of(data)));
+    pthread_mutex_unlock(&lock);
+    return behind;
 }
 
 void nd__order_hold(void *data) {

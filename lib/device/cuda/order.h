@@ -9,6 +9,10 @@
 // queued, so an event that is recorded afterwards stands behind all numbers given out. While no
 // stream but the devices' first is in use nothing is noted, and that stream's order is enough: all
 // it did until then counts as number 1.
+//
+// Captured work is ordered in the same way among itself: a graph keeps points of its own for what it
+// uses, on streams that stand for those on which the thread captures. So its nodes are one behind the
+// other where they share memory that one of them writes, or a stream, and else beside each other.
 #ifndef ND_LIB_DEVICE_CUDA_ORDER_H
 #define ND_LIB_DEVICE_CUDA_ORDER_H
 #include "lib/device/cuda/cuda_device.h"
@@ -39,7 +43,7 @@ typedef struct nd_cuda_retired {
 nd_cuda_retired nd__order_remove(nd_cuda_device *device, void *data);
 
 /// Before a piece of work is queued on `stream`: it waits for what others did with the memory. Of one
-/// that is captured: what it uses is listed (nd__order_list).
+/// that is captured: for what other captured work did, and what it uses is listed (nd__order_list).
 nd_status nd__order_before(nd_cuda_stream *stream, size_t count, const nd_cuda_access *accesses);
 
 /// After it was queued, also if that failed: notes it.
@@ -54,9 +58,22 @@ void nd__order_done(nd_cuda_stream *stream, uint64_t queued);
 /// What a graph uses: blocks, each once, and held.
 typedef struct nd_cuda_uses {
     size_t count, capacity;
-    nd_cuda_access *access; ///< owned; the beginnings of the blocks
-    uint64_t number;        ///< of the list, once there is something in it
+    nd_cuda_access *access;        ///< owned; the beginnings of the blocks
+    struct nd_cuda_points *points; ///< owned; of each, the captured work that touched it
+    uint64_t number;               ///< of the list, once there is something in it
+    bool unordered;                ///< captured work could not be put behind other captured work
 } nd_cuda_uses;
+
+/// A device's captured streams, those that are made, begin to be: their work's uses go into a list.
+/// Only the first is in the capture.
+void nd__order_begin_capture(nd_cuda_device *device, nd_cuda_uses *uses);
+/// The first one comes behind the work of all that have joined. ND_ERROR_DEVICE: it does not, and no
+/// graph can be made.
+nd_status nd__order_join_captured(nd_cuda_device *device);
+/// What is captured is not captured any more.
+void nd__order_end_capture(nd_cuda_device *device);
+/// Whether captured work on a stream comes behind all other that has used a block, anyway.
+bool nd__order_is_behind(const nd_cuda_stream *stream, const void *data);
 
 /// Lists what captured work will do. ND_ERROR_STATE: it uses memory that is in no block;
 /// ND_ERROR_OUT_OF_MEMORY: there is none on the host. Then nothing was listed.
