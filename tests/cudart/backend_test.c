@@ -363,8 +363,14 @@ static void *work_for_ever(void *data) {
     return data;
 }
 
+/// Runs behind the handlers of all that is touched later.
+static void linger(void) {
+    usleep(20000);
+}
+
 static int exit_beside_work(void) {
     pthread_t thread;
+    atexit(linger);
     for (int i = 0; i < 3; i++)
         if (pthread_create(&thread, NULL, work_for_ever, NULL) != 0)
             return 1;

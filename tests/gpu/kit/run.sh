@@ -160,9 +160,8 @@ take_steps() {
     planned=()
 }
 
-# Those behaviours whose tensors may be anywhere. The others ask for a tensor's address or how many objects it is, name the
-# devices that they use, or are of the core, which knows none.
-anywhere=(autograd_cycles callbacks)
+# Those behaviours whose tensors may be anywhere. The others name the devices that they use, or are of the core, which knows none.
+anywhere=(autograd_cycles callbacks dead scoped tensors view_uses)
 
 part_tests() {
     local name
