@@ -82,8 +82,8 @@ static void run_by_every_strategy(const workload *workload, int steps) {
     assert_int_equal(first.status, ND_OK);
     assert_ok(nd_gc_collect(NULL, NULL));
     assert_int_equal(nd_manager_get_total_objects(NULL), nd_test_objects_before);
-    const int slower = nd_test_device().kind == ND_CPU ? SLOWER : 4;
-    for (workload_strategy i = WORKLOAD_PERIODIC; i < WORKLOAD_PRESSURE; i += slower) {
+    const unsigned every = nd_test_device().kind == ND_CPU ? SLOWER : 4;
+    for (workload_strategy i = WORKLOAD_PERIODIC; i < WORKLOAD_PRESSURE; i += every) {
         outcome other = run_workload(workload, i, stress_rounds(steps));
         assert_int_equal(other.status, ND_OK);
         assert_memory_equal(&other.sum, &first.sum, sizeof first.sum);
