@@ -306,7 +306,7 @@ const model_program model_core_programs[] = {
      setup_warned,
      {collect, collect_all},
      finish_warned,
-     0,
+     30000,
      0},
     CHECKED("closed_cell", "a member of a live ring is closed beside a collection",
             setup_attach_ring, close_cell, collect),
