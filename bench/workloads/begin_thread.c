@@ -1,5 +1,6 @@
 // The room for the first allocation is taken before the thread begins, which gives it back just
-// before it allocates.
+// before it allocates: what lib/base/spawn.c does for the library's threads, by the means of a
+// program that has the public headers alone.
 #include "bench/workloads/begin_thread.h"
 
 #include "bench/workloads/workload.h"

@@ -1,6 +1,7 @@
 """planted_backend: a test with a bug planted in one of lib/device/cuda's files."""
 
-load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
+load("//bazel:cc.bzl", "nd_cc_binary")
+load("//tests/model:plant.bzl", "planted_library")
 
 _FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "library.c", "order.c", "staging.c"]
 _HEADERS = [
@@ -16,7 +17,7 @@ _HEADERS = [
     "order.h",
 ]
 
-def planted_backend(name, planted_in, test = "backend_test"):
+def planted_backend(name, planted_in, test):
     """A binary NAME that must fail.
 
     Args:
@@ -24,24 +25,10 @@ def planted_backend(name, planted_in, test = "backend_test"):
       planted_in: the file that the change applies to.
       test: must notice it.
     """
-    native.genrule(
-        name = name + "_source",
-        testonly = 1,
-        srcs = [
-            "planted/%s.txt" % name,
-            "//lib/device/cuda:" + planted_in,
-        ],
-        outs = ["planted/%s/%s" % (name, planted_in)],
-        cmd = "$(location //tests/model:plant.sh) $(SRCS) >$@",
-        tools = ["//tests/model:plant.sh"],
-    )
-    nd_cc_library(
-        name = name + "_planted",
-        testonly = 1,
-        srcs = ["planted/%s/%s" % (name, planted_in)] +
-               ["//lib/device/cuda:" + file for file in _HEADERS] +
-               ["//lib/device/cuda:" + file for file in _FILES if file != planted_in],
-        alwayslink = 1,
+    planted_library(
+        name = name,
+        source = "//lib/device/cuda:" + planted_in,
+        kept = ["//lib/device/cuda:" + file for file in _HEADERS + _FILES if file != planted_in],
         tags = ["long"],
         copts = ["-Wno-unused"],
         deps = [

@@ -1,6 +1,7 @@
 """model_binary: the checker with the core as it is, or with a bug planted in one of its files."""
 
-load("//bazel:cc.bzl", "nd_cc_binary", "nd_cc_library")
+load("//bazel:cc.bzl", "nd_cc_binary")
+load(":plant.bzl", "planted_file", "planted_library")
 
 # Plain accesses tell tests/model/plain.c, which takes the place of the sanitizer's runtime.
 INSTRUMENTED = [
@@ -41,26 +42,14 @@ def model_binary(name, planted_in = None, header = None):
     deps = [":engine"]
     if planted_in:
         source = ":lock_as_it_is.c" if planted_in == "lock_as_it_is" else _label(planted_in + ".c")
-        planted = "planted/%s/%s" % (name, (header + ".h" if header else planted_in + ".c").split("/")[-1])
-        native.genrule(
-            name = name + "_source",
-            testonly = 1,
-            srcs = [
-                "planted/%s.txt" % name,
-                _label(header + ".h") if header else source,
-            ],
-            outs = [planted],
-            cmd = "$(location plant.sh) $(SRCS) >$@",
-            tools = ["plant.sh"],
-        )
-        nd_cc_library(
-            name = name + "_planted",
-            testonly = 1,
-            srcs = [planted, source] if header else [planted],
+        changed = _label(header + ".h") if header else source
+        planted_library(
+            name = name,
+            source = changed,
+            kept = [source] if header else [],
             # Before the header as it is, whose guard then leaves that out.
-            copts = INSTRUMENTED + (["-include", "$(execpath %s)" % planted] if header else []),
+            copts = INSTRUMENTED + (["-include", "$(execpath %s)" % planted_file(name, changed)] if header else []),
             local_defines = DEFINES,
-            alwayslink = 1,
             tags = ["long"],
             target_compatible_with = UNSANITIZED,
             deps = [":interface"],
