@@ -45,6 +45,11 @@ static inline nd_object *cell_in(const nd_manager *manager, uint32_t number, uin
     return object;
 }
 
+/// Garbage: so many rings of two cells, with the number 0.
+static inline void drop_pairs(const nd_manager *manager, uint32_t count) {
+    nd_with_manager(manager) for (uint32_t i = 0; i < count; i++) cell_drop_ring(0, 2);
+}
+
 /// A resource that accounts for bytes which nobody allocates. NULL with an error when they do not
 /// fit.
 static inline nd_resource *bytes_in(const nd_manager *manager, size_t bytes) {
@@ -55,6 +60,15 @@ static inline nd_resource *bytes_in(const nd_manager *manager, size_t bytes) {
         resource = nd_resource_new("buffer", nowhere, bytes, &callbacks);
     }
     return resource;
+}
+
+static inline nd_tensor *ones_in(const nd_manager *manager, int64_t count) {
+    nd_tensor *tensor = NULL;
+    nd_with_manager(manager) {
+        tensor = nd_ones(ND_SHAPE(count), ND_F32);
+    }
+    assert_handle(tensor);
+    return tensor;
 }
 
 /// Bytes of the manager's own, of the memory that the test's tensors are in.

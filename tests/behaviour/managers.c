@@ -1,11 +1,10 @@
-// Managers: B8 to B11, B25, B29 and B30 with user objects, resources and lists. Creation sites are
+// Managers: B8 to B11, B25 and B30 with user objects, resources and lists. Creation sites are
 // recorded here, so that a close can name the line that made what escaped.
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
 #include "tests/behaviour/helpers.h"
 #include <stdlib.h>
-#include <time.h>
 
 static void test_manager_does_not_keep_an_object_alive(void **state) {
     (void)state;
@@ -465,95 +464,7 @@ static void test_B25_live_counters_balance_at_every_boundary(void **state) {
     }
 }
 
-// --------------------------------------------------------------------------------------- B29, B30
-
-static double processor_seconds(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-/// Processor time of closing so many managers, each below the one before, with a survivor in each;
-/// every hundredth has bytes.
-static double seconds_to_close_nested(int count) {
-    nd_manager **nest = calloc((size_t)count, sizeof(nd_manager *));
-    void **held = calloc((size_t)count, sizeof(void *));
-    assert_true(nest && held);
-    for (int i = 0; i < count; i++) {
-        nest[i] = manager_new(i ? nest[i - 1] : NULL, "nested");
-        held[i] = i % 100 ? (void *)cell_in(nest[i], 0, 1) : (void *)bytes_in(nest[i], 10);
-    }
-    nd_close_report report = ND_CLOSE_REPORT_INIT;
-    double begun = processor_seconds();
-    assert_ok(nd_manager_close(nest[0], &report));
-    double seconds = processor_seconds() - begun;
-    assert_int_equal(report.escaped_objects, count);
-    assert_int_equal(report.escaped_bytes, 10 * ((count + 99) / 100));
-    for (int i = 0; i < count; i++) {
-        assert_int_equal(nd_manager_get_total_bytes(nest[i]), 0);
-        assert_ptr_equal(nd_get_manager(held[i]), nd_manager_get_root());
-        nd_release(held[i]);
-        nd_release(nest[i]);
-    }
-    free(held);
-    free(nest);
-    return seconds;
-}
-
-static double least_of_three(int count) {
-    double least = seconds_to_close_nested(count);
-    for (int i = 0; i < 2; i++) {
-        double seconds = seconds_to_close_nested(count);
-        least = seconds < least ? seconds : least;
-    }
-    return least;
-}
-
-static void test_B29_closing_nested_managers_is_linear(void **state) {
-    (void)state;
-    enum { FEW = 2000, TIMES = 10 };
-    nd_test_collects_by_policy();
-    for (int mode = ND_GC_OFF; mode <= ND_GC_ON; mode++) {
-        nd_gc_set_mode((nd_gc_mode)mode);
-        cell_begin(1);
-        double few = least_of_three(FEW), many = least_of_three(TIMES * FEW);
-        // Linear: 10 times as long, or 20 as less is in the caches. A walk up from each: 100 times.
-        if (many > 50 * few && many > 0.5)
-            fail_msg("%d managers take %.3f s, %d take %.3f s", FEW, few, TIMES * FEW, many);
-    }
-}
-
-static void test_B29_survivors_pass_managers_that_do_not_collect(void **state) {
-    (void)state;
-    nd_test_collects_by_policy();
-    cell_begin(5);
-    // Off but for the second, which has to see what survives in the two below it.
-    nd_manager *nest[5];
-    nd_object *ring[2];
-    for (int i = 0; i < 5; i++)
-        nest[i] = manager_new(i ? nest[i - 1] : NULL, "nested");
-    assert_ok(nd_manager_set_gc_mode(nest[1], ND_GC_ON));
-    assert_ok(nd_manager_set_gc_mode(nest[2], ND_GC_OFF));
-    ring[0] = cell_in(nest[1], 0, 1);
-    ring[1] = cell_in(nest[3], 1, 1);
-    cell_ring(ring, 2);
-    nd_object *held = cell_in(nest[4], 2, 0);
-    nd_resource *bytes[2] = {bytes_in(nest[4], 100), bytes_in(nest[2], 10)};
-    nd_release(ring[0]);
-    nd_release(ring[1]);
-    nd_close_report report = ND_CLOSE_REPORT_INIT;
-    assert_ok(nd_manager_close(nest[0], &report));
-    assert_int_equal(report.collected_objects, 2);
-    assert_int_equal(report.escaped_objects, 3);
-    assert_int_equal(report.escaped_bytes, 110);
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(nd_manager_get_total_bytes(nest[i]), 0);
-        nd_release(nest[i]);
-    }
-    nd_release(held);
-    nd_release(bytes[0]);
-    nd_release(bytes[1]);
-}
+// -------------------------------------------------------------------------------------------- B30
 
 static char *leak_report(const nd_manager *top, uint64_t *ret_objects) {
     char *text = NULL;
@@ -623,8 +534,6 @@ static void test_B30_open_managers_are_named_with_their_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_B29_closing_nested_managers_is_linear),
-        ND_TEST(test_B29_survivors_pass_managers_that_do_not_collect),
         ND_TEST(test_B30_open_managers_are_named_with_their_lines),
         ND_TEST(test_manager_does_not_keep_an_object_alive),
         ND_TEST(test_B08_closing_parent_first_or_child_first_frees_the_same),

@@ -1,10 +1,8 @@
-// When the collector looks: policies, their inheritance, triggers, pauses. B-numbers do not name
-// them; docs/collector.md promises them.
+// When the collector looks: policies, their inheritance, triggers; their pauses are in pauses.c.
+// B-numbers do not name them; docs/collector.md promises them.
 #define ND_TEST_COLLECTS_BY_POLICY
 #include "lib/base/alloc.h"
 #include "tests/behaviour/helpers.h"
-#include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 
 static nd_gc_policy policy_of(const nd_manager *manager) {
@@ -17,10 +15,6 @@ static uint64_t collections(void) {
     nd_gc_stats stats = ND_GC_STATS_INIT;
     assert_ok(nd_gc_get_stats(&stats));
     return stats.collections;
-}
-
-static void drop_rings(const nd_manager *manager, uint32_t count) {
-    nd_with_manager(manager) for (uint32_t i = 0; i < count; i++) cell_drop_ring(0, 2);
 }
 
 static void allocate(const nd_manager *manager, size_t bytes) {
@@ -110,7 +104,7 @@ static void test_boundary_0_leaves_survivors_alone(void **state) {
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.boundary = 0;
     assert_ok(nd_manager_set_gc_policy(m, &policy));
-    drop_rings(m, 1);
+    drop_pairs(m, 1);
     nd_close_report report = close_and_release(m);
     assert_int_equal(report.collected_objects, 0);
     assert_int_equal(report.escaped_objects, 2);
@@ -155,7 +149,7 @@ static void test_tracked_objects_collect_without_bytes_or_boundary(void **state)
     nd_manager *m = manager_new(NULL, "m");
     uint64_t most = 0;
     for (int i = 0; i < 5000; i++) {
-        drop_rings(m, 1);
+        drop_pairs(m, 1);
         uint64_t live = stats_of(m).live_objects;
         most = live > most ? live : most;
     }
@@ -223,7 +217,7 @@ static void test_default_thresholds_bound_a_program_that_closes_nothing(void **s
     nd_manager *m = manager_new(NULL, "m");
     uint64_t most = 0;
     for (int i = 0; i < 200; i++) {
-        drop_rings(m, 1000);
+        drop_pairs(m, 1000);
         uint64_t live = stats_of(m).live_objects;
         most = live > most ? live : most;
     }
@@ -280,8 +274,8 @@ static void test_a_child_counts_for_itself(void **state) {
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.allocated_bytes[ND_CPU] = 64 << 10;
     assert_ok(nd_manager_set_gc_policy(inner, &policy));
-    drop_rings(outer, 1);
-    drop_rings(inner, 1);
+    drop_pairs(outer, 1);
+    drop_pairs(inner, 1);
     uint64_t before = collections();
     allocate(outer, 128 << 10);
     assert_int_equal(collections(), before);
@@ -306,9 +300,9 @@ static void test_0_turns_a_trigger_off_for_what_is_below(void **state) {
     policy.tracked_objects = 0;
     assert_ok(nd_manager_set_gc_policy(inner, &policy));
     uint64_t before = collections();
-    drop_rings(inner, 100);
+    drop_pairs(inner, 100);
     assert_int_equal(collections(), before);
-    drop_rings(outer, 20);
+    drop_pairs(outer, 20);
     assert_true(collections() > before);
     close_and_release(inner);
     close_and_release(outer);
@@ -322,7 +316,7 @@ static void test_interval_looks_when_it_has_passed(void **state) {
     nd_gc_policy policy = ND_GC_POLICY_INIT;
     policy.interval_ns = 30000000;
     assert_ok(nd_manager_set_gc_policy(m, &policy));
-    drop_rings(m, 1);
+    drop_pairs(m, 1);
     uint64_t before = collections();
     for (int i = 0; i < 200 && collections() == before; i++) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -344,7 +338,7 @@ static void test_mode_off_is_not_overruled_by_a_trigger(void **state) {
     assert_ok(nd_manager_set_gc_policy(m, &policy));
     assert_ok(nd_manager_set_gc_mode(m, ND_GC_OFF));
     uint64_t before = collections();
-    drop_rings(m, 10);
+    drop_pairs(m, 10);
     allocate(m, 1000);
     assert_int_equal(collections(), before);
     close_and_release(m);
@@ -360,240 +354,14 @@ static void test_a_trigger_leaves_managers_below_alone_that_are_off(void **state
     policy.tracked_objects = 100;
     assert_ok(nd_manager_set_gc_policy(NULL, &policy));
     assert_ok(nd_manager_set_gc_mode(inner, ND_GC_OFF));
-    drop_rings(inner, 10);
-    drop_rings(outer, 200);
+    drop_pairs(inner, 10);
+    drop_pairs(outer, 200);
     assert_in_range(stats_of(outer).live_objects, 0, 140);
     assert_int_equal(stats_of(inner).live_objects, 20);
     assert_true(collect(outer).collected_objects >= 20); // on request, whatever the mode
     assert_int_equal(stats_of(inner).live_objects, 0);
     close_and_release(inner);
     close_and_release(outer);
-}
-
-// ------------------------------------------------------------------------------------------- steps
-
-static void *wait_for_stop(void *stop) {
-    while (!atomic_load((atomic_bool *)stop))
-        nanosleep(&(struct timespec){0, 100000}, NULL);
-    return NULL;
-}
-
-/// Links a live pair back and forth.
-typedef struct writer {
-    atomic_bool stop;
-    nd_object *pair[2];
-    uint64_t written;
-} writer;
-
-static void *write_edges(void *data) {
-    writer *w = data;
-    while (!atomic_load(&w->stop)) {
-        cell_link(w->pair[0], 0, w->pair[1]);
-        cell_unlink(w->pair[0], 0);
-        w->written++;
-    }
-    return NULL;
-}
-
-static uint64_t cycles_told;
-
-static void count_cycle(const char *path, uint64_t objects, uint64_t bytes, void *data) {
-    (void)path, (void)objects, (void)bytes, (void)data;
-    cycles_told++;
-}
-
-static void test_collection_in_steps_finds_what_one_step_finds(void **state) {
-    (void)state;
-    enum { RINGS = 30000 / ND_TEST_SCALE };
-    nd_gc_set_mode(ND_GC_ON);
-    atomic_bool stop = false;
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
-    for (int warn = 0; warn < 2; warn++) {
-        cell_begin(2);
-        nd_manager *m = manager_new(NULL, "m");
-        nd_gc_policy policy = ND_GC_POLICY_INIT;
-        policy.pause_ns = 100000 / ND_TEST_SCALE;
-        policy.tracked_objects = 0;
-        assert_ok(nd_manager_set_gc_policy(m, &policy));
-        nd_object *held = cell_in(m, 0, 2);
-        drop_rings(m, RINGS);
-        nd_object *ring = cell_in(m, 0, 1);
-        cell_link(ring, 0, held); // garbage that points to what lives
-        cell_link(held, 0, held);
-        nd_object *other = cell_in(m, 0, 1);
-        cell_link(held, 1, other);
-        nd_weak *weak = nd_weak_new(other);
-        nd_release(other);
-        nd_release(ring);
-        assert_ok(nd_manager_set_gc_mode(m, warn ? ND_GC_WARN : ND_GC_ON));
-        cycles_told = 0;
-        nd_gc_set_cycle_callback(count_cycle, NULL);
-        nd_gc_report report = collect(m);
-        nd_gc_set_cycle_callback(NULL, NULL);
-        assert_int_equal(cycles_told, RINGS);
-        assert_int_equal(report.collected_objects, 2 * RINGS);
-        assert_int_equal(report.cycles, RINGS);
-        assert_true(report.steps > 3);
-        assert_int_equal(cell_total_deaths(), warn ? 1 : 2 * RINGS + 1);
-        nd_object *again = nd_weak_get(weak);
-        assert_handle(again);
-        nd_release(again);
-        nd_release(weak);
-        nd_release(held);
-        assert_int_equal(collect(NULL).collected_objects, warn ? 2 * RINGS + 2 : 2);
-        close_and_release(m);
-    }
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
-}
-
-static nd_object *keeper;
-
-static void revive(nd_object *self) {
-    static int turn;
-    if (turn++ % 2 == 0)
-        cell_link(keeper, 0, self);
-}
-
-static void test_steps_with_finalizers_that_revive(void **state) {
-    (void)state;
-    nd_gc_set_mode(ND_GC_ON);
-    atomic_bool stop = false;
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
-    cell_begin(4);
-    nd_manager *m = manager_new(NULL, "m");
-    nd_gc_policy policy = ND_GC_POLICY_INIT;
-    policy.pause_ns = 1;
-    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
-    keeper = cell_in(m, 0, 1);
-    cell_on_finalize = revive;
-    nd_with_manager(m) for (uint32_t i = 0; i < 2; i++) {
-        nd_object *pair[2] = {cell_new_of(&cell_finalized_type, 2 * i, 1), cell_new(2 * i + 1, 1)};
-        cell_ring(pair, 2);
-        nd_release(pair[0]);
-        nd_release(pair[1]);
-    }
-    nd_gc_report report = collect(NULL);
-    assert_true(report.steps > 0);
-    assert_int_equal(report.revived_objects, 2);
-    assert_int_equal(report.collected_objects, 2);
-    assert_int_equal(cell_total_deaths(), 2);
-    nd_release(keeper);
-    assert_int_equal(collect(NULL).collected_objects, 2);
-    close_and_release(m);
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
-}
-
-static void test_edges_are_written_between_the_steps(void **state) {
-    (void)state;
-    enum { RINGS = 20000 / ND_TEST_SCALE, ROUNDS = 5 };
-    cell_begin(2);
-    nd_manager *m = manager_new(NULL, "m");
-    nd_gc_policy policy = ND_GC_POLICY_INIT;
-    policy.pause_ns = 50000;
-    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
-    writer w = {.pair = {cell_in(m, 0, 1), cell_in(m, 0, 1)}};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, write_edges, &w), 0);
-    uint64_t collected = 0;
-    for (int i = 0; i < ROUNDS; i++) {
-        drop_rings(m, RINGS);
-        nd_gc_report report = collect(m);
-        assert_true(report.steps > 0);
-        collected += report.collected_objects;
-    }
-    atomic_store(&w.stop, true);
-    pthread_join(thread, NULL);
-    assert_true(w.written > 0);
-    assert_int_equal(collected, 2 * RINGS * ROUNDS);
-    nd_release(w.pair[0]);
-    nd_release(w.pair[1]);
-    close_and_release(m);
-}
-
-static int allocations_left;
-
-static bool fail_once(size_t bytes) {
-    (void)bytes;
-    return allocations_left-- == 0;
-}
-
-static void test_F04_steps_without_memory_harm_nothing(void **state) {
-    (void)state;
-    atomic_bool stop = false;
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
-    cell_begin(2);
-    nd_manager *m = manager_new(NULL, "m");
-    nd_gc_policy policy = ND_GC_POLICY_INIT;
-    policy.pause_ns = 1;
-    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
-    drop_rings(m, 200);
-    int failed = 0;
-    for (int n = 0;; n++) {
-        allocations_left = n;
-        nd__alloc_should_fail = fail_once;
-        nd_gc_report report = ND_GC_REPORT_INIT;
-        nd_status status = nd_gc_collect(m, &report);
-        nd__alloc_should_fail = NULL;
-        if (status == ND_OK)
-            break;
-        assert_int_equal(status, ND_ERROR_OUT_OF_MEMORY);
-        assert_int_equal(cell_total_deaths(), 0);
-        assert_int_equal(stats_of(m).live_objects, 400);
-        failed++;
-    }
-    assert_true(failed >= 1); // without memory for a snapshot it looks at once
-    assert_int_equal(cell_total_deaths(), 400);
-    close_and_release(m);
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
-}
-
-static bool fail_from_then_on(size_t bytes) {
-    (void)bytes;
-    return allocations_left-- <= 0;
-}
-
-static void test_F04_steps_without_memory_leave_what_is_held_alone(void **state) {
-    (void)state;
-    enum { HELD = 300 };
-    atomic_bool stop = false;
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &stop), 0);
-    nd_gc_policy policy = ND_GC_POLICY_INIT;
-    policy.pause_ns = 1;
-    assert_ok(nd_manager_set_gc_policy(NULL, &policy));
-    bool (*const fails[])(size_t) = {fail_once, fail_from_then_on};
-    for (int n = 0; n < 12; n++) {
-        cell_begin(HELD + 2);
-        nd_manager *m = manager_new(NULL, "m");
-        nd_object *held[HELD]; // by one handle each
-        for (uint32_t i = 0; i < HELD; i++)
-            held[i] = cell_in(m, i, 1);
-        drop_rings(m, 100);
-        allocations_left = n / 2;
-        nd__alloc_should_fail = fails[n % 2];
-        nd_gc_report report = ND_GC_REPORT_INIT;
-        nd_status status = nd_gc_collect(m, &report);
-        nd__alloc_should_fail = NULL;
-        if (status == ND_OK)
-            assert_int_equal(report.broken_objects, 0);
-        for (uint32_t i = 2; i < HELD; i++) {
-            assert_int_equal(cell_deaths(i), 0);
-            assert_int_equal(nd_get_count(held[i]), 1);
-        }
-        assert_int_equal(collect(m).broken_objects, 0);
-        assert_int_equal(cell_total_deaths(), 200);
-        for (uint32_t i = 0; i < HELD; i++)
-            nd_release(held[i]);
-        close_and_release(m);
-    }
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
 }
 
 static bool fail_large(size_t bytes) {
@@ -608,11 +376,11 @@ static void test_F04_looks_that_nobody_asked_for_leave_the_error_alone(void **st
     assert_ok(nd_manager_set_gc_policy(NULL, &policy));
     cell_begin(2);
     nd_manager *m = manager_new(NULL, "m"), *inner = manager_new(m, "inner");
-    drop_rings(inner, 24000);
+    drop_pairs(inner, 24000);
     nd_error_clear();
     nd__alloc_should_fail = fail_large;
     uint64_t before = collections();
-    drop_rings(inner, 24000);
+    drop_pairs(inner, 24000);
     assert_true(collections() > before);
     assert_int_equal(nd_error_get_status(), ND_OK);
     close_and_release(inner);
@@ -698,11 +466,6 @@ int main(void) {
         ND_TEST(test_interval_looks_when_it_has_passed),
         ND_TEST(test_mode_off_is_not_overruled_by_a_trigger),
         ND_TEST(test_a_trigger_leaves_managers_below_alone_that_are_off),
-        ND_TEST(test_collection_in_steps_finds_what_one_step_finds),
-        ND_TEST(test_steps_with_finalizers_that_revive),
-        ND_TEST(test_edges_are_written_between_the_steps),
-        ND_TEST(test_F04_steps_without_memory_harm_nothing),
-        ND_TEST(test_F04_steps_without_memory_leave_what_is_held_alone),
         ND_TEST(test_F04_looks_that_nobody_asked_for_leave_the_error_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

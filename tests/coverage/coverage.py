@@ -33,7 +33,9 @@ STRESS_TESTS = tuple(f"tests/stress/{name}.c" for name in ("callbacks", "collect
 SETTINGS = (
     ("tests/behaviour/managers.c", {"ND_CHECK": "1"}),
     ("tests/behaviour/tensors.c", {"ND_CHECK": "1"}),
-    ("tests/behaviour/weak_and_finalizers.c", {"ND_CHECK": "1"}),
+    ("tests/behaviour/tensor_accounts.c", {"ND_CHECK": "1"}),
+    ("tests/behaviour/finalizers.c", {"ND_CHECK": "1"}),
+    ("tests/behaviour/weak_references.c", {"ND_CHECK": "1"}),
     ("tests/unit/object/object_test.c", {"ND_CHECK": "1000000"}),
     ("tests/unit/object/object_test.c", {"ND_CHECK": "2"}),
     ("tests/unit/object/object_test.c", {"ND_GC": "on"}),

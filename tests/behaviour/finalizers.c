@@ -1,37 +1,10 @@
-// Finalizers, destructors and weak references around a collection: G20 to G28.
+// Finalizers and destructors around a collection: G20 to G25.
 //
-// What is promised: weak references to garbage are cleared first, then their callbacks run, then
-// finalizers, each with all edges of all members still in place; then edges are cut and destructors
-// run. A finalizer runs once in an object's life.
-#include "tests/behaviour/helpers.h"
+// What is promised: weak references to garbage are cleared first, then their callbacks run
+// (weak_references.c), then finalizers, each with all edges of all members still in place; then
+// edges are cut and destructors run. A finalizer runs once in an object's life.
+#include "tests/behaviour/finalized.h"
 #include <pthread.h>
-#include <stdlib.h>
-
-static uint32_t finalized[40];
-
-static void count_finalized(nd_object *self) {
-    finalized[cell_of(self)->number]++;
-}
-
-static void begin(uint32_t numbers) {
-    cell_begin(numbers);
-    memset(finalized, 0, sizeof finalized);
-    cell_on_finalize = count_finalized;
-}
-
-/// A ring of finalized cells with numbers from 0 on; the caller owns all handles.
-static void finalized_ring(nd_object **cells, uint32_t count, uint32_t edges) {
-    for (uint32_t i = 0; i < count; i++)
-        cells[i] = cell_new_of(&cell_finalized_type, i, edges);
-    cell_ring(cells, count);
-}
-
-static void release_all(nd_object *const *cells, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        nd_release(cells[i]);
-}
-
-// ------------------------------------------------------------------------------------- finalizers
 
 static void test_G20_finalizer_in_a_cycle_runs_once(void **state) {
     (void)state;
@@ -419,201 +392,6 @@ static void test_G25_destructor_that_releases_the_closing_manager(void **state) 
     assert_int_equal(cell_total_deaths(), 3);
 }
 
-// -------------------------------------------------------------------------------- weak references
-
-static nd_object *watched[4];
-static nd_weak *watchers[4];
-static uint32_t callbacks_run;
-
-static void look_at_the_members(void *data) {
-    (void)data;
-    callbacks_run++;
-    for (int i = 0; i < 3; i++) {
-        assert_null(nd_weak_get(watchers[i]));
-        const cell *member = cell_of(watched[i]);
-        assert_non_null(member);
-        assert_ptr_equal(member->edges[0], watched[(i + 1) % 3]);
-        assert_ptr_equal(member->edges[1], watched[3]);
-    }
-    assert_int_equal(cell_total_deaths(), 0);
-}
-
-static void test_G26_callbacks_never_see_a_half_cleared_object(void **state) {
-    (void)state;
-    begin(4);
-    callbacks_run = 0;
-    finalized_ring(watched, 3, 2);
-    watched[3] = cell_new(3, 0);
-    for (int i = 0; i < 3; i++)
-        cell_link(watched[i], 1, watched[3]);
-    for (int i = 0; i < 4; i++) {
-        watchers[i] = nd_weak_new(watched[i]);
-        assert_ok(nd_weak_set_callback(watchers[i], look_at_the_members, NULL));
-    }
-    release_all(watched, 4);
-    nd_release(watchers[3]); // a released reference is not called
-    assert_int_equal(collect(NULL).collected_objects, 4);
-    assert_int_equal(callbacks_run, 3);
-    for (int i = 0; i < 3; i++) {
-        nd_release(watchers[i]);
-        assert_int_equal(finalized[i], 1);
-    }
-}
-
-static void test_G27_weak_reference_inside_a_cycle(void **state) {
-    (void)state;
-    begin(2);
-    nd_object *ring[2] = {cell_new(0, 2), cell_new(1, 2)};
-    cell_ring(ring, 2);
-    nd_weak *inside = nd_weak_new(ring[1]);
-    nd_weak *outside = nd_weak_new(ring[0]);
-    cell_link(ring[0], 1, inside);
-    nd_release(inside);
-    nd_object *got = nd_weak_get(outside);
-    assert_ptr_equal(got, ring[0]);
-    nd_release(got);
-    release_all(ring, 2);
-    // A weak reference holds nothing: the ring is still garbage.
-    assert_int_equal(collect(NULL).collected_objects, 3);
-    assert_null(nd_weak_get(outside));
-    nd_release(outside);
-    assert_int_equal(cell_total_deaths(), 2);
-}
-
-static void test_G27_weak_reference_to_a_member_revives_before_the_collection(void **state) {
-    (void)state;
-    begin(2);
-    nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
-    cell_ring(ring, 2);
-    nd_weak *weak = nd_weak_new(ring[1]);
-    release_all(ring, 2);
-    nd_object *held = nd_weak_get(weak); // garbage, but nobody has collected it
-    assert_ptr_equal(held, ring[1]);
-    assert_int_equal(collect(NULL).collected_objects, 0);
-    nd_release(held);
-    assert_int_equal(collect(NULL).collected_objects, 2);
-    assert_null(nd_weak_get(weak));
-    nd_release(weak);
-}
-
-// Every piece of user code that a collection runs asks every weak reference there is.
-static nd_weak *asked[3];
-static uint32_t answers_while_dying, asked_count;
-
-static void ask(void) {
-    for (int i = 0; i < 3; i++) {
-        nd_object *answer = nd_weak_get(asked[i]);
-        asked_count++;
-        answers_while_dying += answer != NULL;
-        nd_release(answer);
-    }
-}
-
-static void ask_from_object(nd_object *self) {
-    (void)self;
-    ask();
-}
-
-static void ask_from_callback(void *data) {
-    (void)data;
-    ask();
-}
-
-static void test_G28_weak_get_at_every_point_of_a_collection(void **state) {
-    (void)state;
-    begin(3);
-    asked_count = answers_while_dying = 0;
-    cell_on_finalize = ask_from_object;
-    cell_on_destroy = ask_from_object;
-    nd_object *ring[3];
-    finalized_ring(ring, 3, 1);
-    for (int i = 0; i < 3; i++) {
-        asked[i] = nd_weak_new(ring[i]);
-        assert_ok(nd_weak_set_callback(asked[i], ask_from_callback, NULL));
-    }
-    release_all(ring, 3);
-    assert_int_equal(collect(NULL).collected_objects, 3);
-    assert_int_equal(asked_count, 3 * 9);
-    assert_int_equal(answers_while_dying, 0);
-    for (int i = 0; i < 3; i++)
-        nd_release(asked[i]);
-}
-
-typedef struct asker {
-    nd_weak *weak;
-    atomic_bool stop;
-    uint64_t got, not_got;
-} asker;
-
-static void *ask_without_pause(void *data) {
-    asker *a = data;
-    while (!atomic_load(&a->stop)) {
-        nd_object *got = nd_weak_get(a->weak);
-        if (got && cell_of(got)->number != 0)
-            abort();
-        a->got += got != NULL;
-        a->not_got += got == NULL;
-        nd_release(got);
-    }
-    return NULL;
-}
-
-static void test_G28_weak_get_from_another_thread_during_collections(void **state) {
-    (void)state;
-    begin(2);
-    for (int round = 0; round < 200; round++) {
-        nd_object *ring[2] = {cell_new(0, 1), cell_new(1, 1)};
-        cell_ring(ring, 2);
-        asker a = {.weak = nd_weak_new(ring[0])};
-        pthread_t thread;
-        assert_int_equal(pthread_create(&thread, NULL, ask_without_pause, &a), 0);
-        release_all(ring, 2);
-        uint64_t before = cell_total_deaths(), died = 0;
-        for (int tries = 0; tries < 1000 && died == 0; tries++) {
-            collect(NULL);
-            died = cell_total_deaths() - before;
-        }
-        atomic_store(&a.stop, true);
-        pthread_join(thread, NULL);
-        if (died == 0) // the other thread held it every time
-            died = collect(NULL).collected_objects;
-        assert_int_equal(died, 2);
-        assert_null(nd_weak_get(a.weak));
-        nd_release(a.weak);
-    }
-}
-
-static nd_weak *made_in_finalizer;
-
-static void make_weak(nd_object *self) {
-    count_finalized(self);
-    if (cell_of(self)->number == 0)
-        made_in_finalizer = nd_weak_new(self);
-}
-
-static void test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards(void **state) {
-    (void)state;
-    for (int ring = 0; ring < 2; ring++) {
-        begin(2);
-        cell_on_finalize = make_weak;
-        nd_object *cells[2];
-        if (ring) {
-            finalized_ring(cells, 2, 1);
-            nd_release(cells[0]);
-            nd_release(cells[1]);
-            assert_int_equal(collect(NULL).collected_objects, 2);
-        } else {
-            nd_release(cell_new_of(&cell_finalized_type, 0, 0));
-        }
-        assert_int_equal(finalized[0], 1);
-        assert_handle(made_in_finalizer);
-        assert_null(nd_weak_get(made_in_finalizer));
-        assert_int_equal(nd_weak_set_callback(made_in_finalizer, NULL, NULL), ND_ERROR_STATE);
-        nd_error_clear();
-        nd_release(made_in_finalizer);
-    }
-}
-
 /// Drops two loops that point to `data`, apart from that not connected, and collects them.
 static void *drop_loops_onto(void *data) {
     nd_manager *m = manager_new(NULL, "other");
@@ -654,24 +432,6 @@ static void test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collec
     close_and_release(m);
 }
 
-static void test_weak_reference_to_a_dead_object_is_empty_for_good(void **state) {
-    (void)state;
-    begin(1);
-    uint32_t zero = 0;
-    event_count = 0;
-    nd_object *x = cell_new(0, 0);
-    nd_weak *weak = nd_weak_new(x), *second = nd_weak_new(x);
-    assert_ok(nd_weak_set_callback(second, note_called_back, &zero));
-    assert_null(nd_weak_get_tensor(weak)); // alive, but no tensor
-    assert_int_equal(nd_get_count(x), 1);
-    nd_release(x);
-    assert_int_equal(event_count, 1);
-    assert_null(nd_weak_get(weak));
-    assert_int_equal(nd_weak_set_callback(weak, note_called_back, &zero), ND_ERROR_STATE);
-    nd_release(weak);
-    nd_release(second);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G20_finalizer_in_a_cycle_runs_once),
@@ -688,14 +448,7 @@ int main(void) {
         ND_TEST(test_boundary_inside_a_collection_leaves_what_is_off_alone),
         ND_TEST(test_G25_destructor_that_closes_a_manager_inside_a_collection),
         ND_TEST(test_G25_destructor_that_releases_the_closing_manager),
-        ND_TEST(test_G26_callbacks_never_see_a_half_cleared_object),
-        ND_TEST(test_G27_weak_reference_inside_a_cycle),
-        ND_TEST(test_G27_weak_reference_to_a_member_revives_before_the_collection),
-        ND_TEST(test_G28_weak_get_at_every_point_of_a_collection),
-        ND_TEST(test_G28_weak_get_from_another_thread_during_collections),
-        ND_TEST(test_G26_weak_reference_that_a_finalizer_makes_is_empty_afterwards),
         ND_TEST(test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collection),
-        ND_TEST(test_weak_reference_to_a_dead_object_is_empty_for_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
