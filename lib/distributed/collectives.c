@@ -4,7 +4,8 @@
 // program has: so no strides, no device, no close and no collection gets between, and a call that
 // fails has written nothing. That memory is under a tensor from the beginning (`work`), which
 // borrows it until the transport is done; so a quota refuses before anything is sent, and where the
-// transport fails the tensor goes and the memory stays (nd__transport_keep).
+// transport fails the tensor goes and the memory stays (nd__transport_keep). What makes tensors is
+// before `agree` or behind `leave`, since it may run code of the program's (communicator.h).
 #include "lib/distributed/collectives.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -19,7 +20,7 @@
 
 #include <string.h>
 
-/// One call, from the lock to its release.
+/// One call.
 typedef struct job {
     const nd_communicator *comm;
     nd_transport_call call;
@@ -28,16 +29,17 @@ typedef struct job {
     void *data;      ///< its first element
     void *lent;      ///< memory that it borrows, of the host: the call's until it succeeds; or NULL
     size_t bytes;    ///< of that
+    bool entered;    ///< the communicator is locked
 } job;
 
 static nd_status begin(job *job, const char *operation, nd_call_kind kind, int argument,
                        const nd_communicator *comm) {
     *job = (struct job){.comm = comm, .mine = {.call = (int32_t)kind, .argument = argument}};
-    return nd__communicator_enter(operation, comm, &job->call);
+    return nd__communicator_check(operation, comm, &job->call);
 }
 
 static const nd_transport_functions *transport_of(const job *job) {
-    return job->comm->transport->functions;
+    return job->comm->functions;
 }
 
 /// What the ranks must have in common of a tensor that is usable.
@@ -73,7 +75,7 @@ static nd_tensor *on_host_memory(job *job, nd_manager *manager, nd_dtype dtype, 
 /// belongs.
 static nd_status take_work(job *job, const nd_tensor *x, int ndim, const int64_t *shape) {
     const char *operation = job->call.operation;
-    nd_device device = job->comm->transport->device;
+    nd_device device = job->comm->device;
     int64_t numel;
     nd_status status = nd__shape_check(operation, ndim, shape, x->dtype, &numel);
     if (status != ND_OK)
@@ -118,18 +120,40 @@ static nd_status sent(job *job, nd_status status) {
     return nd__communicator_note(job->comm, status);
 }
 
+/// The ranks are through with it.
+static void leave(job *job) {
+    if (job->entered)
+        nd__communicator_leave(job->comm);
+    job->entered = false;
+}
+
 /// Ends the call. Whatever it still has goes.
 static void end(job *job) {
-    nd__communicator_leave(job->comm);
+    leave(job);
     nd_release(job->work);
     if (job->lent)
         nd__host_free(job->lent, job->bytes);
 }
 
+/// This rank's turn, of which `status` is what it has failed at already. An error of the
+/// communicator's comes before that.
+static nd_status enter(job *job, nd_status status) {
+    nd_error_state own;
+    nd__error_save(&own);
+    nd_transport_call call;
+    nd_status entered = nd__communicator_enter(job->call.operation, job->comm, &call);
+    if (entered != ND_OK)
+        return entered;
+    nd__error_restore(&own);
+    job->entered = true;
+    job->mine.status = (int32_t)status;
+    return ND_OK;
+}
+
 /// Tells the others whether this rank takes part, and hears whether all do.
 static nd_status agree(job *job, nd_status status) {
-    job->mine.status = (int32_t)status;
-    return nd__agreement_reach(job->comm, &job->call, &job->mine);
+    nd_status entered = enter(job, status);
+    return entered == ND_OK ? nd__agreement_reach(job->comm, &job->call, &job->mine) : entered;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -193,7 +217,7 @@ static nd_status check_rows(const char *operation, const nd_tensor *x, int ranks
 
 /// Whether `work` can be the result itself: it is where x is.
 static bool is_direct(const job *job, const nd_tensor *x) {
-    nd_device device = job->comm->transport->device;
+    nd_device device = job->comm->device;
     return x->device.kind == device.kind && x->device.index == device.index;
 }
 
@@ -214,18 +238,22 @@ nd_status nd__collectives_reduce(const nd_communicator *comm, const nd_transport
                       : transport->functions->all_reduce(transport, call, data, count, dtype, op);
 }
 
-/// Copies x to `work`, or what of it is not staged.
-static nd_status fill_to_reduce(job *job, const nd_tensor *x) {
-    nd_transport *transport = job->comm->transport;
-    if (!transport->functions->stage || x->numel == 0)
-        return fill(job, x, 0);
-    bool apart = is_direct(job, x) && nd_is_contiguous(x);
-    nd_status status = apart ? ND_OK : fill(job, x, 0);
-    if (status != ND_OK)
-        return status;
-    job->call.staged = transport->functions->stage(transport, apart ? x->data : job->data,
-                                                   job->data, x->numel, x->dtype);
-    return apart && !job->call.staged ? fill(job, x, 0) : ND_OK;
+/// agree(), with x on its way where that can be so early: from `work`, or from where x is, which was
+/// not copied then (`apart`).
+static nd_status agree_to_reduce(job *job, nd_status status, const nd_tensor *x, bool apart) {
+    nd_status entered = enter(job, status);
+    if (entered != ND_OK)
+        return entered;
+    if (status == ND_OK && apart)
+        status =
+            nd__tensor_check_operand(job->call.operation, "x", x); // another thread may close it
+    if (status == ND_OK && job->comm->stages && x->numel > 0) {
+        transport_of(job)->stage(job->comm->transport, apart ? x->data : job->data, job->data,
+                                 x->numel, x->dtype);
+        job->call.staged = true;
+    }
+    job->mine.status = (int32_t)status;
+    return nd__agreement_reach(job->comm, &job->call, &job->mine);
 }
 
 /// Everything of an all-reduce up to the sum, in `work`.
@@ -236,12 +264,16 @@ static nd_status reduce(job *job, nd_status status, const nd_tensor *x, nd_colle
         describe(job, x);
         status = take_work(job, x, x->ndim, x->shape);
     }
+    bool apart = status == ND_OK && job->comm->stages && x->numel > 0 && is_direct(job, x) &&
+                 nd_is_contiguous(x);
+    if (status == ND_OK && !apart)
+        status = fill(job, x, 0);
+    status = agree_to_reduce(job, status, x, apart);
     if (status == ND_OK)
-        status = fill_to_reduce(job, x);
-    status = agree(job, status);
-    return status == ND_OK ? sent(job, nd__collectives_reduce(job->comm, &job->call, job->data,
-                                                              x->numel, x->dtype, op))
-                           : status;
+        status = sent(
+            job, nd__collectives_reduce(job->comm, &job->call, job->data, x->numel, x->dtype, op));
+    leave(job);
+    return status;
 }
 
 /// Ends a call with its result: `work` itself, or a tensor elsewhere (`result`, else NULL) with the
@@ -334,6 +366,7 @@ nd_tensor *nd_reduce_scatter(const nd_tensor *x, const nd_communicator *comm, nd
     if (status == ND_OK && count > 0)
         status = sent(&job, transport_of(&job)->reduce_scatter(comm->transport, &job.call, job.data,
                                                                count, x->dtype, op, &first));
+    leave(&job);
     if (status == ND_OK)
         status = give_to_work(&job);
     nd_auto nd_tensor *share =
@@ -386,6 +419,7 @@ nd_status nd__collectives_broadcast(const char *operation, nd_tensor *x,
     if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->broadcast(comm->transport, &job.call, job.data,
                                                           bytes_of(x), root));
+    leave(&job);
     if (status == ND_OK)
         status = is_root ? give_to_work(&job) : write_back(&job, x);
     end(&job);
@@ -413,9 +447,11 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
         describe(&job, x);
         nd__shape_copy(shape, x->shape, x->ndim);
         if (__builtin_mul_overflow(shape[0], (int64_t)comm->size, &shape[0]))
-            shape[0] = INT64_MAX; // which the check of the shape refuses
-        status = take_work(&job, x, x->ndim, shape);
+            status = nd__error(ND_ERROR_SHAPE, "%s: %d times the rows of x are too many", operation,
+                               comm->size);
     }
+    if (status == ND_OK)
+        status = take_work(&job, x, x->ndim, shape);
     if (status == ND_OK && !direct)
         status = take_result(&job, x, x->ndim, shape, &result);
     int64_t each = status == ND_OK ? bytes_of(x) : 0;
@@ -425,6 +461,7 @@ nd_tensor *nd_all_gather(const nd_tensor *x, const nd_communicator *comm) {
     if (status == ND_OK && each > 0)
         status =
             sent(&job, transport_of(&job)->all_gather(comm->transport, &job.call, job.data, each));
+    leave(&job);
     return end_with_result(&job, status, result);
 }
 
@@ -439,8 +476,8 @@ static nd_status meet(job *job, nd_status status, const nd_tensor *x, int rank, 
     }
     if (status == ND_OK && sends)
         status = fill(job, x, 0);
-    job->mine.status = (int32_t)status;
-    return nd__agreement_with(job->comm, &job->call, rank, &job->mine);
+    nd_status entered = enter(job, status);
+    return entered == ND_OK ? nd__agreement_with(job->comm, &job->call, rank, &job->mine) : entered;
 }
 
 /// A rank to exchange something with; another one nobody can be told of.
@@ -464,6 +501,7 @@ nd_status nd__collectives_send(const char *operation, const nd_tensor *x,
     if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->send(comm->transport, &job.call, job.data,
                                                      bytes_of(x), rank));
+    leave(&job);
     if (status == ND_OK)
         status = give_to_work(&job);
     end(&job);
@@ -488,6 +526,7 @@ nd_status nd__collectives_receive(const char *operation, nd_tensor *x, const nd_
     if (status == ND_OK && x->numel > 0)
         status = sent(&job, transport_of(&job)->receive(comm->transport, &job.call, job.data,
                                                         bytes_of(x), rank));
+    leave(&job);
     if (status == ND_OK)
         status = write_back(&job, x);
     end(&job);

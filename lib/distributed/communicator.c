@@ -118,6 +118,9 @@ nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport
     comm->rank = transport->rank;
     comm->size = transport->size;
     comm->generation = nd__fork_generation;
+    comm->functions = transport->functions;
+    comm->device = transport->device;
+    comm->stages = transport->stages;
     atomic_init(&comm->timeout_ns, (uint64_t)(call->seconds * 1e9));
     atomic_init(&comm->broken, false);
     comm->transport = transport;
@@ -164,33 +167,45 @@ bool nd_communicator_is_broken(const nd_communicator *comm) {
 // -------------------------------------------------------------------------------------------------
 // calls
 
-nd_status nd__communicator_enter(const char *operation, const nd_communicator *comm,
+static nd_status refuse_closed(const char *operation) {
+    return nd__error(ND_ERROR_CLOSED, "%s: the communicator was closed", operation);
+}
+
+nd_status nd__communicator_check(const char *operation, const nd_communicator *comm,
                                  nd_transport_call *ret_call) {
     if (!comm)
         return nd__error_null(operation, "comm");
     if (nd__object_is_closed(comm))
-        return nd__error(ND_ERROR_CLOSED, "%s: the communicator was closed", operation);
+        return refuse_closed(operation);
     if (comm->generation != nd__fork_generation)
         return nd__error(ND_ERROR_STATE,
                          "%s: the communicator stayed in the parent process when that forked",
                          operation);
-    nd_communicator *locked = (nd_communicator *)(uintptr_t)comm;
-    nd__lock_acquire(&locked->lock);
-    nd_status status = ND_OK;
-    if (!comm->transport)
-        status = nd__error(ND_ERROR_CLOSED, "%s: the communicator was closed", operation);
-    else if (nd_communicator_is_broken(comm))
-        status = nd__error(ND_ERROR_IO, "%s: the communicator is broken since %s", operation,
-                           comm->reason);
-    else
-        status = comm->transport->functions->check(comm->transport, operation);
-    // What the ranks tell each other goes through the transport's memory, and is waited for.
-    if (status == ND_OK)
-        status = nd__capture_check(operation, comm->transport->device);
-    if (status != ND_OK)
-        nd__lock_release(&locked->lock);
     *ret_call =
         (nd_transport_call){.operation = operation, .seconds = nd_communicator_get_timeout(comm)};
+    nd_communicator *asked = (nd_communicator *)(uintptr_t)comm;
+    if (nd__atomic_load(&asked->broken, acquire)) // after which `reason` stays
+        return nd__error(ND_ERROR_IO, "%s: the communicator is broken since %s", operation,
+                         comm->reason);
+    // What the ranks tell each other goes through the transport's memory, and is waited for.
+    return nd__capture_check(operation, comm->device);
+}
+
+nd_status nd__communicator_enter(const char *operation, const nd_communicator *comm,
+                                 nd_transport_call *ret_call) {
+    nd_status status = nd__communicator_check(operation, comm, ret_call);
+    if (status != ND_OK)
+        return status;
+    nd_communicator *locked = (nd_communicator *)(uintptr_t)comm;
+    nd__lock_acquire(&locked->lock);
+    if (!comm->transport)
+        status = refuse_closed(operation);
+    else if (nd_communicator_is_broken(comm))
+        status = nd__communicator_check(operation, comm, ret_call); // says so
+    else
+        status = comm->functions->check(comm->transport, operation);
+    if (status != ND_OK)
+        nd__lock_release(&locked->lock);
     return status;
 }
 

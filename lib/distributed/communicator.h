@@ -1,9 +1,11 @@
 // Communicators: objects over a transport.
 //
-// Invariant: the lock is held from the first check of a call to its last, so that a transport sees
-// one call at a time; closing a communicator waits for the call that is under way, which has a
-// deadline. The lock is no part of a fork: a child asks for the generation first, and for the lock
-// never.
+// Invariant: the lock is held while the ranks agree on a call and its data moves, so that a transport
+// sees one call at a time; closing a communicator waits for the call that is under way, which has a
+// deadline. Nothing of the program's runs meanwhile: no tensor is made, no memory taken that the
+// ladder gives, since a finalizer or a memory callback may communicate, wait for a thread that does,
+// or close the communicator. The lock is no part of a fork: a child asks for the generation first,
+// and for the lock never.
 #ifndef ND_LIB_DISTRIBUTED_COMMUNICATOR_H
 #define ND_LIB_DISTRIBUTED_COMMUNICATOR_H
 #include "lib/base/lock.h"
@@ -13,7 +15,10 @@
 struct nd_communicator {
     nd_object header;
     int rank, size;
-    uint32_t generation; ///< of processes, in which it was made
+    uint32_t generation;                     ///< of processes, in which it was made
+    const nd_transport_functions *functions; ///< the transport's, which may be gone
+    nd_device device;                        ///< its
+    bool stages;                             ///< it does
     _Atomic uint64_t timeout_ns;
     _Atomic bool broken; ///< set once, with `reason`
     nd_lock lock;
@@ -30,8 +35,11 @@ nd_status nd__communicator_read_options(const char *operation,
 /// error.
 nd_communicator *nd__communicator_on(const nd_transport_call *call, nd_transport *transport);
 
-/// Begins a call: takes the lock and fills `ret_call`. On error (NULL, closed, broken, forked, or a
-/// device's transport while the thread captures) the lock is free. Ends with
+/// Whether a call can be made as far as that is known without the lock: not NULL, closed, broken,
+/// forked, nor a device's transport while the thread captures. Fills `ret_call`.
+nd_status nd__communicator_check(const char *operation, const nd_communicator *comm,
+                                 nd_transport_call *ret_call);
+/// Begins a call: checks that and takes the lock. On error the lock is free. Ends with
 /// nd__communicator_leave.
 nd_status nd__communicator_enter(const char *operation, const nd_communicator *comm,
                                  nd_transport_call *ret_call);

@@ -194,7 +194,7 @@ static nd_status check_options(const char *operation, const nd_communicator *com
                                           ret_options, sizeof *ret_options);
     if (status == ND_OK && (!ret_options->bucket_bytes || !ret_options->first_bucket_bytes))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a bucket of 0 bytes", operation);
-    if (status == ND_OK && comm->transport->device.kind != ND_CPU)
+    if (status == ND_OK && comm->device.kind != ND_CPU)
         status = nd__error(ND_ERROR_UNSUPPORTED, "%s: buckets go through communicators of MPI",
                            operation);
     return status;

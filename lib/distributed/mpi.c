@@ -151,6 +151,7 @@ static nd_status share_memory(nd_mpi *mpi, const nd_transport_call *call) {
             MPI_Iallreduce(MPI_IN_PLACE, missing, 1, MPI_INT, MPI_MAX, mpi->comm, &request_));
     if (status == ND_OK && !*missing) {
         nd__node_seal(mpi->node);
+        mpi->transport.stages = true;
     } else {
         nd__node_free(mpi->node);
         mpi->node = NULL;

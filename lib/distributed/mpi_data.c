@@ -152,12 +152,10 @@ static void settle(void *context, void *sums, int64_t count) {
         nd__mpi_ops_divide(sums, count, of->dtype, of->mpi->transport.size);
 }
 
-static bool stage(nd_transport *transport, const void *from, void *data, int64_t count,
+static void stage(nd_transport *transport, const void *from, void *data, int64_t count,
                   nd_dtype dtype) {
     nd_node *node = ((nd_mpi *)transport)->node;
-    if (node)
-        nd__node_stage(node, from, data, count, (int64_t)nd_dtype_get_size(dtype));
-    return node != NULL;
+    nd__node_stage(node, from, data, count, (int64_t)nd_dtype_get_size(dtype));
 }
 
 static nd_status reduce_in_ring(reduction *of, const nd_sums *sums, void *data, int64_t count) {

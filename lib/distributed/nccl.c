@@ -198,7 +198,8 @@ static nd_nccl *reserve_on(const nd_transport_call *call, int rank, int size, nd
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a communicator", call->operation);
         return NULL;
     }
-    nccl->transport = (nd_transport){&functions, rank, size, device};
+    nccl->transport =
+        (nd_transport){.functions = &functions, .rank = rank, .size = size, .device = device};
     nd_status status = settle(nccl, call);
     const nd_backend *backend = nd__registry_backend(device.kind);
     if (status == ND_OK && backend->allocate(device.index, EXCHANGE, &nccl->exchange) != ND_OK)

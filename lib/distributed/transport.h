@@ -46,8 +46,8 @@ typedef struct nd_transport_functions {
                                   const void *record, void *ret_record, int bytes);
     /// Before an all-reduce in place at `data`, and before the ranks agree on that: takes its elements
     /// from elsewhere (`from`; or `data`), with what of them the others need where they find it when
-    /// they have agreed. False: nothing was done. On all ranks the same. NULL: never.
-    bool (*stage)(nd_transport *transport, const void *from, void *data, int64_t count,
+    /// they have agreed. For one that `stages`.
+    void (*stage)(nd_transport *transport, const void *from, void *data, int64_t count,
                   nd_dtype dtype);
     /// In place.
     nd_status (*all_reduce)(nd_transport *transport, const nd_transport_call *call, void *data,
@@ -79,6 +79,7 @@ struct nd_transport {
     const nd_transport_functions *functions;
     int rank, size;
     nd_device device;
+    bool stages; ///< on all ranks the same
 };
 
 /// Keeps memory that a transport may still use: for ever.

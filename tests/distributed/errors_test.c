@@ -119,6 +119,73 @@ static void test_a_quota_refuses_before_anything_is_sent(void **state) {
     end(&s);
 }
 
+/// The last rank alone has no room for what a call takes beside x: no rank gets anything, and all can
+/// go on.
+static void test_a_quota_of_one_rank_refuses_every_call(void **state) {
+    (void)state;
+    setting s = begin();
+    const bool here = s.rank == s.ranks - 1;
+    nd_manager *manager = nd_manager_new(NULL, "small");
+    nd_tensor *x = NULL;
+    nd_with_manager(manager) {
+        x = nd_full(ND_SHAPE(1200), s.rank, ND_F32);
+    }
+    assert_ok(nd_manager_set_gc_mode(manager, ND_GC_ON));
+    assert_ok(nd_manager_set_quota(manager, ND_CPU, here ? 4800 : 0));
+    const uint64_t bytes = nd_manager_get_total_bytes(manager);
+    assert_null(nd_all_gather(x, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_QUOTA, here ? "small" : "does not take part");
+    assert_null(nd_reduce_scatter(x, s.world, ND_COLLECTIVE_SUM));
+    assert_message(nd_error_get_status(), ND_ERROR_QUOTA, here ? "small" : "does not take part");
+    assert_int_equal(nd_broadcast_(x, s.world, 0), ND_ERROR_QUOTA);
+    assert_int_equal(nd_broadcast_(x, s.world, s.ranks - 1), ND_ERROR_QUOTA);
+    if (here || s.rank == 0) {
+        const int other = here ? 0 : s.ranks - 1;
+        assert_int_equal(s.rank == 0 ? nd_send(x, s.world, other) : nd_receive_(x, s.world, other),
+                         ND_ERROR_QUOTA);
+        assert_int_equal(s.rank == 0 ? nd_receive_(x, s.world, other) : nd_send(x, s.world, other),
+                         ND_ERROR_QUOTA);
+    }
+    nd_error_clear();
+    assert_true(element_at(x, 1199) == s.rank);
+    assert_int_equal(nd_manager_get_total_bytes(manager), bytes);
+    nd_release(x);
+    assert_ok(nd_manager_close(manager, NULL));
+    nd_release(manager);
+    end(&s);
+}
+
+/// Views of one element, or without any, whose results no memory holds and no number counts.
+static void test_sizes_that_nothing_holds(void **state) {
+    (void)state;
+    setting s = begin();
+    nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1, 1), ND_F32);
+    nd_auto nd_tensor *wide = nd_expand(one, ND_SHAPE(INT64_C(1) << 31, INT64_C(1) << 29));
+    assert_handle(wide);
+    assert_null(nd_all_reduce(wide, s.world, ND_COLLECTIVE_SUM));
+    assert_message(nd_error_get_status(), ND_ERROR_OUT_OF_MEMORY, "all_reduce");
+    assert_null(nd_all_gather(wide, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "all_gather: ");
+    if (s.rank == 0)
+        assert_int_equal(nd_send(wide, s.world, 1), ND_ERROR_OUT_OF_MEMORY);
+    if (s.rank == 1) {
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3), ND_F32);
+        assert_message(nd_receive_(x, s.world, 0), ND_ERROR_OUT_OF_MEMORY, "does not take part");
+        assert_true(element_at(x, 2) == 1);
+    }
+    nd_error_clear();
+    // No elements, but more rows than there are numbers for.
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(INT64_C(1) << 62, 0), ND_U8);
+    assert_handle(none);
+    assert_null(nd_all_gather(none, s.world));
+    assert_message(nd_error_get_status(), ND_ERROR_SHAPE, "all_gather: ");
+    nd_auto nd_tensor *sum = nd_all_reduce(none, s.world, ND_COLLECTIVE_SUM);
+    assert_handle(sum);
+    assert_int_equal(nd_get_shape(sum)[0], INT64_C(1) << 62);
+    nd_error_clear();
+    end(&s);
+}
+
 static bool refuse_large(size_t bytes) {
     return bytes >= 4000;
 }
@@ -357,7 +424,7 @@ static void test_a_thread_that_captures_calls_no_device(void **state) {
     setting s = begin();
     static const nd_transport_functions functions = {
         .name = "counting", .check = always, .agree = count_agreement, .free = leave_alone};
-    nd_transport transport = {&functions, 0, 1, {ND_CUDA, 0}};
+    nd_transport transport = {.functions = &functions, .size = 1, .device = {ND_CUDA, 0}};
     const nd_transport_call call = {.operation = "errors_test", .seconds = 30};
     nd_communicator *comm = nd__communicator_on(&call, &transport);
     assert_handle(comm);
@@ -400,6 +467,8 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_calls_that_differ_are_named),
     ND_TEST(test_a_rank_that_cannot_take_part_says_why),
     ND_TEST(test_a_quota_refuses_before_anything_is_sent),
+    ND_TEST(test_a_quota_of_one_rank_refuses_every_call),
+    ND_TEST(test_sizes_that_nothing_holds),
     ND_TEST(test_a_rank_without_memory_says_so),
     ND_TEST(test_what_no_rank_may_ask_for),
     ND_TEST(test_messages_that_do_not_fit_are_named_on_both_sides),

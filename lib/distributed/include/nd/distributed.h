@@ -21,7 +21,9 @@
 /// is written in place in nd_no_grad only.
 ///
 /// One call at a time goes through a communicator, others wait; threads that communicate beside
-/// each other have one each (nd_communicator_duplicate()). In a forked child a communicator is of
+/// each other have one each (nd_communicator_duplicate()). Code of the program's that runs in the
+/// middle of a call, such as finalizers, weak callbacks and memory callbacks, may use the same
+/// communicator: what it calls there comes before that call. In a forked child a communicator is of
 /// no use, and says so.
 #ifndef ND_DISTRIBUTED_H
 #define ND_DISTRIBUTED_H
