@@ -26,6 +26,8 @@ typedef struct scene {
     int calls;
     nd_status answer; ///< of that
     nd_tensor *given_up;
+    nd_data_parallel *parallel; ///< whose step is under way
+    nd_status of_step;          ///< what a call of that answered meanwhile
 } scene;
 
 static scene open_scene(void (*act)(scene *s)) {
@@ -254,11 +256,55 @@ static void test_a_communicator_ends_in_a_collection(void **state) {
     }
 }
 
+static void communicate_in_a_step(scene *s) {
+    communicate(s);
+    s->of_step = nd_data_parallel_clip_grad_norm(s->parallel, 1, NULL);
+}
+
+/// A pass takes memory for gradients while buckets are on their way; what is due then goes through a
+/// communicator of the program's, and a step inside the step is refused.
+static void test_a_weak_callback_communicates_in_a_backward_pass(void **state) {
+    (void)state;
+    for (int sharded = 0; sharded < 2; sharded++) {
+        scene s = open_scene(communicate_in_a_step);
+        assert_ok(nd_manager_set_quota(s.manager, ND_CPU, 0));
+        nd_auto nd_module *module = NULL;
+        nd_with_manager(s.manager) {
+            module = nd_linear_module(nd_key_new(1), 20, COUNT / 20, false);
+        }
+        nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
+        options.shard_optimizer = sharded;
+        s.parallel = nd_data_parallel_new(module, s.world, &options);
+        assert_handle(s.parallel);
+        nd_auto nd_tensor *x = nd_full(ND_SHAPE(1, 20), s.rank + 1, ND_F32);
+        nd_auto nd_tensor *y = nd_module_forward(module, x);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        nd_weak *weak = drop_garbage(&s, NULL);
+        assert_ok(nd_weak_set_callback(weak, gone, &s));
+        assert_ok(nd_manager_set_quota(s.manager, ND_CPU, nd_manager_get_total_bytes(s.manager)));
+        assert_ok(nd_data_parallel_backward(s.parallel, loss, NULL));
+        const nd_tensor *grad = nd_get_grad(nd_module_get_parameter(module, "weight"));
+        assert_true(sharded || grad); // of one parameter there is one owner
+        if (grad)
+            assert_true(element_at(grad, COUNT - 1) == (s.ranks + 1) / 2.0);
+        assert_int_equal(s.calls, 1);
+        assert_ok(s.answer);
+        assert_int_equal(s.of_step, ND_ERROR_STATE);
+        nd_release(weak);
+        nd_release(s.parallel);
+        nd_release(nd_steal(&loss));
+        nd_release(nd_steal(&y));
+        nd_release(nd_steal(&module));
+        close_scene(&s);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     ND_TEST(test_a_weak_callback_communicates),
     ND_TEST(test_a_weak_callback_waits_for_a_thread_that_communicates),
     ND_TEST(test_a_memory_callback_communicates),
     ND_TEST(test_a_weak_callback_closes_the_communicator),
     ND_TEST(test_a_communicator_ends_in_a_collection),
+    ND_TEST(test_a_weak_callback_communicates_in_a_backward_pass),
 };
 RANKS_MAIN(tests)
