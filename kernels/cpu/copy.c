@@ -1,6 +1,6 @@
 // Copies: same bytes at once where both sides are dense, in small square tiles where one side is a
 // transpose of the other, short rows and dense ones in a loop of their own, else row by row with
-// conversion.
+// conversion. And rows of several operands behind each other.
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
@@ -225,4 +225,54 @@ nd_status nd__cpu_copy(const nd_kernel_call *given) {
             return ND_OK;
     }
     return nd__cpu_elementwise(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+}
+
+// ------------------------------------------------------------------------------ rows behind each other
+
+/// Rows begin ... end - 1 of all operands: a cache line in which two of them meet is written by one
+/// thread, once.
+static void concat_rows(void *context, int64_t begin, int64_t end) {
+    const nd_kernel_call *call = (const nd_kernel_call *)context;
+    const nd_operand *out = &call->operand[0];
+    const int64_t bytes = nd__dtype_bytes(out->dtype);
+    for (int64_t row = begin; row < end; row++) {
+        char *to = (char *)out->data + row * out->strides[0] * bytes;
+        for (int k = 1; k < call->noperands; k++) {
+            const nd_operand *x = &call->operand[k];
+            const int64_t run = call->attrs.i[k - 1] * bytes;
+            nd__bytes_copy(to, (const char *)x->data + row * x->strides[0] * bytes, (size_t)run);
+            to += run;
+        }
+    }
+}
+
+/// Operand k where it stands in out, as a copy of its own, which may go past the caches.
+static nd_status concat_operand(const nd_kernel_call *call, int k, int64_t before) {
+    nd_kernel_call copy = {.op = ND_OP_clone,
+                           .noperands = 2,
+                           .ndim = 2,
+                           .shape = {call->shape[0], call->attrs.i[k - 1]},
+                           .operand = {call->operand[0], call->operand[k]}};
+    copy.operand[0].data =
+        (char *)call->operand[0].data + before * nd__dtype_bytes(call->operand[0].dtype);
+    copy.operand[0].strides[1] = copy.operand[1].strides[1] = 1;
+    return nd__cpu_copy(&copy);
+}
+
+nd_status nd__cpu_concat(const nd_kernel_call *call) {
+    const int64_t rows = call->shape[0], bytes = nd__dtype_bytes(call->operand[0].dtype);
+    int64_t columns = 0;
+    for (int k = 1; k < call->noperands; k++)
+        columns += call->attrs.i[k - 1];
+    nd_status status = ND_OK;
+    if (rows * columns * bytes < ND__STREAM_BYTES) {
+        nd__cpu_parallel(rows, columns * bytes / 4, 1, concat_rows, (void *)(uintptr_t)call);
+        return ND_OK;
+    }
+    columns = 0;
+    for (int k = 1; k < call->noperands && status == ND_OK; k++) {
+        status = concat_operand(call, k, columns);
+        columns += call->attrs.i[k - 1];
+    }
+    return status;
 }

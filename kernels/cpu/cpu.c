@@ -191,7 +191,7 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     case CREATE:
         return nd__cpu_create(call);
     case COPY:
-        return nd__cpu_copy(call);
+        return call->op == ND_OP_concat ? nd__cpu_concat(call) : nd__cpu_copy(call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

@@ -112,16 +112,36 @@ static void walk_flat(const walk *w, int64_t begin, int64_t end) {
     run_row(w, end - begin, data, strides);
 }
 
+/// `rows` rows of n elements, whose beginnings are `down` bytes apart. Apart from walk_rows(), so that
+/// nothing of a position is carried along: between short rows that would take as long as they do.
+__attribute__((noinline)) static void run_rows(const walk *w, int64_t rows, int64_t n,
+                                               char *const *data, const int64_t *strides,
+                                               const int64_t *down) {
+    const int count = w->call->noperands;
+    char *at[ND_MAX_OPERANDS];
+    for (int i = 0; i < count; i++)
+        at[i] = data[i];
+    while (rows-- > 0) {
+        run_row(w, n, at, strides);
+        for (int i = 0; i < count; i++)
+            at[i] += down[i];
+    }
+}
+
+/// Rows along the last axis; whole ones along the axis before it together.
 static void walk_rows(const walk *w, int64_t begin, int64_t end) {
     const nd_kernel_call *call = w->call;
-    int last = call->ndim - 1, count = call->noperands;
+    const int last = call->ndim - 1, count = call->noperands;
+    const int64_t columns = call->shape[last];
     char *data[ND_MAX_OPERANDS];
     int64_t strides[ND_MAX_OPERANDS]; // along the last axis, in elements
+    int64_t down[ND_MAX_OPERANDS];    // along the one before it, in bytes
     int64_t bytes[ND_MAX_OPERANDS];
     for (int i = 0; i < count; i++) {
         data[i] = (char *)call->operand[i].data;
         strides[i] = call->operand[i].strides[last];
         bytes[i] = nd__dtype_bytes(call->operand[i].dtype);
+        down[i] = call->operand[i].strides[last - 1] * bytes[i];
     }
     int64_t index[ND_MAX_DIMS];
     int64_t rest = begin;
@@ -132,24 +152,28 @@ static void walk_rows(const walk *w, int64_t begin, int64_t end) {
             data[i] += index[axis] * call->operand[i].strides[axis] * bytes[i];
     }
     while (begin < end) {
-        int64_t run = call->shape[last] - index[last];
+        int64_t run = columns - index[last], rows = 1;
         if (run > end - begin)
             run = end - begin;
-        run_row(w, run, data, strides);
-        begin += run;
-        // From here to the start of the next row.
+        if (run == columns) {
+            const int64_t whole = (end - begin) / columns;
+            rows = call->shape[last - 1] - index[last - 1];
+            rows = rows < whole ? rows : whole;
+        }
+        run_rows(w, rows, run, data, strides, down);
+        begin += rows * run;
+        // From here to the start of the row behind them.
         for (int i = 0; i < count; i++)
-            data[i] -= index[last] * strides[i] * bytes[i];
+            data[i] += rows * down[i] - index[last] * strides[i] * bytes[i];
         index[last] = 0;
-        for (int axis = last - 1; axis >= 0; axis--) {
-            bool carry = ++index[axis] == call->shape[axis];
+        index[last - 1] += rows;
+        for (int axis = last - 1; axis > 0 && index[axis] == call->shape[axis]; axis--) {
             for (int i = 0; i < count; i++) {
-                int64_t stride = call->operand[i].strides[axis] * bytes[i];
-                data[i] += carry ? stride - call->shape[axis] * stride : stride;
+                const int64_t *steps = call->operand[i].strides;
+                data[i] += (steps[axis - 1] - call->shape[axis] * steps[axis]) * bytes[i];
             }
-            if (!carry)
-                break;
             index[axis] = 0;
+            index[axis - 1]++;
         }
     }
 }

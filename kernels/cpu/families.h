@@ -8,6 +8,7 @@ nd_status nd__cpu_elementwise(const nd_kernel_call *call, nd__loop loop, int64_t
 /// The same for operands of which some are 16-bit floats; `loop` is that of f32.
 nd_status nd__cpu_elementwise_halves(const nd_kernel_call *call, nd__loop loop, int64_t cost);
 nd_status nd__cpu_copy(const nd_kernel_call *call);
+nd_status nd__cpu_concat(const nd_kernel_call *call);
 nd_status nd__cpu_reduce(const nd_kernel_call *call);
 nd_status nd__cpu_argreduce(const nd_kernel_call *call);
 nd_status nd__cpu_scan(const nd_kernel_call *call);

@@ -248,6 +248,85 @@ static void indexed_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+// ------------------------------------------------------------------- rows that have one index each
+
+/// Shorter rows are not worth a look at every index by each thread.
+#define TARGET_ROW 64
+/// Ranges of targets for each thread, as each looks at all indices.
+#define TARGET_SHARES 4
+
+/// Whether rows along the last axis go to one place each, and are long.
+static bool has_row_indices(const nd_kernel_call *call) {
+    const int last = call->ndim - 1;
+    return call->op != ND_OP_gather && (int)call->attrs.i[0] != last &&
+           call->operand[1].strides[last] == 0 && call->shape[last] >= TARGET_ROW;
+}
+
+/// Of the rows along the index's axis from data on, those that go to [begin, end). Sums of dense rows
+/// are the instruction set's.
+static bool scatter_line(const nd_kernel_call *call, char *const *data, int64_t begin,
+                         int64_t end) {
+    const int axis = (int)call->attrs.i[0], last = call->ndim - 1;
+    const nd_operand *out = &call->operand[0], *source = &call->operand[2];
+    const int64_t size = call->attrs.i[1], n = call->shape[last];
+    const int64_t bytes = nd__dtype_bytes(out->dtype), index_step = call->operand[1].strides[axis];
+    const int64_t strides[3] = {out->strides[last], 0, source->strides[last]};
+    const bool sums = call->op == ND_OP_scatter_add && strides[0] == 1 && strides[2] == 1;
+    const nd__loop add = nd__cpu_loops_now()->binary[out->dtype][ND_OP_add];
+    const index_row row = row_of(call);
+    const int64_t *index = (const int64_t *)data[1];
+    for (int64_t i = 0; i < call->shape[axis]; i++, index += index_step) {
+        const int64_t at = wrapped(*index, size);
+        if ((uint64_t)at >= (uint64_t)size)
+            return false;
+        if (at < begin || at >= end)
+            continue;
+        char *from = data[2] + i * source->strides[axis] * bytes;
+        char *to = data[0] + at * out->strides[axis] * bytes;
+        if (sums)
+            add(n, (char *[]){to, to, from}, (int64_t[]){1, 1, 1}, &call->attrs);
+        else
+            row(n, (char *[]){data[0], (char *)(uintptr_t)index, from}, strides, size,
+                out->strides[axis]);
+    }
+    return true;
+}
+
+/// The rows that go to targets [begin, end), in row-major order: a target is written by one thread.
+static void scatter_to_targets(void *context, int64_t begin, int64_t end) {
+    index_work *work = (index_work *)context;
+    const nd_kernel_call *call = work->call;
+    const int axis = (int)call->attrs.i[0], last = call->ndim - 1;
+    const int64_t lines = nd__call_total(call) / call->shape[axis] / call->shape[last];
+    for (int64_t line = 0; line < lines; line++) {
+        char *data[3];
+        for (int k = 0; k < 3; k++) {
+            const nd_operand *operand = &call->operand[k];
+            int64_t rest = line, offset = 0;
+            for (int other = last - 1; other >= 0; other--) {
+                if (other == axis)
+                    continue;
+                offset += rest % call->shape[other] * operand->strides[other];
+                rest /= call->shape[other];
+            }
+            data[k] = (char *)operand->data + offset * nd__dtype_bytes(operand->dtype);
+        }
+        if (!scatter_line(call, data, begin, end)) {
+            atomic_store(&work->out_of_range, true);
+            return;
+        }
+    }
+}
+
+static void scatter_rows(index_work *work, int64_t total) {
+    const int64_t size = work->call->attrs.i[1], cost = 4 * total / size;
+    const int64_t shares = TARGET_SHARES * nd__cpu_threads();
+    if (4 * total < ND__PARALLEL_WORK)
+        scatter_to_targets(work, 0, size);
+    else
+        nd__cpu_parallel(size, cost, (size + shares - 1) / shares, scatter_to_targets, work);
+}
+
 static nd_status gather_or_scatter(const nd_kernel_call *call) {
     int64_t total = nd__call_total(call);
     if (!row_of(call))
@@ -260,7 +339,9 @@ static nd_status gather_or_scatter(const nd_kernel_call *call) {
         if ((call->op == ND_OP_gather || axis != (int)call->attrs.i[0]) &&
             (work.axis < 0 || call->shape[axis] > call->shape[work.axis]))
             work.axis = axis;
-    if (work.axis < 0) {
+    if (work.axis == call->ndim - 1 && has_row_indices(call)) {
+        scatter_rows(&work, total);
+    } else if (work.axis < 0) {
         work.axis = 0;
         indexed_rows(&work, 0, call->shape[0]);
     } else {

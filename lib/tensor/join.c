@@ -1,6 +1,7 @@
 // Joining: concat, stack, and the inverse of slicing.
 //
-// Every input is copied straight to its place in the result, a new tensor or the caller's.
+// Every input is copied straight to its place in the result, a new tensor or the caller's: all of
+// them in one go where they are rows of elements behind each other.
 #include "lib/tensor/join.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
@@ -9,6 +10,7 @@
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/node.h"
 #include "lib/tensor/out.h"
 #include "lib/tensor/record.h"
@@ -37,9 +39,61 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
     return ND_OK;
 }
 
+/// Results of shorter rows are written input by input.
+#define ROW_BYTES 128
+
+/// Whether x is `rows` rows of *ret_columns elements behind each other, and so is its part of `to`;
+/// then *ret_x is x as such rows, with *ret_to_stride between those of `to`.
+static bool is_rows(const nd_operand *to, const nd_tensor *x, int64_t rows, nd_operand *ret_x,
+                    int64_t *ret_columns, int64_t *ret_to_stride) {
+    nd_kernel_call call = {.op = ND_OP_clone, .noperands = 2, .ndim = x->ndim};
+    for (int i = 0; i < x->ndim; i++)
+        call.shape[i] = x->shape[i];
+    call.operand[0] = *to;
+    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+    nd__shape_collapse(&call);
+    const int64_t columns = x->numel / rows;
+    const bool single = columns == 1 && call.ndim == 1;
+    if (call.ndim != (single ? 1 : 2) || call.shape[0] != rows ||
+        (!single && (call.operand[0].strides[1] != 1 || call.operand[1].strides[1] != 1)))
+        return false;
+    *ret_x = call.operand[1];
+    *ret_columns = columns;
+    *ret_to_stride = call.operand[0].strides[0];
+    return true;
+}
+
+/// Whether `call` is now what writes all inputs at once.
+static bool fill_rows(nd_kernel_call *call, const nd_tensor *result, const nd_tensor *const *inputs,
+                      size_t count, int axis) {
+    int64_t rows = 1, stride = 0;
+    for (int i = 0; i < axis; i++)
+        rows *= result->shape[i];
+    if (count >= ND_MAX_OPERANDS || rows < 2 || result->numel == 0 ||
+        result->numel / rows * nd__dtype_bytes[result->dtype] < ROW_BYTES ||
+        !nd__registry_backend(result->device.kind)->host_accessible)
+        return false;
+    *call = (nd_kernel_call){.op = ND_OP_concat, .noperands = 1, .ndim = 1, .shape = {rows}};
+    nd_operand *out = &call->operand[0];
+    *out = nd__shape_broadcast_operand(result, result->ndim, result->shape);
+    for (size_t k = 0; k < count; k++) {
+        const int at = call->noperands;
+        if (inputs[k]->numel == 0)
+            continue;
+        if (!is_rows(out, inputs[k], rows, &call->operand[at], &call->attrs.i[at - 1], &stride))
+            return false;
+        call->noperands++;
+    }
+    out->strides[0] = stride;
+    return true;
+}
+
 /// Copies the inputs one behind the other into `result`.
 static nd_status write_parts(const char *operation, nd_tensor *result,
                              const nd_tensor *const *inputs, size_t count, int axis) {
+    nd_kernel_call call;
+    if (fill_rows(&call, result, inputs, count, axis))
+        return nd__launch(operation, result->device, &call);
     nd_operand destination = nd__shape_broadcast_operand(result, result->ndim, result->shape);
     int64_t element = nd__dtype_bytes[result->dtype];
     char *at = result->data;
