@@ -81,6 +81,11 @@ static uint64_t give_back_all(nd_kept *blocks) {
 #define PAGED_BLOCK ((size_t)14 << 10) // beyond that jemalloc gives whole pages
 #define LARGE_BLOCK ((size_t)32 << 10) // what a thread's cache no longer takes
 
+/// What a collection frees lies together, and jemalloc joins it into extents of hundreds of MiB. As a
+/// rule it takes nothing from an extent 64 times as large as what is asked for, so until these decayed
+/// all that was made next would be fresh memory, with or without a quota. A program's own one wins.
+__attribute__((weak)) const char *malloc_conf = "lg_extent_max_active_fit:63";
+
 static unsigned large_arena; // 0: jemalloc's own choice
 static pthread_once_t large_arena_once = PTHREAD_ONCE_INIT;
 

@@ -166,6 +166,35 @@ static void test_a_limit_of_a_device(void **state) {
     nd__fake_set_memory(0, 0, false);
 }
 
+/// 128 MiB in tensors of one size, which all die at once, as what a collection frees does: memory that is next to each other.
+static void make_and_free(int64_t elements) {
+    const uint64_t count = 128 * MIB / (uint64_t)(elements * 4);
+    nd_tensor **tensors = malloc(count * sizeof *tensors);
+    assert_non_null(tensors);
+    for (uint64_t i = 0; i < count; i++)
+        tensors[i] = nd_ones(ND_SHAPE(elements), ND_F32);
+    for (uint64_t i = 0; i < count; i++)
+        nd_release(tensors[i]);
+    free(tensors);
+}
+
+static void test_what_was_freed_at_once_is_used_again(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {100352, 25000, 5000, 700}; // elements
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        nd_memory_trim(ND_CPU);
+        make_and_free(sizes[i]);
+        const uint64_t once = resident();
+        make_and_free(sizes[i]);
+        make_and_free(sizes[i]);
+        const uint64_t thrice = resident();
+        print_message("%d elements: resident %.1f MiB, then %.1f\n", (int)sizes[i],
+                      (double)once / MIB, (double)thrice / MIB);
+        assert_true(thrice < once + 16 * MIB);
+    }
+    nd_memory_trim(ND_CPU);
+}
+
 static void test_bad_calls(void **state) {
     (void)state;
     assert_int_equal(nd_memory_set_cache_limit((nd_device_kind)7, 1), ND_ERROR_INVALID_ARGUMENT);
@@ -190,6 +219,7 @@ int main(void) {
         ND_TEST(test_a_limit_holds),
         ND_TEST(test_a_limit_of_nothing),
         ND_TEST(test_a_limit_of_a_device),
+        ND_TEST(test_what_was_freed_at_once_is_used_again),
         ND_TEST(test_bad_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
