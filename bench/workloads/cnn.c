@@ -165,7 +165,8 @@ const workload workload_cnn = {
     .least_score = 0.98,
     .data_score = 0.99,
     .tolerance = 0.01,
-    .first_tolerance = 1e-5,
+    // PyTorch through oneDNN differs from itself in f64 by 2.2e-5 on one machine, where ours does by 4e-7.
+    .first_tolerance = 1e-4,
     .has_peer = true,
     .open = cnn_open,
     .step = cnn_step,
