@@ -1,6 +1,7 @@
 // T21: a training step (forward, loss, backward, AdamW) of GPT-2's architecture at its size of 124 M
 // parameters, which are random: 4 windows of 64 tokens, ours beside PyTorch's in one run, on one
-// thread and on as many as there are cores. The rival runs between two halves of our measurement.
+// thread and on as many as there are cores. The rival runs between two halves of our measurement. And how
+// much a step takes at its peak above weights and gradients, without and with checkpoints.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -15,6 +16,18 @@ static const char *const names[] = {"T21_ms_step_one_thread", "T21_ms_step"};
 static const char *const works[] = {"step of GPT-2, 124 M, one thread", "step of GPT-2, 124 M"};
 enum { CELLS = sizeof names / sizeof *names };
 
+static const struct peak {
+    const char *name, *work;
+    int64_t length;
+    bool checkpointed;
+} peaks[] = {
+    {"T21_mb_peak_64", "peak of windows of 64", 64, false},
+    {"T21_mb_peak_64_checkpointed", "peak of windows of 64, checkpoints", 64, true},
+    {"T21_mb_peak_256", "peak of windows of 256", 256, false},
+    {"T21_mb_peak_256_checkpointed", "peak of windows of 256, checkpoints", 256, true},
+};
+enum { PEAKS = sizeof peaks / sizeof *peaks };
+
 typedef struct workload {
     nd_module *model;
     nd_optimizer *optimizer;
@@ -25,6 +38,7 @@ static bool workload_begin(workload *work);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
 static bool measure_half(double *ms);
+static bool measure_peaks(double *mb);
 
 int main(int argc, char **argv) {
     const char *json = NULL;
@@ -35,20 +49,24 @@ int main(int argc, char **argv) {
 
     double first[CELLS];
     double second[CELLS];
+    double mb[PEAKS];
     bench_peer peer;
     if (!measure_half(first))
         return 2;
     bench_peer_run_own(&peer, "pytorch_gpt.py", NULL, "python3-torch");
-    if (!measure_half(second))
+    if (!measure_half(second) || !measure_peaks(mb))
         return 2;
 
-    bench_metric metrics[CELLS];
+    bench_metric metrics[CELLS + PEAKS];
     for (size_t i = 0; i < CELLS; i++)
         metrics[i] = (bench_metric){
             .work = works[i], .name = names[i], .unit = "ms", .ours = (first[i] + second[i]) / 2};
+    for (size_t i = 0; i < PEAKS; i++)
+        metrics[CELLS + i] = (bench_metric){
+            .work = peaks[i].work, .name = peaks[i].name, .unit = "MB", .ours = mb[i]};
     bench_table table = {.bench = "gpt_step",
                          .metrics = metrics,
-                         .count = CELLS,
+                         .count = CELLS + PEAKS,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
     return bench_table_finish(&table, json);
 }
@@ -65,6 +83,38 @@ static bool measure_half(double *ms) {
     }
     nd_set_num_threads(threads);
     workload_end(&work);
+    if (!good)
+        fprintf(stderr, "gpt_step: %s\n", nd_error_get_message());
+    return good;
+}
+
+/// The most megabytes that forward and backward take above what is there before.
+static double find_peak(const nd_module *model, const nd_tensor *ids, bool checkpointed) {
+    nd_auto nd_manager *step = nd_manager_new(NULL, "step");
+    nd_status status = ND_ERROR_STATE;
+    nd_with_manager(step) {
+        nd_auto nd_tensor *loss = gpt_loss(model, ids, ids, checkpointed);
+        status = nd_backward(loss, NULL);
+    }
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    if (status == ND_OK)
+        status = nd_manager_get_stats(step, &stats);
+    return status == ND_OK ? (double)stats.peak_bytes[ND_CPU] / 1e6 : NAN;
+}
+
+/// False, with the error printed, on failure.
+static bool measure_peaks(double *mb) {
+    const gpt_sizes sizes = GPT_124M;
+    nd_auto nd_module *model = gpt_new(&sizes, nd_key_new(21));
+    bool good = model != NULL;
+    for (size_t i = 0; i < PEAKS && good; i++) {
+        nd_auto nd_tensor *ids = nd_randint(nd_key_new(22), 0, sizes.vocabulary,
+                                            ND_SHAPE(BATCH, peaks[i].length), ND_I64);
+        if (i == 0)
+            find_peak(model, ids, false); // gradients are there from now on
+        mb[i] = find_peak(model, ids, peaks[i].checkpointed);
+        good = isfinite(mb[i]);
+    }
     if (!good)
         fprintf(stderr, "gpt_step: %s\n", nd_error_get_message());
     return good;
