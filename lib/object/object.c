@@ -23,8 +23,8 @@ bool nd__object_sites_enabled = true;
 
 // --------------------------------------------------------------------------------- retain, release
 
-/// A retain that found a count which ordinary objects do not have.
-__attribute__((cold, noinline)) static void *retained_beyond(nd_object *object, uint32_t count) {
+__attribute__((cold, noinline)) void *nd__object_retained_beyond(nd_object *object,
+                                                                 uint32_t count) {
     if (nd__watch_includes(count)) {
         nd__watch_tell(object, ND__WATCH_RETAIN, nd__watch_count(count) + 1);
         return object;
@@ -59,12 +59,12 @@ void *nd_object_retain(const void *handle) {
     if (nd__atomic_single_threaded()) {
         uint64_t before = nd__atomic_add_alone(&object->word, RETAIN_STEP);
         if (__builtin_expect((uint32_t)before - 1 >= ND__COUNT_LIMIT - 2, 0))
-            return retained_beyond(object, (uint32_t)before);
+            return nd__object_retained_beyond(object, (uint32_t)before);
         return object;
     }
     uint32_t count = (uint32_t)nd__atomic_fetch_add(&object->word, RETAIN_STEP, relaxed);
     if (__builtin_expect(count - 1 >= ND__COUNT_LIMIT - 2, 0))
-        return retained_beyond(object, count);
+        return nd__object_retained_beyond(object, count);
     return object;
 }
 

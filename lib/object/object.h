@@ -127,6 +127,9 @@ nd_object *nd__object_new(const nd_type *type, size_t size);
 /// The same for who writes every field behind the header: they are not zeroed.
 nd_object *nd__object_new_bare(const nd_type *type, size_t size);
 
+/// What a retain does that found a count which ordinary objects do not have: of a dead or watched
+/// object, or one beyond all bounds. Returns the object, or stops the program.
+void *nd__object_retained_beyond(nd_object *object, uint32_t count);
 /// A release that found a count beyond those of ordinary objects. True when it was the last one.
 bool nd__object_released_beyond(nd_object *object, uint32_t count);
 
@@ -183,18 +186,15 @@ static inline const char *nd__object_text(const nd_object *object) {
     return type->describe && !nd__object_is_closed(object) ? type->describe(object) : type->name;
 }
 
-/// Takes a count whose release is owed by the structure it is kept in, not by a returned handle.
+/// Takes a count whose release is owed by the structure it is kept in, not by a returned handle:
+/// nd_object_retain, inline.
 static inline void nd__object_keep(void *handle) {
     nd_object *object = handle;
-    // As nd_object_retain(), inline where the process has one thread and nothing is special.
-    if (object && nd__atomic_single_threaded()) {
-        uint64_t before = nd__atomic_add_alone(&object->word, ND__RETAIN_STEP);
-        if (__builtin_expect((uint32_t)before - 1 < ND__COUNT_LIMIT - 2, 1))
-            return;
-        nd__atomic_add_alone(&object->word, UINT64_C(0) - ND__RETAIN_STEP);
-    }
-    void *kept = nd_object_retain(handle);
-    (void)kept;
+    if (!object)
+        return;
+    uint32_t count = (uint32_t)nd__atomic_add_relaxed(&object->word, ND__RETAIN_STEP);
+    if (__builtin_expect(count - 1 >= ND__COUNT_LIMIT - 2, 0))
+        nd__object_retained_beyond(object, count);
 }
 
 /// Inside the gate: the reference to `target` (or NULL) leaves an edge without being released, so
