@@ -134,13 +134,13 @@ static bool is_tracked_tensor(const nd_object *object, const nd_thread *thread) 
 /// A plain one without the gate: who looks at edges of green objects does so under that lock. A
 /// tracked one inside the gate, which is left. So no collection is looking at it, none has it as a
 /// candidate (one in steps would hold it), and none can find it once it is in no list, as nothing
-/// leads to what has a count of zero. Hence its edges need not be cleared there one by one: what is
-/// released after the gate is what the block said before it was freed.
+/// leads to what has a count of zero. Hence its edges need not be cleared there one by one: they are
+/// released after the gate, and what dies of that waits in the thread's list of the dead.
 static inline __attribute__((always_inline)) void
 destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool tracked) {
     nd_object *storage = nd__object_storage(object);
     if (shard)
-        nd__member_die(shard, object, thread);
+        nd__member_die(shard, object, ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED, thread);
     uint32_t count = 2; // the storage's, before the tensor lets go of it
     bool together = storage && shard && nd__object_shard(storage) == shard;
     if (together && (uint32_t)nd__atomic_load(&storage->word, acquire) == 1) {
@@ -152,25 +152,25 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     }
     bool both = count == 1 && is_plain(storage);
     if (both && together)
-        nd__member_die(shard, storage, thread);
+        nd__member_die(shard, storage, storage->type->flags, thread);
     if (shard)
         nd__lock_release(&shard->lock);
-    // As a rule one is there, and no loop: counting takes longer than looking at them.
-    nd_object *edges[ND__STORED_EDGES];
     if (tracked)
         nd__gate_leave_as(thread);
-#pragma GCC unroll ND__STORED_EDGES
-    for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
-        edges[i] = ((const nd__stored *)object)->edges[i];
-    free_unlinked(object);
     if (both)
         destroy_object(storage);
     else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
+    // As a rule one is there, and no loop: counting takes longer than looking at them.
+    nd_object *const *edges = ((const nd__stored *)object)->edges;
 #pragma GCC unroll ND__STORED_EDGES
     for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
         if (edges[i])
             nd_object_release(edges[i]);
+    if (__builtin_expect(nd__object_flags(object) & ND__LENT, 0))
+        nd__adopt_end(object);
+    else
+        nd__block_free(object);
 }
 
 static void destroy_dead(nd_object *object, nd_thread *thread) {
@@ -276,7 +276,7 @@ static bool add_dead_alone(nd_thread *thread, nd_object *object) {
     if (alone) {
         nd__checked_death(object);
         nd__atomic_store(&object->word, word - 1, relaxed);
-        nd__member_die(shard, object, thread);
+        nd__member_die(shard, object, object->type->flags, thread);
     }
     nd__lock_release(&shard->lock);
     if (alone) {
@@ -311,7 +311,7 @@ bool nd__destroy_alone(nd_object *object) {
     } else if (object->type->flags & ND__TYPE_TENSOR) {
         destroy_with_storage(object, shard, thread, false);
     } else {
-        nd__member_die(shard, object, thread);
+        nd__member_die(shard, object, object->type->flags, thread);
         nd__lock_release(&shard->lock);
         if (object->type->clear)
             object->type->clear(object);

@@ -40,42 +40,53 @@ static inline uint32_t mark_tracked(nd_object *object) {
     return flags;
 }
 
+/// Gives up the lock of a shard of a manager that has closed, and locks the one that this thread
+/// has to fill of its nearest ancestor that has not.
+__attribute__((cold, noinline)) static nd_shard *lock_to_fill_above(nd_shard *shard,
+                                                                    nd_manager *manager) {
+    do {
+        nd__lock_release(&shard->lock);
+        manager = nd__manager_nearest_open(manager->parent);
+        shard = nd__shard_lock_to_fill(manager);
+    } while (!nd__manager_open(manager));
+    return shard;
+}
+
+/// Gives up the lock as well.
+__attribute__((cold, noinline)) static nd_status refuse_beyond_cap(nd_shard *shard,
+                                                                   nd_object *object) {
+    const nd_manager *manager = shard->manager;
+    const uint64_t cap = manager->cap;
+    nd__lock_release(&shard->lock);
+    nd__atomic_clear_flags(&object->flags, ND__TRACKED);
+    return nd__error(ND_ERROR_QUOTA, "a new %s does not fit: manager %s is capped at %llu objects",
+                     object->type->name, manager->name, (unsigned long long)cap);
+}
+
 static inline __attribute__((always_inline)) nd_status
 publish(nd_object *object, nd_object *storage, nd_manager *manager) {
     if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
     uint32_t flags = mark_tracked(object);
-    nd_manager *target = manager;
-    nd_shard *shard;
-    for (;;) {
-        shard = nd__shard_lock_to_fill(target);
-        if (__builtin_expect(nd__manager_open(target), 1))
-            break;
-        nd__lock_release(&shard->lock);
-        target = nd__manager_nearest_open(target->parent);
-    }
-    if (__builtin_expect(nd__member_cap_refuses(shard, object), 0)) {
-        uint64_t cap = target->cap;
-        nd__lock_release(&shard->lock);
-        nd__atomic_clear_flags(&object->flags, ND__TRACKED);
-        return nd__error(ND_ERROR_QUOTA,
-                         "a new %s does not fit: manager %s is capped at %llu objects",
-                         object->type->name, target->name, (unsigned long long)cap);
-    }
+    nd_shard *shard = nd__shard_lock_to_fill(manager);
+    if (__builtin_expect(!nd__manager_open(manager), 0))
+        shard = lock_to_fill_above(shard, manager);
+    if (__builtin_expect(nd__member_cap_refuses(shard, object), 0))
+        return refuse_beyond_cap(shard, object);
     if (storage)
         nd__member_enter(shard, storage, nd__object_flags(storage));
     nd__member_enter(shard, object, flags);
     shard->count.created += storage ? 2 : 1;
     // Under the lock: as soon as it is given up, somebody may close the object, and the storage
     // with it.
-    if (__builtin_expect(target != manager, 0)) {
-        charge_instead(object, manager, target);
+    if (__builtin_expect(shard->manager != manager, 0)) {
+        charge_instead(object, manager, shard->manager);
         if (storage)
-            charge_instead(storage, manager, target);
+            charge_instead(storage, manager, shard->manager);
     }
     if (storage)
-        tell_of_birth(storage, target);
-    tell_of_birth(object, target);
+        tell_of_birth(storage, shard->manager);
+    tell_of_birth(object, shard->manager);
     nd__lock_release(&shard->lock);
     if (flags & ND__TRACKED)
         nd__trigger_count_tracked();
@@ -171,7 +182,7 @@ void nd__member_unlink(nd_object *object) {
     nd_shard *shard = nd__shard_lock_of(object);
     if (!shard)
         return;
-    nd__member_die(shard, object, nd__thread());
+    nd__member_die(shard, object, object->type->flags, nd__thread());
     nd__lock_release(&shard->lock);
     if (nd__object_flags(object) & ND__TEMP)
         nd__origin_forget(object);

@@ -43,12 +43,12 @@ static inline void nd__member_list_remove(nd_shard *shard, nd_object *object, in
 
 /// Counts an object in (+1) or out (-1) of what a shard holds now.
 static inline __attribute__((always_inline)) void
-nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint64_t one) {
+nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint32_t type_flags,
+                 uint64_t one) {
     nd__counters *count = &shard->count;
     count->live += one;
     if (flags & ND__TRACKED)
         count->tracked += one;
-    uint32_t type_flags = object->type->flags;
     if (flags & ND__TEMP)
         count->temporary += one;
     else if (!(type_flags & ND__TYPE_UNCAPPED))
@@ -61,24 +61,29 @@ nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint64_t on
 
 static inline void nd__member_enter(nd_shard *shard, nd_object *object, uint32_t flags) {
     nd__member_list_insert(shard, object, nd__member_list_of(flags));
-    nd__member_count(shard, object, flags, 1);
+    nd__member_count(shard, object, flags, object->type->flags, 1);
     nd__atomic_store(&object->shard, shard, release);
 }
 
 static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t flags) {
     nd__member_list_remove(shard, object, nd__member_list_of(flags));
-    nd__member_count(shard, object, flags, UINT64_MAX);
+    nd__member_count(shard, object, flags, object->type->flags, UINT64_MAX);
 }
 
-/// Takes a dead object out of its shard: list, counters, bytes.
-static inline void nd__member_die(nd_shard *shard, nd_object *object, nd_thread *thread) {
-    nd__member_leave(shard, object, nd__object_flags(object));
+/// Takes a dead object out of its shard: list, counters, bytes. The flags of its type may be known
+/// beforehand.
+static inline __attribute__((always_inline)) void
+nd__member_die(nd_shard *shard, nd_object *object, uint32_t type_flags, nd_thread *thread) {
+    const uint32_t flags = nd__object_flags(object);
+    nd__member_list_remove(shard, object, nd__member_list_of(flags));
+    nd__member_count(shard, object, flags, type_flags, UINT64_MAX);
     const nd__listener *listener = nd__trace_listener();
-    if (listener)
+    if (__builtin_expect(listener != NULL, 0))
         listener->died(object, shard->manager, thread->cutting);
-    nd_accounted *account = nd__object_accounted(object);
-    uint64_t bytes = account ? account->bytes : 0;
-    if (thread->cutting) {
+    const nd_accounted *account =
+        (type_flags & ND__TYPE_ACCOUNTED) ? (const nd_accounted *)object : NULL;
+    const uint64_t bytes = account ? account->bytes : 0;
+    if (__builtin_expect(thread->cutting, 0)) {
         shard->count.collected++;
         thread->collected_objects++;
         thread->collected_bytes += bytes;
