@@ -42,33 +42,11 @@ static bool window_of(const nd_tensor *base, const nd_tensor *view, nd_op_attrs 
 // ------------------------------------------------------------------------------------------------
 // making views
 
-/// The base that a view of x follows, or NULL; *ret_cut: no base could learn of a recorded write.
-static inline nd_tensor *base_of_view(const nd_tensor *x, bool *ret_cut) {
-    *ret_cut = false;
-    if (!nd__dtype_is_float(x->dtype))
-        return NULL;
-    nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
-    bool is_of_leaf = base == x && x->own_requires_grad &&
-                      (!x->node || nd__record_is_view(x->node)); // never written
-    *ret_cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
-    return *ret_cut || is_of_leaf ? NULL : base;
-}
-
 nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset) {
     bool cut;
-    nd_tensor *base = base_of_view(x, &cut);
+    nd_tensor *base = nd__rebase_base_of_view(x, &cut);
     nd_tensor *view = nd__tensor_view_following(base, x, ndim, shape, strides, offset);
-    if (__builtin_expect(cut, 0) && view)
-        view->cut = true;
-    return view;
-}
-
-nd_tensor *nd__rebase_view_along(const nd_tensor *x, int axis, int64_t first, int64_t count,
-                                 int64_t stride) {
-    bool cut;
-    nd_tensor *base = base_of_view(x, &cut);
-    nd_tensor *view = nd__tensor_view_along(base, x, axis, first, count, stride);
     if (__builtin_expect(cut, 0) && view)
         view->cut = true;
     return view;

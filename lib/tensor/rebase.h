@@ -21,14 +21,33 @@
 #ifndef ND_LIB_TENSOR_REBASE_H
 #define ND_LIB_TENSOR_REBASE_H
 #include "lib/tensor/node.h"
+#include "lib/tensor/record.h"
 
 /// A fresh view of x that follows x's base, or x, where that is right; not yet recorded. offset in
 /// elements. Owned; NULL with an error.
 nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
                            const int64_t *strides, int64_t offset);
-/// The same of nd__tensor_view_along's form.
-nd_tensor *nd__rebase_view_along(const nd_tensor *x, int axis, int64_t first, int64_t count,
-                                 int64_t stride);
+/// The base that a view of x follows, or NULL; *ret_cut: no base could learn of a recorded write.
+static inline nd_tensor *nd__rebase_base_of_view(const nd_tensor *x, bool *ret_cut) {
+    *ret_cut = false;
+    if (!nd__dtype_is_float(x->dtype))
+        return NULL;
+    nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
+    bool is_of_leaf = base == x && x->own_requires_grad &&
+                      (!x->node || nd__record_is_view(x->node)); // never written
+    *ret_cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
+    return *ret_cut || is_of_leaf ? NULL : base;
+}
+/// nd__rebase_view in nd__tensor_view_along's form.
+static inline nd_tensor *nd__rebase_view_along(const nd_tensor *x, int axis, int64_t first,
+                                               int64_t count, int64_t stride) {
+    bool cut;
+    nd_tensor *base = nd__rebase_base_of_view(x, &cut);
+    nd_tensor *view = nd__tensor_view_along(base, x, axis, first, count, stride);
+    if (__builtin_expect(cut, 0) && view)
+        view->cut = true;
+    return view;
+}
 
 /// nd__rebase_record for an x that requires a gradient.
 nd_tensor *nd__rebase_record_where_on(nd_op op, nd_tensor *view, const nd_tensor *x,

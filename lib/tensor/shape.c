@@ -46,9 +46,7 @@ nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape,
     return ND_OK;
 }
 
-int nd__shape_resolve_axis(const char *operation, int axis, int ndim) {
-    if (axis >= -ndim && axis < ndim)
-        return axis < 0 ? axis + ndim : axis;
+int nd__shape_refuse_axis(const char *operation, int axis, int ndim) {
     nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: axis %d is out of range for %d dimension%s",
               operation, axis, ndim, ndim == 1 ? "" : "s");
     return -1;

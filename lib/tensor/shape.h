@@ -9,8 +9,14 @@
 nd_status nd__shape_check(const char *operation, int ndim, const int64_t *shape, nd_dtype dtype,
                           int64_t *ret_numel);
 
+/// Says that an axis is out of range; -1.
+__attribute__((cold)) int nd__shape_refuse_axis(const char *operation, int axis, int ndim);
 /// Axis with negatives resolved; -1 and an error when out of range.
-int nd__shape_resolve_axis(const char *operation, int axis, int ndim);
+static inline int nd__shape_resolve_axis(const char *operation, int axis, int ndim) {
+    if (__builtin_expect(axis >= -ndim && axis < ndim, 1))
+        return axis < 0 ? axis + ndim : axis;
+    return nd__shape_refuse_axis(operation, axis, ndim);
+}
 
 /// Broadcast shape of two; error names both shapes. Returns its ndim or -1. `ret_shape` has
 /// ND_MAX_DIMS entries.

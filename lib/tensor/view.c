@@ -277,24 +277,28 @@ typedef struct range {
     int64_t start, stop, step, count;
 } range;
 
-static nd_tensor *sliced(const nd_tensor *x, range along) {
+/// Consumes the view; returns it, or NULL with an error.
+__attribute__((noinline)) static nd_tensor *record_slice(nd_tensor *view, const nd_tensor *x,
+                                                         const range *along) {
+    nd_op_attrs attrs;
+    nd__record_clear_attrs(&attrs);
+    const int64_t given[] = {along->axis, along->start, along->stop, along->step};
+    nd__shape_copy(attrs.i, given, 4);
+    return nd__rebase_record(ND_OP_slice, view, x, &attrs);
+}
+
+static inline __attribute__((always_inline)) nd_tensor *sliced(const nd_tensor *x, range along) {
     const int64_t stride = nd__tensor_strides(x)[along.axis];
     // An empty slice points to where x does, not behind its end; a huge step must not overflow.
     nd_tensor *view =
         nd__rebase_view_along(x, along.axis, along.count > 0 ? along.start * stride : 0,
                               along.count, along.count > 1 ? along.step * stride : stride);
-    if (!view || !nd__tensor_requires_grad(x))
-        return view;
-    nd_op_attrs attrs;
-    nd__record_clear_attrs(&attrs);
-    const int64_t given[] = {along.axis, along.start, along.stop, along.step};
-    nd__shape_copy(attrs.i, given, 4);
-    return nd__rebase_record(ND_OP_slice, view, x, &attrs);
+    return view && nd__tensor_requires_grad(x) ? record_slice(view, x, &along) : view;
 }
 
 /// The elements of a range with a negative step, copied: strides are never negative. The range from
 /// its smallest index up is read, and written from the end of the result.
-static nd_tensor *reversed(const nd_tensor *x, range along) {
+__attribute__((noinline)) static nd_tensor *reversed(const nd_tensor *x, range along) {
     int64_t shape[ND_MAX_DIMS], strides[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         shape[i] = x->shape[i];
