@@ -18,7 +18,9 @@
 
 enum {
     ND__FORK_GRADIENTS,  ///< commits gradients; computes and passes the gate meanwhile
+    ND__FORK_STEPS_TURN, ///< before the next (nd__lock_acquire_in_turn)
     ND__FORK_STEPS,      ///< a collection in steps, until it has decided
+    ND__FORK_COLLECTION_TURN,
     ND__FORK_COLLECTION, ///< a look at edges
     ND__FORK_GATE,       ///< no lock: the gate is closed
     ND__FORK_THREADS,    ///< the registry, also while the gate waits for writers

@@ -51,4 +51,16 @@ static inline void nd__lock_release(nd_lock *lock) {
         nd__lock_wake(lock);
 #endif
 }
+
+/// For a lock that is held for long: whoever gives it up and comes back at once finds `turn` held by
+/// one that waits, and gets it behind that one. Where many wait, those at `turn` are in no order.
+static inline void nd__lock_acquire_in_turn(nd_lock *turn, nd_lock *lock) {
+#ifndef ND_MODEL // which tries every order, a fair one as well
+    nd__lock_acquire(turn);
+#endif
+    nd__lock_acquire(lock);
+#ifndef ND_MODEL
+    nd__lock_release(turn);
+#endif
+}
 #endif

@@ -43,7 +43,8 @@
 /// A collection that finds new garbage because it freed some looks again, so often at most.
 enum { ROUNDS = 8 };
 
-static nd_lock collection_lock;
+static nd_lock collection_turn, collection_lock;
+ND__FORK_LOCK(ND__FORK_COLLECTION_TURN, collection_turn);
 ND__FORK_LOCK(ND__FORK_COLLECTION, collection_lock);
 static uint64_t last_collection_id; // collection lock
 static nd_lock settings_lock;
@@ -234,7 +235,7 @@ static void examine_again(nd_collection *collection) {
         return;
     bool in_time = false;
     for (int tries = 0; tries < TRIES && !in_time; tries++) {
-        nd__lock_acquire(&collection_lock);
+        nd__lock_acquire_in_turn(&collection_turn, &collection_lock);
         collection->alone = nd__atomic_single_threaded();
         uint64_t closed_at = collection->began_ns = close_gate();
         nd__collection_examine(collection);
@@ -322,7 +323,7 @@ uint64_t nd__collect_step_began(void) {
 }
 
 uint64_t nd__collect_step(void (*look)(void *data), void *data) {
-    nd__lock_acquire(&collection_lock);
+    nd__lock_acquire_in_turn(&collection_turn, &collection_lock);
     uint64_t closed_at = step_began = close_gate();
     look(data);
     nd__gate_open();
@@ -347,7 +348,7 @@ static bool reserve(nd_collection *collection, size_t tracked) {
 /// One look, as long as there are more objects than there is room for.
 static bool look_at_once(nd_collection *collection, nd_manager *const *managers, size_t count,
                          uint64_t budget_ns) {
-    nd__lock_acquire(&collection_lock);
+    nd__lock_acquire_in_turn(&collection_turn, &collection_lock);
     bool room = false, memory = true, looked = false;
     size_t tracked;
     collection->late = collection->unclear = false;

@@ -85,7 +85,8 @@ typedef struct steps {
         edges_read_of; ///< what that took with the gate closed, for how many objects
 } steps;
 
-static nd_lock steps_lock; ///< one at a time; no user code runs under it
+static nd_lock steps_turn, steps_lock; ///< one at a time; no user code runs under it
+ND__FORK_LOCK(ND__FORK_STEPS_TURN, steps_turn);
 ND__FORK_LOCK(ND__FORK_STEPS, steps_lock);
 // These change inside the gate: `upgraded` by whoever upgrades, the rest while it is closed or by
 // whoever holds steps_lock.
@@ -555,7 +556,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     collection->count = 0;
     collection->held_here = 1;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
-    nd__lock_acquire(&steps_lock);
+    nd__lock_acquire_in_turn(&steps_turn, &steps_lock);
     announce(collection);
     hold_recent(collection);
     for (size_t i = 0; i < count; i++)
@@ -585,7 +586,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
 bool nd__steps_examine(nd_collection *collection, uint64_t pause_ns) {
     steps steps = {.visitor = {visit_edge}, .collection = collection, .pause_ns = pause_ns};
     bool memory = true;
-    nd__lock_acquire(&steps_lock);
+    nd__lock_acquire_in_turn(&steps_turn, &steps_lock);
     for (int tries = 0; tries < TRIES; tries++) {
         steps.lost = false;
         memory = read_set(&steps);
