@@ -66,11 +66,15 @@ static void free_unlinked(nd_object *object) {
         nd__block_free(object);
 }
 
+/// Whether the block is all that is left of an object, and is its own. (Managers have a `destroy`.)
+static inline bool is_a_block(const nd_object *object) {
+    return !object->type->destroy && !(nd__object_flags(object) & ND__LENT);
+}
+
 void nd__destroy_garbage(nd_object *const *objects, size_t count) {
     for (size_t i = 0; i < count;) {
         size_t begin = i;
-        while (i < count && !objects[i]->type->destroy &&
-               !(objects[i]->type->flags & ND__TYPE_MANAGER))
+        while (i < count && is_a_block(objects[i]))
             i++;
         nd__block_free_all(objects + begin, i - begin);
         if (i < count)

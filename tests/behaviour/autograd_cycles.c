@@ -176,6 +176,40 @@ static void test_G15_grad_of_grad_leaves_no_cycle_when_nothing_is_accumulated(vo
     assert_level(before);
 }
 
+/// Few elements lie in the parameter's own block, which what shares them keeps.
+static void test_G15_data_of_collected_parameters_outlive_them(void **state) {
+    (void)state;
+    level before = level_now();
+    for (int64_t count = 1; count <= 64; count *= 2) {
+        nd_tensor *x = parameter(count, 3);
+        nd_tensor *alias = nd_detach(x);
+        assert_ok(nd_register_hook(x, counting_hook, x));
+        nd_auto nd_tensor *square = nd_mul(x, x);
+        nd_auto nd_tensor *y = nd_sum(square, 0, NULL, false);
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = true;
+        assert_ok(nd_backward(y, &options));
+        nd_release(nd_steal(&square));
+        nd_release(nd_steal(&y));
+        nd_release(x);
+        assert_true(collect(NULL).collected_objects > 2);
+        // What comes to lie where the garbage was must not be seen through the alias, nor be marked
+        // when the alias ends.
+        enum { OTHERS = 200 };
+        nd_tensor *others[OTHERS];
+        for (int i = 0; i < OTHERS; i++)
+            others[i] = parameter(count, 7);
+        assert_float_equal(first_of(alias), 3, 0);
+        assert_ok(nd_fill_(alias, 5));
+        nd_release(alias);
+        for (int i = 0; i < OTHERS; i++) {
+            assert_float_equal(first_of(others[i]), 7, 0);
+            nd_release(others[i]);
+        }
+        assert_level(before);
+    }
+}
+
 // ------------------------------------------------------------------------------------- G16 to G18
 
 static void test_G16_in_place_operation_whose_node_saves_the_tensor(void **state) {
@@ -380,6 +414,7 @@ int main(void) {
         ND_TEST(test_G15_parameter_and_gradient_with_create_graph),
         ND_TEST(test_G15_without_create_graph_there_is_no_cycle),
         ND_TEST(test_G15_grad_of_grad_leaves_no_cycle_when_nothing_is_accumulated),
+        ND_TEST(test_G15_data_of_collected_parameters_outlive_them),
         ND_TEST(test_G16_in_place_operation_whose_node_saves_the_tensor),
         ND_TEST(test_G16_in_place_with_itself),
         ND_TEST(test_G17_sibling_outputs_of_one_node),
