@@ -22,7 +22,7 @@ enum { FREE_BATCH = 128 };
 /// oldest first, so behind one that is kept others are. Returns how much is kept.
 static size_t free_some(nd_collection *collection, size_t from, size_t to, size_t kept,
                         bool all_cut, bool *destroys_kept) {
-    nd_object *dead[FREE_BATCH] = {NULL};
+    nd_object *dead[FREE_BATCH];
     size_t dead_count = 0;
     for (size_t i = from; i < to; i++) {
         nd_object *object = collection->objects[i];
