@@ -73,6 +73,12 @@ static bool fill_rows(nd_kernel_call *call, const nd_tensor *result, const nd_te
         result->numel / rows * nd__dtype_bytes[result->dtype] < ROW_BYTES ||
         !nd__registry_backend(result->device.kind)->host_accessible)
         return false;
+    // One part lies right behind the other only where the result's axis has no gaps.
+    int64_t inner = 1;
+    for (int i = axis + 1; i < result->ndim; i++)
+        inner *= result->shape[i];
+    if (result->shape[axis] > 1 && nd__tensor_strides(result)[axis] != inner)
+        return false;
     *call = (nd_kernel_call){.op = ND_OP_concat, .noperands = 1, .ndim = 1, .shape = {rows}};
     nd_operand *out = &call->operand[0];
     *out = nd__shape_broadcast_operand(result, result->ndim, result->shape);

@@ -70,6 +70,26 @@ static void test_parts_are_whole_again(void **state) {
             check_parts(whole, axis, count);
 }
 
+/// Parts of one place each, into every second place of something larger.
+static void test_parts_with_gaps_between_them(void **state) {
+    (void)state;
+    const int64_t none[3] = {0};
+    nd_auto nd_tensor *whole = counted(), *sparse = nd_zeros(ND_SHAPE(I, 2 * J, K), ND_F32);
+    nd_auto nd_tensor *out = nd_slice(sparse, 1, 2 * J, 2, 1),
+                      *others = nd_slice(sparse, 0, 2 * J, 2, 1);
+    nd_tensor *parts[J];
+    for (int j = 0; j < J; j++)
+        parts[j] = nd_select(whole, j, 1);
+    assert_ok(nd_stack_out(J, (const nd_tensor *const *)parts, 1, out));
+    assert_counted(out, none);
+    nd_auto nd_tensor *nonzero = nd_count_nonzero(others, 0, NULL, false);
+    int64_t written = 1;
+    assert_ok(nd_copy_to_host(nonzero, &written, sizeof written));
+    assert_int_equal(written, 0);
+    for (int j = 0; j < J; j++)
+        nd_release(parts[j]);
+}
+
 static void test_rolled_rows(void **state) {
     (void)state;
     nd_auto nd_tensor *x = counted();
@@ -86,6 +106,7 @@ static void test_rolled_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_parts_are_whole_again),
+        ND_TEST(test_parts_with_gaps_between_them),
         ND_TEST(test_rolled_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
