@@ -55,11 +55,12 @@ static inline void nd__lock_release(nd_lock *lock) {
 /// For a lock that is held for long: whoever gives it up and comes back at once finds `turn` held by
 /// one that waits, and gets it behind that one. Where many wait, those at `turn` are in no order.
 static inline void nd__lock_acquire_in_turn(nd_lock *turn, nd_lock *lock) {
-#ifndef ND_MODEL // which tries every order, a fair one as well
-    nd__lock_acquire(turn);
-#endif
+#ifdef ND_MODEL // which tries every order, a fair one as well
+    (void)turn;
     nd__lock_acquire(lock);
-#ifndef ND_MODEL
+#else
+    nd__lock_acquire(turn);
+    nd__lock_acquire(lock);
     nd__lock_release(turn);
 #endif
 }
