@@ -21,6 +21,7 @@
 #include "lib/gc/cycles.h"
 #include "lib/gc/gc_totals.h"
 #include "lib/gc/policy.h"
+#include "lib/gc/running.h"
 #include "lib/gc/steps.h"
 #include "lib/gc/sweep.h"
 #include "lib/manager/destroy.h"
@@ -509,9 +510,11 @@ static nd_status collect(nd_manager *const *managers, size_t count, const order 
     const nd__listener *listener = nd__trace_listener();
     uint64_t began = listener ? listener->now() : 0;
     thread->collecting = true;
+    nd__running_begin();
     bool again = true, memory = true;
     for (int round = 0; again && memory && round < ROUNDS; round++)
         memory = collect_round(thread, &collection, managers, count, &again);
+    nd__running_end();
     thread->collecting = false;
     nd__collection_free(&collection);
     nd__gc_totals_add(&collection.report, order->mode);

@@ -11,6 +11,7 @@
 #include "lib/base/thread.h"
 #include "lib/base/versioned.h"
 #include "lib/gc/policy.h"
+#include "lib/gc/running.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/request.h"
 #include "lib/object/callback.h"
@@ -163,10 +164,7 @@ static bool collector_is_on(const nd_manager *manager) {
 
 /// The asking manager first; as long as that was not enough and something was freed, once more,
 /// which goes further up when nothing is left below.
-static nd_status collect(nd_pressure *pressure, nd_status status) {
-    if (!collector_is_on(pressure->manager))
-        return status;
-    nd__pressure_reach(pressure, ND_MEMORY_STAGE_COLLECT);
+static nd_status relieve(nd_pressure *pressure, nd_status status) {
     const nd_thread *thread = nd__thread();
     for (uint32_t left = pressure->manager->depth + 2; left > 0 && nd__pressure_includes(status);
          left--) {
@@ -176,6 +174,22 @@ static nd_status collect(nd_pressure *pressure, nd_status status) {
         if (!freed)
             break;
         status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
+    }
+    return status;
+}
+
+/// Beside other threads' collections that is done once more behind each that ends: what was garbage
+/// may have been in their hands.
+static nd_status collect(nd_pressure *pressure, nd_status status) {
+    if (!collector_is_on(pressure->manager))
+        return status;
+    nd__pressure_reach(pressure, ND_MEMORY_STAGE_COLLECT);
+    status = relieve(pressure, status);
+    const uint64_t until = nd__clock_now_ns() + ND__DEAD_PATIENCE_NS;
+    while (nd__pressure_includes(status) && nd__running_await_end(until)) {
+        status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
+        if (nd__pressure_includes(status))
+            status = relieve(pressure, status);
     }
     return status;
 }

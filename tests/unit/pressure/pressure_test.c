@@ -5,6 +5,7 @@
 #include "lib/device/fake/fake.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #define DEVICE ((nd_device){ND_FAKE, 0})
@@ -144,6 +145,51 @@ static void test_B17_the_collector_is_enough_for_training_under_a_quota(void **s
     }
     assert_ok(nd_test_set_threshold(ND_CPU, ND_GC_ADAPTIVE));
     close_and_release(m);
+}
+
+static atomic_bool is_finalizing;
+
+static void take_time(nd_object *self) {
+    (void)self;
+    atomic_store(&is_finalizing, true);
+    struct timespec time = {.tv_nsec = 50000000};
+    nanosleep(&time, NULL);
+}
+
+static void *collect_slowly(void *manager) {
+    assert_ok(nd_gc_collect(manager, NULL));
+    return NULL;
+}
+
+/// All that is garbage has been found by another thread, which has not freed it yet.
+static void test_another_threads_collection_is_enough(void **state) {
+    (void)state;
+    cell_begin(1);
+    cell_on_finalize = take_time;
+    atomic_store(&is_finalizing, false);
+    nd_manager *m = manager_new(NULL, "shared");
+    assert_ok(nd_manager_set_quota(m, ND_CPU, 10 * KIB));
+    assert_ok(nd_manager_set_gc_mode(m, ND_GC_ON));
+    nd_with_manager(m) {
+        nd_object *cycle = cell_new_of(&cell_finalized_type, 0, 2);
+        nd_auto nd_tensor *held = block_of(8 * KIB);
+        cell_link(cycle, 0, cycle);
+        cell_link(cycle, 1, held);
+        nd_release(cycle);
+    }
+    nd_memory_stats before = stats_now();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, collect_slowly, m), 0);
+    while (!atomic_load(&is_finalizing))
+        sched_yield();
+    nd_with_manager(m) {
+        nd_auto nd_tensor *x = block_of(8 * KIB);
+        assert_handle(x);
+    }
+    assert_enough(&before, ND_MEMORY_STAGE_COLLECT);
+    pthread_join(thread, NULL);
+    close_and_release(m);
+    cell_end();
 }
 
 typedef struct cache {
@@ -369,6 +415,7 @@ int main(void) {
         ND_TEST(test_the_cache_is_enough),
         ND_TEST(test_the_collector_is_enough_for_training_on_a_small_device),
         ND_TEST(test_B17_the_collector_is_enough_for_training_under_a_quota),
+        ND_TEST(test_another_threads_collection_is_enough),
         ND_TEST(test_the_callback_is_enough),
         ND_TEST(test_waiting_for_the_device_is_enough),
         ND_TEST(test_waiting_is_bounded),
