@@ -79,10 +79,11 @@ typedef struct nd_gc_report {
 ///
 /// @param manager the manager; NULL: the root
 /// @param ret_report begun with ND_GC_REPORT_INIT; NULL: not asked
-/// @return ND_OK, or the error; then nothing was collected, but with ND_ERROR_STATE
-/// @errors ND_ERROR_OUT_OF_MEMORY (for the passes), ND_ERROR_INVALID_ARGUMENT (a report without
+/// @return ND_OK, or the error; the report has what was collected all the same
+/// @errors ND_ERROR_OUT_OF_MEMORY (for the passes over all objects; a part of them was looked at
+///         after the other as long as that freed some), ND_ERROR_INVALID_ARGUMENT (a report without
 ///         size or version), ND_ERROR_STATE (a type's edges do not add up, and those objects were
-///         kept; or some were postponed; the report has the rest)
+///         kept; or some were postponed)
 /// @threads any; finalizers, destructors and weak callbacks of what dies run here
 ND_API nd_status nd_gc_collect(const nd_manager *manager, nd_gc_report *ret_report);
 

@@ -41,8 +41,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/// A collection that finds new garbage because it freed some looks again, so often at most.
-enum { ROUNDS = 8 };
+/// A collection that finds new garbage because it freed some looks again, so often at most; and one
+/// that had memory to look at a part alone, while that frees some.
+enum { ROUNDS = 8, PARTS = 4096 };
 
 static nd_lock collection_turn, collection_lock;
 ND__FORK_LOCK(ND__FORK_COLLECTION_TURN, collection_turn);
@@ -352,11 +353,12 @@ static bool look_at_once(nd_collection *collection, nd_manager *const *managers,
     nd__lock_acquire_in_turn(&collection_turn, &collection_lock);
     bool room = false, memory = true, looked = false;
     size_t tracked;
-    collection->late = collection->unclear = false;
+    collection->late = collection->unclear = collection->partly = false;
     while (!room && !collection->late &&
            (tracked = count_tracked(managers, count)) + collection->recent > 0) {
         memory = reserve(collection, tracked);
-        if (!memory)
+        collection->partly = !memory && nd__collection_reserve_part(collection, tracked);
+        if (!memory && !collection->partly)
             break;
         collection->expected = tracked;
         find_garbage(collection, managers, count, budget_ns, &room);
@@ -365,7 +367,7 @@ static bool look_at_once(nd_collection *collection, nd_manager *const *managers,
     nd__lock_release(&collection_lock);
     if (looked)
         nd__gate_destroy_parked(); // runs user code, which may close the gate or wait for a thread that does
-    return memory;
+    return memory || collection->partly;
 }
 
 /// Waits until other threads have destroyed what they had to. What dies from then on dies beside
@@ -396,6 +398,7 @@ static bool find_in_steps(nd_collection *collection, nd_manager *const *managers
     if (collection->elsewhere && collection->waits)
         await_dead(collection);
     collection->unclear = collection->elsewhere;
+    collection->partly = false;
     return reserve(collection, count_tracked(managers, count)) &&
            nd__steps_find(collection, managers, count, pause);
 }
@@ -406,7 +409,7 @@ static bool find_in_steps(nd_collection *collection, nd_manager *const *managers
 static bool find(nd_collection *collection, nd_manager *const *managers, size_t count) {
     size_t tracked = count_tracked(managers, count) + collection->recent;
     bool memory = true, steps = in_steps(collection, tracked);
-    collection->missed = false;
+    collection->missed = collection->partly = false;
     // Before the gate begins to close: what was destroyed by now has cut its edges.
     collection->elsewhere = collection->exact && nd__dead_elsewhere(nd__thread());
     if (!steps) {
@@ -448,7 +451,7 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
         clear_weak_references(collection); // made by finalizers, or with what they handed out
     }
     let_go(collection);
-    *ret_again = finalized && collection->count > 0;
+    *ret_again = (finalized || collection->partly) && collection->count > 0;
     if (collection->any_watched || finalized) // a finalizer may have begun to watch
         end_watches(collection);
     free_garbage(thread, collection);
@@ -512,8 +515,9 @@ static nd_status collect(nd_manager *const *managers, size_t count, const order 
     thread->collecting = true;
     nd__running_begin();
     bool again = true, memory = true;
-    for (int round = 0; again && memory && round < ROUNDS; round++)
+    for (int round = 0; again && memory && round < (collection.partly ? PARTS : ROUNDS); round++)
         memory = collect_round(thread, &collection, managers, count, &again);
+    memory = memory && !collection.partly;
     nd__running_end();
     thread->collecting = false;
     nd__collection_free(&collection);
@@ -599,7 +603,9 @@ nd_status nd_gc_collect(const nd_manager *handle, nd_gc_report *ret_report) {
         status = collect_below(manager, mode == ND_GC_WARN ? ND_GC_WARN : ND_GC_ON, &report);
         nd__collect_deferred();
         if (status == ND_ERROR_OUT_OF_MEMORY)
-            nd__error(status, "gc_collect: no memory for the passes; nothing was collected");
+            nd__error(status,
+                      "gc_collect: no memory for the passes over all objects; %llu were collected",
+                      (unsigned long long)report.collected_objects);
     }
     if (ret_report)
         nd__versioned_write(ret_report, &report, sizeof report);

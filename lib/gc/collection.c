@@ -20,13 +20,14 @@ size_t nd__collection_batch = 2048, nd__collection_still_from = 4096;
 
 uint64_t nd__collection_limit_ns = UINT64_C(8000000000);
 
+/// Bytes for one candidate.
+#define EACH (sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t))
+
 bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
     nd__collection_free(collection);
-    const size_t each =
-        sizeof(nd_object *) + sizeof(uint64_t) + 2 * sizeof(uint32_t) + sizeof(uint8_t);
-    if (capacity > UINT32_MAX || capacity > SIZE_MAX / each)
+    if (capacity > UINT32_MAX || capacity > SIZE_MAX / EACH)
         return false;
-    size_t bytes = capacity * each;
+    size_t bytes = capacity * EACH;
     char *block = nd__reserve_take_large(&bytes);
     if (!block)
         return false;
@@ -39,6 +40,17 @@ bool nd__collection_reserve(nd_collection *collection, size_t capacity) {
     collection->capacity = capacity;
     collection->count = 0;
     return true;
+}
+
+bool nd__collection_reserve_part(nd_collection *collection, size_t capacity) {
+    // What the reserve holds, less its own bookkeeping.
+    const size_t least = (ND__RESERVE_BYTES - 4096) / EACH;
+    bool reserved = false;
+    while (!reserved && capacity > least) {
+        capacity = capacity / 2 > least ? capacity / 2 : least;
+        reserved = nd__collection_reserve(collection, capacity);
+    }
+    return reserved;
 }
 
 void nd__collection_free(nd_collection *collection) {
@@ -200,7 +212,7 @@ __attribute__((cold, noinline)) static void discover_other(nd_collection *collec
     if (!may_join(target)) {
         note_edge_to_settled(collection, target);
     } else if (included && collection->count == collection->capacity) {
-        collection->full = true;
+        collection->full = !collection->partly;
     } else if (included) {
         nd__collection_add(collection, target);
         collection->internal[target->gc_index]++;
@@ -412,7 +424,7 @@ static nd_object *take_some(nd_collection *collection, nd__walk *walk, nd_object
         }
         if (object->gc_index >= count || objects[object->gc_index] != object) {
             if (__builtin_expect(count == capacity, 0)) {
-                collection->full = true;
+                collection->full = !collection->partly;
                 break;
             }
             object->gc_index = (uint32_t)count;
@@ -434,6 +446,7 @@ static void discover_shard(nd_collection *collection, nd_shard *shard, nd_manage
                            size_t *read, nd_visitor *visitor) {
     nd__walk walk = {.shard = shard, .manager = manager};
     while (!collection->full && collection->count != collection->expected &&
+           !(collection->partly && collection->count == collection->capacity) &&
            nd__walk_on(&walk, collection, take_some)) {
         read_all(collection, read, visitor);
         if (collection->settles && !collection->full)

@@ -52,6 +52,7 @@ typedef struct nd_collection {
     size_t bytes;                              ///< of the block that the arrays are in
     bool any_weak, any_finalizer, any_watched; ///< among the garbage
     bool full;      ///< discovery ran out of capacity or time, or is still no more
+    bool partly;    ///< what finds no room is left out; it counts as live
     bool missed;    ///< some of a shard was not found; it counts as live
     bool late;      ///< of time: nothing was decided
     bool exact;     ///< what is garbage when it begins is to be found
@@ -103,6 +104,9 @@ static inline bool nd__collection_in_time(const nd_collection *collection) {
 /// Memory for `capacity` candidates, in one block; false when there is none. Grows an empty or
 /// freed collection.
 bool nd__collection_reserve(nd_collection *collection, size_t capacity);
+/// The same for a part of them, as large as there is memory for; false when not even the process's
+/// reserve has enough for one that is worth it.
+bool nd__collection_reserve_part(nd_collection *collection, size_t capacity);
 void nd__collection_free(nd_collection *collection);
 
 /// Counts an object whose edges do not add up: its type, or one that points to it, reports other

@@ -99,6 +99,51 @@ static const char *fail_and_go_on(void) {
     return stats_now().failures == 1 ? NULL : "the ladder failed again";
 }
 
+/// A ring in few bytes: a list that holds itself, and that `holder` may hold, too.
+static bool make_ring(nd_list *holder) {
+    nd_auto nd_list *ring = nd_list_new();
+    return ring && nd_list_append(ring, ring) == ND_OK &&
+           (!holder || nd_list_append(holder, ring) == ND_OK);
+}
+
+/// More garbage than the reserve has room to look at, until no memory is left for anything.
+static const char *fill_with_small_garbage(void) {
+    enum { HELD = 10000 };
+    nd_gc_set_mode(ND_GC_OFF);
+    nd_list *holder = nd_list_new();
+    for (int i = 0; i < HELD; i++)
+        if (!make_ring(holder))
+            return nd_error_get_message();
+    const uint64_t before = nd_manager_get_total_objects(NULL);
+    const uint64_t bytes = address_space() + ROOM;
+    const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return "no limit";
+    while (make_ring(NULL))
+        ;
+    const uint64_t garbage = nd_manager_get_total_objects(NULL) - before;
+    void *rest = NULL; // the last pieces
+    for (size_t piece = 1 << 20; piece >= sizeof rest; piece /= 2)
+        for (void *next; (next = malloc(piece)) != NULL; rest = next)
+            *(void **)next = rest;
+    nd_status status = nd_gc_collect(NULL, NULL);
+    while (rest) {
+        void *next = *(void **)rest;
+        free(rest);
+        rest = next;
+    }
+    if (garbage < 200000)
+        return "there was too little of it";
+    if (status != ND_OK)
+        return nd_error_get_message();
+    if (nd_manager_get_total_objects(NULL) != before)
+        return "some was left, or what is held was taken";
+    nd_release(holder);
+    if (nd_gc_collect(NULL, NULL) != ND_OK)
+        return nd_error_get_message();
+    return nd_manager_get_total_objects(NULL) == before - HELD - 1 ? NULL : "rings were left";
+}
+
 /// The child may be stopped by anything: it must end by itself, and with nothing to complain of.
 static void run_in_child(const char *(*program)(void)) {
     fflush(NULL);
@@ -127,10 +172,16 @@ static void test_F03_a_bounded_program_gets_an_error_without_the_collector(void 
     run_in_child(fail_and_go_on);
 }
 
+static void test_F03_garbage_is_collected_in_parts_where_memory_is_short(void **state) {
+    (void)state;
+    run_in_child(fill_with_small_garbage);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F03_a_bounded_program_completes_with_the_collector),
         ND_TEST(test_F03_a_bounded_program_gets_an_error_without_the_collector),
+        ND_TEST(test_F03_garbage_is_collected_in_parts_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
