@@ -7,8 +7,8 @@
 #define ND_LIB_BASE_RESERVE_H
 #include <stddef.h>
 
-/// Enough for the passes over some 70,000 tracked objects.
-#define ND__RESERVE_BYTES ((size_t)2 << 20)
+/// Enough for the passes over some 290,000 tracked objects.
+#define ND__RESERVE_BYTES ((size_t)8 << 20)
 
 /// Uninitialised memory, or NULL: neither the system nor the reserve has it. While a test makes
 /// allocations fail (nd__alloc_should_fail), the reserve is empty. Any thread.

@@ -115,7 +115,7 @@ static const char *fill_with_small_garbage(void) {
         if (!make_ring(holder))
             return nd_error_get_message();
     const uint64_t before = nd_manager_get_total_objects(NULL);
-    const uint64_t bytes = address_space() + ROOM;
+    const uint64_t bytes = address_space() + 3 * ROOM;
     const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
     if (setrlimit(RLIMIT_AS, &limit) != 0)
         return "no limit";
@@ -132,7 +132,7 @@ static const char *fill_with_small_garbage(void) {
         free(rest);
         rest = next;
     }
-    if (garbage < 200000)
+    if (garbage < 500000)
         return "there was too little of it";
     if (status != ND_OK)
         return nd_error_get_message();
