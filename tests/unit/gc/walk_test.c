@@ -2,6 +2,7 @@
 // frees it: each piece of it is passed once, however often one walks, and few are passed under one
 // hold of the lock. Else a collection that takes its garbage out of a manager waits, for each little
 // part of it, until the walk has passed all of the rest.
+#include "lib/gc/collection.h"
 #include "lib/gc/walk.h"
 #include "lib/manager/shard.h"
 #include "tests/behaviour/helpers.h"
@@ -100,6 +101,8 @@ static void set_pause(uint64_t nanoseconds) {
 static void pass_what_another_frees(uint64_t pause_ns) {
     nd_manager *manager = manager_with_garbage(GARBAGE);
     nd_object *held = cell_in(manager, GARBAGE, 1);
+    size_t batch = nd__collection_batch;
+    nd__collection_batch = 2048; // what is settled early is not told from others' garbage
     cell_on_destroy = stop_at_death;
     pthread_t thread = begin_other(manager);
     assert_true(walked(manager) >= GARBAGE - FREED_TOGETHER);
@@ -112,6 +115,7 @@ static void pass_what_another_frees(uint64_t pause_ns) {
     assert_int_equal(cell_total_deaths(), GARBAGE);
     assert_int_equal(stats_of(manager).live_objects, 1);
     assert_balanced(manager);
+    nd__collection_batch = batch;
     nd_release(held);
     end(manager);
 }
