@@ -85,6 +85,7 @@ extern const struct nd_cuda_functions {
     cudaError_t (*capture_begin)(cudaStream_t, enum cudaStreamCaptureMode);
     cudaError_t (*capture_end)(cudaStream_t, cudaGraph_t *);
     cudaError_t (*capture_status)(cudaStream_t, enum cudaStreamCaptureStatus *);
+    cudaError_t (*capture_mode)(enum cudaStreamCaptureMode *);
     cudaError_t (*graph_new)(cudaGraphExec_t *, cudaGraph_t, unsigned long long);
     cudaError_t (*graph_launch)(cudaGraphExec_t, cudaStream_t);
     cudaError_t (*graph_release)(cudaGraphExec_t);
@@ -114,6 +115,7 @@ const struct nd_cuda_functions nd_cuda_functions = {
     cudaStreamBeginCapture,
     cudaStreamEndCapture,
     cudaStreamIsCapturing,
+    cudaThreadExchangeStreamCaptureMode,
     cudaGraphInstantiate,
     cudaGraphLaunch,
     cudaGraphExecDestroy,

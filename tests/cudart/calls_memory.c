@@ -342,6 +342,8 @@ static cudaError_t allocate(const char *name, void **ret_pointer, size_t bytes, 
     cudaError_t error = cudart_stream_of(handle, &stream);
     if (error == cudaSuccess)
         error = cudart_capture_refuse(stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error != cudaSuccess)
         return error;
     if (bytes == 0)
@@ -382,6 +384,8 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t handle) {
         error = cudart_stream_of(handle, &stream);
     if (error == cudaSuccess)
         error = cudart_capture_refuse(stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_unsafe();
     if (error == cudaSuccess && !pointer)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess) {

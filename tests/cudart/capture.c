@@ -129,15 +129,33 @@ static cudaError_t invalidate(cudart_capture *capture, cudaError_t error) {
     return error;
 }
 
+/// What this thread is kept from while captures run, its own or others'.
+static _Thread_local enum cudaStreamCaptureMode kept_from = cudaStreamCaptureModeGlobal;
+
 cudaError_t cudart_capture_unsafe(void) {
     cudaError_t error = cudaSuccess;
     for (cudart_capture *each = captures; each; each = each->next) {
         const bool mine = pthread_equal(each->thread, pthread_self()) != 0;
-        if (each->mode == cudaStreamCaptureModeGlobal ||
-            (mine && each->mode == cudaStreamCaptureModeThreadLocal))
+        const bool harmed = mine ? each->mode != cudaStreamCaptureModeRelaxed &&
+                                       kept_from != cudaStreamCaptureModeRelaxed
+                                 : each->mode == cudaStreamCaptureModeGlobal &&
+                                       kept_from == cudaStreamCaptureModeGlobal;
+        if (harmed)
             error = invalidate(each, cudaErrorStreamCaptureUnsupported);
     }
     return error;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    cudaError_t error = cudart_begin("cudaThreadExchangeStreamCaptureMode", true);
+    if (error == cudaSuccess && (unsigned)*mode > cudaStreamCaptureModeRelaxed)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess) {
+        const enum cudaStreamCaptureMode before = kept_from;
+        kept_from = *mode;
+        *mode = before;
+    }
+    return cudart_end(error);
 }
 
 cudaError_t cudart_capture_refuse(const cudart_stream *stream) {

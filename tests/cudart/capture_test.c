@@ -460,6 +460,31 @@ static void test_modes(void **state) {
     assert_nothing_left();
 }
 
+/// Memory of a stream is not allocated or freed by a thread that captures another one, unless it says
+/// that it knows.
+static void test_memory_beside_a_capture(void **state) {
+    (void)state;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaGraph_t graph;
+    void *x = NULL;
+    begin(one);
+    assert_int_equal(cudaMallocAsync(&x, 64, other), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaStreamEndCapture(one, &graph), cudaErrorStreamCaptureInvalidated);
+    begin(one);
+    assert_cuda(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, cudaStreamCaptureModeGlobal);
+    assert_cuda(cudaMallocAsync(&x, 64, other));
+    assert_cuda(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, cudaStreamCaptureModeRelaxed);
+    assert_int_equal(status_of(one), cudaStreamCaptureStatusActive);
+    assert_int_equal(cudaFreeAsync(x, other), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaStreamEndCapture(one, &graph), cudaErrorStreamCaptureInvalidated);
+    assert_cuda(cudaFreeAsync(x, other));
+    mode = 7;
+    assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaErrorInvalidValue);
+    assert_nothing_left();
+}
+
 // ------------------------------------------------------------------------------------------------
 // what ends the program
 
@@ -541,6 +566,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_beginning_and_ending),
         ND_TEST(test_the_null_stream_beside_a_capture),
         ND_TEST(test_modes),
+        ND_TEST(test_memory_beside_a_capture),
         ND_TEST(test_what_must_not_be_done_ends_the_program),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -4,7 +4,8 @@
 // so that other threads go on, and in CUDA's mode that forbids unsafe calls to this thread alone. What
 // it does on several of them becomes branches (order.h). While it captures, the only calls that are
 // made are the captured ones, the events between their streams, and allocations on the default stream,
-// which nobody captures: nothing is asked, waited for or freed.
+// which nobody captures, and for which the thread is let out of that mode: nothing is asked, waited
+// for or, but for a block that could not be noted, freed.
 //
 // Invariant: every block that captured work uses is held from then until the graph is gone
 // (order.h), those of its arena too, so a launch never meets memory that is somebody else's. A
@@ -92,12 +93,20 @@ static bool make_room(nd_cuda_graph *graph) {
     return true;
 }
 
+/// CUDA counts allocations and frees in the order of a stream among the calls that a capture forbids
+/// its thread, whichever stream it is. `mode` becomes the one that was; false: nothing was exchanged.
+static bool exchange_mode(enum cudaStreamCaptureMode *mode) {
+    for (int again = 0; again < 3; again++)
+        if (nd__cuda_status(cudaThreadExchangeStreamCaptureMode(mode)) == ND_OK)
+            return true;
+    return false;
+}
+
 /// A new block, from the default stream: a launch waits for what allocates it as for any work.
-static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
+static nd_status take_noted(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
     nd_cuda_stream *stream = &graph->device->streams[ND__CUDA_DEFAULT];
     void *pointer;
-    nd_status status =
-        make_room(graph) ? nd__cuda_take(stream, bytes, &pointer) : ND_ERROR_OUT_OF_MEMORY;
+    nd_status status = nd__cuda_take(stream, bytes, &pointer);
     if (status != ND_OK)
         return status;
     atomic_fetch_add_explicit(&graph->device->live, bytes, memory_order_relaxed);
@@ -107,6 +116,21 @@ static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
         nd__cuda_give_back(&refused);
         return status;
     }
+    *ret_pointer = pointer;
+    return ND_OK;
+}
+
+static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
+    if (!make_room(graph))
+        return ND_ERROR_OUT_OF_MEMORY;
+    void *pointer = NULL;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    if (!exchange_mode(&mode))
+        return ND_ERROR_DEVICE;
+    nd_status status = take_noted(graph, bytes, &pointer);
+    (void)exchange_mode(&mode);
+    if (status != ND_OK)
+        return status;
     const nd_cuda_access written = {pointer, true};
     status = nd__order_list(&graph->uses, 1, &written);
     if (status != ND_OK) {

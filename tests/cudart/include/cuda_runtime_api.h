@@ -196,6 +196,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret_graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *ret_status);
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret_executable, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
