@@ -14,7 +14,8 @@ enum {
     RUNS_NOT,         ///< running refuses
     FIRST_WANTS_MUCH, ///< the first offer that could be taken does
     IS_OLD,           ///< cuDNN 9.19, which hides no scores
-    ENGINES_DIFFER    ///< no engine gives the same bits every time
+    ENGINES_DIFFER,   ///< no engine gives the same bits every time
+    ASKED_ONCE        ///< it ends the program when it is asked for the same offers twice
 };
 enum { OF_HANDLE = 0x2D1, OF_TENSOR, OF_FILTER, OF_CONVOLUTION, OF_POOLING, OF_DESCRIPTOR };
 

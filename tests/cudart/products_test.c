@@ -176,13 +176,13 @@ static nd_tensor *convolved_on(nd_device device, nd_dtype dtype, int which, int 
     return result;
 }
 
-/// Every convolution and its gradients, in f32 and f64; the status as multiply_by_libraries.
+/// Every convolution and its gradients, in f32 and f64, twice; the status as multiply_by_libraries.
 static int convolve_by_libraries(void) {
-    for (int which = 0; which < 3; which++)
+    for (int which = 0; which < 6; which++)
         for (int wide = 0; wide < 2; wide++)
             for (int of = 0; of < 3; of++) {
-                nd_tensor *there = convolved_on(cuda(0), wide ? ND_F64 : ND_F32, which, of);
-                nd_tensor *here = convolved_on(cpu, wide ? ND_F64 : ND_F32, which, of);
+                nd_tensor *there = convolved_on(cuda(0), wide ? ND_F64 : ND_F32, which % 3, of);
+                nd_tensor *here = convolved_on(cpu, wide ? ND_F64 : ND_F32, which % 3, of);
                 double apart = distance(there, here);
                 nd_release(there);
                 nd_release(here);
@@ -207,13 +207,14 @@ static void test_F21_convolutions_by_every_library(void **state) {
         const char *variable, *value;
         int queued; ///< pieces of work by cuDNN: one, or a forward and two gradients
     } cases[] = {
-        {"ND_CUDNN", kept, 42},         {"ND_CUDNN", "/nonexistent/libcudnn.so", 0},
+        {"ND_CUDNN", kept, 84},         {"ND_CUDNN", "/nonexistent/libcudnn.so", 0},
         {"ND_CUDNN", "libm.so.6", 0},   {"ND_CUDART_CUDNN", "1001", 0}, // it cannot begin
         {"ND_CUDART_CUDNN", "100", 0},                                  // it refuses to choose
         {"ND_CUDART_CUDNN", "101", 0},                                  // all it offers is refused
         {"ND_CUDART_CUDNN", "102", 0},  // it wants more memory than there is
         {"ND_CUDART_CUDNN", "103", 0},  // it refuses at last
-        {"ND_CUDART_CUDNN", "104", 42}, // the second offer needs no memory
+        {"ND_CUDART_CUDNN", "104", 84}, // the second offer needs no memory
+        {"ND_CUDART_CUDNN", "107", 84}, // it would end the program if it were asked twice
     };
     setenv("ND_CUDART_MEMORY", "100000000", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -4,15 +4,13 @@
 // in the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the
 // activations only ReLU is an epilogue, and the others are a pass of their own. A handle holds
 // nothing of a stream, and may be used by several threads.
-//
-// What its heuristic answers is kept, by all that it is asked: a step of training, which does the same
-// products each time, asks once.
+// What its heuristic answers is kept.
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/gemm.h"
+#include "lib/device/cuda/memo.h"
 #include <dlfcn.h>
-#include <string.h>
 
 /// What it may ask for, as NVIDIA recommends for Hopper.
 #define MOST_WORKSPACE ((size_t)32 << 20)
@@ -100,7 +98,7 @@ void nd__cublaslt_prepare(nd_cuda_device *device) {
         (void)handle_ready(device);
 }
 
-/// All that decides what the heuristic answers. Begun as zeros, for it is compared byte by byte.
+/// All that decides what the heuristic answers.
 typedef struct lt_question {
     int64_t m, n, k, lda, ldb, ldc;
     uint32_t epilogue, alignment[3]; ///< of a, b and c
@@ -109,38 +107,11 @@ typedef struct lt_question {
 _Static_assert(sizeof(lt_question) == 6 * 8 + 8 * 4, "no padding");
 
 typedef struct lt_answer {
-    lt_question question; ///< of no rows where there is none
-    bool serves;          ///< there is an algorithm
+    bool serves; ///< there is an algorithm
     nd_lt_result chosen;
 } lt_answer;
 
-/// The last answers, each at the place that its question gives.
-static lt_answer answers[512];
-static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static lt_answer *place_of(const lt_question *question) {
-    uint64_t words[sizeof *question / 8], hash = 0;
-    memcpy(words, question, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
-    return &answers[(hash >> 40) % (sizeof answers / sizeof *answers)];
-}
-
-static bool recall(const lt_question *question, lt_answer *ret_answer) {
-    pthread_mutex_lock(&answers_lock);
-    const lt_answer *kept = place_of(question);
-    const bool known = memcmp(&kept->question, question, sizeof *question) == 0;
-    if (known)
-        *ret_answer = *kept;
-    pthread_mutex_unlock(&answers_lock);
-    return known;
-}
-
-static void remember(const lt_answer *answer) {
-    pthread_mutex_lock(&answers_lock);
-    *place_of(&answer->question) = *answer;
-    pthread_mutex_unlock(&answers_lock);
-}
+ND__MEMO(answers, 512, lt_question, lt_answer);
 
 typedef struct lt_call {
     nd_cuda_device *device;
@@ -259,9 +230,9 @@ static nd_status multiply(const lt_call *of, const nd_gemm *gemm, const nd_lt_re
 /// that it does not support the product.
 static int ask(lt_call *of, const nd_gemm *gemm, lt_answer *ret_answer) {
     const lt_question question = question_of(of, gemm);
-    if (recall(&question, ret_answer))
+    if (nd__memo_recall(&answers, &question, ret_answer))
         return ND__BLAS_SUCCESS;
-    *ret_answer = (lt_answer){.question = question};
+    *ret_answer = (lt_answer){0};
     int found = 0;
     int status = describe_preference(of, &question);
     if (status == ND__BLAS_SUCCESS)
@@ -271,7 +242,7 @@ static int ask(lt_call *of, const nd_gemm *gemm, lt_answer *ret_answer) {
         return status;
     ret_answer->serves =
         status == ND__BLAS_SUCCESS && found > 0 && ret_answer->chosen.state == ND__BLAS_SUCCESS;
-    remember(ret_answer);
+    nd__memo_remember(&answers, &question, ret_answer);
     return ND__BLAS_SUCCESS;
 }
 

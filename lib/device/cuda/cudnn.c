@@ -3,11 +3,13 @@
 //
 // Of what it offers for a convolution the first is taken that multiplies without tensor cores'
 // shorter numbers, is deterministic, and asks for no more working memory than there is and
-// MOST_WORKSPACE.
+// MOST_WORKSPACE. Finding the offers takes it some tenths of a millisecond, so those that are
+// acceptable are kept.
 // A device has one handle, which serves one thread and one stream at a time, under the lock.
 #include "lib/device/cuda/cudnn.h"
 #include "kernels/windows.h"
 #include "lib/device/capture.h"
+#include "lib/device/cuda/memo.h"
 #include <dlfcn.h>
 #include <limits.h>
 
@@ -269,7 +271,27 @@ static dnn_step step_of(const dnn_call *of, const nd_kernel_call *call) {
     return (dnn_step){&dnn.grad_weight, of->x, of->y, of->weight, a, b, out};
 }
 
-static nd_status run_by(const dnn_call *of, const dnn_step *step, const nd_dnn_algorithm *by) {
+/// An algorithm that may be taken.
+typedef struct dnn_choice {
+    int algorithm;
+    size_t workspace;
+} dnn_choice;
+
+/// Those of a convolution, the best one first.
+typedef struct dnn_choices {
+    int count;
+    dnn_choice of[OFFERS];
+} dnn_choices;
+
+/// All that decides what cuDNN offers.
+typedef struct dnn_question {
+    int64_t op, type, device;
+    nd__conv_sizes sizes;
+} dnn_question;
+
+ND__MEMO(known_choices, 256, dnn_question, dnn_choices);
+
+static nd_status run_by(const dnn_call *of, const dnn_step *step, const dnn_choice *by) {
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
     const bool wide = of->type == ND__DNN_F64;
@@ -295,8 +317,11 @@ static bool is_acceptable(const nd_dnn_algorithm *offer) {
            offer->workspace <= MOST_WORKSPACE;
 }
 
-/// By the first offer that is acceptable and finds its working memory.
-static nd_status run_step(const dnn_call *of, const dnn_step *step) {
+/// From before, or asked for now. An error is not kept.
+static nd_status find_choices(const dnn_call *of, const dnn_step *step,
+                              const dnn_question *question, dnn_choices *ret_choices) {
+    if (nd__memo_recall(&known_choices, question, ret_choices))
+        return ND_OK;
     nd_dnn_algorithm offers[OFFERS];
     int count = 0;
     nd_status status = nd__cudnn_status(
@@ -304,11 +329,23 @@ static nd_status run_step(const dnn_call *of, const dnn_step *step) {
                                 of->convolution, step->result_described, OFFERS, &count, offers));
     if (status != ND_OK)
         return status == ND_ERROR_OUT_OF_MEMORY ? status : ND_ERROR_UNSUPPORTED;
-    status = ND_ERROR_UNSUPPORTED;
-    for (int i = 0; i < count && i < OFFERS; i++) {
-        if (!is_acceptable(&offers[i]))
-            continue;
-        status = run_by(of, step, &offers[i]);
+    *ret_choices = (dnn_choices){0};
+    for (int i = 0; i < count && i < OFFERS; i++)
+        if (is_acceptable(&offers[i]))
+            ret_choices->of[ret_choices->count++] =
+                (dnn_choice){offers[i].algorithm, offers[i].workspace};
+    nd__memo_remember(&known_choices, question, ret_choices);
+    return ND_OK;
+}
+
+/// By the first that finds its working memory.
+static nd_status run_step(const dnn_call *of, const dnn_step *step, const dnn_question *question) {
+    dnn_choices choices;
+    nd_status status = find_choices(of, step, question, &choices);
+    if (status != ND_OK)
+        return status;
+    for (int i = 0; i < choices.count; i++) {
+        status = run_by(of, step, &choices.of[i]);
         if (status != ND_ERROR_UNSUPPORTED && status != ND_ERROR_OUT_OF_MEMORY)
             return status;
     }
@@ -336,7 +373,8 @@ nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
         status = describe_convolution(&of, &s);
     if (status == ND_OK) {
         const dnn_step step = step_of(&of, call);
-        status = run_step(&of, &step);
+        const dnn_question question = {(int64_t)call->op, of.type, device->index, s};
+        status = run_step(&of, &step, &question);
     }
     release_call(&of);
     pthread_mutex_unlock(&device->blas_lock);
