@@ -19,7 +19,7 @@ report = json.load(open(sys.argv[1]))
 metrics = report["metrics"]
 assert report["bench"] == "gpu" and report["machine"]["gpus"] > 0, report
 for name in """gbps_add gbps_exp gbps_transpose gbps_sum gbps_sum_rows gbps_sum_columns gbps_softmax gbps_layer_norm tflops_f32_4096
-        tflops_bf16_4096 tflops_f16_4096 ns_take_1k ns_take_64m ns_release_in_flight us_mlp_128 us_cnn_128 us_gpt""".split():
+        tflops_bf16_4096 tflops_f16_4096 ns_take_1k ns_take_64m ns_release_in_flight us_mlp_128 us_cnn_128 us_gpt us_captured_mlp_128 us_captured_cnn_128 us_captured_gpt""".split():
     assert metrics["TG_" + name] > 0, name
 for name in ("gbps_add", "tflops_f32_4096"):
     assert metrics["TG_rival_direct_" + name] > 0, name

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const double shortest_batch_seconds = 2e-4;
+static double shortest_batch_seconds = 2e-4;
 /// A slow or busy machine measures less, not longer.
 static const double longest_measurement_seconds = 10;
 enum { LEAST_REPEATS = 3 };
@@ -76,6 +76,10 @@ void bench_measure_sides(bench_side *sides, size_t count, size_t repeats) {
         sides[i].ns = batches[i] ? bench_median(batches[i], done) : (double)NAN;
         free(batches[i]);
     }
+}
+
+void bench_set_shortest_batch(double seconds) {
+    shortest_batch_seconds = seconds;
 }
 
 bool bench_measured_less(void) {

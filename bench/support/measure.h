@@ -20,6 +20,10 @@ typedef bool (*bench_work)(void *data, uint64_t iterations);
 /// when the work failed or there was no memory.
 double bench_measure_ns(bench_work work, void *data, size_t repeats);
 
+/// Another length of batches, for work whose begin or end takes long: waiting for a GPU takes 20
+/// microseconds.
+void bench_set_shortest_batch(double seconds);
+
 /// Whether something was measured with fewer batches than it should be, because it took too long.
 bool bench_measured_less(void);
 
