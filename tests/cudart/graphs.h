@@ -11,6 +11,7 @@ static inline double sum_of(const nd_tensor *x) {
 }
 
 static inline void assert_nothing_left_on_devices(void) {
+    (void)nd_memory_trim(ND_CUDA); // what is kept (lib/device/cuda/cuda_kept.h)
     for (int i = 0; i < nd_get_device_count(ND_CUDA); i++)
         assert_ok(nd_synchronize(cuda(i)));
     const cudart_statistics now = statistics();

@@ -3,17 +3,19 @@
 load("//bazel:cc.bzl", "nd_cc_binary")
 load("//tests/model:plant.bzl", "planted_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "library.c", "order.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_kept.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "library.c", "memo.c", "order.c", "staging.c"]
 _HEADERS = [
     "cublas.h",
     "cublaslt.h",
     "cuda_device.h",
     "cuda_graph.h",
+    "cuda_kept.h",
     "cuda_memory.h",
     "cuda_stream.h",
     "cudnn.h",
     "cudnn_attention.h",
     "library.h",
+    "memo.h",
     "order.h",
 ]
 

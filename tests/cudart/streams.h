@@ -25,6 +25,7 @@ static inline bool is_done(const nd_stream *stream) {
 }
 
 static inline void assert_nothing_left_on_devices(void) {
+    (void)nd_memory_trim(ND_CUDA); // what is kept (lib/device/cuda/cuda_kept.h)
     for (int i = 0; i < nd_get_device_count(ND_CUDA); i++) {
         assert_null(nd_stream_get_current(cuda(i)));
         assert_ok(nd_synchronize(cuda(i)));

@@ -11,6 +11,7 @@
 #include "lib/device/capture.h"
 #include "lib/device/cuda/cuda_device.h"
 #include "lib/device/cuda/cuda_graph.h"
+#include "lib/device/cuda/cuda_kept.h"
 #include "lib/device/cuda/cuda_memory.h"
 #include "lib/device/cuda/cuda_stream.h"
 #include "lib/device/cuda/library.h"
@@ -140,6 +141,8 @@ static nd_status prepare(nd_cuda_device *device) {
             *device->out_of_range = 0;
         }
     }
+    if (status == ND_OK)
+        nd__cuda_kept_prepare(device);
     // The context set up handlers of its own, which must run after ours.
     if (status == ND_OK && atexit(at_process_exit) != 0)
         status = ND_ERROR_OUT_OF_MEMORY;
@@ -219,7 +222,7 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     if (status == ND_OK) {
         atomic_fetch_add_explicit(&device->live, bytes, memory_order_relaxed);
         *ret_pointer = pointer;
-    } else {
+    } else if (!nd__cuda_kept_put(stream, pointer, bytes)) {
         (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
     }
     return status;
@@ -373,7 +376,7 @@ static nd_status cuda_synchronize(int index) {
 static nd_status scratch_allocate(void *context, size_t bytes, void **ret_pointer) {
     nd_cuda_stream *stream = context;
     return stream->captured ? nd__cuda_graph_allocate(stream, bytes, ret_pointer)
-                            : nd__cuda_take(stream, bytes, ret_pointer);
+                            : nd__cuda_take_new(stream, bytes, ret_pointer);
 }
 
 static void scratch_release(void *context, void *pointer) {

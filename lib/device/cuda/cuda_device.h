@@ -24,6 +24,8 @@ enum {
     ND__CUDA_STREAMS = 18,
 };
 
+typedef struct nd_cuda_kept nd_cuda_kept;
+
 /// A stream of CUDA's, made at its first use. What order.c guards says so.
 typedef struct nd_cuda_stream {
     struct nd_cuda_device *device;
@@ -37,6 +39,7 @@ typedef struct nd_cuda_stream {
     uint64_t done;                 ///< order.c: the host has waited for so many
     struct nd_cuda_uses *captured; ///< order.h: of a graph that is captured; NULL: its work is done
     bool joined;                   ///< order.c: a captured one is in the capture
+    nd_cuda_kept *_Atomic kept;    ///< cuda_kept.c; NULL: nothing was kept yet
     uint64_t known[ND__CUDA_DEVICES *
                    ND__CUDA_STREAMS]; ///< order.c: of each stream, how much this one has waited for
 } nd_cuda_stream;
@@ -68,6 +71,8 @@ typedef struct nd_cuda_device {
     _Atomic uint64_t bound;    ///< of all that the pool has; 0: none, else one more
     _Atomic uint64_t live;     ///< bytes of the program's data
     _Atomic uint64_t released; ///< bytes since somebody looked how much it keeps
+    uint64_t keeps;            ///< cuda_kept.c: bytes at most of each stream
+    _Atomic uint64_t kept;     ///< cuda_kept.c: bytes of all streams
     int32_t *out_of_range;     ///< pinned; see nd_cuda_queue
     nd_cuda_staging staging;
     pthread_mutex_t blas_lock; ///< of the libraries' handles

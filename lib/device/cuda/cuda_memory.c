@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/device/capture.h"
+#include "lib/device/cuda/cuda_kept.h"
 #include "lib/device/cuda/cuda_stream.h"
 #include <stdatomic.h>
 #include <time.h>
@@ -27,9 +28,7 @@ bool nd__cuda_is_within_bound(nd_cuda_device *device) {
 /// A pool has no bound that can be changed, and whether it grows for a request is known when it has
 /// grown: what it may not have is given back behind what is queued. A request that fits beside no
 /// live data is not tried. A pool is not asked while the thread captures: the end of that does.
-nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
-    if (!nd__alloc_allowed(bytes))
-        return ND_ERROR_OUT_OF_MEMORY;
+static nd_status take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     const uint64_t bound = atomic_load_explicit(&stream->device->bound, memory_order_relaxed) - 1;
     const uint64_t live = atomic_load_explicit(&stream->device->live, memory_order_relaxed);
     if (live > bound || bytes > bound - live)
@@ -47,6 +46,29 @@ nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer
     return ND_OK;
 }
 
+nd_status nd__cuda_take_new(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
+    if (!nd__alloc_allowed(bytes))
+        return ND_ERROR_OUT_OF_MEMORY;
+    nd_status status = take(stream, bytes, ret_pointer);
+    if (status == ND_ERROR_OUT_OF_MEMORY && !nd__capture_running() &&
+        nd__cuda_kept_flush(stream->device) > 0)
+        status = take(stream, bytes, ret_pointer);
+    return status;
+}
+
+nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
+    void *kept = nd__cuda_kept_take(stream, bytes);
+    if (!kept)
+        return nd__cuda_take_new(stream, bytes, ret_pointer);
+    if (!nd__alloc_allowed(bytes)) {
+        if (!nd__cuda_kept_put(stream, kept, bytes))
+            (void)nd__cuda_status(cudaFreeAsync(kept, stream->handle));
+        return ND_ERROR_OUT_OF_MEMORY;
+    }
+    *ret_pointer = kept;
+    return ND_OK;
+}
+
 /// Gives back what the pool has too much. What the stream has not passed yet stays.
 static void keep_within(nd_cuda_device *device, uint64_t limit) {
     const uint64_t reserved = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
@@ -59,7 +81,8 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
     nd_cuda_device *device = retired->device;
     if (!retired->stream)
         return;
-    (void)nd__cuda_status(cudaFreeAsync(retired->data, retired->stream->handle));
+    if (!nd__cuda_kept_put(retired->stream, retired->data, retired->bytes))
+        (void)nd__cuda_status(cudaFreeAsync(retired->data, retired->stream->handle));
     atomic_fetch_sub_explicit(&device->live, retired->bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     const uint64_t bytes = retired->bytes;
@@ -70,6 +93,15 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
     }
 }
 
+/// What was released becomes free for good when its stream has passed it; asking the streams how far
+/// they are lets the driver notice.
+static void give_back_kept(nd_cuda_device *device) {
+    (void)nd__cuda_kept_flush(device);
+    for (int place = 0; place < ND__CUDA_STREAMS; place++)
+        if (nd__cuda_stream_is_made(&device->streams[place]))
+            (void)nd__cuda_stream_is_done(&device->streams[place]);
+}
+
 static void cuda_limit(int index, uint64_t bytes) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
@@ -77,6 +109,7 @@ static void cuda_limit(int index, uint64_t bytes) {
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return;
     atomic_store(&device->limit, bytes + 1);
+    give_back_kept(device);
     if (bytes != UINT64_MAX)
         keep_within(device, bytes);
 }
@@ -89,21 +122,19 @@ static nd_status cuda_bound(int index, uint64_t bytes) {
     if (status != ND_OK)
         return status;
     atomic_store(&device->bound, bytes + 1);
+    give_back_kept(device);
     (void)nd__cuda_is_within_bound(device);
     return ND_OK;
 }
 
-/// What was released becomes free for good when its stream has passed it; asking the streams how far
-/// they are lets the driver notice. The pool says nothing of how much that was.
+/// The pool says nothing of how much that was.
 static uint64_t cuda_retire(int index) {
     ND__UNCANCELLED;
     nd_cuda_device *device;
     ND__CUDA_CALLER caller = {.ordinal = -1};
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
-    for (int place = 0; place < ND__CUDA_STREAMS; place++)
-        if (nd__cuda_stream_is_made(&device->streams[place]))
-            (void)nd__cuda_stream_is_done(&device->streams[place]);
+    give_back_kept(device);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
     if (limit != UINT64_MAX)
         keep_within(device, limit);
@@ -118,6 +149,7 @@ static uint64_t cuda_trim(int index) {
     if (nd__cuda_enter_uncaptured(index, &device, &caller) != ND_OK)
         return 0;
     uint64_t before = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
+    give_back_kept(device);
     (void)nd__cuda_status(cudaMemPoolTrimTo(device->pool, 0));
     uint64_t after = pool_attribute(device, cudaMemPoolAttrReservedMemCurrent);
     return before > after ? before - after : 0;
@@ -172,6 +204,10 @@ static void cuda_usage(int index, nd_memory_usage *ret_usage) {
     if (used > reserved) // the two were read one after the other
         used = reserved;
     const uint64_t bound = atomic_load_explicit(&device->bound, memory_order_relaxed) - 1;
+    uint64_t kept = nd__cuda_kept_bytes(device);
+    if (kept > used)
+        kept = used;
+    used -= kept;
     ret_usage->cached = reserved - used;
     ret_usage->live = atomic_load_explicit(&device->live, memory_order_relaxed);
     ret_usage->pending = used > ret_usage->live ? used - ret_usage->live : 0;

@@ -3,8 +3,10 @@
 #define ND_LIB_DEVICE_CUDA_CUDA_MEMORY_H
 #include "lib/device/cuda/order.h"
 
-/// Memory of the pool, for what comes next on a stream.
+/// Memory for what comes next on a stream: a kept block of that size (cuda_kept.h), or the pool's.
 nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
+/// The pool's, for what goes back to it by cudaFreeAsync.
+nd_status nd__cuda_take_new(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
 /// Gives back what nothing uses any more (order.h).
 void nd__cuda_give_back(const nd_cuda_retired *retired);
 /// Whether the pool has at most what it may have, at least once it has given back what it keeps.
