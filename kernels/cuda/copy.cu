@@ -2,7 +2,8 @@
 //
 // Without a change of dtype elements are moved unseen, so those kernels are compiled per element
 // size: a contiguous copy is the driver's, one between two orders of axes goes through shared memory
-// (transpose.cuh). Between f32 and 16-bit floats packs are moved, as
+// (transpose.cuh). What lies in runs in both operands is moved by units of up to 16 bytes, as if those
+// were its elements. Between f32 and 16-bit floats packs are moved, as
 // between f64, f32, i64, i32, u8 and bool. All other pairs share four kernels: one for each type that
 // holds the elements on their way, told both dtypes when they run.
 #include "kernels/cuda/elementwise.cuh"
@@ -17,16 +18,65 @@ template <class Out, class In> struct Cast {
     }
 };
 
+/// The most bytes, up to 16, at whose multiples all runs of both operands begin and end.
+static int64_t unit_bytes(const nd_kernel_call *call, const Walk<2> &walk, int64_t bytes) {
+    const int last = walk.ndim - 1;
+    if (last < 0 || walk.strides[0][last] != 1 || walk.strides[1][last] != 1)
+        return bytes;
+    // Every place in bytes, and the pointers: their lowest bit that is set.
+    uint64_t places = 16 | (uint64_t)(walk.shape[last] * bytes);
+    for (int operand = 0; operand < 2; operand++) {
+        places |= (uintptr_t)call->operand[operand].data;
+        for (int axis = 0; axis < last; axis++)
+            places |= (uint64_t)(walk.strides[operand][axis] * bytes);
+    }
+    return (int64_t)(places & -places);
+}
+
+/// Of elements of `bytes`, moved as units of a type.
+template <class Unit>
+static nd_status move_units(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                            const Walk<2> &walk, int64_t bytes) {
+    const int64_t elements = (int64_t)sizeof(Unit) / bytes;
+    const int last = walk.ndim - 1;
+    Walk<2> units;
+    for (int axis = 0; axis <= last; axis++) {
+        int64_t stride[2] = {walk.strides[0][axis], walk.strides[1][axis]};
+        for (int operand = 0; operand < 2 && elements > 1; operand++)
+            stride[operand] = axis == last ? 1 : stride[operand] / elements;
+        units.add_axis(axis == last ? walk.shape[axis] / elements : walk.shape[axis], stride);
+    }
+    StridedElementwise<Cast<Unit, Unit>, Unit, Unit, None, None> body(call, Cast<Unit, Unit>{},
+                                                                      units);
+    return run_threads(queue, body.blocks(), body);
+}
+
 template <class T>
 static nd_status run_move(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    Walk<2> walk(call);
+    constexpr int64_t bytes = sizeof(T);
+    const nd_operand &out = call->operand[0], &x = call->operand[1];
+    Walk<2> walk;
+    for (int axis = 0; axis < call->ndim; axis++) {
+        int64_t stride[2] = {out.strides[axis], x.strides[axis]};
+        walk.join_axis(call->shape[axis], stride);
+    }
     if (walk.contiguous() && walk.count > 0)
-        return queue->copy(queue->context, call->operand[0].data, call->operand[1].data,
-                           (size_t)walk.count * sizeof(T));
+        return queue->copy(queue->context, out.data, x.data, (size_t)walk.count * sizeof(T));
     nd_status status = run_transpose<T>(queue, call);
     if (status != ND_ERROR_UNSUPPORTED)
         return status;
-    return run_elementwise<T, T>(queue, call, Cast<T, T>{});
+    switch (unit_bytes(call, walk, bytes)) {
+    case 1:
+        return move_units<uint8_t>(queue, call, walk, bytes);
+    case 2:
+        return move_units<uint16_t>(queue, call, walk, bytes);
+    case 4:
+        return move_units<uint32_t>(queue, call, walk, bytes);
+    case 8:
+        return move_units<uint64_t>(queue, call, walk, bytes);
+    default:
+        return move_units<Pack<uint32_t, 4>>(queue, call, walk, bytes);
+    }
 }
 
 // The bits of half.h, NaN's too.

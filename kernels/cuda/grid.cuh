@@ -41,10 +41,12 @@
 #define ND_UNROLL _Pragma("unroll")
 #define ND_UNROLL_2 _Pragma("unroll 2")
 #define ND_UNROLL_4 _Pragma("unroll 4")
+#define ND_ROLLED _Pragma("unroll 1")
 #else
 #define ND_UNROLL
 #define ND_UNROLL_2
 #define ND_UNROLL_4
+#define ND_ROLLED
 #endif
 
 namespace nd_cuda {
@@ -53,14 +55,29 @@ constexpr int block_threads = 256;
 constexpr int warp_threads = 32;
 /// Blocks that a multiprocessor holds at least: 65,536 registers for theirs. Without a number the
 /// compiler spills a few registers to come down to a multiple of 8 that lets in one more. A body of
-/// run_threads may have a number of its own.
-constexpr int least_element_blocks = 4, least_group_blocks = 3;
+/// run_threads or run_groups may have a number of its own.
+constexpr int least_element_blocks = 4;
 template <class Body, class = void> constexpr int least_thread_blocks = 2;
 template <class Body>
 constexpr int least_thread_blocks<Body, decltype((void)Body::least_blocks)> = Body::least_blocks;
+template <class Body, class = void> constexpr int least_group_blocks = 3;
+template <class Body>
+constexpr int least_group_blocks<Body, decltype((void)Body::least_blocks)> = Body::least_blocks;
 
 ND_BOTH int64_t divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
+}
+
+/// Of a power of two.
+ND_BOTH int exponent_of(int power) {
+#ifdef __CUDA_ARCH__
+    return __ffs(power) - 1;
+#else
+    int exponent = 0;
+    while (power >> exponent != 1)
+        exponent++;
+    return exponent;
+#endif
 }
 
 /// How the threads of a block share groups. `lanes` is a power of two, at most block_threads. With
@@ -78,15 +95,16 @@ struct GroupPlace {
     int step; ///< distance in threads between a lane and the next one of its group
 
     ND_BOTH GroupPlace(GroupShape shape, int64_t block, int thread) {
-        int groups_per_block = block_threads / shape.lanes;
+        // Both are powers of two: a division would be a good part of a short kernel.
+        int groups_per_block = block_threads >> exponent_of(shape.lanes);
         int inside;
         if (shape.lanes_adjacent) {
-            lane = thread % shape.lanes;
-            inside = thread / shape.lanes;
+            lane = thread & (shape.lanes - 1);
+            inside = thread >> exponent_of(shape.lanes);
             step = 1;
         } else {
-            lane = thread / groups_per_block;
-            inside = thread % groups_per_block;
+            lane = thread >> exponent_of(groups_per_block);
+            inside = thread & (groups_per_block - 1);
             step = groups_per_block;
         }
         group = block * groups_per_block + inside;
@@ -147,7 +165,7 @@ template <class Join, class State>
 __device__ __forceinline__ State joined_in_block(const Join &join, State state, int lanes,
                                                  State *states) {
     state = joined_in_warp(join, state, warp_threads);
-    int thread = (int)threadIdx.x, first = thread / lanes * (lanes / warp_threads);
+    int thread = (int)threadIdx.x, first = (thread & -lanes) / warp_threads;
     if (thread % warp_threads == 0)
         states[thread / warp_threads] = state;
     __syncthreads();
@@ -173,7 +191,7 @@ __device__ __forceinline__ State joined_apart(const Join &join, State state, Gro
 }
 
 template <class Body>
-__global__ void __launch_bounds__(block_threads, least_group_blocks)
+__global__ void __launch_bounds__(block_threads, least_group_blocks<Body>)
     group_kernel(Body body, int64_t groups, GroupShape shape) {
     typedef typename Body::State State;
     __shared__ State states[block_threads];

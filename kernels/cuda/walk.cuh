@@ -63,6 +63,20 @@ template <int operands> struct Walk {
         ndim++;
     }
 
+    /// The same, but as one with the axis before where they are walked as one, and none of size 1.
+    void join_axis(int64_t size, const int64_t stride[operands]) {
+        bool joins = ndim > 0;
+        for (int operand = 0; operand < operands; operand++)
+            joins = joins && strides[operand][ndim - 1] == stride[operand] * size;
+        if (size == 1)
+            return;
+        if (joins) {
+            size *= shape[--ndim];
+            count /= shape[ndim] != 0 ? shape[ndim] : 1;
+        }
+        add_axis(size, stride);
+    }
+
     /// Offsets in elements of element `index`, one per operand.
     ND_BOTH void offsets(int64_t index, int64_t ret_offset[operands]) const {
         ND_UNROLL
@@ -82,6 +96,7 @@ template <int operands> struct Walk {
             outermost = rest;
         } else {
             int64_t rest = index;
+            ND_ROLLED
             for (int axis = ndim - 1; axis > 0; axis--) {
                 int64_t quotient = rest / shape[axis];
                 int64_t position = rest - quotient * shape[axis];
