@@ -161,7 +161,8 @@ typedef struct nd_kernel_call {
 //            Groups and co 1: unfold: out [n, ci window, y], x; fold, its adjoint: out (as x), columns.
 // POOL       max_pool: out, positions (i64, position in the d*h*w block; written), x; three axes as in CONV; ndim is 0,
 //            shape[0..6] = n*c, x's sizes, out's sizes; i[0..11] = windows (0: adaptive), strides, paddings, dilations.
-//            Every window holds an element.
+//            Every window holds an element. max_pool_grad, where a backend has it: out, as x, the gradient of x; positions, g,
+//            that of max_pool's result; the same numbers.
 // RESAMPLE   Along one axis: resample: out [outer, out, inner], x [outer, in, inner]; resample_adjoint: out as x, grad as
 //            resample's out. ndim is 0, i[0..8] = mode, outer, in, out, inner, window, stride, padding, flags; f[0] = step
 //            (kernels/windows.h, which says what each result is made of).

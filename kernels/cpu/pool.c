@@ -15,7 +15,7 @@ static void pool_planes(void *context, int64_t begin, int64_t end) {
 
 nd_status nd__cpu_pool(const nd_kernel_call *call) {
     int type = nd__float_index(call->operand[0].dtype);
-    if (type < 0)
+    if (type < 0 || call->op != ND_OP_max_pool)
         return ND_ERROR_UNSUPPORTED;
     pool_work work = {call, nd__cpu_loops_now()->pool[type]};
     int64_t cost = 1;

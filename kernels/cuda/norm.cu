@@ -1,63 +1,12 @@
 // NORM: layer, group and batch norm and their gradient.
 //
-// Sets that fit in registers are kept there (norm.cuh). Of any other set the mean, the variance and the
-// result are found one after the other by a group of threads. Sums are kept in double.
-#include "kernels/cuda/norm.cuh"
+// Sets that fit in registers are kept there (norm.cuh); any other is cut into parts (norm_parts.cuh).
+// Sums are kept in double.
+#include "kernels/cuda/norm_parts.cuh"
 
 namespace nd_cuda {
 
-template <class Format> struct NormMean {
-    typedef typename Format::Number Number;
-    typedef double State;
-    NormSets<Format> sets;
-
-    ND_BOTH State accumulate(int64_t set, int lane, int lanes) const {
-        State sum = 0;
-        for (int64_t i = lane; i < sets.length(); i += lanes)
-            sum += (double)sets.number(sets.at(set, i));
-        return sum;
-    }
-    ND_BOTH State combine(State a, State b) const {
-        return a + b;
-    }
-    ND_BOTH void finish(int64_t set, int lane, int, State sum) const {
-        if (lane == 0)
-            sets.mean[set] = (double)(Number)(sum / (double)sets.length());
-    }
-};
-
-template <class Format> struct NormInverse {
-    typedef typename Format::Number Number;
-    typedef double State;
-    NormSets<Format> sets;
-    Number *statistics; ///< or NULL
-
-    ND_BOTH State accumulate(int64_t set, int lane, int lanes) const {
-        State squares = 0;
-        double mean = sets.centered ? sets.mean[set] : 0.0;
-        for (int64_t i = lane; i < sets.length(); i += lanes) {
-            double part = (double)sets.number(sets.at(set, i)) - mean;
-            squares += part * part;
-        }
-        return squares;
-    }
-    ND_BOTH State combine(State a, State b) const {
-        return a + b;
-    }
-    ND_BOTH void finish(int64_t set, int lane, int, State squares) const {
-        if (lane != 0)
-            return;
-        if (!sets.centered)
-            sets.mean[set] = 0.0;
-        double variance = squares / (double)sets.length();
-        sets.inverse[set] = 1.0 / sqrt_of(variance + sets.epsilon);
-        if (statistics) {
-            statistics[set] = (Number)sets.mean[set];
-            statistics[sets.count() + set] = (Number)variance;
-        }
-    }
-};
-
+/// The result where statistics are given.
 template <class Format> struct NormResult {
     typedef typename Format::Number Number;
     NormSets<Format> sets;
@@ -65,8 +14,8 @@ template <class Format> struct NormResult {
     ResultStored<Format> *out;
 
     ND_BOTH void operator()(int64_t at) const {
-        int64_t set = sets.set_of(at), channel = sets.channel_of(at);
-        Number y = (sets.number(at) - (Number)sets.mean[set]) * (Number)sets.inverse[set];
+        int64_t channel = sets.channel_of(at);
+        Number y = (sets.number(at) - (Number)sets.mean[channel]) * (Number)sets.inverse[channel];
         y = weight ? y * weight[channel] : y;
         out[at] = ResultOf<Format>::of(sets.format).store(bias ? y + bias[channel] : y);
     }
@@ -82,45 +31,6 @@ template <class Format> struct NormGiven {
         sets.mean[channel] = (double)statistics[channel];
         sets.inverse[channel] =
             1.0 / sqrt_of((double)statistics[sets.channels + channel] + sets.epsilon);
-    }
-};
-
-/// The gradient of x: w = grad weight, its sum and that of w (x - mean).
-template <class Format> struct NormGrad {
-    typedef typename Format::Stored Stored;
-    typedef typename Format::Number Number;
-    typedef NormSums State;
-    NormSets<Format> sets;
-    const ResultStored<Format> *grad;
-    const Number *weight; ///< or NULL
-    Stored *out;
-
-    ND_BOTH Number scaled(int64_t at) const {
-        Number g = ResultOf<Format>::of(sets.format).load(grad[at]);
-        return weight ? g * weight[sets.channel_of(at)] : g;
-    }
-    ND_BOTH State accumulate(int64_t set, int lane, int lanes) const {
-        State sums = {0, 0};
-        for (int64_t i = lane; i < sets.length(); i += lanes) {
-            int64_t at = sets.at(set, i);
-            double w = (double)scaled(at);
-            sums.plain += w;
-            sums.along += w * ((double)sets.number(at) - sets.mean[set]);
-        }
-        return sums;
-    }
-    ND_BOTH State combine(const State &a, const State &b) const {
-        return State{a.plain + b.plain, a.along + b.along};
-    }
-    ND_BOTH void finish(int64_t set, int lane, int lanes, const State &sums) const {
-        double inverse = sets.inverse[set], n = (double)sets.length();
-        Number shift = sets.centered ? (Number)(sums.plain / n) : (Number)0;
-        Number slope = (Number)(sums.along / n * inverse * inverse);
-        for (int64_t i = lane; i < sets.length(); i += lanes) {
-            int64_t at = sets.at(set, i);
-            Number center = sets.number(at) - (Number)sets.mean[set];
-            out[at] = sets.format.store((scaled(at) - shift - center * slope) * (Number)inverse);
-        }
     }
 };
 
@@ -207,17 +117,6 @@ template <class Format> struct NormGivenGrad {
     }
 };
 
-template <class Format>
-static nd_status run_statistics(const nd_cuda_queue *queue, const NormSets<Format> &sets,
-                                typename Format::Number *written) {
-    GroupShape shape{lanes_for(sets.length()), true};
-    nd_status status =
-        sets.centered ? run_groups(queue, sets.count(), shape, NormMean<Format>{sets}) : ND_OK;
-    return status == ND_OK
-               ? run_groups(queue, sets.count(), shape, NormInverse<Format>{sets, written})
-               : status;
-}
-
 /// ND_ERROR_UNSUPPORTED where sets are not kept. `make(shape, flat)` runs a kernel of NormRow.
 template <class Format, int rows, class Make>
 static nd_status run_sets(const nd_kernel_call *call, const NormSets<Format> &sets,
@@ -275,7 +174,6 @@ template <class Format>
 static nd_status run_set_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
                               const NormSets<Format> &sets) {
     typedef typename Format::Stored Stored;
-    typedef typename Format::Number Number;
     static const int moved[] = {0, 2, 3};
     const nd_operand *operand = call->operand;
     Stored *out = (Stored *)operand[0].data;
@@ -287,12 +185,10 @@ static nd_status run_set_grad(const nd_cuda_queue *queue, const nd_kernel_call *
         });
     if (status != ND_ERROR_UNSUPPORTED)
         return status;
-    status = run_statistics(queue, sets, (Number *)nullptr);
-    if (status != ND_OK || !out)
-        return status;
-    return run_groups(queue, sets.count(), GroupShape{lanes_for(sets.length()), true},
-                      NormGrad<Format>{sets, (const ResultStored<Format> *)operand[2].data,
-                                       (const Number *)operand[4].data, out});
+    bool packed =
+        sets_are_packed(sets, operand[3].data, operand[2].data, out ? out : operand[3].data);
+    return packed ? run_parted_grad<Format, true>(queue, call, sets)
+                  : run_parted_grad<Format, false>(queue, call, sets);
 }
 
 template <class Format>
@@ -314,18 +210,26 @@ static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call
         status = run_set_grad(queue, call, sets);
     if (out && given && status == ND_OK)
         status = run_elements(queue, numbers, NormGivenGrad<Format>{sets, grad, weight, out});
-    return parameters && status == ND_OK ? run_parameters(queue, sets, grad, parameters) : status;
+    // The sums of channels that are sets are those of weight and bias.
+    bool found = !given && sets.groups == 0 && numbers > 0;
+    return parameters && !found && status == ND_OK ? run_parameters(queue, sets, grad, parameters)
+                                                   : status;
 }
 
-/// Forward, of sets whose statistics are not given. ND_ERROR_UNSUPPORTED where these are not kept.
+/// Forward, of sets whose statistics are not given.
 template <class Format>
-static nd_status run_kept(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                          const NormSets<Format> &sets) {
+static nd_status run_result(const nd_cuda_queue *queue, const nd_kernel_call *call,
+                            const NormSets<Format> &sets) {
     static const int moved[] = {0, 2};
-    return run_sets<Format, 1>(call, sets, moved, 2, [&](auto shape, bool flat) {
+    nd_status status = run_sets<Format, 1>(call, sets, moved, 2, [&](auto shape, bool flat) {
         return run_rows(queue, sets.count(),
                         NormRowResult<Format, decltype(shape)>(sets, call, flat));
     });
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
+    const void *x = call->operand[2].data, *out = call->operand[0].data;
+    return sets_are_packed(sets, x, out, out) ? run_parted_result<Format, true>(queue, call, sets)
+                                              : run_parted_result<Format, false>(queue, call, sets);
 }
 
 /// The place of x among the operands.
@@ -356,15 +260,11 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
                           size[4] != 0,
                           false,
                           {},
-                          {},
                           {}};
     sets.prepare();
     int64_t count = sets.count(), numbers = sets.samples * sets.channels * sets.places;
-    if (!backward && !given && numbers > 0) {
-        nd_status status = run_kept(queue, call, sets);
-        if (status != ND_ERROR_UNSUPPORTED)
-            return status;
-    }
+    if (!backward && !given)
+        return numbers > 0 ? run_result(queue, call, sets) : ND_OK;
     Scratch statistics(queue, 2 * (count > 0 ? count : 1) * (int64_t)sizeof(double));
     if (statistics.status != ND_OK)
         return statistics.status;
@@ -372,16 +272,11 @@ static nd_status run_norm(const nd_cuda_queue *queue, const nd_kernel_call *call
     sets.inverse = sets.mean + count;
     if (backward)
         return run_grad(queue, call, sets, given);
-    nd_status status = ND_OK;
-    if (given)
-        status =
-            run_elements(queue, count, NormGiven<Format>{sets, (const Number *)operand[3].data});
-    else if (numbers > 0)
-        status = run_statistics(queue, sets, (Number *)operand[1].data);
+    nd_status status =
+        run_elements(queue, count, NormGiven<Format>{sets, (const Number *)operand[3].data});
     if (status != ND_OK)
         return status;
-    NormResult<Format> body{sets, (const Number *)operand[given ? 2 : 3].data,
-                            (const Number *)operand[4].data,
+    NormResult<Format> body{sets, (const Number *)operand[2].data, (const Number *)operand[4].data,
                             (ResultStored<Format> *)operand[0].data};
     return run_elements(queue, numbers, body);
 }

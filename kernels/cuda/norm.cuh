@@ -45,7 +45,7 @@ template <class Format> struct NormSets {
     double epsilon;
     bool centered;
     bool narrow; ///< every number's place is below 2^31
-    Divider by_places, by_channels, by_group;
+    Divider by_places, by_channels;
 
     void prepare() {
         narrow = samples * channels * places < ((int64_t)1 << 31);
@@ -53,7 +53,6 @@ template <class Format> struct NormSets {
             return;
         by_places.set((uint32_t)places);
         by_channels.set((uint32_t)channels);
-        by_group.set((uint32_t)(groups > 0 ? channels / groups : 1));
     }
     ND_BOTH int64_t count() const {
         return groups > 0 ? samples * groups : channels;
@@ -65,25 +64,15 @@ template <class Format> struct NormSets {
     ND_BOTH int64_t length() const {
         return groups > 0 ? channels / groups * places : samples * places;
     }
-    /// Where number i of a set stands.
-    ND_BOTH int64_t at(int64_t set, int64_t i) const {
-        return groups > 0 ? set * length() + i
-                          : (i / places * channels + set) * places + i % places;
+    /// In which row of `places` numbers of its set number i stands.
+    ND_BOTH int64_t row_of(int64_t i) const {
+        return narrow ? (int64_t)by_places.divide((uint32_t)i) : i / places;
     }
     ND_BOTH int64_t channel_of(int64_t at) const {
         if (!narrow)
             return at / places % channels;
         uint32_t row = by_places.divide((uint32_t)at);
         return row - by_channels.divide(row) * (uint32_t)channels;
-    }
-    ND_BOTH int64_t set_of(int64_t at) const {
-        int64_t channel = channel_of(at);
-        if (groups == 0)
-            return channel;
-        if (!narrow)
-            return at / (channels * places) * groups + channel / (channels / groups);
-        uint32_t sample = by_channels.divide(by_places.divide((uint32_t)at));
-        return (int64_t)sample * groups + by_group.divide((uint32_t)channel);
     }
     /// Of the first number of a set that lies in one piece.
     ND_BOTH int64_t first_channel(int64_t set) const {

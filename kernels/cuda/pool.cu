@@ -1,5 +1,6 @@
 // Unfold and fold (of CONV), POOL and RESAMPLE on contiguous tensors: one thread per element of the
 // result, neighbours writing beside each other.
+#include "kernels/cuda/walk.cuh"
 #include "kernels/cuda/window.cuh"
 
 namespace nd_cuda {
@@ -73,10 +74,93 @@ template <class T> struct MaxPool {
     }
 };
 
+/// Division by one number, by multiplication where both have at most 31 bits.
+struct Quotient {
+    int64_t by;
+    bool narrow;
+    Divider divider;
+
+    Quotient(int64_t divisor, int64_t most) : by(divisor), narrow(false), divider() {
+        const int64_t end = (int64_t)1 << 31;
+        if (divisor < 1 || divisor >= end || most >= end)
+            return;
+        narrow = true;
+        divider.set((uint32_t)divisor);
+    }
+    ND_BOTH int64_t of(int64_t n) const {
+        return narrow ? (int64_t)divider.divide((uint32_t)n) : n / by;
+    }
+};
+
+/// The windows of one axis that can hold a place; those of a dilated kernel may pass over it.
+struct Covering {
+    nd__pool_axis axis;
+    Quotient by_size, by_stride;
+
+    Covering(const nd__pool_axis &of, int64_t numbers)
+        : axis(of), by_size(of.size, larger_of(numbers, (of.size + 1) * (of.out + 1))),
+          by_stride(of.stride, of.size + of.padding + of.stride) {
+    }
+    static int64_t larger_of(int64_t a, int64_t b) {
+        return a > b ? a : b;
+    }
+    ND_BOTH void windows(int64_t place, int64_t *ret_first, int64_t *ret_last) const {
+        if (axis.kernel == 0) {
+            *ret_first = by_size.of(place * axis.out);
+            *ret_last = by_size.of((place + 1) * axis.out + axis.size - 1) - 1;
+            return;
+        }
+        int64_t end = place + axis.padding, begin = end - axis.dilation * (axis.kernel - 1);
+        int64_t last = by_stride.of(end);
+        *ret_first = begin > 0 ? by_stride.of(begin + axis.stride - 1) : 0;
+        *ret_last = last < axis.out ? last : axis.out - 1;
+    }
+};
+
+/// An element of x: the sum of the gradients of the windows whose largest it is, in their order.
+template <class T> struct MaxPoolGrad {
+    const T *grad;
+    const int64_t *positions;
+    T *out;
+    Covering deep, high, wide;
+
+    ND_BOTH static int64_t split(int64_t *rest, const Covering &along) {
+        int64_t quotient = along.by_size.of(*rest), position = *rest - quotient * along.axis.size;
+        *rest = quotient;
+        return position;
+    }
+    ND_BOTH void operator()(int64_t index) const {
+        int64_t plane = index, left, right, top, bottom, front, back;
+        const int64_t z = split(&plane, wide), y = split(&plane, high), d = split(&plane, deep);
+        const int64_t position = (d * high.axis.size + y) * wide.axis.size + z;
+        wide.windows(z, &left, &right);
+        high.windows(y, &top, &bottom);
+        deep.windows(d, &front, &back);
+        T sum = 0;
+        for (int64_t a = front; a <= back; a++)
+            for (int64_t b = top; b <= bottom; b++)
+                for (int64_t c = left; c <= right; c++) {
+                    int64_t window =
+                        ((plane * deep.axis.out + a) * high.axis.out + b) * wide.axis.out + c;
+                    if (positions[window] == position)
+                        sum += grad[window];
+                }
+        out[index] = sum;
+    }
+};
+
 template <class T>
 static nd_status run_pool(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     nd__pool_axis deep = nd__pool_axis_of(call, 0), high = nd__pool_axis_of(call, 1),
                   wide = nd__pool_axis_of(call, 2);
+    if (call->op == ND_OP_max_pool_grad) {
+        const int64_t numbers = call->shape[0] * deep.size * high.size * wide.size;
+        return run_elements(queue, numbers,
+                            MaxPoolGrad<T>{(const T *)call->operand[2].data,
+                                           (const int64_t *)call->operand[1].data,
+                                           (T *)call->operand[0].data, Covering(deep, numbers),
+                                           Covering(high, numbers), Covering(wide, numbers)});
+    }
     return run_elements(queue, call->shape[0] * deep.out * high.out * wide.out,
                         MaxPool<T>{(const T *)call->operand[2].data, (T *)call->operand[0].data,
                                    (int64_t *)call->operand[1].data, deep, high, wide});

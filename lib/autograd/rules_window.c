@@ -3,6 +3,7 @@
 #include "lib/ops/conv.h"
 #include "lib/ops/fold.h"
 #include "lib/ops/index.h"
+#include "lib/ops/pool.h"
 #include "lib/ops/resample.h"
 #include "lib/tensor/record.h"
 
@@ -102,18 +103,27 @@ static void flatten(const nd_node_input *x, int64_t *ret_shape) {
         ret_shape[2] *= x->shape[i];
 }
 
-/// g goes to the position of each window's maximum; windows that share one add up.
+/// g goes to the position of each window's maximum; windows that share one add up. Unrecorded it is one
+/// kernel where the device has that.
 nd_status nd__rule_max_pool(const nd_rule_call *call) {
     if (!call->wanted[0])
         return ND_OK;
     const nd_node_input *x = &call->node->inputs[0];
+    nd_auto nd_tensor *positions = nd__record_saved(call->node, 0);
+    const nd_tensor *grad = nd__rules_output_grad(call);
+    if (positions && grad && !nd_is_grad_enabled()) {
+        nd_tensor *gradient = NULL;
+        nd_status status =
+            nd__pool_max_grad(grad, positions, &call->node->attrs, x->shape, &gradient);
+        if (status != ND_ERROR_UNSUPPORTED)
+            return status == ND_OK ? nd__rule_give(call, 0, gradient) : status;
+    }
     int64_t windows[3];
     int64_t flat[3];
     flatten(x, flat);
     flatten(&call->node->outputs[0], windows);
-    nd_auto nd_tensor *positions = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = nd_reshape(positions, 3, windows);
-    nd_auto nd_tensor *source = nd_reshape(nd__rules_output_grad(call), 3, windows);
+    nd_auto nd_tensor *source = nd_reshape(grad, 3, windows);
     nd_auto nd_tensor *sums = nd__index_scatter_zeros(source, index, 2, 3, flat);
     return nd__rule_give(call, 0, nd_reshape(sums, x->ndim, x->shape));
 }

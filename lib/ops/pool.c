@@ -166,28 +166,33 @@ static nd_status count_adaptive(const char *name, const nd_tensor *x, const int6
 
 // ----------------------------------------------------------------------------------------- largest
 
-static void fill_call(nd_kernel_call *call, const nd_tensor *dense, const nd__pool_options *o,
-                      const int64_t *counts) {
-    int64_t sizes[ND_WINDOW_AXES], *i = call->attrs.i;
-    nd__window_align(dense->ndim - 2, dense->shape + 2, 1, sizes);
-    call->op = ND_OP_max_pool;
+static nd_op_attrs attrs_of(const nd__pool_options *o) {
+    nd_op_attrs attrs = {0};
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+        attrs.i[axis] = o->kernel[axis];
+        attrs.i[3 + axis] = o->stride[axis];
+        attrs.i[6 + axis] = o->padding[axis];
+        attrs.i[9 + axis] = o->dilation[axis];
+    }
+    return attrs;
+}
+
+/// Of x's shape and that of the windows.
+static void fill_call(nd_kernel_call *call, nd_op op, int ndim, const int64_t *shape,
+                      const int64_t *windows, const nd_op_attrs *attrs) {
+    call->op = op;
     call->noperands = 3;
     call->ndim = 0;
-    call->shape[0] = dense->shape[0] * dense->shape[1];
-    for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
-        call->shape[1 + axis] = sizes[axis];
-        call->shape[4 + axis] = counts[axis];
-        i[axis] = o->kernel[axis];
-        i[3 + axis] = o->stride[axis];
-        i[6 + axis] = o->padding[axis];
-        i[9 + axis] = o->dilation[axis];
-    }
+    call->attrs = *attrs;
+    call->shape[0] = shape[0] * shape[1];
+    nd__window_align(ndim - 2, shape + 2, 1, call->shape + 1);
+    nd__window_align(ndim - 2, windows + 2, 1, call->shape + 4);
 }
 
 /// Launches into the two results, which are not empty. The kernel's largest of halves is one of
 /// f32.
 static nd_tensor *launch_max(const char *name, const nd_tensor *x, nd_tensor *positions,
-                             const nd__pool_options *o, const int64_t *counts) {
+                             const nd_op_attrs *attrs) {
     nd_dtype dtype = nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype;
     nd_auto nd_tensor *dense = nd__operands_dense(name, x, dtype);
     nd_auto nd_tensor *result =
@@ -195,7 +200,7 @@ static nd_tensor *launch_max(const char *name, const nd_tensor *x, nd_tensor *po
     if (!result || result->numel == 0)
         return result ? nd__operands_dense(name, result, x->dtype) : NULL;
     nd_kernel_call call;
-    fill_call(&call, dense, o, counts);
+    fill_call(&call, ND_OP_max_pool, x->ndim, x->shape, positions->shape, attrs);
     call.operand[0] = nd__shape_broadcast_operand(result, x->ndim, result->shape);
     call.operand[1] = nd__shape_broadcast_operand(positions, x->ndim, positions->shape);
     call.operand[2] = nd__shape_broadcast_operand(dense, x->ndim, dense->shape);
@@ -211,12 +216,40 @@ static nd_tensor *largest(const char *name, const nd_tensor *x, const nd__pool_o
         shape[i] = counts[i - 2 + MAX_NDIM - x->ndim];
     nd_auto nd_tensor *positions =
         nd__tensor_result(name, &x, 1, x->device, ND_I64, x->ndim, shape);
-    nd_tensor *result = positions ? launch_max(name, x, positions, o, counts) : NULL;
+    const nd_op_attrs attrs = attrs_of(o);
+    nd_tensor *result = positions ? launch_max(name, x, positions, &attrs) : NULL;
     const nd_tensor *inputs[] = {x, positions};
-    result = result ? nd__record(ND_OP_max_pool, result, inputs, 2, NULL) : NULL;
+    result = result ? nd__record(ND_OP_max_pool, result, inputs, 2, &attrs) : NULL;
     if (result && ret_positions)
         *ret_positions = nd_steal(&positions);
     return result;
+}
+
+nd_status nd__pool_max_grad(const nd_tensor *grad, const nd_tensor *positions,
+                            const nd_op_attrs *attrs, const int64_t *shape, nd_tensor **ret_grad) {
+    const char *name = "max_pool";
+    if (!nd__launch_fuses(grad->device) || grad->numel == 0)
+        return ND_ERROR_UNSUPPORTED;
+    nd_dtype dtype = nd__dtype_is_half(grad->dtype) ? ND_F32 : grad->dtype;
+    nd_auto nd_tensor *dense = nd__operands_dense(name, grad, dtype);
+    nd_auto nd_tensor *places = nd_contiguous(positions);
+    const nd_tensor *operands[] = {dense, places};
+    nd_auto nd_tensor *result =
+        dense && places
+            ? nd__tensor_result(name, operands, 2, dense->device, dtype, grad->ndim, shape)
+            : NULL;
+    if (!result)
+        return nd_error_get_status();
+    nd_kernel_call call;
+    fill_call(&call, ND_OP_max_pool_grad, grad->ndim, shape, grad->shape, attrs);
+    call.operand[0] = (nd_operand){.data = result->data, .dtype = dtype};
+    call.operand[1] = (nd_operand){.data = places->data, .dtype = ND_I64};
+    call.operand[2] = (nd_operand){.data = dense->data, .dtype = dtype};
+    nd_status status = nd__launch_where_supported(name, grad->device, &call);
+    if (status != ND_OK)
+        return status;
+    *ret_grad = nd__operands_dense(name, result, grad->dtype);
+    return *ret_grad ? ND_OK : nd_error_get_status();
 }
 
 static nd_tensor *adaptive_max(const char *name, const nd_tensor *x, int axes,

@@ -29,4 +29,9 @@ nd_status nd__pool_avg2d_options(const char *name, const nd_avg_pool2d_options *
                                  nd__pool_options *ret_options);
 nd_status nd__pool_avg3d_options(const char *name, const nd_avg_pool3d_options *options,
                                  nd__pool_options *ret_options);
+
+/// The gradient of max_pool's x, of that shape, unrecorded, from that of its result and its positions, with
+/// the node's numbers. ND_ERROR_UNSUPPORTED without an error where the device has no kernel.
+nd_status nd__pool_max_grad(const nd_tensor *grad, const nd_tensor *positions,
+                            const nd_op_attrs *attrs, const int64_t *shape, nd_tensor **ret_grad);
 #endif

@@ -89,6 +89,7 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index);
 ///   nll_loss                                         as the kernel; i[5] = 1: with weight
 ///   gather, scatter_add                              i[0] = axis, not negative
 ///   conv and its two gradients                       i[0..9] = strides, paddings, dilations, groups (nd__conv_geometry)
+///   max_pool                                         as the kernel
 ///   unfold, fold                                     i[0..7] as lib/ops/fold.h
 ///   resample, resample_adjoint                       as the kernel (kernels/kernel.h)
 ///   solve_triangular, pinv, lstsq                    as lib/ops/linalg.h

@@ -2,6 +2,7 @@
 // and what else may be missing; of 16 bits beside the same in f32.
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
+#include <math.h>
 
 #define TOLERANCE 500
 
@@ -164,6 +165,14 @@ static const norm_shape shapes[] = {
     {3000, 33, 1, 1},
     {3000, 4, 1, 0},
     {600, 4, 40, 2},
+    // Sets in parts: by packs and not, with an end that is none, of few channels and of many, of groups.
+    {40, 3, 196, 0},
+    {64, 3, 75, 0},
+    {9, 5, 1032, 0},
+    {700, 30, 8, 0},
+    {1500, 2, 3, 0},
+    {1, 6, 20000, 3},
+    {2, 2, 33001, 1},
 };
 
 void test_norms_agree(void **state) {
@@ -178,6 +187,49 @@ void test_norms_agree(void **state) {
                 channel_norm_agrees(dtypes[which], &shapes[i], way);
                 channel_norm_grad_agrees(dtypes[which], &shapes[i], way);
             }
+}
+
+/// Numbers that are large beside their deviation, the first of each set among them or far from them, or
+/// no number.
+static void special_sets_agree(nd_op op, const norm_shape *shape, int kind) {
+    int64_t lengths[2];
+    nd_kernel_call call = call_of(op, ND_F32, shape, 0, true, lengths);
+    float *x = call.operand[op == ND_OP_layer_norm ? 2 : 3].data;
+    for (int64_t i = 0; i < numbers_of(shape); i++)
+        x[i] = kind == 0 ? 4096.0f + x[i] / 64.0f : x[i];
+    const float first[] = {4096.0f, 1e6f, NAN, INFINITY};
+    x[0] = first[kind];
+    assert_int_equal(both(&call, 2, lengths, kind < 2 ? 5000 : TOLERANCE), ND_OK);
+    free_values();
+}
+
+/// Without a gradient of x those of weight and bias are the same bits.
+static void sums_alone_agree(nd_dtype dtype, const norm_shape *shape) {
+    int64_t lengths[2];
+    nd_kernel_call call = call_of(ND_OP_layer_norm_grad, dtype, shape, 0, true, lengths);
+    nd_kernel_call alone = call;
+    alone.operand[0].data = NULL;
+    alone.operand[1].data = values(wide_of(dtype), lengths[1]);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    assert_int_equal(run_on_cuda(&alone), ND_OK);
+    compare_values(&call, 1, lengths[1], call.operand[1].data, alone.operand[1].data,
+                   shape->groups ? TOLERANCE : 0);
+    free_values();
+}
+
+void test_norms_in_parts(void **state) {
+    (void)state;
+    static const norm_shape parted[] = {
+        {40, 3, 196, 0}, {64, 3, 75, 0}, {700, 30, 8, 0}, {1500, 2, 3, 0}, {1, 6, 20000, 3}};
+    for (size_t i = 0; i < sizeof parted / sizeof *parted; i++) {
+        for (int kind = 0; kind < 4; kind++) {
+            special_sets_agree(ND_OP_layer_norm, &parted[i], kind);
+            special_sets_agree(ND_OP_layer_norm_grad, &parted[i], kind);
+        }
+        sums_alone_agree(ND_F32, &parted[i]);
+        sums_alone_agree(ND_F64, &parted[i]);
+        sums_alone_agree(ND_BF16, &parted[i]);
+    }
 }
 
 void test_norms_of_halves_agree(void **state) {

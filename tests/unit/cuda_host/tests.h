@@ -44,6 +44,7 @@
     TEST(test_linear_agrees)                           \
     TEST(test_matmul_by_blas_agrees)                   \
     TEST(test_norms_agree)                             \
+    TEST(test_norms_in_parts)                          \
     TEST(test_norms_of_halves_agree)                   \
     TEST(test_quantized_products_agree)                \
     TEST(test_convolutions_agree)                      \

@@ -156,6 +156,30 @@ typedef struct pool_case {
     int64_t planes, size[3], kernel[3], stride[3], padding[3], dilation[3], out[3];
 } pool_case;
 
+/// Of the call of a max_pool that has run: each window's gradient goes to its position, in their order.
+static void max_pool_grad_agrees(const nd_kernel_call *of, nd_dtype dtype) {
+    const int64_t *shape = of->shape;
+    const int64_t windows = nd__windows_volume(shape + 4), image = nd__windows_volume(shape + 1);
+    const int64_t numbers = shape[0] * image;
+    nd_kernel_call call = *of;
+    call.op = ND_OP_max_pool_grad;
+    call.operand[0] = contiguous(&call, values(dtype, numbers), dtype);
+    call.operand[2] = contiguous(&call, values(dtype, shape[0] * windows), dtype);
+    void *expected = values(dtype, numbers);
+    for (int64_t i = 0; i < numbers; i++)
+        set_element(expected, dtype, i, 0.0);
+    for (int64_t i = 0; i < shape[0] * windows; i++) {
+        const int64_t at = i / windows * image + ((const int64_t *)call.operand[1].data)[i];
+        set_element(expected, dtype, at,
+                    element_as_double(expected, dtype, at) +
+                        element_as_double(call.operand[2].data, dtype, i));
+    }
+    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    compare_values(&call, 0, numbers, expected, call.operand[0].data, 0);
+    count_compared(call.op);
+}
+
 void test_max_pool_agrees(void **state) {
     (void)state;
     static const pool_case cases[] = {
@@ -184,6 +208,9 @@ void test_max_pool_agrees(void **state) {
         call.operand[2] =
             contiguous(&call, values(ND_F32, c->planes * nd__windows_volume(c->size)), ND_F32);
         both(&call, 2, lengths, 0);
+        assert_int_equal(run_on_cpu(&call), ND_OK);
+        max_pool_grad_agrees(&call, ND_F32);
+        max_pool_grad_agrees(&call, ND_F64);
         free_values();
     }
 }
