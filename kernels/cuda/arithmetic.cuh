@@ -200,9 +200,48 @@ template <class T> ND_BOTH T logaddexp_of(T a, T b) {
     return (a > b ? a : b) + log1p_of(exp_of(-fabs_of(a - b)));
 }
 
-template <class T> ND_BOTH T gelu_of(T x) {
+/// 1 / x of a normal number whose inverse is one, within 1 ulp.
+ND_BOTH float inverse_of(float x) {
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    return inverse;
+#else
+    return 1.0f / x;
+#endif
+}
+
+/// x times the normal distribution's share below x, with a = |x| as max(x, 0) - a share(-a): so it keeps
+/// its digits where it is small. share(-a) is e^(-a^2/2) times what a polynomial of 1 / (a + 2.5) gives
+/// (minimax of the relative error, 1.6e-8). The exponent is larger than its last digit may be: what
+/// rounding takes of a^2 and of its product is made good by a factor. Half as many instructions as
+/// by erfcf.
+ND_BOTH float gelu_of(float x) {
+    float a = fabsf(x);
+    a = a > 15.0f ? 15.0f : a; // share(-15) is 0, and infinity times 0 would be NaN
+    float m = inverse_of(a + 2.5f);
+    float p = 308.011261f;
+    p = fmaf(p, m, -676.147766f);
+    p = fmaf(p, m, 584.830566f);
+    p = fmaf(p, m, -229.024384f);
+    p = fmaf(p, m, 29.3933182f);
+    p = fmaf(p, m, -2.66307545f);
+    p = fmaf(p, m, 3.57273746f);
+    p = fmaf(p, m, 2.07995343f);
+    p = fmaf(p, m, 0.997685671f);
+    p = fmaf(p, m, 0.39893952f);
+    float square = a * a, exponent = square * -0.721347511f;
+    float lost = fmaf(square, -0.721347511f, -exponent);
+    lost = fmaf(square, -9.62981496e-9f, lost);
+    lost = fmaf(fmaf(a, a, -square), -0.721347511f, lost);
+    float share = a * m * p;
+    share = fmaf(share, lost * 0.693147181f, share);
+    float above = x < 0.0f ? -0.0f : x;
+    return fmaf(-share, exp2f(exponent), above);
+}
+ND_BOTH double gelu_of(double x) {
     // 1 + erf(z) as erfc(-z), which keeps its digits where it is small; far out 0 x infinity lurks.
-    return x < (T)-40 ? (T)-0.0 : (T)0.5 * x * erfc_of(x * (T)-0.70710678118654752440);
+    return x < -40.0 ? -0.0 : 0.5 * x * erfc_of(x * -0.70710678118654752440);
 }
 
 template <class T> ND_BOTH T absolute_of(T x) {

@@ -235,6 +235,59 @@ void test_transposes_agree(void **state) {
 }
 
 /// One cast of `count` elements that lie one after another.
+/// A slice of rows, its axes in an order that keeps the innermost, from element `shift` on: runs of
+/// `inner` elements in both operands, of which one has gaps.
+static void copy_runs(nd_dtype dtype, int64_t inner, int64_t gap, int64_t shift) {
+    nd_kernel_call call = {.op = ND_OP_cast, .noperands = 2, .ndim = 3, .shape = {5, 7, inner}};
+    const int64_t row = 5 * inner + gap, apart[] = {inner, row, 1};
+    int64_t length = extent(&call, apart), dense = 35 * inner;
+    char *x = values(dtype, length + shift);
+    call.operand[0] = contiguous(&call, values(dtype, dense), dtype);
+    call.operand[1] = strided(&call, x + (size_t)shift * dtype_bytes(dtype), dtype, apart);
+    assert_int_equal(both(&call, 1, &dense, 0), ND_OK);
+    call.operand[0] = strided(&call, values(dtype, length), dtype, apart);
+    call.operand[1] = contiguous(
+        &call, (char *)values(dtype, dense + shift) + (size_t)shift * dtype_bytes(dtype), dtype);
+    assert_int_equal(both(&call, 1, &length, 0), ND_OK);
+}
+
+void test_copies_of_runs_agree(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_F64};
+    static const int64_t inners[] = {2, 3, 4, 6, 8, 12, 16, 20, 64, 300};
+    for (int which = 0; which < 4; which++)
+        for (size_t i = 0; i < sizeof inners / sizeof *inners; i++)
+            for (int64_t gap = 0; gap <= 32; gap = gap ? 2 * gap : 1)
+                for (int64_t shift = 0; shift <= 8; shift = shift ? 2 * shift : 1) {
+                    copy_runs(dtypes[which], inners[i], gap, shift);
+                    free_values();
+                }
+}
+
+/// gelu of f32 against the formula in long doubles: 4 ulp, also where it is small, and signs.
+void test_gelu_keeps_its_digits(void **state) {
+    (void)state;
+    enum { COUNT = 60000 };
+    float *x = values(ND_F32, COUNT), *y = values(ND_F32, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = i < 30000 ? (float)(i - 15000) * 1.0e-3f : ldexpf((float)(i % 997 - 498), -i % 130);
+    x[0] = INFINITY, x[1] = -INFINITY, x[2] = 0.0f, x[3] = -0.0f, x[4] = NAN, x[5] = -3e38f;
+    nd_kernel_call call = {.op = ND_OP_gelu, .noperands = 2, .ndim = 1, .shape = {COUNT}};
+    call.operand[0] = contiguous(&call, y, ND_F32);
+    call.operand[1] = contiguous(&call, x, ND_F32);
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    assert_true(y[0] == INFINITY && y[1] == 0 && y[2] == 0 && !signbit(y[2]) && signbit(y[3]) &&
+                isnan(y[4]) && y[5] == 0);
+    for (int i = 6; i < COUNT; i++) {
+        long double expected = (long double)x[i] / 2 * erfcl(-(long double)x[i] / sqrtl(2));
+        long double unit = fmaxl(fabsl(expected) * 0x1p-23L, 0x1p-149L);
+        if (fabsl((long double)y[i] - expected) > 4 * unit)
+            fail_msg("gelu(%.9g) is %.9g, not %.9Lg", (double)x[i], (double)y[i], expected);
+    }
+    count_compared(ND_OP_gelu);
+    free_values();
+}
+
 static void run_cast(nd_dtype from, nd_dtype to, void *data, int64_t count) {
     nd_kernel_call call = {.op = ND_OP_cast, .noperands = 2, .ndim = 1, .shape = {count}};
     call.operand[0] = contiguous(&call, values(to, count), to);

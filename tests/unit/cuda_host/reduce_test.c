@@ -107,6 +107,31 @@ void test_long_reductions_in_parts_agree(void **state) {
     reduce_all_kinds(3, (const int64_t[]){40, 3, 8}, (const int64_t[]){8, 320, 1}, 1);
 }
 
+/// Rows that 8 lanes, a warp or a block read, in one turn or several, whole or with a rest; few rows and
+/// many; from multiples of 16 bytes on or not; runs of packs with gaps, and those that are none.
+void test_rows_by_packs_agree(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{700, 8},   {300, 17},  {300, 128}, {70, 256}, {70, 263},
+                                        {40, 1024}, {33, 1030}, {600, 600}, {2, 9000}, {1, 2047}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t apart[] = {(shapes[i][1] + 15) / 8 * 8, 1}, odd[] = {shapes[i][1] + 1, 1};
+        reduce_all_kinds(2, shapes[i], apart, 2);
+        if (shapes[i][0] * shapes[i][1] < 40000)
+            reduce_all_kinds(2, shapes[i], odd, 2);
+    }
+    static const int64_t inner[] = {8, 12, 16, 196, 201};
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        const int64_t shape[] = {20, 3, inner[i]}, gaps[] = {4 * (inner[i] + 8), inner[i] + 8, 1};
+        reduce_all_kinds(3, shape, NULL, 5);
+        reduce_all_kinds(3, shape, gaps, 6);
+        reduce_all_kinds(3, shape, gaps, 7);
+    }
+    // Columns of two axes, in several parts and with a rest of a turn.
+    reduce_all_kinds(3, (const int64_t[]){37, 9, 24}, (const int64_t[]){320, 32, 1}, 3);
+    reduce_all_kinds(3, (const int64_t[]){37, 16, 9}, (const int64_t[]){160, 1, 16}, 5);
+    reduce_all_kinds(2, (const int64_t[]){2500, 96}, NULL, 1);
+}
+
 void test_reductions_of_nothing_agree(void **state) {
     (void)state;
     reduce(ND_OP_sum, ND_F32, 2, (const int64_t[]){3, 0}, NULL, 2, values);

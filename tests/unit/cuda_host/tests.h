@@ -12,10 +12,13 @@
     TEST(test_where_agrees)                            \
     TEST(test_copies_and_casts_agree)                  \
     TEST(test_transposes_agree)                        \
+    TEST(test_copies_of_runs_agree)                    \
+    TEST(test_gelu_keeps_its_digits)                   \
     TEST(test_casts_round_ties_once)                   \
     TEST(test_numbers_out_of_range_agree)              \
     TEST(test_reductions_agree)                        \
     TEST(test_long_reductions_in_parts_agree)          \
+    TEST(test_rows_by_packs_agree)                     \
     TEST(test_reductions_of_nothing_agree)             \
     TEST(test_positions_of_extrema_agree)              \
     TEST(test_scans_agree)                             \
