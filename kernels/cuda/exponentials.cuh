@@ -28,6 +28,29 @@ template <class T> struct Exponentials {
             sum += exp_of(x - largest);
         }
     }
+    /// Many at once: the sum is corrected once.
+    template <int count> ND_BOTH void add_all(const T *x) {
+        T most = x[0];
+        bool numbers = true;
+        ND_UNROLL
+        for (int i = 0; i < count; i++) {
+            most = x[i] > most ? x[i] : most;
+            numbers = numbers && x[i] == x[i];
+        }
+        if (!numbers || !(most < (T)INFINITY)) {
+            sum += (T)NAN;
+            return;
+        }
+        if (most > largest) {
+            sum *= exp_of(largest - most);
+            largest = most;
+        }
+        if (largest == -(T)INFINITY)
+            return;
+        ND_UNROLL
+        for (int i = 0; i < count; i++)
+            sum += exp_of(x[i] - largest);
+    }
     static ND_BOTH Exponentials join(const Exponentials &a, const Exponentials &b) {
         if (a.largest == b.largest)
             return Exponentials{a.largest, a.sum + b.sum};

@@ -58,6 +58,13 @@ nd_status with_row_shape(int64_t length, bool packed, const Run &run) {
             return run(RowShape<32, 128, warp_blocks, few, true>{});
         if (length <= 32 * elements)
             return run(RowShape<32, 128, warp_blocks, elements, true>{});
+        if constexpr (rows > 1 && lean) {
+            // What a thread has room for and not, it computes all the same.
+            if (length <= 32 * (elements + elements / 2))
+                return run(RowShape<32, 128, 4, elements + elements / 2, true>{});
+            if (few < elements && length <= 256 * few)
+                return run(RowShape<256, 256, block_blocks, few, true>{});
+        }
         if (length <= 256 * elements)
             return run(RowShape<256, 256, block_blocks, elements, true>{});
         constexpr int threads = lean ? 1024 : 512;

@@ -369,8 +369,10 @@ static nd_tensor *updated(const batch_norm *n, const nd_tensor *running,
     const int samples = 0;
     const int64_t sets[] = {-1, n->x->shape[1]};
     nd_auto nd_tensor *own = nd_select(statistics, row, 0);
-    nd_auto nd_tensor *by_sample = nd_reshape(own, 2, sets);
-    nd_auto nd_tensor *mean = nd_mean(by_sample, 1, &samples, false);
+    // A set that is a channel of all samples has the one mean.
+    nd_auto nd_tensor *by_sample = n->first_reduced == 0 ? NULL : nd_reshape(own, 2, sets);
+    nd_auto nd_tensor *mean =
+        n->first_reduced == 0 ? nd_retain(own) : nd_mean(by_sample, 1, &samples, false);
     nd_auto nd_tensor *part = nd_mul_scalar(mean, n->options.momentum * factor);
     nd_auto nd_tensor *wide = nd_cast(running, n->dtype);
     nd_auto nd_tensor *kept = nd_mul_scalar(wide, 1.0 - n->options.momentum);

@@ -91,7 +91,7 @@ void test_nll_losses_agree(void **state) {
 /// Rows that a warp, a block of each size, or nobody keeps; by packs and not.
 static const int64_t logit_shapes[][2] = {
     {1, 1},    {32, 10},  {1, 3000}, {3000, 2},  {128, 1000}, {70, 66},   {5, 256},   {5, 264},
-    {3, 8192}, {3, 8191}, {3, 9000}, {2, 20000}, {2, 30001},  {2, 32768}, {2, 40000},
+    {3, 8192}, {3, 8191}, {3, 9000}, {2, 20000}, {2, 30001},  {2, 32768}, {2, 40000}, {3, 50257},
 };
 
 static const nd_dtype floats[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
@@ -146,17 +146,21 @@ static void expect_gradient(const nd_kernel_call *call, void *expected) {
     }
 }
 
-/// `skip` elements before the first logit: rows that do not begin at a multiple of 16 bytes.
-static void cross_entropy_grad_agrees(nd_dtype dtype, const int64_t *shape, int64_t skip) {
+/// `skip` elements before the first logit, and with `both_skip` before its gradient: rows that do not begin at
+/// a multiple of 16 bytes.
+static void cross_entropy_grad_agrees(nd_dtype dtype, const int64_t *shape, int64_t skip,
+                                      bool both_skip) {
     int64_t count = shape[0] * shape[1];
     nd_kernel_call of = cross_entropy_call(dtype, shape);
     nd_kernel_call call = of;
     call.op = ND_OP_cross_entropy_grad;
     call.noperands = 4;
-    call.operand[0] = contiguous(&call, values(dtype, count), dtype);
+    call.operand[0] = contiguous(&call, values(dtype, count + skip), dtype);
     call.operand[1] = of.operand[0];
     call.operand[2] = contiguous(&call, values(dtype, count + skip), dtype);
     call.operand[2].data = (char *)call.operand[2].data + (size_t)skip * dtype_bytes(dtype);
+    if (both_skip)
+        call.operand[0].data = (char *)call.operand[0].data + (size_t)skip * dtype_bytes(dtype);
     call.operand[3] = of.operand[2];
     void *expected = values(dtype, count);
     expect_gradient(&call, expected);
@@ -167,13 +171,48 @@ static void cross_entropy_grad_agrees(nd_dtype dtype, const int64_t *shape, int6
     free_values();
 }
 
+/// One row with what is no number, or has no exponential: what a short row with the same in it makes of it,
+/// of a long one in each place of a pack.
+static void special_row_agrees(nd_dtype dtype, int64_t classes, double special, int64_t at) {
+    const int64_t shape[] = {1, classes};
+    nd_kernel_call call = cross_entropy_call(dtype, shape);
+    int64_t one = 1;
+    set_element(call.operand[1].data, dtype, at, special);
+    *(int64_t *)call.operand[2].data = 1;
+    assert_int_equal(both(&call, 1, &one, TOLERANCE), ND_OK);
+    nd_kernel_call grad = {.op = ND_OP_cross_entropy_grad, .noperands = 4, .attrs = call.attrs};
+    grad.operand[0] = contiguous(&grad, values(dtype, classes), dtype);
+    grad.operand[1] = call.operand[0];
+    set_element(grad.operand[1].data, dtype, 0, 1.0);
+    grad.operand[2] = call.operand[1];
+    grad.operand[3] = call.operand[2];
+    assert_int_equal(run_on_cuda(&grad), ND_OK);
+    for (int64_t i = 0; i < classes; i++) {
+        double found = element_as_double(grad.operand[0].data, dtype, i);
+        assert_true(special == -INFINITY ? !isnan(found) && (i != at || found == 0) : isnan(found));
+    }
+    free_values();
+}
+
+void test_cross_entropy_of_special_values(void **state) {
+    (void)state;
+    static const double special[] = {NAN, INFINITY, -INFINITY};
+    static const int64_t places[] = {0, 2, 4099, 40000};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
+            special_row_agrees(ND_F32, 40001, special[i], places[place]);
+            special_row_agrees(ND_F64, 40001, special[i], places[place]);
+        }
+}
+
 void test_cross_entropy_agrees(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof logit_shapes / sizeof *logit_shapes; i++)
         for (int which = 0; which < 4; which++) {
             cross_entropy_agrees(floats[which], logit_shapes[i]);
-            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 0);
-            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 1);
+            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 0, false);
+            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 1, false);
+            cross_entropy_grad_agrees(floats[which], logit_shapes[i], 3, true);
         }
     const int64_t shape[] = {3, 5};
     nd_kernel_call call = cross_entropy_call(ND_I32, shape);

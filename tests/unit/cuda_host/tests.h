@@ -25,6 +25,7 @@
     TEST(test_sorting_agrees)                          \
     TEST(test_searching_agrees)                        \
     TEST(test_softmax_agrees)                          \
+    TEST(test_cross_entropy_of_special_values)         \
     TEST(test_cross_entropy_agrees)                    \
     TEST(test_pair_losses_agree)                       \
     TEST(test_nll_losses_agree)                        \
