@@ -165,7 +165,7 @@ anywhere=(autograd_cycles callbacks dead scoped tensors view_uses)
 
 part_tests() {
     local name
-    for name in operations gradients rows device views out training_graph; do
+    for name in operations gradients rows device views out streams training_graph; do
         plan "${name}_test" 200 "tests/gpu/${name}_test"
     done
     [ -n "$fake" ] || plan "operations_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/operations_test
