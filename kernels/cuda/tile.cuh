@@ -141,8 +141,9 @@ struct TileGrid {
     int64_t tiles() const {
         return entries * down * across;
     }
-    /// Parts of at least `shortest` each, until every multiprocessor has two tiles; and of no more
-    /// than 2^30 k, so that a reader counts them in 32 bits.
+    /// Parts of at least `shortest` each, until every multiprocessor has two tiles, but not so many
+    /// that adding them up takes long; and of no more than 2^30 k, so that a reader counts them in 32
+    /// bits.
     void cut_sums(int multiprocessors, int shortest) {
         const int64_t longest = (int64_t)1 << 30;
         if (k > longest) {
@@ -151,7 +152,8 @@ struct TileGrid {
             return;
         }
         const int64_t wanted = tiles() > 0 ? divide_up(2 * multiprocessors, tiles()) : 1;
-        const int64_t most = k / shortest < 32 ? k / shortest : 32;
+        const int64_t allowed = entries * m * n <= 16384 ? 128 : 32;
+        const int64_t most = k / shortest < allowed ? k / shortest : allowed;
         if (tiles() >= multiprocessors || most < 2)
             return;
         const int64_t made = wanted < most ? wanted : most;
@@ -394,6 +396,7 @@ template <class T, class Result> struct JoinParts {
     ND_BOTH void operator()(int64_t index) const {
         T sum = partial.data[index];
         const int64_t all = grid.entries * grid.m * grid.n;
+        ND_UNROLL_4
         for (int64_t part = 1; part < grid.parts; part++)
             sum += partial.data[part * all + index];
         const int64_t line = index / grid.n, entry = line / grid.m;
