@@ -86,14 +86,20 @@ bool bench_measured_less(void) {
     return measured_less;
 }
 
-/// 0 when the work fails.
+/// 0 when the work fails. A batch is long enough when it is so twice: the first time of anything may
+/// be that of loading a library or a kernel.
 static uint64_t iterations_of_a_batch(const bench_side *side) {
-    for (uint64_t iterations = 1;; iterations *= 2) {
+    bool was_long = false;
+    for (uint64_t iterations = 1;;) {
         double begin = bench_seconds();
         if (!side->work(side->data, iterations))
             return 0;
-        if (bench_seconds() - begin >= shortest_batch_seconds)
+        const bool is_long = bench_seconds() - begin >= shortest_batch_seconds;
+        if (is_long && was_long)
             return iterations;
+        if (!is_long)
+            iterations *= 2;
+        was_long = is_long;
     }
 }
 
