@@ -22,6 +22,7 @@
 
 static nd_cuda_device devices[ND__CUDA_DEVICES];
 static int device_total;
+static bool only_one; ///< CUDA has no device but one, which is then current
 static pthread_once_t discovered = PTHREAD_ONCE_INIT;
 static _Atomic bool touched;     ///< the driver was asked for something
 static _Atomic bool unreachable; ///< child of a process that had touched it, or exit has begun
@@ -94,6 +95,7 @@ static void discover(void) {
     // Handlers run last in, first out: this one runs before those that the driver has just set up.
     if (atexit(at_process_exit) != 0)
         return;
+    only_one = found == 1;
     for (int ordinal = 0; ordinal < found && device_total < ND__CUDA_DEVICES; ordinal++) {
         if (!is_usable(ordinal))
             continue;
@@ -159,7 +161,7 @@ nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller 
         return ND_ERROR_DEVICE;
     nd_cuda_device *device = &devices[index];
     int ordinal = device->ordinal;
-    nd_status status = nd__cuda_status(cudaGetDevice(&ordinal));
+    nd_status status = only_one ? ND_OK : nd__cuda_status(cudaGetDevice(&ordinal));
     if (status == ND_OK && ordinal != device->ordinal) {
         status = nd__cuda_status(cudaSetDevice(device->ordinal));
         if (status == ND_OK)
