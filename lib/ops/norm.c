@@ -379,8 +379,41 @@ static nd_tensor *updated(const batch_norm *n, const nd_tensor *running,
     return nd_add(kept, part);
 }
 
+/// Whether both running statistics can be written where they lie, by a chain each.
+static bool may_be_chains(const batch_norm *n, const nd_tensor *statistics) {
+    const nd_tensor *mean = n->running_mean, *var = n->running_var;
+    return nd__launch_has_chains(n->x->device) && n->first_reduced == 0 && mean->contiguous &&
+           var->contiguous && statistics->contiguous && mean->dtype == n->dtype &&
+           var->dtype == n->dtype && statistics->dtype == n->dtype && !nd__overlap_any(mean, var);
+}
+
+/// The same numbers as updated(), in one launch: here four would be for each.
+static nd_status update_by_chains(const batch_norm *n, const nd_tensor *statistics) {
+    enum { RUNNING, OWN, PART };
+    const double elements = (double)elements_per_mean(n), momentum = n->options.momentum;
+    nd_tensor *running[] = {n->running_mean, n->running_var};
+    const double factor[] = {1.0, elements / (elements - 1.0)};
+    const size_t row = (size_t)n->x->shape[1] * nd__dtype_bytes[n->dtype];
+    nd_chain chains[2];
+    for (int i = 0; i < 2; i++)
+        chains[i] =
+            (nd_chain){.count = n->x->shape[1],
+                       .steps = 3,
+                       .data = {running[i]->data, (char *)statistics->data + (size_t)i * row, NULL},
+                       .dtype = {n->dtype, n->dtype, n->dtype},
+                       .step = {{ND_OP_mul_scalar, PART, OWN, -1, momentum * factor[i]},
+                                {ND_OP_mul_scalar, RUNNING, RUNNING, -1, 1.0 - momentum},
+                                {ND_OP_add, RUNNING, RUNNING, PART, 0}}};
+    nd_status status = nd__launch_chains(n->name, n->x->device, 2, chains);
+    for (int i = 0; i < 2 && status == ND_OK; i++)
+        nd__tensor_bump_version(running[i]);
+    return status;
+}
+
 /// Writes both running statistics, when both are computed.
 static nd_status update_running(const batch_norm *n, const nd_tensor *statistics) {
+    if (may_be_chains(n, statistics))
+        return update_by_chains(n, statistics);
     double elements = (double)elements_per_mean(n);
     nd_status status = ND_OK;
     nd_no_grad {

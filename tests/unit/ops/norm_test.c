@@ -217,11 +217,42 @@ static void test_norms_refuse(void **state) {
     assert_true(at_flat(four, 0) == 1);
 }
 
+/// Where they are columns of a matrix each operation is a call of its own; else a chain does all.
+static void test_running_statistics_wherever_they_lie(void **state) {
+    (void)state;
+    static const double momenta[] = {0.1, 0.37, 1, 0};
+    for (size_t i = 0; i < 4; i++) {
+        nd_auto nd_tensor *x = nd_randn(nd_key_new(i), ND_SHAPE(6, 19, 5), ND_F32);
+        nd_auto nd_tensor *dense = nd_rand(nd_key_new(i + 9), ND_SHAPE(2, 19), ND_F32);
+        nd_auto nd_tensor *turned = nd_transpose(dense, 0, 1);
+        nd_auto nd_tensor *columns = nd_contiguous(turned);
+        nd_tensor *mean[] = {nd_select(dense, 0, 0), nd_select(columns, 0, 1)};
+        nd_tensor *var[] = {nd_select(dense, 1, 0), nd_select(columns, 1, 1)};
+        for (int k = 0; k < 2; k++) {
+            nd_auto nd_tensor *y =
+                nd_batch_norm(x, NULL, NULL, mean[k], var[k], options_of(momenta[i], 1e-5, true));
+            assert_handle(y);
+        }
+        for (int64_t c = 0; c < 19; c++) {
+            assert_true(at_flat(mean[0], c) == at_flat(mean[1], c));
+            assert_true(at_flat(var[0], c) == at_flat(var[1], c));
+        }
+        for (int k = 0; k < 2; k++) {
+            nd_release(mean[k]);
+            nd_release(var[k]);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_norms_as_in_pytorch), ND_TEST(test_running_statistics_as_in_pytorch),
-        ND_TEST(test_batch_norm_modes),    ND_TEST(test_norms_of_nothing),
-        ND_TEST(test_norms_of_expanded),   ND_TEST(test_norms_refuse),
+        ND_TEST(test_norms_as_in_pytorch),
+        ND_TEST(test_running_statistics_as_in_pytorch),
+        ND_TEST(test_batch_norm_modes),
+        ND_TEST(test_norms_of_nothing),
+        ND_TEST(test_norms_of_expanded),
+        ND_TEST(test_norms_refuse),
+        ND_TEST(test_running_statistics_wherever_they_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
