@@ -57,6 +57,7 @@
     TEST(test_max_pool_agrees)                         \
     TEST(test_resampling_agrees)                       \
     TEST(test_attention_agrees)                        \
+    TEST(test_attention_of_floats_agrees)              \
     TEST(test_attention_without_a_key_to_see)          \
     TEST(test_attention_of_halves_agrees)              \
     TEST(test_attention_of_large_scores)               \
