@@ -63,6 +63,7 @@
     TEST(test_attention_of_large_scores)               \
     TEST(test_attention_of_special_values)             \
     TEST(test_attention_gradients_agree)               \
+    TEST(test_attention_gradients_of_floats_agree)     \
     TEST(test_attention_gradients_of_steep_scores)     \
     TEST(test_attention_gradients_of_what_is_not_seen) \
     TEST(test_attention_gradients_repeat)              \
