@@ -2,8 +2,9 @@
 //
 // A block attends with a run of queries. Keys come by tiles through shared memory; of each query the
 // largest score so far, the sum of the powers below it and the values weighted with them are kept, and
-// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022). f16 and bf16 go to tensor
-// cores (attention_tensor.cuh).
+// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022). f32 of rows that are not long
+// has a body of its own (attention_floats.cuh); f16 and bf16 go to tensor cores (attention_tensor.cuh).
+#include "kernels/cuda/attention_floats.cuh"
 #include "kernels/cuda/attention_tensor.cuh"
 
 namespace nd_cuda {
@@ -192,6 +193,12 @@ static nd_status run_tiles(const nd_cuda_queue *queue, const nd_kernel_call *cal
     return run_phases(queue, body.batches.count * body.runs, body);
 }
 
+template <int head>
+static nd_status run_floats(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const AttentionFloats<head> body(call);
+    return run_warps(queue, body.blocks(), body);
+}
+
 /// The tiles that fit in 48 KiB of shared memory.
 template <class Format>
 static nd_status run_attention(const nd_cuda_queue *queue, const nd_kernel_call *call,
@@ -199,9 +206,9 @@ static nd_status run_attention(const nd_cuda_queue *queue, const nd_kernel_call 
     int64_t most = call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
     if constexpr (sizeof(typename Format::Number) == sizeof(float)) {
         if (most <= 32)
-            return run_tiles<Format, 32, 64, 32>(queue, call, format);
+            return run_floats<32>(queue, call);
         if (most <= 64)
-            return run_tiles<Format, 64, 64, 32>(queue, call, format);
+            return run_floats<64>(queue, call);
         if (most <= 128)
             return run_tiles<Format, 128, 32, 32>(queue, call, format);
     } else {

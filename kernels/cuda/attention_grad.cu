@@ -4,7 +4,9 @@
 // One goes over the keys that a run of queries sees and adds up the queries' gradient; the other over
 // the queries that see a run of keys, for those of keys and values. Both make the weights, so that
 // nothing is added to memory by several blocks: the same bits every time. Of each query one number is
-// found before: delta, the sum of grad times result. Longer heads of 16-bit floats go to tensor cores.
+// found before: delta, the sum of grad times result. f32 of rows that are not long has bodies of its own
+// (attention_grad_floats.cuh); longer heads of 16-bit floats go to tensor cores.
+#include "kernels/cuda/attention_grad_floats.cuh"
 #include "kernels/cuda/attention_grad_tensor.cuh"
 
 namespace nd_cuda {
@@ -178,6 +180,15 @@ struct AttentionGrad : AttentionGradRuns<Format, head_, tile_, of_keys> {
     }
 };
 
+template <class Body> static nd_status run_body(const nd_cuda_queue *queue, const Body &body) {
+    return run_phases(queue, body.blocks(), body);
+}
+template <int head, bool of_keys>
+static nd_status run_body(const nd_cuda_queue *queue,
+                          const AttentionGradFloats<head, of_keys> &body) {
+    return run_warps(queue, body.blocks(), body);
+}
+
 /// `Body<of_keys>` makes the gradients of keys and values, or that of queries.
 template <template <bool> class Body, class Format>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
@@ -203,17 +214,20 @@ static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call
         run_groups(queue, rows, GroupShape{lanes_for(call->attrs.i[3]), true}, delta);
     if (status == ND_OK && call->operand[OF_QUERY].data) {
         Body<false> body(format, call, deltas.data);
-        status = run_phases(queue, body.blocks(), body);
+        status = run_body(queue, body);
     }
     if (status == ND_OK && call->operand[OF_KEY].data) {
         Body<true> body(format, call, deltas.data);
-        status = run_phases(queue, body.blocks(), body);
+        status = run_body(queue, body);
     }
     return status;
 }
 
 template <class Format, int head, int tile> struct Simple {
     template <bool of_keys> using Body = AttentionGrad<Format, head, tile, of_keys>;
+};
+template <int head> struct OfFloats {
+    template <bool of_keys> using Body = AttentionGradFloats<head, of_keys>;
 };
 template <bool brain, int head, int tile> struct OnTensorCores {
     template <bool of_keys> using Body = AttentionGradTensor<brain, head, tile, of_keys>;
@@ -230,11 +244,14 @@ static nd_status run_attention_grad(const nd_cuda_queue *queue, const nd_kernel_
     constexpr bool lean = sizeof(T) == sizeof(float);
     constexpr int tile = lean ? 32 : 16;
     const Plain<T> format;
-    if constexpr (lean)
+    if constexpr (lean) {
         if (most <= 32)
-            return run_grad<Simple<Plain<T>, 32, tile>::template Body>(queue, call, format);
-    if (most <= 64)
+            return run_grad<OfFloats<32>::template Body>(queue, call, format);
+        if (most <= 64)
+            return run_grad<OfFloats<64>::template Body>(queue, call, format);
+    } else if (most <= 64) {
         return run_grad<Simple<Plain<T>, 64, tile>::template Body>(queue, call, format);
+    }
     if (most <= 128)
         return run_grad<Simple<Plain<T>, 128, tile>::template Body>(queue, call, format);
     return ND_ERROR_UNSUPPORTED;

@@ -14,8 +14,8 @@ enum { OF_QUERY, OF_KEY, OF_VALUE, QUERY, KEY, VALUE, MASK, GRAD, RESULT, LOG_SU
 }
 
 /// `of_keys`: the gradients of keys and values, else that of queries. Tiles have as many queries as
-/// keys.
-template <class Format, int head_, int tile_, bool of_keys>
+/// keys. `longest_first`: of all batches those tiles begin first that see, or are seen by, most.
+template <class Format, int head_, int tile_, bool of_keys, bool longest_first = false>
 struct AttentionGradRuns : AttentionTiles<Format, head_> {
     typedef AttentionTiles<Format, head_> Base;
     using Base::causal, Base::queries, Base::all_keys, Base::length, Base::value_length;
@@ -68,6 +68,19 @@ struct AttentionGradRuns : AttentionTiles<Format, head_> {
         return batches.count * (of_keys ? key_runs : runs);
     }
 
+    /// Which tile of a batch a block has, and which batch; blocks have 31 bits.
+    ND_BOTH int run_of(int64_t block) const {
+        const uint32_t number = (uint32_t)block, here = (uint32_t)(of_keys ? key_runs : runs);
+        if (!longest_first || !causal)
+            return (int)(number % here);
+        const uint32_t run = number / (uint32_t)batches.count;
+        return (int)(of_keys ? run : here - 1 - run);
+    }
+    ND_BOTH int64_t batch_of(int64_t block) const {
+        const uint32_t number = (uint32_t)block, here = (uint32_t)(of_keys ? key_runs : runs);
+        return longest_first && causal ? number % (uint32_t)batches.count : number / here;
+    }
+
     /// The first run of queries that sees a key of this run, and how many see one: one at least, which
     /// may lie behind the last query, so that every block meets barriers.
     ND_BOTH int first_run(int first_key) const {
@@ -78,26 +91,26 @@ struct AttentionGradRuns : AttentionTiles<Format, head_> {
     }
     ND_BOTH int64_t steps(int64_t block) const {
         if (of_keys)
-            return repeats.count * seeing_runs(first_run((int)(block % key_runs) * tile));
-        int last = ((int)(block % runs) + 1) * tile;
+            return repeats.count * seeing_runs(first_run(run_of(block) * tile));
+        int last = (run_of(block) + 1) * tile;
         return divide_up(causal && last < all_keys ? last : all_keys, tile);
     }
     ND_BOTH Place place(int64_t block, int64_t step) const {
         Place at;
         if (of_keys) {
-            at.first_key = (int)(block % key_runs) * tile;
+            at.first_key = run_of(block) * tile;
             int from = first_run(at.first_key), each = seeing_runs(from);
-            at.first_row = (from + (int)(step % each)) * tile;
-            batches.offsets(block / key_runs, at.offset);
+            at.first_row = (from + (int)((uint32_t)step % (uint32_t)each)) * tile;
+            batches.offsets(batch_of(block), at.offset);
             int64_t more[attention_grad::OPERANDS];
-            repeats.offsets(step / each, more);
+            repeats.offsets((uint32_t)step / (uint32_t)each, more);
             ND_UNROLL
             for (int which = 0; which < attention_grad::OPERANDS; which++)
                 at.offset[which] += more[which];
         } else {
-            at.first_row = (int)(block % runs) * tile;
+            at.first_row = run_of(block) * tile;
             at.first_key = (int)step * tile;
-            batches.offsets(block / runs, at.offset);
+            batches.offsets(batch_of(block), at.offset);
         }
         return at;
     }
@@ -121,7 +134,7 @@ struct AttentionGradRuns : AttentionTiles<Format, head_> {
     /// Where the first row of a result lies; its rows are `columns` long.
     ND_BOTH Stored *result_of(int64_t block, int which, int *ret_columns) const {
         int64_t offset[attention_grad::OPERANDS];
-        batches.offsets(block / (of_keys ? key_runs : runs), offset);
+        batches.offsets(batch_of(block), offset);
         *ret_columns = which == 0 ? length : value_length;
         return out[which] + offset[!of_keys     ? attention_grad::OF_QUERY
                                    : which == 0 ? attention_grad::OF_KEY
@@ -129,7 +142,7 @@ struct AttentionGradRuns : AttentionTiles<Format, head_> {
     }
     /// The number of a block's first row, and of all rows.
     ND_BOTH int first_of(int64_t block) const {
-        return (int)(block % (of_keys ? key_runs : runs)) * tile;
+        return run_of(block) * tile;
     }
     ND_BOTH int all_rows() const {
         return of_keys ? all_keys : queries;

@@ -143,7 +143,7 @@ struct AttentionTensor : AttentionTiles<Halves, head_> {
         for (int part = 0; part < parts; part++) {
             ND_UNROLL
             for (int lower = 0; lower < 2; lower++) {
-                const float sum = joined_in_quad(
+                const float sum = joined_among<4>(
                     thread % warp_threads, lanes, own.sum[part][lower],
                     [=](const Own &of) { return of.sum[part][lower]; },
                     [](float a, float b) { return a + b; });
@@ -303,7 +303,7 @@ struct AttentionTensor : AttentionTiles<Halves, head_> {
         for (int part = 0; part < parts; part++) {
             ND_UNROLL
             for (int lower = 0; lower < 2; lower++) {
-                const float highest = joined_in_quad(
+                const float highest = joined_among<4>(
                     thread % warp_threads, lanes, own.highest[part][lower],
                     [=](const Own &of) { return of.highest[part][lower]; },
                     [](float a, float b) { return fmaxf(a, b); });

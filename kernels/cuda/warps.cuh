@@ -38,21 +38,29 @@ ND_BOTH void wait_for_copies() {
 #endif
 }
 
-/// The largest of what four neighbouring lanes have, or their sum: `mine` of this lane, `of(other)` of
-/// another thread.
-template <class Thread, class Of, class Join>
-ND_BOTH float joined_in_quad(int lane, const Lanes<Thread> &lanes, float mine, const Of &of,
-                             const Join &join) {
+/// The largest of what `count` neighbouring lanes have, or their sum: `mine` of this lane, `of(other)` of
+/// another thread. The same bits in all of them.
+template <int count, class Thread, class Of, class Join>
+ND_BOTH float joined_among(int lane, const Lanes<Thread> &lanes, float mine, const Of &of,
+                           const Join &join) {
 #ifdef __CUDA_ARCH__
     (void)lane, (void)lanes, (void)of;
-    mine = join(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, 1));
-    return join(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, 2));
+    ND_UNROLL
+    for (int apart = 1; apart < count; apart *= 2)
+        mine = join(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, apart));
+    return mine;
 #else
-    // In the order of the shuffles: the same bits in all four.
+    // In the order of the shuffles.
     (void)mine;
-    const int first = lane / 4 * 4, a = lane % 4, b = a ^ 1, c = a ^ 2, d = a ^ 3;
-    return join(join(of(*lanes.thread[first + a]), of(*lanes.thread[first + b])),
-                join(of(*lanes.thread[first + c]), of(*lanes.thread[first + d])));
+    float joined[count], before[count];
+    for (int i = 0; i < count; i++)
+        joined[i] = of(*lanes.thread[lane / count * count + i]);
+    for (int apart = 1; apart < count; apart *= 2) {
+        memcpy(before, joined, sizeof before);
+        for (int i = 0; i < count; i++)
+            joined[i] = join(before[i], before[i ^ apart]);
+    }
+    return joined[lane % count];
 #endif
 }
 

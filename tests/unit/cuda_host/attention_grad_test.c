@@ -241,6 +241,29 @@ void test_attention_gradients_agree(void **state) {
         }
 }
 
+/// Sizes around the tiles of f32's own bodies: 32 queries or keys, 16 of a warp, rows of 32 and of 64.
+void test_attention_gradients_of_floats_agree(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 15, 16, 17, 31, 32, 33, 64, 65, 97};
+    static const int64_t lengths[] = {1, 4, 8, 31, 32, 33, 36, 63, 64};
+    enum { ROWS = sizeof rows / sizeof *rows, LENGTHS = sizeof lengths / sizeof *lengths };
+    for (int queries = 0; queries < ROWS; queries++)
+        for (int keys = 0; keys < ROWS; keys++) {
+            const sizes of = {1 + pick(2),
+                              1 + pick(3),
+                              rows[queries],
+                              rows[keys],
+                              lengths[pick(LENGTHS)],
+                              lengths[pick(LENGTHS)]};
+            sizes packed = of;
+            packed.length = pick(2) ? 64 : 24;
+            packed.value_length = 4 + 20 * pick(4);
+            grad_agrees(ND_F32, &of, (masking)pick(MASKINGS), pick(2), pick(4), pick(2),
+                        (int)pick(3));
+            grad_agrees(ND_F32, &packed, NO_MASK, true, 4 * pick(2), 4 * pick(2), 0);
+        }
+}
+
 static void scale_elements(nd_operand *operand, int64_t count, double factor) {
     for (int64_t i = 0; i < count; i++)
         set_element(operand->data, operand->dtype, i,

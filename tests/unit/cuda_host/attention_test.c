@@ -150,6 +150,23 @@ void test_attention_agrees(void **state) {
             }
 }
 
+/// Sizes around the tiles of f32's own body: 64 queries, 16 of a warp, 32 keys, rows of 32 and of 64.
+void test_attention_of_floats_agrees(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130};
+    static const int64_t lengths[] = {1, 4, 8, 31, 32, 33, 36, 63, 64};
+    enum { ROWS = sizeof rows / sizeof *rows, LENGTHS = sizeof lengths / sizeof *lengths };
+    for (int queries = 0; queries < ROWS; queries++)
+        for (int keys = 0; keys < ROWS; keys++) {
+            const sizes of = {1 + pick(3), rows[queries], rows[keys], lengths[pick(LENGTHS)],
+                              lengths[pick(LENGTHS)]};
+            const sizes packed = {of.batch, of.queries, of.keys, pick(2) ? 64 : 24,
+                                  4 + 20 * pick(4)};
+            attention_agrees(ND_F32, &of, (masking)pick(ROW_MASK + 1), pick(2), pick(4), pick(2));
+            attention_agrees(ND_F32, &packed, NO_MASK, true, 4 * pick(2), 4 * pick(2));
+        }
+}
+
 void test_attention_without_a_key_to_see(void **state) {
     (void)state;
     const sizes of = {2, 5, 40, 8, 8};
@@ -284,7 +301,9 @@ static nd_kernel_call widened(const nd_kernel_call *call, const int64_t *lengths
 }
 
 static void specials_agree(nd_dtype dtype, masking masked, bool causal, int which) {
-    const sizes of = {1, 1 + pick(14), 1 + pick(90), 1, 1 + pick(2)};
+    // Of values that causality hides only those of a tile that a query sees are multiplied, by 0.
+    const int64_t most_keys = causal && which == VALUE ? 32 : 90;
+    const sizes of = {1, 1 + pick(14), 1 + pick(most_keys), 1, 1 + pick(2)};
     nd_kernel_call call = attention_call(dtype, &of, masked, causal, 0, 0);
     const int64_t lengths[] = {of.queries * of.value_length, of.queries,
                                of.queries * of.length,       of.keys * of.length,
@@ -313,6 +332,6 @@ static void specials_agree(nd_dtype dtype, masking masked, bool causal, int whic
 void test_attention_of_special_values(void **state) {
     (void)state;
     for (int i = 0; i < 400; i++)
-        specials_agree(pick(2) ? ND_F16 : ND_BF16, (masking)pick(ROW_MASK + 1), pick(2),
-                       QUERY + (int)pick(4));
+        specials_agree((const nd_dtype[]){ND_F16, ND_BF16, ND_F32}[i % 3],
+                       (masking)pick(ROW_MASK + 1), pick(2), QUERY + (int)pick(4));
 }

@@ -57,11 +57,13 @@
     TEST(test_max_pool_agrees)                         \
     TEST(test_resampling_agrees)                       \
     TEST(test_attention_agrees)                        \
+    TEST(test_attention_of_floats_agrees)              \
     TEST(test_attention_without_a_key_to_see)          \
     TEST(test_attention_of_halves_agrees)              \
     TEST(test_attention_of_large_scores)               \
     TEST(test_attention_of_special_values)             \
     TEST(test_attention_gradients_agree)               \
+    TEST(test_attention_gradients_of_floats_agree)     \
     TEST(test_attention_gradients_of_steep_scores)     \
     TEST(test_attention_gradients_of_what_is_not_seen) \
     TEST(test_attention_gradients_repeat)              \
